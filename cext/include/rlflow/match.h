@@ -1,0 +1,87 @@
+// Matching: every place where a rule's source stands in a graph and its conditions certainly hold.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rlflow/graph.h"
+#include "rlflow/rule.h"
+
+namespace rlflow {
+
+struct Match {
+  uint32_t rule = 0;
+  Bindings bindings;
+  NodeId root() const { return bindings.roots[0]; }
+};
+using MatchPtr = std::shared_ptr<const Match>;
+
+// The first reason, found deepest in the pattern, why an attempt failed. Filled only when asked for.
+struct Failure {
+  int depth = -1;
+  std::string text;
+};
+
+class Matcher {
+ public:
+  using Sink = std::function<void(const Bindings&)>;
+  Matcher(const Graph& graph, const Rule& rule, Failure* why = nullptr) : g_(graph), rule_(rule), why_(why) {}
+
+  // All matches whose first root is `node`. Not for star rules.
+  void match_at(NodeId node, const Sink& sink);
+  // All groups of a star rule around one shared value.
+  void match_star(ValueId join, const Sink& sink);
+  // The conditions of the rule, for bindings made elsewhere; lets are evaluated on the way.
+  bool conditions_hold(const Bindings& b);
+
+ private:
+  struct Goal {
+    int term;
+    ValueId value;
+  };
+  struct Deferred {
+    const AttrPattern* pattern;
+    const AttrValue* value;
+  };
+  bool solve(size_t at);
+  bool match_node(int term, NodeId node, size_t at);
+  bool match_children(const Term& t, NodeId node, size_t at);
+  bool push_children(const Term& t, std::span<const ValueId> in, size_t at);
+  bool match_sequence(const Term& t, std::span<const ValueId> in, size_t child, size_t used, size_t at);
+  bool bind_attributes(const Term& t, const AttrSet& attrs);
+  bool bind_operator(const Term& t, const Node& node, std::span<const ValueId> extra);
+  bool next_root(size_t root);
+  std::vector<NodeId> root_candidates(int term) const;
+  bool complete();
+  bool deferred_hold();
+  bool extra_operands_fine(std::span<const ValueId> extra) const;
+  void fail(const std::function<std::string()>& text);
+  std::string node_text(NodeId n) const;
+
+  const Graph& g_;
+  const Rule& rule_;
+  Failure* why_;
+  Bindings b_;
+  std::vector<Goal> goals_;
+  std::vector<Deferred> deferred_;
+  size_t root_ = 0;                // the source root being solved
+  size_t members_ = 0;             // star: members bound so far
+  bool first_only_ = false;        // star members: the first solution is enough
+  const Sink* sink_ = nullptr;
+};
+
+// The key of a match: ordinals in canonical topological order, so that a trace replays on any copy of the graph.
+std::vector<int64_t> match_key(const Graph& g, const Match& m);
+
+// Every match of every rule, rule by rule in canonical order of roots.
+std::vector<MatchPtr> enumerate_matches(const Graph& g, const RuleSet& rules);
+// The child's matches from the parent's, looking only around what changed. Equals enumerate_matches(child) as a set.
+std::vector<MatchPtr> update_matches(const Graph& parent, const std::vector<MatchPtr>& matches, const Graph& child,
+                                     std::span<const NodeId> changed, const RuleSet& rules);
+void sort_matches(const Graph& g, std::vector<MatchPtr>& matches);
+
+// Sentences that say why `rule` does not fire at `node` (kNoNode: at every node its root could be), or that it does.
+std::vector<std::string> explain(const Graph& g, const Rule& rule, NodeId node);
+
+}  // namespace rlflow

@@ -1,0 +1,74 @@
+// A graph together with everything that may be done to it next: what a search holds per opened node.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rlflow/cost.h"
+#include "rlflow/match.h"
+#include "rlflow/rewrite.h"
+
+namespace rlflow {
+
+// The valid candidates of a state, in a fixed order (rule, then canonical place); one entry per distinct child graph.
+struct Moves {
+  std::vector<uint32_t> match;              // index into State::matches()
+  std::vector<uint32_t> rule;
+  std::vector<Hash128> digest;              // of the child
+  std::vector<double> delta_ms;             // child - parent, over regions with a price
+  std::vector<uint32_t> unknown;            // regions without a price on which delta_ms says nothing
+  std::vector<int32_t> nodes_added, nodes_removed, edges_added, edges_removed;
+  std::vector<int64_t> weight_bytes;        // of the child
+  std::vector<uint32_t> touched_begin{0}, touched;          // CSR: matched nodes
+  std::vector<uint32_t> unknown_begin{0};                   // CSR into unknown_signature
+  std::vector<Hash128> unknown_signature;   // regions that the child brings and that have no price
+  size_t size() const { return match.size(); }
+};
+
+struct RuleStats {
+  uint32_t matched = 0, refused = 0, duplicate = 0, heavy = 0;   // heavy: over the weight limit
+  std::string last_refusal;
+};
+
+// A flag that a Ctrl-C handler sets; native loops look at it.
+struct StopToken {
+  std::atomic<bool> stop{false};
+};
+
+class State {
+ public:
+  State(GraphPtr graph, RuleSetPtr rules, std::shared_ptr<const Pricer> pricer, int64_t weight_limit, std::shared_ptr<StopToken> stop);
+
+  const GraphPtr& graph() const { return graph_; }
+  const RuleSet& rules() const { return *rules_; }
+  const std::vector<MatchPtr>& matches() const { return matches_; }
+  const RegionMap& regions();               // priced now
+  // Evaluates every match once; later calls only price again what new prices may have changed.
+  const Moves& moves();
+  std::shared_ptr<State> open(size_t move);
+  GraphPtr child(size_t move);
+  std::vector<int64_t> key(size_t move);
+  // The move of that rule with that key, or -1.
+  int64_t find(std::string_view rule, const std::vector<int64_t>& key);
+  const std::vector<RuleStats>& stats() const { return stats_; }
+  bool stopped() const { return stop_ && stop_->stop.load(std::memory_order_relaxed); }
+
+ private:
+  State() = default;
+  void evaluate_all();
+  void price_again();
+  GraphPtr graph_;
+  RuleSetPtr rules_;
+  std::shared_ptr<const Pricer> pricer_;
+  int64_t weight_limit_ = -1;
+  std::shared_ptr<StopToken> stop_;
+  std::vector<MatchPtr> matches_;
+  Moves moves_;
+  std::vector<RuleStats> stats_;
+  RegionMap regions_;
+  bool evaluated_ = false, mapped_ = false;
+  size_t prices_seen_ = 0;
+};
+
+}  // namespace rlflow

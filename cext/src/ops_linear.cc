@@ -1,0 +1,276 @@
+// Matrix products: MatMul, Gemm, MatMulInteger, Einsum, Det.
+#include <algorithm>
+#include <map>
+
+#include "ops_common.h"
+
+namespace rlflow::detail {
+
+namespace {
+double last_dim(TypeId type) {
+  const TensorType& t = type_of(type);
+  return t.rank > 0 && is_plain(t.dims.back()) ? static_cast<double>(t.dims.back()) : 1;
+}
+// The contracted extent, from whichever operand knows it.
+double inner_extent(TypeId a, TypeId b) {
+  const TensorType& t = type_of(b);
+  size_t row = t.rank >= 2 ? static_cast<size_t>(t.rank - 2) : 0;
+  double rows = t.rank > 0 && is_plain(t.dims[row]) ? static_cast<double>(t.dims[row]) : 1;
+  return std::max(last_dim(a), rows);
+}
+double product_flops(TypeId a, TypeId b, TypeId out) { return 2 * count(out) * inner_extent(a, b); }
+}  // namespace
+
+// Shape of a numpy-style matrix product of inputs `a` and `b`, set on output 0.
+void set_matmul(Ctx& c, size_t a, size_t b, int dtype) {
+  require_rank(c, a, 1);
+  require_rank(c, b, 1);
+  const TensorType &x = in(c, a), &y = in(c, b);
+  if (!ranked(x) || !ranked(y)) return set_unranked(c, 0, dtype);
+  IntVec left = x.dims, right = y.dims;
+  if (x.rank == 1) left.insert(left.begin(), 1);
+  if (y.rank == 1) right.push_back(1);
+  Int k = left.back(), k2 = right[right.size() - 2];
+  if (int_eq(k, k2) == Tri::kFalse)
+    fail(c, "inner dimensions differ: " + type_text(c.inputs[a].type) + " x " + type_text(c.inputs[b].type) + " (" + int_text(k) +
+                " against " + int_text(k2) + ")");
+  IntVec out = broadcast_dims(c, IntVec(left.begin(), left.end() - 2), IntVec(right.begin(), right.end() - 2));
+  if (x.rank > 1) out.push_back(left[left.size() - 2]);
+  if (y.rank > 1) out.push_back(right.back());
+  set(c, 0, dtype, out);
+}
+
+namespace {
+
+void infer_matmul(Ctx& c) { set_matmul(c, 0, 1, common_dtype(c, 0, 1)); }
+void infer_matmul_integer(Ctx& c) { set_matmul(c, 0, 1, kI32); }
+
+double matmul_flops(const AttrSet&, std::span<const TypeId> in, std::span<const TypeId> out) {
+  return product_flops(in[0], in[1], out[0]);
+}
+
+void infer_gemm(Ctx& c) {
+  int dtype = common_dtype(c, 0, 1);
+  if (present(c, 2)) common_dtype(c, 0, 2);
+  require_rank(c, 0, 2, 2);
+  require_rank(c, 1, 2, 2);
+  for (const char* name : {"transA", "transB"}) c.attrs.set(name, Int{c.attrs.get_int(name) != 0});
+  bool ta = c.attrs.get_int("transA") != 0, tb = c.attrs.get_int("transB") != 0;
+  const TensorType &a = in(c, 0), &b = in(c, 1);
+  Int m = ranked(a) ? a.dims[ta ? 1 : 0] : kUnknown, k = ranked(a) ? a.dims[ta ? 0 : 1] : kUnknown;
+  Int n = ranked(b) ? b.dims[tb ? 0 : 1] : kUnknown, k2 = ranked(b) ? b.dims[tb ? 1 : 0] : kUnknown;
+  unify(c, k, k2, "inner dimensions");
+  IntVec out{m, n};
+  const TensorType& bias = in(c, 2);
+  if (present(c, 2) && ranked(bias)) {
+    require_rank(c, 2, 0, 2);
+    for (size_t i = 0; i < bias.dims.size(); ++i) {
+      Int d = bias.dims[bias.dims.size() - 1 - i], o = out[1 - i];
+      if (is_plain(d) && d != 1 && is_plain(o) && d != o)
+        fail(c, "the addend does not broadcast to the product: " + shapes(c) + " (" + int_text(d) + " against " + int_text(o) + ")");
+    }
+  }
+  set(c, 0, dtype, out);
+}
+
+double gemm_flops(const AttrSet& attrs, std::span<const TypeId> in, std::span<const TypeId> out) {
+  auto extent = [](TypeId type, size_t i) {
+    const TensorType& t = type_of(type);
+    return t.rank == 2 && is_plain(t.dims[i]) ? static_cast<double>(t.dims[i]) : 1;
+  };
+  double k = std::max(extent(in[0], attrs.get_int("transA", Int{0}) ? 0 : 1), extent(in[1], attrs.get_int("transB", Int{0}) ? 1 : 0));
+  return count(out[0]) * (2 * k + (in.size() > 2 ? 1 : 0));
+}
+
+// ---- Einsum -----------------------------------------------------------------------------------------------------------------
+constexpr char kEllipsis = '.';
+
+struct Equation {
+  std::vector<std::string> operands;  // labels; one kEllipsis stands for "..."
+  std::string output;
+  std::string text() const {
+    auto spelled = [](const std::string& term) {
+      std::string s;
+      for (char ch : term) s += ch == kEllipsis ? std::string("...") : std::string(1, ch);
+      return s;
+    };
+    std::string out;
+    for (const std::string& term : operands) out += (out.empty() && &term == &operands[0] ? "" : ",") + spelled(term);
+    return out + "->" + spelled(output);
+  }
+};
+
+bool is_label(char ch) { return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z'); }
+
+// Returns "" and fills `term`, or what is wrong.
+std::string read_term(std::string_view text, std::string& term) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (is_label(text[i])) {
+      term += text[i];
+    } else if (text.substr(i, 3) == "..." && term.find(kEllipsis) == std::string::npos) {
+      term += kEllipsis;
+      i += 2;
+    } else {
+      return "unexpected '" + std::string(1, text[i]) + "'";
+    }
+  }
+  return "";
+}
+
+// Without "->", the output has the labels that occur once, sorted, after the ellipsis.
+std::string implicit_output(const std::vector<std::string>& operands) {
+  std::map<char, int> seen;
+  for (const std::string& term : operands)
+    for (char ch : term) ++seen[ch];
+  std::string out;
+  if (seen.contains(kEllipsis)) out += kEllipsis;
+  for (auto [ch, times] : seen)
+    if (ch != kEllipsis && times == 1) out += ch;
+  return out;
+}
+
+std::string parse_equation(std::string_view source, Equation& e) {
+  std::string text;
+  for (char ch : source)
+    if (ch != ' ') text += ch;
+  size_t arrow = text.find("->");
+  std::string left = text.substr(0, arrow), problem;
+  for (size_t at = 0; at <= left.size() && problem.empty();) {
+    size_t comma = std::min(left.find(',', at), left.size());
+    problem = read_term(std::string_view(left).substr(at, comma - at), e.operands.emplace_back());
+    at = comma + 1;
+  }
+  if (!problem.empty()) return problem;
+  if (arrow == std::string::npos) {
+    e.output = implicit_output(e.operands);
+    return "";
+  }
+  problem = read_term(std::string_view(text).substr(arrow + 2), e.output);
+  for (char ch : e.output) {
+    if (std::count(e.output.begin(), e.output.end(), ch) > 1) return std::string("output label '") + ch + "' occurs twice";
+    bool bound = std::any_of(e.operands.begin(), e.operands.end(), [&](const auto& t) { return t.find(ch) != std::string::npos; });
+    if (!bound && ch != kEllipsis) return std::string("output label '") + ch + "' is in no operand";
+  }
+  return problem;
+}
+
+// What the operands say about the labels; `known` is false where an operand's rank is not known.
+struct Extents {
+  std::map<char, Int> label;
+  IntVec ellipsis;
+  bool ellipsis_known = true;
+};
+
+std::string bind_operand(const std::string& term, const TensorType& t, IntVec& ellipsis, std::vector<std::pair<char, Int>>& labels) {
+  bool dots = term.find(kEllipsis) != std::string::npos;
+  size_t named = term.size() - (dots ? 1 : 0), rank = t.dims.size();
+  if (dots ? rank < named : rank != named)
+    return "operand '" + term + "' names " + std::to_string(named) + " axes of rank " + std::to_string(rank);
+  size_t axis = 0;
+  for (char ch : term) {
+    if (ch == kEllipsis)
+      for (size_t i = 0; i < rank - named; ++i) ellipsis.push_back(t.dims[axis++]);
+    else
+      labels.emplace_back(ch, t.dims[axis++]);
+  }
+  return "";
+}
+
+Extents measure(Ctx& c, const Equation& e) {
+  Extents x;
+  for (size_t i = 0; i < e.operands.size(); ++i) {
+    const std::string& term = e.operands[i];
+    bool dots = term.find(kEllipsis) != std::string::npos;
+    if (!ranked(in(c, i))) {
+      x.ellipsis_known &= !dots;
+      for (char ch : term) x.label.try_emplace(ch, kUnknown);
+      continue;
+    }
+    IntVec middle;
+    std::vector<std::pair<char, Int>> labels;
+    std::string problem = bind_operand(term, in(c, i), middle, labels);
+    if (!problem.empty()) fail(c, problem + " in equation \"" + e.text() + "\" (" + shapes(c) + ")");
+    x.ellipsis = broadcast_dims(c, x.ellipsis, middle);
+    for (auto [ch, d] : labels) {
+      auto [at, fresh] = x.label.try_emplace(ch, d);
+      if (fresh) continue;
+      Int a = at->second;
+      if (is_plain(a) && is_plain(d) && a != d && a != 1 && d != 1)
+        fail(c, std::string("label '") + ch + "' has two extents: " + shapes(c) + " (" + int_text(a) + " against " + int_text(d) + ")");
+      at->second = a == kUnknown ? d : d == kUnknown ? a : broadcast_dim(c, a, d);
+    }
+  }
+  return x;
+}
+
+void infer_einsum(Ctx& c) {
+  int dtype = in(c, 0).dtype;
+  for (size_t i = 1; i < c.inputs.size(); ++i) dtype = common_dtype(c, 0, i);
+  Equation e;
+  std::string equation = c.attrs.get_string("equation"), problem = parse_equation(equation, e);
+  if (!problem.empty()) fail(c, "equation \"" + equation + "\": " + problem);
+  if (e.operands.size() != c.inputs.size())
+    fail(c, "equation \"" + equation + "\" has " + std::to_string(e.operands.size()) + " operands, found " +
+                std::to_string(c.inputs.size()) + " inputs");
+  c.attrs.set("equation", e.text());
+  Extents x = measure(c, e);
+  IntVec out;
+  for (char ch : e.output) {
+    if (ch == kEllipsis) {
+      if (!x.ellipsis_known) return set_unranked(c, 0, dtype);
+      out.insert(out.end(), x.ellipsis.begin(), x.ellipsis.end());
+    } else {
+      out.push_back(x.label.at(ch));
+    }
+  }
+  set(c, 0, dtype, out);
+}
+
+double einsum_flops(const AttrSet& attrs, std::span<const TypeId> inputs, std::span<const TypeId> outputs) {
+  Equation e;
+  if (!parse_equation(attrs.get_string("equation"), e).empty() || e.operands.size() != inputs.size()) return 0;
+  std::map<char, double> extent;
+  double ellipsis = 1;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    IntVec middle;
+    std::vector<std::pair<char, Int>> labels;
+    if (type_of(inputs[i]).rank < 0 || !bind_operand(e.operands[i], type_of(inputs[i]), middle, labels).empty()) return count(outputs[0]);
+    double n = 1;
+    for (Int d : middle) n *= is_plain(d) ? static_cast<double>(d) : 1;
+    ellipsis = std::max(ellipsis, n);
+    for (auto [ch, d] : labels) {
+      double& known = extent.try_emplace(ch, 1.0).first->second;
+      if (is_plain(d)) known = d == 0 ? 0 : std::max(known, static_cast<double>(d));
+    }
+  }
+  double n = ellipsis;
+  for (auto [ch, d] : extent) n *= d;
+  return n * static_cast<double>(std::max<size_t>(inputs.size(), 1));
+}
+
+void infer_det(Ctx& c) {
+  require_rank(c, 0, 2);
+  const TensorType& x = in(c, 0);
+  if (!ranked(x)) return set_unranked(c, 0, x.dtype);
+  unify(c, x.dims[x.dims.size() - 2], x.dims.back(), "the last two dimensions");
+  set(c, 0, x.dtype, IntVec(x.dims.begin(), x.dims.end() - 2));
+}
+
+}  // namespace
+
+void add_linear_rows(Table& t) {
+  constexpr auto anchor = FusionClass::kAnchor;
+  t.add({.name = "MatMul", .since = 1, .min_inputs = 2, .max_inputs = 2, .outputs = 1, .flags = kPure, .fusion = anchor,
+         .infer = infer_matmul, .flops = matmul_flops});
+  t.add({.name = "Gemm", .since = 7, .min_inputs = 2, .max_inputs = 3, .outputs = 1, .flags = kPure, .fusion = anchor,
+         .infer = infer_gemm,
+         .defaults = {{"alpha", 1.0}, {"beta", 1.0}, {"transA", Int{0}}, {"transB", Int{0}}}, .flops = gemm_flops});
+  t.add({.name = "MatMulInteger", .since = 10, .min_inputs = 2, .max_inputs = 4, .outputs = 1, .flags = kPure, .fusion = anchor,
+         .infer = infer_matmul_integer, .flops = matmul_flops});
+  t.add({.name = "Einsum", .since = 12, .min_inputs = 1, .max_inputs = -1, .outputs = 1, .flags = kPure, .fusion = anchor,
+         .infer = infer_einsum, .extra = {"equation"}, .flops = einsum_flops});
+  t.add({.name = "Det", .since = 11, .min_inputs = 1, .max_inputs = 1, .outputs = 1, .flags = kPure, .fusion = FusionClass::kOpaque,
+         .infer = infer_det, .flops_per_input = 8});
+}
+
+}  // namespace rlflow::detail

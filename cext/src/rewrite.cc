@@ -1,0 +1,568 @@
+#include "rlflow/rewrite.h"
+
+#include <algorithm>
+
+namespace rlflow {
+namespace {
+
+// A rule that unfolds without end is a mistake in the rule; a target never needs more nodes than this.
+constexpr int kTargetLimit = 4096;
+
+// Certain contradictions only: an unknown dim agrees with everything.
+bool types_agree(const TensorType& a, const TensorType& b) {
+  if (a.dtype != kUndefined && b.dtype != kUndefined && a.dtype != b.dtype) return false;
+  if (a.rank < 0 || b.rank < 0) return true;
+  if (a.rank != b.rank) return false;
+  for (int k = 0; k < a.rank; ++k)
+    if (int_eq(a.dims[k], b.dims[k]) == Tri::kFalse) return false;
+  return true;
+}
+
+// What is known of a value from both of its producers.
+TypeId merged_type(TypeId a, TypeId b) {
+  const TensorType &x = type_of(a), &y = type_of(b);
+  if (x == y || x.rank < 0) return x.rank < 0 && y.rank >= 0 ? b : a;
+  TensorType t = x;
+  for (int k = 0; k < t.rank; ++k)
+    if (t.dims[k] == kUnknown && y.rank >= 0) t.dims[k] = y.dims[k];
+  return intern_type(t);
+}
+
+bool plain_data(const InferOutput& o) {
+  return o.has_data && std::all_of(o.data.begin(), o.data.end(), [](Int x) { return is_plain(x) && std::llabs(x) < (Int{1} << 53); });
+}
+
+}  // namespace
+
+// Where a target term is instantiated: lets already computed, and the element a starred term is at.
+struct ChildGraph::Scope {
+  const Bindings& b;
+  const std::vector<EVal>& lets;
+  Int i = kUnknown, n = kUnknown;
+  std::vector<std::vector<ValueId>>* let_terms;
+  EvalScope eval(const Graph& parent) const { return {&parent, &b, &lets, i, n}; }
+};
+
+bool ChildGraph::refuse(std::string why) {
+  reason_ = std::move(why);
+  return false;
+}
+
+void ChildGraph::start(const Graph& parent) {
+  parent_ = &parent;
+  g_.nodes_ = parent.nodes_;
+  g_.pool_ = parent.pool_;
+  g_.value_node_ = parent.value_node_;
+  g_.value_type_ = parent.value_type_;
+  g_.value_data_ = parent.value_data_;
+  g_.outputs_ = parent.outputs_;
+  g_.graph_inputs_ = parent.graph_inputs_;
+  g_.node_digest_ = parent.node_digest_;
+  g_.digest_table_.clear();
+  g_.order_.clear();
+  first_new_ = static_cast<NodeId>(g_.nodes_.size());
+  replaced_.clear();
+  changed_.clear();
+  redirected_.clear();
+  dead_.clear();
+  noted_.assign(g_.nodes_.size(), 0);
+  reason_.clear();
+  guard_ = 0;
+}
+
+bool ChildGraph::build(const Graph& parent, const Rule& rule, const Bindings& b) {
+  start(parent);
+  rule_ = &rule;
+  try {
+    std::vector<EVal> lets;
+    EvalScope scope{&parent, &b, &lets, kUnknown, kUnknown};
+    for (const LetExpr& l : rule.let_exprs()) lets.push_back(evaluate(*l.expr, scope));
+    std::vector<std::vector<ValueId>> let_terms(64);
+    Scope s{b, lets, kUnknown, kUnknown, &let_terms};
+    std::vector<std::vector<ValueId>> targets;
+    for (int t : rule.target_roots()) targets.push_back(target_values(t, s));
+    if (!pair_roots(b, targets)) return false;
+  } catch (const Error& e) {
+    return refuse(e.what());
+  }
+  if (replaced_.empty()) return refuse("the target is the source: nothing changes");
+  const size_t values = g_.value_type_.size();
+  uses_.assign(values, 0);
+  for (ValueId v = 0; v < parent.value_capacity(); ++v) uses_[v] = parent.use_begin_[v + 1] - parent.use_begin_[v] + parent.output_uses_[v];
+  for (NodeId n = first_new_; n < g_.nodes_.size(); ++n)
+    for (ValueId v : g_.inputs(n))
+      if (v != kNoValue) ++uses_[v];
+  for (auto [from, to] : replaced_) redirect(from, to);
+  if (rule.source_roots().size() + rule.star() > 1 && makes_cycle()) return refuse("the roots depend on each other: replacing them together would make a cycle");
+  collect();
+  rehash();
+  for (NodeId n = first_new_; n < g_.nodes_.size(); ++n)
+    if (g_.alive(n)) {
+      note(n);
+      for (ValueId v : g_.inputs(n))
+        if (v != kNoValue) note(g_.value_node_[v]);
+    }
+  if (g_.digest_ == parent.digest_) return refuse("the child is the same graph");
+  return true;
+}
+
+// ---- the target
+
+std::vector<ValueId> ChildGraph::target_values(int index, Scope& s) {
+  const Term& t = rule_->target(index);
+  if (t.star) {
+    int n = star_length(index, s);
+    if (n < 0) n = static_cast<int>(s.b.roots.size() > 1 ? s.b.roots.size() : parent_->node(s.b.roots[0]).out_count);
+    std::vector<ValueId> out;
+    for (int i = 0; i < n; ++i) {
+      Scope inner{s.b, s.lets, i, n, s.let_terms};
+      out.push_back(target_value(index, inner));
+    }
+    return out;
+  }
+  if (t.kind == Term::kSeqVar && s.i == kUnknown) return s.b.sequences[t.ref];
+  if (t.projection == Term::kAll && s.i == kUnknown) return node_outputs(index, s);
+  return {target_value(index, s)};
+}
+
+// How many copies a starred term makes: the length of a sequence in it, or of an operator's outputs; -1 if nothing says.
+int ChildGraph::star_length(int index, const Scope& s) const {
+  const Term& t = rule_->target(index);
+  if (t.kind == Term::kSeqVar) return static_cast<int>(s.b.sequences[t.ref].size());
+  for (int c : t.children) {
+    int n = star_length(c, s);
+    if (n >= 0) return n;
+  }
+  std::vector<int> refs;
+  for (const AttrPattern& a : t.attrs)
+    if (a.expr) expr_symbols(*a.expr, Expr::kSeq, refs);
+  return refs.empty() ? -1 : static_cast<int>(s.b.sequences[refs[0]].size());
+}
+
+ValueId ChildGraph::target_value(int index, Scope& s) {
+  const Term& t = rule_->target(index);
+  switch (t.kind) {
+    case Term::kVar: return s.b.values[t.ref];
+    case Term::kAbsent: return kNoValue;
+    case Term::kSeqVar: {
+      const auto& seq = s.b.sequences[t.ref];
+      if (s.i == kUnknown) throw Error(ErrorKind::kRule, "a sequence stands where one value is wanted");
+      if (s.i >= static_cast<Int>(seq.size())) throw Error(ErrorKind::kType, "two sequences of a starred term differ in length");
+      return seq[s.i];
+    }
+    default: break;
+  }
+  std::vector<ValueId> outs = node_outputs(index, s);
+  switch (t.projection) {
+    case Term::kFirst: return outs[0];
+    case Term::kIndexed:
+      if (t.output >= static_cast<int>(outs.size())) throw Error(ErrorKind::kType, "the target picks an output that its node does not have");
+      return outs[t.output];
+    case Term::kBound: {
+      Int k = std::get<Int>(*s.b.attrs[t.output]);
+      if (k < 0 || k >= static_cast<Int>(outs.size())) throw Error(ErrorKind::kType, "the target picks an output that its node does not have");
+      return outs[k];
+    }
+    case Term::kAll: break;
+  }
+  if (s.i == kUnknown || s.i >= static_cast<Int>(outs.size())) throw Error(ErrorKind::kType, "':*' picks an output that its node does not have");
+  return outs[s.i];
+}
+
+std::vector<ValueId> ChildGraph::children(const Term& t, Scope& s) {
+  std::vector<ValueId> in;
+  for (int c : t.children) {
+    const Term& child = rule_->target(c);
+    bool several = child.star || (s.i == kUnknown && (child.kind == Term::kSeqVar || child.projection == Term::kAll));
+    if (!several) {
+      in.push_back(target_value(c, s));
+      continue;
+    }
+    auto values = target_values(c, s);
+    in.insert(in.end(), values.begin(), values.end());
+  }
+  return in;
+}
+
+std::vector<ValueId> ChildGraph::node_outputs(int index, Scope& s) {
+  if (++guard_ > kTargetLimit) throw Error(ErrorKind::kRule, "the target has more than " + std::to_string(kTargetLimit) + " nodes");
+  const Term& t = rule_->target(index);
+  if (t.kind == Term::kVar || t.kind == Term::kSeqVar) return {target_value(index, s)};
+  if (t.kind == Term::kLet) return node_outputs(rule_->let_term(t.ref), s);
+  if (t.kind == Term::kLiteral || t.kind == Term::kInts) {
+    EVal v = evaluate(*t.literal, s.eval(*parent_));
+    if (!v.known()) throw Error(ErrorKind::kType, "a literal of the target is not known here");
+    int dtype = kI64;
+    if (t.kind == Term::kLiteral) {
+      ValueId like = t.like_sequence ? s.b.sequences[t.like][s.i == kUnknown ? 0 : s.i] : s.b.values[t.like];
+      dtype = type_of(parent_->type(like)).dtype;
+    }
+    std::vector<double> values;
+    IntVec dims;
+    if (v.kind == EVal::kList) {
+      dims.push_back(static_cast<Int>(v.l.size()));
+      for (const EVal& e : v.l) {
+        if (!e.is_number() || (e.kind == EVal::kInt && !is_plain(e.i))) throw Error(ErrorKind::kType, "a literal of the target is not known here");
+        values.push_back(e.number());
+      }
+    } else {
+      if (!v.is_number() || (v.kind == EVal::kInt && !is_plain(v.i))) throw Error(ErrorKind::kType, "a literal of the target is not a known number");
+      values.push_back(v.number());
+    }
+    return {make_constant(inline_const(dtype, dims, values))};
+  }
+  std::vector<ValueId> in = children(t, s);
+  OpId op;
+  AttrSet attrs;
+  if (t.op_var >= 0) {
+    const OpBinding& f = s.b.ops[t.op_var];
+    op = f.op;
+    if (t.op_carries) {
+      attrs = attrs_of(f.attrs);
+      in.insert(in.end(), f.extra.begin(), f.extra.end());
+    }
+  } else {
+    op = t.ops.members[0];
+  }
+  if (t.rest >= 0) {
+    const RestBinding& r = s.b.rests[t.rest];
+    for (const auto& [name, value] : attrs_of(r.attrs).items)
+      if (std::find(r.excluded->begin(), r.excluded->end(), name) == r.excluded->end()) attrs.set(name, value);
+  }
+  for (const AttrPattern& a : t.attrs) {
+    EVal v = evaluate(*a.expr, s.eval(*parent_));
+    try {
+      attrs.set(a.name, v.to_attr());
+    } catch (const Error&) {
+      throw Error(ErrorKind::kType, "the attribute " + a.name + "=" + a.expr->source + " of the target's " + op_info(op).name + " is not known here");
+    }
+  }
+  ValueId first = make_node(op, std::move(attrs), in, 0);
+  int count = g_.nodes_[g_.value_node_[first]].out_count;
+  if (op_info(op).name == "Identity") count = 1;
+  std::vector<ValueId> outs;
+  for (int k = 0; k < count; ++k) outs.push_back(first + k);
+  return outs;
+}
+
+ValueId ChildGraph::make_node(OpId op, AttrSet attrs, std::span<const ValueId> inputs, int outputs) {
+  const OpInfo& row = op_info(op);
+  std::vector<ValueId> in(inputs.begin(), inputs.end());
+  while (!in.empty() && in.back() == kNoValue) in.pop_back();
+  int given = static_cast<int>(in.size());
+  if (given < row.min_inputs || (row.max_inputs >= 0 && given > row.max_inputs))
+    throw Error(ErrorKind::kType, row.name + " of the target would have " + std::to_string(given) + " operands");
+  if (row.name == "Identity") return in[0];
+  std::vector<InferInput> facts(in.size());
+  bool constant = row.has(kPure) && !in.empty();
+  for (size_t k = 0; k < in.size(); ++k) {
+    if (in[k] == kNoValue) continue;
+    facts[k] = {true, g_.value_type_[in[k]], g_.data(in[k]), g_.constant(in[k])};
+    constant = constant && g_.is_const(in[k]);
+  }
+  coerce_floats(row, attrs);
+  std::vector<InferOutput> outs;
+  infer(op, attrs, facts, outs, outputs);
+  if (row.has(kPure) && outs.size() == 1 && plain_data(outs[0])) {
+    const TensorType& t = type_of(outs[0].type);
+    if ((t.dtype == kI64 || t.dtype == kI32) && (t.rank == 0 || t.rank == 1)) {
+      IntVec dims;
+      if (t.rank == 1) dims.push_back(static_cast<Int>(outs[0].data.size()));
+      return make_constant(inline_const(t.dtype, dims, std::vector<double>(outs[0].data.begin(), outs[0].data.end())));
+    }
+  }
+  return append(op, intern_attrs(attrs), in, outs, constant);
+}
+
+ValueId ChildGraph::make_constant(ConstId c) {
+  const ConstInfo& info = const_of(c);
+  AttrSet a;
+  a.set("value", ConstRef{c});
+  InferOutput out;
+  out.type = info.type;
+  const TensorType& t = type_of(info.type);
+  if (info.inline_values && (t.dtype == kI64 || t.dtype == kI32) && t.rank <= 1 && info.ints.size() <= 64) {
+    out.has_data = true;
+    out.data = info.ints;
+  }
+  return append(kOpConstant, intern_attrs(a), {}, {&out, 1}, true);
+}
+
+ValueId ChildGraph::append(OpId op, AttrId attrs, std::span<const ValueId> in, std::span<const InferOutput> outs, bool is_const) {
+  NodeId id = static_cast<NodeId>(g_.nodes_.size());
+  Node n{op, static_cast<uint16_t>(is_const ? kConst : 0), attrs, static_cast<uint32_t>(g_.pool_.size()),
+         static_cast<uint32_t>(g_.value_type_.size()), static_cast<uint16_t>(in.size()), static_cast<uint16_t>(outs.size())};
+  g_.nodes_.push_back(n);
+  g_.pool_.insert(g_.pool_.end(), in.begin(), in.end());
+  g_.node_digest_.emplace_back();
+  Hash128 d = g_.hash_node(id);
+  NodeId same = kNoNode;
+  if (op_info(op).has(kPure) || op == kOpConstant) {
+    same = parent_->find_node(d);
+    for (NodeId k = first_new_; k < id && same == kNoNode; ++k)
+      if (g_.node_digest_[k] == d) same = k;
+  }
+  if (same != kNoNode) {
+    g_.nodes_.pop_back();
+    g_.pool_.resize(n.in_begin);
+    g_.node_digest_.pop_back();
+    return g_.nodes_[same].out_begin;
+  }
+  g_.node_digest_[id] = d;
+  for (const InferOutput& o : outs) {
+    g_.value_node_.push_back(id);
+    g_.value_type_.push_back(o.type);
+    g_.value_data_.push_back(o.has_data ? intern_data(o.data) : 0);
+  }
+  return n.out_begin;
+}
+
+// ---- the exchange
+
+bool ChildGraph::pair_roots(const Bindings& b, const std::vector<std::vector<ValueId>>& targets) {
+  const size_t roots = b.roots.size();
+  auto outputs = [&](NodeId n) { return parent_->node(n).out_count; };
+  if (targets.size() == 1 && roots > 1) {  // a star group, or several roots served by one spread term
+    if (targets[0].size() != roots) return refuse("the target gives " + std::to_string(targets[0].size()) + " values for " + std::to_string(roots) + " roots");
+    for (size_t k = 0; k < roots; ++k)
+      if (!replace(parent_->node(b.roots[k]).out_begin, targets[0][k])) return false;
+    return true;
+  }
+  for (size_t k = 0; k < roots; ++k) {
+    const ValueId first = parent_->node(b.roots[k]).out_begin;
+    if (targets[k].size() == 1) {
+      for (int extra = 1; extra < outputs(b.roots[k]); ++extra)
+        if (!parent_->users(first + extra).empty() || parent_->output_uses(first + extra))
+          return refuse(parent_->op(b.roots[k]).name + " has a second output in use, for which the target gives nothing");
+      if (!replace(first, targets[k][0])) return false;
+      continue;
+    }
+    if (static_cast<int>(targets[k].size()) != outputs(b.roots[k]))
+      return refuse("the target gives " + std::to_string(targets[k].size()) + " values for the " + std::to_string(outputs(b.roots[k])) + " outputs of " + parent_->op(b.roots[k]).name);
+    for (int o = 0; o < outputs(b.roots[k]); ++o)
+      if (!replace(first + o, targets[k][o])) return false;
+  }
+  return true;
+}
+
+bool ChildGraph::replace(ValueId from, ValueId to) {
+  if (from == to) return true;
+  if (to == kNoValue) return refuse("the target gives no value for a root");
+  const TensorType &a = type_of(g_.value_type_[from]), &b = type_of(g_.value_type_[to]);
+  if (!types_agree(a, b)) return refuse("the target has the type " + type_text(g_.value_type_[to]) + ", the source " + type_text(g_.value_type_[from]));
+  if (g_.value_node_[to] >= first_new_) {
+    g_.value_type_[to] = merged_type(g_.value_type_[to], g_.value_type_[from]);
+    if (!g_.value_data_[to]) g_.value_data_[to] = g_.value_data_[from];
+  }
+  replaced_.emplace_back(from, to);
+  return true;
+}
+
+void ChildGraph::note(NodeId n) {
+  if (n >= noted_.size()) noted_.resize(g_.nodes_.size(), 0);
+  if (noted_[n]) return;
+  noted_[n] = 1;
+  changed_.push_back(n);
+}
+
+void ChildGraph::redirect(ValueId from, ValueId to) {
+  note(g_.value_node_[from]);
+  note(g_.value_node_[to]);
+  for (const auto& use : parent_->users(from)) {
+    ValueId& slot = g_.pool_[g_.nodes_[use.node].in_begin + use.slot];
+    if (slot != from) continue;
+    slot = to;
+    --uses_[from];
+    ++uses_[to];
+    redirected_.push_back(use.node);
+    note(use.node);
+  }
+  for (ValueId& v : g_.outputs_)
+    if (v == from) {
+      v = to;
+      --uses_[from];
+      ++uses_[to];
+    }
+}
+
+// Replacing several roots at once may close a cycle: a path from a new node through redirected users back to itself.
+bool ChildGraph::makes_cycle() const {
+  std::vector<uint8_t> state(g_.nodes_.size(), 0);  // 1 on the path, 2 done
+  uint32_t floor = UINT32_MAX;                      // nothing before the first root can depend on a redirected node
+  for (auto [from, to] : replaced_) floor = std::min(floor, parent_->position(g_.value_node_[from]));
+  std::vector<std::pair<NodeId, uint32_t>> stack;
+  for (NodeId start = first_new_; start < g_.nodes_.size(); ++start) {
+    if (state[start]) continue;
+    stack.emplace_back(start, 0);
+    state[start] = 1;
+    while (!stack.empty()) {
+      auto& [n, next] = stack.back();
+      const Node& node = g_.nodes_[n];
+      if (next == node.in_count) {
+        state[n] = 2;
+        stack.pop_back();
+        continue;
+      }
+      ValueId v = g_.pool_[node.in_begin + next++];
+      if (v == kNoValue) continue;
+      NodeId p = g_.value_node_[v];
+      if (state[p] == 1) return true;
+      if (state[p] || (p < first_new_ && parent_->position(p) <= floor)) continue;
+      state[p] = 1;
+      stack.emplace_back(p, 0);
+    }
+  }
+  return false;
+}
+
+// Nodes without users die, and what only they used after them.
+void ChildGraph::release(NodeId n) {
+  std::vector<NodeId> stack{n};
+  while (!stack.empty()) {
+    NodeId m = stack.back();
+    stack.pop_back();
+    Node& node = g_.nodes_[m];
+    if ((node.flags & kDead) || node.op == kOpInput) continue;
+    bool used = false;
+    for (int k = 0; k < node.out_count; ++k) used = used || uses_[node.out_begin + k];
+    if (used) continue;
+    node.flags |= kDead;
+    dead_.push_back(m);
+    note(m);
+    for (ValueId v : g_.inputs(m)) {
+      if (v == kNoValue) continue;
+      --uses_[v];
+      note(g_.value_node_[v]);
+      if (!uses_[v]) stack.push_back(g_.value_node_[v]);
+    }
+  }
+}
+
+void ChildGraph::collect() {
+  for (auto [from, to] : replaced_) release(g_.value_node_[from]);
+  for (NodeId n = static_cast<NodeId>(g_.nodes_.size()); n-- > first_new_;) release(n);
+}
+
+void ChildGraph::merge_duplicate(NodeId from, NodeId into) {
+  for (int k = 0; k < g_.nodes_[from].out_count; ++k) {
+    ValueId a = g_.nodes_[from].out_begin + k, b = g_.nodes_[into].out_begin + k;
+    for (const auto& use : g_.users(a)) {
+      ValueId& slot = g_.pool_[g_.nodes_[use.node].in_begin + use.slot];
+      if (slot != a || (g_.nodes_[use.node].flags & kDead)) continue;
+      slot = b;
+      --uses_[a];
+      ++uses_[b];
+      note(use.node);
+    }
+    for (ValueId& v : g_.outputs_)
+      if (v == a) {
+        v = b;
+        --uses_[a];
+        ++uses_[b];
+      }
+  }
+  note(into);
+  release(from);
+}
+
+// New digests for everything downstream of a redirected operand; nodes that have become equal to another are merged.
+void ChildGraph::rehash() {
+  g_.index_uses();
+  dirty_.assign(g_.nodes_.size(), 0);
+  std::vector<NodeId> cone;
+  auto mark = [&](NodeId n) {
+    if (dirty_[n] || (g_.nodes_[n].flags & kDead)) return;
+    dirty_[n] = 1;
+    cone.push_back(n);
+  };
+  for (NodeId n : redirected_) mark(n);
+  for (size_t k = 0; k < cone.size(); ++k) {
+    const Node& node = g_.nodes_[cone[k]];
+    for (int o = 0; o < node.out_count; ++o)
+      for (const auto& use : g_.users(node.out_begin + o)) mark(use.node);
+  }
+  // Depth-first over dirty operands: each node after what it reads. (1 dirty, 2 open, 3 done)
+  std::vector<NodeId> order;
+  order.reserve(cone.size());
+  std::vector<std::pair<NodeId, uint32_t>> stack;
+  for (NodeId start : cone) {
+    if (dirty_[start] != 1) continue;
+    dirty_[start] = 2;
+    stack.emplace_back(start, 0);
+    while (!stack.empty()) {
+      auto& [n, next] = stack.back();
+      const Node& node = g_.nodes_[n];
+      if (next == node.in_count) {
+        dirty_[n] = 3;
+        order.push_back(n);
+        stack.pop_back();
+        continue;
+      }
+      ValueId v = g_.pool_[node.in_begin + next++];
+      if (v == kNoValue) continue;
+      NodeId p = g_.value_node_[v];
+      if (dirty_[p] != 1) continue;
+      dirty_[p] = 2;
+      stack.emplace_back(p, 0);
+    }
+  }
+  bool merged = false;
+  std::unordered_map<Hash128, NodeId, Hash128Hasher> fresh;
+  for (NodeId n = first_new_; n < g_.nodes_.size(); ++n)
+    if (!(g_.nodes_[n].flags & kDead) && !dirty_[n]) fresh.emplace(g_.node_digest_[n], n);
+  for (NodeId n : order) {
+    Node& node = g_.nodes_[n];
+    if (node.flags & kDead) continue;
+    g_.node_digest_[n] = g_.hash_node(n);
+    if (!op_info(node.op).has(kPure)) continue;
+    if (node.in_count) {
+      bool constant = true;
+      for (ValueId v : g_.inputs(n)) constant = constant && (v == kNoValue || g_.is_const(v));
+      if (constant != bool(node.flags & kConst)) {
+        node.flags = constant ? node.flags | kConst : node.flags & ~kConst;
+        note(n);
+        for (int o = 0; o < node.out_count; ++o)
+          for (const auto& use : g_.users(node.out_begin + o)) note(use.node);
+      }
+    }
+    NodeId same = parent_->find_node(g_.node_digest_[n]);
+    if (same != kNoNode && (dirty_[same] || (g_.nodes_[same].flags & kDead))) same = kNoNode;
+    if (same == kNoNode) {
+      auto [it, inserted] = fresh.try_emplace(g_.node_digest_[n], n);
+      if (!inserted) same = it->second;
+    }
+    if (same == kNoNode || same == n) continue;
+    merge_duplicate(n, same);
+    merged = true;
+  }
+  // Dead nodes were counted among the users until now.
+  if (merged || !dead_.empty()) g_.index_uses();
+  g_.hash_outputs();
+}
+
+ChangeCount ChildGraph::count() const {
+  ChangeCount c;
+  auto edges = [](const Graph& g, NodeId n) {
+    int e = 0;
+    for (ValueId v : g.inputs(n)) e += v != kNoValue && !g.is_const(v);
+    return e;
+  };
+  for (NodeId n : changed_) {
+    if (n >= first_new_) {
+      if (g_.alive(n) && !(g_.nodes_[n].flags & kConst)) ++c.nodes_added, c.edges_added += edges(g_, n);
+    } else if (!g_.alive(n) && parent_->alive(n) && !(parent_->node(n).flags & kConst)) {
+      ++c.nodes_removed;
+      c.edges_removed += edges(*parent_, n);
+    }
+  }
+  return c;
+}
+
+GraphPtr ChildGraph::materialise() {
+  auto g = std::make_shared<Graph>(g_);
+  g->index();
+  g->build_digest_table();
+  return g;
+}
+
+}  // namespace rlflow

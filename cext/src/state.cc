@@ -1,0 +1,152 @@
+#include "rlflow/state.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace rlflow {
+namespace {
+
+// Large, so kept from call to call; one per thread that evaluates moves.
+struct Workspace {
+  ChildGraph child;
+  DeltaScratch scratch;
+  std::vector<Hash128> unknown;
+};
+Workspace& workspace() {
+  thread_local Workspace w;
+  return w;
+}
+
+}  // namespace
+
+State::State(GraphPtr graph, RuleSetPtr rules, std::shared_ptr<const Pricer> pricer, int64_t weight_limit, std::shared_ptr<StopToken> stop)
+    : graph_(std::move(graph)), rules_(std::move(rules)), pricer_(std::move(pricer)), weight_limit_(weight_limit), stop_(std::move(stop)) {
+  matches_ = enumerate_matches(*graph_, *rules_);
+}
+
+const RegionMap& State::regions() {
+  if (pricer_ && (!mapped_ || prices_seen_ != pricer_->price_count())) {
+    regions_ = pricer_->map(*graph_);
+    mapped_ = true;
+    if (evaluated_ && prices_seen_ != pricer_->price_count()) {
+      prices_seen_ = pricer_->price_count();
+      price_again();
+    }
+    prices_seen_ = pricer_->price_count();
+  }
+  return regions_;
+}
+
+const Moves& State::moves() {
+  regions();
+  if (!evaluated_) evaluate_all();
+  return moves_;
+}
+
+void State::evaluate_all() {
+  moves_ = Moves();
+  stats_.assign(rules_->size(), {});
+  Workspace& w = workspace();
+  std::unordered_set<Hash128, Hash128Hasher> seen;
+  for (uint32_t k = 0; k < matches_.size(); ++k) {
+    if (stopped()) return;  // not marked as evaluated: a stopped search asks no more
+    const Match& m = *matches_[k];
+    RuleStats& s = stats_[m.rule];
+    ++s.matched;
+    if (!w.child.build(*graph_, rules_->rule(m.rule), m.bindings)) {
+      ++s.refused;
+      s.last_refusal = w.child.reason();
+      continue;
+    }
+    const Graph& g = w.child.graph();
+    if (!seen.insert(g.digest()).second) {
+      ++s.duplicate;
+      continue;
+    }
+    DeltaPrice price;
+    w.unknown.clear();
+    if (pricer_) price = pricer_->delta(*graph_, regions_, g, w.child.changed(), &w.unknown, w.scratch);
+    if (weight_limit_ >= 0 && price.weight_bytes > weight_limit_ && price.weight_bytes > regions_.weight_bytes) {
+      ++s.heavy;
+      continue;
+    }
+    ChangeCount c = w.child.count();
+    moves_.match.push_back(k);
+    moves_.rule.push_back(m.rule);
+    moves_.digest.push_back(g.digest());
+    moves_.delta_ms.push_back(price.known_ms_delta());
+    moves_.unknown.push_back(price.unknown_new + price.unknown_gone);
+    moves_.nodes_added.push_back(c.nodes_added);
+    moves_.nodes_removed.push_back(c.nodes_removed);
+    moves_.edges_added.push_back(c.edges_added);
+    moves_.edges_removed.push_back(c.edges_removed);
+    moves_.weight_bytes.push_back(price.weight_bytes);
+    moves_.touched.insert(moves_.touched.end(), m.bindings.nodes.begin(), m.bindings.nodes.end());
+    moves_.touched_begin.push_back(static_cast<uint32_t>(moves_.touched.size()));
+    moves_.unknown_signature.insert(moves_.unknown_signature.end(), w.unknown.begin(), w.unknown.end());
+    moves_.unknown_begin.push_back(static_cast<uint32_t>(moves_.unknown_signature.size()));
+  }
+  evaluated_ = true;
+}
+
+// New prices have come: only moves that lacked one can change.
+void State::price_again() {
+  Workspace& w = workspace();
+  std::vector<Hash128> signatures;
+  std::vector<uint32_t> begin{0};
+  for (size_t i = 0; i < moves_.size(); ++i) {
+    if (moves_.unknown[i]) {
+      const Match& m = *matches_[moves_.match[i]];
+      w.unknown.clear();
+      if (w.child.build(*graph_, rules_->rule(m.rule), m.bindings)) {
+        DeltaPrice price = pricer_->delta(*graph_, regions_, w.child.graph(), w.child.changed(), &w.unknown, w.scratch);
+        moves_.delta_ms[i] = price.known_ms_delta();
+        moves_.unknown[i] = price.unknown_new + price.unknown_gone;
+      }
+      signatures.insert(signatures.end(), w.unknown.begin(), w.unknown.end());
+    }
+    begin.push_back(static_cast<uint32_t>(signatures.size()));
+  }
+  moves_.unknown_signature = std::move(signatures);
+  moves_.unknown_begin = std::move(begin);
+}
+
+std::shared_ptr<State> State::open(size_t move) {
+  const Moves& all = moves();
+  if (move >= all.size()) throw Error(ErrorKind::kUsage, "move " + std::to_string(move) + " of " + std::to_string(all.size()));
+  const Match& m = *matches_[all.match[move]];
+  Workspace& w = workspace();
+  if (!w.child.build(*graph_, rules_->rule(m.rule), m.bindings)) throw Error(ErrorKind::kGraph, "a valid move was refused: " + w.child.reason());
+  std::shared_ptr<State> s(new State);
+  s->graph_ = w.child.materialise();
+  s->rules_ = rules_;
+  s->pricer_ = pricer_;
+  s->weight_limit_ = weight_limit_;
+  s->stop_ = stop_;
+  s->matches_ = update_matches(*graph_, matches_, *s->graph_, w.child.changed(), *rules_);
+  return s;
+}
+
+GraphPtr State::child(size_t move) {
+  const Moves& all = moves();
+  if (move >= all.size()) throw Error(ErrorKind::kUsage, "move " + std::to_string(move) + " of " + std::to_string(all.size()));
+  const Match& m = *matches_[all.match[move]];
+  Workspace& w = workspace();
+  if (!w.child.build(*graph_, rules_->rule(m.rule), m.bindings)) throw Error(ErrorKind::kGraph, "a valid move was refused: " + w.child.reason());
+  return w.child.materialise();
+}
+
+std::vector<int64_t> State::key(size_t move) {
+  const Moves& all = moves();
+  if (move >= all.size()) throw Error(ErrorKind::kUsage, "move " + std::to_string(move) + " of " + std::to_string(all.size()));
+  return match_key(*graph_, *matches_[all.match[move]]);
+}
+
+int64_t State::find(std::string_view rule, const std::vector<int64_t>& wanted) {
+  const Moves& all = moves();
+  for (size_t i = 0; i < all.size(); ++i)
+    if (rules_->rule(all.rule[i]).name() == rule && match_key(*graph_, *matches_[all.match[i]]) == wanted) return static_cast<int64_t>(i);
+  return -1;
+}
+
+}  // namespace rlflow
