@@ -516,7 +516,7 @@ cdef class State:
     cdef readonly object pricer, stop       # kept alive as long as the native state uses them
     cdef Graph graph_
     cdef Moves moves_
-    cdef size_t priced_
+    cdef uint64_t priced_
 
     def __init__(self, Graph graph, RuleSet ruleset, pricer=None, weight_limit_bytes=-1, stop=None):
         cdef shared_ptr[const CPricer] p
@@ -541,9 +541,9 @@ cdef class State:
     def moves(self):
         """Every valid candidate, priced where there is a pricer (again, after new prices have come)."""
         cdef const CMoves* m
-        cdef size_t prices = 0
+        cdef uint64_t prices = 0
         if self.pricer is not None:
-            prices = deref((<Pricer>self.pricer).const_ptr()).price_count()
+            prices = deref((<Pricer>self.pricer).const_ptr()).revision()
         if self.moves_ is not None and prices == self.priced_:
             return self.moves_
         with nogil:

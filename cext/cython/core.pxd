@@ -1,5 +1,5 @@
 # Declarations of the C++ core; no code.
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libcpp cimport bool as cbool
 from libcpp.memory cimport shared_ptr
 from libcpp.pair cimport pair
@@ -128,7 +128,7 @@ cdef extern from "rlflow/match.h" namespace "rlflow" nogil:
 
 cdef extern from "rlflow/cost.h" namespace "rlflow" nogil:
     cdef cppclass CPricer "rlflow::Pricer":
-        size_t price_count()
+        uint64_t revision()
     cdef cppclass RegionMap:
         uint32_t regions, unknown, unpriced
         int64_t weight_bytes

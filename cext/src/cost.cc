@@ -86,8 +86,18 @@ Pricer Pricer::table(std::shared_ptr<const FusionRules> rules) {
 
 std::string_view Pricer::fusion() const { return rules_->name; }
 int Pricer::block() const { return rules_->block; }
-void Pricer::set_price(const Hash128& signature, double ms) { prices_[signature] = from_ms(ms); }
-void Pricer::set_view_price(double ms) { view_price_ = from_ms(ms); }
+void Pricer::bind(std::vector<std::pair<std::string, Int>> values) {
+  bindings_ = std::move(values);
+  ++revision_;
+}
+void Pricer::set_price(const Hash128& signature, double ms) {
+  prices_[signature] = from_ms(ms);
+  ++revision_;
+}
+void Pricer::set_view_price(double ms) {
+  view_price_ = from_ms(ms);
+  ++revision_;
+}
 double Pricer::find_price(const Hash128& signature) const {
   auto it = prices_.find(signature);
   return it == prices_.end() ? std::nan("") : to_ms(it->second);
@@ -107,7 +117,7 @@ Picoseconds Pricer::price_region(const View& view, const std::vector<NodeId>& me
     return it == prices_.end() ? kNoPrice : it->second;
   }
   if (chain_of(view.state(head)) == Chain::kView) return view_price_;
-  Work work = work_of(view.g, members);
+  Work work = work_of(view.g, members, bindings_);
   double compute = work.flops / device_.gflops + work.vector_flops / device_.vector_gflops;   // ns
   double memory = work.bytes / device_.gbps;                                                  // ns
   return std::llround((std::max(compute, memory) + device_.overhead_us * 1e3) * 1e3);
@@ -205,7 +215,7 @@ std::vector<Region> Pricer::regions(const Graph& g) const {
     r.reorder_inputs = context.reorder_inputs;
     r.reorder_output = context.reorder_output;
     r.price = m.price[n];
-    Work work = work_of(g, r.nodes);
+    Work work = work_of(g, r.nodes, bindings_);
     r.flops = work.flops + work.vector_flops;
     r.bytes = work.bytes;
     r.view = chain_of(m.state[n]) == Chain::kView;

@@ -55,6 +55,15 @@ bool spatial_zero_pad(const Graph& g, NodeId n) {
   return std::all_of(pads->begin(), pads->end(), [](Int p) { return is_plain(p) && p >= 0; });
 }
 
+// The type with symbolic dims replaced.
+TypeId bound_type(TypeId id, const Bindings& bindings) {
+  const TensorType& t = type_of(id);
+  if (std::none_of(t.dims.begin(), t.dims.end(), is_symbolic)) return id;
+  TensorType bound = t;
+  for (Int& d : bound.dims) d = int_substitute(d, bindings);
+  return intern_type(bound);
+}
+
 Int group_of(const Graph& g, NodeId n) { return g.attrs(n).get_int("group", 1); }
 
 }  // namespace
@@ -238,12 +247,12 @@ Hash128 with_context(const Hash128& base, const RegionContext& c) {
   return h.finish();
 }
 
-Work work_of(const Graph& g, const std::vector<NodeId>& members) {
+Work work_of(const Graph& g, const std::vector<NodeId>& members, const Bindings& bindings) {
   Work work;
   const OpIds& ops = op_ids();
+  auto type = [&](ValueId v) { return bindings.empty() ? g.type(v) : bound_type(g.type(v), bindings); };
   auto bytes_of = [&](ValueId v) {
-    TypeId id = g.type(v);
-    const TensorType& t = type_of(id);
+    const TensorType& t = type_of(type(v));
     double count = 1;
     for (Int d : t.dims)
       if (is_plain(d)) count *= static_cast<double>(d);
@@ -262,7 +271,7 @@ Work work_of(const Graph& g, const std::vector<NodeId>& members) {
       large_in.resize(in.size());
       types = large_in;
     }
-    for (size_t i = 0; i < in.size(); ++i) types[i] = in[i] == kNoValue ? TypeId{0} : g.type(in[i]);
+    for (size_t i = 0; i < in.size(); ++i) types[i] = in[i] == kNoValue ? TypeId{0} : type(in[i]);
     std::array<TypeId, 8> out;
     std::vector<TypeId> many_out;
     std::span<TypeId> out_types = std::span(out).first(std::min<size_t>(node.out_count, out.size()));
@@ -270,7 +279,7 @@ Work work_of(const Graph& g, const std::vector<NodeId>& members) {
       many_out.resize(node.out_count);
       out_types = many_out;
     }
-    for (uint32_t o = 0; o < node.out_count; ++o) out_types[o] = g.type(node.out_begin + o);
+    for (uint32_t o = 0; o < node.out_count; ++o) out_types[o] = type(node.out_begin + o);
     NodeCost cost = node_cost(node.op, attrs_of(node.attrs), types, out_types);
     if (node.op == ops.gather || node.op == ops.gather_nd || node.op == ops.gather_elements || node.op == ops.slice)
       if (!in.empty() && in[0] != kNoValue) cost.bytes_in += std::min(0.0, cost.bytes_out - bytes_of(in[0]));  // reads what it returns

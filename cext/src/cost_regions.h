@@ -424,6 +424,7 @@ Hash128 with_context(const Hash128& base, const RegionContext& c);
 struct Work {
   double flops = 0, vector_flops = 0, bytes = 0;
 };
-Work work_of(const Graph& g, const std::vector<NodeId>& members);
+using Bindings = std::vector<std::pair<std::string, Int>>;
+Work work_of(const Graph& g, const std::vector<NodeId>& members, const Bindings& bindings);
 
 }  // namespace rlflow::detail

@@ -117,6 +117,11 @@ bool Matcher::match_node(int term, NodeId node, size_t at) {
 bool Matcher::bind_attributes(const Term& t, const AttrSet& attrs) {
   for (const AttrPattern& p : t.attrs) {
     const AttrValue* v = attrs.find(p.name);
+    if (p.absent) {
+      if (!v) continue;
+      fail([&] { return "the node has the attribute '" + p.name + "', of which the rule says nothing"; });
+      return false;
+    }
     if (!v) {
       fail([&] { return "the node has no attribute '" + p.name + "' here"; });
       return false;
@@ -489,8 +494,10 @@ std::vector<MatchPtr> update_matches(const Graph& parent, const std::vector<Matc
   Neighbourhood near(child);
   std::vector<uint8_t> values(child.value_capacity(), 0);
   for (NodeId n : changed) {
-    if (child.alive(n)) near.add(n, rules.depth());
-    else if (n < parent.node_capacity())
+    if (child.alive(n)) {
+      near.add(n, rules.depth());
+      for (int k = 0; k < child.node(n).out_count; ++k) values[child.node(n).out_begin + k] = 1;  // it may have lost or won a reader
+    } else if (n < parent.node_capacity())
       for (ValueId v : parent.inputs(n))
         if (v != kNoValue) values[v] = 1;
   }
@@ -510,6 +517,7 @@ std::vector<MatchPtr> update_matches(const Graph& parent, const std::vector<Matc
     if (again(rule)) continue;
     bool alive = true;
     for (NodeId n : m->bindings.nodes) alive = alive && child.alive(n);
+    if (rule.star()) alive = alive && child.alive(child.producer(star_join(rules, *m)));
     if (!alive) continue;
     if (rule.star() ? values[star_join(rules, *m)] != 0 : rule.source_roots().size() > 1 ? joined.contains(m->root()) : near.contains(m->root())) continue;
     out.push_back(m);

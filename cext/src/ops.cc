@@ -111,6 +111,8 @@ void round_floats(AttrSet& attrs) {
 }
 
 size_t output_count(const OpInfo& op, const AttrSet& attrs, int wanted) {
+  if (wanted > op.outputs && !op.has(kVariadicOutputs))
+    throw Error(ErrorKind::kGraph, op.name + ": found " + std::to_string(wanted) + " outputs, expected " + std::to_string(op.outputs));
   if (wanted > 0) return static_cast<size_t>(wanted);
   if (op.has(kVariadicOutputs) && op.id != kOpOpaque) {
     if (const IntVec* sizes = attrs.find_ints("split"); sizes && !sizes->empty()) return sizes->size();

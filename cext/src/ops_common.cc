@@ -137,6 +137,12 @@ void require_rank(const Ctx& c, size_t i, int at_least, int at_most) {
   fail(c, "input " + std::to_string(i) + " is " + type_text(c.inputs[i].type) + ", expected " + wanted);
 }
 
+void require_outputs(const Ctx& c, size_t at_most) {
+  if (c.outputs.size() > at_most)
+    throw Error(ErrorKind::kGraph, c.op.name + ": found " + std::to_string(c.outputs.size()) + " outputs, expected at most " +
+                                       std::to_string(at_most));
+}
+
 void require_dtype(const Ctx& c, size_t i, bool (*allowed)(int), const char* expected) {
   int dtype = in(c, i).dtype;
   if (dtype == kUndefined || allowed(dtype)) return;

@@ -78,6 +78,7 @@ Int broadcast_dim(const Ctx& c, Int a, Int b);
 IntVec broadcast_dims(const Ctx& c, const IntVec& a, const IntVec& b);
 TensorType broadcast(const Ctx& c, const TensorType& a, const TensorType& b);  // dtype of a; unranked if either is
 void require_rank(const Ctx& c, size_t i, int at_least, int at_most = 1 << 20);
+void require_outputs(const Ctx& c, size_t at_most);  // of an operator with a variable number of them
 void require_dtype(const Ctx& c, size_t i, bool (*allowed)(int), const char* expected);
 Int product(std::span<const Int> dims);
 // Spelled-out list of `count` integers: checks the length of an attribute, or sets it to `fill` when it is absent or empty.

@@ -242,6 +242,7 @@ void infer_conv_transpose(Ctx& c) {
 
 // ---- pools ------------------------------------------------------------------------------------------------------------------
 void infer_pool(Ctx& c) {
+  require_outputs(c, 2);
   require_rank(c, 0, 3);
   const TensorType& x = in(c, 0);
   const IntVec kernel = c.attrs.get_ints("kernel_shape");  // a copy: attributes are added below
@@ -305,7 +306,7 @@ void add_convolution_rows(Table& t) {
          .extra = {"auto_pad", "dilations", "kernel_shape", "output_padding", "output_shape", "pads", "strides"},
          .flops = conv_transpose_flops});
   const std::vector<const char*> window{"auto_pad", "dilations", "kernel_shape", "pads", "strides"};
-  t.add({.name = "MaxPool", .since = 1, .min_inputs = 1, .max_inputs = 1, .outputs = 1, .flags = kPure, .fusion = reduction,
+  t.add({.name = "MaxPool", .since = 1, .min_inputs = 1, .max_inputs = 1, .outputs = 1, .flags = kPure | kVariadicOutputs, .fusion = reduction,
          .infer = infer_pool, .defaults = {{"ceil_mode", Int{0}}, {"storage_order", Int{0}}}, .extra = window, .flops = pool_flops});
   t.add({.name = "AveragePool", .since = 1, .min_inputs = 1, .max_inputs = 1, .outputs = 1, .flags = kPure, .fusion = reduction,
          .infer = infer_pool, .defaults = {{"ceil_mode", Int{0}}, {"count_include_pad", Int{0}}}, .extra = window, .flops = pool_flops});

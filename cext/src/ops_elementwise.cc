@@ -251,6 +251,7 @@ void add_unary_rows(Table& t) {
   unary("Relu", 1, kZeroUp, kCheap);
   unary("Round", 11, kZeroUp, kCheap);
   unary("Selu", 1, kZero, kTranscendental, {{"alpha", 1.67326319217681884765625}, {"gamma", 1.05070102214813232421875}});
+  unary("Shrink", 9, kPoint, 3, {{"bias", 0.0}, {"lambd", 0.5}});
   unary("Sigmoid", 1, kUp, kTranscendental);
   unary("Sign", 9, kZeroUp, kCheap);
   unary("Sin", 7, kZero, kTranscendental);

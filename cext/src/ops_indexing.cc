@@ -108,7 +108,9 @@ void infer_one_hot(Ctx& c) {
   Int axis = canonical_axis(c, "axis", indices.rank + 1);
   auto depth = known_ints(c, 1);
   IntVec out = indices.dims;
-  out.insert(out.begin() + axis, depth && depth->size() == 1 ? (*depth)[0] : kUnknown);
+  Int extent = depth && depth->size() == 1 ? (*depth)[0] : kUnknown;
+  if (is_plain(extent) && extent < 1) fail(c, "the depth is " + int_text(extent) + ", expected a positive number");
+  out.insert(out.begin() + axis, extent);
   set(c, 0, values.dtype, out);
 }
 

@@ -449,11 +449,16 @@ Int block_size(const Ctx& c) {
   return b;
 }
 
+// Depth first, then column and row, or column and row first.
+void require_block_order(const Ctx& c) {
+  std::string mode = c.attrs.get_string("mode");
+  if (mode != "DCR" && mode != "CRD") fail(c, "mode is \"" + mode + "\", expected DCR or CRD");
+}
+
 void infer_depth_to_space(Ctx& c) {
   require_rank(c, 0, 4, 4);
   Int b = block_size(c);
-  std::string mode = c.attrs.get_string("mode");
-  if (mode != "DCR" && mode != "CRD") fail(c, "mode is \"" + mode + "\", expected DCR or CRD");
+  require_block_order(c);
   const TensorType& x = in(c, 0);
   if (!ranked(x)) return set_rank(c, 0, x.dtype, 4);
   set(c, 0, x.dtype, {x.dims[0], exact_quotient(c, x.dims[1], b * b, "depth"), int_mul(x.dims[2], b), int_mul(x.dims[3], b)});
@@ -462,6 +467,7 @@ void infer_depth_to_space(Ctx& c) {
 void infer_space_to_depth(Ctx& c) {
   require_rank(c, 0, 4, 4);
   Int b = block_size(c);
+  require_block_order(c);
   const TensorType& x = in(c, 0);
   if (!ranked(x)) return set_rank(c, 0, x.dtype, 4);
   set(c, 0, x.dtype,
@@ -498,7 +504,7 @@ void add_movement_rows(Table& t) {
   move("Pad", 2, 4, infer_pad, {{"mode", std::string("constant")}}, {"axes", "pads", "value"});
   add_resize_row(t);
   move("DepthToSpace", 1, 1, infer_depth_to_space, {{"mode", std::string("DCR")}}, {"blocksize"});
-  move("SpaceToDepth", 1, 1, infer_space_to_depth, {}, {"blocksize"});
+  move("SpaceToDepth", 1, 1, infer_space_to_depth, {{"mode", std::string("DCR")}}, {"blocksize"});
 }
 
 }  // namespace rlflow::detail

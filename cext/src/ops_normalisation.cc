@@ -53,6 +53,7 @@ void check_trailing(const Ctx& c, size_t i) {
 int stash_dtype(const Ctx& c) { return c.attrs.get_int("stash_type") == kBF16 ? kBF16 : kF32; }
 
 void infer_layer_norm(Ctx& c) {
+  require_outputs(c, 3);
   const TensorType& x = in(c, 0);
   for (size_t i = 1; i < 3; ++i) check_trailing(c, i);
   c.outputs[0].type = c.inputs[0].type;
@@ -100,6 +101,7 @@ void add_normalisation_rows(Table& t) {
   row("BatchNormalization", 7, 5, 5, infer_batch_norm, {epsilon}, {"momentum", "training_mode"}, 4);
   row("InstanceNormalization", 1, 3, 3, infer_instance_norm, {epsilon});
   row("LayerNormalization", 17, 2, 3, infer_layer_norm, {last, epsilon, stash});
+  t.rows.back().flags |= kVariadicOutputs;  // mean and inverse deviation, where they are used
   row("GroupNormalization", 21, 3, 3, infer_group_norm, {epsilon, stash}, {"num_groups"});
   row("RMSNormalization", 23, 2, 2, infer_layer_norm, {last, epsilon, stash});
   row("LpNormalization", 1, 1, 1, infer_along_axis, {last, {"p", Int{2}}});

@@ -396,12 +396,11 @@ class RuleParser {
       for (const std::string& name : op.attributes) {
         if (std::find(t.excluded.begin(), t.excluded.end(), name) != t.excluded.end()) continue;
         auto d = std::find_if(op.defaults.begin(), op.defaults.end(), [&](const AttrDefault& x) { return x.name == name; });
-        if (d == op.defaults.end()) fail("the attribute '" + name + "' of " + op.name + " has no default: bind it (" + name + "=?a) or take the rest (..?rest)");
         AttrPattern p;
         p.name = name;
         p.expr = std::make_unique<Expr>();
-        p.expr->value = EVal::from_attr(d->value);
-        p.expr->source = name + "=" + p.expr->value.str();
+        p.absent = d == op.defaults.end();  // an optional attribute that the rule does not speak of must not be there
+        if (!p.absent) p.expr->value = EVal::from_attr(d->value);
         t.excluded.push_back(name);
         t.attrs.push_back(std::move(p));
       }

@@ -25,14 +25,14 @@ State::State(GraphPtr graph, RuleSetPtr rules, std::shared_ptr<const Pricer> pri
 }
 
 const RegionMap& State::regions() {
-  if (pricer_ && (!mapped_ || prices_seen_ != pricer_->price_count())) {
+  if (pricer_ && (!mapped_ || prices_seen_ != pricer_->revision())) {
     regions_ = pricer_->map(*graph_);
     mapped_ = true;
-    if (evaluated_ && prices_seen_ != pricer_->price_count()) {
-      prices_seen_ = pricer_->price_count();
+    if (evaluated_ && prices_seen_ != pricer_->revision()) {
+      prices_seen_ = pricer_->revision();
       price_again();
     }
-    prices_seen_ = pricer_->price_count();
+    prices_seen_ = pricer_->revision();
   }
   return regions_;
 }

@@ -233,7 +233,8 @@ class Generator {
   }
   void choose_outputs() {
     size_t first = recipe_.inputs.size() + recipe_.constants.size();
-    for (int i = 0; i < 5; ++i) recipe_.outs.push_back(static_cast<ValueId>(types_.size() - 1 - below(std::min<size_t>(types_.size() - first, 20))));
+    size_t count = 5 + recipe_.steps.size() / 8;
+    for (size_t i = 0; i < count; ++i) recipe_.outs.push_back(static_cast<ValueId>(types_.size() - 1 - below(types_.size() - first)));
   }
 
   std::mt19937_64 random_;
@@ -340,6 +341,16 @@ TEST(cost_constants_and_views_are_not_work) {
   auto view = std::find_if(regions.begin(), regions.end(), [](const Region& r) { return r.view; });
   CHECK(view != regions.end());
   CHECK_EQ(to_ms(view->price), 0.5e-3);
+}
+
+TEST(cost_symbolic_dims_count_as_bound) {
+  const char* text = "x: f32[%s,4096] = input\ny = Relu(x)\nreturn y";
+  auto graph = [&](const std::string& dim) { return parse_graph(std::string(text).replace(std::string(text).find("%s"), 2, dim)); };
+  Pricer bound = Pricer::analytic({}, fusion_rules("generic", 0)), plain = bound;
+  bound.bind({{"N", 64}});
+  CHECK_EQ(bound.map(*graph("N")).known, plain.map(*graph("64")).known);
+  CHECK_EQ(plain.map(*graph("N")).known, plain.map(*graph("1")).known);
+  CHECK(plain.map(*graph("64")).known > plain.map(*graph("1")).known);
 }
 
 TEST(cost_layout_context_is_part_of_the_signature) {

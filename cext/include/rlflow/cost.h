@@ -9,8 +9,10 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "rlflow/graph.h"
@@ -105,10 +107,13 @@ class Pricer {
   const AnalyticDevice& device() const { return device_; }
   std::string_view fusion() const;
   int block() const;
+  // Values that symbolic dims have when work is counted (others count as 1). Set before use.
+  void bind(std::vector<std::pair<std::string, Int>> values);
   void set_price(const Hash128& signature, double ms);
   void set_view_price(double ms);           // table only: what a region of views costs (dispatch, no copy)
   double find_price(const Hash128& signature) const;             // ms; NaN if not known
   size_t price_count() const { return prices_.size(); }
+  uint64_t revision() const { return revision_; }                // changes whenever a price is set
 
   // Needs order(). Linear.
   RegionMap map(const Graph& g) const;
@@ -127,6 +132,8 @@ class Pricer {
   bool table_ = false;
   AnalyticDevice device_;
   Picoseconds view_price_ = 0;
+  uint64_t revision_ = 0;
+  std::vector<std::pair<std::string, Int>> bindings_;
   std::shared_ptr<const FusionRules> rules_;
   std::unordered_map<Hash128, Picoseconds, Hash128Hasher> prices_;
 };

@@ -20,6 +20,7 @@ struct AttrPattern {
   std::string name;
   int var = -1;                                 // binds / compares an attribute variable
   ExprPtr expr;                                 // else: must be equal to this
+  bool absent = false;                          // else: must not be there
 };
 
 // A node of a source or target term, stored in one array per rule; children are indices into it.

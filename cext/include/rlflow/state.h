@@ -68,7 +68,7 @@ class State {
   std::vector<RuleStats> stats_;
   RegionMap regions_;
   bool evaluated_ = false, mapped_ = false;
-  size_t prices_seen_ = 0;
+  uint64_t prices_seen_ = 0;
 };
 
 }  // namespace rlflow

@@ -1,0 +1,123 @@
+# Everything starts here. Needs Python >= 3.10, a C++20 compiler and make; each target does its own set-up, once.
+#
+#   make demo                 optimise a benchmark model and show the report     make demo MODEL=path.onnx   your own
+#   make test                 the test suite                                     make help                   all targets
+#
+# Settings: PYTHON=python3.12  VENV=.venv  CXX=clang++  JOBS=2  BUDGET=60s  SEARCH=…  COST=…  DEMO_MODEL=…
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+PYTHON ?= python3
+VENV ?= .venv
+JOBS ?= 2
+MODEL ?=
+DEMO_MODEL ?= repvgg-a0
+BUDGET ?= 60s
+OUT ?= build/demo
+
+BIN := $(VENV)/bin
+RLFLOW := $(BIN)/rlflow
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# What the compiled core is made from; rlflow/*.py is used in place (an editable install), so it is not listed.
+CORE := $(shell find cext -name '*.cc' -not -path 'cext/tests/*' -o -name '*.h' -not -path 'cext/tests/*' -o -name '*.py[xd]' -o -name '*.pxi')
+RECIPE := setup.py pyproject.toml constraints.txt
+
+# A compiler that was asked for is handed to the build; otherwise Python's own choice stands.
+ifneq ($(origin CXX),default)
+export CXX
+endif
+
+.PHONY: help
+help: ## this list
+	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
+
+.PHONY: check
+check: ## say what this machine lacks
+	@command -v "$(PYTHON)" >/dev/null 2>&1 || { echo "make: '$(PYTHON)' was not found: install Python 3.10 or newer, or say which one to use: make PYTHON=/path/to/python3 …" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { echo "make: $(PYTHON) is $$("$(PYTHON)" --version 2>&1), but rlflow needs Python 3.10 or newer: make PYTHON=/path/to/python3.11 …" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { echo "make: $(PYTHON) cannot make virtual environments (its venv or ensurepip module is missing): on Debian or Ubuntu, apt-get install python3-venv" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' || { echo "make: the headers of $(PYTHON) (Python.h) are missing: on Debian or Ubuntu, apt-get install python3-dev" >&2; exit 1; }
+	@command -v $(firstword $(CXX)) >/dev/null 2>&1 || { echo "make: no C++ compiler ('$(firstword $(CXX))' was not found): install one (Debian or Ubuntu: apt-get install g++), or name it: make CXX=clang++ …" >&2; exit 1; }
+	@printf '#include <concepts>\n#include <span>\nint main() { return 0; }\n' | $(CXX) -std=c++20 -x c++ -fsyntax-only - 2>/dev/null || { echo "make: $(CXX) does not compile C++20: rlflow needs g++ 11, clang++ 14 or newer" >&2; exit 1; }
+
+$(VENV)/bin/python:
+	@$(MAKE) --no-print-directory check
+	"$(PYTHON)" -m venv "$(VENV)"
+
+# The two installs share one environment; the larger one counts as the smaller one too.
+$(VENV)/.base: $(CORE) $(RECIPE) | $(VENV)/bin/python
+	@echo "Installing rlflow into $(VENV); the native core is compiled on the way, which takes a minute or two."
+	@$(PIP) install --quiet -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: $(CORE) $(RECIPE) | $(VENV)/bin/python
+	@echo "Installing rlflow and the development tools into $(VENV); the native core is compiled on the way, a minute or two."
+	@$(PIP) install --quiet -c constraints.txt -e '.[dev]'
+	@touch $(VENV)/.base $@
+
+.PHONY: install
+install: $(VENV)/.base ## a virtual environment with rlflow in it
+	@echo "rlflow is ready: $(RLFLOW) --help"
+
+.PHONY: demo
+demo: $(VENV)/.base ## optimise a benchmark model, or MODEL=path.onnx, and show the report
+	@mkdir -p $(OUT)
+ifeq ($(MODEL),)
+	@test -f $(OUT)/$(DEMO_MODEL).onnx || $(RLFLOW) zoo export $(DEMO_MODEL) -o $(OUT)/$(DEMO_MODEL).onnx
+	$(RLFLOW) optimize $(OUT)/$(DEMO_MODEL).onnx -o $(OUT)/$(DEMO_MODEL).optimized.onnx --budget $(BUDGET) --threads 1 $(if $(SEARCH),--search $(SEARCH)) $(if $(COST),--cost $(COST)) --json $(OUT)/$(DEMO_MODEL).json
+else
+	$(RLFLOW) optimize "$(MODEL)" -o "$(OUT)/$(basename $(notdir $(MODEL))).optimized.onnx" --budget $(BUDGET) $(if $(SEARCH),--search $(SEARCH)) $(if $(COST),--cost $(COST)) --json "$(OUT)/$(basename $(notdir $(MODEL))).json"
+endif
+
+.PHONY: test
+test: $(VENV)/.dev ## the test suite (under ten minutes on two cores)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup $(TESTS)
+
+.PHONY: test-all
+test-all: $(VENV)/.dev ## the test suite with the slow tests
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "" $(TESTS)
+
+.PHONY: native-test
+native-test: check ## the C++ unit tests under the address and undefined-behaviour sanitizers
+	"$(PYTHON)" tests/native/build_native.py --sanitize --run
+
+.PHONY: lint
+lint: $(VENV)/.dev ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+.PHONY: micro
+micro: $(VENV)/.base ## the micro-benchmarks of the native core, each against its bar
+	$(BIN)/python reproduce/micro/run.py --json reproduce/micro/results/latest.jsonl
+
+.PHONY: zoo-table
+zoo-table: $(VENV)/.base ## optimise the seven zoo models and print the table of gains
+	$(BIN)/python reproduce/foundation/run.py
+
+.PHONY: backend-test
+backend-test: $(VENV)/.dev ## load, save and run every ONNX operator case and the nine CNNs of the onnx package
+	$(BIN)/python -m pytest -q -n $(JOBS) -m "" tests/conformance
+
+.PHONY: prove
+prove: $(VENV)/.dev ## prove every rule of the library again
+	$(RLFLOW) rules check
+
+.PHONY: sdist
+sdist: $(VENV)/.dev ## build/dist: the source distribution and the wheel
+	$(BIN)/python -m build --outdir build/dist .
+
+.PHONY: clean-room
+clean-room: check ## the Dockerfile's steps in a fresh clone with an empty environment; then the wheel and the sdist, installed
+	PYTHON="$(PYTHON)" .ci/clean-room
+
+.PHONY: clean
+clean: ## remove what was built (the virtual environment stays)
+	rm -rf build dist *.egg-info rlflow/_core*.so rlflow/_core.pyi .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -f $(VENV)/.base $(VENV)/.dev
+
+.PHONY: distclean
+distclean: clean ## remove the virtual environment too
+	rm -rf "$(VENV)"

@@ -1,0 +1,68 @@
+"""The machine header: the first line of every results file, so that a figure can be judged by where it was taken."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("rlflow", "numpy", "onnx", "onnx-ir", "onnxruntime")
+
+
+def header(command: list[str]) -> dict[str, Any]:
+    """What ran where and when; ``command`` is the one that makes the file again."""
+    return {
+        "kind": "machine",
+        "command": " ".join(command),
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "commit": _commit(),
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "load": [round(value, 2) for value in os.getloadavg()],
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in PACKAGES},
+    }
+
+
+def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Writes one JSON object a line, through a temporary file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    partial.replace(path)
+
+
+def describe(machine: dict[str, Any]) -> str:
+    """One line for people."""
+    packages = ", ".join(f"{name} {version}" for name, version in machine["packages"].items() if version)
+    return f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, {packages}, {machine['date'][:10]}"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None  # running from a checkout that is not installed: the commit says which
+
+
+def _commit() -> str | None:
+    command = ["git", "-C", os.fspath(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    return result.stdout.strip() or None
+
+
+def _cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()

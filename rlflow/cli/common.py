@@ -1,0 +1,93 @@
+"""What the verbs share: errors as one sentence with an exit code, consoles, and the reading of ``NAME=VALUE`` options."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from rlflow.errors import RlflowError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+#: Set by ``--verbose``, or by the environment variable RLFLOW_DEBUG: errors then come with their traceback.
+_WANT_TRACEBACKS = "rlflow.tracebacks"
+
+
+class ErrorGroup(click.Group):
+    """A group whose errors are one sentence on stderr, ``rlflow: error: …``, and an exit code."""
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *rest: Any, **options: Any) -> NoReturn:  # type: ignore[override]
+        if not options.pop("standalone_mode", True):
+            super().main(args, prog_name, *rest, standalone_mode=False, **options)
+            raise SystemExit(0)
+        given = list(sys.argv[1:] if args is None else args)
+        try:
+            outcome = super().main(args, prog_name, *rest, standalone_mode=False, **options)
+        except click.exceptions.Exit as end:
+            sys.exit(end.exit_code)
+        except (click.Abort, KeyboardInterrupt):
+            _fail("interrupted; nothing was written.", 1)
+        except click.ClickException as error:
+            _fail(_click_sentence(error), error.exit_code)
+        except RlflowError as error:
+            _maybe_traceback(given)
+            _fail(str(error), error.exit_code)
+        except BrokenPipeError:
+            # The reader of our output left, as `| head` does. Point stdout elsewhere, so that the flush at exit stays silent.
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(1)
+        except Exception as error:  # noqa: BLE001 - the last resort of a command line: say it in one sentence, keep the traceback at hand
+            _maybe_traceback(given)
+            _fail(f"unexpected {type(error).__name__}: {error}. This is a mistake in rlflow; run again with RLFLOW_DEBUG=1 and report it.", 1)
+        sys.exit(outcome if isinstance(outcome, int) else 0)
+
+
+def _click_sentence(error: click.ClickException) -> str:
+    message = error.format_message().strip()
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        message = f"{message.rstrip('.')}. See: {error.ctx.command_path} --help"
+    return message
+
+
+def _maybe_traceback(arguments: Sequence[str]) -> None:
+    if os.environ.get("RLFLOW_DEBUG") or {"--verbose", "-v"} & set(arguments):
+        traceback.print_exc()
+
+
+def _fail(sentence: str, code: int) -> NoReturn:
+    click.echo(f"rlflow: error: {sentence}", err=True)
+    sys.exit(code)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A rich console on stdout or stderr; plain and wide where it is not a terminal."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or os.environ.get("COLUMNS") else 120
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+
+
+def parse_dims(option: str, pairs: Sequence[str]) -> dict[str, int]:
+    """``NAME=SIZE`` options as a mapping; raises :class:`UsageError`."""
+    dims: dict[str, int] = {}
+    for pair in pairs:
+        name, _, size = pair.partition("=")
+        if not name or not size.isdigit() or int(size) < 1:
+            raise UsageError(f"The option {option} {pair} cannot be read; expected a dimension's name and a size above zero, as in {option} N=1.")
+        if dims.setdefault(name, int(size)) != int(size):
+            raise UsageError(f"The option {option} gives the dimension {name!r} two sizes, {dims[name]} and {size}.")
+    return dims
+
+
+def plural(count: int, noun: str, plural_noun: str | None = None) -> str:
+    """``1 rule``, ``2 rules``."""
+    return f"{count} {noun if count == 1 else plural_noun or noun + 's'}"

@@ -1,0 +1,112 @@
+"""``rlflow info``."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import platform
+import sys
+from typing import Any
+
+import click
+
+from rlflow.cli.common import console
+
+_LIBRARIES = ("numpy", "onnx", "onnx-ir", "onnxruntime", "click", "rich", "torch", "gymnasium", "z3-solver", "highspy")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def info(as_json: bool) -> None:
+    """Show versions, runtimes, cost models and where prices are kept."""
+    found = collect()
+    if as_json:
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE, pad_edge=False, show_header=False)
+    for key, value in _lines(found):
+        table.add_row(key, value)
+    console().print(table)
+
+
+def collect() -> dict[str, Any]:
+    """What ``info`` shows, as plain values."""
+    import rlflow
+    from rlflow import cost, search
+    from rlflow.cost.database import default_path
+    from rlflow.ops import op_names
+    from rlflow.optimizer import load_library
+
+    library = load_library(None)
+    return {
+        "rlflow": rlflow.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "executable": sys.executable,
+        "libraries": {name: _version(name) for name in _LIBRARIES},
+        "providers": _providers(),
+        "cost_models": {name: _availability(cost.make(name)) for name in cost.names()},
+        "strategies": {name: {key: default for key, _, default in search.option_table(search.strategy_class(name))} for name in search.names()},
+        "operators": len(op_names()),
+        "rules": _families(library),
+        "price_database": str(default_path()),
+    }
+
+
+def _version(name: str) -> str | None:
+    from importlib import metadata
+
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _providers() -> list[str]:
+    if importlib.util.find_spec("onnxruntime") is None:
+        return []
+    from rlflow.errors import RlflowError
+    from rlflow.runtime import Worker
+
+    try:
+        with Worker() as worker:
+            return list(worker.describe()["providers"])
+    except RlflowError as error:
+        return [f"unavailable: {error}"]
+
+
+def _availability(model: Any) -> str:
+    reason = model.available()
+    return "available" if reason is None else f"unavailable: {reason}"
+
+
+def _families(library: Any) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for rule in library:
+        counts[rule.family] = counts.get(rule.family, 0) + 1
+    return counts
+
+
+def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
+    rules = ", ".join(f"{family} {count}" for family, count in found["rules"].items())
+    lines = [
+        ("rlflow", found["rlflow"]),
+        ("Python", f"{found['python']} on {found['platform']}, {found['cores']} cores"),
+        ("libraries", ", ".join(f"{name} {version}" for name, version in found["libraries"].items() if version is not None)),
+        ("not installed", ", ".join(name for name, version in found["libraries"].items() if version is None) or "-"),
+        ("providers", ", ".join(found["providers"]) or "-"),
+    ]
+    lines += [(f"cost model {name}", state) for name, state in found["cost_models"].items()]
+    for name, options in found["strategies"].items():
+        lines.append((f"search {name}", " ".join(f"{key}={value}" for key, value in options.items()) or "no options"))
+    lines += [
+        ("operators", f"{found['operators']} in the table"),
+        ("rules", f"{sum(found['rules'].values())} ({rules})" if found["rules"] else "0"),
+        ("prices", found["price_database"]),
+    ]
+    return lines

@@ -1,0 +1,78 @@
+"""``rlflow zoo``: the papers' benchmark models."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from rlflow.cli.common import console
+from rlflow.errors import UsageError
+
+
+@click.group()
+def zoo() -> None:
+    """Benchmark models with seeded weights: list them, write them."""
+
+
+@zoo.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_models(as_json: bool) -> None:
+    """List the models."""
+    from rlflow import zoo as models
+
+    entries = [models.entry(name) for name in models.names()]
+    if as_json:
+        click.echo(json.dumps([_plain(entry) for entry in entries], indent=2))
+        return
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for column in ("name", "what it is", "parameters", "options"):
+        table.add_column(column, justify="right" if column == "parameters" else "left")
+    for entry in entries:
+        parameters = "" if entry.parameters is None else f"{entry.parameters / 1e6:.1f} M"
+        table.add_row(entry.name, entry.title, parameters, " ".join(f"{key}={value}" for key, value in _options(entry).items()))
+    console().print(table)
+
+
+@zoo.command("export")
+@click.argument("name")
+@click.option("-o", "--output", required=True, metavar="FILE", help="File to write.")
+@click.option("--batch", type=click.IntRange(min=1), help="Batch size.")
+@click.option("--seq", type=click.IntRange(min=1), help="Sequence length, cached tokens or time steps, where the model has them.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the weights.")
+@click.option("--opset", type=click.IntRange(min=7), help="ONNX opset.")
+@click.option("--set", "sizes", multiple=True, metavar="OPTION=VALUE", help="Any other option that `zoo list` shows.")
+def export(name: str, output: str, batch: int | None, seq: int | None, seed: int, opset: int | None, sizes: tuple[str, ...]) -> None:
+    """Write the model NAME as ONNX."""
+    from rlflow import zoo as models
+    from rlflow.report.files import check_output, write_atomically
+
+    target = check_output(output, None)
+    entry = models.entry(name)
+    options = dict(_size(entry, text) for text in sizes)
+    model = models.build(name, batch=batch, seq=seq, seed=seed, opset=opset, **options)
+    write_atomically(target, model.SerializeToString(deterministic=True))
+    click.echo(f"{target}: {entry.title}, {len(model.graph.node)} nodes, {model.ByteSize() / 1e6:.1f} MB")
+
+
+def _options(entry: object) -> dict[str, object]:
+    own = {"batch": entry.batch, **entry.options}  # type: ignore[attr-defined]
+    return own if entry.seq is None else {**own, "seq": entry.seq}  # type: ignore[attr-defined]
+
+
+def _plain(entry: object) -> dict[str, object]:
+    fields = ("name", "title", "source", "shapes", "parameters", "macs", "opset")
+    return {**{name: getattr(entry, name) for name in fields}, "options": _options(entry)}
+
+
+def _size(entry: object, text: str) -> tuple[str, int | bool | str]:
+    key, equals, value = text.partition("=")
+    if not equals or not value:
+        raise UsageError(f"The option --set {text} has no value; write --set {key}=VALUE.")
+    default = entry.options.get(key)  # type: ignore[attr-defined]
+    if isinstance(default, bool) and value.lower() in ("true", "false"):
+        return key, value.lower() == "true"
+    return key, int(value) if not isinstance(default, str) and value.lstrip("-").isdigit() else value

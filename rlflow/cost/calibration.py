@@ -1,0 +1,107 @@
+"""What a runtime's machinery costs apart from its kernels: a dispatch, a renamed tensor, a change of layout.
+
+All of it is measured with small graphs by the same clock as regions are, and kept in the price database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rlflow.graph import GraphBuilder
+
+if TYPE_CHECKING:
+    from rlflow.graph import Graph
+
+_FLOAT = 1
+_CHAIN = 32
+#: Spatial extents of the 16-channel tensors that layout changes are measured on (4 KB, 64 KB, 512 KB and 4 MB).
+_EXTENTS = (8, 32, 90, 256)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Milliseconds: ``overhead`` of an empty run, ``dispatch`` of one more kernel, ``view`` of a renamed tensor; and, over
+    ``sizes`` in bytes, half of a change to the blocked layout and back (``reorder``), and a 1x1 pooling in that layout
+    (``pool``).
+    """
+
+    overhead: float
+    dispatch: float
+    view: float
+    sizes: tuple[float, ...] = ()
+    reorder: tuple[float, ...] = ()
+    pool: tuple[float, ...] = ()
+
+    def reorder_ms(self, size: float) -> float:
+        """One change of layout of a tensor of ``size`` bytes."""
+        return _interpolate(size, self.sizes, self.reorder)
+
+    def pool_ms(self, size: float) -> float:
+        """A 1x1 pooling in the blocked layout."""
+        return _interpolate(size, self.sizes, self.pool)
+
+
+def _interpolate(size: float, sizes: Sequence[float], values: Sequence[float]) -> float:
+    if not sizes:
+        return 0.0
+    if size > sizes[-1]:
+        return values[-1] * size / sizes[-1]
+    return float(np.interp(size, sizes, values))
+
+
+def probes(block: int) -> dict[str, Graph]:
+    """The graphs to measure, by name."""
+    found = {
+        "dispatch-1": _chain(1, views=False),
+        "dispatch-n": _chain(_CHAIN, views=False),
+        "view-n": _chain(_CHAIN, views=True),
+    }
+    if block:
+        for extent in _EXTENTS:
+            found[f"pool-1-{extent}"] = _pools(1, extent)
+            found[f"pool-3-{extent}"] = _pools(3, extent)
+    return found
+
+
+def calibrate(overhead: float, ms: Mapping[str, float], block: int) -> Calibration:
+    """From the times of :func:`probes`, in milliseconds."""
+    dispatch = max(0.0, (ms["dispatch-n"] - ms["dispatch-1"]) / (_CHAIN - 1))
+    view = max(0.0, (ms["view-n"] - ms["dispatch-n"]) / _CHAIN)
+    if not block:
+        return Calibration(overhead, dispatch, view)
+    pool = [max(0.0, (ms[f"pool-3-{e}"] - ms[f"pool-1-{e}"]) / 2) for e in _EXTENTS]
+    pairs = [ms[f"pool-1-{e}"] - overhead + dispatch - p for e, p in zip(_EXTENTS, pool, strict=True)]
+    reorder = [max(0.0, pair / 2) for pair in pairs]
+    return Calibration(overhead, dispatch, view, tuple(16.0 * e * e * 4 for e in _EXTENTS), tuple(reorder), tuple(pool))
+
+
+def layout_probes() -> dict[int, Graph]:
+    """Poolings that a runtime turns to its blocked layout only if that layout has blocks of so many channels (or fewer)."""
+    return {channels: _pools(1, 8, channels) for channels in (8, 16)}
+
+
+def channel_block(changes_layout: Callable[[Graph], bool]) -> int:
+    """Channels per block of the runtime's layout, 0 where it has none; ``changes_layout`` says whether a graph is turned."""
+    return next((channels for channels, graph in layout_probes().items() if changes_layout(graph)), 0)
+
+
+def _chain(length: int, views: bool) -> Graph:
+    builder = GraphBuilder()
+    value = builder.input("x", _FLOAT, [4])
+    for step in range(length):
+        value = builder.add("Neg", {}, [value])
+        if views:
+            value = builder.add("Reshape", {"shape": [2, 2] if step % 2 == 0 else [4]}, [value])
+    return builder.finish([value])
+
+
+def _pools(length: int, extent: int, channels: int = 16) -> Graph:
+    builder = GraphBuilder()
+    value = builder.input("x", _FLOAT, [1, channels, extent, extent])
+    for _ in range(length):
+        value = builder.add("MaxPool", {"kernel_shape": [1, 1], "pads": [0, 0, 0, 0], "strides": [1, 1]}, [value], 1)
+    return builder.finish([value])

@@ -1,0 +1,127 @@
+"""ONNX's own reference evaluator over core graphs, in single or double precision, and constant folding on top of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from rlflow.errors import GraphError
+from rlflow.frontends import canonical
+from rlflow.frontends.constants import Array, ConstantStore, constant_array, is_float, numpy_dtype
+from rlflow.frontends.emitter import Emitter, Names
+from rlflow.frontends.standalone import DEFAULT_IR, DEFAULT_OPSET, graph_to_model
+from rlflow.graph import Graph
+
+
+def evaluate(
+    graph: Graph,
+    feeds: Mapping[str, npt.ArrayLike],
+    constants: ConstantStore | None = None,
+    dtype: npt.DTypeLike | None = None,
+    seed: int = 0,
+) -> list[Array]:
+    """The graph's outputs for inputs by name, computed by ONNX's reference evaluator.
+
+    ``dtype``: float64 computes in double precision whatever the graph's types are (its float inputs are converted); None as declared.
+    Constants that ``constants`` lacks are the seeded ones of :func:`graph_to_model`.
+    Raises GraphError where the evaluator cannot run the graph.
+    """
+    widen = dtype is not None
+    if widen and np.dtype(dtype) != np.float64:
+        raise GraphError(f"While evaluating a graph: precision {np.dtype(dtype)} was asked for; expected float64 or None.")
+    model = graph_to_model(graph, constants, seed=seed, widen=widen)
+    return run(model, {name: _fed(value, widen) for name, value in feeds.items()})
+
+
+def _fed(value: npt.ArrayLike, widen: bool) -> Array:
+    array = np.asarray(value)
+    return array.astype(np.float64) if widen and array.dtype.kind in "fV" else array
+
+
+def run(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
+    """A model's outputs by the reference evaluator. Raises GraphError with the reason where it fails."""
+    try:
+        with np.errstate(all="ignore"):
+            outputs = ReferenceEvaluator(model).run(None, dict(feeds))
+    except Exception as error:  # the evaluator raises whatever numpy and its operators raise
+        raise GraphError(f"While evaluating model '{model.graph.name}' with onnx's reference evaluator: {error}") from error
+    return [output if isinstance(output, list) else np.asarray(output) for output in outputs]
+
+
+class Folder:
+    """Evaluates constant subgraphs of a graph, node by node, floats in double precision; results are rounded once, at the end."""
+
+    def __init__(self, graph: Graph, constants: ConstantStore) -> None:
+        self._graph = graph
+        self._constants = constants
+        self._known: dict[int, Array] = {}
+
+    def folded(self, value: int) -> Array:
+        """The elements of a constant value, in its declared type. Raises GraphError where they cannot be computed."""
+        dtype = self._graph.dtype(value)
+        if dtype == 0:
+            raise GraphError(f"While folding value {value}: its element type is not known.")
+        return rounded(self._exact(value), dtype)
+
+    def _exact(self, value: int) -> Array:
+        pending = [value]
+        while pending:  # a chain of constants may be deeper than Python's stack
+            producer = self._graph.producer(pending[-1])
+            missing = [other for other in self._graph.node_inputs(producer) if other >= 0 and other not in self._known]
+            if pending[-1] in self._known:
+                pending.pop()
+            elif missing:
+                pending.extend(missing)
+            else:
+                self._compute(producer)
+        return self._known[value]
+
+    def _compute(self, node: int) -> None:
+        graph = self._graph
+        outputs = graph.node_outputs(node)
+        if graph.op(node) == "Constant":
+            array = constant_array(graph, node, self._constants)
+            if array is None:
+                raise GraphError(f"While folding constants: nobody has the elements of constant {graph.const_digest(node)}.")
+            self._known[outputs[0]] = array.astype(np.float64) if is_float(graph.dtype(outputs[0])) else array
+            return
+        operands = [value for value in graph.node_inputs(node) if value >= 0]
+        results = evaluate_node(graph, node, {value: self._known[value] for value in operands}, self._constants)
+        cast = graph.op(node) == "Cast"
+        for value, result in zip(outputs, results, strict=True):
+            # A Cast is the one operator whose rounding is its meaning.
+            narrowed = rounded(result, graph.dtype(value)) if cast and graph.dtype(value) else result
+            self._known[value] = narrowed.astype(np.float64) if is_float(graph.dtype(value)) else narrowed
+
+
+def rounded(array: Array, dtype: int) -> Array:
+    """The array in an ONNX element type."""
+    with np.errstate(all="ignore"):
+        return np.asarray(array).astype(numpy_dtype(dtype))
+
+
+def evaluate_node(graph: Graph, node: int, operands: Mapping[int, Array], constants: ConstantStore | None = None) -> list[Array]:
+    """All outputs of one node, floats in double precision, from its operands by value id. Raises GraphError where that fails."""
+    since = (canonical.row(graph.op(node)) or {"since": 1})["since"]
+    emitter = Emitter(graph, max(DEFAULT_OPSET, int(since)), Names(), constants, widen=True)
+    distinct = sorted(operands)
+    emitter.value_names = {value: f"x{value}" for value in distinct}
+    outputs = [f"y{index}" for index in range(len(graph.node_outputs(node)))]
+    emitter.emit(node, outputs)
+    inputs = [_typed(f"x{value}", emitter.element_type(graph.dtype(value))) for value in distinct]
+    results = [_typed(name, emitter.element_type(graph.dtype(value))) for name, value in zip(outputs, graph.node_outputs(node), strict=True)]
+    body = helper.make_graph(emitter.nodes, graph.op(node), inputs, results, emitter.initializers)
+    model = helper.make_model(body, opset_imports=[helper.make_opsetid("", emitter.opset)], ir_version=DEFAULT_IR)
+    return run(model, {f"x{value}": array for value, array in operands.items()})
+
+
+def _typed(name: str, dtype: int) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, dtype or int(onnx.TensorProto.FLOAT), None)
+
+
+__all__ = ["Folder", "evaluate", "evaluate_node", "rounded", "run"]

@@ -1,0 +1,595 @@
+"""The façade: one call from a model to a faster one.
+
+load → baseline (the imported model, no rewrites) → search → final gate → verification → file and report. Every stage may end it with one
+typed exception; the model that was passed in is never changed, and nothing is written unless all stages agree.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlflow import search as _search
+from rlflow.errors import GraphError, RuntimeUnavailable, UsageError, VerificationFailed
+from rlflow.report import OutputFigures, Report, RuntimeInfo, TimeInterval, Verified
+from rlflow.report.files import check_output, write_atomically
+from rlflow.search import Budget, InterruptGuard, Problem, Progress, Result, StopReason, StopToken, TraceStep, Visited
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from rlflow.runtime import Worker
+
+__all__ = ["OptimizeResult", "compare", "optimize", "replay"]
+
+#: Models larger than this go to the runtime as files, because a protobuf message may not exceed 2 GB.
+_FILE_BYTES = 1_500_000_000
+_VERIFY_INPUTS = 2
+
+
+@dataclass(frozen=True)
+class OptimizeResult:
+    """The optimised model (the original where nothing was gained) and what was done to get it."""
+
+    model: ModelProto
+    report: Report
+
+    @property
+    def improved(self) -> bool:
+        return self.report.improved
+
+
+def optimize(
+    model: str | os.PathLike[str] | bytes | ModelProto,
+    *,
+    output: str | os.PathLike[str] | None = None,
+    search: str | _search.Strategy = "backtracking",
+    cost: str | Any = "onnxruntime",
+    budget: str | Budget = "60s",
+    alpha: float | None = None,
+    seed: int = 0,
+    threads: int = 1,
+    dims: Mapping[str, int] | None = None,
+    freeze: Mapping[str, int] | None = None,
+    input_data: Any = None,
+    rules: Any = None,
+    verify: bool = True,
+    keep_initializer_inputs: bool = False,
+    gate_seconds: float | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_stage: Callable[[str], None] | None = None,
+    stop: StopToken | None = None,
+) -> OptimizeResult:
+    """Search for an equivalent faster model, confirm it by the clock and by its outputs, and return it with a report.
+
+    ``search`` and ``cost`` are names with options (``"backtracking:alpha=1.1"``) or objects. ``budget``: ``"60s"``, ``"500c"`` candidates,
+    ``"50x"`` expansions, ``"20m"`` measurements. ``dims`` binds symbolic dimensions for measuring only, ``freeze`` for good. ``input_data``:
+    arrays by input name, or the path of a ``.npz`` file, to verify on besides random inputs. ``rules``: a rule library, or files and family
+    names (default: everything that ships). ``output``: file to write; where nothing is gained it receives the model as it came.
+    ``on_progress`` is told about the search five times a second, ``on_stage`` what happens next. Ctrl-C ends the search with the best so far.
+
+    Raises :class:`rlflow.errors.UsageError` (also :class:`BudgetError`), :class:`ModelError`, :class:`CostError`, :class:`OutputError`, and
+    :class:`VerificationFailed` where the outputs differ; then nothing is written.
+    """
+    strategy = _strategy(search, alpha)
+    run = _Run(
+        strategy=strategy,
+        budget=Budget.parse(budget),
+        cost=cost,
+        seed=int(seed),
+        threads=int(threads),
+        dims=dict(dims or {}),
+        freeze=dict(freeze or {}),
+        input_data=input_data,
+        rules=rules,
+        verify=verify,
+        keep_initializer_inputs=keep_initializer_inputs,
+        gate_seconds=gate_seconds,
+        on_progress=on_progress,
+        on_stage=on_stage or (lambda sentence: None),
+        stop=stop or StopToken(),
+        output=None if output is None else check_output(output, model),
+    )
+    with run:
+        return run.execute(model)
+
+
+def compare(
+    original: str | os.PathLike[str] | bytes | ModelProto,
+    other: str | os.PathLike[str] | bytes | ModelProto,
+    *,
+    seed: int = 0,
+    threads: int = 1,
+    dims: Mapping[str, int] | None = None,
+    input_data: Any = None,
+) -> Any:
+    """Run two models on the same inputs and compare their outputs; returns :class:`rlflow.verify.Verification`.
+
+    Random integer inputs lie in the ranges that the original's graph implies.
+    """
+    from rlflow.frontends import load_model
+
+    with ExitStack() as stack:
+        worker = stack.enter_context(_open_worker(threads))
+        imported = load_model(original)
+        inputs = _Inputs.of(worker, _source_of(imported, original), imported.graph, dict(dims or {}), input_data, seed)
+        return _verified(worker, inputs, _source_of(imported, original), _as_source(other), seed)
+
+
+def replay(model: str | os.PathLike[str] | bytes | ModelProto, trace: Iterable[Any], *, rules: Any = None) -> ModelProto:
+    """Apply a trace (as in a report's ``trace``) to the model that it was recorded on, and return the rewritten model."""
+    from rlflow.frontends import load_model, save_model
+
+    imported = load_model(model)
+    return save_model(imported, _search.replay(imported.graph, load_library(rules), trace))
+
+
+def load_library(rules: Any) -> Any:
+    """The rule library for what a caller names: ``None`` (all that ships), a library, files, or family names.
+
+    Rules of files that do not ship with the package are proved first (proofs are cached).
+    """
+    from rlflow.rewrite import RuleLibrary
+    from rlflow.synthesis import load_rules
+
+    if isinstance(rules, RuleLibrary):
+        return rules
+    items = [] if rules is None else [rules] if isinstance(rules, (str, os.PathLike)) else list(rules)
+    paths = [item for item in items if _is_path(item)]
+    families = [str(item) for item in items if not _is_path(item)]
+    return load_rules(paths or None, families=families or None)
+
+
+def _is_path(item: Any) -> bool:
+    return isinstance(item, os.PathLike) or os.sep in item or item.endswith(".json") or os.path.exists(item)
+
+
+def _for_opset(library: Any, opset: int) -> tuple[Any, list[str]]:
+    """The rules whose results a model of this opset can express, and a note about the others."""
+    from rlflow.frontends import operator_opset
+
+    def too_new(rule: Any) -> bool:
+        return any((operator_opset(op) or 0) > opset for op in rule.core.target_operators())
+
+    left_out = [name for name, rule in library.items() if too_new(rule)]
+    if not left_out:
+        return library, []
+    kept = library.select([name for name in library if name not in set(left_out)])
+    return kept, [f"{len(left_out)} of {len(library)} rules need operators that opset {opset} lacks and were left out."]
+
+
+def _strategy(spec: str | _search.Strategy, alpha: float | None) -> _search.Strategy:
+    try:
+        return _search.make(spec, alpha=alpha)
+    except UsageError as error:
+        if alpha is not None and "has no option 'alpha'" in str(error):
+            raise UsageError(f"{error} Leave out --alpha for this strategy.") from error
+        raise
+
+
+def _open_worker(threads: int) -> Worker:
+    from rlflow.runtime import RuntimeOptions, Worker
+
+    return Worker(RuntimeOptions(threads=threads))
+
+
+def _as_source(model: Any) -> bytes | str:
+    """What the runtime can load: a path, or serialized ONNX."""
+    if isinstance(model, (str, os.PathLike)):
+        return os.fspath(model)
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return bytes(model)
+    return bytes(model.SerializeToString())
+
+
+def _source_of(imported: Any, model: Any) -> bytes | str:
+    return _as_source(model) if imported.source_path is None else os.fspath(imported.source_path)
+
+
+@dataclass
+class _Inputs:
+    """Feeds to time and to verify with; ``notes`` say what had to be assumed."""
+
+    feeds: list[dict[str, np.ndarray]]
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, worker: Worker, source: bytes | str, graph: Any, dims: dict[str, int], data: Any, seed: int) -> _Inputs:
+        """Random inputs (integers in the range that the graph implies), the user's first where given."""
+        from rlflow.graph.ranges import input_ranges
+        from rlflow.verify import for_single_input, load_input_data, make_inputs
+
+        handle = worker.load(source)
+        try:
+            infos = worker.inspect(handle).inputs
+        finally:
+            worker.unload(handle)
+        if isinstance(data, (str, os.PathLike)):
+            data = load_input_data([data])
+        elif data is not None and not isinstance(data, Mapping):
+            data = load_input_data(data)
+        given = for_single_input(data, infos) if data else {}
+        dims, notes = _bind_open(infos, dims, given)
+        names = {info.name for info in infos}
+        ranges = {name: pair for name, pair in input_ranges(graph).items() if name in names} if graph is not None else {}
+        feeds = [make_inputs(infos, seed + number, ranges, None, dims) for number in range(_VERIFY_INPUTS)] if set(given) != names else []
+        if given:
+            feeds.insert(0, make_inputs(infos, seed, ranges, given, dims))
+        return cls(feeds, notes)
+
+
+def _bind_open(infos: Sequence[Any], dims: dict[str, int], given: Mapping[str, Any]) -> tuple[dict[str, int], list[str]]:
+    """Open dimensions that neither the caller nor the given data bind are measured at 1, and that is said."""
+    bound = dict(dims)
+    for info in infos:
+        if info.name in given:
+            for axis, (dim, size) in enumerate(zip(info.shape, np.shape(given[info.name]), strict=False)):
+                if not isinstance(dim, int):
+                    bound.setdefault(dim if isinstance(dim, str) else f"{info.name}.{axis}", int(size))
+    missing = []
+    for info in infos:
+        for axis, dim in enumerate(info.shape):
+            key = dim if isinstance(dim, str) else f"{info.name}.{axis}"
+            if not isinstance(dim, int) and key not in bound:
+                bound[key] = 1
+                missing.append(key)
+    if not missing:
+        return bound, []
+    options = " ".join(f"--dim {name}=…" for name in missing)
+    return bound, [f"Measured with {', '.join(f'{name}=1' for name in missing)}, because nothing else was said; give {options}."]
+
+
+def _verified(worker: Worker, inputs: _Inputs, original: bytes | str, optimised: bytes | str, seed: int, noise: Any = None) -> Any:
+    from rlflow import verify
+
+    return verify.verify(verify.WorkerRunner(worker), original, optimised, inputs.feeds, noise=noise, seed=seed)
+
+
+class _Export:
+    """A graph written as ONNX: the message, and what the runtime loads (a file where the message is too large for one piece)."""
+
+    def __init__(self, proto: ModelProto, folder: Callable[[], Path], save: Callable[[str], Any], external: bool) -> None:
+        self.proto = proto
+        self._folder, self._save = folder, save
+        self._in_file = external or proto.ByteSize() >= _FILE_BYTES
+        self._source: bytes | str | None = None
+
+    @property
+    def source(self) -> bytes | str:
+        """Serialized ONNX or the path of a temporary file."""
+        if self._source is None:
+            if self._in_file:
+                self._source = os.path.join(tempfile.mkdtemp(dir=self._folder()), "model.onnx")
+                self._save(self._source)
+            else:
+                self._source = self.proto.SerializeToString(deterministic=True)
+        return self._source
+
+    def write(self, path: Path) -> None:
+        """Write the model, with its weights beside it where they were outside the original's file or are too large for one."""
+        if self._in_file:
+            self._save(os.fspath(path))
+        else:
+            write_atomically(path, self.proto.SerializeToString(deterministic=True))
+
+
+@dataclass
+class _Run:
+    """One optimisation: its options, and the resources that it opens."""
+
+    strategy: _search.Strategy
+    budget: Budget
+    cost: str | Any
+    seed: int
+    threads: int
+    dims: dict[str, int]
+    freeze: dict[str, int]
+    input_data: Any
+    rules: Any
+    verify: bool
+    keep_initializer_inputs: bool
+    gate_seconds: float | None
+    on_progress: Callable[[Progress], None] | None
+    on_stage: Callable[[str], None]
+    stop: StopToken
+    output: Path | None
+    notes: list[str] = field(default_factory=list)
+    stack: ExitStack = field(default_factory=ExitStack)
+    started: float = field(default_factory=time.monotonic)
+    worker: Worker | None = None
+    inputs: _Inputs | None = None
+    folder: Path | None = None
+
+    def __enter__(self) -> _Run:
+        if self.threads < 1:
+            raise UsageError(f"The number of threads is {self.threads}; expected at least 1.")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stack.close()
+
+    # --- stages -----------------------------------------------------------------------------------------------------------------------
+
+    def execute(self, model: Any) -> OptimizeResult:
+        """All stages in order."""
+        from rlflow.frontends import load_model
+        from rlflow.frontends.importer import parse_model
+
+        self.cost_model = self._cost_model()
+        self.on_stage("loading the model")
+        self.imported = load_model(model, keep_initializer_inputs=self.keep_initializer_inputs, freeze=self.freeze or None)
+        self.model, self.source = model, _source_of(self.imported, model)
+        self._original = parse_model(self.imported.source_bytes(), "the model")
+        self.notes.extend(self.imported.notes)
+        if self.imported.passthrough is not None:
+            return self._unchanged(self._blank(f"the model is carried through as it came: {self.imported.passthrough}"))
+        self.library, left_out = _for_opset(load_library(self.rules), self.imported.origin.opset)
+        self.notes.extend(left_out)
+        result = self._searched()
+        report = self._blank("the search found no cheaper graph", result)
+        finalists = [one for one in (result.best, *result.runners_up) if one.cost_ms < result.cost_before_ms]
+        entrants = self._entrants(finalists)
+        report, winner = self._gate(report, {name: export for name, (_, export) in entrants.items()})
+        if winner is None:
+            return self._unchanged(report)
+        return self._changed(replace(report, improved=True), *entrants[winner])
+
+    def _entrants(self, finalists: Sequence[Visited]) -> dict[str, tuple[Visited, _Export]]:
+        """The cheapest graphs as ONNX, by a name; one that the model's opset cannot express is left out, and that is said."""
+        entrants = {}
+        for number, one in enumerate(finalists, 1):
+            try:
+                entrants[f"candidate {number}"] = (one, self._export(one.graph, one.trace))
+            except GraphError as error:
+                self.notes.append(f"Candidate {number} cannot be written: {error}")
+        return entrants
+
+    def _cost_model(self) -> Any:
+        from rlflow import cost
+
+        if not isinstance(self.cost, str):
+            return self.cost
+        model = cost.make(self.cost, threads=self.threads, dims={**self.dims, **self.freeze})
+        self.stack.callback(model.close)
+        reason = model.available()
+        if reason is not None:
+            raise RuntimeUnavailable(f"The cost model {self.cost!r} cannot be used here: {reason}")
+        return model
+
+    def _searched(self) -> Result:
+        self.on_stage("pricing the model")
+        problem = Problem(
+            self.imported.graph, self.library, self.cost_model, self.budget, seed=self.seed, on_progress=self.on_progress, stop=self.stop
+        )
+        with InterruptGuard(self.stop):
+            problem.root()
+            self.on_stage(f"searching ({_search.describe(self.strategy)}, {self.budget}, {len(problem.rule_names)} rules)")
+            return _search.solve(problem, self.strategy)
+
+    def _gate(self, report: Report, exports: Mapping[str, _Export]) -> tuple[Report, str | None]:
+        """The report with what the final comparison found, and the name of the winner."""
+        if not self.cost_model.measures:
+            winner = next(iter(exports), None)
+            reason = report.reason if winner is None else "the analytic cost is lower; no clock was used"
+            return replace(report, reason=reason), winner
+        from rlflow.cost import gate
+
+        self.on_stage("timing the candidates against the original" if exports else "timing the model")
+        baseline = self._baseline()
+        decision = gate.choose(
+            self._worker(),
+            baseline,
+            {name: export.source for name, export in exports.items()},
+            self._inputs().feeds[0],
+            seconds=self._gate_seconds(),
+            seed=self.seed,
+            beside={} if baseline == self.source else {"original": self.source},
+        )
+        self.notes.extend(f"{name} took no part in the final comparison: {why}" for name, why in decision.dropped.items())
+        timings = {name: TimeInterval(timing.ms, timing.low, timing.high) for name, timing in decision.timings.items()}
+        return self._with_times(report, decision, timings, searched=bool(exports)), decision.winner
+
+    def _with_times(self, report: Report, decision: Any, timings: Mapping[str, TimeInterval], searched: bool) -> Report:
+        baseline = timings["baseline"]
+        original = timings.get("original", baseline)
+        named = {"original": original, "baseline": baseline}
+        if decision.winner is not None:
+            named["optimized"] = timings[decision.winner]
+        return replace(
+            report,
+            reason=decision.reason if searched else report.reason,
+            original_ms=original.ms,
+            baseline_ms=baseline.ms,
+            # Where nothing is gained the model stays as it came, so its time is the original's.
+            optimized_ms=named["optimized"].ms if decision.winner is not None else original.ms,
+            speedup=decision.speedup if decision.winner is not None else 1.0,
+            speedup_ci95=decision.speedup_ci95 if decision.winner is not None else None,
+            intervals=named,
+            gate=decision.to_dict(),
+        )
+
+    def _changed(self, report: Report, chosen: Visited, export: _Export) -> OptimizeResult:
+        """The end of a run that gained something."""
+        report = replace(
+            report,
+            cost_after_ms=chosen.cost_ms,
+            trace=None if chosen.trace is None else [step.to_dict() for step in chosen.trace],
+            operators_after=_operators(export.proto),
+            bytes_after=export.proto.ByteSize(),
+            verified=self._check(chosen, export) if self.verify else None,
+        )
+        if self.output is not None:
+            self.on_stage(f"writing {self.output}")
+            export.write(self.output)
+        return OptimizeResult(export.proto, self._finished(report))
+
+    def _unchanged(self, report: Report) -> OptimizeResult:
+        """The end of a run that gained nothing: the model as it came."""
+        proto = self.imported.baseline() if self.freeze else self._original
+        if self.output is not None:
+            self.on_stage(f"writing {self.output} as it came")
+            if self.freeze or _has_external_data(proto):
+                self._export(self.imported.graph).write(self.output)
+            else:
+                write_atomically(self.output, self.imported.source_bytes())
+        return OptimizeResult(proto, self._finished(replace(report, operators_after=report.operators_before, bytes_after=report.bytes_before)))
+
+    # --- verification -----------------------------------------------------------------------------------------------------------------
+
+    def _check(self, chosen: Visited, export: _Export) -> Verified:
+        """The figures of the comparison; raises :class:`VerificationFailed`, naming the step that breaks, where outputs differ."""
+        self.on_stage("comparing the outputs with the original's")
+        from rlflow import verify
+
+        worker, inputs = self._worker(), self._inputs()
+        noise = verify.calibrate(verify.WorkerRunner(worker), self.source, inputs.feeds, seed=self.seed)
+        found = _verified(worker, inputs, self.source, export.source, self.seed, noise)
+        if not found.passed:
+            raise VerificationFailed(f"{self._culprit(chosen, inputs, noise)} {found.failure()} Nothing was written.")
+        self.notes.extend(found.notes)
+        return figures(found)
+
+    def _culprit(self, chosen: Visited, inputs: _Inputs, noise: Any) -> str:
+        """A sentence about the smallest prefix of the trace whose result differs, found by bisection."""
+        intro = "The optimised model does not compute what the original computes."
+        if not chosen.trace:
+            return intro
+        graphs = [self.imported.graph, *self._prefixes(chosen.trace)]
+        good, bad = 0, len(graphs) - 1
+        if not self._agrees(graphs[0], inputs, noise):
+            return f"{intro} The import and export alone, without any rewrite, change it."
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (middle, bad) if self._agrees(graphs[middle], inputs, noise) else (good, middle)
+        step = chosen.trace[bad - 1]
+        return f"{intro} The smallest prefix of the trace that breaks it ends with step {bad} of {len(chosen.trace)}, rule {step.rule!r} at {list(step.match)}."
+
+    def _prefixes(self, trace: Sequence[TraceStep]) -> list[Any]:
+        from rlflow.rewrite import State, compiled
+
+        return [state.graph for state in _search.replay_states(State(self.imported.graph, compiled(self.library)), trace)]
+
+    def _agrees(self, graph: Any, inputs: _Inputs, noise: Any) -> bool:
+        return _verified(self._worker(), inputs, self.source, self._export(graph).source, self.seed, noise).passed
+
+    # --- resources --------------------------------------------------------------------------------------------------------------------
+
+    def _worker(self) -> Worker:
+        if self.worker is None:
+            self.worker = self.stack.enter_context(_open_worker(self.threads))
+        return self.worker
+
+    def _inputs(self) -> _Inputs:
+        if self.inputs is None:
+            dims = {**self.dims, **self.freeze}
+            self.inputs = _Inputs.of(self._worker(), self.source, self.imported.graph, dims, self.input_data, self.seed)
+            self.notes.extend(self.inputs.notes)
+        return self.inputs
+
+    def _folder(self) -> Path:
+        if self.folder is None:
+            self.folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="rlflow-")))
+        return self.folder
+
+    def _export(self, graph: Any, trace: Sequence[TraceStep] | None = None) -> _Export:
+        """``graph`` as ONNX; with its trace, each new node carries the name of the rule that made it."""
+        from rlflow.frontends import save_model
+
+        makers = self._makers(trace or ())
+        proto = save_model(self.imported, graph, rules=makers)
+        external = _has_external_data(self._original)
+        return _Export(proto, self._folder, lambda path: save_model(self.imported, graph, path, rules=makers), external)
+
+    def _makers(self, trace: Sequence[TraceStep]) -> dict[int, str]:
+        """Node id -> rule that made it."""
+        makers: dict[int, str] = {}
+        known = set(self.imported.graph.order())
+        for (rule, _), graph in zip(trace, self._prefixes(trace) if trace else (), strict=True):
+            now = set(graph.order())
+            makers.update(dict.fromkeys(now - known, rule))
+            known = now
+        return makers
+
+    def _baseline(self) -> bytes | str:
+        return self._export(self.imported.graph).source
+
+    def _gate_seconds(self) -> float:
+        if self.gate_seconds is not None:
+            return self.gate_seconds
+        return 10.0 if self.budget.seconds is None else min(20.0, max(2.0, self.budget.seconds / 3.0))
+
+    # --- report -----------------------------------------------------------------------------------------------------------------------
+
+    def _blank(self, reason: str, result: Result | None = None) -> Report:
+        """What is known before the gate."""
+        source = self._original
+        report = Report(
+            model=str(self.model) if isinstance(self.model, (str, os.PathLike)) else source.graph.name or "<model>",
+            improved=False,
+            reason=reason,
+            strategy=_search.describe(self.strategy),
+            cost_model=self.cost_model.name,
+            budget=str(self.budget),
+            seed=self.seed,
+            stop_reason=str(StopReason.NOTHING_TO_DO if result is None else result.stop_reason),
+            operators_before=_operators(source),
+            bytes_before=source.ByteSize(),
+        )
+        if result is None:
+            return report
+        return replace(
+            report,
+            cost_before_ms=result.cost_before_ms,
+            cost_after_ms=result.cost_before_ms,
+            **result.counts._asdict(),
+            seconds=result.seconds,
+            curve=[point._asdict() for point in result.curve],
+            rules=len(self.library),
+        )
+
+    def _finished(self, report: Report) -> Report:
+        from rlflow import __version__
+
+        return replace(
+            report,
+            runtime=self._runtime(),
+            notes=tuple(dict.fromkeys(self.notes)),
+            seconds_total=time.monotonic() - self.started,
+            written=None if self.output is None else str(self.output),
+            version=__version__,
+        )
+
+    def _runtime(self) -> RuntimeInfo:
+        if self.worker is None:
+            return RuntimeInfo("onnxruntime", None, self.threads)
+        found = self.worker.describe()
+        return RuntimeInfo(found["runtime"], found["version"], self.threads)
+
+
+def figures(found: Any) -> Verified:
+    """A verification as the report holds it."""
+    outputs = [
+        OutputFigures(check.name, check.max_abs, check.max_rel, check.tolerance, check.passed, check.vacuous) for check in found.outputs
+    ]
+    return Verified(found.passed, outputs, tuple(found.notes), found.to_dict())
+
+
+def _has_external_data(proto: ModelProto) -> bool:
+    return any(tensor.data_location == 1 for tensor in proto.graph.initializer)
+
+
+def _operators(proto: ModelProto) -> dict[str, int]:
+    """How often each operator occurs in the main graph; custom ones carry their domain."""
+    counts: dict[str, int] = {}
+    for node in proto.graph.node:
+        name = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
+        counts[name] = counts.get(name, 0) + 1
+    return counts

@@ -1,0 +1,132 @@
+"""The report of one optimisation: plain data with a stable JSON form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, NamedTuple
+
+#: Raised when a field of the JSON form changes its meaning or goes away; new fields do not count.
+FORMAT = 1
+
+
+class TimeInterval(NamedTuple):
+    """Median latency in milliseconds per run, with the ends of its 95 % interval."""
+
+    ms: float
+    low: float
+    high: float
+
+
+class OutputFigures(NamedTuple):
+    """Largest difference of one output from the original's: absolute, and relative to the tensor's largest magnitude.
+
+    ``vacuous``: why the check proves nothing for this output, or ``None``.
+    """
+
+    name: str
+    max_abs: float
+    max_rel: float
+    tolerance: float
+    passed: bool
+    vacuous: str | None = None
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The comparison of outputs; ``detail`` is the verifier's own full record."""
+
+    passed: bool
+    outputs: Sequence[OutputFigures]
+    notes: Sequence[str] = ()
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RuntimeInfo:
+    """The runtime that timed and verified: ``None`` version where it was not opened."""
+
+    name: str
+    version: str | None
+    threads: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was done to a model and what came of it. Times are milliseconds.
+
+    ``original_ms``: the model as it came. ``baseline_ms``: the model as imported, without rewrites, which is what ``speedup`` compares with.
+    All three times are ``None`` where no clock was used (an analytic cost model). ``cost_before_ms`` and ``cost_after_ms`` are the cost
+    model's. ``written``: where the result is, ``None`` if it was only returned.
+    """
+
+    model: str
+    improved: bool
+    reason: str
+    strategy: str
+    cost_model: str
+    budget: str
+    seed: int
+    stop_reason: str
+    cost_before_ms: float | None = None
+    cost_after_ms: float | None = None
+    original_ms: float | None = None
+    baseline_ms: float | None = None
+    optimized_ms: float | None = None
+    speedup: float | None = None
+    speedup_ci95: tuple[float, float] | None = None
+    intervals: Mapping[str, TimeInterval] = field(default_factory=dict)
+    verified: Verified | None = None
+    candidates: int = 0
+    expansions: int = 0
+    measurements: int = 0
+    overweight: int = 0
+    seconds: float = 0.0
+    seconds_total: float = 0.0
+    trace: Sequence[Mapping[str, Any]] | None = ()
+    curve: Sequence[Mapping[str, Any]] = ()
+    runtime: RuntimeInfo | None = None
+    operators_before: Mapping[str, int] = field(default_factory=dict)
+    operators_after: Mapping[str, int] = field(default_factory=dict)
+    bytes_before: int | None = None
+    bytes_after: int | None = None
+    rules: int = 0
+    gate: Mapping[str, Any] | None = None
+    notes: Sequence[str] = ()
+    written: str | None = None
+    version: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON. Numbers that are not finite become ``None``."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        values["format"] = FORMAT
+        values["intervals"] = {name: interval._asdict() for name, interval in self.intervals.items()}
+        values["runtime"] = None if self.runtime is None else vars(self.runtime)
+        values["verified"] = None if self.verified is None else _verified(self.verified)
+        return _plain(values)
+
+
+def group_trace(trace: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
+    """Rule names in the order of application; runs of one rule become one entry with their number."""
+    return [(rule, len(list(steps))) for rule, steps in groupby(step["rule"] for step in trace)]
+
+
+def _verified(verified: Verified) -> dict[str, Any]:
+    return {
+        **verified.detail,
+        "passed": verified.passed,
+        "outputs": [figures._asdict() for figures in verified.outputs],
+        "notes": list(verified.notes),
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value.item() if hasattr(value, "item") else value

@@ -1,0 +1,129 @@
+"""The report as tables for a terminal, and as a JSON file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rlflow.report.files import write_atomically
+from rlflow.report.model import Report, Verified, group_trace
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
+    from rich.table import Table
+
+_NAME_WIDTH = 48
+_MOST_RULES, _MOST_OUTPUTS = 30, 12
+
+
+def render(report: Report, *, verbose: bool = False) -> Group:
+    """The report as a rich renderable; ``verbose`` shows every rule and every output."""
+    from rich.console import Group
+
+    return Group(*_parts(report, verbose))
+
+
+def _parts(report: Report, verbose: bool) -> Iterator[RenderableType]:
+    from rich.text import Text
+
+    yield Text(_headline(report), style="bold green" if report.improved else "bold")
+    yield _costs(report)
+    if report.operators_after and report.operators_after != report.operators_before:
+        yield _operators(report.operators_before, report.operators_after)
+    if report.improved and report.trace:
+        yield _substitutions(report, verbose)
+    if report.verified is not None:
+        yield _verification(report.verified, verbose)
+    for note in report.notes:
+        yield Text(f"note: {note}", style="dim")
+    yield Text(_footer(report), style="dim")
+
+
+def _headline(report: Report) -> str:
+    if not report.improved:
+        return f"Nothing gained: {report.reason}"
+    if report.speedup is None or report.speedup_ci95 is None:
+        before, after = report.cost_before_ms or 0.0, report.cost_after_ms or 0.0
+        return f"Analytic cost {before:.4g} ms -> {after:.4g} ms ({_change(before, after)}); no clock was used."
+    low, high = report.speedup_ci95
+    return f"{report.speedup:.3f} times as fast (95 % interval {low:.3f} to {high:.3f})"
+
+
+def _table(title: str, *columns: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE, pad_edge=False)
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left", overflow="ellipsis", max_width=_NAME_WIDTH, no_wrap=True)
+    return table
+
+
+def _costs(report: Report) -> Table:
+    table = _table("Latency" if report.intervals else "Cost", "", "ms", "95 % interval")
+    labels = {"original": "as it came", "baseline": "imported, no rewrites", "optimized": "optimised"}
+    for name, label in labels.items():
+        interval = report.intervals.get(name)
+        if interval is not None:
+            table.add_row(label, f"{interval.ms:.4g}", f"{interval.low:.4g} to {interval.high:.4g}")
+    if report.cost_before_ms is not None and report.cost_after_ms is not None:
+        table.add_row(f"{report.cost_model} cost before", f"{report.cost_before_ms:.4g}", "")
+        table.add_row(f"{report.cost_model} cost after", f"{report.cost_after_ms:.4g}", "")
+    return table
+
+
+def _operators(before: Mapping[str, int], after: Mapping[str, int]) -> Table:
+    table = _table("Operators", "", "before", "after", "")
+    for name in sorted({*before, *after}, key=lambda name: (-before.get(name, 0), name)):
+        old, new = before.get(name, 0), after.get(name, 0)
+        table.add_row(name, str(old), str(new), f"{new - old:+d}" if new != old else "")
+    old, new = sum(before.values()), sum(after.values())
+    table.add_row("all", str(old), str(new), f"{new - old:+d}" if new != old else "", style="bold")
+    return table
+
+
+def _substitutions(report: Report, verbose: bool) -> Table:
+    groups = group_trace(report.trace or ())
+    shown = groups if verbose else groups[:_MOST_RULES]
+    table = _table(f"Substitutions applied, in order ({len(report.trace or ())})", "rule", "times")
+    for rule, times in shown:
+        table.add_row(rule, f"×{times}" if times > 1 else "")
+    if len(shown) < len(groups):
+        table.add_row(f"… and {len(groups) - len(shown)} more groups (--verbose)", "")
+    return table
+
+
+def _verification(verified: Verified, verbose: bool) -> Table:
+    table = _table("Outputs against the original's", "", "max abs", "max rel", "allowed", "")
+    shown = verified.outputs if verbose else verified.outputs[:_MOST_OUTPUTS]
+    for output in shown:
+        verdict = "DIFFERS" if not output.passed else f"proves nothing: {output.vacuous}" if output.vacuous else "equal"
+        table.add_row(output.name, f"{output.max_abs:.2e}", f"{output.max_rel:.2e}", f"{output.tolerance:.2e}", verdict)
+    if len(shown) < len(verified.outputs):
+        table.add_row(f"… and {len(verified.outputs) - len(shown)} more (--verbose)", "", "", "", "")
+    return table
+
+
+def _footer(report: Report) -> str:
+    parts = [
+        f"{report.strategy}, {report.candidates} candidates, {report.expansions} expansions, {report.measurements} measurements in "
+        f"{report.seconds:.1f} s ({report.stop_reason})"
+    ]
+    if report.runtime is not None and report.runtime.version is not None:
+        threads = "1 thread" if report.runtime.threads == 1 else f"{report.runtime.threads} threads"
+        parts.append(f"{report.runtime.name} {report.runtime.version}, {threads}")
+    if report.written is not None:
+        parts.append(f"written to {report.written}")
+    return "; ".join(parts)
+
+
+def _change(before: float, after: float) -> str:
+    return f"{100.0 * (after / before - 1.0):+.1f} %" if before > 0 else "±0 %"
+
+
+def write_json(report: Report | Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    """Write the report as JSON: to a temporary file beside ``path``, then renamed. Raises :class:`OutputError` where that fails."""
+    plain = report.to_dict() if isinstance(report, Report) else dict(report)
+    write_atomically(path, (json.dumps(plain, indent=2, ensure_ascii=False) + "\n").encode())

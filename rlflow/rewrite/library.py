@@ -1,0 +1,218 @@
+"""Rule files: reading, checking, and the library that a search uses."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlflow import _core
+from rlflow.errors import RuleError, UsageError
+from rlflow.rewrite import paths as _paths
+from rlflow.rewrite.record import ProofRecord
+from rlflow.rewrite.rule import NUMERICS, Rule
+
+FORMAT = 1
+_LISTS = ("source", "target", "where", "fires", "silent")
+_TEXTS = ("name", "doc", "origin", "numerics")
+_FIELDS = {*_LISTS, *_TEXTS, "let", "samples", "proof"}
+#: Proves a rule that does not come with the package; returns its record, or raises ProofError or RuleError with the reason.
+Prover = Callable[[Rule], ProofRecord]
+
+
+class RuleLibrary(Mapping[str, Rule]):
+    """Rules by name, in a fixed order. Every one was checked when it was loaded."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._rules: dict[str, Rule] = {}
+        for rule in rules:
+            other = self._rules.setdefault(rule.name, rule)
+            if other is not rule:
+                raise rule.refuse(f"the name is taken (by the rule at {other.file}:{other.line})")
+
+    def __getitem__(self, name: str) -> Rule:
+        return self._rules[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rules)
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    @property
+    def families(self) -> list[str]:
+        """Family names, in order of first appearance."""
+        return list(dict.fromkeys(rule.family for rule in self.values()))
+
+    def select(self, names: Iterable[str]) -> RuleLibrary:
+        """The rules with these names or of these families, in the library's order. Raises UsageError for a name that is neither."""
+        wanted = list(names)
+        families = set(self.families)
+        for name in wanted:
+            if name not in self._rules and name not in families:
+                raise UsageError(f"'{name}' is neither a rule nor a family of rules; the families are {', '.join(self.families)}")
+        return RuleLibrary(rule for rule in self.values() if rule.name in wanted or rule.family in wanted)
+
+    @functools.cached_property
+    def _compiled(self) -> _core.RuleSet:
+        return _core.RuleSet([rule.core for rule in self.values()])
+
+    def compile(self) -> _core.RuleSet:
+        """The rule set that the native matcher uses; made once."""
+        return self._compiled
+
+    @property
+    def digest(self) -> str:
+        """Of all names and statements, in order."""
+        return str(self._compiled.digest)
+
+
+def load_rules(
+    paths: Sequence[str | os.PathLike[str]] | None = None,
+    *,
+    families: Sequence[str] | None = None,
+    prove: Prover | None = None,
+) -> RuleLibrary:
+    """The rules of the package (``paths`` None), or of rule files and folders; with both ``paths`` and ``families``, the package's rules of
+    these families and all of the files'.
+
+    Rules of the package must carry a proof record that covers them as they are. Rules of other files are proved by ``prove`` when they are
+    loaded, whatever their records say; without ``prove`` they are refused. Raises RuleError (file, line, reason) for the first rule that is
+    refused, UsageError for an unknown family or a missing file.
+    """
+    rules: list[Rule] = []
+    if paths is None or families:
+        shipped = RuleLibrary(_read_shipped())
+        rules += (shipped.select(families) if families else shipped).values()
+    for path in _expanded(paths or ()):
+        rules += (checked(rule, prove) for rule in read_rules([path]))
+    return RuleLibrary(rules)
+
+
+@functools.cache
+def _read_shipped() -> tuple[Rule, ...]:
+    return tuple(checked(rule, None) for rule in read_rules(_paths.library_files()))
+
+
+def _expanded(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
+    files: list[Path] = []
+    for item in paths:
+        path = Path(item)
+        if path.is_dir():
+            files += sorted(path.rglob("*.json"))
+        elif path.is_file():
+            files.append(path)
+        else:
+            raise UsageError(f"While loading rules: there is no file or folder {os.fspath(item)}.")
+    return files
+
+
+def checked(rule: Rule, prove: Prover | None) -> Rule:
+    """The rule, if it may be used: compiled, and with a proof that covers it. Raises RuleError else."""
+    core_rule = rule.core
+    if rule.file is not None and _paths.is_shipped(Path(rule.file)):
+        if rule.proof is None:
+            raise rule.refuse("it has no proof record; run `python -m rlflow.synthesis.prove --write`")
+        stale = rule.proof.stale(core_rule)
+        if stale:
+            raise rule.refuse(f"its proof record is stale: {stale}; run `python -m rlflow.synthesis.prove --write`")
+        return rule
+    if prove is None:
+        raise rule.refuse("it does not come with the package and was not proved here; load it with a prover (rlflow.synthesis.load_rules)")
+    record = prove(rule)
+    return _with_proof(rule, record)
+
+
+def _with_proof(rule: Rule, record: ProofRecord) -> Rule:
+    fields = {name: getattr(rule, name) for name in Rule.__dataclass_fields__}
+    return Rule(**{**fields, "proof": record})
+
+
+def read_rules(files: Iterable[str | os.PathLike[str]]) -> list[Rule]:
+    """The rules of files as they are written, not proved and not compiled. Raises RuleError where a file is malformed."""
+    return [rule for file in files for rule in _read_file(Path(file))]
+
+
+def _read_file(path: Path) -> list[Rule]:
+    name = os.fspath(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+        data = json.loads(text)
+    except OSError as error:
+        raise RuleError(f"the rule file cannot be read: {error.strerror}", name) from error
+    except UnicodeDecodeError as error:
+        raise RuleError("the rule file is not UTF-8 text", name) from error
+    except json.JSONDecodeError as error:
+        raise RuleError(f"the rule file is not JSON: {error.msg}", name, error.lineno) from error
+    if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("rules"), list):
+        raise RuleError(f'expected an object with "format": {FORMAT}, "family" and "rules" (a list)', name, 1)
+    family = data.get("family")
+    if not isinstance(family, str) or not family:
+        raise RuleError('"family" is missing or no text', name, 1)
+    return [_read_rule(entry, family, name, text) for entry in data["rules"]]
+
+
+def _line_of(text: str, rule_name: str) -> int | None:
+    match = re.search(r'"name"\s*:\s*' + re.escape(json.dumps(rule_name, ensure_ascii=False)), text)
+    return text.count("\n", 0, match.start()) + 1 if match else None
+
+
+def _read_rule(entry: Any, family: str, file: str, text: str) -> Rule:
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+        raise RuleError('an entry of "rules" is not an object with a "name"', file)
+    name = entry["name"]
+    line = _line_of(text, name)
+
+    def refuse(reason: str) -> RuleError:
+        return RuleError(f"the rule '{name}' is refused: {reason}", file, line)
+
+    unknown = sorted(set(entry) - _FIELDS)
+    if unknown:
+        raise refuse(f'unknown field "{unknown[0]}" (the fields are {", ".join(sorted(_FIELDS))})')
+    for key in _LISTS:
+        value = entry.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise refuse(f'"{key}" is not a list of texts')
+    for key in _TEXTS:
+        if not isinstance(entry.get(key, ""), str):
+            raise refuse(f'"{key}" is not a text')
+    let = entry.get("let", {})
+    if not isinstance(let, dict) or not all(isinstance(value, str) for value in let.values()):
+        raise refuse('"let" is not an object of texts')
+    if not entry.get("source") or not entry.get("target"):
+        raise refuse('"source" or "target" is missing')
+    if entry.get("numerics", "reassociates") not in NUMERICS:
+        raise refuse(f'"numerics" is {entry["numerics"]!r}, expected one of {", ".join(NUMERICS)}')
+    samples = entry.get("samples", [])
+    if not isinstance(samples, list) or not all(isinstance(item, dict) for item in samples):
+        raise refuse('"samples" is not a list of objects')
+    return Rule(
+        name=name,
+        family=family,
+        source=tuple(entry["source"]),
+        target=tuple(entry["target"]),
+        where=tuple(entry.get("where", ())),
+        let=tuple(let.items()),
+        doc=entry.get("doc", ""),
+        origin=entry.get("origin", ""),
+        numerics=entry.get("numerics", "reassociates"),
+        samples=tuple(samples),
+        fires=tuple(entry.get("fires", ())),
+        silent=tuple(entry.get("silent", ())),
+        proof=_read_proof(entry.get("proof"), refuse),
+        file=file,
+        line=line,
+    )
+
+
+def _read_proof(data: Any, refuse: Callable[[str], RuleError]) -> ProofRecord | None:
+    if data is None:
+        return None
+    try:
+        return ProofRecord.from_json(data)
+    except (TypeError, AttributeError) as error:
+        raise refuse(f'"proof" is malformed: {error}') from error

@@ -1,0 +1,147 @@
+"""The worker process: answers requests on its standard input until that closes.
+
+A request is ``(method, arguments, seconds)``; the answer one or more messages, the last of them ``("ok", value)``,
+``("refused", sentence)`` or ``("unavailable", sentence)``. What native code prints goes to standard error, never into
+the pipe.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, BinaryIO
+
+from rlflow.errors import CostError, RuntimeRefused, RuntimeUnavailable, UsageError
+from rlflow.runtime import wire
+from rlflow.runtime.options import RuntimeOptions
+
+_GRACE = 10.0
+
+
+class Service:
+    """The requests that a worker understands, one method each."""
+
+    def __init__(self, answer: Callable[[Any], None]) -> None:
+        from rlflow.runtime import sessions
+
+        self._lib = sessions
+        self._answer = answer
+        self._open: dict[int, Any] = {}
+
+    def describe(self, provider: str) -> dict[str, Any]:
+        return self._lib.describe(provider)
+
+    def load(self, key: int, source: bytes | str, options: RuntimeOptions) -> tuple[Any, float]:
+        session = self._lib.Session(source, options)
+        self._open[key] = session
+        return session.io, session.load_seconds
+
+    def unload(self, key: int) -> None:
+        self._open.pop(key, None)
+
+    def run(self, key: int, feeds: Mapping[str, Any], outputs: Sequence[str] | None) -> dict[str, Any]:
+        return self._open[key].run(feeds, outputs)
+
+    def time_interleaved(self, keys: Sequence[int], feeds: Sequence[Mapping[str, Any]], *how: Any) -> Any:
+        return self._lib.time_interleaved([self._open[key] for key in keys], feeds, *how)
+
+    def measure_many(
+        self, items: Sequence[tuple[Any, bytes, Mapping[str, Any] | None]], options: RuntimeOptions, *how: Any
+    ) -> None:
+        """One message per item as soon as it is done, so that a crash loses nothing but the item that caused it."""
+        for key, source, specs in items:
+            try:
+                result: Any = self._lib.measure(source, specs, options, *how)
+            except RuntimeUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - the other models must still be measured
+                result = _sentence(error)
+            self._answer(("item", (key, result)))
+
+    def overhead(self, options: RuntimeOptions, min_sample: float, repeats: int) -> Any:
+        return self._lib.measure(self._lib.identity_model(), None, options, min_sample, repeats, 0, 0, 3)
+
+    def profile(self, source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any], runs: int) -> Any:
+        return self._lib.profile(source, options, feeds, runs)
+
+    def optimized(self, source: bytes | str, options: RuntimeOptions) -> bytes:
+        return self._lib.optimized(source, options)
+
+
+def main() -> int:
+    """Serve the pipe on the standard streams; returns the exit status."""
+    requests, answers = _private_streams()
+    limit = _Limit()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it may still want an answer
+
+    def answer(message: Any) -> None:
+        wire.send(answers, message)
+        limit.arm()
+
+    try:
+        service = Service(answer)
+    except ImportError as error:
+        wire.send(answers, ("unavailable", f"ONNX Runtime cannot be imported here: {error}"))
+        return 1
+    wire.send(answers, ("ok", os.getpid()))
+    while True:
+        try:
+            method, arguments, seconds = wire.receive(requests)
+        except EOFError:
+            return 0
+        limit.arm(seconds)
+        reply = _handle(service, method, arguments)
+        limit.disarm()
+        try:
+            wire.send(answers, reply)
+        except OSError:
+            return 0
+
+
+class _Limit:
+    """Ends this process when an answer is overdue: should the parent die while native code runs, nobody else would."""
+
+    _seconds = 0.0
+
+    def arm(self, seconds: float | None = None) -> None:
+        self._seconds = self._seconds if seconds is None else seconds
+        faulthandler.dump_traceback_later(self._seconds + _GRACE, exit=True)
+
+    def disarm(self) -> None:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _handle(service: Service, method: str, arguments: Sequence[Any]) -> tuple[str, Any]:
+    try:
+        return "ok", getattr(service, method)(*arguments)
+    except RuntimeUnavailable as error:
+        return "unavailable", str(error)
+    except Exception as error:  # noqa: BLE001 - whatever went wrong, the parent needs a sentence
+        return "refused", _sentence(error)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, (CostError, UsageError)):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "The model does not fit into memory."
+    kind = "" if isinstance(error, RuntimeRefused) else f"{type(error).__name__}: "
+    return f"ONNX Runtime failed: {kind}{' '.join(str(error).split())[:400]}"
+
+
+def _private_streams() -> tuple[BinaryIO, BinaryIO]:
+    """The pipe under private descriptors, with the standard ones turned away from it."""
+    requests = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    return requests, answers
+
+
+if __name__ == "__main__":
+    sys.exit(main())

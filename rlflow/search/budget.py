@@ -1,0 +1,160 @@
+"""What a search may spend, in four units, and the meter that says when it is spent."""
+
+from __future__ import annotations
+
+import enum
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+from rlflow.errors import BudgetError
+
+_PART = re.compile(r"(?P<amount>[+-]?\d+(?:\.\d*)?|[+-]?\.\d+)(?P<unit>[A-Za-z]*)")
+_UNITS = {"s": "seconds", "c": "candidates", "x": "expansions", "m": "measurements"}
+_LETTERS = {field: letter for letter, field in _UNITS.items()}
+_HELP = "give seconds (60s), candidates (500c), expansions (50x) or measurements (20m), several joined by commas"
+
+
+class StopReason(enum.Enum):
+    """Why a search ended; every result carries one."""
+
+    BUDGET_SECONDS = "budget-seconds"
+    BUDGET_CANDIDATES = "budget-candidates"
+    BUDGET_EXPANSIONS = "budget-expansions"
+    BUDGET_MEASUREMENTS = "budget-measurements"
+    EXHAUSTED = "exhausted"  # everything that the strategy admits was tried: a second pass would change nothing
+    CONVERGED = "converged"  # the strategy's own criterion says that going on is pointless, though not all was tried
+    INTERRUPTED = "interrupted"  # Ctrl-C, or the caller's stop token
+    NOTHING_TO_DO = "nothing-to-do"  # no search took place: the model is carried through as it came
+
+    @property
+    def is_budget(self) -> bool:
+        """Whether a limit of the budget ended the search."""
+        return self.value.startswith("budget-")
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits of a search; ``None`` means unlimited, but at least one limit is set.
+
+    ``seconds``: elapsed time. ``candidates``: children that were priced. ``expansions``: nodes that were opened. ``measurements``: regions
+    that were really timed.
+    """
+
+    seconds: float | None = None
+    candidates: int | None = None
+    expansions: int | None = None
+    measurements: int | None = None
+
+    def __post_init__(self) -> None:
+        limits = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        if all(limit is None for _, limit in limits):
+            raise BudgetError(f"A budget needs at least one limit: {_HELP}.")
+        for name, limit in limits:
+            if limit is not None and not 0 < limit < float("inf"):
+                raise BudgetError(f"A budget of {limit:g} {name} leaves nothing to search with; it must be above zero: {_HELP}.")
+
+    @classmethod
+    def parse(cls, text: str | Budget) -> Budget:
+        """Read ``"60s"``, ``"500c"``, ``"50x"``, ``"20m"`` or several joined by commas; raises :class:`BudgetError` for anything else."""
+        if isinstance(text, Budget):
+            return text
+        if not isinstance(text, str):
+            raise BudgetError(f"The budget {text!r} has no unit; {_HELP}.")
+        limits: dict[str, float | int] = {}
+        for part in text.split(","):
+            name, amount = _parse_part(part.strip(), text)
+            if name in limits:
+                raise BudgetError(f"The budget {text!r} limits {name} twice; give each unit once.")
+            limits[name] = amount
+        return cls(**limits)  # type: ignore[arg-type]
+
+    @property
+    def counts_only(self) -> bool:
+        """Whether no clock and no measurement decides when the search ends."""
+        return self.seconds is None and self.measurements is None
+
+    def __str__(self) -> str:
+        set_limits = [(getattr(self, field.name), _LETTERS[field.name]) for field in fields(self)]
+        return ",".join(f"{limit:g}{letter}" if letter == "s" else f"{limit}{letter}" for limit, letter in set_limits if limit is not None)
+
+
+def _parse_part(part: str, text: str) -> tuple[str, float | int]:
+    found = _PART.fullmatch(part)
+    if found is None:
+        raise BudgetError(f"The budget {text!r} cannot be read; {_HELP}.")
+    amount, unit = found["amount"], found["unit"]
+    if not unit:
+        raise BudgetError(f"The budget {text!r} has no unit; {_HELP}. For seconds write {amount}s.")
+    if unit not in _UNITS:
+        raise BudgetError(f"The budget {text!r} has the unknown unit {unit!r}; {_HELP}.")
+    if unit == "s":
+        return _UNITS[unit], float(amount)
+    if not re.fullmatch(r"[+-]?\d+", amount):
+        raise BudgetError(f"The budget {text!r} must be a whole number of {_UNITS[unit]}; {_HELP}.")
+    return _UNITS[unit], int(amount)
+
+
+class BudgetMeter:
+    """Counts what is spent against a :class:`Budget`; the clock starts with :meth:`start`, or with the first question."""
+
+    def __init__(self, budget: Budget, clock: Callable[[], float] = time.monotonic) -> None:
+        self.budget = budget
+        self.candidates = 0
+        self.expansions = 0
+        self.measurements = 0
+        self._clock = clock
+        self._started: float | None = None
+
+    def start(self) -> None:
+        """Start the clock; later calls change nothing."""
+        if self._started is None:
+            self._started = self._clock()
+
+    @property
+    def seconds(self) -> float:
+        """Elapsed seconds."""
+        self.start()
+        assert self._started is not None
+        return self._clock() - self._started
+
+    def spent(self) -> StopReason | None:
+        """Which limit is reached, or ``None``; counts are looked at before the clock."""
+        budget = self.budget
+        if budget.candidates is not None and self.candidates >= budget.candidates:
+            return StopReason.BUDGET_CANDIDATES
+        if budget.expansions is not None and self.expansions >= budget.expansions:
+            return StopReason.BUDGET_EXPANSIONS
+        if budget.measurements is not None and self.measurements >= budget.measurements:
+            return StopReason.BUDGET_MEASUREMENTS
+        if budget.seconds is not None and self.seconds >= budget.seconds:
+            return StopReason.BUDGET_SECONDS
+        return None
+
+    def grant_candidates(self, wanted: int) -> int:
+        """How many of ``wanted`` candidates may still be looked at; they are counted."""
+        granted = wanted if self.budget.candidates is None else max(0, min(wanted, self.budget.candidates - self.candidates))
+        self.candidates += granted
+        return granted
+
+    def measurements_left(self) -> int | None:
+        """How many measurements are left, ``None`` where they are not limited."""
+        return None if self.budget.measurements is None else max(0, self.budget.measurements - self.measurements)
+
+    def seconds_left(self) -> float | None:
+        """Seconds left, ``None`` where they are not limited."""
+        return None if self.budget.seconds is None else max(0.0, self.budget.seconds - self.seconds)
+
+    def fraction(self) -> float:
+        """How much of the tightest limit is spent, from 0 to 1."""
+        pairs = [
+            (self.candidates, self.budget.candidates),
+            (self.expansions, self.budget.expansions),
+            (self.measurements, self.budget.measurements),
+            (self.seconds if self.budget.seconds is not None else 0.0, self.budget.seconds),
+        ]
+        return min(1.0, max((spent / limit for spent, limit in pairs if limit), default=0.0))

@@ -1,0 +1,74 @@
+"""Greedy: take the best rewrite until none is an improvement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from rlflow.errors import UsageError
+from rlflow.search.budget import StopReason
+from rlflow.search.problem import MoveTable, Problem, SearchNode, StrategyBase
+from rlflow.search.registry import register
+
+#: How many of the most promising unmeasured candidates are measured before the best one is taken.
+MEASURED_AT_ONCE = 8
+
+
+@register
+@dataclass(frozen=True)
+class Greedy(StrategyBase):
+    """Steepest descent. ``pick``: ``best`` takes the cheapest of all children, ``first`` the first that improves."""
+
+    pick: str = "best"
+
+    name: ClassVar[str] = "greedy"
+
+    def __post_init__(self) -> None:
+        if self.pick not in ("best", "first"):
+            raise UsageError(f"The option 'pick' of search strategy 'greedy' is {self.pick!r}; expected best or first.")
+
+    def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
+        """Walk downhill; the end of the walk is the end of the search."""
+        node: SearchNode | None = problem.root()
+        while node is not None:
+            node = self._step(problem, node)
+        return StopReason.EXHAUSTED
+
+    def _step(self, problem: Problem, node: SearchNode) -> SearchNode | None:
+        table = problem.moves(node)
+        ranking = measured_ranking(problem, table) if self.pick == "best" else improving(problem, table, ordered=False)
+        for k in ranking:
+            child = problem.open(node, table.index[k])
+            if problem.improves(child, node):
+                return child
+        return None
+
+
+def improving(problem: Problem, table: MoveTable, ordered: bool = True) -> list[int]:
+    """Positions of the candidates that promise a gain, or the same cost with fewer nodes.
+
+    Best first: by gain, then by fewer nodes, then in the fixed order; gains within the noise count as none.
+    """
+    here = table.node.cost
+    floor = problem.gain_floor(here)
+    gains = table.cost < here - floor
+    found = np.flatnonzero(gains | ((table.cost <= here + floor) & (table.growth < 0)))
+    if ordered:
+        cost = np.where(gains, table.cost, here)[found]
+        found = found[np.lexsort((found, table.growth[found], cost))]
+    return [int(k) for k in found]
+
+
+def measured_ranking(problem: Problem, table: MoveTable) -> list[int]:
+    """As :func:`improving`, but the most promising candidates are measured before they are believed."""
+    ranking = improving(problem, table)
+    while True:
+        doubtful = [k for k in ranking[:MEASURED_AT_ONCE] if not table.exact[k]]
+        if not doubtful:
+            return ranking
+        problem.refine(table, doubtful)
+        if not table.exact[doubtful].any():
+            return ranking  # the runtime gives them no price; opening them will say so
+        ranking = improving(problem, table)

@@ -1,0 +1,128 @@
+"""What a problem needs to know about prices: which are known, how the missing ones are measured, what they may be until then.
+
+Thousands of candidates bring regions that nobody has measured yet, and measuring takes milliseconds each. So a candidate is *estimated* when
+it is enumerated and *measured* when it is opened: the number of measurements follows the number of opened graphs, not of candidates.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+#: Roofline of the estimates; only the proportions matter, because they are scaled by what was measured.
+_FLOPS_PER_MS, _BYTES_PER_MS, _OVERHEAD_MS = 60e6, 12e6, 0.002
+#: A region that the runtime refuses must never look cheap; the search keeps away from a graph this dear.
+REFUSED_MS = 1e6
+
+
+class Prices:
+    """Prices that are all known: an analytic cost model, or a state that prices itself."""
+
+    #: Whether prices may be missing, so that opening a graph can mean measuring.
+    measures: bool = False
+    relative_noise: float = 1e-9
+
+    def __init__(self, pricer: Any = None) -> None:
+        self.pricer = pricer
+
+    @staticmethod
+    def of(cost_model: Any) -> Prices:
+        """For a cost model of :mod:`rlflow.cost`: measured lazily where a clock decides."""
+        return MeasuredPrices(cost_model) if cost_model.measures else Prices(cost_model.pricer)
+
+    def settle_root(self, graph: Any, stop: Callable[[], bool]) -> int:
+        """Make every price of the starting graph known; the number of measurements that took."""
+        return 0
+
+    def deltas(self, state: Any, raw: Any) -> tuple[np.ndarray, np.ndarray]:
+        """For each of a state's moves: what it changes in ms (an estimate where a price is missing), and whether that is exact."""
+        return np.asarray(raw.delta_ms, dtype=float), np.ones(len(raw), dtype=bool)
+
+    def measure(self, graphs: Sequence[Any], limit: int | None, stop: Callable[[], bool]) -> int:
+        """Measure the missing prices of ``graphs``, at most ``limit``; the number of measurements made."""
+        return 0
+
+    def is_settled(self, graph: Any) -> bool:
+        """Whether every price of ``graph`` is known."""
+        return True
+
+
+class MeasuredPrices(Prices):
+    """Prices of a cost model that measures."""
+
+    measures = True
+    #: Medians of repeated measurements of one region agree this well, as a part of the price of a whole model.
+    relative_noise = 1e-4
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model.pricer)
+        self._model = model
+        self._estimates: dict[str, float] = {}
+        self._ratios: dict[str, list[float]] = defaultdict(list)
+        self._seen: set[str] = set()
+
+    def settle_root(self, graph: Any, stop: Callable[[], bool]) -> int:
+        """As above; what the runtime will not run alone keeps an estimate, because both sides of every comparison contain it."""
+        measured = self._model.fill([graph], stop=stop).measured
+        self._learn(graph)
+        self._price(graph, self._estimate)
+        return measured
+
+    def deltas(self, state: Any, raw: Any) -> tuple[np.ndarray, np.ndarray]:
+        delta = np.array(raw.delta_ms, dtype=float)
+        exact = np.asarray(raw.unknown) == 0
+        for i in np.flatnonzero(~exact).tolist():
+            signatures = raw.unknown_signatures(i)
+            if any(signature not in self._estimates for signature in signatures):
+                self._guess(state.child(i))
+            delta[i] += sum(self._estimates.get(signature, 0.0) for signature in signatures)
+        return delta, exact
+
+    def measure(self, graphs: Sequence[Any], limit: int | None, stop: Callable[[], bool]) -> int:
+        waiting = [graph for graph in graphs if not self.is_settled(graph)]
+        if not waiting or limit == 0:
+            return 0
+        report = self._model.fill(waiting, limit=limit, stop=stop)
+        for graph in waiting:
+            self._learn(graph)
+            if report.remaining == 0:
+                self._price(graph, lambda region: REFUSED_MS)
+        return int(report.measured)
+
+    def is_settled(self, graph: Any) -> bool:
+        return self.pricer.price(graph)[1] == 0
+
+    # --- estimates --------------------------------------------------------------------------------------------------------------------
+
+    def _guess(self, graph: Any) -> None:
+        """Estimate every region of ``graph`` that has neither price nor estimate."""
+        for region in self.pricer.regions(graph):
+            if region.ms is None and region.signature not in self._estimates:
+                self._estimates[region.signature] = self._estimate(region)
+
+    def _estimate(self, region: Any) -> float:
+        ratios = self._ratios.get(region.kind) or [ratio for known in self._ratios.values() for ratio in known] or [1.0]
+        return _roofline(region) * median(ratios)
+
+    def _learn(self, graph: Any) -> None:
+        """How measured regions of each kind compare with the roofline."""
+        for region in self.pricer.regions(graph):
+            if region.ms is not None and not region.view and region.signature not in self._seen:
+                self._seen.add(region.signature)
+                self._ratios[region.kind].append(region.ms / _roofline(region))
+
+    def _price(self, graph: Any, price: Callable[[Any], float]) -> None:
+        """Give every region that still has no price one that is not measured."""
+        missing: Mapping[str, float] = {
+            region.signature: price(region) for region in self.pricer.regions(graph) if region.ms is None and not region.opaque
+        }
+        if missing:
+            self.pricer.set_prices(list(missing), np.array(list(missing.values())))
+
+
+def _roofline(region: Any) -> float:
+    return max(region.flops / _FLOPS_PER_MS, region.bytes / _BYTES_PER_MS) + _OVERHEAD_MS

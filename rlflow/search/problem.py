@@ -1,0 +1,454 @@
+"""The problem that a strategy is given: where it starts, what may be rewritten, what that costs, and when to stop.
+
+A strategy sees three calls: :meth:`Problem.root`, :meth:`Problem.moves` and :meth:`Problem.open`. Budget, clock, best-so-far, the stop token
+and progress reports are the problem's own: a call that would exceed the budget raises :class:`SearchStopped`, which a strategy lets through
+(:class:`StrategyBase` turns it into the result).
+"""
+
+from __future__ import annotations
+
+import bisect
+import time
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from rlflow.errors import CostError
+from rlflow.search.budget import Budget, BudgetMeter, StopReason
+from rlflow.search.interrupt import StopToken
+from rlflow.search.prices import Prices
+from rlflow.search.result import Counts, CurvePoint, Result, TraceStep, Visited
+
+PROGRESS_SECONDS = 0.2
+WEIGHT_FACTOR = 1.25
+#: Weights may always grow by this much, so that a model of a few bytes is not forbidden its first folded constant.
+WEIGHT_SLACK_BYTES = 1 << 16
+
+
+class SearchStopped(Exception):  # noqa: N818 - control flow, not an error
+    """The budget is spent or the user asked for the end; carries the :class:`StopReason`."""
+
+    def __init__(self, reason: StopReason) -> None:
+        self.reason = reason
+        super().__init__(str(reason))
+
+
+class Progress(NamedTuple):
+    """What a progress callback is told, about five times a second."""
+
+    seconds: float
+    seconds_left: float | None
+    fraction: float
+    candidates: int
+    expansions: int
+    measurements: int
+    cost_before_ms: float
+    best_ms: float
+
+
+class _Link(NamedTuple):
+    """The last step of a trace and what came before it; children share their parents' links."""
+
+    step: TraceStep
+    before: _Link | None
+
+
+@dataclass(eq=False)
+class SearchNode:
+    """An opened graph: its state in the core, its cost in milliseconds, and the steps that led to it.
+
+    ``size``: nodes that do work at run time.
+    """
+
+    state: Any
+    cost: float
+    digest: bytes
+    size: int
+    link: _Link | None = None
+    depth: int = 0
+    raw: Any = field(default=None, repr=False)
+    _nodes: frozenset[int] | None = field(default=None, repr=False)
+
+    @property
+    def graph(self) -> Any:
+        return self.state.graph
+
+    @property
+    def trace(self) -> tuple[TraceStep, ...]:
+        """The steps from the root to this node."""
+        steps: list[TraceStep] = []
+        link = self.link
+        while link is not None:
+            steps.append(link.step)
+            link = link.before
+        return tuple(reversed(steps))
+
+    @property
+    def nodes(self) -> frozenset[int]:
+        """Ids of the graph's nodes; they persist from parent to child."""
+        if self._nodes is None:
+            self._nodes = frozenset(self.graph.order())
+        return self._nodes
+
+
+Signature = tuple[int, bytes]
+
+
+class MoveTable:
+    """The admitted candidates of a node as arrays, in the core's fixed order.
+
+    ``index`` [n]: position among the core's moves, which :meth:`Problem.open` takes. ``cost`` [n]: the child's cost in ms, an estimate where
+    ``exact`` [n] is False. ``rule`` [n]: rule number. ``growth`` [n]: nodes added less nodes removed.
+    """
+
+    def __init__(self, node: SearchNode, index: np.ndarray, cost: np.ndarray, exact: np.ndarray) -> None:
+        self.node, self.raw = node, node.raw
+        self.index, self.cost, self.exact = index, cost, exact
+        self.rule: np.ndarray = np.asarray(self.raw.rule)[index]
+        self.growth: np.ndarray = (np.asarray(self.raw.nodes_added) - np.asarray(self.raw.nodes_removed))[index]
+        self._digests: list[bytes] | None = None
+        self._signatures: list[Signature] | None = None
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def digests(self) -> list[bytes]:
+        """The children's digests, 16 bytes each."""
+        if self._digests is None:
+            self._digests = [row.tobytes() for row in np.ascontiguousarray(self.raw.digest)[self.index]]
+        return self._digests
+
+    def touched(self, k: int) -> np.ndarray:
+        """Ids of the nodes that candidate ``k`` matched."""
+        return _touched(self.raw, int(self.index[k]))
+
+    @property
+    def signatures(self) -> list[Signature]:
+        """``(rule, touched ids)`` of each candidate: the same in parent and child where the match persists."""
+        if self._signatures is None:
+            self._signatures = _signatures(self.raw, self.index)
+        return self._signatures
+
+
+class Connected(NamedTuple):
+    """Selects the candidates that are not among the ``known`` ones, or that touch one of the nodes ``near``."""
+
+    known: Container[Signature]
+    near: Iterable[int]
+
+    def select(self, raw: Any, index: np.ndarray) -> np.ndarray:
+        """The part of ``index`` that is selected."""
+        touched = np.asarray(raw.touched)
+        mark = np.zeros(int(touched.max(initial=0)) + 1, dtype=bool)
+        near = np.fromiter(self.near, dtype=np.int64)
+        mark[near[near < len(mark)]] = True
+        hits = np.concatenate(([0], np.cumsum(mark[touched])))
+        begins = np.asarray(raw.touched_begin)
+        close = (hits[begins[1:]] > hits[begins[:-1]])[index]
+        new = np.array([signature not in self.known for signature in _signatures(raw, index)], dtype=bool)
+        return index[close | new]
+
+
+def _touched(raw: Any, i: int) -> np.ndarray:
+    return np.asarray(raw.touched[raw.touched_begin[i] : raw.touched_begin[i + 1]])
+
+
+def _work(graph: Any) -> int:
+    """Nodes that do work at run time: what only depends on constants is free."""
+    return sum(not graph.is_const(node) and graph.op(node) != "Input" for node in graph.order())
+
+
+def _growth(raw: Any, i: int) -> int:
+    return int(raw.nodes_added[int(i)]) - int(raw.nodes_removed[int(i)])
+
+
+def _adjacent(graph: Any, identifier: int) -> Iterator[int]:
+    for value in graph.node_inputs(identifier):
+        if value >= 0:
+            yield graph.producer(value)
+    for value in graph.node_outputs(identifier):
+        for user, _ in graph.users(value):
+            yield user
+
+
+def _signatures(raw: Any, index: np.ndarray) -> list[Signature]:
+    begins, touched, rules = np.asarray(raw.touched_begin).tolist(), np.ascontiguousarray(raw.touched), np.asarray(raw.rule).tolist()
+    return [(rules[i], touched[begins[i] : begins[i + 1]].tobytes()) for i in index.tolist()]
+
+
+class Problem:
+    """A graph to improve, within a budget.
+
+    ``rules`` is a rule library or a compiled rule set; ``cost_model`` anything of :mod:`rlflow.cost`. ``weight_limit``: bytes that folded
+    weights may take (default: 1.25 times the model's own). ``on_progress`` is called about five times a second. ``keep``: how many of the
+    best graphs with different digests are remembered.
+    """
+
+    def __init__(
+        self,
+        graph: Any,
+        rules: Any,
+        cost_model: Any,
+        budget: Budget | str,
+        *,
+        seed: int = 0,
+        weight_limit: int | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+        keep: int = 4,
+        stop: StopToken | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        from rlflow.rewrite import State, StopToken as NativeStop, compiled  # the matcher is opened when it is needed
+
+        ruleset = compiled(rules)
+        prices = Prices.of(cost_model)
+        stop, native = stop or StopToken(), NativeStop()
+        stop.when_stopped(native.set)
+
+        def make_root() -> Any:
+            self.setup_measurements = prices.settle_root(graph, lambda: self.stop.stopped)
+            return State(graph, ruleset, prices.pricer, stop=native)
+
+        self._setup(make_root, ruleset.names, prices, budget, seed, weight_limit, on_progress, keep, stop, clock)
+
+    @classmethod
+    def over(
+        cls,
+        state: Any,
+        rule_names: Sequence[str],
+        budget: Budget | str,
+        *,
+        prices: Prices | None = None,
+        seed: int = 0,
+        weight_limit: int | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+        keep: int = 4,
+        stop: StopToken | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> Problem:
+        """A problem over any object that behaves like the core's ``State``: other rewriting systems, and tests."""
+        problem = cls.__new__(cls)
+        problem._setup(lambda: state, rule_names, prices or Prices(), budget, seed, weight_limit, on_progress, keep, stop, clock)
+        return problem
+
+    def _setup(
+        self,
+        make_root: Callable[[], Any],
+        rule_names: Sequence[str],
+        prices: Prices,
+        budget: Budget | str,
+        seed: int,
+        weight_limit: int | None,
+        on_progress: Callable[[Progress], None] | None,
+        keep: int,
+        stop: StopToken | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self.seed = seed
+        self.rule_names = list(rule_names)
+        self.meter = BudgetMeter(Budget.parse(budget), clock)
+        self.stop = stop or StopToken()
+        self.prices = prices
+        self.overweight = 0
+        #: Measurements that pricing the starting graph took; the budget does not count them.
+        self.setup_measurements = 0
+        self._make_root, self._weight_limit, self.on_progress, self._keep = make_root, weight_limit, on_progress, keep
+        self._root: SearchNode | None = None
+        self._best: list[tuple[float, int, int, Visited]] = []
+        self._arrivals = 0
+        self._curve: list[CurvePoint] = []
+        self._last_report = float("-inf")
+
+    # --- what a strategy calls --------------------------------------------------------------------------------------------------------
+
+    def root(self) -> SearchNode:
+        """The starting graph; always the same node. The first call prices it, then starts the clock."""
+        if self._root is None:
+            state = self._make_root()
+            self._root = SearchNode(state, self._cost(state), bytes.fromhex(state.graph.digest), _work(state.graph))
+            if self._weight_limit is None:
+                self._weight_limit = int(WEIGHT_FACTOR * state.weight_bytes) + WEIGHT_SLACK_BYTES
+            self.meter.start()
+            self._visit(self._root)
+        return self._root
+
+    def moves(self, node: SearchNode, connected: Connected | None = None) -> MoveTable:
+        """The candidates of ``node``, priced and counted against the budget; ``connected``: only those that it selects.
+
+        Where the budget allows fewer candidates than there are, an evenly spread choice of them is returned.
+        """
+        self._check()
+        raw = node.raw = node.state.moves()
+        delta, exact = self.prices.deltas(node.state, raw)
+        index = np.arange(len(raw))
+        if connected is not None:
+            index = connected.select(raw, index)
+        index = self._light_enough(node, index)
+        granted = self.meter.grant_candidates(len(index))
+        if granted < len(index):
+            index = index[np.arange(granted) * len(index) // max(granted, 1)]
+        self._report()
+        return MoveTable(node, index, node.cost + delta[index], exact[index])
+
+    def _light_enough(self, node: SearchNode, index: np.ndarray) -> np.ndarray:
+        """Without the candidates whose folded weights exceed the limit; one that takes weights away is always welcome."""
+        weights = np.asarray(node.raw.weight_bytes)[index]
+        light = (weights <= self._weight_limit) | (weights <= node.state.weight_bytes)
+        self.overweight += int((~light).sum())
+        return index[light]
+
+    def open(self, node: SearchNode, i: int) -> SearchNode:
+        """Open the child that move ``i`` (``MoveTable.index``) of ``node`` leads to; its cost is exact, measured if need be."""
+        self._check()
+        i = int(i)
+        if node.raw is None or i >= len(node.raw):
+            raise IndexError(f"Move {i} was opened before it was enumerated; call moves(node) first.")
+        return self._open(node, i, self.rule_names[int(node.raw.rule[i])], node.size + _growth(node.raw, i))
+
+    def _open(self, node: SearchNode, i: int, rule: str, size: int) -> SearchNode:
+        self.meter.expansions += 1
+        if self.prices.measures:
+            self._measure(node, [i])
+        step = TraceStep(rule, tuple(int(ordinal) for ordinal in node.state.key(i)))
+        state = node.state.open(i)
+        child = SearchNode(state, self._cost(state), bytes.fromhex(state.graph.digest), size, _Link(step, node.link), node.depth + 1)
+        self._visit(child)
+        self._report()
+        return child
+
+    def reopen(self, node: SearchNode, i: int, other: SearchNode) -> SearchNode | None:
+        """Open, in ``other``, a descendant of ``node``, the move that is number ``i`` of ``node``; ``None`` where it is gone."""
+        self._check()
+        wanted = _signatures(node.raw, np.array([i]))[0]
+        other.raw = other.state.moves()
+        index = np.flatnonzero(np.asarray(other.raw.rule) == wanted[0])
+        for j, signature in zip(index.tolist(), _signatures(other.raw, index), strict=True):
+            if signature == wanted:
+                return self._open(other, j, self.rule_names[wanted[0]], other.size + _growth(other.raw, j))
+        return None
+
+    def refine(self, table: MoveTable, ks: Sequence[int]) -> None:
+        """Measure the candidates ``ks`` (positions in the table) in one batch and bring the table up to date; nothing is counted twice."""
+        unknown = [int(table.index[k]) for k in ks if not table.exact[k]]
+        if not unknown:
+            return
+        self._check()
+        node = table.node
+        self._measure(node, unknown)
+        node.raw = node.state.moves()  # the same moves in the same order, with the new prices
+        delta, exact = self.prices.deltas(node.state, node.raw)
+        table.cost, table.exact = node.cost + delta[table.index], exact[table.index]
+
+    def improves(self, child: SearchNode, parent: SearchNode) -> bool:
+        """Whether ``child`` is really cheaper, or as cheap (within the noise of prices) with fewer nodes."""
+        floor = self.gain_floor(parent.cost)
+        return child.cost < parent.cost - floor or (child.size < parent.size and child.cost <= parent.cost + floor)
+
+    def neighbourhood(self, node: SearchNode, identifiers: Iterable[int], hops: int) -> set[int]:
+        """Ids of the nodes at most ``hops`` edges away from the given ones, either way along the data."""
+        graph, reached = node.graph, set(identifiers)
+        edge = list(reached)
+        for _ in range(hops):
+            near = {n for identifier in edge for n in _adjacent(graph, identifier)} - reached
+            reached |= near
+            edge = list(near)
+        return reached
+
+    def gain_floor(self, cost: float) -> float:
+        """Differences up to this many milliseconds count as none: rounding, or the noise of measured prices."""
+        return cost * self.prices.relative_noise
+
+    @property
+    def best_cost(self) -> float:
+        """Cost of the best graph visited so far, in milliseconds."""
+        self.root()
+        return self._best[0][0]
+
+    @property
+    def start_cost(self) -> float:
+        """Cost of the starting graph in milliseconds."""
+        return self.root().cost
+
+    def stopped(self) -> StopReason | None:
+        """Why the search has to end now, or ``None``."""
+        return StopReason.INTERRUPTED if self.stop.stopped else self.meter.spent()
+
+    def result(self, reason: StopReason, strategy: str, *, has_trace: bool = True) -> Result:
+        """The outcome so far, for the strategy to return."""
+        before = self.root().cost
+        self._report(last=True)
+        visited = [entry[-1] if has_trace else entry[-1]._replace(trace=None) for entry in self._best]
+        meter = self.meter
+        counts = Counts(meter.candidates, meter.expansions, meter.measurements, self.overweight)
+        return Result(visited[0], before, reason, counts, tuple(self._curve), meter.seconds, strategy, self.seed, tuple(visited[1:]))
+
+    # --- inside ---------------------------------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        self.root()
+        reason = self.stopped()
+        if reason is not None:
+            raise SearchStopped(reason)
+
+    def _cost(self, state: Any) -> float:
+        cost = float(state.cost)
+        if not np.isfinite(cost):
+            raise CostError(f"The price of a graph of {state.graph.num_nodes} nodes is {cost}; expected a finite number of milliseconds.")
+        return cost
+
+    def _measure(self, node: SearchNode, indices: Sequence[int]) -> None:
+        """Measure what the children of ``node`` need; ends the search where the budget does not reach."""
+        limit = self.meter.measurements_left()
+        graphs = [node.state.child(i) for i in indices]
+        self.meter.measurements += self.prices.measure(graphs, limit, lambda: self.stopped() is not None)
+        if not all(map(self.prices.is_settled, graphs)):
+            raise SearchStopped(self.stopped() or StopReason.BUDGET_MEASUREMENTS)
+
+    def _visit(self, node: SearchNode) -> None:
+        if len(self._best) == self._keep and (node.cost, node.size) >= self._best[-1][:2]:
+            return
+        hexdigest = node.digest.hex()
+        if any(entry[-1].digest == hexdigest for entry in self._best):
+            return
+        if not self._best or node.cost < self._best[0][0]:
+            meter = self.meter
+            self._curve.append(CurvePoint(meter.seconds, meter.candidates, meter.expansions, meter.measurements, node.cost))
+        self._arrivals += 1
+        bisect.insort(self._best, (node.cost, node.size, self._arrivals, Visited(node.graph, hexdigest, node.cost, node.trace)))
+        del self._best[self._keep :]
+
+    def _report(self, last: bool = False) -> None:
+        if self.on_progress is None:
+            return
+        seconds = self.meter.seconds
+        if not last and seconds - self._last_report < PROGRESS_SECONDS:
+            return
+        self._last_report = seconds
+        meter = self.meter
+        self.on_progress(
+            Progress(
+                seconds, meter.seconds_left(), meter.fraction(), meter.candidates, meter.expansions, meter.measurements, self.start_cost, self.best_cost
+            )
+        )
+
+
+class StrategyBase:
+    """Base of strategies that walk nodes: turns the end of the budget into the result."""
+
+    name: ClassVar[str]
+    has_trace: ClassVar[bool] = True
+
+    def run(self, problem: Problem, rng: np.random.Generator) -> Result:
+        """Search until nothing is left or the problem says stop."""
+        try:
+            reason = self.search(problem, rng)
+        except SearchStopped as stop:
+            reason = stop.reason
+        return problem.result(reason, self.name, has_trace=self.has_trace)
+
+    def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
+        """Visit nodes; return why nothing is left."""
+        raise NotImplementedError

@@ -1,0 +1,56 @@
+"""Random restarts: the honest baseline that every other strategy has to beat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from rlflow.errors import UsageError
+from rlflow.search.budget import StopReason
+from rlflow.search.problem import Problem, SearchNode, StrategyBase
+from rlflow.search.registry import register
+
+
+@register
+@dataclass(frozen=True)
+class RandomRestarts(StrategyBase):
+    """Random walks of bounded length from the starting graph; the best graph on any of them wins.
+
+    ``length``: longest walk. ``walks``: number of restarts, 0 for as many as the budget allows. ``slack``: a walk may step to graphs that cost
+    at most this many times the starting graph.
+    """
+
+    length: int = 40
+    walks: int = 0
+    slack: float = 1.2
+
+    name: ClassVar[str] = "random"
+
+    def __post_init__(self) -> None:
+        if self.length < 1 or self.walks < 0 or self.slack < 1.0:
+            raise UsageError(
+                f"The options of search strategy 'random' are length={self.length}, walks={self.walks}, slack={self.slack:g}; "
+                "expected a length of at least 1, walks of at least 0 and a slack of at least 1."
+            )
+
+    def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
+        """Walk, and walk again."""
+        root = problem.root()
+        if len(problem.moves(root)) == 0:
+            return StopReason.EXHAUSTED
+        done = 0
+        while self.walks == 0 or done < self.walks:
+            self._walk(problem, root, rng)
+            done += 1
+        return StopReason.CONVERGED
+
+    def _walk(self, problem: Problem, root: SearchNode, rng: np.random.Generator) -> None:
+        node = root
+        for _ in range(int(rng.integers(1, self.length + 1))):
+            table = problem.moves(node)
+            choices = np.flatnonzero(table.cost <= self.slack * root.cost)
+            if len(choices) == 0:
+                return
+            node = problem.open(node, table.index[int(rng.choice(choices))])

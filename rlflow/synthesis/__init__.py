@@ -1,0 +1,22 @@
+"""Proving rules (and, later, finding them).
+
+``prove(rule)`` gives a verdict; ``load_rules(paths)`` loads rule files from anywhere, proving what does not come with the package.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlflow.synthesis.cache import load_rules, prove_cached
+    from rlflow.synthesis.prove import Verdict, prove, prove_all
+
+_HOMES = {"Verdict": "prove", "load_rules": "cache", "prove": "prove", "prove_all": "prove", "prove_cached": "cache"}
+__all__ = ["Verdict", "load_rules", "prove", "prove_all", "prove_cached"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'rlflow.synthesis' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"rlflow.synthesis.{_HOMES[name]}"), name)

@@ -1,0 +1,71 @@
+"""Rules from outside the package: proved when they are loaded, and remembered by what was proved."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from rlflow.errors import ProofError, RuleError
+from rlflow.rewrite import PROVER_VERSION, ProofRecord, Rule, RuleLibrary, semantics_digest
+from rlflow.rewrite import load_rules as _load_rules
+from rlflow.synthesis.prove import prove
+
+
+def cache_folder() -> Path:
+    """``proofs`` in ``$RLFLOW_CACHE``, else in the user's cache folder (``$XDG_CACHE_HOME`` or ``~/.cache``)."""
+    own = os.environ.get("RLFLOW_CACHE")
+    if own:
+        return Path(own).expanduser() / "proofs"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "rlflow" / "proofs"
+
+
+def _entry(rule: Rule) -> Path:
+    return cache_folder() / f"{rule.digest}-{semantics_digest(rule.core)}-{PROVER_VERSION}-{rule.numerics}.json"
+
+
+def _remembered(rule: Rule) -> ProofRecord | None:
+    try:
+        record = ProofRecord.from_json(json.loads(_entry(rule).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None  # absent or damaged: prove again
+    return None if record.stale(rule.core) else record
+
+
+def _remember(rule: Rule, record: ProofRecord) -> None:
+    path = _entry(rule)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(record.to_json(), file)
+        os.replace(temporary, path)
+    except OSError:
+        return  # a cache that cannot be written costs time only
+
+
+def prove_cached(rule: Rule) -> ProofRecord:
+    """The proof record of a rule, from the cache where it was proved before. Raises RuleError (file, line, reason) unless it is proved."""
+    record = _remembered(rule)
+    if record is not None:
+        return record
+    try:
+        verdict = prove(rule)
+    except ProofError as error:
+        raise rule.refuse(f"the prover cannot judge it: {error}") from error
+    if verdict.record is None:
+        example = f"; the smallest graph found:\n{verdict.counterexample}" if verdict.counterexample else ""
+        raise rule.refuse(f"it is {verdict.status} ({verdict.reason}){example}")
+    _remember(rule, verdict.record)
+    return verdict.record
+
+
+def load_rules(paths: Sequence[str | os.PathLike[str]] | None = None, *, families: Sequence[str] | None = None) -> RuleLibrary:
+    """Like :func:`rlflow.rewrite.load_rules`, with this prover. Raises RuleError for the first rule that is refused."""
+    return _load_rules(paths, families=families, prove=prove_cached)
+
+
+__all__ = ["RuleError", "cache_folder", "load_rules", "prove_cached"]

@@ -1,0 +1,251 @@
+"""Where real-valued tensors live while a rule is checked.
+
+*Field*: residues mod 2^61 - 1 (see :mod:`field`); pointwise functions are arbitrary, there is no order.
+*Ordered*: exact rationals (``fractions.Fraction`` in object arrays); Max, Min, Relu and the like mean what they mean, other pointwise functions
+are keyed and, where the operator table says so, monotone; a rule that needs an order is checked here.
+
+Integer and boolean tensors are numpy integers (wrapping) and bools in both.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from rlflow.synthesis import field
+
+Array = np.ndarray[Any, Any]
+
+
+class Unsupported(Exception):  # noqa: N818 - a statement about the evaluator, not an error of the caller
+    """The evaluator has no exact meaning for this operator or mode here; the sample says nothing."""
+
+
+class Domain(ABC):
+    """Arithmetic on real-valued tensors; arrays broadcast as numpy's do."""
+
+    name: str
+    ordered: bool
+
+    @abstractmethod
+    def random(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        """Random elements."""
+
+    @abstractmethod
+    def constant(self, value: float | int | Fraction) -> Array:
+        """A rank-0 array holding the exact value of a finite number."""
+
+    def constants(self, values: list[float] | list[int], shape: tuple[int, ...]) -> Array:
+        """An array of exact numbers, row-major."""
+        out = np.empty(len(values), dtype=self.zeros((0,)).dtype)
+        for k, v in enumerate(values):
+            out[k] = self.constant(v)[()]
+        return out.reshape(shape)
+
+    @abstractmethod
+    def zeros(self, shape: tuple[int, ...]) -> Array: ...
+
+    @abstractmethod
+    def add(self, a: Array, b: Array) -> Array: ...
+
+    @abstractmethod
+    def sub(self, a: Array, b: Array) -> Array: ...
+
+    @abstractmethod
+    def mul(self, a: Array, b: Array) -> Array: ...
+
+    @abstractmethod
+    def div(self, a: Array, b: Array) -> Array: ...
+
+    @abstractmethod
+    def total(self, a: Array, axis: tuple[int, ...]) -> Array:
+        """Sum over axes, which go."""
+
+    @abstractmethod
+    def function(self, key: int, *arguments: Array, zero: bool = False) -> Array:
+        """A keyed arbitrary function of its arguments; with ``zero`` it maps (0, ...) to 0."""
+
+    @abstractmethod
+    def rows(self, key: int, rows: Array) -> Array:
+        """A keyed arbitrary function of each row (last axis) and the position in it; same shape."""
+
+    @abstractmethod
+    def predicate(self, key: int, *arguments: Array) -> Array:
+        """A keyed arbitrary predicate; bools."""
+
+    def unary(self, name: str, key: int, a: Array, *, zero: bool, monotone: bool) -> Array:
+        """The pointwise operator ``name``; ``key`` covers its attributes and extra operands."""
+        return self.function(key, a, zero=zero)
+
+    def integer(self, key: int, a: Array) -> Array:
+        """A keyed arbitrary function to 64-bit integers."""
+        words = np.asarray(field.oracle(key, self.words(a)))
+        return (words >> np.uint64(1)).astype(np.int64)
+
+    @abstractmethod
+    def words(self, a: Array) -> Array:
+        """A 64-bit word for each element, equal for equal elements."""
+
+    @abstractmethod
+    def from_integers(self, a: Array) -> Array:
+        """Integers or bools as elements."""
+
+
+class Field(Domain):
+    """GF(2^61 - 1)."""
+
+    name = "field"
+    ordered = False
+
+    def random(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        return field.random(rng, shape)
+
+    def constant(self, value: float | int | Fraction) -> Array:
+        return np.asarray(np.uint64(field.from_fraction(Fraction(value))))
+
+    def zeros(self, shape: tuple[int, ...]) -> Array:
+        return np.zeros(shape, np.uint64)
+
+    def add(self, a: Array, b: Array) -> Array:
+        return field.add(a, b)
+
+    def sub(self, a: Array, b: Array) -> Array:
+        return field.sub(a, b)
+
+    def mul(self, a: Array, b: Array) -> Array:
+        return field.mul(a, b)
+
+    def div(self, a: Array, b: Array) -> Array:
+        # x/0 is an arbitrary but fixed function of x: an identity may not rely on it.
+        quotient = field.mul(a, field.inverse(b))
+        if np.any(b == 0):
+            quotient = np.where(b == 0, field.reduce(field.oracle(field.key_of("x/0"), a)), quotient)
+        return quotient
+
+    def total(self, a: Array, axis: tuple[int, ...]) -> Array:
+        return field.total(a, axis) if axis else a
+
+    def function(self, key: int, *arguments: Array, zero: bool = False) -> Array:
+        out = field.reduce(field.oracle(key, *arguments))
+        return np.where(arguments[0] == 0, np.uint64(0), out) if zero else out
+
+    def rows(self, key: int, rows: Array) -> Array:
+        state = field.row_state(key, rows)[..., None]
+        return field.reduce(field.oracle(key, state, np.arange(rows.shape[-1], dtype=np.uint64)))
+
+    def predicate(self, key: int, *arguments: Array) -> Array:
+        return (field.oracle(key, *arguments) & np.uint64(1)).astype(bool)
+
+    def words(self, a: Array) -> Array:
+        return a
+
+    def from_integers(self, a: Array) -> Array:
+        return np.mod(a.astype(object), field.PRIME).astype(np.uint64) if a.size else a.astype(np.uint64)
+
+
+_HALVES = [Fraction(n, d) for d in (1, 2, 3) for n in range(-6, 7)]
+
+
+def _object_array(values: list[Fraction], shape: tuple[int, ...]) -> Array:
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out.reshape(shape)
+
+
+class Ordered(Domain):
+    """Exact rationals."""
+
+    name = "ordered"
+    ordered = True
+
+    def random(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        picks = rng.integers(0, len(_HALVES), size=int(np.prod(shape)))
+        return _object_array([_HALVES[k] for k in picks], shape)
+
+    def constant(self, value: float | int | Fraction) -> Array:
+        return _object_array([Fraction(value)], ())
+
+    def zeros(self, shape: tuple[int, ...]) -> Array:
+        return _object_array([Fraction(0)] * int(np.prod(shape)), shape)
+
+    def add(self, a: Array, b: Array) -> Array:
+        return np.asarray(a + b, dtype=object)
+
+    def sub(self, a: Array, b: Array) -> Array:
+        return np.asarray(a - b, dtype=object)
+
+    def mul(self, a: Array, b: Array) -> Array:
+        return np.asarray(a * b, dtype=object)
+
+    def div(self, a: Array, b: Array) -> Array:
+        def divide(x: Fraction, y: Fraction) -> Fraction:
+            return x / y if y else self._number(field.key_of("x/0", x))
+
+        return self._map(divide, a, b)
+
+    def total(self, a: Array, axis: tuple[int, ...]) -> Array:
+        for k in sorted(axis, reverse=True):
+            a = np.asarray(a.sum(axis=k, initial=Fraction(0)), dtype=object) if a.shape[k] else self.zeros(a.shape[:k] + a.shape[k + 1 :])
+        return a
+
+    @staticmethod
+    def _map(f: Any, *arrays: Array) -> Array:
+        out = np.frompyfunc(f, len(arrays), 1)(*arrays)
+        return np.asarray(out, dtype=object)
+
+    @staticmethod
+    def _number(word: int) -> Fraction:
+        return Fraction(word % 23 - 11, 1 + word // 23 % 4)
+
+    def function(self, key: int, *arguments: Array, zero: bool = False) -> Array:
+        def value(*xs: Fraction) -> Fraction:
+            return Fraction(0) if zero and xs[0] == 0 else self._number(field.key_of(key, *xs))
+
+        return self._map(value, *arguments)
+
+    def unary(self, name: str, key: int, a: Array, *, zero: bool, monotone: bool) -> Array:
+        if name == "Relu":
+            return self._map(lambda x: max(x, Fraction(0)), a)
+        if name == "Neg":
+            return self._map(lambda x: -x, a)
+        if name == "Abs":
+            return self._map(abs, a)
+        if name == "Sqrt":  # positive and otherwise arbitrary: a rule may use that a root is positive
+            return self._map(lambda x: Fraction(1 + field.key_of(key, x) % 9, 1 + field.key_of(key, x) // 9 % 3), a)
+        return self._monotone(key, a, zero) if monotone else self.function(key, a, zero=zero)
+
+    def _monotone(self, key: int, a: Array, zero: bool) -> Array:
+        # A sum of four ramps and steps with keyed knots: non-decreasing, neither linear nor injective.
+        knots = [Fraction(field.key_of(key, "knot", k) % 17 - 8, 2) for k in range(4)]
+        slopes = [Fraction(field.key_of(key, "slope", k) % 3) for k in range(4)]
+        jumps = [Fraction(field.key_of(key, "jump", k) % 2) for k in range(4)]
+
+        def value(x: Fraction) -> Fraction:
+            return sum((s * max(x - t, Fraction(0)) + (j if x > t else 0) for t, s, j in zip(knots, slopes, jumps, strict=True)), Fraction(0))
+
+        offset = value(Fraction(0)) if zero else Fraction(0)
+        return self._map(lambda x: value(x) - offset, a)
+
+    def rows(self, key: int, rows: Array) -> Array:
+        out = np.empty(rows.shape, dtype=object)
+        for index in np.ndindex(rows.shape[:-1]):
+            row = tuple(rows[index])
+            for k in range(rows.shape[-1]):
+                out[(*index, k)] = self._number(field.key_of(key, row, k))
+        return out
+
+    def predicate(self, key: int, *arguments: Array) -> Array:
+        return self._map(lambda *xs: bool(field.key_of(key, *xs) & 1), *arguments).astype(bool)
+
+    def words(self, a: Array) -> Array:
+        return self._map(lambda x: field.key_of(x), a).astype(np.uint64)
+
+    def from_integers(self, a: Array) -> Array:
+        return self._map(lambda x: Fraction(int(x)), a)
+
+    def extreme(self, a: Array, b: Array, largest: bool) -> Array:
+        """Elementwise maximum or minimum."""
+        return self._map(max if largest else min, a, b)

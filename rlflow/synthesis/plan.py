@@ -1,0 +1,69 @@
+"""What a rule's statement tells about graphs in which it may fire: hints for the sampler, read from its terms and conditions.
+
+Nothing here decides whether a rule fires (the core does); a wrong hint costs samples, never soundness.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlflow.synthesis.terms import Term, literal, mentions, read_term
+
+_RANK = re.compile(r"\brank\(\s*(\?\w+)(?:\.\.\.)?\s*\)\s*==\s*(\d+)")
+_LEN = re.compile(r"\blen\(\s*(\?\w+)\s*\)\s*==\s*(\d+)")
+_REST = re.compile(r"\battr\(\s*(\?\w+)\s*,\s*\"(\w+)\"[^)]*\)\s*==\s*(-?[\d.]+|\"[^\"]*\"|\[[^\]?]*\])")
+_PLAIN = re.compile(r"(?<![\w(,.])(\?\w+)\s*==\s*(-?[\d.]+|\"[^\"]*\"|\[[^\]?]*\])(?!\s*[-+*/%])")
+_DTYPE = re.compile(r"\bdtype\(\s*(\?\w+)\s*\)\s*==\s*\"(\w+)\"")
+
+
+@dataclass
+class Plan:
+    """Hints of one rule. Keys are variable names with their ``?``."""
+
+    roots: list[Term]
+    constants: set[str]
+    valued: set[str]
+    scalars: set[str]
+    indices: set[str]
+    independent: bool
+    ranks: dict[str, list[int]] = field(default_factory=dict)
+    lengths: dict[str, list[int]] = field(default_factory=dict)
+    attributes: dict[str, list[Any]] = field(default_factory=dict)
+    rest_attributes: dict[tuple[str, str], list[Any]] = field(default_factory=dict)
+    dtypes: dict[str, list[str]] = field(default_factory=dict)
+    samples: list[dict[str, Any]] = field(default_factory=list)
+
+
+def _collect(pattern: re.Pattern[str], texts: list[str]) -> list[tuple[str, ...]]:
+    return [m if isinstance(m, tuple) else (m,) for t in texts for m in pattern.findall(t)]
+
+
+def make_plan(source: Sequence[str], where: Sequence[str], let: dict[str, str], samples: Sequence[dict[str, Any]]) -> Plan:
+    """Reads a statement. Raises :class:`~rlflow.errors.RuleError` where a source term does not parse."""
+    conditions = [*where, *(v for k, v in let.items() if not k.startswith("?"))]
+    valued: set[str] = set()
+    for function in ("uniform", "scalar", "value", "min_of", "max_of", "finite", "data"):
+        valued |= mentions(conditions, function)
+    plan = Plan(
+        roots=[read_term(s) for s in source],
+        constants=mentions(conditions, "constant"),
+        valued=valued,
+        scalars=mentions(conditions, "is_scalar") | mentions(conditions, "scalar"),
+        indices=mentions(conditions, "data"),
+        independent=bool(mentions(conditions, "independent")),
+        samples=list(samples),
+    )
+    for name, number in _collect(_RANK, conditions):
+        plan.ranks.setdefault(name, []).append(int(number))
+    for name, number in _collect(_LEN, conditions):
+        plan.lengths.setdefault(name, []).append(int(number))
+    for rest, name, value in _collect(_REST, conditions):
+        plan.rest_attributes.setdefault((rest, name), []).append(literal(value))
+    for name, value in _collect(_PLAIN, conditions):
+        plan.attributes.setdefault(name, []).append(literal(value))
+    for name, value in _collect(_DTYPE, conditions):
+        plan.dtypes.setdefault(name, []).append(value)
+    return plan

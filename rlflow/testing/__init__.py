@@ -1,0 +1,14 @@
+"""Suites and generators that ship with the library, so that an extension can be tested with what tests our own.
+
+* :func:`random_graph`: seeded graphs over the operator table.
+* :mod:`rlflow.testing.tiny`: problems small enough that their optimum is known by enumeration.
+* :mod:`rlflow.testing.conformance`: what every strategy must do; run it on yours.
+"""
+
+from __future__ import annotations
+
+from rlflow.testing.conformance import CHECKS, Case, check_strategy
+from rlflow.testing.random_graphs import random_graph
+from rlflow.testing.tiny import TINY, TinyProblem, optimum
+
+__all__ = ["CHECKS", "TINY", "Case", "TinyProblem", "check_strategy", "optimum", "random_graph"]

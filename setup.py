@@ -1,0 +1,132 @@
+"""Builds the native core, one extension ``rlflow._core``; everything else about the package is in ``pyproject.toml``.
+
+Three hooks do what the declarative form cannot say: the C++ files are compiled side by side, the rule library is copied
+into the wheel, and the type stub that lives beside the Cython file is put where type checkers look for it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+
+ROOT = Path(__file__).resolve().parent
+CYTHON = "cext/cython"
+STUB = f"{CYTHON}/_core.pyi"
+RULES = "substitutions"
+PACKAGED_RULES = "_substitutions"  # rlflow/_substitutions in a wheel; an editable install reads substitutions/ itself
+
+
+def core_extension() -> Extension:
+    """The extension, with paths relative to this file, as setuptools wants them."""
+    native = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "cext" / "src").rglob("*.cc"))
+    if sys.platform == "win32":
+        flags = ["/std:c++20", "/O2", "/EHsc", "/utf-8"]
+    else:
+        flags = ["-std=c++20", "-O3", "-g0", "-fvisibility=hidden", "-fvisibility-inlines-hidden"]
+        if sys.platform == "linux":
+            flags.append("-fno-plt")
+    return Extension(
+        "rlflow._core",
+        sources=[f"{CYTHON}/_core.pyx", *native],
+        include_dirs=["cext/include", CYTHON],
+        depends=[path.relative_to(ROOT).as_posix() for path in header_files()],
+        language="c++",
+        extra_compile_args=flags,
+    )
+
+
+def header_files() -> list[Path]:
+    """What a change of which makes every C++ file stale."""
+    cext = ROOT / "cext"
+    return sorted([*cext.rglob("*.h"), *cext.rglob("*.pxd"), *cext.rglob("*.pxi")])
+
+
+def job_count() -> int:
+    """Compilers to run at once: RLFLOW_BUILD_JOBS, else the cores this process may use."""
+    asked = os.environ.get("RLFLOW_BUILD_JOBS", "")
+    if asked.isdigit() and int(asked) > 0:
+        return int(asked)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def compile_side_by_side(compiler: Any) -> Callable[..., list[str]]:
+    """The compiler's ``compile``, once a file, in threads; an object newer than all it is made from is left alone."""
+    compile_files = compiler.compile
+    newest_header = max((path.stat().st_mtime for path in [*header_files(), ROOT / "setup.py"]), default=0.0)
+
+    def compile_all(sources: list[str], output_dir: str | None = None, **options: Any) -> list[str]:
+        def one(source: str) -> list[str]:
+            target = Path(compiler.object_filenames([source], output_dir=output_dir or "")[0])
+            if target.exists() and target.stat().st_mtime > max(newest_header, Path(source).stat().st_mtime):
+                return [os.fspath(target)]
+            target.parent.mkdir(parents=True, exist_ok=True)  # here, because threads would race for it
+            return compile_files([source], output_dir=output_dir, **options)
+
+        with ThreadPoolExecutor(job_count()) as pool:
+            return [built for objects in pool.map(one, sources) for built in objects]
+
+    return compile_all
+
+
+class BuildCore(build_ext):
+    """Translates the Cython file into the build folder, compiles in parallel, and hands the stub to in-place builds."""
+
+    def build_extensions(self) -> None:
+        from Cython.Build import cythonize  # only here: an sdist is made without translating anything
+
+        if self.editable_mode:  # keep the objects: the next change compiles what it touched
+            self.build_temp = os.path.join("build", f"editable-{self.plat_name}-{sys.implementation.cache_tag}")
+        translated = cythonize(
+            self.extensions,
+            build_dir=os.path.join(self.build_temp, "cython"),
+            include_path=[CYTHON],
+            compiler_directives={"language_level": 3, "embedsignature": True},
+            quiet=True,
+        )
+        for extension, with_cpp in zip(self.extensions, translated, strict=True):
+            extension.sources = with_cpp.sources  # setuptools has put its own marks on `extension`, so it stays
+        self.compiler.compile = compile_side_by_side(self.compiler)
+        super().build_extensions()
+
+    def copy_extensions_to_source(self) -> None:
+        super().copy_extensions_to_source()
+        if (ROOT / STUB).exists():
+            shutil.copyfile(ROOT / STUB, ROOT / "rlflow" / "_core.pyi")
+
+
+class BuildPackage(build_py):
+    """Adds the rule library and the type stub to the built package."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            for source, target in self.extra_files():
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                self.copy_file(os.fspath(source), target)
+
+    def extra_files(self) -> list[tuple[Path, str]]:
+        """(source, target) pairs of what lies outside the package but ships inside it."""
+        package = os.path.join(self.build_lib, "rlflow")
+        rules = [
+            path for path in sorted((ROOT / RULES).rglob("*")) if path.is_file() and path.suffix in {".json", ".md"}
+        ]
+        pairs = [(path, os.path.join(package, PACKAGED_RULES, *path.relative_to(ROOT / RULES).parts)) for path in rules]
+        if (ROOT / STUB).exists():
+            pairs.append((ROOT / STUB, os.path.join(package, "_core.pyi")))
+        return pairs
+
+    def get_outputs(self, include_bytecode: bool = True) -> list[str]:
+        outputs = super().get_outputs(include_bytecode)
+        return outputs if self.editable_mode else outputs + [target for _, target in self.extra_files()]
+
+
+setup(ext_modules=[core_extension()], cmdclass={"build_ext": BuildCore, "build_py": BuildPackage})

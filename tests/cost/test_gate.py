@@ -1,0 +1,273 @@
+"""The final gate: on known noise it must not be fooled; on the real runtime it must not be stopped."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import math
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from rlflow.cost.gate import MIN_BLOCKS, GateDecision, WorkerSampler, choose, decide
+from rlflow.errors import BudgetError, CostError, RuntimeCrashed, UsageError
+from rlflow.runtime import RuntimeOptions, Samples, Worker
+
+
+class Simulated:
+    """Latencies as on a busy machine: drift shared by a round, spikes, and a bias that lasts as long as a session."""
+
+    clock = "wall"
+
+    def __init__(
+        self, true_ms: Mapping[str, float], seed: int, *, bias: float = 0.01, noise: float = 0.04, rounds: int = 9
+    ) -> None:
+        self.true_ms, self.bias, self.noise, self.rounds = true_ms, bias, noise, rounds
+        self.rng = np.random.default_rng(seed)
+        self.blocks = 0
+
+    def block(self, names: Sequence[str], seed: int, seconds: float) -> Samples:
+        self.blocks += 1
+        rng, shape = self.rng, (self.rounds, len(names))
+        session = rng.lognormal(0, self.bias, len(names))
+        drift = np.exp(np.cumsum(rng.normal(0, 0.1, self.rounds)))[:, None]
+        spikes = np.where(rng.random(shape) < 0.1, rng.uniform(1, 4, shape), 1.0)
+        matrix = (
+            np.array([self.true_ms[name] for name in names])
+            * session
+            * drift
+            * rng.lognormal(0, self.noise, shape)
+            * spikes
+        )
+        return Samples(matrix, matrix, (1,) * len(names))
+
+
+def verdicts(true_ms: Mapping[str, float], trials: int, seconds: float = 1e-9, **noise: Any) -> list[GateDecision]:
+    candidates = [name for name in true_ms if name != "base"]
+    return [
+        decide(Simulated(true_ms, trial, **noise), "base", candidates, seconds=seconds, seed=trial)
+        for trial in range(trials)
+    ]
+
+
+class TestSimulation:
+    @pytest.mark.parametrize("bias", [0.0, 0.01, 0.05])
+    def test_equal_candidates_are_no_gain(self, bias: float) -> None:
+        found = verdicts({"base": 10.0, "a": 10.0, "b": 10.0, "c": 10.0}, 100, bias=bias)
+        assert sum(not decision.improved for decision in found) >= 98
+
+    def test_looking_until_the_interval_is_narrow_does_not_help_equals(self) -> None:
+        found = verdicts({"base": 10.0, "a": 10.0}, 60, seconds=0.15, noise=0.01)
+        assert sum(not decision.improved for decision in found) >= 58
+        assert max(decision.blocks for decision in found) > MIN_BLOCKS
+
+    def test_slower_candidates_never_win(self) -> None:
+        assert not any(decision.improved for decision in verdicts({"base": 10.0, "a": 10.5, "b": 11.0}, 100))
+
+    def test_a_faster_candidate_wins(self) -> None:
+        found = verdicts({"base": 10.0, "same": 10.0, "faster": 9.0}, 100)
+        assert sum(decision.winner == "faster" for decision in found) >= 97
+        covered = [low <= 10 / 9.0 <= high for low, high in (decision.speedup_ci95 or (0, 0) for decision in found)]
+        assert sum(covered) >= 90
+
+    def test_figures_come_from_fresh_samples(self) -> None:
+        """The best of many equals looks fast where it was chosen; what is reported must not flatter it."""
+        found = verdicts({"base": 10.0} | {f"c{k}": 10.0 for k in range(8)}, 60, bias=0.03)
+        chosen = [decision for decision in found if decision.challenger]
+        first = np.mean([math.log(decision.first_sample[decision.challenger or ""]) for decision in chosen])
+        fresh = np.mean([math.log(decision.speedup or 0) for decision in chosen])
+        assert first > 0.015
+        assert abs(fresh) < 0.01
+
+    def test_a_hopeless_field_is_not_confirmed(self) -> None:
+        (found,) = verdicts({"base": 10.0, "slow": 20.0}, 1)
+        assert found.challenger is None
+        assert "No candidate was faster" in found.reason
+        assert found.timings["slow"].ms / found.timings["base"].ms == pytest.approx(2.0, rel=0.1)
+
+    def test_same_seed_same_decision(self) -> None:
+        truth = {"base": 10.0, "a": 9.8}
+        one, two = verdicts(truth, 1)[0], verdicts(truth, 1)[0]
+        assert (one.winner, one.speedup, one.p_value, one.timings) == (
+            two.winner,
+            two.speedup,
+            two.p_value,
+            two.timings,
+        )
+
+    def test_a_report_is_plain_json(self) -> None:
+        (found,) = verdicts({"base": 10.0, "a": 8.0}, 1)
+        plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+        assert plain["improved"] is True
+        assert plain["winner"] == "a"
+        assert plain["timings"]["a"]["ms"] == found.timings["a"].ms
+        assert plain["speedup_ci95"][0] < plain["speedup"] < plain["speedup_ci95"][1]
+
+
+class Failing(Simulated):
+    """Brings the runtime down whenever one model is among the timed, from a given block on."""
+
+    def __init__(self, culprit: str, after: int, *args: Any) -> None:
+        super().__init__(*args)
+        self.culprit, self.after = culprit, after
+
+    def block(self, names: Sequence[str], seed: int, seconds: float) -> Samples:
+        if self.culprit in names and self.blocks >= self.after:
+            raise RuntimeCrashed("The runtime's process died while timing models (killed by SIGSEGV).")
+        return super().block(names, seed, seconds)
+
+
+class TestCrashesWhileTiming:
+    def test_the_culprit_is_found_and_dropped(self) -> None:
+        sampler = Failing("b", 0, {"base": 10.0, "a": 9.0, "b": 1.0, "c": 9.5}, 0)
+        found = decide(sampler, "base", ["a", "b", "c"], seconds=1e-9, seed=0)
+        assert found.winner == "a"
+        assert "SIGSEGV" in found.dropped["b"]
+
+    def test_a_crash_in_the_confirmation_ends_without_a_winner(self) -> None:
+        found = decide(Failing("a", 5, {"base": 10.0, "a": 5.0}, 0), "base", ["a"], seconds=1e-9, seed=0)
+        assert found.winner is None
+        assert "failed while it was timed" in found.reason
+        assert found.timings["base"].ms > 0
+
+    def test_all_candidates_gone(self) -> None:
+        found = decide(Failing("a", 0, {"base": 10.0, "a": 5.0}, 0), "base", ["a"], seconds=1e-9, seed=0)
+        assert found.winner is None
+        assert list(found.dropped) == ["a"]
+
+    def test_a_baseline_that_cannot_be_timed_is_an_error(self) -> None:
+        with pytest.raises(CostError, match="baseline could not be timed"):
+            decide(Failing("base", 0, {"base": 10.0, "a": 5.0}, 0), "base", ["a"], seconds=1e-9, seed=0)
+
+
+SIZE = 192
+
+
+def layered(repeats: int, scale: float = 1.0, extra: Sequence[Any] = ()) -> bytes:
+    """``repeats`` products in a row, so that fewer of them are certainly faster."""
+    weight = numpy_helper.from_array((np.eye(SIZE) * scale).astype(np.float32), "w")
+    names = ["x", *(f"v{k}" for k in range(repeats))]
+    nodes = [helper.make_node("MatMul", [one, "w"], [two]) for one, two in itertools.pairwise(names)]
+    nodes += [*extra, helper.make_node("Identity", [names[-1]], ["y"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [64, SIZE]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [weight])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+
+
+@pytest.fixture
+def feeds() -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng(0).standard_normal((64, SIZE)).astype(np.float32)}
+
+
+class TestRealRuntime:
+    def test_fewer_products_win_and_bad_candidates_are_dropped(self, feeds: dict[str, np.ndarray]) -> None:
+        candidates = {"half": layered(3), "more": layered(9), "garbage": b"no model", "overflow": layered(3, 1e30)}
+        seen: list[tuple[str, float]] = []
+        with Worker() as worker:
+            found = choose(
+                worker, layered(6), candidates, feeds, seconds=0.5, seed=3, beside={"as it came": layered(7)},
+                on_progress=lambda stage, fraction: seen.append((stage, fraction)),
+            )  # fmt: skip
+            assert not worker._models
+        assert found.winner == "half"
+        assert 1.3 < (found.speedup or 0) < 3.0
+        assert found.p_value is not None
+        assert found.p_value < 0.01
+        assert found.blocks >= MIN_BLOCKS
+        assert set(found.timings) == {"baseline", "half", "as it came"}
+        assert found.timings["as it came"].ms > found.timings["half"].ms
+        assert "refused to load" in found.dropped["garbage"]
+        assert "not finite" in found.dropped["overflow"]
+        assert found.seconds < 60
+        assert {stage for stage, _ in seen} == {"selecting", "confirming"}
+
+    def test_a_candidate_that_hangs_is_dropped(self, feeds: dict[str, np.ndarray]) -> None:
+        args = [("i", TensorProto.INT64), ("c", TensorProto.BOOL), ("s", TensorProto.BOOL)]
+        body = helper.make_graph(
+            [helper.make_node("Identity", [name], [f"{name}2"]) for name in "cs"],
+            "body",
+            [helper.make_tensor_value_info(name, kind, []) for name, kind in args],
+            [helper.make_tensor_value_info(name, TensorProto.BOOL, []) for name in ("c2", "s2")],
+        )
+        count = helper.make_node("Constant", [], ["n"], value=helper.make_tensor("n", TensorProto.INT64, [], [2**62]))
+        go = helper.make_node("Constant", [], ["go"], value=helper.make_tensor("go", TensorProto.BOOL, [], [True]))
+        hanging = layered(2, extra=[count, go, helper.make_node("Loop", ["n", "go", "go"], ["end"], body=body)])
+        with Worker(RuntimeOptions(level="disable"), time_limit=1.5) as worker:
+            found = choose(worker, layered(2), {"endless": hanging}, feeds, seconds=0.2, seed=0)
+        assert found.winner is None
+        assert "did not answer" in found.dropped["endless"]
+        assert found.reason == "No candidate was left to time."
+        assert found.timings["baseline"].ms > 0
+
+    def test_no_candidates_time_the_baseline_alone(self, feeds: dict[str, np.ndarray]) -> None:
+        with Worker() as worker:
+            found = choose(worker, layered(2), {}, feeds, seconds=0.2, beside={"original": layered(4)})
+        assert found.reason == "No candidate was given."
+        assert found.timings["original"].ms > found.timings["baseline"].ms > 0
+
+    def test_a_bad_baseline_is_an_error(self, feeds: dict[str, np.ndarray]) -> None:
+        with Worker() as worker, pytest.raises(CostError, match="model to compare with cannot be timed"):
+            choose(worker, b"no model", {"a": layered(1)}, feeds, seconds=0.2)
+
+    def test_blocks_use_new_processes_and_survive_a_kill(self, feeds: dict[str, np.ndarray]) -> None:
+        with Worker() as worker, WorkerSampler(worker, {"a": layered(1), "b": layered(2)}, feeds) as sampler:
+            assert sampler.screen("a") == {}
+            first = worker.pid
+            found = sampler.block(["a", "b"], 1, 0.05)
+            assert worker.pid != first
+            assert worker.pid is not None
+            os.kill(worker.pid, signal.SIGKILL)
+            assert sampler.block(["b"], 2, 0.05).wall_ms.shape[1] == 1
+            assert found.wall_ms.shape[1] == 2
+            assert np.median(found.by("cpu")[:, 1]) > np.median(found.by("cpu")[:, 0])
+
+    @pytest.mark.parametrize("count", [2, 3])
+    def test_every_model_goes_first_equally_often(self, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Were the orders of loading and of rounds drawn alike, one model would always go first (and seem slower)."""
+        from rlflow.runtime import sessions
+
+        class Recorded:
+            def __init__(self, name: str) -> None:
+                self.name = name
+
+            def runner(self, feeds: Any) -> Any:
+                return functools.partial(order.append, self.name)
+
+        class Recorder:
+            options = RuntimeOptions()
+            time_limit = 1.0
+
+            def restart(self) -> None: ...
+
+            def prepare(self, handles: Sequence[Any]) -> None:
+                loaded.append(handles[0].name)
+
+            def time_interleaved(self, handles: Sequence[Any], feeds: Any, **how: Any) -> Samples:
+                return sessions.time_interleaved(handles, [{}] * len(handles), 1, 1, how["seed"], None, 1, 0.0)
+
+        names = "abc"[:count]
+        monkeypatch.setattr(sessions.gc, "collect", lambda: 0)  # slow in a large process, and of no interest here
+        first: list[tuple[str, str]] = []
+        loaded: list[str] = []
+        sampler = WorkerSampler(Recorder(), {}, {})  # type: ignore[arg-type]
+        sampler._handles = {name: Recorded(name) for name in names}  # type: ignore[misc]
+        sampler._seconds = dict.fromkeys(names, 0.0)
+        for seed in range(150):
+            order: list[str] = []
+            sampler.block(list(names), seed, 0.0)
+            first.append((loaded[-1], order[0]))
+        for pair in [(one, two) for one in names for two in names]:
+            assert first.count(pair) == pytest.approx(150 / count**2, rel=0.5), pair
+
+    def test_mistakes_of_the_caller(self, feeds: dict[str, np.ndarray]) -> None:
+        with Worker() as worker:
+            with pytest.raises(BudgetError, match="above zero"):
+                choose(worker, layered(1), {}, feeds, seconds=0)
+            with pytest.raises(UsageError, match="different names"):
+                choose(worker, layered(1), {"a": layered(1)}, feeds, beside={"a": layered(1)})

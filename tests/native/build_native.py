@@ -1,0 +1,104 @@
+"""Compiles the C++ unit tests (``cext/tests`` with ``cext/src``) into one program.
+
+A plain script, so that ``make native-test`` needs nothing installed:
+
+    python tests/native/build_native.py [--sanitize] [--run]
+
+Objects are kept under ``build/native*/`` by the digest of what they were made from: an unchanged file is compiled once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CEXT = ROOT / "cext"
+PLAIN = ["-std=c++20", "-O1", "-g", "-Wall", "-Wextra", "-fvisibility=hidden"]
+SANITIZED = [*PLAIN, "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
+
+
+class NativeBuildError(RuntimeError):
+    """The compiler is missing or refused a file; the message holds what it said."""
+
+
+def compiler() -> list[str] | None:
+    """The C++ compiler's command: $CXX, else the first of g++, c++, clang++ on the path; None where there is none."""
+    asked = shlex.split(os.environ.get("CXX", ""))
+    if asked and shutil.which(asked[0]):
+        return asked
+    return next(([name] for name in ("g++", "c++", "clang++") if shutil.which(name)), None)
+
+
+def digest(*parts: bytes) -> str:
+    state = hashlib.sha256()
+    for part in parts:
+        state.update(len(part).to_bytes(8, "little") + part)
+    return state.hexdigest()[:16]
+
+
+def build(sanitize: bool = False) -> Path:
+    """The path of the test program, after compiling what changed; raises NativeBuildError with the compiler's words."""
+    command = compiler()
+    if command is None:
+        raise NativeBuildError(
+            "no C++ compiler was found ($CXX, g++, c++, clang++): install one, e.g. `apt-get install g++`"
+        )
+    flags = SANITIZED if sanitize else PLAIN
+    folder = ROOT / "build" / ("native-sanitized" if sanitize else "native")
+    folder.mkdir(parents=True, exist_ok=True)
+    headers = b"".join(path.read_bytes() for path in sorted(CEXT.rglob("*.h")))
+    recipe = digest(" ".join([*command, *flags]).encode(), headers)
+    sources = sorted([*(CEXT / "src").rglob("*.cc"), *(CEXT / "tests").rglob("*.cc")])
+
+    def compile_one(source: Path) -> Path:
+        target = folder / f"{source.stem}-{digest(recipe.encode(), source.read_bytes())}.o"
+        if not target.exists():
+            includes = [f"-I{CEXT / 'include'}", f"-I{CEXT / 'tests'}", f"-I{CEXT / 'src'}"]
+            produce(target, [*command, *flags, *includes, "-c", os.fspath(source)])
+        return target
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2) as pool:
+        objects = list(pool.map(compile_one, sources))
+    program = folder / f"unit_tests-{digest(*(path.name.encode() for path in objects))}"
+    if not program.exists():
+        produce(program, [*command, *flags, *map(os.fspath, objects), "-pthread"])
+        for stale in folder.iterdir():
+            if stale not in {program, *objects}:
+                stale.unlink(missing_ok=True)
+    return program
+
+
+def produce(target: Path, command: list[str]) -> None:
+    """Runs ``command -o target`` through a temporary name, so that an interrupted run leaves no half-written file."""
+    partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
+    result = subprocess.run([*command, "-o", os.fspath(partial)], capture_output=True, text=True)
+    if result.returncode != 0:
+        partial.unlink(missing_ok=True)
+        raise NativeBuildError(f"{shlex.join(command)}\nended with status {result.returncode}:\n{result.stderr}")
+    partial.replace(target)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Build the C++ unit tests.")
+    parser.add_argument("--sanitize", action="store_true", help="with the address and undefined-behaviour sanitizers")
+    parser.add_argument("--run", action="store_true", help="and run all of them")
+    options = parser.parse_args()
+    try:
+        program = build(options.sanitize)
+    except NativeBuildError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(program, flush=True)
+    return subprocess.run([os.fspath(program)]).returncode if options.run else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

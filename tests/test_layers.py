@@ -1,0 +1,146 @@
+"""The layers of the package: imports go down only, and each third party has its doors. A breach names file and line."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "rlflow"
+
+LAYERS: dict[str, int] = {
+    "errors": 0,
+    "ops": 1,
+    "graph": 2,
+    "frontends": 3, "rewrite": 3, "nn": 3, "zoo": 3, "runtime": 3,
+    "synthesis": 4, "cost": 4, "verify": 4,
+    "search": 5,
+    "env": 6,
+    "agents": 7,
+    "report": 8, "testing": 8, "compat": 8, "optimizer": 8,
+    "cli": 9, "__main__": 9,
+}  # fmt: skip
+SIDEWAYS = {
+    ("zoo", "frontends"),  # builders write ONNX through the frontend's builder
+    ("optimizer", "report"),  # the façade hands out the report
+    ("__main__", "cli"),  # `python -m rlflow` is the command line
+}
+FREE = {"__init__", "_core", "_version"}  # the package's lazy front, and the extension, which has its own doors below
+
+# Third party -> the places (package folders or files) that may import it.
+DOORS: dict[str, set[str]] = {
+    "rlflow._core": {"ops", "graph", "rewrite", "synthesis", "cost", "search/eqsat"},
+    "onnx": {"frontends"},
+    "onnx_ir": {"frontends"},
+    "onnxscript": {"frontends"},
+    "onnxslim": {"frontends"},
+    "onnxruntime": {"runtime", "verify", "cost"},
+    "torch": {"nn", "agents", "cost/gpu.py"},
+    "gymnasium": {"env"},
+    "z3": {"synthesis/prove.py", "synthesis/prove"},
+    "highspy": {"search/eqsat"},
+    "scipy": {"search/eqsat"},
+    "matplotlib": {"report"},
+    "click": {"cli"},
+    "rich": {"cli", "report"},
+    "ray": {"search", "agents"},
+}
+
+
+class Import(NamedTuple):
+    place: Path  # relative to the package
+    line: int
+    module: str  # dotted, absolute
+    only_types: bool  # under `if TYPE_CHECKING:`, so it opens nothing when the program runs
+
+
+def imports_of(path: Path, root: Path = PACKAGE) -> Iterator[Import]:
+    """Every import of a file, wherever it stands (a lazy one inside a function is an import too)."""
+    place = path.relative_to(root)
+    package = ["rlflow", *place.parent.parts]
+    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    guarded = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (Import(place, node.lineno, alias.name, id(node) in guarded) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:  # `from rlflow import cost` and `from rlflow.graph import Graph` alike
+                yield Import(place, node.lineno, f"{module}.{alias.name}", id(node) in guarded)
+
+
+def part(dotted_or_place: str | Path) -> str:
+    if isinstance(dotted_or_place, Path):
+        return dotted_or_place.parts[0].removesuffix(".py")
+    return dotted_or_place.split(".")[1]
+
+
+def breach(found: Import) -> str | None:
+    """The sentence about an import that may not be, or None."""
+    where = f"rlflow/{found.place.as_posix()}:{found.line}"
+    for library, doors in DOORS.items():
+        if found.module == library or found.module.startswith(library + "."):
+            if found.only_types and not library.startswith("rlflow"):
+                return None
+            if any(f"{found.place.as_posix()}/".startswith(f"{door}/") for door in doors):
+                return None
+            return f"{where}: imports {library}, which only {', '.join(sorted(doors))} may"
+    if not found.module.startswith("rlflow.") or part(found.place) in FREE or part(found.module) in FREE:
+        return None
+    source, target = part(found.place), part(found.module)
+    is_module = target in LAYERS or (PACKAGE / target).exists() or (PACKAGE / f"{target}.py").exists()
+    if source == target or not is_module:  # its own package, or a name that rlflow/__init__.py offers
+        return None
+    if target not in LAYERS or source not in LAYERS:
+        return f"{where}: {source} or {target} has no layer; give it one in tests/test_layers.py"
+    if LAYERS[target] < LAYERS[source] or (source, target) in SIDEWAYS:
+        return None
+    return f"{where}: {source} (layer {LAYERS[source]}) imports {target} (layer {LAYERS[target]}); imports go down only"
+
+
+def test_imports_go_down_only() -> None:
+    files = sorted(PACKAGE.rglob("*.py"))
+    assert len(files) > 10, "the package was not found"
+    breaches = [sentence for path in files for found in imports_of(path) if (sentence := breach(found))]
+    assert not breaches, "\n" + "\n".join(breaches)
+
+
+@pytest.mark.parametrize(
+    ("place", "line", "expected"),
+    [
+        ("graph/text.py", "from rlflow.cost import CostModel", "graph (layer 2) imports cost (layer 4)"),
+        ("graph/text.py", "from ..cost import CostModel", "graph (layer 2) imports cost (layer 4)"),
+        ("cost/a.py", "from rlflow import verify", "cost (layer 4) imports verify (layer 4)"),
+        ("cost/a.py", "import onnx.helper", "imports onnx, which only frontends may"),
+        ("frontends/a.py", "import onnx_ir", None),
+        ("search/greedy.py", "from rlflow import _core", "imports rlflow._core"),
+        ("search/eqsat/run.py", "from rlflow._core import Graph", None),
+        ("cli/a.py", "import rlflow.search", None),
+        ("zoo/a.py", "from rlflow.frontends import builder", None),
+        ("cost/a.py", "def f():\n    import torch", "imports torch"),
+        ("zoo/a.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import onnx", None),
+        ("graph/a.py", "if TYPE_CHECKING:\n    from rlflow import cost", "graph (layer 2) imports cost (layer 4)"),
+        ("mystery/a.py", "from rlflow.cost import x", "mystery or cost has no layer"),
+    ],
+)
+def test_the_test_itself(place: str, line: str, expected: str | None, tmp_path: Path) -> None:
+    path = tmp_path / place
+    path.parent.mkdir(parents=True)
+    path.write_text(line, encoding="utf-8")
+    sentences = [sentence for found in imports_of(path, tmp_path) if (sentence := breach(found))]
+    if expected is None:
+        assert not sentences
+    else:
+        assert len(sentences) == 1
+        assert expected in sentences[0]

@@ -1,0 +1,98 @@
+"""The catalogue: names, entries, options, and the sentence for each wrong request."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+
+import pytest
+
+from rlflow import zoo
+from rlflow.errors import UsageError
+
+
+def test_the_seven_models_are_there():
+    assert zoo.names() == [
+        "squeezenet1.1", "inception-v3", "densenet-121", "repvgg-a0",
+        "nasrnn", "bert6-classifier", "llama-decoder-step",
+    ]  # fmt: skip
+
+
+def test_an_entry_is_frozen_and_complete(model_name):
+    entry = zoo.entry(model_name)
+    assert entry.name == model_name
+    assert entry.title
+    assert "arXiv" in entry.source
+    assert "->" in entry.shapes
+    assert (entry.seq is None) == (entry.seq_option is None)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        entry.batch = 3
+
+
+def test_listing_opens_no_onnx():
+    code = "import sys; from rlflow import zoo; zoo.entry(zoo.names()[0]); sys.exit('onnx' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(["", *sys.path])}
+    assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("squeezenet", "squeezenet1.1"),
+        ("densenet121", "densenet-121"),
+        ("bert", "bert6-classifier"),
+        ("zzz", "Known: "),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(name, near):
+    with pytest.raises(UsageError, match=f"no model '{name}'") as error:
+        zoo.build(name)
+    assert near in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("squeezenet1.1", {"imag": 64}, ["unknown option 'imag'", "image"]),
+        ("squeezenet1.1", {"seq": 4}, ["no sequence"]),
+        ("squeezenet1.1", {"image": 3}, ["image is 3", "17 pixels"]),
+        ("squeezenet1.1", {"batch": 0}, ["'batch' is 0", "1 or more"]),
+        ("squeezenet1.1", {"batch": "N"}, ["'batch' is 'N'", "whole number"]),
+        ("squeezenet1.1", {"batch": True}, ["whole number"]),
+        ("inception-v3", {"image": 74}, ["75 pixels"]),
+        ("densenet-121", {"image": 28}, ["29 pixels"]),
+        ("nasrnn", {"seq": 3, "steps": 3}, ["same size"]),
+        ("nasrnn", {"biases": 1}, ["True or False"]),
+        ("nasrnn", {"inputs": "rows"}, ["steps, sequence"]),
+        ("bert6-classifier", {"heads": 5}, ["5 heads", "divisor"]),
+        ("llama-decoder-step", {"kv_heads": 5}, ["5 key/value heads", "divisor"]),
+        ("llama-decoder-step", {"hidden": 36, "kv_heads": 3}, ["even whole size"]),
+        ("nasrnn", {"opset": 10}, ["opset 10", "11 to"]),
+        ("nasrnn", {"opset": 999}, ["opset 999", "11 to"]),
+        ("nasrnn", {"seed": -1}, ["seed -1"]),
+    ],
+)
+def test_a_wrong_option_is_a_sentence(name, options, words):
+    with pytest.raises(UsageError) as error:
+        zoo.build(name, **options)
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_seq_sets_the_option_that_the_entry_names(small):
+    steps = small("nasrnn", steps=None, seq=4).graph.input
+    assert [info.name for info in steps] == ["x0", "x1", "x2", "x3"]
+    past = small("llama-decoder-step", seq=None, past=9).graph
+    assert next(info for info in past.input if info.name == "past.0.key").type.tensor_type.shape.dim[2].dim_value == 9
+
+
+def test_none_means_the_default():
+    defaults = zoo.entry("nasrnn").settle(None, None, {"hidden": None})
+    assert defaults == {"batch": 1, "steps": 5, "hidden": 512, "biases": False, "shared": True, "inputs": "steps"}
+
+
+def test_the_smallest_images_build(small):
+    for name, image in (("squeezenet1.1", 17), ("inception-v3", 75), ("densenet-121", 29), ("repvgg-a0", 1)):
+        assert small(name, image=image).graph.output[0].name == "logits"
