@@ -281,7 +281,7 @@ bool Matcher::next_root(size_t root) {
   bool stop = false;
   for (NodeId n : root_candidates(term)) {
     if (std::find(b_.roots.begin(), b_.roots.end(), n) != b_.roots.end()) continue;
-    if (rule_.ordered_roots() && g_.position(n) < g_.position(b_.roots[0])) continue;
+    if (rule_.ordered_roots() && g_.position(n) < g_.position(b_.roots.back())) continue;
     root_ = root;
     goals_.assign(1, {term, g_.node(n).out_begin});
     b_.roots.push_back(n);

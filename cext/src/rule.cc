@@ -44,26 +44,30 @@ std::string rename(const std::string& text, const std::map<std::string, std::str
   return out;
 }
 
-// Two roots that are renamings of each other (conditions included) match in both orders; one of them is enough.
+// Roots that are renamings of each other (conditions included) match in every order; canonical order is enough. It holds for all
+// roots when it holds for each neighbouring pair, because neighbouring swaps make every order.
 bool roots_symmetric(const std::vector<std::string>& source, const std::vector<std::string>& where,
                      const std::vector<std::pair<std::string, std::string>>& let) {
-  if (source.size() != 2 || !let.empty()) return false;
-  auto a = names_in(source[0]), b = names_in(source[1]);
-  if (a.size() != b.size()) return false;
-  std::map<std::string, std::string> swap;
-  for (size_t k = 0; k < a.size(); ++k) {
-    swap[a[k]] = b[k];
-    swap[b[k]] = a[k];
+  if (source.size() < 2 || !let.empty()) return false;
+  for (size_t r = 0; r + 1 < source.size(); ++r) {
+    auto a = names_in(source[r]), b = names_in(source[r + 1]);
+    if (a.size() != b.size()) return false;
+    std::map<std::string, std::string> swap;
+    for (size_t k = 0; k < a.size(); ++k) {
+      swap[a[k]] = b[k];
+      swap[b[k]] = a[k];
+    }
+    if (rename(source[r], swap) != rename(source[r + 1], {}) || rename(source[r + 1], swap) != rename(source[r], {})) return false;
+    std::vector<std::string> before, after;
+    for (const auto& w : where) {
+      before.push_back(rename(w, {}));
+      after.push_back(rename(w, swap));
+    }
+    std::sort(before.begin(), before.end());
+    std::sort(after.begin(), after.end());
+    if (before != after) return false;
   }
-  if (rename(source[0], swap) != rename(source[1], {}) || rename(source[1], swap) != rename(source[0], {})) return false;
-  std::vector<std::string> before, after;
-  for (const auto& w : where) {
-    before.push_back(rename(w, {}));
-    after.push_back(rename(w, swap));
-  }
-  std::sort(before.begin(), before.end());
-  std::sort(after.begin(), after.end());
-  return before == after;
+  return true;
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ struct Factor {
 using Monomial = std::vector<Factor>;  // sorted by symbol name; empty for the constant term
 struct Term {
   Monomial monomial;
-  int64_t coefficient;                 // never 0
+  int64_t coefficient = 0;             // never 0 in a polynomial
 };
 using Poly = std::vector<Term>;        // sorted by before(); at least one term is not constant when interned
 

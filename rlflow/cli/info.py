@@ -87,7 +87,7 @@ def _availability(model: Any) -> str:
 
 def _families(library: Any) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for rule in library:
+    for rule in library.values():
         counts[rule.family] = counts.get(rule.family, 0) + 1
     return counts
 

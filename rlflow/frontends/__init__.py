@@ -1,7 +1,8 @@
 """ONNX in and out: the only door to the onnx libraries.
 
-``load_model`` makes a core graph of a file, ``save_model`` writes a rewritten one back, ``graph_to_model`` makes a stand-alone model of any
-core graph, ``reference.evaluate`` runs one. Names are imported when they are first used, because onnx is a heavy library.
+``load_model`` makes a core graph of a file, ``save_model`` writes a rewritten one back, ``graph_to_model`` makes a
+stand-alone model of any core graph, ``reference.evaluate`` runs one. Names are imported when they are first used,
+because onnx is a heavy library.
 """
 
 from __future__ import annotations

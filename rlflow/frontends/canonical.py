@@ -1,4 +1,6 @@
-"""ONNX form(opset) <-> canonical form, for every operator: the table of adaptors, complete once this module is imported."""
+"""ONNX form(opset) <-> canonical form, for every operator: the table of adaptors, complete once this module is
+imported.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Content that the core refers to by digest only: constant tensors, and the nodes behind opaque operators.
 
-A tensor's digest is BLAKE2b-128 over element type, shape and elements, so equal tensors are one constant whatever their names.
+A tensor's digest is BLAKE2b-128 over element type, shape and elements, so equal tensors are one constant whatever their
+names.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ Facts = tuple[float, float, bool, bool]
 INLINE_LIMIT = 1024
 # Integers from here on have another meaning in the core (symbols).
 _SYMBOLIC = (1 << 62) - 1
-# A digest of zeros asks the core for its own, so that a small constant of a file and one that a rule makes are the same.
+# A digest of zeros asks the core for its own, so that a small constant of a file and one that a rule makes are the
+# same.
 CORE_DIGEST = "0" * 32
 _CHUNK = 1 << 22
 _FLOATS = frozenset({1, 10, 11, 16, 17, 18, 19, 20, 23})
@@ -132,7 +134,10 @@ class ConstantStore:
         return digest
 
     def alias(self, digest: str, existing: str) -> None:
-        """Lets another digest (the core's, of a small constant) name a tensor of the store. Raises KeyError where it has none."""
+        """Lets another digest (the core's, of a small constant) name a tensor of the store.
+
+        Raises KeyError where it has none.
+        """
         self._contents.setdefault(digest, self._contents[existing])
 
     def put_template(self, payload: str, template: Template) -> None:
@@ -153,7 +158,10 @@ class ConstantStore:
 
 
 def read(tensor: ir.TensorProtocol) -> Array:
-    """The elements of an onnx-ir tensor. Raises ModelError where they cannot be read, for example from a missing file."""
+    """The elements of an onnx-ir tensor.
+
+    Raises ModelError where they cannot be read, for example from a missing file.
+    """
     try:
         elements = tensor.numpy()
     except Exception as error:  # onnx-ir, numpy and the file system each have their own family here
@@ -168,7 +176,9 @@ def read(tensor: ir.TensorProtocol) -> Array:
 
 
 def constant_array(graph: Graph, node: int, store: ConstantStore | None) -> Array | None:
-    """The elements of a Constant node: from the store, or the small ones that the core keeps itself; None where nobody has them."""
+    """The elements of a Constant node: from the store, or the small ones that the core keeps itself; None where nobody
+    has them.
+    """
     digest = graph.const_digest(node)
     if store is not None and digest in store:
         return store[digest]
@@ -176,7 +186,11 @@ def constant_array(graph: Graph, node: int, store: ConstantStore | None) -> Arra
     if values is None:
         return None
     info = graph.attrs(node)["value"]
-    return np.asarray(values, np.float64 if is_float(info["dtype"]) else None).astype(numpy_dtype(info["dtype"])).reshape(info["shape"])
+    return (
+        np.asarray(values, np.float64 if is_float(info["dtype"]) else None)
+        .astype(numpy_dtype(info["dtype"]))
+        .reshape(info["shape"])
+    )
 
 
 def array_to_proto(array: Array, name: str, dtype: int | None = None) -> onnx.TensorProto:
@@ -218,7 +232,8 @@ def inline_values(dtype: int, elements: Array) -> list[float] | list[int] | None
 
 
 def facts(dtype: int, elements: Array) -> Facts | None:
-    """(min, max, all equal, all finite) of a numeric tensor, or None where they make no sense (empty, strings, complex).
+    """(min, max, all equal, all finite) of a numeric tensor, or None where they make no sense (empty, strings,
+    complex).
 
     A tensor with NaN or infinity reports the infinite range, which is true of it whatever its elements are.
     """

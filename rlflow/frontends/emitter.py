@@ -1,4 +1,6 @@
-"""Core nodes as ONNX nodes: names, constants and computed shapes, for one opset. Saving and stand-alone models both build on it."""
+"""Core nodes as ONNX nodes: names, constants and computed shapes, for one opset. Saving and stand-alone models both
+build on it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ from onnx import helper
 from rlflow.errors import GraphError
 from rlflow.frontends import canonical, scopes, symbolic
 from rlflow.frontends.canonical import Declined, Form, Target
-from rlflow.frontends.constants import Array, ConstantStore, Template, array_to_proto, constant_array, is_float, onnx_dtype
+from rlflow.frontends.constants import (
+    Array,
+    ConstantStore,
+    Template,
+    array_to_proto,
+    constant_array,
+    is_float,
+    onnx_dtype,
+)
 from rlflow.frontends.symbolic import Dim
 from rlflow.graph import Graph
 
@@ -90,10 +100,15 @@ class Emitter:
         return DOUBLE if self.widen and is_float(dtype) else dtype
 
     def dims(self, values: Sequence[Dim]) -> str:
-        """The name of a 1-D int64 tensor of dimensions; symbolic ones are computed from the shapes of the graph's inputs."""
+        """The name of a 1-D int64 tensor of dimensions; symbolic ones are computed from the shapes of the graph's
+        inputs.
+        """
         if symbolic.is_plain(values):
             return self.constant(np.asarray(values, np.int64).reshape(len(values)))
-        pieces = [self.constant(np.asarray([dim], np.int64)) if isinstance(dim, int) else self._computed(dim) for dim in values]
+        pieces = [
+            self.constant(np.asarray([dim], np.int64)) if isinstance(dim, int) else self._computed(dim)
+            for dim in values
+        ]
         return pieces[0] if len(pieces) == 1 else self._plain_node("Concat", pieces, axis=0)
 
     def _computed(self, dim: Dim) -> str:
@@ -156,7 +171,9 @@ class Emitter:
         try:
             form = canonical.write(self.target(node))
         except Declined as declined:
-            raise GraphError(f"While writing node {node} ({self.graph.op(node)}) for opset {self.opset}: {declined}.") from declined
+            raise GraphError(
+                f"While writing node {node} ({self.graph.op(node)}) for opset {self.opset}: {declined}."
+            ) from declined
         return Form(form.op, self._widened_attrs(form.attrs), form.inputs)
 
     def _widened_attrs(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,7 +199,9 @@ class Emitter:
         del proto.input[:], proto.output[:]
         proto.input.extend(inputs[: template.inputs])
         proto.output.extend(outputs)
-        renamed = {old: new for old, new in zip(template.captured, inputs[template.inputs :], strict=True) if old != new}
+        renamed = {
+            old: new for old, new in zip(template.captured, inputs[template.inputs :], strict=True) if old != new
+        }
         if renamed:
             scopes.rename_captures(proto, renamed)
         proto.name = label
@@ -241,6 +260,8 @@ class _AnyName(dict[int, str]):
 
 
 def operator_opset(op: str) -> int | None:
-    """The first opset in which an operator of the table can be written in some form, or None for one that it does not know."""
+    """The first opset in which an operator of the table can be written in some form, or None for one that it does not
+    know.
+    """
     table = canonical.row(op)
     return None if table is None else int(table["since"])

@@ -1,7 +1,8 @@
-"""ONNX out: a core graph that came from a model is written back, with everything that the search did not touch as it was.
+"""ONNX out: a core graph that came from a model is written back, with everything that the search did not touch as it
+was.
 
-Untouched nodes are their original NodeProtos. New nodes, folded constants and their outputs are named ``rlflow_{what}_{k}`` in canonical
-order, so that the same graph always gives the same bytes.
+Untouched nodes are their original NodeProtos. New nodes, folded constants and their outputs are named
+``rlflow_{what}_{k}`` in canonical order, so that the same graph always gives the same bytes.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ def save_model(
 ) -> onnx.ModelProto:
     """Writes ``graph``, a rewrite of ``imported.graph``, as ONNX: a new ModelProto, and the file ``path`` where given.
 
-    Names and order of inputs and outputs, opset imports, metadata, doc strings, functions, bodies, and untouched nodes stay as they were.
-    Constant subgraphs that a rewrite made are folded: computed in double precision, rounded once. A model of more than 1.75 GB, or a large
-    one whose weights were in another file, has them in ``<path>.data``; without a path such a model holds them itself.
-    ``rules``: node id -> name of the rule that made it, noted in the node's metadata (IR version 10 and newer) or else in the model's.
-    Raises GraphError for a node that the model's opset cannot express, OutputError where ``path`` cannot be written.
+    Names and order of inputs and outputs, opset imports, metadata, doc strings, functions, bodies, and untouched nodes
+    stay as they were. Constant subgraphs that a rewrite made are folded: computed in double precision, rounded once. A
+    model of more than 1.75 GB, or a large one whose weights were in another file, has them in ``<path>.data``; without
+    a path such a model holds them itself. ``rules``: node id -> name of the rule that made it, noted in the node's
+    metadata (IR version 10 and newer) or else in the model's. Raises GraphError for a node that the model's opset
+    cannot express, OutputError where ``path`` cannot be written.
     """
     if imported.passthrough is not None:
         model = onnx.ModelProto()
@@ -46,14 +48,14 @@ def save_model(
         return model
     writer = _Writer(imported, graph, rules or {})
     model = writer.run()
-    if path is not None:
-        return storage.write(model, path, imported.origin.base_dir, writer.external)
-    return model
+    if path is None:
+        return storage.embed(model, imported.origin.base_dir)
+    return storage.write(model, path, imported.origin.base_dir, writer.external)
 
 
 @dataclass
 class _Plan:
-    """What has to be written: nodes to emit in order, constants to fold (value ids), and which values somebody reads."""
+    """What has to be written: nodes to emit in order, constants to fold (value ids), and the values that are read."""
 
     emitted: list[int] = field(default_factory=list)
     folded: dict[int, list[int]] = field(default_factory=dict)
@@ -74,7 +76,9 @@ class _Writer:
         self._by_digest: dict[str, str] = {}
         self._original_tensors = {tensor.name: tensor for tensor in origin.model.graph.initializer}
         self._new_values: list[int] = []
-        self.external = any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in origin.model.graph.initializer)
+        self.external = any(
+            tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in origin.model.graph.initializer
+        )
 
     def run(self) -> onnx.ModelProto:
         plan = self._plan()
@@ -110,8 +114,8 @@ class _Writer:
     def _fold(self, node: int, wanted: Iterable[int]) -> bool:
         """Whether a node is a constant that a rewrite made and that can be computed now.
 
-        What was constant in the file already (a quantised weight and its DequantizeLinear, a Shape) stays as it is: the runtime folds it,
-        and the file's structure and size are its author's choice.
+        What was constant in the file already (a quantised weight and its DequantizeLinear, a Shape) stays as it is: the
+        runtime folds it, and the file's structure and size are its author's choice.
         """
         graph = self._graph
         if not graph.is_const(node) or graph.op(node) in ("Constant", "Opaque") or self._original(node) is not None:
@@ -133,7 +137,9 @@ class _Writer:
     # -- names
 
     def _name_outputs(self) -> list[tuple[str, str]]:
-        """Gives output values their names; returns (value's name, output's name) where one value serves twice or is an input."""
+        """Gives output values their names; returns (value's name, output's name) where one value serves twice or is an
+        input.
+        """
         graph, names = self._graph, self._emitter.value_names
         for node, info in zip(graph.inputs(), self._origin.model.graph.input, strict=True):
             names[graph.node_outputs(node)[0]] = info.name
@@ -148,7 +154,9 @@ class _Writer:
     def _name_values(self, plan: _Plan) -> None:
         """Original names where they are free, fresh ones for the rest."""
         graph, names = self._graph, self._emitter.value_names
-        reserved = {info.name for infos in (self._origin.model.graph.input, self._origin.model.graph.output) for info in infos}
+        reserved = {
+            info.name for infos in (self._origin.model.graph.input, self._origin.model.graph.output) for info in infos
+        }
         reserved |= set(names.values()) | self._origin.kept_inputs
         for node in plan.emitted:
             for value in graph.node_outputs(node):
@@ -220,10 +228,14 @@ class _Writer:
         attrs = self._graph.attrs(node)
         template = self._constants.template(attrs["payload"])
         if template is None:
-            raise GraphError(f"While writing node {node} ({attrs['name']}): its original is not among those of the model.")
+            raise GraphError(
+                f"While writing node {node} ({attrs['name']}): its original is not among those of the model."
+            )
         source = original.node if original is not None else template.node
         outputs = [self._emitter.name(value) for value in self._graph.node_outputs(node)]
-        proto = self._emitter.emit_template(template, node, outputs, source.name if original is not None else outputs[0])
+        proto = self._emitter.emit_template(
+            template, node, outputs, source.name if original is not None else outputs[0]
+        )
         for index, value in enumerate(self._graph.node_outputs(node)):
             if not source.output[index] and value not in plan.used:
                 proto.output[index] = ""
@@ -232,9 +244,11 @@ class _Writer:
         _copy_texts(source, proto)
 
     def _keep_condition(self, proto: onnx.NodeProto, node: int, name: str) -> None:
-        """Computes the condition of an If as the file did, where shape arithmetic found it constant but the file had it computed.
+        """Computes the condition of an If as the file did, where shape arithmetic found it constant but the file had it
+        computed.
 
-        A runtime inlines an If whose condition is constant, and then checks shapes that the file's author never saw checked.
+        A runtime inlines an If whose condition is constant, and then checks shapes that the file's author never saw
+        checked.
         """
         condition = self._graph.node_inputs(node)[0]
         if not self._graph.is_const(self._graph.producer(condition)) or name in self._origin.constants:
@@ -257,7 +271,9 @@ class _Writer:
         self._emitter.nodes.append(proto)
 
     def _chain(self, name: str) -> list[onnx.NodeProto] | None:
-        """The file's nodes that compute a value from graph inputs and constants only, in order; None where it takes more than that."""
+        """The file's nodes that compute a value from graph inputs and constants only, in order; None where it takes
+        more than that.
+        """
         graph = self._origin.model.graph
         producers = {output: node for node in graph.node for output in node.output}
         leaves = {info.name for info in graph.input} | set(self._origin.constants) | {""}
@@ -270,7 +286,12 @@ class _Writer:
             if current in leaves or current in done:
                 pending.pop()
                 continue
-            if maker is None or scopes.domain_of(maker) or len(maker.output) != 1 or any(True for _ in scopes.bodies(maker)):
+            if (
+                maker is None
+                or scopes.domain_of(maker)
+                or len(maker.output) != 1
+                or any(True for _ in scopes.bodies(maker))
+            ):
                 return None
             missing = [operand for operand in maker.input if operand not in leaves and operand not in done]
             if missing:
@@ -306,11 +327,14 @@ class _Writer:
             self._copy_initializer(constant.proto.name, name)
 
     def _copy_initializer(self, original: str, name: str | None = None) -> None:
-        tensor = onnx.TensorProto()
-        tensor.CopyFrom(self._original_tensors[original])
-        tensor.name = name or original
+        tensor = self._original_tensors[original]
+        if name is not None and name != original:
+            renamed = onnx.TensorProto()
+            renamed.CopyFrom(tensor)
+            renamed.name = name
+            tensor = renamed
         self._written.add(tensor.name)
-        self._emitter.initializers.append(tensor)
+        self._emitter.initializers.append(tensor)  # the model's list copies it
 
     def _emit_constant(self, node: int) -> None:
         value = self._graph.node_outputs(node)[0]
@@ -326,7 +350,9 @@ class _Writer:
             return
         array = constant_array(self._graph, node, self._constants)
         if array is None:
-            raise GraphError(f"While writing constant '{name}': nobody has its elements (digest {self._graph.const_digest(node)}).")
+            raise GraphError(
+                f"While writing constant '{name}': nobody has its elements (digest {self._graph.const_digest(node)})."
+            )
         self._emitter.initializers.append(array_to_proto(array, name, self._graph.dtype(value)))
 
     def _emit_folded(self, value: int) -> None:
@@ -362,8 +388,10 @@ class _Writer:
         return model
 
     def _add_value_info(self, model: onnx.ModelProto) -> None:
-        """The file's own value types where the value is still there under its name, and inferred ones for new values."""
-        made = {name for node in model.graph.node for name in node.output} | {tensor.name for tensor in model.graph.initializer}
+        """The file's own value types where the value is still there under its name; inferred ones for new values."""
+        made = {name for node in model.graph.node for name in node.output} | {
+            tensor.name for tensor in model.graph.initializer
+        }
         declared = {info.name for infos in (model.graph.input, model.graph.output) for info in infos}
         new = {self._emitter.name(value): value for value in self._new_values}
         kept = [info for info in self._origin.model.graph.value_info if info.name in made and info.name not in new]
@@ -378,7 +406,9 @@ class _Writer:
         shape = self._graph.shape(value)
         if shape is None:
             return None
-        return [dim if isinstance(dim, int) or set(symbolic.names([dim])) <= self._origin.symbols else None for dim in shape]
+        return [
+            dim if isinstance(dim, int) or set(symbolic.names([dim])) <= self._origin.symbols else None for dim in shape
+        ]
 
 
 def _copy_texts(source: onnx.NodeProto, target: onnx.NodeProto) -> None:
@@ -392,7 +422,9 @@ def _copy_texts(source: onnx.NodeProto, target: onnx.NodeProto) -> None:
     target.metadata_props.extend(source.metadata_props)
 
 
-def copy_fields(source: onnx.ModelProto | onnx.GraphProto, target: onnx.ModelProto | onnx.GraphProto, skip: Iterable[str]) -> None:
+def copy_fields(
+    source: onnx.ModelProto | onnx.GraphProto, target: onnx.ModelProto | onnx.GraphProto, skip: Iterable[str]
+) -> None:
     """Copies all set fields of a message but those in ``skip``."""
     for descriptor, value in source.ListFields():
         if descriptor.name in skip:
@@ -406,4 +438,4 @@ def copy_fields(source: onnx.ModelProto | onnx.GraphProto, target: onnx.ModelPro
             setattr(target, descriptor.name, value)
 
 
-__all__ = ["RULE_KEY", "RULES_KEY", "copy_fields", "save_model"]
+__all__ = ["RULES_KEY", "RULE_KEY", "copy_fields", "save_model"]

@@ -1,15 +1,17 @@
-"""The border between ONNX's forms of an operator (one per opset) and the canonical form that the core and the rules use.
+"""The border between ONNX's forms of an operator (one per opset) and the canonical form that the core and the rules
+use.
 
-Most operators have one form: attributes by the same names, operands in the same places. Those are translated by :func:`read_plain` and
-:func:`write_plain`, from the operator table and the ONNX schema alone. The others register an adaptor each way, ``@reads("Slice")`` and
-``@writes("Slice")``. An adaptor that is not certain declines, and the node is carried as it came.
+Most operators have one form: attributes by the same names, operands in the same places. Those are translated by
+:func:`read_plain` and :func:`write_plain`, from the operator table and the ONNX schema alone. The others register an
+adaptor each way, ``@reads("Slice")`` and ``@writes("Slice")``. An adaptor that is not certain declines, and the node is
+carried as it came.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,8 +36,8 @@ class Declined(Exception):  # noqa: N818 - an answer, not a failure; always caug
 class Canonical:
     """A node in canonical form.
 
-    ``inputs``: an original operand's slot, an array (a new constant), or None (absent). ``op`` "Identity" forwards its operand.
-    ``otherwise``: the form to take where the core refuses this one.
+    ``inputs``: an original operand's slot, an array (a new constant), or None (absent). ``op`` "Identity" forwards its
+    operand. ``otherwise``: the form to take where the core refuses this one.
     """
 
     op: str
@@ -60,7 +62,7 @@ class Source(Protocol):
     op: str
     opset: int
     attrs: Mapping[str, AttrValue]
-    inputs: int
+    inputs: int  # operands, absent ones included
     outputs: int  # up to the last one that is used; all of them where their number varies
     declared: int  # outputs that have a name, used or not
 
@@ -71,7 +73,9 @@ class Source(Protocol):
         """The operand's elements, if it is a constant."""
 
     def ints(self, slot: int) -> list[Dim] | None:
-        """The operand's integer elements as far as they are known (constants and shape arithmetic); None where nothing is."""
+        """The operand's integer elements as far as they are known (constants and shape arithmetic); None where nothing
+        is.
+        """
 
     def shape(self, slot: int) -> list[Dim] | None:
         """The operand's dimensions, None where not even their number is known."""
@@ -84,8 +88,9 @@ class Source(Protocol):
 class Target:
     """A canonical node that is being written for ``opset``.
 
-    ``shapes`` and ``dtypes`` are those of its operands; ``constant`` makes an array an operand and returns its name; ``dims`` does so for a
-    list of dimensions, which may be expressions over named ones; ``known`` gives the elements of an operand that is a constant.
+    ``shapes`` and ``dtypes`` are those of its operands; ``constant`` makes an array an operand and returns its name;
+    ``dims`` does so for a list of dimensions, which may be expressions over named ones; ``known`` gives the elements of
+    an operand that is a constant.
     """
 
     op: str
@@ -141,7 +146,7 @@ def adapted() -> list[str]:
     return sorted({*_READERS, *_WRITERS})
 
 
-@lru_cache(maxsize=None)
+@cache
 def row(op: str) -> Mapping[str, Any] | None:
     """The operator table's row, or None for an operator that it does not know."""
     return op_row(op) if op in _table() else None
@@ -152,7 +157,7 @@ def _table() -> frozenset[str]:
     return frozenset(op_names()) - {"Input", "Constant", "Opaque"}
 
 
-@lru_cache(maxsize=None)
+@cache
 def schema(op: str, opset: int) -> defs.OpSchema | None:
     """The default domain's operator schema at ``opset``, or None where it does not exist there (or is deprecated)."""
     if not defs.has(op, "") or opset < 1:
@@ -164,9 +169,11 @@ def schema(op: str, opset: int) -> defs.OpSchema | None:
     return None if found.deprecated else found
 
 
-@lru_cache(maxsize=None)
+@cache
 def schema_defaults(op: str, opset: int) -> Mapping[str, AttrValue]:
-    """Attribute -> default of the default domain's operator at ``opset``, in Python values, without attributes that have none."""
+    """Attribute -> default of the default domain's operator at ``opset``, in Python values, without attributes that
+    have none.
+    """
     from onnx import AttributeProto, helper
 
     found = schema(op, opset)
@@ -181,16 +188,20 @@ def schema_defaults(op: str, opset: int) -> Mapping[str, AttrValue]:
 
 
 def python_value(value: AttrValue) -> AttrValue:
-    """An attribute's value in Python types: text for bytes, lists for repeated fields, floats by their shortest decimal text.
+    """An attribute's value in Python types: text for bytes, lists for repeated fields, floats by their shortest decimal
+    text.
 
-    ONNX floats are single precision; 0.1 stands for the nearest single, which reads as 0.10000000149011612 in double precision. The
-    shortest text that rounds to the same single is what was written, compares equal to the table's defaults, and is exact on the way back.
+    ONNX floats are single precision; 0.1 stands for the nearest single, which reads as 0.10000000149011612 in double
+    precision. The shortest text that rounds to the same single is what was written, compares equal to the table's
+    defaults, and is exact on the way back.
     """
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
     if isinstance(value, float):
         return float(str(np.float32(value)))
-    if isinstance(value, (list, tuple)) or (hasattr(value, "__len__") and not isinstance(value, str) and hasattr(value, "append")):
+    if isinstance(value, (list, tuple)) or (
+        hasattr(value, "__len__") and not isinstance(value, str) and hasattr(value, "append")
+    ):
         return [python_value(item) for item in value]
     return value
 
@@ -218,7 +229,8 @@ def read(source: Source) -> Canonical:
 def read_plain(source: Source, op: str | None = None, drop: Sequence[str] = ()) -> Canonical:
     """An operator whose canonical form is ONNX's own; ``drop`` names attributes that make no difference.
 
-    Raises Declined for an operator outside the table, and for an attribute or output that the table's row does not have.
+    Raises Declined for an operator outside the table, and for an attribute or output that the table's row does not
+    have.
     """
     op = op or source.op
     table = row(op)
@@ -246,7 +258,9 @@ def _snake(flag: str) -> str:
 
 
 def plain_attrs(source: Source, op: str, drop: Sequence[str] = ()) -> dict[str, AttrValue]:
-    """The attributes of a node under the table's names, with the defaults of *its* opset where they differ from the table's."""
+    """The attributes of a node under the table's names, with the defaults of *its* opset where they differ from the
+    table's.
+    """
     table = row(op)
     if table is None:
         raise Declined("the operator table has no such operator")
@@ -266,7 +280,10 @@ def plain_attrs(source: Source, op: str, drop: Sequence[str] = ()) -> dict[str, 
 
 
 def write(target: Target) -> Form:
-    """The ONNX form of a canonical node at the target's opset. Raises Declined with the reason where the opset has none."""
+    """The ONNX form of a canonical node at the target's opset.
+
+    Raises Declined with the reason where the opset has none.
+    """
     return _WRITERS.get(target.op, write_plain)(target)
 
 
@@ -295,7 +312,10 @@ def write_plain(target: Target, op: str | None = None, attrs: Mapping[str, AttrV
 
 
 def written_attrs(op: str, target: Target, attrs: Mapping[str, AttrValue]) -> dict[str, AttrValue]:
-    """``attrs`` without those that need not be written. Raises Declined for one that the opset lacks and that makes a difference."""
+    """``attrs`` without those that need not be written.
+
+    Raises Declined for one that the opset lacks and that makes a difference.
+    """
     found = schema(op, target.opset)
     theirs = schema_defaults(op, target.opset)
     table = row(target.op)
@@ -311,14 +331,16 @@ def written_attrs(op: str, target: Target, attrs: Mapping[str, AttrValue]) -> di
 
 
 def _neutral(name: str, value: AttrValue, defaults: Mapping[str, AttrValue]) -> bool:
-    """Whether an attribute that the opset does not have may be left out: it has its default (all ones for dilations)."""
+    """Whether an attribute that the opset does not have may be left out: it has its default (dilations: all ones)."""
     if name in defaults:
         return same_value(value, defaults[name])
     return name == "dilations" and all(item == 1 for item in value)
 
 
 def check_types(found: defs.OpSchema, target: Target) -> None:
-    """Raises Declined where the opset's schema does not take an operand's element type (Relu of integers before opset 14, …)."""
+    """Raises Declined where the opset's schema does not take an operand's element type (Relu of integers before opset
+    14, …).
+    """
     for slot, dtype in enumerate(target.dtypes):
         if dtype == 0 or slot >= len(target.inputs) or not target.inputs[slot] or not found.inputs:
             continue
@@ -328,7 +350,7 @@ def check_types(found: defs.OpSchema, target: Target) -> None:
             raise Declined(f"opset {target.opset} does not take {name} as input {slot}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def tensor_type_name(dtype: int) -> str | None:
     """An element type as schemas spell it, "tensor(float)"; None for an unknown number."""
     from onnx import TensorProto

@@ -20,9 +20,11 @@ from rlflow.frontends.forms import (
 )
 from rlflow.frontends.forms_movement import dynamic, list_operand, static_ints
 
-_REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSum",
-               "ReduceLogSumExp", "ReduceSumSquare")  # fmt: skip
-# Without axes and with noop_with_empty_axes these return their operand; of the others the standard has changed its mind.
+_REDUCTIONS = tuple(
+    f"Reduce{name}" for name in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare")
+)
+# Without axes and with noop_with_empty_axes these return their operand; of the others the standard has changed its
+# mind.
 _PLAIN_NOOP = frozenset({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"})
 
 
@@ -85,7 +87,9 @@ def write_softmax(target: Target) -> Form:
     if shape is not None and axis < 0:
         axis += len(shape)
     if shape is None or any(dim != 1 for dim in shape[axis + 1 :]):
-        raise Declined(f"opset {target.opset} normalises over all dimensions from an axis on; here only axis {axis} is meant")
+        raise Declined(
+            f"opset {target.opset} normalises over all dimensions from an axis on; here only axis {axis} is meant"
+        )
     return write_plain(target, attrs={"axis": axis})
 
 
@@ -116,7 +120,9 @@ def write_clip(target: Target) -> Form:
             continue
         value = target.known(slot)
         if value is None or value.size != 1:
-            raise Declined(f"opset {target.opset} takes the bounds of a Clip as attributes only, and {name} is computed here")
+            raise Declined(
+                f"opset {target.opset} takes the bounds of a Clip as attributes only, and {name} is computed here"
+            )
         attrs[name] = float(value.reshape(-1)[0])
     return Form("Clip", attrs, [target.inputs[0]])
 

@@ -1,4 +1,5 @@
-"""Adaptors of the operators that move elements: axes, shapes, sizes and pads that ONNX writes as attributes or as operands.
+"""Adaptors of the operators that move elements: axes, shapes, sizes and pads that ONNX writes as attributes or as
+operands.
 
 Which opset wants which: https://github.com/onnx/onnx/blob/main/docs/Changelog.md.
 """
@@ -28,7 +29,8 @@ from rlflow.frontends.symbolic import Dim
 
 
 def static_ints(source: Source, name: str, slot: int, since: int) -> list[Dim] | None:
-    """A list that is attribute ``name`` before opset ``since`` and operand ``slot`` from then on; None where it is absent.
+    """A list that is attribute ``name`` before opset ``since`` and operand ``slot`` from then on; None where it is
+    absent.
 
     Raises Declined where it is a tensor whose elements are not all known as integers.
     """
@@ -48,7 +50,8 @@ def dynamic(source: Source, *drop: str) -> Canonical:
     return read_plain(source, drop=drop)
 
 
-# -- Squeeze, Unsqueeze ------------------------------------------------------------------------------------------------------------------
+# -- Squeeze, Unsqueeze
+# ------------------------------------------------------------------------------------------------------------------
 
 
 @reads("Squeeze", "Unsqueeze")
@@ -75,7 +78,8 @@ def list_operand(target: Target, name: str, since: int) -> Form:
     return write_plain(target, attrs=rest, inputs=[target.inputs[0], target.ints(target.attrs[name])])
 
 
-# -- Reshape, Expand, Tile ---------------------------------------------------------------------------------------------------------------
+# -- Reshape, Expand, Tile
+# ---------------------------------------------------------------------------------------------------------------
 
 
 @reads("Reshape")
@@ -101,8 +105,11 @@ def spell_shape(wanted: Sequence[Dim], shape: Sequence[Dim] | None) -> tuple[lis
         return None
     if 0 not in wanted:
         return spelled, False
-    # A real extent of zero: "as it was" says it too where the operand has a zero in the same place; else zeros must be literal.
-    copies = all(dim != 0 or (shape is not None and axis < len(shape) and shape[axis] == 0) for axis, dim in enumerate(wanted))
+    # A real extent of zero: "as it was" says it too where the operand has a zero in the same place; else zeros must be
+    # literal.
+    copies = all(
+        dim != 0 or (shape is not None and axis < len(shape) and shape[axis] == 0) for axis, dim in enumerate(wanted)
+    )
     if copies and -1 not in spelled:
         return spelled, False
     return (spelled, True) if symbolic.is_plain(wanted) else None
@@ -118,8 +125,12 @@ def write_reshape(target: Target) -> Form:
         return write_plain(target, attrs={}, inputs=[target.inputs[0], target.dims(wanted)])
     values, allowzero = spelled
     if allowzero and target.opset < 14:
-        raise Declined(f"opset {target.opset} cannot reshape to {list(wanted)}: a zero means 'as it was' before opset 14")
-    return write_plain(target, attrs={"allowzero": 1} if allowzero else {}, inputs=[target.inputs[0], target.ints(values)])
+        raise Declined(
+            f"opset {target.opset} cannot reshape to {list(wanted)}: a zero means 'as it was' before opset 14"
+        )
+    return write_plain(
+        target, attrs={"allowzero": 1} if allowzero else {}, inputs=[target.inputs[0], target.ints(values)]
+    )
 
 
 @reads("Expand")
@@ -150,7 +161,8 @@ def write_tile(target: Target) -> Form:
     return list_operand(target, "repeats", 6)
 
 
-# -- Slice -------------------------------------------------------------------------------------------------------------------------------
+# -- Slice -------------------------------------------------------------------------------------------------------------
+# ------------------
 
 
 @reads("Slice")
@@ -173,7 +185,9 @@ def _clamped(value: Dim) -> Dim:
 def write_slice(target: Target) -> Form:
     if "starts" not in target.attrs:
         if target.opset < 10:
-            raise Declined(f"opset {target.opset} takes the bounds of a Slice as attributes only, and they are computed here")
+            raise Declined(
+                f"opset {target.opset} takes the bounds of a Slice as attributes only, and they are computed here"
+            )
         return write_plain(target)
     attrs = dict(target.attrs)
     steps = attrs.pop("steps", [])
@@ -186,7 +200,8 @@ def write_slice(target: Target) -> Form:
     return write_plain(target, attrs={}, inputs=[*operands, target.ints(steps)] if stepped else operands)
 
 
-# -- Split -------------------------------------------------------------------------------------------------------------------------------
+# -- Split -------------------------------------------------------------------------------------------------------------
+# ------------------
 
 
 @reads("Split")
@@ -214,14 +229,17 @@ def write_split(target: Target) -> Form:
     return write_plain(target, attrs=attrs)
 
 
-# -- Pad ---------------------------------------------------------------------------------------------------------------------------------
+# -- Pad ---------------------------------------------------------------------------------------------------------------
+# ------------------
 
 
 @reads("Pad")
 def read_pad(source: Source) -> Canonical:
     mode = source.attrs.get("mode", "constant")
     if source.opset < 11:
-        return Canonical("Pad", {"mode": mode, "pads": source.attrs["pads"], "value": source.attrs.get("value", 0.0)}, [0])
+        return Canonical(
+            "Pad", {"mode": mode, "pads": source.attrs["pads"], "value": source.attrs.get("value", 0.0)}, [0]
+        )
     pads, value = source.ints(1), _pad_value(source)
     axes = source.ints(3) if source.has(3) else []
     if pads is None or value is None or axes is None or not symbolic.is_plain([*pads, *axes]):
@@ -268,7 +286,8 @@ def scalar(value: float, dtype: int) -> Array:
     return np.asarray(value).astype(numpy_dtype(dtype))
 
 
-# -- Resize, Upsample --------------------------------------------------------------------------------------------------------------------
+# -- Resize, Upsample
+# --------------------------------------------------------------------------------------------------------------------
 
 _OLD_RESIZE = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 
@@ -281,7 +300,9 @@ def read_upsample(source: Source) -> Canonical:
 
 def _floats(source: Source, slot: int) -> list[float] | None:
     values = source.const(slot) if source.has(slot) else None
-    return None if values is None or not values.size else [float(str(np.float32(value))) for value in values.reshape(-1)]
+    return (
+        None if values is None or not values.size else [float(str(np.float32(value))) for value in values.reshape(-1)]
+    )
 
 
 def _old_resize(source: Source, scales: Sequence[float] | None) -> Canonical:
@@ -338,8 +359,15 @@ def write_resize(target: Target) -> Form:
 def _write_old_resize(target: Target, attrs: dict[str, object], scales: Sequence[float] | None) -> Form:
     mode = attrs.get("mode", "nearest")
     matters = ["coordinate_transformation_mode", *(["nearest_mode"] if mode == "nearest" else [])]
-    if scales is None or min(scales) < 1 or mode == "cubic" or any(attrs.get(name) != _OLD_RESIZE[name] for name in matters):
-        raise Declined(f"opset {target.opset} has no Resize of this kind, only Upsample by scales with asymmetric coordinates")
+    if (
+        scales is None
+        or min(scales) < 1
+        or mode == "cubic"
+        or any(attrs.get(name) != _OLD_RESIZE[name] for name in matters)
+    ):
+        raise Declined(
+            f"opset {target.opset} has no Resize of this kind, only Upsample by scales with asymmetric coordinates"
+        )
     written = {} if mode == "nearest" else {"mode": mode}
     if target.opset == 10:
         return Form("Resize", written, [target.inputs[0], target.constant(np.asarray(scales, np.float32))])

@@ -1,4 +1,6 @@
-"""ONNX in: a file, bytes or a ModelProto becomes a core graph, with all that is needed to write it back the way it came."""
+"""ONNX in: a file, bytes or a ModelProto becomes a core graph, with all that is needed to write it back the way it
+came.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import helper
 
 from rlflow.errors import GraphError, ModelError, UsageError
@@ -18,11 +20,10 @@ from rlflow.frontends import canonical, inference, scopes, symbolic
 from rlflow.frontends.canonical import Canonical, Declined
 from rlflow.frontends.constants import CORE_DIGEST, Array, ConstantStore, Template, facts, inline_values
 from rlflow.frontends.inference import UNKNOWN, ValueType
-from rlflow.frontends.symbolic import Dim
+from rlflow.frontends.node_view import ABSENT, NodeView
 from rlflow.graph import Graph, GraphBuilder
 
 OLDEST_OPSET = 7
-ABSENT = -1
 Slot = int | str | None
 Source = str | os.PathLike[str] | bytes | onnx.ModelProto
 
@@ -31,8 +32,9 @@ Source = str | os.PathLike[str] | bytes | onnx.ModelProto
 class Provenance:
     """The ONNX node that a core node was imported from.
 
-    ``slots`` says where each ONNX operand is now: an index of the core node's inputs, the name of a constant that became an attribute, or
-    None (absent). ``slots`` itself is None where an operand that was computed became an attribute: then only names can be taken over.
+    ``slots`` says where each ONNX operand is now: an index of the core node's inputs, the name of a constant that
+    became an attribute, or None (absent). ``slots`` itself is None where an operand that was computed became an
+    attribute: then only names can be taken over.
     """
 
     node: onnx.NodeProto
@@ -69,8 +71,9 @@ class Origin:
 class ImportedModel:
     """A model as the search sees it.
 
-    ``graph``: the core graph (an empty one where ``passthrough`` says why the model is carried through as it came); ``constants``: its
-    tensors by digest; ``notes``: sentences about what was assumed or cleaned; ``origin``: names and original nodes, for saving.
+    ``graph``: the core graph (an empty one where ``passthrough`` says why the model is carried through as it came);
+    ``constants``: its tensors by digest; ``notes``: sentences about what was assumed or cleaned; ``origin``: names and
+    original nodes, for saving.
     """
 
     graph: Graph
@@ -101,12 +104,13 @@ def load_model(
 ) -> ImportedModel:
     """Reads an ONNX model (a path, serialised bytes, or a ModelProto, which is not changed).
 
-    ``keep_initializer_inputs``: initialisers that are also graph inputs stay inputs that a caller may override; by default they become
-    plain constants, because a runtime cannot fold them otherwise. ``freeze``: symbolic dimension -> size, set before anything else; an
-    unnamed dimension is called ``input.axis``, such as ``image.0``.
+    ``keep_initializer_inputs``: initialisers that are also graph inputs stay inputs that a caller may override; by
+    default they become plain constants, because a runtime cannot fold them otherwise. ``freeze``: symbolic dimension ->
+    size, set before anything else; an unnamed dimension is called ``input.axis``, such as ``image.0``.
 
-    A model that cannot be read as a graph of ONNX's default operators (opset below 7, sparse initialisers, …) has ``passthrough`` set.
-    Raises ModelError for what is not a usable model, UsageError for a dimension that the model does not have.
+    A model that cannot be read as a graph of ONNX's default operators (opset below 7, sparse initialisers, …) has
+    ``passthrough`` set. Raises ModelError for what is not a usable model, UsageError for a dimension that the model
+    does not have.
     """
     model, path, raw = _open(source)
     notes: list[str] = []
@@ -124,7 +128,8 @@ def load_model(
     return ImportedModel(graph, importer.constants, importer.origin, notes, None, path, raw)
 
 
-# -- opening -----------------------------------------------------------------------------------------------------------------------------
+# -- opening -----------------------------------------------------------------------------------------------------------
+# ------------------
 
 
 def _open(source: Source) -> tuple[onnx.ModelProto, str | None, bytes | None]:
@@ -165,14 +170,17 @@ def parse_model(raw: bytes, place: str) -> onnx.ModelProto:
         model.ParseFromString(raw)
     except DecodeError as error:
         raise ModelError(
-            f"While loading a model: {place} ({len(raw)} bytes) is not a serialised ONNX ModelProto: it is something else, or truncated."
+            f"While loading a model: {place} ({len(raw)} bytes) is not a serialised ONNX ModelProto; "
+            "it is something else, or truncated."
         ) from error
     return model
 
 
 def _require_graph(model: onnx.ModelProto, place: str) -> None:
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
-        raise ModelError(f"While loading a model: {place} holds no graph; expected an ONNX model with nodes and outputs.")
+        raise ModelError(
+            f"While loading a model: {place} holds no graph; expected an ONNX model with nodes and outputs."
+        )
     if not model.graph.output:
         raise ModelError(f"While loading a model: the graph of {place} has no outputs; it computes nothing.")
 
@@ -188,7 +196,10 @@ def _assume_opset(model: onnx.ModelProto, notes: list[str]) -> None:
     released = [row[2] for row in helper.VERSION_TABLE if row[1] == model.ir_version]
     opset = min(released, default=OLDEST_OPSET)
     model.opset_import.append(helper.make_opsetid("", opset))
-    notes.append(f"The model imports no opset of the default domain; opset {opset}, that of IR version {model.ir_version}, is assumed.")
+    notes.append(
+        f"The model imports no opset of the default domain; opset {opset}, "
+        f"that of IR version {model.ir_version}, is assumed."
+    )
 
 
 def _refusal(model: onnx.ModelProto) -> str | None:
@@ -203,7 +214,8 @@ def _refusal(model: onnx.ModelProto) -> str | None:
     return None
 
 
-# -- dimensions --------------------------------------------------------------------------------------------------------------------------
+# -- dimensions --------------------------------------------------------------------------------------------------------
+# ------------------
 
 
 def _name_dims(model: onnx.ModelProto) -> dict[str, tuple[str, int] | None]:
@@ -231,7 +243,9 @@ def _freeze(model: onnx.ModelProto, symbols: dict[str, tuple[str, int] | None], 
     for name, size in freeze.items():
         if name not in symbols:
             known = ", ".join(sorted(symbols)) or "none"
-            raise UsageError(f"While freezing dimension '{name}': the model's inputs have no such dimension; they have {known}.")
+            raise UsageError(
+                f"While freezing dimension '{name}': the model's inputs have no such dimension; they have {known}."
+            )
         if size < 1:
             raise UsageError(f"While freezing dimension '{name}': found size {size}; expected 1 or more.")
         place = symbols.pop(name)
@@ -242,64 +256,18 @@ def _freeze(model: onnx.ModelProto, symbols: dict[str, tuple[str, int] | None], 
                     dim.dim_value = size
 
 
-# -- nodes -------------------------------------------------------------------------------------------------------------------------------
-
-
-class _NodeView:
-    """A node that is being read: the :class:`~rlflow.frontends.forms.Source` of the adaptors."""
-
-    def __init__(self, importer: _Importer, node: onnx.NodeProto, values: list[int]) -> None:
-        self._importer = importer
-        self._values = values
-        self.op = node.op_type
-        self.opset = importer.origin.opset
-        self.attrs = _attributes(node)
-        self.inputs = len(values)
-        used = [index for index, name in enumerate(node.output) if name in importer.used]
-        variadic = "variadic_outputs" in canonical.flags(node.op_type)
-        self.outputs = len(node.output) if variadic else used[-1] + 1 if used else 1
-        self.declared = sum(1 for name in node.output if name)
-
-    def has(self, slot: int) -> bool:
-        return slot < len(self._values) and self._values[slot] != ABSENT
-
-    def const(self, slot: int) -> Array | None:
-        return self._importer.array(self._values[slot]) if self.has(slot) else None
-
-    def ints(self, slot: int) -> list[Dim] | None:
-        if not self.has(slot):
-            return None
-        array = self.const(slot)
-        if array is not None and array.size <= 1024 and array.dtype.kind in "iu":
-            return [int(value) for value in array.reshape(-1)]
-        return self._importer.builder.data(self._values[slot])
-
-    def shape(self, slot: int) -> list[Dim] | None:
-        return self._importer.builder.shape(self._values[slot]) if self.has(slot) else None
-
-    def dtype(self, slot: int) -> int:
-        return self._importer.builder.dtype(self._values[slot]) if self.has(slot) else 0
-
-
-def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
-    """Attribute -> Python value; a tensor is an array. Raises Declined for what only an opaque node can carry."""
-    values: dict[str, Any] = {}
-    for attribute in node.attribute:
-        if attribute.ref_attr_name:
-            raise Declined("an attribute refers to one of an enclosing function")
-        if attribute.type == onnx.AttributeProto.TENSOR:
-            values[attribute.name] = onnx.numpy_helper.to_array(attribute.t)
-        elif attribute.type in (onnx.AttributeProto.FLOAT, onnx.AttributeProto.INT, onnx.AttributeProto.STRING,
-                                onnx.AttributeProto.FLOATS, onnx.AttributeProto.INTS, onnx.AttributeProto.STRINGS):  # fmt: skip
-            values[attribute.name] = canonical.python_value(helper.get_attribute_value(attribute))
-        else:
-            raise Declined(f"attribute '{attribute.name}' is a graph, a type or a sparse tensor")
-    return values
+# -- nodes -------------------------------------------------------------------------------------------------------------
+# ------------------
 
 
 class _Importer:
     def __init__(
-        self, model: onnx.ModelProto, base_dir: str, keep_inputs: bool, symbols: dict[str, tuple[str, int] | None], notes: list[str]
+        self,
+        model: onnx.ModelProto,
+        base_dir: str,
+        keep_inputs: bool,
+        symbols: dict[str, tuple[str, int] | None],
+        notes: list[str],
     ) -> None:
         self.builder = GraphBuilder()
         self.constants = ConstantStore()
@@ -372,7 +340,10 @@ class _Importer:
             del graph.input[:]
             graph.input.extend(kept)
             self._model.ir_version = max(self._model.ir_version, 4)
-            self.notes.append(f"{len(both)} initialisers were also graph inputs; they are constants now and can no longer be overridden.")
+            self.notes.append(
+                f"{len(both)} initialisers were also graph inputs; "
+                "they are constants now and can no longer be overridden."
+            )
         places = {place: name for name, place in self._symbols.items() if place is not None}
         self.origin.kept_inputs = frozenset(info.name for info in both) if self._keep_inputs else frozenset()
         for info in graph.input:
@@ -423,7 +394,9 @@ class _Importer:
 
     def _output(self, name: str) -> int:
         if name not in self._values:
-            raise ModelError(f"While reading graph '{self._model.graph.name}': nothing makes the graph output '{name}'.")
+            raise ModelError(
+                f"While reading graph '{self._model.graph.name}': nothing makes the graph output '{name}'."
+            )
         return self._values[name]
 
     # -- nodes
@@ -435,18 +408,22 @@ class _Importer:
             if node.op_type == "Constant" and self._read_constant(node):
                 return
             values = [self._value(name) for name in node.input]
-            view = _NodeView(self, node, values)
+            view = NodeView(node, values, self.origin.opset, self.used, self.builder, self)
             self._add(node, view, values, canonical.read(view))
         except Declined:
             self._read_opaque(node)
 
-    def _add(self, node: onnx.NodeProto, view: _NodeView, values: list[int], form: Canonical) -> None:
+    def _add(self, node: onnx.NodeProto, view: NodeView, values: list[int], form: Canonical) -> None:
         if form.op == "Identity":
             self._bind(node.output[0], values[int(form.inputs[0])])  # type: ignore[arg-type]
-            return
+            return None
         operands = [self._operand(operand, values) for operand in form.inputs]
         table = canonical.row(form.op) or {}
-        wanted = form.outputs if "variadic_outputs" in canonical.flags(form.op) else max(form.outputs, table.get("outputs", 1))
+        wanted = (
+            form.outputs
+            if "variadic_outputs" in canonical.flags(form.op)
+            else max(form.outputs, table.get("outputs", 1))
+        )
         try:
             first = self.builder.add(form.op, dict(form.attrs), operands, wanted)
         except GraphError as error:
@@ -559,7 +536,10 @@ def _require_inside(tensor: onnx.TensorProto, base_dir: str) -> None:
     root = os.path.realpath(base_dir or os.curdir)
     path = os.path.realpath(os.path.join(root, location))
     if os.path.commonpath([root, path]) != root:
-        raise ModelError(f"While reading tensor '{tensor.name}': its data is in '{location}', outside the model's directory; expected a file inside.")
+        raise ModelError(
+            f"While reading tensor '{tensor.name}': its data is in '{location}', outside the model's directory; "
+            "expected a file inside."
+        )
     if not os.path.isfile(path):
         raise ModelError(
             f"While reading tensor '{tensor.name}': its data file '{location}' is not beside the model (in '{root}'). "

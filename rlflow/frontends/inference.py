@@ -1,6 +1,7 @@
 """What ONNX itself can say about a model cheaply: value types by shape inference, and complaints by its checker.
 
-Both work on a copy in which each large initialiser is a graph input, so that they cost the same for a 1 MB and a 1 GB model.
+Both work on a copy in which each large initialiser is a graph input, so that they cost the same for a 1 MB and a 1 GB
+model.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ def _types(graph: onnx.GraphProto, symbols: frozenset[str]) -> dict[str, ValueTy
 
 
 def type_of(info: onnx.ValueInfoProto, symbols: frozenset[str] | None = None) -> ValueType:
-    """(element type, dimensions) of a value; (0, None) for a sequence, map or optional. Names outside ``symbols`` are not known."""
+    """(element type, dimensions) of a value; (0, None) for a sequence, map or optional. Names outside ``symbols`` are
+    not known.
+    """
     if info.type.WhichOneof("value") != "tensor_type":
         return UNKNOWN
     tensor = info.type.tensor_type

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,13 +28,15 @@ def evaluate(
 ) -> list[Array]:
     """The graph's outputs for inputs by name, computed by ONNX's reference evaluator.
 
-    ``dtype``: float64 computes in double precision whatever the graph's types are (its float inputs are converted); None as declared.
-    Constants that ``constants`` lacks are the seeded ones of :func:`graph_to_model`.
-    Raises GraphError where the evaluator cannot run the graph.
+    ``dtype``: float64 computes in double precision whatever the graph's types are (its float inputs are converted);
+    None as declared. Constants that ``constants`` lacks are the seeded ones of :func:`graph_to_model`. Raises
+    GraphError where the evaluator cannot run the graph.
     """
     widen = dtype is not None
     if widen and np.dtype(dtype) != np.float64:
-        raise GraphError(f"While evaluating a graph: precision {np.dtype(dtype)} was asked for; expected float64 or None.")
+        raise GraphError(
+            f"While evaluating a graph: precision {np.dtype(dtype)} was asked for; expected float64 or None."
+        )
     model = graph_to_model(graph, constants, seed=seed, widen=widen)
     return run(model, {name: _fed(value, widen) for name, value in feeds.items()})
 
@@ -49,12 +52,17 @@ def run(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
         with np.errstate(all="ignore"):
             outputs = ReferenceEvaluator(model).run(None, dict(feeds))
     except Exception as error:  # the evaluator raises whatever numpy and its operators raise
-        raise GraphError(f"While evaluating model '{model.graph.name}' with onnx's reference evaluator: {error}") from error
-    return [output if isinstance(output, list) else np.asarray(output) for output in outputs]
+        raise GraphError(
+            f"While evaluating model '{model.graph.name}' with onnx's reference evaluator: {error}"
+        ) from error
+    results: list[Any] = [output if isinstance(output, list) else np.asarray(output) for output in outputs]
+    return results
 
 
 class Folder:
-    """Evaluates constant subgraphs of a graph, node by node, floats in double precision; results are rounded once, at the end."""
+    """Evaluates constant subgraphs of a graph, node by node, floats in double precision; results are rounded once, at
+    the end.
+    """
 
     def __init__(self, graph: Graph, constants: ConstantStore) -> None:
         self._graph = graph
@@ -87,7 +95,9 @@ class Folder:
         if graph.op(node) == "Constant":
             array = constant_array(graph, node, self._constants)
             if array is None:
-                raise GraphError(f"While folding constants: nobody has the elements of constant {graph.const_digest(node)}.")
+                raise GraphError(
+                    f"While folding constants: nobody has the elements of constant {graph.const_digest(node)}."
+                )
             self._known[outputs[0]] = array.astype(np.float64) if is_float(graph.dtype(outputs[0])) else array
             return
         operands = [value for value in graph.node_inputs(node) if value >= 0]
@@ -105,8 +115,13 @@ def rounded(array: Array, dtype: int) -> Array:
         return np.asarray(array).astype(numpy_dtype(dtype))
 
 
-def evaluate_node(graph: Graph, node: int, operands: Mapping[int, Array], constants: ConstantStore | None = None) -> list[Array]:
-    """All outputs of one node, floats in double precision, from its operands by value id. Raises GraphError where that fails."""
+def evaluate_node(
+    graph: Graph, node: int, operands: Mapping[int, Array], constants: ConstantStore | None = None
+) -> list[Array]:
+    """All outputs of one node, floats in double precision, from its operands by value id.
+
+    Raises GraphError where that fails.
+    """
     since = (canonical.row(graph.op(node)) or {"since": 1})["since"]
     emitter = Emitter(graph, max(DEFAULT_OPSET, int(since)), Names(), constants, widen=True)
     distinct = sorted(operands)
@@ -114,7 +129,10 @@ def evaluate_node(graph: Graph, node: int, operands: Mapping[int, Array], consta
     outputs = [f"y{index}" for index in range(len(graph.node_outputs(node)))]
     emitter.emit(node, outputs)
     inputs = [_typed(f"x{value}", emitter.element_type(graph.dtype(value))) for value in distinct]
-    results = [_typed(name, emitter.element_type(graph.dtype(value))) for name, value in zip(outputs, graph.node_outputs(node), strict=True)]
+    results = [
+        _typed(name, emitter.element_type(graph.dtype(value)))
+        for name, value in zip(outputs, graph.node_outputs(node), strict=True)
+    ]
     body = helper.make_graph(emitter.nodes, graph.op(node), inputs, results, emitter.initializers)
     model = helper.make_model(body, opset_imports=[helper.make_opsetid("", emitter.opset)], ir_version=DEFAULT_IR)
     return run(model, {f"x{value}": array for value, array in operands.items()})

@@ -1,4 +1,6 @@
-"""What has to be known about protobuf nodes and scopes: who reads which name, in which order, and whether a node is a pure function."""
+"""What has to be known about protobuf nodes and scopes: who reads which name, in which order, and whether a node is a
+pure function.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from onnx import defs
 
 from rlflow.errors import ModelError
 
-_RANDOM = frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"})
+_RANDOM = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
+)
 _KNOWN_DOMAINS = frozenset({"", "ai.onnx.ml"})
 FunctionKey = tuple[str, str, str]
 
@@ -97,8 +101,8 @@ def sort_nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
                 needed.add(producer[name])
             elif name and name not in given:
                 raise ModelError(
-                    f"While reading graph '{graph.name}': {describe(node)} reads '{name}', which is neither an input, an initialiser "
-                    "nor the output of a node."
+                    f"While reading graph '{graph.name}': {describe(node)} reads '{name}', which is neither an input, "
+                    "an initialiser nor the output of a node."
                 )
         waiting.append(len(needed))
         for other in needed:
@@ -107,7 +111,10 @@ def sort_nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
     if len(order) < len(graph.node):
         stuck = sorted(set(range(len(graph.node))) - set(order))
         names = ", ".join(describe(graph.node[index]) for index in stuck[:4])
-        raise ModelError(f"While reading graph '{graph.name}': {len(stuck)} nodes wait for each other in a cycle, among them {names}.")
+        raise ModelError(
+            f"While reading graph '{graph.name}': {len(stuck)} nodes wait for each other in a cycle, "
+            f"among them {names}."
+        )
     return [graph.node[index] for index in order]
 
 
@@ -122,7 +129,8 @@ def _producers(graph: onnx.GraphProto) -> dict[str, int]:
             first = describe(graph.node[producer[name]]) if name in producer else given.get(name)
             if first is not None:
                 raise ModelError(
-                    f"While reading graph '{graph.name}': the name '{name}' belongs to two values, made by {first} and by {describe(node)}."
+                    f"While reading graph '{graph.name}': the name '{name}' belongs to two values, "
+                    f"made by {first} and by {describe(node)}."
                 )
             producer[name] = index
     return producer
@@ -144,14 +152,19 @@ def _release(waiting: list[int], users: Mapping[int, list[int]]) -> list[int]:
 def describe(node: onnx.NodeProto) -> str:
     """A node for a sentence: its name and operator."""
     operator = f"{node.domain}.{node.op_type}" if domain_of(node) else node.op_type
-    return f"node '{node.name}' ({operator})" if node.name else f"the {operator} node that makes '{', '.join(node.output)}'"
+    return (
+        f"node '{node.name}' ({operator})"
+        if node.name
+        else f"the {operator} node that makes '{', '.join(node.output)}'"
+    )
 
 
 @dataclass
 class Purity:
     """Whether nodes are pure functions of their operands: the same inputs always give the same outputs.
 
-    Random operators, operators of unknown domains and whatever contains one are not; a function of the model is what its body is.
+    Random operators, operators of unknown domains and whatever contains one are not; a function of the model is what
+    its body is.
     """
 
     functions: Mapping[FunctionKey, onnx.FunctionProto]
@@ -172,7 +185,9 @@ class Purity:
 
     def _function(self, key: FunctionKey) -> bool:
         if key not in self._known:
-            self._known[key] = False  # a function that calls itself is refused by ONNX; should it come here, it is not pure
+            self._known[key] = (
+                False  # a function that calls itself is refused by ONNX; should it come here, it is not pure
+            )
             self._known[key] = all(self(inner) for inner in self.functions[key].node)
         return self._known[key]
 
@@ -183,10 +198,11 @@ def function_table(model: onnx.ModelProto) -> dict[FunctionKey, onnx.FunctionPro
 
 
 def payload(node: onnx.NodeProto, opsets: Iterable[tuple[str, int]], functions: Iterable[onnx.FunctionProto]) -> str:
-    """A digest of all that an opaque node computes: operator, attributes, bodies, which operands are present, opset versions.
+    """A digest of all that an opaque node computes: operator, attributes, bodies, which operands are present, opset
+    versions.
 
-    The names of its own operands and outputs, its name and its texts are left out. Where the node or one of its bodies may call a function
-    of the model, the model's functions are part of it.
+    The names of its own operands and outputs, its name and its texts are left out. Where the node or one of its bodies
+    may call a function of the model, the model's functions are part of it.
     """
     bare = onnx.NodeProto()
     bare.CopyFrom(node)

@@ -12,7 +12,15 @@ from onnx import helper
 
 from rlflow.errors import GraphError
 from rlflow.frontends import canonical, symbolic
-from rlflow.frontends.constants import Array, ConstantStore, Template, array_to_proto, constant_array, is_float, numpy_dtype
+from rlflow.frontends.constants import (
+    Array,
+    ConstantStore,
+    Template,
+    array_to_proto,
+    constant_array,
+    is_float,
+    numpy_dtype,
+)
 from rlflow.frontends.emitter import Emitter, Names
 from rlflow.frontends.symbolic import Dim
 from rlflow.graph import Graph
@@ -23,15 +31,20 @@ DEFAULT_IR = 10
 
 
 def graph_to_model(
-    graph: Graph, constants: ConstantStore | None = None, *, seed: int = 0, opset: int | None = None, widen: bool = False
+    graph: Graph,
+    constants: ConstantStore | None = None,
+    *,
+    seed: int = 0,
+    opset: int | None = None,
+    widen: bool = False,
 ) -> onnx.ModelProto:
     """A checked, stand-alone model of a core graph: inputs by their names, outputs ``output_0``, ``output_1``, ….
 
-    Constants that ``constants`` does not have (and that are too large for the core to keep) become seeded random ones that depend on digest
-    and seed only, so that one constant has the same elements in every graph. ``opset``: 21 or, where newer operators are used, the first
-    that has them; opaque nodes need ``constants`` (it holds their originals) and set the opset themselves. ``widen``: floats in double
-    precision throughout.
-    Raises GraphError for an opaque node whose original is not in ``constants``, and for a node that the opset cannot express.
+    Constants that ``constants`` does not have (and that are too large for the core to keep) become seeded random ones
+    that depend on digest and seed only, so that one constant has the same elements in every graph. ``opset``: 21 or,
+    where newer operators are used, the first that has them; opaque nodes need ``constants`` (it holds their originals)
+    and set the opset themselves. ``widen``: floats in double precision throughout. Raises GraphError for an opaque node
+    whose original is not in ``constants``, and for a node that the opset cannot express.
     """
     templates = _templates(graph, constants)
     emitter = Emitter(graph, _opset(graph, templates, opset), Names(), constants, widen=widen)
@@ -71,8 +84,8 @@ def _templates(graph: Graph, constants: ConstantStore | None) -> dict[int, Templ
         template = constants.template(attrs["payload"]) if constants is not None else None
         if template is None:
             raise GraphError(
-                f"While writing a graph as a model: the original of its opaque node {node} ({attrs['name']}) is not known; "
-                "pass the constant store of the model that it came from."
+                f"While writing a graph as a model: the original of its opaque node {node} ({attrs['name']}) "
+                "is not known; pass the constant store of the model that it came from."
             )
         found[node] = template
     return found
@@ -82,7 +95,9 @@ def _opset(graph: Graph, templates: dict[int, Template], opset: int | None) -> i
     if templates:
         versions = {dict(template.opsets).get("", DEFAULT_OPSET) for template in templates.values()}
         if len(versions) > 1 or (opset is not None and opset not in versions):
-            raise GraphError(f"While writing a graph as a model: its opaque nodes are of opsets {sorted(versions)}; expected one opset.")
+            raise GraphError(
+                f"While writing a graph as a model: its opaque nodes are of opsets {sorted(versions)}; expected one."
+            )
         return versions.pop()
     rows = (canonical.row(graph.op(node)) for node in graph.order())
     return opset or max([DEFAULT_OPSET, *(int(row["since"]) for row in rows if row is not None)])
@@ -106,7 +121,9 @@ def _input(emitter: Emitter, node: int) -> onnx.ValueInfoProto:
 
 
 def value_info(name: str, dtype: int, shape: Sequence[Dim] | None) -> onnx.ValueInfoProto:
-    """A ValueInfoProto; a dimension that is one name is written as such, other expressions as unknown. Raises GraphError without a type."""
+    """A ValueInfoProto; a dimension that is one name is written as such, other expressions as unknown. Raises
+    GraphError without a type.
+    """
     if dtype == 0:
         raise GraphError(f"While writing a graph as a model: '{name}' is no tensor, or its element type is not known.")
     dims = None if shape is None else [_declared(dim) for dim in shape]
@@ -149,7 +166,9 @@ def _emit(emitter: Emitter, node: int, templates: dict[int, Template], seed: int
         array = constant_array(graph, node, emitter.constants)
         if array is None:
             array = random_constant(graph, node, seed, positive=node in variances)
-        emitter.initializers.append(array_to_proto(emitter.widened(array, graph.dtype(graph.node_outputs(node)[0])), names[0]))
+        emitter.initializers.append(
+            array_to_proto(emitter.widened(array, graph.dtype(graph.node_outputs(node)[0])), names[0])
+        )
     elif op == "Opaque":
         emitter.emit_template(templates[node], node, names, names[0])
     else:
@@ -166,9 +185,11 @@ def _variances(graph: Graph) -> frozenset[int]:
 
 
 def random_constant(graph: Graph, node: int, seed: int, positive: bool = False) -> Array:
-    """Elements for a Constant node that nobody has, from its digest and ``seed`` alone, within the facts that the core knows about it.
+    """Elements for a Constant node that nobody has, from its digest and ``seed`` alone, within the facts that the core
+    knows about it.
 
-    Floats are normal, scaled by 1 / sqrt(fan-in) (He et al. 2015) taken from the shape; uniform in [0.5, 1.5) where ``positive``.
+    Floats are normal, scaled by 1 / sqrt(fan-in) (He et al. 2015) taken from the shape; uniform in [0.5, 1.5) where
+    ``positive``.
     """
     info = graph.attrs(node)["value"]
     shape = [int(dim) for dim in info["shape"]]

@@ -1,4 +1,6 @@
-"""Model files: written beside their destination and renamed, with large weights in a second file where one cannot hold them."""
+"""Model files: written beside their destination and renamed, with large weights in a second file where one cannot hold
+them.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,10 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 import onnx
+import onnx_ir as ir
 
 from rlflow.errors import OutputError
-from rlflow.frontends.constants import ConstantStore
+from rlflow.frontends.constants import array_to_proto, read
 
 # Protobuf refuses messages of 2 GB; half a quarter is left for everything that is not a weight.
 LARGEST_FILE = 1_750_000_000
@@ -46,22 +49,28 @@ def _tensor_bytes(tensor: onnx.TensorProto) -> int:
         length = next((entry.value for entry in tensor.external_data if entry.key == "length"), None)
         if length is not None:
             return int(length)
-        store = ConstantStore()
-        return store.nbytes(store.put_proto(tensor))
+        return int(ir.serde.deserialize_tensor(tensor).nbytes)
     return len(tensor.raw_data) or tensor.ByteSize()
 
 
 def embed(model: onnx.ModelProto, base_dir: str) -> onnx.ModelProto:
-    """The model with all weights inside; itself where they are already. Raises ModelError where a data file is missing."""
+    """The model with all weights inside; itself where they are already. Raises ModelError for a missing data file."""
     if not any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer):
         return model
     whole = onnx.ModelProto()
     whole.CopyFrom(model)
     for tensor in whole.graph.initializer:
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            store = ConstantStore()
-            tensor.CopyFrom(store.to_proto(store.put_proto(tensor, base_dir), tensor.name))
+        _embed_tensor(tensor, base_dir)
     return whole
+
+
+def _embed_tensor(tensor: onnx.TensorProto, base_dir: str) -> None:
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        doc = tensor.doc_string
+        tensor.CopyFrom(
+            array_to_proto(read(ir.serde.deserialize_tensor(tensor, base_dir)), tensor.name, tensor.data_type)
+        )
+        tensor.doc_string = doc
 
 
 def _write_external(model: onnx.ModelProto, target: str, base_dir: str) -> onnx.ModelProto:
@@ -72,13 +81,14 @@ def _write_external(model: onnx.ModelProto, target: str, base_dir: str) -> onnx.
         for tensor in slim.graph.initializer:
             if _tensor_bytes(tensor) >= _EXTERNAL_FROM and tensor.data_type != onnx.TensorProto.STRING:
                 _move_out(tensor, data, base_dir, os.path.basename(data_path))
+            else:
+                _embed_tensor(tensor, base_dir)
     write_bytes(target, slim.SerializeToString(deterministic=True))
     return slim
 
 
 def _move_out(tensor: onnx.TensorProto, data: BinaryIO, base_dir: str, location: str) -> None:
-    store = ConstantStore()
-    raw = store.to_proto(store.put_proto(tensor, base_dir), tensor.name).raw_data
+    raw = array_to_proto(read(ir.serde.deserialize_tensor(tensor, base_dir)), tensor.name, tensor.data_type).raw_data
     data.write(b"\0" * (-data.tell() % _ALIGNMENT))
     place = {"location": location, "offset": str(data.tell()), "length": str(len(raw))}
     data.write(raw)
@@ -104,7 +114,9 @@ def _replacing(path: str) -> Iterator[BinaryIO]:
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=".rlflow-", dir=folder)
     except OSError as error:
-        raise OutputError(f"While writing '{path}': the directory '{folder}' cannot be written ({error.strerror or error}).") from error
+        raise OutputError(
+            f"While writing '{path}': the directory '{folder}' cannot be written ({error.strerror or error})."
+        ) from error
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file

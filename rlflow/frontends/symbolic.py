@@ -1,7 +1,9 @@
-"""Integer polynomials over named dimensions, in the text form that the core prints: ``64``, ``N``, ``N*64+1``, ``'batch size'*2``.
+"""Integer polynomials over named dimensions, in the text form that the core prints: ``64``, ``N``, ``N*64+1``, ``'batch
+size'*2``.
 
-The core reasons about dimensions; this module only has to read its answers, to compare two of them and to write one as ONNX nodes.
-A polynomial is a dict from monomial (sorted names, repeated for powers) to coefficient; the empty dict is zero.
+The core reasons about dimensions; this module only has to read its answers, to compare two of them and to write one as
+ONNX nodes. A polynomial is a dict from monomial (sorted names, repeated for powers) to coefficient; the empty dict is
+zero.
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ def unquote(text: str) -> str:
 
 
 def parse(text: int | str) -> Poly:
-    """Reads an integer or an expression of ``+ - *`` and parentheses over names. Raises GraphError where it is something else."""
+    """Reads an integer or an expression of ``+ - *`` and parentheses over names.
+
+    Raises GraphError where it is something else.
+    """
     if isinstance(text, int):
         return {(): text} if text else {}
     return _Parser(text).whole()
@@ -81,7 +86,10 @@ def names(dims: Iterable[Dim]) -> list[str]:
 
 
 def evaluate(dim: Dim, values: Mapping[str, int]) -> int:
-    """The value of ``dim`` when every name has the value given. Raises KeyError for a name without one, GraphError for an unknown dim."""
+    """The value of ``dim`` when every name has the value given.
+
+    Raises KeyError for a name without one, GraphError for an unknown dim.
+    """
     if dim is None:
         raise GraphError("While evaluating a dimension: it is not known.")
     total = 0

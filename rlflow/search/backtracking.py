@@ -144,8 +144,10 @@ class _Search:
     # --- chains ---------------------------------------------------------------------------------------------------------------------
 
     def _open(self, entry: _Entry) -> None:
-        if entry.table.cost[entry.k] > self._admitted() or entry.table.digests[entry.k] in entry.base.seen:
+        if entry.table.digests[entry.k] in entry.base.seen:
             return
+        # Admitted when it was found, by the best graph of that moment: a better one since then does not take that back.
+        limit = max(self._admitted(), float(entry.table.cost[entry.k]))
         child = self.problem.open(entry.table.node, entry.table.index[entry.k])
         entry.base.seen.add(child.digest)
         if entry.start is not None:
@@ -155,7 +157,7 @@ class _Search:
             if entry.start is not None:
                 self.failures[entry.start] = 0
             self._rebase(child)
-        elif child.cost <= self._admitted() and len(entry.rules) < self.options.chain:
+        elif child.cost <= limit and len(entry.rules) < self.options.chain:
             table = self.problem.moves(child, self._connected(entry.base, child) if self.options.causal else None)
             self._push_moves(entry.base, table, entry.rules, entry.start)
 

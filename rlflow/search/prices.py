@@ -7,7 +7,7 @@ it is enumerated and *measured* when it is opened: the number of measurements fo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
@@ -63,14 +63,15 @@ class MeasuredPrices(Prices):
         self._model = model
         self._estimates: dict[str, float] = {}
         self._ratios: dict[str, list[float]] = defaultdict(list)
-        self._seen: set[str] = set()
+        self._learnt: set[str] = set()
+        self._refused: set[str] = set()
 
     def settle_root(self, graph: Any, stop: Callable[[], bool]) -> int:
-        """As above; what the runtime will not run alone keeps an estimate, because both sides of every comparison contain it."""
-        measured = self._model.fill([graph], stop=stop).measured
+        """As above; what the runtime will not run alone gets an estimate, because both sides of every comparison may contain it."""
+        report = self._model.fill([graph], stop=stop)
         self._learn(graph)
-        self._price(graph, self._estimate)
-        return measured
+        self._replace_refused(graph, self._estimate)
+        return int(report.measured)
 
     def deltas(self, state: Any, raw: Any) -> tuple[np.ndarray, np.ndarray]:
         delta = np.array(raw.delta_ms, dtype=float)
@@ -89,8 +90,7 @@ class MeasuredPrices(Prices):
         report = self._model.fill(waiting, limit=limit, stop=stop)
         for graph in waiting:
             self._learn(graph)
-            if report.remaining == 0:
-                self._price(graph, lambda region: REFUSED_MS)
+            self._replace_refused(graph, lambda region: REFUSED_MS)
         return int(report.measured)
 
     def is_settled(self, graph: Any) -> bool:
@@ -99,10 +99,9 @@ class MeasuredPrices(Prices):
     # --- estimates --------------------------------------------------------------------------------------------------------------------
 
     def _guess(self, graph: Any) -> None:
-        """Estimate every region of ``graph`` that has neither price nor estimate."""
-        for region in self.pricer.regions(graph):
-            if region.ms is None and region.signature not in self._estimates:
-                self._estimates[region.signature] = self._estimate(region)
+        """Estimate every region of ``graph`` that has no price."""
+        for region in self.pricer.regions(graph, unpriced_only=True):
+            self._estimates.setdefault(region.signature, self._estimate(region))
 
     def _estimate(self, region: Any) -> float:
         ratios = self._ratios.get(region.kind) or [ratio for known in self._ratios.values() for ratio in known] or [1.0]
@@ -111,17 +110,17 @@ class MeasuredPrices(Prices):
     def _learn(self, graph: Any) -> None:
         """How measured regions of each kind compare with the roofline."""
         for region in self.pricer.regions(graph):
-            if region.ms is not None and not region.view and region.signature not in self._seen:
-                self._seen.add(region.signature)
+            if region.ms and not region.view and region.signature not in self._learnt:
+                self._learnt.add(region.signature)
                 self._ratios[region.kind].append(region.ms / _roofline(region))
 
-    def _price(self, graph: Any, price: Callable[[Any], float]) -> None:
-        """Give every region that still has no price one that is not measured."""
-        missing: Mapping[str, float] = {
-            region.signature: price(region) for region in self.pricer.regions(graph) if region.ms is None and not region.opaque
-        }
-        if missing:
-            self.pricer.set_prices(list(missing), np.array(list(missing.values())))
+    def _replace_refused(self, graph: Any, price: Callable[[Any], float]) -> None:
+        """The cost model counts what the runtime refuses as zero; a search would go and look for such regions."""
+        found = {region.signature: region for region in self.pricer.regions(graph) if region.signature in self._model.refusals}
+        fresh = [signature for signature in found if signature not in self._refused]
+        if fresh:
+            self._refused.update(fresh)
+            self.pricer.set_prices(fresh, np.array([price(found[signature]) for signature in fresh]))
 
 
 def _roofline(region: Any) -> float:

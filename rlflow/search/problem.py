@@ -331,13 +331,17 @@ class Problem:
         return None
 
     def refine(self, table: MoveTable, ks: Sequence[int]) -> None:
-        """Measure the candidates ``ks`` (positions in the table) in one batch and bring the table up to date; nothing is counted twice."""
+        """Measure the candidates ``ks`` (positions in the table) in one batch and bring the table up to date; nothing is counted twice.
+
+        A look ahead like this spends at most half of the measurements that are left, so that what it finds can still be opened.
+        """
         unknown = [int(table.index[k]) for k in ks if not table.exact[k]]
         if not unknown:
             return
         self._check()
         node = table.node
-        self._measure(node, unknown)
+        left = self.meter.measurements_left()
+        self._measure_some([node.state.child(i) for i in unknown], None if left is None else left // 2)
         node.raw = node.state.moves()  # the same moves in the same order, with the new prices
         delta, exact = self.prices.deltas(node.state, node.raw)
         table.cost, table.exact = node.cost + delta[table.index], exact[table.index]
@@ -401,11 +405,13 @@ class Problem:
 
     def _measure(self, node: SearchNode, indices: Sequence[int]) -> None:
         """Measure what the children of ``node`` need; ends the search where the budget does not reach."""
-        limit = self.meter.measurements_left()
         graphs = [node.state.child(i) for i in indices]
-        self.meter.measurements += self.prices.measure(graphs, limit, lambda: self.stopped() is not None)
+        self._measure_some(graphs, self.meter.measurements_left())
         if not all(map(self.prices.is_settled, graphs)):
             raise SearchStopped(self.stopped() or StopReason.BUDGET_MEASUREMENTS)
+
+    def _measure_some(self, graphs: Sequence[Any], limit: int | None) -> None:
+        self.meter.measurements += self.prices.measure(graphs, limit, lambda: self.stopped() is not None)
 
     def _visit(self, node: SearchNode) -> None:
         if len(self._best) == self._keep and (node.cost, node.size) >= self._best[-1][:2]:

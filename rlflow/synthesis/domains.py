@@ -94,6 +94,9 @@ class Domain(ABC):
         """Integers or bools as elements."""
 
 
+_ONE_OVER_ZERO = np.uint64(field.key_of("1/0") % field.PRIME)
+
+
 class Field(Domain):
     """GF(2^61 - 1)."""
 
@@ -119,11 +122,9 @@ class Field(Domain):
         return field.mul(a, b)
 
     def div(self, a: Array, b: Array) -> Array:
-        # x/0 is an arbitrary but fixed function of x: an identity may not rely on it.
-        quotient = field.mul(a, field.inverse(b))
-        if np.any(b == 0):
-            quotient = np.where(b == 0, field.reduce(field.oracle(field.key_of("x/0"), a)), quotient)
-        return quotient
+        # 1/0 is an arbitrary element: no identity may rely on it, and none may divide by 0 where the other side does not.
+        inverse = field.inverse(b)
+        return field.mul(a, np.where(b == 0, _ONE_OVER_ZERO, inverse))
 
     def total(self, a: Array, axis: tuple[int, ...]) -> Array:
         return field.total(a, axis) if axis else a
@@ -182,7 +183,7 @@ class Ordered(Domain):
 
     def div(self, a: Array, b: Array) -> Array:
         def divide(x: Fraction, y: Fraction) -> Fraction:
-            return x / y if y else self._number(field.key_of("x/0", x))
+            return x / y if y else x * Fraction(7, 5)  # see Field.div
 
         return self._map(divide, a, b)
 

@@ -35,6 +35,10 @@ class FloatReport:
     graph: str | None = None
 
 
+class TargetFailed(Exception):  # noqa: N818 - becomes a verdict
+    """The source is a valid model, the target is not."""
+
+
 def compare(rule: Rule, samples: list[Sample]) -> FloatReport:
     """Runs up to ``RUNS`` samples that ONNX's evaluator can run. Deterministic."""
     report = FloatReport()
@@ -42,7 +46,11 @@ def compare(rule: Rule, samples: list[Sample]) -> FloatReport:
     for k, sample in enumerate(samples):
         if report.samples >= RUNS:
             break
-        outcome = _one(rule, sample, k)
+        try:
+            outcome = _one(rule, sample, k)
+        except TargetFailed as failure:
+            report.kind, report.problem, report.graph = "float", str(failure), sample.graph.text()
+            return report
         if outcome is None:
             continue
         report.samples += 1
@@ -110,7 +118,10 @@ def _one(rule: Rule, sample: Sample, seed: int) -> tuple[float, _core.Graph] | N
         return None  # not every operator and type is in ONNX's evaluator
     if any(a.dtype.kind == "f" and not np.all(np.isfinite(a)) for a in before):
         return None
-    after = evaluate(state.child(0), feeds, store, dtype=np.float64)
+    try:
+        after = evaluate(state.child(0), feeds, store, dtype=np.float64)
+    except GraphError as error:
+        raise TargetFailed(f"ONNX's evaluator runs the source and not the target: {error}") from error
     return max((_error(a, b) for a, b in zip(before, after, strict=True)), default=0.0), parent
 
 

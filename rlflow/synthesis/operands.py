@@ -134,7 +134,10 @@ def _unary(d: Draw, term: Term, op: str, want: Want) -> Drawn:
 
 def _binary(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     attrs = _float_attrs(d, term, op)
-    return _broadcast(d, term, want), attrs
+    inputs = _broadcast(d, term, want)
+    if op == "PRelu" and len(d.shape(inputs[1])) > len(d.shape(inputs[0])):
+        raise _give_up()  # ONNX broadcasts the slope one way
+    return inputs, attrs
 
 
 def _broadcast(d: Draw, term: Term, want: Want) -> list[int]:
@@ -392,7 +395,7 @@ def _resize(d: Draw, term: Term, op: str, want: Want) -> Drawn:
 
 
 def _epsilon(d: Draw, term: Term, op: str) -> float:
-    return float(d.attr(term, op, "epsilon", lambda: d.rng.choice([2.0**-16, 2.0**-10, 0.5])))
+    return float(d.attr(term, op, "epsilon", lambda: d.rng.choice([2.0**-10, 0.125, 0.5])))
 
 
 @generator("BatchNormalization", "InstanceNormalization", "GroupNormalization")

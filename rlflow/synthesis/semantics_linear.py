@@ -97,7 +97,7 @@ def _conv(c: Call) -> Array:
     batch, cout, cin = x.shape[0], w.shape[0] // g, w.shape[1]
     result = d.zeros((batch, g, cout, math.prod(out)))
     for tap, piece in _taps(x, d.zeros(()), out, window):
-        part = piece.reshape(batch, g, 1, cin, -1)
+        part = piece.reshape(batch, g, 1, cin, math.prod(out))
         weight = w[(slice(None), slice(None), *tap)].reshape(1, g, cout, cin, 1)
         result = d.add(result, d.total(d.mul(part, weight), (3,)))
     result = result.reshape(batch, g * cout, *out)
@@ -114,7 +114,7 @@ def _conv_transpose(c: Call) -> Array:
     batch, cin, cout = x.shape[0], w.shape[0] // g, w.shape[1]
     full = [strides[k] * (x.shape[2 + k] - 1) + extra[k] + dilations[k] * (kernel[k] - 1) + 1 for k in range(n)]
     result = d.zeros((batch, g * cout, *full))
-    flat = x.reshape(batch, g, cin, 1, -1)
+    flat = x.reshape(batch, g, cin, 1, math.prod(x.shape[2:]))
     for tap in itertools.product(*(range(k) for k in kernel)):
         weight = w[(slice(None), slice(None), *tap)].reshape(1, g, cin, cout, 1)
         part = d.total(d.mul(flat, weight), (2,)).reshape(batch, g * cout, *x.shape[2:])
@@ -303,7 +303,7 @@ def _rows_over(c: Call, x: Array, axes: list[int], key: int) -> Array:
     kept = [a for a in range(x.ndim) if a not in axes]
     order = kept + axes
     moved = np.transpose(x, order)
-    rows = moved.reshape(*moved.shape[: len(kept)], -1)
+    rows = moved.reshape(*moved.shape[: len(kept)], math.prod(x.shape[a] for a in axes))
     out = c.domain.rows(key, rows).reshape(moved.shape)
     return np.transpose(out, np.argsort(order))
 
@@ -330,7 +330,7 @@ def _layer_norm(c: Call) -> Array | list[Array]:
 
 def _statistics(c: Call, x: Array, key: int) -> list[Array]:
     lead = x.shape[: c.attrs["axis"]]
-    rows = c.domain.words(x).reshape(*lead, -1)
+    rows = c.domain.words(x).reshape(*lead, math.prod(x.shape[len(lead) :]))
     state = field.row_state(key, rows).reshape(*lead, *[1] * (x.ndim - len(lead)))
     return [c.domain.function(field.key_of(key, k), state) for k in ("mean", "deviation")]
 
@@ -349,7 +349,7 @@ def _group_norm(c: Call) -> Array:
     _float_only(c)
     x, d, g = c.arg(0), c.domain, c.attrs["num_groups"]
     tail = (1, -1, *[1] * (x.ndim - 2))
-    grouped = x.reshape(x.shape[0], g, -1)
+    grouped = x.reshape(x.shape[0], g, math.prod(x.shape[1:]) // g)
     rows = _rows_over(c, grouped, [2], field.key_of(c.op, c.attrs["epsilon"])).reshape(x.shape)
     return d.add(d.mul(rows, c.arg(1).reshape(tail)), c.arg(2).reshape(tail))
 

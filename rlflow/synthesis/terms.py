@@ -163,6 +163,6 @@ def literal(text: str) -> Any:
 
 
 def mentions(where: list[str], function: str) -> set[str]:
-    """Names of the variables that some condition uses as ``function(?x ...``."""
-    pattern = re.compile(rf"\b{function}\(\s*(\?[A-Za-z0-9_]+)")
+    """Names of the variables that some condition uses as ``function(?x ...`` (and not as ``not function(...``)."""
+    pattern = re.compile(rf"(?<!not )\b{function}\(\s*(\?[A-Za-z0-9_]+)")
     return {name for w in where for name in pattern.findall(w)}

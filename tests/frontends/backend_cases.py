@@ -1,8 +1,9 @@
 """ONNX's own operator test cases, sent through load and save: the outputs must stay those that the case expects.
 
-A case counts where ONNX Runtime itself passes it. It is then run three more times: as saved; written anew, with every node in the form that
-the adaptors give it at the case's own opset; and, where no node is opaque, as a stand-alone model at the default opset.
-``python tests/frontends/backend_cases.py [EVERY]`` runs all of them (or each EVERY-th) and prints the counts.
+A case counts where ONNX Runtime itself passes it. It is then run three more times: as saved; written anew, with every
+node in the form that the adaptors give it at the case's own opset; and, where no node is opaque, as a stand-alone model
+at the default opset. ``python tests/frontends/backend_cases.py [EVERY]`` runs all of them (or each EVERY-th) and prints
+the counts.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ def _outputs(make: Callable[[], onnx.ModelProto], case: Any) -> list[list[Any]] 
     try:
         model = make()
         return [run(model, inputs) for inputs, _ in case.data_sets]
-    except Exception as error:  # the runtime raises many families; the reason is reported
+    except Exception as error:  # noqa: BLE001 - the runtime raises many families; the reason is reported
         return f"{type(error).__name__}: {str(error).strip().splitlines()[-1][:200]}"
 
 

@@ -1,4 +1,6 @@
-"""Saving a graph that rules have changed: names of the file, folded constants, provenance, captured values, inexpressible operators."""
+"""Saving a graph that rules have changed: names of the file, folded constants, provenance, captured values,
+inexpressible operators.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +9,23 @@ import onnx
 import pytest
 from model_tools import BOOL, model, node_names, random, run, value
 from onnx import helper, numpy_helper
-
 from rlflow._core import Rule, RuleSet, State
+
 from rlflow.errors import GraphError
 from rlflow.frontends import expressible, load_model, save_model
 from rlflow.frontends.importer import ImportedModel
 from rlflow.graph import Graph
 
-REASSOCIATE = Rule("reassociate", ["(MatMul (MatMul ?x ?a) ?b)"], ["(MatMul ?x (MatMul ?a ?b))"], ["constant(?a)", "constant(?b)"])
+REASSOCIATE = Rule(
+    "reassociate", ["(MatMul (MatMul ?x ?a) ?b)"], ["(MatMul ?x (MatMul ?a ?b))"], ["constant(?a)", "constant(?b)"]
+)
 RELU_TWICE = Rule("relu-twice", ["(Relu (Relu ?x))"], ["(Relu ?x)"])
 NEG_TWICE = Rule("neg-twice", ["(Neg (Neg ?x))"], ["?x"])
 COMMUTE = Rule("commute", ["(Exp (Relu ?x))"], ["(Max (Exp ?x) (Literal{value=1.0, like=?x}))"])
 MERGE = Rule(
     "merge",
     ["(MatMul ?x ?a)", "(MatMul ?x ?b)"],
-    ["*(Split{axis=rank($0)-1, split=[dim(?a,1), dim(?b,1)]} (MatMul ?x (Concat{axis=1} ?a ?b)))"],
+    ["(Split{axis=rank($0)-1, split=[dim(?a,1), dim(?b,1)]} (MatMul ?x (Concat{axis=1} ?a ?b))):*"],
     ["constant(?a)", "constant(?b)", "rank(?a) == 2", "rank(?b) == 2"],
 )
 
@@ -67,7 +71,10 @@ def test_untouched_nodes_keep_their_names_and_new_ones_get_theirs() -> None:
     assert node_names(built) == ["rlflow_MatMul_0", "act"]
     assert [info.name for info in built.graph.output] == ["z"]
     assert "h" not in {info.name for info in built.graph.value_info}, "a value that is gone has no type"
-    inferred = {info.name: [dim.dim_param or dim.dim_value for dim in info.type.tensor_type.shape.dim] for info in built.graph.value_info}
+    inferred = {
+        info.name: [dim.dim_param or dim.dim_value for dim in info.type.tensor_type.shape.dim]
+        for info in built.graph.value_info
+    }
     assert inferred["rlflow_MatMul_0"] == ["N", 3]
 
 
@@ -97,7 +104,9 @@ def test_an_output_keeps_its_name_when_its_producer_is_replaced() -> None:
 def test_an_output_that_became_an_input_is_copied() -> None:
     nodes = [helper.make_node("Neg", ["x"], ["h"], name="one"), helper.make_node("Neg", ["h"], ["y"], name="two")]
     built = saved(model(nodes, [value("x", [3])], [value("y", [3])]), NEG_TWICE)
-    assert [(node.op_type, list(node.input), list(node.output)) for node in built.graph.node] == [("Identity", ["x"], ["y"])]
+    assert [(node.op_type, list(node.input), list(node.output)) for node in built.graph.node] == [
+        ("Identity", ["x"], ["y"])
+    ]
 
 
 def test_a_captured_value_is_renamed_inside_the_body() -> None:
@@ -146,7 +155,9 @@ def test_what_the_opset_cannot_say_is_an_error_that_names_the_node() -> None:
     imported = load_model(model(nodes, [value("x", [3])], [value("y", [3])], opset=7, ir_version=4))
     graph = rewrite(imported, COMMUTE)
     reason = expressible(graph, 7)
-    assert reason is not None and "Max" in reason and "opset 8" in reason
+    assert reason is not None
+    assert "Max" in reason
+    assert "opset 8" in reason
     assert expressible(graph, 8) is None
     with pytest.raises(GraphError, match=r"\(Max\) for opset 7"):
         save_model(imported, graph)
@@ -176,6 +187,8 @@ def test_half_precision_is_folded_through_double() -> None:
         info.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
     built = saved(source, REASSOCIATE)
     found = numpy_helper.to_array(built.graph.initializer[0])
-    exact = random(4, 5).astype(np.float16).astype(np.float64) @ random(5, 3, seed=1).astype(np.float16).astype(np.float64)
+    exact = random(4, 5).astype(np.float16).astype(np.float64) @ random(5, 3, seed=1).astype(np.float16).astype(
+        np.float64
+    )
     assert found.dtype == np.float16
     np.testing.assert_array_equal(found, exact.astype(np.float16))

@@ -6,6 +6,9 @@
 //   Reshape{shape}(x)  Squeeze{axes}(x)  Unsqueeze{axes}(x)  Slice{starts,ends,axes,steps}(x)  Split{axis,split}(x)
 //   Expand{shape}(x)   Tile{repeats}(x)  Pad{mode,pads,value}(x)  Reduce*{axes,keepdims}(x)
 //   Resize{mode,scales|sizes,...}(x)     Upsample is Resize. Otherwise the node keeps its tensor operands (and the arity says so).
+//   ConstantOfShape{dtype,value}(shape)
+// An Expand shape holds 1 where the operand's own dim stays and is no plain number. Float attributes are single precision, kept as
+// the double with the shortest text that rounds to the same single (0.1). Reshape{allowzero=1} only where an extent is 0.
 // Slice is canonical when axes ascend, 0 <= start, and ends are clipped to the dim where it is known (INT64_MAX-like ends stay
 // only for unknown dims). Gather/Concat/Split/Softmax/... axes are non-negative. Conv and pools carry explicit pads, strides,
 // dilations, kernel_shape, group (auto_pad resolved). Optional trailing inputs are absent, not empty; an absent inner input is

@@ -28,7 +28,7 @@ Int int_symbol(std::string_view name);      // the polynomial that is one symbol
 Int int_add(Int a, Int b);                  // every function: kUnknown if an operand is unknown
 Int int_sub(Int a, Int b);
 Int int_mul(Int a, Int b);
-Int int_div(Int a, Int b);                  // floor division; symbolic only where exact (every coefficient divides), else kUnknown
+Int int_div(Int a, Int b);                  // floor division; symbolic where every coefficient divides (the constant is floored), else kUnknown
 Int int_mod(Int a, Int b);
 Tri int_eq(Int a, Int b);                   // kMaybe where a symbol decides
 Tri int_lt(Int a, Int b);                   // symbols are >= 0

@@ -1,0 +1,421 @@
+"""Measured prices: every fused region is timed alone in ONNX Runtime, once, and remembered.
+
+Regions are those of the "onnxruntime" fusion table. A region's price is the median time of the region as a model of its
+own, less what an empty run takes, plus one dispatch. Regions in the runtime's blocked layout are measured with the
+changes of layout that stand-alone inputs and outputs need; their cost, measured apart, is taken off, and added again
+only where the graph at hand needs them. Weights are read from the caches or from memory as they would be inside the
+whole model only roughly; whole models are compared by :mod:`rlflow.cost.gate`, which has the last word.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlflow._core import Pricer
+from rlflow.cost import calibration, regions
+from rlflow.cost.calibration import Calibration
+from rlflow.cost.database import Price, PriceContext, PriceDatabase
+from rlflow.cost.protocol import CostReport, FillReport, RegionCost
+from rlflow.errors import CostError, GraphError, RuntimeUnavailable
+from rlflow.runtime import FeedSpec, Measurement, RuntimeOptions, Worker, unavailable_reason
+
+if TYPE_CHECKING:
+    from rlflow._core import Region
+    from rlflow.graph import Graph
+
+#: Regions timed in one round trip; a request to stop is looked at in between.
+BATCH = 8
+#: Operators that leave the real numbers for some inputs; theirs are kept away from zero and below.
+_PARTIAL = frozenset({"Sqrt", "Log", "Pow", "Reciprocal", "Div", "Acosh", "Asin", "Acos", "Atanh", "Mod"})
+_POSITIVE = (0.5, 2.0)
+_LEVEL = "all"
+#: Part of the key of every kept price; raise it when the way of measuring changes.
+_METHOD = "1"
+_NUMPY_NAMES = {
+    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16", 11: "float64",
+    12: "uint32", 13: "uint64",
+}  # fmt: skip
+
+
+@dataclass
+class _Job:
+    """A region that needs a price: its first-seen graph, and the signatures (layout contexts) that wait for it."""
+
+    key: str
+    graph: Graph
+    region: Region
+    waiting: dict[str, Region]
+    fronted: Sequence[int] = ()
+    model: Graph | None = None
+
+
+class OnnxRuntimeCost:
+    """Prices as ONNX Runtime on this machine's CPU pays them.
+
+    ``threads``: intra-operator threads; ``dims``: values of symbolic dimensions, others count as 1 (measuring needs
+    numbers); ``database``: an open :class:`PriceDatabase`, a path, or ``None`` for the user's own; ``worker``: an open
+    worker to share, whose options then decide. ``repeats`` samples of ``min_time`` seconds make a price;
+    ``time_limit`` seconds end a region that hangs.
+    """
+
+    name = "onnxruntime"
+    measures = True
+
+    def __init__(
+        self,
+        *,
+        threads: int = 1,
+        dims: Mapping[str, int] | None = None,
+        database: PriceDatabase | str | os.PathLike[str] | None = None,
+        worker: Worker | None = None,
+        repeats: int = 9,
+        min_time: float = 2e-4,
+        time_limit: float = 30.0,
+    ) -> None:
+        self.threads = worker.options.threads if worker is not None else threads
+        self.dims = dict(dims or {})
+        self.refusals: dict[str, str] = {}
+        self.totals = FillReport()
+        self._given_worker, self._own_worker = worker, None
+        self._given_database = database
+        self._own_database: PriceDatabase | None = None
+        self._repeats, self._min_time, self._time_limit = repeats, min_time, time_limit
+        self._pricer: Pricer | None = None
+        self._spread: dict[str, float] = {}
+        self._calibration: Calibration | None = None
+        self._context: PriceContext | None = None
+
+    # --- what it runs on -------------------------------------------------------------------------------------------
+
+    def available(self) -> str | None:
+        """Why ONNX Runtime cannot measure here, in a sentence, or ``None``; starts the worker."""
+        reason = unavailable_reason()
+        if reason is not None:
+            return reason
+        try:
+            self._place()
+        except (RuntimeUnavailable, CostError) as error:
+            return str(error)
+        return None
+
+    @property
+    def worker(self) -> Worker:
+        """The worker process that measures."""
+        if self._given_worker is not None:
+            return self._given_worker
+        if self._own_worker is None:
+            self._own_worker = Worker(RuntimeOptions(threads=self.threads))
+        return self._own_worker
+
+    @property
+    def database(self) -> PriceDatabase:
+        """Where prices are kept."""
+        if isinstance(self._given_database, PriceDatabase):
+            return self._given_database
+        if self._own_database is None:
+            self._own_database = PriceDatabase(self._given_database)
+        return self._own_database
+
+    @property
+    def device(self) -> str:
+        """The processor, as the operating system names it."""
+        return self._place().device
+
+    @property
+    def runtime(self) -> str:
+        """Name and version of the runtime."""
+        return f"{self._place().runtime} {self._place().version}"
+
+    @property
+    def pricer(self) -> Pricer:
+        """The native pricer; made, and the machine calibrated, on first use."""
+        if self._pricer is None:
+            block = calibration.channel_block(self._changes_layout)
+            self._calibration = self._calibrated(block)
+            self._pricer = Pricer.table("onnxruntime", block=block)
+            self._pricer.set_view_price(max(self._calibration.view, 1e-5))
+        return self._pricer
+
+    @property
+    def relative_noise(self) -> float:
+        """Median over the prices in use of interquartile range divided by price."""
+        shares = [spread / ms for signature, spread in self._spread.items() if (ms := self.pricer.find(signature))]
+        return float(np.median(shares)) if shares else 0.0
+
+    def close(self) -> None:
+        """End the worker process and close the database, where they are this object's own."""
+        if self._own_worker is not None:
+            self._own_worker.close()
+            self._own_worker = None
+        if self._own_database is not None:
+            self._own_database.close()
+            self._own_database = None
+
+    def __enter__(self) -> OnnxRuntimeCost:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- prices ----------------------------------------------------------------------------------------------------
+
+    def cost(self, graph: Graph) -> CostReport:
+        """The price of ``graph`` in milliseconds; regions that lack a price are measured first."""
+        self.fill([graph])
+        summary = self.pricer.summary(graph)
+        rows, opaque = [], []
+        for region in self.pricer.regions(graph):
+            operators = regions.operators(graph, region)
+            note = self.refusals.get(region.signature)
+            if region.opaque:
+                note = "carried opaquely: counted as zero"
+                opaque.extend(operators)
+            elif note is not None:
+                opaque.extend(operators)
+            rows.append(
+                RegionCost(
+                    region.signature, region.kind, operators, region.ms, region.flops, region.bytes,
+                    self._spread.get(region.signature), note,
+                )  # fmt: skip
+            )
+        return CostReport(
+            total_ms=summary["ms"],
+            per_region=tuple(rows),
+            source="measured",
+            device=self.device,
+            runtime=self.runtime,
+            spread_ms=float(np.sqrt(sum((row.spread_ms or 0.0) ** 2 for row in rows))),
+            unmeasured=summary["unknown"],
+            unpriced=tuple(dict.fromkeys(opaque)),
+            refusals={row.signature: self.refusals[row.signature] for row in rows if row.signature in self.refusals},
+            weight_bytes=summary["weight_bytes"],
+        )
+
+    def fill(
+        self, graphs: Iterable[Graph], *, limit: int | None = None, stop: Callable[[], bool] | None = None
+    ) -> FillReport:
+        """Supply the prices that ``graphs`` lack, from the database or by measuring, at most ``limit`` measurements.
+
+        ``stop`` is asked between batches. What the runtime refuses to run alone is priced as zero, and named in
+        ``refusals`` and in every report.
+        """
+        started = time.perf_counter()
+        jobs = self._jobs(graphs)
+        cached = self._from_database(jobs)
+        waiting = [job for job in jobs.values() if job.key not in cached]
+        allowed = waiting if limit is None else waiting[: max(limit, 0)]
+        measured = refused = 0
+        for begin in range(0, len(allowed), BATCH):
+            if stop is not None and stop():
+                break
+            batch = allowed[begin : begin + BATCH]
+            prices = self._measure(batch)
+            self.database.put_many({self._kept_as(job.key): prices[job.key] for job in batch}, self._place())
+            for job in batch:
+                self._set(job, prices[job.key])
+            measured += len(batch)
+            refused += sum(prices[job.key].ms is None for job in batch)
+        remaining = sum(len(job.waiting) for job in waiting[measured:])
+        report = FillReport(measured, len(cached), refused, remaining, time.perf_counter() - started)
+        self.totals = self.totals + report
+        return report
+
+    # --- which regions ---------------------------------------------------------------------------------------------
+
+    def _jobs(self, graphs: Iterable[Graph]) -> dict[str, _Job]:
+        jobs: dict[str, _Job] = {}
+        for graph in graphs:
+            for region in self.pricer.regions(graph, unpriced_only=True):
+                key = self._key(graph, region)
+                job = jobs.setdefault(key, _Job(key, graph, region, {}))
+                job.waiting.setdefault(region.signature, region)
+        return jobs
+
+    def _key(self, graph: Graph, region: Region) -> str:
+        """The region's identity without its layout context, and with the sizes that symbols have.
+
+        Of a region in the blocked layout it matters whether it is: pointwise ones are measured there too.
+        """
+        names = regions.dimension_names(graph, [*region.inputs, *region.outputs])
+        sizes = ",".join(f"{name}={self.dims.get(name, 1)}" for name in names)
+        if not sizes and not region.blocked:
+            return region.base_signature
+        text = f"{region.base_signature}|{'blocked' if region.blocked else ''}|{sizes}"
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def _kept_as(self, key: str) -> str:
+        return f"{_METHOD}:{key}"
+
+    def _from_database(self, jobs: Mapping[str, _Job]) -> set[str]:
+        if not jobs:
+            return set()
+        names = {self._kept_as(key): key for key in jobs}
+        found = self.database.get_many(names, self._place())
+        for name, price in found.items():
+            self._set(jobs[names[name]], price)
+        return {names[name] for name in found}
+
+    def _set(self, job: _Job, price: Price) -> None:
+        """Price every layout context of a region."""
+        for signature, region in job.waiting.items():
+            ms = 0.0 if price.ms is None else price.ms + self._layout_changes(job.graph, region)
+            if price.ms is None:
+                self.refusals[signature] = price.refusal or "the runtime refused it"
+            else:
+                self._spread[signature] = price.spread_ms or 0.0
+            self.pricer.set_prices([signature], [ms])
+
+    def _layout_changes(self, graph: Graph, region: Region) -> float:
+        if not region.blocked:
+            return 0.0
+        plain = [self._bytes(graph, value) for value in self._plain_inputs(graph, region)[: region.reorder_inputs]]
+        if region.reorder_output:
+            plain.append(self._bytes(graph, region.outputs[0]))
+        return sum(self._calibrated_now().reorder_ms(size) for size in plain)
+
+    @staticmethod
+    def _plain_inputs(graph: Graph, region: Region) -> list[int]:
+        """Computed operands of rank 4: those whose layout may have to be changed come first in a region."""
+        return [v for v in region.inputs if not graph.is_const(graph.producer(v)) and len(graph.shape(v) or ()) == 4]
+
+    def _bytes(self, graph: Graph, value: int) -> float:
+        from rlflow.frontends import symbolic
+
+        shape = graph.shape(value) or []
+        values = {name: self.dims.get(name, 1) for name in symbolic.names(shape)}
+        return 4.0 * float(np.prod([symbolic.evaluate(dim, values) if dim is not None else 1 for dim in shape]))
+
+    # --- measuring -------------------------------------------------------------------------------------------------
+
+    def _measure(self, jobs: Sequence[_Job]) -> dict[str, Price]:
+        prices: dict[str, Price] = {}
+        items = []
+        for job in jobs:
+            try:
+                self._prepare(job)
+                if job.model is not None:
+                    items.append((job.key, _serialized(job.model), _specs(job.model)))
+                else:
+                    ms = self._calibrated_now().dispatch * len(job.region.nodes)
+                    prices[job.key] = Price(ms, 0.0, 0)  # its result is known, so the runtime folds it
+            except (CostError, GraphError) as error:
+                prices[job.key] = Price(None, refusal=str(error))
+        results = self._timed(items)
+        for job in jobs:
+            if job.key not in prices:
+                prices[job.key] = self._price(job, results[job.key])
+        return prices
+
+    def _prepare(self, job: _Job) -> None:
+        if job.region.blocked:
+            job.model, job.fronted = regions.surrounded(job.graph, job.region, self.pricer.block, self.dims)
+        else:
+            job.model = regions.extract(job.graph, job.region, self.dims)
+        if all(job.model.is_const(job.model.producer(value)) for value in job.model.outputs()):
+            job.model = None
+
+    def _price(self, job: _Job, result: Measurement | str) -> Price:
+        if isinstance(result, str):
+            return Price(None, refusal=result)
+        machine = self._calibrated_now()
+        ms = result.ms - machine.overhead + machine.dispatch
+        if job.region.blocked:
+            ms -= self._stand_alone_changes(job)
+        return Price(max(ms, machine.dispatch, 1e-5), result.spread_ms, result.samples)
+
+    def _stand_alone_changes(self, job: _Job) -> float:
+        """What the stand-alone model does besides the region: changes of layout, and what was put in front."""
+        machine, graph, region = self._calibrated_now(), job.graph, job.region
+        total = sum(machine.pool_ms(self._bytes(graph, v)) + machine.reorder_ms(self._bytes(graph, v)) for v in job.fronted)
+        starter = graph.op(region.nodes[0]) not in ("BatchNormalization", "Mul", "Concat", "Add", "Sum", "Relu", "Resize")
+        first = next(iter(self._plain_inputs(graph, region)), None)
+        if starter and first is not None and first not in job.fronted and not _reads_plain(graph, region, self.pricer.block):
+            total += machine.reorder_ms(self._bytes(graph, first))
+        return total + machine.reorder_ms(self._bytes(graph, region.outputs[0]))
+
+    def _timed(self, items: Sequence[tuple[str, bytes, Any]]) -> dict[str, Measurement | str]:
+        if not items:
+            return {}
+        return self.worker.measure_many(
+            items, level=_LEVEL, repeats=self._repeats, min_time=self._min_time, time_limit=self._time_limit
+        )
+
+    # --- the machine -----------------------------------------------------------------------------------------------
+
+    def _place(self) -> PriceContext:
+        if self._context is None:
+            self._context = PriceContext.of(self.worker.describe(), _LEVEL)
+        return self._context
+
+    def _changes_layout(self, graph: Graph) -> bool:
+        return b"ReorderInput" in self.worker.optimized(_serialized(graph), level=_LEVEL)
+
+    def _calibrated_now(self) -> Calibration:
+        if self._calibration is None:
+            self._calibration = self._calibrated(self.pricer.block)
+        return self._calibration
+
+    def _calibrated(self, block: int) -> Calibration:
+        """Kept like any other price."""
+        graphs = calibration.probes(block)
+        names = {f"{_METHOD}:probe:{name}": name for name in graphs}
+        kept = self.database.get_many([*names, f"{_METHOD}:probe:overhead"], self._place())
+        ms = {names[key]: price.ms for key, price in kept.items() if key in names and price.ms is not None}
+        overhead = kept.get(f"{_METHOD}:probe:overhead")
+        if len(ms) < len(graphs) or overhead is None or overhead.ms is None:
+            overhead, ms = self._probe(graphs)
+        return calibration.calibrate(overhead.ms or 0.0, ms, block)
+
+    def _probe(self, graphs: Mapping[str, Graph]) -> tuple[Price, dict[str, float]]:
+        empty = self.worker.overhead(level=_LEVEL)
+        overhead = Price(empty.ms, empty.spread_ms, empty.samples)
+        results = self._timed([(name, _serialized(graph), _specs(graph)) for name, graph in graphs.items()])
+        for name, result in results.items():
+            if isinstance(result, str):
+                raise CostError(f"ONNX Runtime cannot be calibrated here: the probe {name} failed: {result}")
+        measured = {name: result for name, result in results.items() if isinstance(result, Measurement)}
+        rows = {f"{_METHOD}:probe:{name}": Price(m.ms, m.spread_ms, m.samples) for name, m in measured.items()}
+        self.database.put_many({**rows, f"{_METHOD}:probe:overhead": overhead}, self._place())
+        return overhead, {name: m.ms for name, m in measured.items()}
+
+
+def _reads_plain(graph: Graph, region: Region, block: int) -> bool:
+    """Whether the region's convolution has so few input channels that it reads the plain layout."""
+    for node in region.nodes:
+        if graph.op(node) == "Conv":
+            weight = graph.shape(graph.node_inputs(node)[1]) or []
+            return len(weight) == 4 and isinstance(weight[1], int) and weight[1] < block and graph.attrs(node).get("group", 1) == 1
+    return False
+
+
+def _serialized(graph: Graph) -> bytes:
+    from rlflow.frontends import graph_to_model
+
+    return graph_to_model(graph).SerializeToString()
+
+
+def _specs(graph: Graph) -> dict[str, FeedSpec]:
+    """Random inputs that the graph accepts: indices in range, nothing outside an operator's domain."""
+    from rlflow.graph.ranges import input_ranges
+
+    ranges = input_ranges(graph)
+    positive = any(graph.op(node) in _PARTIAL for node in graph.order())
+    specs = {}
+    for node in graph.inputs():
+        value, name = graph.node_outputs(node)[0], graph.input_name(node)
+        dtype, shape = _NUMPY_NAMES.get(graph.dtype(value)), graph.shape(value)
+        if dtype is None or shape is None or any(not isinstance(dim, int) for dim in shape):
+            raise CostError(
+                f"A region cannot be priced by itself: no random input can be made for an operand of type "
+                f"{graph.type_text(value)}."
+            )
+        low, high = ranges.get(name, _POSITIVE if positive and dtype.startswith("float") else (None, None))
+        specs[name] = FeedSpec(tuple(int(dim) for dim in shape if isinstance(dim, int)), dtype, low, high)
+    return specs

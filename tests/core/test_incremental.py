@@ -1,0 +1,95 @@
+"""Matches kept up to date after a rewrite equal matches found from nothing; a child equals itself built from its text."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+from core_graphs import RULES, random_graph
+
+from rlflow._core import Graph, Pricer, State
+
+Move = tuple[str, tuple[int, ...], str]
+
+
+def moves_of(state: State) -> list[Move]:
+    moves = state.moves()
+    return [(RULES.names[moves.rule[i]], tuple(state.key(i)), moves.digest_hex(i)) for i in range(len(moves))]
+
+
+@pytest.mark.parametrize("block", range(20))
+def test_a_walk_keeps_matches_and_digests_exact(block: int) -> None:
+    fired: set[str] = set()
+    for seed in range(block * 15, block * 15 + 15):
+        rng = random.Random(seed)
+        state = State(random_graph(seed), RULES)
+        for _ in range(8):
+            moves = moves_of(state)
+            assert moves == moves_of(State(state.graph, RULES)), f"seed {seed}\n{state.graph.text()}"
+            if not moves:
+                break
+            choice = rng.randrange(len(moves))
+            child = state.open(choice)
+            fired.add(moves[choice][0])
+            assert child.graph.digest == moves[choice][2]
+            again = Graph.parse(child.graph.text())
+            assert (again.digest, again.num_nodes) == (child.graph.digest, child.graph.num_nodes)
+            assert state.find(moves[choice][0], moves[choice][1]) == choice
+            state = child
+    assert len(fired) >= 5, "the walk hardly rewrote anything"
+
+
+@pytest.mark.parametrize("pricer", [Pricer.analytic(), Pricer.analytic(overhead_us=7.0, fusion="onnxruntime")])
+def test_the_delta_of_a_move_is_the_difference_of_the_costs(pricer: Pricer) -> None:
+    compared = 0
+    for seed in range(150):
+        state = State(random_graph(seed), RULES, pricer)
+        moves = state.moves()
+        for i in range(len(moves)):
+            child = state.child(i)
+            assert moves.delta_ms[i] == pytest.approx(pricer.price(child)[0] - pricer.price(state.graph)[0], abs=1e-9)
+            assert moves.weight_bytes[i] == pricer.summary(child)["weight_bytes"]
+            compared += 1
+    assert compared > 300
+
+
+def test_counts_of_nodes_agree_with_the_graphs() -> None:
+    def work(graph: Graph) -> int:
+        return sum(not graph.is_const(n) for n in graph.order())
+
+    compared = 0
+    for seed in range(120):
+        state = State(random_graph(seed), RULES)
+        moves = state.moves()
+        for i in range(len(moves)):
+            difference = work(state.child(i)) - work(state.graph)
+            assert difference == moves.nodes_added[i] - moves.nodes_removed[i], RULES.names[moves.rule[i]]
+            compared += 1
+    assert compared > 200
+
+
+def test_digests_and_moves_are_the_same_in_another_process() -> None:
+    script = (
+        "from core_graphs import RULES, random_graph\n"
+        "from rlflow._core import State\n"
+        "for seed in range(10):\n"
+        "    s = State(random_graph(seed), RULES)\n"
+        "    m = s.moves()\n"
+        "    print(s.graph.digest, [m.digest_hex(i) for i in range(len(m))], [s.key(i) for i in range(len(m))])\n"
+    )
+    path = os.pathsep.join(p for p in sys.path if p)
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+    assert outputs.pop().count("\n") == 10

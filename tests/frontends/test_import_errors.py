@@ -1,0 +1,160 @@
+"""What is not a usable model is refused with a sentence that says where and what; what a runtime tolerates is noted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from model_tools import model, random, value
+from onnx import helper
+
+from rlflow.errors import ModelError, OutputError, UsageError
+from rlflow.frontends import load_model, save_model
+
+
+def relu() -> onnx.ModelProto:
+    return model([helper.make_node("Relu", ["x"], ["y"], name="relu")], [value("x", ["N", 3])], [value("y", ["N", 3])])
+
+
+def refused(source: object, match: str) -> None:
+    with pytest.raises(ModelError, match=match):
+        load_model(source)  # type: ignore[arg-type]
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    refused(tmp_path / "nothing.onnx", r"nothing\.onnx' does not exist")
+
+
+def test_directory(tmp_path: Path) -> None:
+    refused(tmp_path, "is a directory")
+
+
+def test_empty_file(tmp_path: Path) -> None:
+    path = tmp_path / "empty.onnx"
+    path.write_bytes(b"")
+    refused(path, "is empty")
+
+
+@pytest.mark.parametrize("text", [b"hello, world: this is a text file\n", b"\x89PNG\r\n\x1a\n" + bytes(64), b"{}"])
+def test_not_onnx(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "other.onnx"
+    path.write_bytes(text)
+    refused(path, "other.onnx")
+
+
+def test_truncated_at_every_length() -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["y"])]
+    raw = model(nodes, [value("x", [2, 4])], [value("y", [2, 3])], {"w": random(4, 3)}).SerializeToString()
+    whole = load_model(raw).graph.digest
+    for length in range(len(raw)):
+        try:
+            found = load_model(raw[:length])
+        except ModelError:
+            continue
+        # Protobuf cannot tell a message that lost its last fields: what is left must then be a whole graph (the opset
+        # import came last).
+        assert found.graph.digest == whole or found.passthrough, f"{length} of {len(raw)} bytes"
+
+
+def test_no_graph_and_no_outputs() -> None:
+    refused(onnx.ModelProto(ir_version=8), "holds no graph")
+    broken = relu()
+    del broken.graph.output[:]
+    refused(broken, "no outputs")
+
+
+def test_cycle() -> None:
+    nodes = [helper.make_node("Add", ["x", "b"], ["a"], name="one"), helper.make_node("Neg", ["a"], ["b"], name="two")]
+    refused(model(nodes, [value("x", [3])], [value("b", [3])]), r"cycle, among them node 'one' \(Add\)")
+
+
+def test_two_makers_of_one_name() -> None:
+    nodes = [helper.make_node("Neg", ["x"], ["y"], name="one"), helper.make_node("Exp", ["x"], ["y"], name="two")]
+    refused(model(nodes, [value("x", [3])], [value("y", [3])]), "belongs to two values, made by node 'one'")
+    nodes = [helper.make_node("Neg", ["x"], ["w"], name="one")]
+    refused(
+        model(nodes, [value("x", [3])], [value("w", [3])], {"w": random(3)}), "made by an initialiser and by node 'one'"
+    )
+
+
+def test_a_name_that_nothing_makes() -> None:
+    broken = relu()
+    broken.graph.node[0].input[0] = "z"
+    refused(broken, r"node 'relu' \(Relu\) reads 'z'")
+    broken = relu()
+    broken.graph.output[0].name = "z"
+    refused(broken, "nothing makes the graph output 'z'")
+
+
+def test_a_captured_name_that_nothing_makes() -> None:
+    body = helper.make_graph([helper.make_node("Neg", ["ghost"], ["t"])], "body", [], [value("t", None)])
+    nodes = [helper.make_node("If", ["c"], ["y"], name="if", then_branch=body, else_branch=body)]
+    refused(model(nodes, [value("c", [], onnx.TensorProto.BOOL)], [value("y", None)]), "reads 'ghost'")
+
+
+def test_two_inputs_of_one_name() -> None:
+    broken = relu()
+    broken.graph.input.append(broken.graph.input[0])
+    refused(broken, "two inputs have the name 'x'")
+
+
+def test_wrong_elements_of_a_tensor() -> None:
+    broken = model([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", [3])], [value("y", [3])], {"w": random(3)})
+    broken.graph.initializer[0].raw_data = b"\0" * 7
+    refused(broken, "tensor 'w'")
+
+
+def test_types_that_contradict_each_other_stay_opaque() -> None:
+    """A runtime may know better; it is not for an optimiser to refuse what it does not touch."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
+    imported = load_model(model(nodes, [value("x", [2, 4])], [value("y", None)], {"w": random(5, 3)}))
+    assert any(
+        "node 'product' (MatMul) is carried as it is" in note and "inner dimensions" in note for note in imported.notes
+    )
+    assert save_model(imported, imported.graph).graph.node[0].name == "product"
+
+
+def test_what_the_checker_finds_is_noted() -> None:
+    tolerated = relu()
+    tolerated.graph.name = ""
+    tolerated.graph.node[0].attribute.append(helper.make_attribute("unheard_of", 1))
+    imported = load_model(tolerated)
+    assert any("unheard_of" in note or "Unrecognized" in note for note in imported.notes)
+
+
+def test_freezing_needs_a_known_dim_and_a_size() -> None:
+    with pytest.raises(UsageError, match="no such dimension; they have N"):
+        load_model(relu(), freeze={"M": 1})
+    with pytest.raises(UsageError, match="found size 0"):
+        load_model(relu(), freeze={"N": 0})
+
+
+def test_sparse_initialisers_pass_through() -> None:
+    source = relu()
+    sparse = helper.make_sparse_tensor(
+        helper.make_tensor("s", 1, [1], [1.0]), helper.make_tensor("i", onnx.TensorProto.INT64, [1], [1]), [3]
+    )
+    source.graph.sparse_initializer.append(sparse)
+    imported = load_model(source)
+    assert imported.passthrough == "it has sparse initialisers"
+    assert save_model(imported, imported.graph) == source
+
+
+@pytest.mark.parametrize("place", ["missing/out.onnx", ""])
+def test_unwritable_output(tmp_path: Path, place: str) -> None:
+    imported = load_model(relu())
+    with pytest.raises(OutputError, match="While writing"):
+        save_model(imported, imported.graph, str(tmp_path / place))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nan_weights_load_and_say_so() -> None:
+    weights = np.full((4, 600), np.nan, np.float32)
+    source = model(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], [value("x", [2, 4])], [value("y", [2, 600])], {"w": weights}
+    )
+    imported = load_model(source)
+    node = next(node for node in imported.graph.order() if imported.graph.op(node) == "Constant")
+    assert imported.graph.attrs(node)["value"]["facts"][3] is False
