@@ -99,7 +99,7 @@ zoo-table: $(VENV)/.base ## optimise the seven zoo models and print the table of
 
 .PHONY: backend-test
 backend-test: $(VENV)/.dev ## load, save and run every ONNX operator case and the nine CNNs of the onnx package
-	$(BIN)/python -m pytest -q -n $(JOBS) -m "" tests/conformance
+	$(BIN)/python -m pytest -q -m "" tests/frontends/test_backend_cases.py tests/frontends/test_light_models.py
 
 .PHONY: prove
 prove: $(VENV)/.dev ## prove every rule of the library again

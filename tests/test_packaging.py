@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -113,6 +114,22 @@ def test_importing_is_light() -> None:
     runs = [python("-c", script, cwd=ROOT).stdout.split() for _ in range(3)]
     assert runs[0][1:] == [], f"`import rlflow` opens {runs[0][1:]}"
     assert min(float(run[0]) for run in runs) < 0.3
+
+
+def test_the_sources_are_python_3_10() -> None:
+    """``x[a, *b]`` and ``except*`` came with 3.11; on 3.10 a module with one of them cannot be imported."""
+    found = []
+    for path in sorted((ROOT / "rlflow").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text, str(path), feature_version=(3, 10))
+        for node in ast.walk(tree):
+            bare = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple)
+            bare = bare and not (ast.get_source_segment(text, node.slice) or "").startswith("(")
+            if bare and any(isinstance(part, ast.Starred) for part in node.slice.elts):
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno}: an unpacked index; write x[(a, *b)]")
+            elif type(node).__name__ == "TryStar":
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno}: except*")
+    assert not found, "\n".join(found)
 
 
 def test_no_rule_of_the_house_is_broken_in_text() -> None:

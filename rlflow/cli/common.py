@@ -16,10 +16,6 @@ from rlflow.errors import RlflowError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-#: Set by ``--verbose``, or by the environment variable RLFLOW_DEBUG: errors then come with their traceback.
-_WANT_TRACEBACKS = "rlflow.tracebacks"
-
-
 class ErrorGroup(click.Group):
     """A group whose errors are one sentence on stderr, ``rlflow: error: …``, and an exit code."""
 
@@ -37,7 +33,8 @@ class ErrorGroup(click.Group):
         except click.ClickException as error:
             _fail(_click_sentence(error), error.exit_code)
         except RlflowError as error:
-            _maybe_traceback(given)
+            if error.exit_code != UsageError.exit_code:
+                _maybe_traceback(given)
             _fail(str(error), error.exit_code)
         except BrokenPipeError:
             # The reader of our output left, as `| head` does. Point stdout elsewhere, so that the flush at exit stays silent.
@@ -58,6 +55,7 @@ def _click_sentence(error: click.ClickException) -> str:
 
 
 def _maybe_traceback(arguments: Sequence[str]) -> None:
+    """With ``--verbose``, or where the environment variable RLFLOW_DEBUG is set, errors come with their traceback."""
     if os.environ.get("RLFLOW_DEBUG") or {"--verbose", "-v"} & set(arguments):
         traceback.print_exc()
 

@@ -68,7 +68,7 @@ def show(name: str, files: tuple[str, ...]) -> None:
 def check(files: tuple[str, ...], quiet: bool) -> None:
     """Prove the rules of FILEs, or of the package, again. Exits with 1 where one is refused."""
     from rlflow.rewrite import read_rules
-    from rlflow.synthesis import prove
+    from rlflow.synthesis.prove import prove
 
     found = read_rules(files) if files else list(_library(()).values())
     refused = 0

@@ -23,7 +23,10 @@ __all__ = ["CostModel", "CostReport", "FillReport", "RegionCost", "make", "names
 Factory = Callable[..., CostModel]
 
 # Imported when made, so that listing the models opens no runtime.
-_BUILT_IN = {"analytic": ("rlflow.cost.analytic", "AnalyticCost"), "onnxruntime": ("rlflow.cost.onnxruntime", "OnnxRuntimeCost")}
+_BUILT_IN = {
+    "analytic": ("rlflow.cost.analytic", "AnalyticCost"),
+    "onnxruntime": ("rlflow.cost.onnxruntime", "OnnxRuntimeCost"),
+}
 _registered: dict[str, Factory] = {}
 
 

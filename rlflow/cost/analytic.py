@@ -56,7 +56,12 @@ class AnalyticCost:
         self.threads = threads
         self.dims = dict(dims or {})
         self._pricer = Pricer.analytic(
-            gflops=gflops, vector_gflops=vector_gflops, gbps=gbps, overhead_us=overhead_us, view_us=view_us, fusion=fusion
+            gflops=gflops,
+            vector_gflops=vector_gflops,
+            gbps=gbps,
+            overhead_us=overhead_us,
+            view_us=view_us,
+            fusion=fusion,
         )
         self._pricer.bind(self.dims)
         self.device = (

@@ -18,20 +18,27 @@ if TYPE_CHECKING:
 
 _FLOAT = 1
 _CHAIN = 32
+#: Megabytes of weights for which the speed of reading them once per run is measured: in the second-level cache, beyond
+#: it, around the size of a shared cache, and from memory.
+_WORKING_SETS = (1, 4, 12, 24, 48)
+_MATRIX = 512  # a 512 x 512 float matrix is 1 MB
 #: Spatial extents of the 16-channel tensors that layout changes are measured on (4 KB, 64 KB, 512 KB and 4 MB).
 _EXTENTS = (8, 32, 90, 256)
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Milliseconds: ``overhead`` of an empty run, ``dispatch`` of one more kernel, ``view`` of a renamed tensor; and, over
-    ``sizes`` in bytes, half of a change to the blocked layout and back (``reorder``), and a 1x1 pooling in that layout
-    (``pool``).
+    """Milliseconds: ``overhead`` of an empty run, ``dispatch`` of one more kernel, ``view`` of a renamed tensor.
+
+    Over ``sizes`` in bytes: half of a change to the blocked layout and back (``reorder``), and a 1x1 pooling in that
+    layout (``pool``). ``bytes_per_ms``: the speeds of reading weights when a run reads ``working_sets`` bytes of them.
     """
 
     overhead: float
     dispatch: float
     view: float
+    working_sets: tuple[float, ...]
+    bytes_per_ms: tuple[float, ...]
     sizes: tuple[float, ...] = ()
     reorder: tuple[float, ...] = ()
     pool: tuple[float, ...] = ()
@@ -43,6 +50,11 @@ class Calibration:
     def pool_ms(self, size: float) -> float:
         """A 1x1 pooling in the blocked layout."""
         return _interpolate(size, self.sizes, self.pool)
+
+    def weights_ms(self, size: float, working_set: float) -> float:
+        """The least time to read ``size`` bytes of weights in a model with ``working_set`` bytes of them."""
+        at = np.log(max(working_set, 1.0))
+        return size / float(np.interp(at, np.log(self.working_sets), self.bytes_per_ms))
 
 
 def _interpolate(size: float, sizes: Sequence[float], values: Sequence[float]) -> float:
@@ -60,6 +72,8 @@ def probes(block: int) -> dict[str, Graph]:
         "dispatch-n": _chain(_CHAIN, views=False),
         "view-n": _chain(_CHAIN, views=True),
     }
+    for megabytes in _WORKING_SETS:
+        found[f"weights-{megabytes}"] = _products(megabytes)
     if block:
         for extent in _EXTENTS:
             found[f"pool-1-{extent}"] = _pools(1, extent)
@@ -71,21 +85,29 @@ def calibrate(overhead: float, ms: Mapping[str, float], block: int) -> Calibrati
     """From the times of :func:`probes`, in milliseconds."""
     dispatch = max(0.0, (ms["dispatch-n"] - ms["dispatch-1"]) / (_CHAIN - 1))
     view = max(0.0, (ms["view-n"] - ms["dispatch-n"]) / _CHAIN)
+    one = _MATRIX * _MATRIX * 4.0
+    speeds = []
+    for count in _WORKING_SETS:
+        speeds.append(one * count / max(ms[f"weights-{count}"] - overhead - dispatch * (count - 1), 1e-6))
+    sets = tuple(one * count for count in _WORKING_SETS)
+    # More weights are never read faster than fewer; noise may say so.
+    falling = tuple(float(speed) for speed in np.minimum.accumulate(speeds))
     if not block:
-        return Calibration(overhead, dispatch, view)
+        return Calibration(overhead, dispatch, view, sets, falling)
     pool = [max(0.0, (ms[f"pool-3-{e}"] - ms[f"pool-1-{e}"]) / 2) for e in _EXTENTS]
     pairs = [ms[f"pool-1-{e}"] - overhead + dispatch - p for e, p in zip(_EXTENTS, pool, strict=True)]
     reorder = [max(0.0, pair / 2) for pair in pairs]
-    return Calibration(overhead, dispatch, view, tuple(16.0 * e * e * 4 for e in _EXTENTS), tuple(reorder), tuple(pool))
+    sizes = tuple(16.0 * e * e * 4 for e in _EXTENTS)
+    return Calibration(overhead, dispatch, view, sets, falling, sizes, tuple(reorder), tuple(pool))
 
 
 def layout_probes() -> dict[int, Graph]:
-    """Poolings that a runtime turns to its blocked layout only if that layout has blocks of so many channels (or fewer)."""
+    """Poolings that a runtime turns to its blocked layout only if its blocks have so many channels, or fewer."""
     return {channels: _pools(1, 8, channels) for channels in (8, 16)}
 
 
 def channel_block(changes_layout: Callable[[Graph], bool]) -> int:
-    """Channels per block of the runtime's layout, 0 where it has none; ``changes_layout`` says whether a graph is turned."""
+    """Channels per block of the runtime's layout, or 0; ``changes_layout`` says whether it turns a graph to it."""
     return next((channels for channels, graph in layout_probes().items() if changes_layout(graph)), 0)
 
 
@@ -96,6 +118,15 @@ def _chain(length: int, views: bool) -> Graph:
         value = builder.add("Neg", {}, [value])
         if views:
             value = builder.add("Reshape", {"shape": [2, 2] if step % 2 == 0 else [4]}, [value])
+    return builder.finish([value])
+
+
+def _products(count: int) -> Graph:
+    builder = GraphBuilder()
+    value = builder.input("x", _FLOAT, [1, _MATRIX])
+    for number in range(count):
+        weight = builder.constant(_FLOAT, [_MATRIX, _MATRIX], f"{number + 1:032x}", None, None)
+        value = builder.add("MatMul", {}, [value, weight])
     return builder.finish([value])
 
 

@@ -1,10 +1,15 @@
 """Measured prices: every fused region is timed alone in ONNX Runtime, once, and remembered.
 
 Regions are those of the "onnxruntime" fusion table. A region's price is the median time of the region as a model of its
-own, less what an empty run takes, plus one dispatch. Regions in the runtime's blocked layout are measured with the
-changes of layout that stand-alone inputs and outputs need; their cost, measured apart, is taken off, and added again
-only where the graph at hand needs them. Weights are read from the caches or from memory as they would be inside the
-whole model only roughly; whole models are compared by :mod:`rlflow.cost.gate`, which has the last word.
+own, less what an empty run takes, plus one dispatch. Two things differ inside a model, and are put right:
+
+* *Weights.* Alone, a region finds its weights in the cache. Inside a model that is larger than the caches it does not,
+  so a price is never less than the time that reading the region's weights takes, at the speed measured for models with
+  so many bytes of them (``Calibration.bytes_per_ms``).
+* *Layout.* Regions in the runtime's blocked layout are measured with the changes of layout that stand-alone inputs and
+  outputs need; their cost, measured apart, is taken off, and added again only where the graph at hand needs them.
+
+Whole models are compared by :mod:`rlflow.cost.gate`, which has the last word.
 """
 
 from __future__ import annotations
@@ -23,8 +28,8 @@ from rlflow.cost import calibration, regions
 from rlflow.cost.calibration import Calibration
 from rlflow.cost.database import Price, PriceContext, PriceDatabase
 from rlflow.cost.protocol import CostReport, FillReport, RegionCost
-from rlflow.errors import CostError, GraphError, RuntimeUnavailable
-from rlflow.runtime import FeedSpec, Measurement, RuntimeOptions, Worker, unavailable_reason
+from rlflow.errors import CostError, GraphError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable
+from rlflow.runtime import FeedSpec, Measurement, RuntimeOptions, Worker, random_array, unavailable_reason
 
 if TYPE_CHECKING:
     from rlflow._core import Region
@@ -35,12 +40,18 @@ BATCH = 8
 #: Operators that leave the real numbers for some inputs; theirs are kept away from zero and below.
 _PARTIAL = frozenset({"Sqrt", "Log", "Pow", "Reciprocal", "Div", "Acosh", "Asin", "Acos", "Atanh", "Mod"})
 _POSITIVE = (0.5, 2.0)
+_LOOK_UPS = frozenset({"Gather", "GatherND", "GatherElements", "Slice"})
 _LEVEL = "all"
+#: What a profile calls changes of layout.
+_REORDERS = frozenset({"ReorderInput", "ReorderOutput"})
+_PROFILE_RUNS = 15
+#: Part of a stand-alone time beyond which what is beside the region is told apart by a profile.
+_LARGE_PART = 0.25
 #: Part of the key of every kept price; raise it when the way of measuring changes.
 _METHOD = "1"
 _NUMPY_NAMES = {
-    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16", 11: "float64",
-    12: "uint32", 13: "uint64",
+    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
+    11: "float64", 12: "uint32", 13: "uint64",
 }  # fmt: skip
 
 
@@ -63,6 +74,8 @@ class OnnxRuntimeCost:
     numbers); ``database``: an open :class:`PriceDatabase`, a path, or ``None`` for the user's own; ``worker``: an open
     worker to share, whose options then decide. ``repeats`` samples of ``min_time`` seconds make a price;
     ``time_limit`` seconds end a region that hangs.
+
+    One object prices one model and what it is rewritten to: the first graph says how many bytes of weights a run reads.
     """
 
     name = "onnxruntime"
@@ -89,6 +102,7 @@ class OnnxRuntimeCost:
         self._repeats, self._min_time, self._time_limit = repeats, min_time, time_limit
         self._pricer: Pricer | None = None
         self._spread: dict[str, float] = {}
+        self._working_set: float | None = None
         self._calibration: Calibration | None = None
         self._context: PriceContext | None = None
 
@@ -179,12 +193,8 @@ class OnnxRuntimeCost:
                 opaque.extend(operators)
             elif note is not None:
                 opaque.extend(operators)
-            rows.append(
-                RegionCost(
-                    region.signature, region.kind, operators, region.ms, region.flops, region.bytes,
-                    self._spread.get(region.signature), note,
-                )  # fmt: skip
-            )
+            figures = (region.ms, region.flops, region.bytes, self._spread.get(region.signature))
+            rows.append(RegionCost(region.signature, region.kind, operators, *figures, note))
         return CostReport(
             total_ms=summary["ms"],
             per_region=tuple(rows),
@@ -207,6 +217,9 @@ class OnnxRuntimeCost:
         ``refusals`` and in every report.
         """
         started = time.perf_counter()
+        graphs = list(graphs)
+        if self._working_set is None and graphs:
+            self._working_set = max(float(self.pricer.summary(graph)["weight_bytes"]) for graph in graphs)
         jobs = self._jobs(graphs)
         cached = self._from_database(jobs)
         waiting = [job for job in jobs.values() if job.key not in cached]
@@ -264,13 +277,14 @@ class OnnxRuntimeCost:
 
     def _set(self, job: _Job, price: Price) -> None:
         """Price every layout context of a region."""
+        least = self._calibrated_now().weights_ms(_weight_bytes(job.graph, job.region), self._working_set or 0.0)
         for signature, region in job.waiting.items():
-            ms = 0.0 if price.ms is None else price.ms + self._layout_changes(job.graph, region)
             if price.ms is None:
                 self.refusals[signature] = price.refusal or "the runtime refused it"
-            else:
-                self._spread[signature] = price.spread_ms or 0.0
-            self.pricer.set_prices([signature], [ms])
+                self.pricer.set_prices([signature], [0.0])
+                continue
+            self._spread[signature] = price.spread_ms or 0.0
+            self.pricer.set_prices([signature], [max(price.ms, least) + self._layout_changes(job.graph, region)])
 
     def _layout_changes(self, graph: Graph, region: Region) -> float:
         if not region.blocked:
@@ -327,18 +341,41 @@ class OnnxRuntimeCost:
         machine = self._calibrated_now()
         ms = result.ms - machine.overhead + machine.dispatch
         if job.region.blocked:
-            ms -= self._stand_alone_changes(job)
+            beside = self._stand_alone_changes(job)
+            # The small difference of large times says little; the runtime's profiler can tell them apart.
+            share = self._kernel_share(job) if beside > _LARGE_PART * ms else None
+            ms = ms - beside if share is None else ms * share
         return Price(max(ms, machine.dispatch, 1e-5), result.spread_ms, result.samples)
+
+    def _kernel_share(self, job: _Job) -> float | None:
+        """Part of the stand-alone model's kernel time that is the region's own, by the runtime's profiler.
+
+        ``None`` where the profile cannot tell it apart from what was put in front.
+        """
+        if job.model is None or any((job.graph.shape(v) or [0, 1])[1] % self.pricer.block for v in job.fronted):
+            return None
+        rng = np.random.default_rng(0)
+        feeds = {name: random_array(spec, rng) for name, spec in _specs(job.model).items()}
+        try:
+            nodes = self.worker.profile(_serialized(job.model), feeds, runs=_PROFILE_RUNS, level=_LEVEL)
+        except (RuntimeRefused, RuntimeCrashed):
+            return None
+        beside = _REORDERS | {"MaxPool"} if job.fronted else _REORDERS
+        own = sum(node.us for node in nodes if node.op_type not in beside)
+        total = sum(node.us for node in nodes)
+        return own / total if total > 0 and own > 0 else None
 
     def _stand_alone_changes(self, job: _Job) -> float:
         """What the stand-alone model does besides the region: changes of layout, and what was put in front."""
         machine, graph, region = self._calibrated_now(), job.graph, job.region
-        total = sum(machine.pool_ms(self._bytes(graph, v)) + machine.reorder_ms(self._bytes(graph, v)) for v in job.fronted)
-        starter = graph.op(region.nodes[0]) not in ("BatchNormalization", "Mul", "Concat", "Add", "Sum", "Relu", "Resize")
+        turned = [self._bytes(graph, value) for value in job.fronted]
+        total = sum(machine.pool_ms(size) for size in turned)
         first = next(iter(self._plain_inputs(graph, region)), None)
-        if starter and first is not None and first not in job.fronted and not _reads_plain(graph, region, self.pricer.block):
-            total += machine.reorder_ms(self._bytes(graph, first))
-        return total + machine.reorder_ms(self._bytes(graph, region.outputs[0]))
+        starts = graph.op(region.nodes[0]) in regions.LAYOUT_STARTERS
+        if starts and first is not None and not _reads_plain(graph, region, self.pricer.block):
+            turned += [self._bytes(graph, first)] if first not in job.fronted else []
+        turned.append(self._bytes(graph, region.outputs[0]))
+        return total + sum(machine.reorder_ms(size) for size in turned)
 
     def _timed(self, items: Sequence[tuple[str, bytes, Any]]) -> dict[str, Measurement | str]:
         if not items:
@@ -389,10 +426,26 @@ class OnnxRuntimeCost:
 def _reads_plain(graph: Graph, region: Region, block: int) -> bool:
     """Whether the region's convolution has so few input channels that it reads the plain layout."""
     for node in region.nodes:
-        if graph.op(node) == "Conv":
+        if graph.op(node) == "Conv" and graph.attrs(node).get("group", 1) == 1:
             weight = graph.shape(graph.node_inputs(node)[1]) or []
-            return len(weight) == 4 and isinstance(weight[1], int) and weight[1] < block and graph.attrs(node).get("group", 1) == 1
+            return len(weight) == 4 and isinstance(weight[1], int) and weight[1] < block
     return False
+
+
+def _weight_bytes(graph: Graph, region: Region) -> float:
+    """Bytes of the constants that the region reads, tables that it looks rows up in left out."""
+    total = 0.0
+    for value in region.inputs:
+        if not graph.is_const(graph.producer(value)):
+            continue
+        inside = [(node, slot) for node, slot in graph.users(value) if node in region.nodes]
+        if all(slot == 0 and graph.op(node) in _LOOK_UPS for node, slot in inside):
+            continue
+        shape = graph.shape(value) or []
+        name = _NUMPY_NAMES.get(graph.dtype(value))
+        if name is not None and all(isinstance(dim, int) for dim in shape):
+            total += float(np.prod(shape)) * np.dtype(name).itemsize
+    return total
 
 
 def _serialized(graph: Graph) -> bytes:

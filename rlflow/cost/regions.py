@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
+from rlflow._core import Pricer, Region
 from rlflow.errors import CostError, GraphError
-from rlflow.graph import GraphBuilder
+from rlflow.graph import Graph, GraphBuilder
 
-if TYPE_CHECKING:
-    from rlflow._core import Region
-    from rlflow.graph import Graph
+__all__ = ["LAYOUT_STARTERS", "Pricer", "Region", "dimension_names", "extract", "input_name", "operators", "surrounded"]
 
-# Operators that turn their data input to the blocked layout by themselves.
-_LAYOUT_STARTERS = frozenset({"Conv", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Pad"})
+#: Operators that turn their data input to the blocked layout by themselves.
+LAYOUT_STARTERS = frozenset({"Conv", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Pad"})
 
 
 def operators(graph: Graph, region: Region) -> tuple[str, ...]:
@@ -43,7 +41,9 @@ def extract(graph: Graph, region: Region, dims: Mapping[str, int] | None = None)
     return _Extraction(graph, region, dims).finish()
 
 
-def surrounded(graph: Graph, region: Region, block: int, dims: Mapping[str, int] | None = None) -> tuple[Graph, list[int]]:
+def surrounded(
+    graph: Graph, region: Region, block: int, dims: Mapping[str, int] | None = None
+) -> tuple[Graph, list[int]]:
     """:func:`extract`, with something in front of operands that the runtime has in its blocked layout, so that they are
     in that layout here too; and the values of ``graph`` for which that was done.
 
@@ -106,7 +106,8 @@ class _Extraction:
             return self.builder.input(input_name(index), dtype, shape)
         if any(not isinstance(dim, int) for dim in shape):
             raise CostError(
-                f"A region cannot be priced by itself: its constant operand {index} has the type {graph.type_text(value)}."
+                f"A region cannot be priced by itself: its constant operand {index} has the type "
+                f"{graph.type_text(value)}, expected numbers for all dimensions."
             )
         return self.builder.constant(dtype, shape, _digest(f"folded:{index}:{dtype}:{shape}"), None, None)
 
@@ -145,7 +146,7 @@ class _Extraction:
             for slot, value in enumerate(graph.node_inputs(node)):
                 if value not in self.region.inputs or graph.is_const(graph.producer(value)):
                     continue
-                if slot > 0 or graph.op(node) not in _LAYOUT_STARTERS:
+                if slot > 0 or graph.op(node) not in LAYOUT_STARTERS:
                     needed.add(value)
         return needed
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from math import pi, sqrt
+from math import pi, prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ OLDEST_OPSET = 11
 # The newest container version written: runtimes of recent years read it, and no operator here needs a newer one.
 NEWEST_IR = 10
 INT64_MAX = int(np.iinfo(np.int64).max)
+# A model without values still holds those of the small weights: the checker reads them, and they cost nothing.
+_SMALL_WEIGHT = 4096
 
 # Operand of an operator -> (input position, first opset that takes it as an input and not an attribute, element type).
 _Operand = tuple[int, int, type]
@@ -56,11 +58,14 @@ class ModelBuilder:
 
     ``opset``: 11 to the newest that the installed onnx knows. ``ir_version``: derived from the opset where None.
     ``seed``: a weight is a function of (seed, its full name, its shape) and of nothing else, so that it does not depend
-    on the order of construction, and a layer keeps its weights when another layer is added. Raises UsageError for an
-    opset or a seed that makes no sense.
+    on the order of construction, and a layer keeps its weights when another layer is added. ``values=False``: large
+    weights get a shape and no numbers, which is enough to count with (rlflow.frontends.stats) and for nothing else.
+    Raises UsageError for an opset or a seed that makes no sense.
     """
 
-    def __init__(self, name: str, opset: int = 17, ir_version: int | None = None, seed: int = 0) -> None:
+    def __init__(
+        self, name: str, opset: int = 17, ir_version: int | None = None, seed: int = 0, *, values: bool = True
+    ) -> None:
         newest = onnx.defs.onnx_opset_version()
         if not OLDEST_OPSET <= opset <= newest:
             raise UsageError(
@@ -71,6 +76,7 @@ class ModelBuilder:
         self.name = name
         self.opset = opset
         self.seed = seed
+        self.values = values
         self.ir_version = _ir_version(opset) if ir_version is None else ir_version
         self._scope: tuple[str, ...] = ()
         self._inputs: dict[str, onnx.ValueInfoProto] = {}
@@ -151,6 +157,10 @@ class ModelBuilder:
 
     def weight(self, name: str, shape: Sequence[int], fan_in: int, gain: float = 1.0) -> str:
         """A float32 weight, normal, of standard deviation gain / sqrt(fan_in), to keep a signal's variance."""
+        if not self.values and prod(shape) > _SMALL_WEIGHT:
+            full = self._claim(self.full_name(name))
+            self._weights[full] = onnx.TensorProto(name=full, dims=shape, data_type=onnx.TensorProto.FLOAT)
+            return full
         draw = self._generator(name).standard_normal(tuple(shape), dtype=np.float32)
         return self.parameter(name, draw * np.float32(gain / sqrt(fan_in)))
 
@@ -241,9 +251,9 @@ class ModelBuilder:
             left.setdefault("num_outputs", outputs)
         if op == "Resize" and self.opset < 13:  # roi and scales are not optional yet; an empty tensor says "not given"
             operands[1:3] = [value or self.constant([], np.float32) for value in (*operands[1:3], "", "")[:2]]
-        if op == "Softmax" and self.opset < 13 and left.get("axis") != -1:
+        if op in ("Softmax", "LogSoftmax") and self.opset < 13 and left.get("axis") != -1:
             raise GraphError(
-                f"While building model '{self.name}': Softmax below opset 13 flattens all axes "
+                f"While building model '{self.name}': {op} below opset 13 flattens all axes "
                 "from its axis on; expected axis=-1."
             )
         return left

@@ -158,6 +158,7 @@ class Emitter:
             constant=self.constant,
             dims=self.dims,
             known=lambda slot: self._known(operands[slot]),
+            strict=not self.widen,
         )
 
     def _known(self, value: int) -> Array | None:

@@ -75,6 +75,7 @@ class _Writer:
         self._written: set[str] = set()
         self._by_digest: dict[str, str] = {}
         self._original_tensors = {tensor.name: tensor for tensor in origin.model.graph.initializer}
+        self._outputs = {info.name for info in origin.model.graph.output}
         self._new_values: list[int] = []
         self.external = any(
             tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in origin.model.graph.initializer
@@ -343,7 +344,7 @@ class _Writer:
         if constant is not None:
             known = self._by_digest.get(constant.digest)
             if known is not None and known != name:
-                self._emitter.nodes.append(helper.make_node("Identity", [known], [name], name=name))
+                self._share(value, known, name)
                 return
             self._by_digest[constant.digest] = name
             self._write_constant(name, constant)
@@ -362,7 +363,12 @@ class _Writer:
         known = self._by_digest.setdefault(digest, name)
         if known == name:
             self._emitter.initializers.append(array_to_proto(array, name, self._graph.dtype(value)))
-        elif name in {info.name for info in self._origin.model.graph.output}:
+        else:
+            self._share(value, known, name)
+
+    def _share(self, value: int, known: str, name: str) -> None:
+        """Lets a constant be one that is written already; a graph output still needs a value of its own name."""
+        if name in self._outputs:
             self._emitter.nodes.append(helper.make_node("Identity", [known], [name], name=name))
         else:
             self._emitter.value_names[value] = known
@@ -382,10 +388,20 @@ class _Writer:
         listed = {info.name for info in model.graph.input}
         if any(tensor.name not in listed for tensor in model.graph.initializer):
             model.ir_version = max(model.ir_version, 4)  # older versions list every initialiser among the inputs
-        if self._rules and model.ir_version < _NODE_METADATA_IR:
-            entry = model.metadata_props.add()
-            entry.key, entry.value = RULES_KEY, ", ".join(sorted(set(self._rules.values())))
+        if model.ir_version < _NODE_METADATA_IR:
+            self._note_rules(model)
         return model
+
+    def _note_rules(self, model: onnx.ModelProto) -> None:
+        """Adds the names of the rules behind the graph's new nodes to those that the model lists already."""
+        fresh = {self._rules[node] for node in self._graph.order() if node in self._rules}
+        if not fresh:
+            return
+        entry = next((entry for entry in model.metadata_props if entry.key == RULES_KEY), None)
+        if entry is None:
+            entry = model.metadata_props.add(key=RULES_KEY)
+        listed = {name for name in entry.value.split(", ") if name}
+        entry.value = ", ".join(sorted(listed | fresh))
 
     def _add_value_info(self, model: onnx.ModelProto) -> None:
         """The file's own value types where the value is still there under its name; inferred ones for new values."""

@@ -10,7 +10,7 @@ carried as it came.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Protocol
 
@@ -103,7 +103,7 @@ class Target:
     constant: Callable[[Array], str]
     dims: Callable[[Sequence[Dim]], str]
     known: Callable[[int], Array | None]
-    uses: Sequence[bool] = field(default=(True,))
+    strict: bool = True  # refuse element types that the opset's schema does not list
 
     def ints(self, values: Sequence[Dim]) -> str:
         """A 1-D int64 constant operand; computed from the graph's inputs where an element is symbolic."""
@@ -307,7 +307,8 @@ def write_plain(target: Target, op: str | None = None, attrs: Mapping[str, AttrV
         raise Declined(f"opset {target.opset} allows {found.max_input} inputs, this node has {len(operands)}")
     if len(operands) < found.min_input:
         raise Declined(f"opset {target.opset} needs {found.min_input} inputs, this node has {len(operands)}")
-    check_types(found, target)
+    if target.strict:
+        check_types(found, target)
     return Form(op, written_attrs(op, target, attrs), operands)
 
 

@@ -82,15 +82,27 @@ class ImportedModel:
     notes: list[str]
     passthrough: str | None = None
     source_path: str | None = None
-    _source: bytes | None = None
+    _source: bytes | onnx.ModelProto | None = None
 
     def source_bytes(self) -> bytes:
         """The model as it came, serialised. Raises ModelError where its file has gone."""
-        if self._source is not None:
+        if isinstance(self._source, bytes):
             return self._source
-        if self.source_path is None:
-            return self.origin.model.SerializeToString(deterministic=True)
-        return _read_file(self.source_path)
+        if self.source_path is not None:
+            return _read_file(self.source_path)
+        source = self.origin.model if self._source is None else self._source
+        return source.SerializeToString(deterministic=True)
+
+    def inexpressible(self, graph: Graph) -> str | None:
+        """Why ``graph``, a rewrite of this model's, cannot be written at the model's opset, or None where it can.
+
+        Looks at new nodes only: what came from the file can be written as it came.
+        """
+        from rlflow.frontends.emitter import expressible
+
+        known = self.origin.nodes
+        new = [node for node in graph.order() if node not in known or graph.attrs(node) != known[node].attrs]
+        return expressible(graph, self.origin.opset, new)
 
     def baseline(self) -> onnx.ModelProto:
         """The model with zero rewrites, cleaned like any output: what a search must beat."""
@@ -132,12 +144,12 @@ def load_model(
 # ------------------
 
 
-def _open(source: Source) -> tuple[onnx.ModelProto, str | None, bytes | None]:
-    """(the library's own ModelProto, path, bytes) of a source."""
+def _open(source: Source) -> tuple[onnx.ModelProto, str | None, bytes | onnx.ModelProto | None]:
+    """(the library's own ModelProto, path, what was given instead of a path) of a source."""
     if isinstance(source, onnx.ModelProto):
         model = onnx.ModelProto()
         model.CopyFrom(source)
-        return model, None, None
+        return model, None, source
     if isinstance(source, (bytes, bytearray, memoryview)):
         raw = bytes(source)
         return parse_model(raw, "the given bytes"), None, raw
@@ -211,6 +223,8 @@ def _refusal(model: onnx.ModelProto) -> str | None:
         return f"its opset is {opset}, and the installed onnx knows those up to {newest}"
     if model.graph.sparse_initializer:
         return "it has sparse initialisers"
+    if model.training_info:
+        return "it carries its own training step"
     return None
 
 

@@ -1,11 +1,12 @@
-"""Two numbers that a paper prints about a network: how many parameters it has and how many products it takes.
+"""What a paper's table prints about a network: its parameters, its products, its operators, its inputs and outputs.
 
-Both are computed from the ModelProto alone; weights are never read, only their shapes.
+All are computed from the ModelProto alone; weights are never read, only their shapes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from math import prod
 from typing import NamedTuple
 
@@ -42,6 +43,40 @@ def stats(model: onnx.ModelProto) -> ModelStats:
     """
     shapes = _static_shapes(model)
     return ModelStats(_count_parameters(model.graph), sum(_count_macs(node, shapes) for node in model.graph.node))
+
+
+class ModelDescription(NamedTuple):
+    """A row of a table of models. ``operators``: how often each operator occurs, the most frequent first, without the
+    constants; ``inputs`` and ``outputs``: name, dimensions and element type of each, as one phrase."""
+
+    parameters: int
+    macs: int
+    operators: dict[str, int]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    @property
+    def nodes(self) -> int:
+        """Number of operators."""
+        return sum(self.operators.values())
+
+
+def describe(model: onnx.ModelProto) -> ModelDescription:
+    """The row of ``model``. Weights are not read. Raises ModelError as stats() does."""
+    counted = Counter(node.op_type for node in model.graph.node if node.op_type != "Constant")
+    operators = dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
+    weights = {tensor.name for tensor in model.graph.initializer}
+    inputs = (info for info in model.graph.input if info.name not in weights)
+    return ModelDescription(*stats(model), operators, _phrases(inputs), _phrases(model.graph.output))
+
+
+def _phrases(infos: Iterable[onnx.ValueInfoProto]) -> tuple[str, ...]:
+    return tuple(f"{info.name} {_phrase(info.type.tensor_type)}" for info in infos)
+
+
+def _phrase(tensor: onnx.TypeProto.Tensor) -> str:
+    dims = ", ".join(dim.dim_param or str(dim.dim_value) for dim in tensor.shape.dim)
+    return f"[{dims}] {helper.tensor_dtype_to_np_dtype(tensor.elem_type)}"
 
 
 def infer_types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:

@@ -28,17 +28,23 @@ def render(report: Report, *, verbose: bool = False) -> Group:
 def _parts(report: Report, verbose: bool) -> Iterator[RenderableType]:
     from rich.text import Text
 
-    yield Text(_headline(report), style="bold green" if report.improved else "bold")
+    def line(text: str, style: str = "bold") -> Text:
+        return Text(text, style=style, no_wrap=True, overflow="ignore")
+
+    yield line(_headline(report), "bold green" if report.improved else "bold")
+    yield line("Latency" if report.intervals else "Cost")
     yield _costs(report)
     if report.operators_after and report.operators_after != report.operators_before:
+        yield line("Operators")
         yield _operators(report.operators_before, report.operators_after)
     if report.improved and report.trace:
+        yield line(f"Substitutions applied, in order ({len(report.trace)})")
         yield _substitutions(report, verbose)
     if report.verified is not None:
+        yield line("Outputs against the original's")
         yield _verification(report.verified, verbose)
-    for note in report.notes:
-        yield Text(f"note: {note}", style="dim")
-    yield Text(_footer(report), style="dim")
+    yield from (line(f"note: {note}", "dim") for note in report.notes)
+    yield from (line(text, "dim") for text in _footer(report))
 
 
 def _headline(report: Report) -> str:
@@ -51,18 +57,18 @@ def _headline(report: Report) -> str:
     return f"{report.speedup:.3f} times as fast (95 % interval {low:.3f} to {high:.3f})"
 
 
-def _table(title: str, *columns: str) -> Table:
+def _table(*columns: str) -> Table:
     from rich import box
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE, pad_edge=False)
+    table = Table(box=box.SIMPLE, pad_edge=False)
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if number else "left", overflow="ellipsis", max_width=_NAME_WIDTH, no_wrap=True)
     return table
 
 
 def _costs(report: Report) -> Table:
-    table = _table("Latency" if report.intervals else "Cost", "", "ms", "95 % interval")
+    table = _table("", "ms", "95 % interval")
     labels = {"original": "as it came", "baseline": "imported, no rewrites", "optimized": "optimised"}
     for name, label in labels.items():
         interval = report.intervals.get(name)
@@ -75,7 +81,7 @@ def _costs(report: Report) -> Table:
 
 
 def _operators(before: Mapping[str, int], after: Mapping[str, int]) -> Table:
-    table = _table("Operators", "", "before", "after", "")
+    table = _table("", "before", "after", "")
     for name in sorted({*before, *after}, key=lambda name: (-before.get(name, 0), name)):
         old, new = before.get(name, 0), after.get(name, 0)
         table.add_row(name, str(old), str(new), f"{new - old:+d}" if new != old else "")
@@ -87,7 +93,7 @@ def _operators(before: Mapping[str, int], after: Mapping[str, int]) -> Table:
 def _substitutions(report: Report, verbose: bool) -> Table:
     groups = group_trace(report.trace or ())
     shown = groups if verbose else groups[:_MOST_RULES]
-    table = _table(f"Substitutions applied, in order ({len(report.trace or ())})", "rule", "times")
+    table = _table("rule", "times")
     for rule, times in shown:
         table.add_row(rule, f"×{times}" if times > 1 else "")
     if len(shown) < len(groups):
@@ -96,7 +102,7 @@ def _substitutions(report: Report, verbose: bool) -> Table:
 
 
 def _verification(verified: Verified, verbose: bool) -> Table:
-    table = _table("Outputs against the original's", "", "max abs", "max rel", "allowed", "")
+    table = _table("", "max abs", "max rel", "allowed", "")
     shown = verified.outputs if verbose else verified.outputs[:_MOST_OUTPUTS]
     for output in shown:
         verdict = "DIFFERS" if not output.passed else f"proves nothing: {output.vacuous}" if output.vacuous else "equal"
@@ -106,17 +112,16 @@ def _verification(verified: Verified, verbose: bool) -> Table:
     return table
 
 
-def _footer(report: Report) -> str:
-    parts = [
-        f"{report.strategy}, {report.candidates} candidates, {report.expansions} expansions, {report.measurements} measurements in "
-        f"{report.seconds:.1f} s ({report.stop_reason})"
-    ]
+def _footer(report: Report) -> Iterator[str]:
+    yield (
+        f"{report.strategy}, {report.candidates} candidates, {report.expansions} expansions, {report.measurements} measurements "
+        f"in {report.seconds:.1f} s ({report.stop_reason})"
+    )
     if report.runtime is not None and report.runtime.version is not None:
         threads = "1 thread" if report.runtime.threads == 1 else f"{report.runtime.threads} threads"
-        parts.append(f"{report.runtime.name} {report.runtime.version}, {threads}")
+        yield f"{report.runtime.name} {report.runtime.version}, {threads}"
     if report.written is not None:
-        parts.append(f"written to {report.written}")
-    return "; ".join(parts)
+        yield f"written to {report.written}"
 
 
 def _change(before: float, after: float) -> str:

@@ -144,7 +144,9 @@ class Field(Domain):
         return a
 
     def from_integers(self, a: Array) -> Array:
-        return np.mod(a.astype(object), field.PRIME).astype(np.uint64) if a.size else a.astype(np.uint64)
+        signed = np.asarray(a).astype(np.int64)
+        magnitude = np.abs(signed).astype(np.uint64)
+        return np.where(signed < 0, field.neg(magnitude), magnitude)
 
 
 _HALVES = [Fraction(n, d) for d in (1, 2, 3) for n in range(-6, 7)]
@@ -214,8 +216,8 @@ class Ordered(Domain):
             return self._map(lambda x: -x, a)
         if name == "Abs":
             return self._map(abs, a)
-        if name == "Sqrt":  # positive and otherwise arbitrary: a rule may use that a root is positive
-            return self._map(lambda x: Fraction(1 + field.key_of(key, x) % 9, 1 + field.key_of(key, x) // 9 % 3), a)
+        if name == "Sqrt":  # positive and non-decreasing: no more may be used
+            return self._map(lambda x: x + Fraction(1, 3), self._monotone(key, a, False))
         return self._monotone(key, a, zero) if monotone else self.function(key, a, zero=zero)
 
     def _monotone(self, key: int, a: Array, zero: bool) -> Array:

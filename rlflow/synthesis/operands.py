@@ -72,6 +72,11 @@ def class_members(op_class: str | list[str] | None, dtype: int) -> list[str]:
     return names
 
 
+def valid_type(op: str, dtype: int) -> bool:
+    """Whether ONNX defines the operator for this element type of its first operand."""
+    return op not in FLOAT_ONLY if dtype not in _FLOATS else op not in _NOT_FOR_FLOATS or op == "Identity"
+
+
 def extra_operands(d: Draw, op: str) -> list[int]:
     """Scalar constants that travel with an operator variable (Clip's bounds)."""
     if op != "Clip" or d.rng.random() < 0.3:
@@ -608,6 +613,8 @@ def _concat(d: Draw, term: Term, op: str, want: Want) -> Drawn:
             axis = int(d.attr(term, op, "axis", lambda: d.rng.randrange(len(d.shape(values[0])))))
             if axis >= len(base):
                 raise _give_up()
+    if base is None:
+        raise _give_up()
     return [v for k in range(len(kids)) for v in out[k]], {"axis": axis}
 
 

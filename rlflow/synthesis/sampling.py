@@ -136,9 +136,10 @@ class Draw:
         spec = self._hint_for(name)
         if spec is None:
             return None
-        m = re.fullmatch(r"(\w+)\[(.*)\]", self.rng.choice(spec) if isinstance(spec, list) else spec)
+        m = re.fullmatch(r"(\w+)\[(.*)\](?: = (\S+))?", self.rng.choice(spec) if isinstance(spec, list) else spec)
         if not m:
-            raise RlflowError(f"the sample hint {name}: {spec!r} is not a type such as \"f32[A,B]\"")
+            raise RlflowError(f"the sample hint {name}: {spec!r} is not a type such as \"f32[A,B]\" or \"f32[] = 1\"")
+        self.uniform = m.group(3)
         dims = [d for d in m.group(2).split(",") if d.strip()]
         if self.local is not None:  # lower-case letters differ from member to member of a star group
             for d in dims:
@@ -149,7 +150,10 @@ class Draw:
 
     def fresh(self, name: str, want: Want) -> int:
         """A new value for the variable ``name``: an input, a constant, or now and then a value that exists already."""
+        self.uniform: str | None = None
         dtype, shape = self._type_for(name, want)
+        if self.uniform is not None:
+            return self.constant(name, dtype, shape, value=float(self.uniform))
         if self.rng.random() < 0.12 and name not in self.plan.constants:
             same = [v for v in self.made if (self.dtype_of(v), self.shape(v)) == (dtype, shape)]
             if same:
@@ -186,10 +190,12 @@ class Draw:
         self.made.append(v)
         return v
 
-    def constant(self, name: str, dtype: int, shape: tuple[int, ...], index_below: int | None = None) -> int:
+    def constant(self, name: str, dtype: int, shape: tuple[int, ...], index_below: int | None = None, value: float | None = None) -> int:
         """A constant; its elements are given where conditions may read them, else only its digest is."""
         count, values = _count(shape), None
-        if index_below is not None:
+        if value is not None:
+            values = [value] * count
+        elif index_below is not None:
             values = self._index_values(name, count, index_below)
         elif dtype not in FLOATS:
             values = [self.rng.randint(-3, 3) if dtype != BOOL else self.rng.randint(0, 1) for _ in range(count)]
@@ -314,7 +320,7 @@ class Draw:
                 carried = attrs
                 self.ops[term.op_var] = (op, attrs, extra)
             attrs, inputs = carried, inputs + extra
-        if op in operands.FLOAT_ONLY and self.dtype_of(inputs[0]) not in FLOATS:
+        if not operands.valid_type(op, self.dtype_of(inputs[0])):
             raise GiveUp
         first = self.builder.add(op, attrs, inputs, 0)
         if op == "Split":

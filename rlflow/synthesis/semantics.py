@@ -22,7 +22,7 @@ from rlflow.synthesis.domains import Array, Domain, Ordered, Unsupported
 FLOATS = frozenset({1, 10, 11, 16, 17, 18, 19, 20})
 BOOL = 9
 # Rounding to a narrower float type loses information; this order says which types hold which exactly.
-_FLOAT_HOLDS = {11: {1, 10, 16, 11}, 1: {1, 10, 16}, 10: {10}, 16: {16}}
+_FLOAT_HOLDS: dict[int, set[int]] = {11: {1, 10, 16, 11}, 1: {1, 10, 16}, 10: {10}, 16: {16}}
 
 
 class NeedsOrder(Exception):  # noqa: N818 - a question to the prover, not an error
@@ -44,6 +44,7 @@ class Call:
     out_dtypes: list[int]
     out_shapes: list[list[Any] | None]
     domain: Domain
+    widened_from: int = 0  # element type that holds operand 0 exactly, where a widening Cast made it
 
     def key(self, *more: object) -> int:
         """A key that covers the operator, its attributes and ``more``."""
@@ -145,6 +146,7 @@ class Evaluator:
 
     def _run(self, graph: _core.Graph, feeds: dict[int, Array]) -> list[Array]:
         values: dict[int, Array] = {}
+        self._widened: dict[int, int] = {}
         ordinal = {n: k for k, n in enumerate(graph.inputs())}
         for n in graph.order():
             outs = graph.node_outputs(n)
@@ -168,6 +170,10 @@ class Evaluator:
             [graph.shape(v) for v in outs],
             self.domain,
         )
+        if call.op == "Cast":
+            call.widened_from = self._widened.get(operands[0], 0)
+            if call.dtypes[0] in _FLOAT_HOLDS.get(call.out_dtypes[0], ()):
+                self._widened[outs[0]] = call.widened_from or call.dtypes[0]
         result = apply(call)
         for k, array in enumerate(result[: len(outs)]):
             _compare_shape(call, k, array)
@@ -268,10 +274,11 @@ def _cast(c: Call) -> Array:
         return x
     if source in FLOATS:
         if target in FLOATS:
-            return x if source in _FLOAT_HOLDS.get(target, ()) else c.domain.function(c.key(), x, zero=True)
+            held = {source, c.widened_from} & _FLOAT_HOLDS.get(target, set())
+            return x if held else c.domain.function(c.key(), x, zero=True)
         return x != 0 if target == BOOL else c.domain.integer(c.key(), x)
     if target in FLOATS:
-        return c.domain.from_integers(x) if target in (1, 11) else c.domain.function(c.key(), c.domain.from_integers(x), zero=True)
+        return c.domain.from_integers(x) if target in (1, 11) or source == BOOL else c.domain.function(c.key(), c.domain.from_integers(x), zero=True)
     return x.astype(bool) if target == BOOL else x.astype(np.int64)
 
 

@@ -16,6 +16,8 @@ from rlflow.ops import rows
 FLOAT, INT64 = 1, 7
 #: A float outside these bounds overflows the exponentials of a deep random graph; shapes stay small for the same reason.
 _MOST_ELEMENTS = 4096
+#: Constants up to this size carry their values; the core makes their digest then, if it is given none.
+_INLINE, _BY_CONTENT = 1024, "0" * 32
 _SIZES = (1, 2, 3, 4, 6)
 
 
@@ -94,14 +96,13 @@ class _Generator:
     def _constant(self, shape: Sequence[int], low: float = -1.0, high: float = 1.0) -> int:
         self.constants += 1
         values = self.rng.uniform(low, high, prod(shape)).astype(np.float32).astype(float).tolist()
-        digest = hashlib.blake2b(f"{self.seed}:{self.constants}:{list(shape)}:{values}".encode(), digest_size=16).hexdigest()
-        if len(values) <= 1024:
-            return self.builder.constant(FLOAT, list(shape), digest, values)
+        if len(values) <= _INLINE:
+            return self.builder.constant(FLOAT, list(shape), _BY_CONTENT, values)
+        digest = hashlib.blake2b(f"{self.seed}:{self.constants}:{list(shape)}".encode(), digest_size=16).hexdigest()
         return self.builder.constant(FLOAT, list(shape), digest, None, (low, high, False, True))
 
     def _ints(self, values: Sequence[int], shape: Sequence[int]) -> int:
-        digest = hashlib.blake2b(f"ints:{list(shape)}:{list(values)}".encode(), digest_size=16).hexdigest()
-        return self.builder.constant(INT64, list(shape), digest, [int(value) for value in values])
+        return self.builder.constant(INT64, list(shape), _BY_CONTENT, [int(value) for value in values])
 
     def _beside(self, value: int) -> int:
         """Another operand that broadcasts with ``value``: itself, another value of its shape, or a constant with some dims of 1."""

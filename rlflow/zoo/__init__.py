@@ -9,25 +9,67 @@ on them can fail. Listing the zoo opens no ONNX library; building does.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rlflow.errors import UsageError
-from rlflow.zoo import bert, densenet, inception, llama, nasrnn, repvgg, squeezenet
+from rlflow.zoo import (
+    bert,
+    dalle,
+    decoders,
+    densenet,
+    inception,
+    llama,
+    mobilenet,
+    nasnet,
+    nasrnn,
+    repvgg,
+    resnet,
+    shufflenet,
+    squeezenet,
+    taso_bert,
+    taso_models,
+    taso_nasnet,
+    taso_resnet,
+    transducer,
+    vit,
+)
 from rlflow.zoo.entry import Option, ZooEntry, declare, suggest
 
 if TYPE_CHECKING:
     import onnx
 
-    from rlflow.frontends.stats import ModelStats
+    from rlflow.frontends.builder import ModelBuilder
+    from rlflow.frontends.stats import ModelDescription, ModelStats
 
-__all__ = ["ZooEntry", "build", "entry", "names", "stats"]
+__all__ = ["ZooEntry", "build", "describe", "entry", "names", "stats"]
 
-_FAMILIES = (squeezenet, inception, densenet, repvgg, nasrnn, bert, llama)
+_FAMILIES = (
+    squeezenet,
+    resnet,
+    inception,
+    nasnet,
+    densenet,
+    mobilenet,
+    shufflenet,
+    repvgg,
+    decoders,
+    nasrnn,
+    bert,
+    vit,
+    llama,
+    transducer,
+    dalle,
+    taso_resnet,
+    taso_nasnet,
+    taso_models,
+    taso_bert,
+)
 _ENTRIES: dict[str, ZooEntry] = {item.name: item for family in _FAMILIES for item in family.ENTRIES}
 
 
 def names() -> list[str]:
-    """The models' names, convolutional networks first."""
+    """The models' names: convolutional networks, recurrent ones, Transformers, then TASO's simplified graphs."""
     return list(_ENTRIES)
 
 
@@ -53,14 +95,45 @@ def build(
     ``entry(name).options``; None means the default, as it does for the other arguments. Raises UsageError for an
     unknown name or option, or sizes that do not fit together.
     """
+    return _write(name, batch, seq, seed, opset, sizes, values=True).build()
+
+
+def describe(
+    name: str,
+    *,
+    batch: int | None = None,
+    seq: int | None = None,
+    opset: int | None = None,
+    **sizes: Option | None,
+) -> ModelDescription:
+    """Parameters, multiply-accumulates, operators, inputs and outputs of the model that build() makes of the arguments.
+
+    No large weight is drawn, so that it costs milliseconds and a few megabytes for a model of any size. Raises what
+    build() raises.
+    """
+    from rlflow.frontends.stats import describe as row
+
+    return row(_write(name, batch, seq, 0, opset, sizes, values=False).build())
+
+
+def _write(
+    name: str,
+    batch: int | None,
+    seq: int | None,
+    seed: int,
+    opset: int | None,
+    sizes: Mapping[str, Option | None],
+    *,
+    values: bool,
+) -> ModelBuilder:
     found = entry(name)
     settled = found.settle(batch, seq, sizes)
     from rlflow.frontends.builder import ModelBuilder  # opens onnx, which listing the zoo does not need
 
-    builder = ModelBuilder(found.name, opset=found.opset if opset is None else opset, seed=seed)
+    builder = ModelBuilder(found.name, opset=found.opset if opset is None else opset, seed=seed, values=values)
     declare(builder, found, settled)
     found.write(builder, **settled)
-    return builder.build()
+    return builder
 
 
 def stats(model: onnx.ModelProto) -> ModelStats:

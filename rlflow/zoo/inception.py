@@ -13,29 +13,39 @@ from rlflow.zoo.entry import ZooEntry, require
 if TYPE_CHECKING:
     from rlflow.frontends.builder import ModelBuilder
 
-_Kernel = int | tuple[int, int]
 # One convolution of a branch: output channels, kernel, stride, and whether the borders are padded to keep the size.
-_Step = tuple[int, _Kernel, int, bool]
+_Step = tuple[int, layers.Pair, int, bool]
 _MIN_IMAGE = 75
 
 
-class _Net:
-    """The model's builder and channel scale, so that a module reads as its table of branches."""
+class Net:
+    """The model's builder and channel scale, so that a module reads as its table of branches.
+
+    A subclass may exchange the convolution with what follows it. ``nested``: a fork at the end of a branch is
+    concatenated before the branches are; ``count_pad``: means count the padding.
+    """
+
+    nested = True
+    count_pad = True
 
     def __init__(self, b: ModelBuilder, width: int) -> None:
         self.b = b
         self.width = width
 
     def conv(self, x: str, name: str, into: int, step: _Step) -> tuple[str, int]:
-        """Conv + BN + ReLU; returns the value and its (scaled) channels."""
+        """One convolution with what follows it; returns the value and its (scaled) channels."""
         size, kernel, stride, same = step
         out = layers.scaled(size, self.width)
         height, wide = layers.pair(kernel)
         pad = (height // 2, wide // 2) if same else 0
         with self.b.scope(name):
-            y = layers.conv(self.b, x, "conv", (into, out), kernel, stride=stride, pad=pad)
-            y = layers.batch_norm(self.b, y, "bn", out, epsilon=0.001)
-            return self.b.node("Relu", y), out
+            return self.layer(x, (into, out), kernel, stride, pad), out
+
+    def layer(self, x: str, channels: tuple[int, int], kernel: layers.Pair, stride: int, pad: layers.Pair) -> str:
+        """Conv + BN + ReLU."""
+        y = layers.conv(self.b, x, "conv", channels, kernel, stride=stride, pad=pad)
+        y = layers.batch_norm(self.b, y, "bn", channels[1], epsilon=0.001)
+        return self.b.node("Relu", y)
 
     def chain(self, x: str, name: str, into: int, steps: Sequence[_Step]) -> tuple[str, int]:
         """Convolutions one after another."""
@@ -50,11 +60,11 @@ class _Net:
 
     def pooled(self, x: str, into: int, size: int) -> tuple[str, int]:
         """The pooling branch: 3x3 mean, then 1x1 convolution."""
-        mean = layers.pool(self.b, x, "Average", 3, stride=1, pad=1)
+        mean = layers.pool(self.b, x, "Average", 3, stride=1, pad=1, count_pad=self.count_pad)
         return self.conv(mean, "branch_pool", into, _same(size, 1))
 
 
-def _same(size: int, kernel: _Kernel) -> _Step:
+def _same(size: int, kernel: layers.Pair) -> _Step:
     return size, kernel, 1, True
 
 
@@ -62,7 +72,7 @@ def _halve(size: int) -> _Step:
     return size, 3, 2, False
 
 
-def _module_a(net: _Net, x: str, into: int, pool_features: int) -> tuple[str, int]:
+def _module_a(net: Net, x: str, into: int, pool_features: int) -> tuple[str, int]:
     return net.concat([
         net.conv(x, "branch1x1", into, _same(64, 1)),
         net.chain(x, "branch5x5", into, [_same(48, 1), _same(64, 5)]),
@@ -71,7 +81,7 @@ def _module_a(net: _Net, x: str, into: int, pool_features: int) -> tuple[str, in
     ])  # fmt: skip
 
 
-def _module_b(net: _Net, x: str, into: int) -> tuple[str, int]:
+def _module_b(net: Net, x: str, into: int) -> tuple[str, int]:
     return net.concat([
         net.conv(x, "branch3x3", into, _halve(384)),
         net.chain(x, "branch3x3dbl", into, [_same(64, 1), _same(96, 3), _halve(96)]),
@@ -79,7 +89,7 @@ def _module_b(net: _Net, x: str, into: int) -> tuple[str, int]:
     ])  # fmt: skip
 
 
-def _module_c(net: _Net, x: str, into: int, inner: int) -> tuple[str, int]:
+def _module_c(net: Net, x: str, into: int, inner: int) -> tuple[str, int]:
     row, column = (1, 7), (7, 1)
     double = [_same(inner, 1), _same(inner, column), _same(inner, row), _same(inner, column), _same(192, row)]
     return net.concat([
@@ -90,7 +100,7 @@ def _module_c(net: _Net, x: str, into: int, inner: int) -> tuple[str, int]:
     ])  # fmt: skip
 
 
-def _module_d(net: _Net, x: str, into: int) -> tuple[str, int]:
+def _module_d(net: Net, x: str, into: int) -> tuple[str, int]:
     return net.concat([
         net.chain(x, "branch3x3", into, [_same(192, 1), _halve(320)]),
         net.chain(x, "branch7x7x3", into, [_same(192, 1), _same(192, (1, 7)), _same(192, (7, 1)), _halve(192)]),
@@ -98,19 +108,20 @@ def _module_d(net: _Net, x: str, into: int) -> tuple[str, int]:
     ])  # fmt: skip
 
 
-def _module_e(net: _Net, x: str, into: int) -> tuple[str, int]:
-    def fork(name: str, value: str, channels: int) -> tuple[str, int]:
-        return net.concat([
+def _module_e(net: Net, x: str, into: int) -> tuple[str, int]:
+    def fork(name: str, value: str, channels: int) -> list[tuple[str, int]]:
+        parts = [
             net.conv(value, f"{name}_row", channels, _same(384, (1, 3))),
             net.conv(value, f"{name}_column", channels, _same(384, (3, 1))),
-        ])  # fmt: skip
+        ]
+        return [net.concat(parts)] if net.nested else parts
 
     single = net.conv(x, "branch3x3_1", into, _same(384, 1))
     double = net.chain(x, "branch3x3dbl", into, [_same(448, 1), _same(384, 3)])
     return net.concat([
         net.conv(x, "branch1x1", into, _same(320, 1)),
-        fork("branch3x3_2", *single),
-        fork("branch3x3dbl_3", *double),
+        *fork("branch3x3_2", *single),
+        *fork("branch3x3dbl_3", *double),
         net.pooled(x, into, 192),
     ])  # fmt: skip
 
@@ -130,26 +141,36 @@ _MODULES: tuple[tuple[str, Callable[..., tuple[str, int]], tuple[int, ...]], ...
 )
 
 
-def _stem(net: _Net, x: str) -> tuple[str, int]:
+def _stem(net: Net, x: str) -> tuple[str, int]:
     x, channels = net.chain(x, "stem1", 3, [(32, 3, 2, False), (32, 3, 1, False), (64, 3, 1, True)])
     x = layers.pool(net.b, x, "Max", 3, stride=2)
     x, channels = net.chain(x, "stem2", channels, [(80, 1, 1, False), (192, 3, 1, False)])
     return layers.pool(net.b, x, "Max", 3, stride=2), channels
 
 
-def write(b: ModelBuilder, *, batch: int, image: int, classes: int, width: int) -> None:
-    """``image``: height and width in pixels, 75 at least; ``width``: percent of the published channel counts."""
+def features(net: Net, image: str) -> tuple[str, int]:
+    """The last module's value and its channels."""
+    x, channels = _stem(net, image)
+    for name, module, sizes in _MODULES:
+        with net.b.scope(name):
+            x, channels = module(net, x, channels, *sizes)
+    return x, channels
+
+
+def check_image(model: str, image: int) -> None:
+    """Raises UsageError for an image that the reductions would use up."""
     require(
         image >= _MIN_IMAGE,
-        "inception-v3",
+        model,
         f"image is {image}",
         f"{_MIN_IMAGE} pixels or more: the stem and two reductions halve it five times",
     )
-    net = _Net(b, width)
-    x, channels = _stem(net, b.input("input", np.float32, (batch, 3, image, image)))
-    for name, module, sizes in _MODULES:
-        with b.scope(name):
-            x, channels = module(net, x, channels, *sizes)
+
+
+def write(b: ModelBuilder, *, batch: int, image: int, classes: int, width: int) -> None:
+    """``image``: height and width in pixels, 75 at least; ``width``: percent of the published channel counts."""
+    check_image("inception-v3", image)
+    x, channels = features(Net(b, width), b.input("input", np.float32, (batch, 3, image, image)))
     b.output(layers.global_pool_classifier(b, x, "fc", (channels, classes)), "logits")
 
 

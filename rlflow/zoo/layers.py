@@ -6,6 +6,7 @@ Arrays are float32; images are [batch, channels, height, width]. ``name`` is the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
 # A ReLU halves a signal's second moment, so the weights before it are wider (He et al. 2015).
 RELU_GAIN = sqrt(2.0)
+# Queries and keys are drawn wider than the rest: trained attention is peaked, and a flat one would hide the keys from
+# every check.
+SHARP = sqrt(2.0)
+_MASKED = -10000.0
 Pair = int | tuple[int, int]
 
 
@@ -37,15 +42,20 @@ def conv(
     kernel: Pair,
     *,
     stride: int = 1,
-    pad: Pair = 0,
+    pad: Pair | tuple[int, int, int, int] = 0,
+    group: int = 1,
     bias: bool = False,
+    gain: float = RELU_GAIN,
 ) -> str:
-    """Convolution from ``channels[0]`` to ``channels[1]`` channels."""
+    """Convolution from ``channels[0]`` to ``channels[1]`` channels in ``group`` groups, which divides both.
+
+    ``pad`` is (top and bottom, left and right), or the four of them in ONNX's order: top, left, bottom, right.
+    """
     height, width = pair(kernel)
-    top, left = pair(pad)
-    into, out = channels
+    pads = list(pad if isinstance(pad, tuple) and len(pad) == 4 else pair(pad) * 2)
+    into, out = channels[0] // group, channels[1]
     with b.scope(name):
-        operands = [x, b.weight("weight", (out, into, height, width), into * height * width, RELU_GAIN)]
+        operands = [x, b.weight("weight", (out, into, height, width), into * height * width, gain)]
         if bias:
             operands.append(b.bias("bias", out))
         return b.node(
@@ -53,9 +63,9 @@ def conv(
             operands,
             kernel_shape=[height, width],
             strides=[stride, stride],
-            pads=[top, left, top, left],
+            pads=pads,
             dilations=[1, 1],
-            group=1,
+            group=group,
         )
 
 
@@ -67,17 +77,61 @@ def batch_norm(b: ModelBuilder, x: str, name: str, channels: int, *, epsilon: fl
         return b.node("BatchNormalization", [x, gamma, beta, mean, variance], epsilon=epsilon)
 
 
-def pool(b: ModelBuilder, x: str, kind: str, kernel: int, *, stride: int, pad: int = 0, ceil: bool = False) -> str:
+def conv_norm(
+    b: ModelBuilder,
+    x: str,
+    name: str,
+    channels: tuple[int, int],
+    kernel: int,
+    *,
+    stride: int = 1,
+    group: int = 1,
+    activation: str = "Relu",
+    center: float = 1.0,
+) -> str:
+    """Padded convolution, batch normalisation (gammas around ``center``), and "Relu", "Relu6" or no activation ("")."""
+    with b.scope(name):
+        gain = RELU_GAIN if activation else 1.0
+        x = conv(b, x, "conv", channels, kernel, stride=stride, pad=kernel // 2, group=group, gain=gain)
+        x = batch_norm(b, x, "bn", channels[1], center=center)
+        if activation == "Relu6":
+            return b.node("Clip", x, min=0.0, max=6.0)
+        return b.node(activation, x) if activation else x
+
+
+def pool(
+    b: ModelBuilder,
+    x: str,
+    kind: str,
+    kernel: int,
+    *,
+    stride: int,
+    pad: int | tuple[int, int, int, int] = 0,
+    ceil: bool = False,
+    count_pad: bool = True,
+) -> str:
     """Square pooling; ``kind`` is "Max" or "Average" (which counts the padding, as torch does by default)."""
     attrs: dict[str, Any] = {
         "kernel_shape": [kernel] * 2,
         "strides": [stride] * 2,
-        "pads": [pad] * 4,
+        "pads": [pad] * 4 if isinstance(pad, int) else list(pad),
         "ceil_mode": int(ceil),
     }
     if kind == "Average":
-        attrs["count_include_pad"] = 1
+        attrs["count_include_pad"] = int(count_pad)
     return b.node(f"{kind}Pool", x, **attrs)
+
+
+def upsample(b: ModelBuilder, x: str, factor: int = 2) -> str:
+    """Nearest-neighbour enlargement by a whole factor, in the form in which torch exports it."""
+    return b.node(
+        "Resize",
+        x,
+        scales=[1.0, 1.0, float(factor), float(factor)],
+        mode="nearest",
+        nearest_mode="floor",
+        coordinate_transformation_mode="asymmetric",
+    )
 
 
 def linear(b: ModelBuilder, x: str, name: str, sizes: tuple[int, int], *, bias: bool = True, gain: float = 1.0) -> str:
@@ -128,7 +182,50 @@ def additive_mask(b: ModelBuilder, mask: str) -> str:
     -10,000 as in the BERT release rather than the smallest float, so that a mask outside {0, 1} stays finite.
     """
     wide = b.node("Cast", b.node("Unsqueeze", mask, axes=[1, 2]), to=1)
-    return b.node("Mul", [b.node("Sub", [b.constant(1.0, np.float32), wide]), b.constant(-10000.0, np.float32)])
+    return b.node("Mul", [b.node("Sub", [b.constant(1.0, np.float32), wide]), b.constant(_MASKED, np.float32)])
+
+
+def causal_mask(b: ModelBuilder, size: int) -> str:
+    """A constant [1, 1, size, size] to add to the scores, so that a row reads itself and earlier columns only."""
+    return b.constant(np.triu(np.full((1, 1, size, size), _MASKED), 1), np.float32)
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Sizes of multi-head attention: ``rows`` queries read ``columns`` keys in ``count`` heads of ``size`` numbers."""
+
+    batch: int
+    rows: int
+    columns: int
+    count: int
+    size: int
+
+    @property
+    def hidden(self) -> int:
+        return self.count * self.size
+
+
+def attention(
+    b: ModelBuilder, x: str, memory: str, h: Heads, *, mask: str | None = None, bias: bool = True, gain: float = 1.0
+) -> str:
+    """Multi-head attention of ``x`` [batch, rows, hidden] to ``memory`` [batch, columns, hidden] (Vaswani et al. 2017).
+
+    ``mask`` is added to the scores; ``gain`` multiplies the output projection's scale.
+    """
+
+    def project(name: str, source: str, rows: int, scale: float, perm: tuple[int, ...]) -> str:
+        flat = linear(b, source, name, (h.hidden, h.hidden), bias=bias, gain=scale)
+        return split_heads(b, flat, (h.batch, rows, h.count, h.size), perm)
+
+    query = project("query", x, h.rows, SHARP, (0, 2, 1, 3))
+    key = project("key", memory, h.columns, SHARP, (0, 2, 3, 1))
+    value = project("value", memory, h.columns, 1.0, (0, 2, 1, 3))
+    scores = b.node("Div", [b.node("MatMul", [query, key]), b.constant(sqrt(h.size), np.float32)])
+    if mask is not None:
+        scores = b.node("Add", [scores, mask])
+    context = b.node("MatMul", [b.node("Softmax", scores, axis=-1), value])
+    merged = merge_heads(b, context, (h.batch, h.rows, h.hidden))
+    return linear(b, merged, "output", (h.hidden, h.hidden), bias=bias, gain=gain)
 
 
 def split_heads(b: ModelBuilder, x: str, shape: Sequence[int], perm: Sequence[int]) -> str:

@@ -99,9 +99,11 @@ def renewed(imported: ImportedModel) -> onnx.ModelProto:
 
 
 def standalone(imported: ImportedModel) -> onnx.ModelProto | None:
-    """The graph at the default opset, or None where an opaque node ties it to its own."""
+    """The graph at the default opset, or None where an opaque node ties it to its own, or where it takes no tensors."""
     graph = imported.graph
     if any(graph.op(node) == "Opaque" for node in graph.order()):
+        return None
+    if any(graph.dtype(graph.node_outputs(node)[0]) == 0 for node in graph.inputs()):
         return None
     return graph_to_model(graph, imported.constants)
 

@@ -1,7 +1,8 @@
-"""The nine real CNNs that the onnx wheel ships. Their weights are one constant: filled with seeded random numbers first."""
+"""The nine real CNNs of the onnx wheel; their weights are one constant, so random numbers replace them first."""
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -23,19 +24,20 @@ def filled(path: Path) -> onnx.ModelProto:
     shapes = {item.name: numpy_helper.to_array(item) for item in model.graph.initializer}
     norms = [node for node in model.graph.node if node.op_type == "BatchNormalization"]
     positive = {name for node in norms for name in (node.input[1], node.input[4])}
-    # One pool of numbers, read from another place for each weight: drawing 140 million of them takes too long.
-    pool = np.random.default_rng(11).standard_normal(1 << 20, dtype=np.float32)
+    # One pool of numbers for all weights: drawing 140 million of them takes too long.
+    pool = np.random.default_rng(11).standard_normal((1 << 20) - 3, dtype=np.float32)
     kept = []
     for index, node in enumerate(model.graph.node):
         if node.op_type != "ConstantOfShape":
             kept.append(node)
             continue
-        shape = shapes[node.input[0]]
-        fan_in = max(int(np.prod(shape[1:])), 1) if len(shape) > 1 else 1
-        weight = np.resize(np.roll(pool, 977 * index), shape) * np.float32((2 / fan_in) ** 0.5)
+        shape = [int(dim) for dim in shapes[node.input[0]]]
+        numbers = np.roll(pool, 977 * index) * np.float32((2 / max(prod(shape[1:]), 1)) ** 0.5)
         if node.output[0] in positive:
-            weight = np.abs(weight) * np.float32(0.5) + np.float32(0.5)
-        model.graph.initializer.append(numpy_helper.from_array(np.asarray(weight, np.float32), node.output[0]))
+            numbers = np.abs(numbers) * np.float32(0.5) + np.float32(0.5)
+        weight = model.graph.initializer.add(name=node.output[0], data_type=onnx.TensorProto.FLOAT, dims=shape)
+        size = 4 * prod(shape)
+        weight.raw_data = (numbers.tobytes() * (size // numbers.nbytes + 1))[:size]
     del model.graph.node[:]
     model.graph.node.extend(kept)
     return model

@@ -4,6 +4,11 @@ inexpressible operators.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -192,3 +197,46 @@ def test_half_precision_is_folded_through_double() -> None:
     )
     assert found.dtype == np.float16
     np.testing.assert_array_equal(found, exact.astype(np.float16))
+
+
+PRINT_DIGEST = """
+import hashlib, sys
+from rlflow import zoo
+from rlflow._core import Rule, RuleSet, State
+from rlflow.frontends import load_model, save_model
+rule = Rule("swap", ["(Add ?x ?y)"], ["(Sub ?x (Neg ?y))"])
+imported = load_model(zoo.build("nasrnn", hidden=16))
+state = State(imported.graph, RuleSet([rule]))
+built = save_model(imported, state.child(3), rules={node: "swap" for node in state.child(3).order()})
+sys.stdout.write(hashlib.sha256(built.SerializeToString(deterministic=True)).hexdigest())
+"""
+
+
+def test_bytes_do_not_depend_on_the_process(repo_root: Path) -> None:
+    found = set()
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(repo_root)}
+        result = subprocess.run(
+            [sys.executable, "-c", PRINT_DIGEST],
+            env=environment,
+            cwd=repo_root,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found.add(result.stdout)
+    assert len(found) == 1
+
+
+def test_a_second_pass_over_a_result_keeps_its_names() -> None:
+    first = saved(chain(), REASSOCIATE)
+    imported = load_model(first)
+    again = save_model(imported, imported.graph)
+    assert again.SerializeToString(deterministic=True) == first.SerializeToString(deterministic=True)
+
+
+def test_inexpressible_looks_at_new_nodes_only() -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["h"], name="relu"), helper.make_node("Exp", ["h"], ["y"], name="exp")]
+    imported = load_model(model(nodes, [value("x", [3])], [value("y", [3])], opset=7, ir_version=4))
+    assert imported.inexpressible(imported.graph) is None
+    assert "Max" in (imported.inexpressible(rewrite(imported, COMMUTE)) or "")

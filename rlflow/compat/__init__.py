@@ -1,0 +1,1 @@
+"""Faces of other tools over this one, so that their users' scripts run unchanged."""

@@ -1,0 +1,199 @@
+"""ONNX in and out, and TASO's table of importers, which scripts may extend.
+
+Models go through rlflow's frontend, which takes any ONNX model. Only where a script has put its own function into
+``xf_operators`` for an operator that the model uses, the model is read node by node.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rlflow.compat.taso.graph import PyGraph
+from rlflow.compat.taso.names import FLOAT
+from rlflow.compat.taso.store import PyTensor, Store
+from rlflow.errors import GraphError, ModelError, UsageError
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto, TensorProto
+
+Handler = Callable[..., Any]
+_OLDEST_NODEWISE = 11
+
+
+class InputNotFoundError(ModelError):
+    """A node reads a value that nothing before it makes."""
+
+
+def load_onnx(filename: str | os.PathLike[str] | bytes | ModelProto, *, dims: Mapping[str, int] | None = None) -> PyGraph:
+    """A graph of an ONNX model, of any opset from 7 on and any operators; weights keep their elements.
+
+    ``dims`` sets symbolic dimensions for good; others stay symbolic. Raises ModelError for what is not a usable model.
+    """
+    from rlflow.frontends import load_model
+
+    imported = load_model(filename, freeze=dims)
+    model = imported.origin.model
+    own = {op: handler for op, handler in xf_operators.items() if handler is not import_node}
+    if any(node.op_type in own for node in model.graph.node):
+        return _load_nodewise(model, imported.origin.base_dir)
+    names = [] if imported.passthrough else [info.name for info in model.graph.output]
+    return PyGraph._of(imported, imported.baseline(), names)
+
+
+def export_onnx(graph: PyGraph, *, opset: int | None = None) -> ModelProto:
+    """The graph as a checked ONNX ModelProto.
+
+    A graph that was loaded (or is the result of optimising a loaded one) and not added to is written with its own
+    names and opset; others with opset 21 (or ``opset``), inputs by their names and outputs ``output_0``, ``output_1``, ….
+    Raises GraphError where ``opset`` lacks an operator of the graph.
+    """
+    from rlflow.frontends import graph_to_model
+
+    model = graph._untouched_model()
+    if model is not None and opset in (None, _opset_of(model)):
+        copy = type(model)()
+        copy.CopyFrom(model)
+        return copy
+    if not graph.outputs():
+        raise GraphError("taso: export_onnx(): the graph has no operator, so it has no output; add one first.")
+    written = graph_to_model(graph.to_rlflow(), graph.constants, seed=graph._store.seed, opset=opset)
+    _rename_outputs(written, graph._store.output_names())
+    return written
+
+
+def _opset_of(model: ModelProto) -> int:
+    return max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
+
+
+def _rename_outputs(model: ModelProto, names: Sequence[str]) -> None:
+    """Gives the outputs these names; another value that has one of them already moves out of the way."""
+    wanted = {info.name: name for info, name in zip(model.graph.output, names, strict=True) if info.name != name}
+    values = {value for node in model.graph.node for value in (*node.input, *node.output)}
+    values |= {info.name for info in (*model.graph.input, *model.graph.output)} | {one.name for one in model.graph.initializer}
+    inputs = {info.name for info in model.graph.input}
+    if inputs & set(wanted.values()):
+        return  # an input has the name already, and keeps it
+    for name in set(wanted.values()) & values - set(wanted):
+        moved = f"{name}_"
+        while moved in values:
+            moved += "_"
+        values.add(moved)
+        wanted[name] = moved
+    for node in model.graph.node:
+        for row in (node.input, node.output):
+            for place, value in enumerate(row):
+                row[place] = wanted.get(value, value)
+    for item in (*model.graph.output, *model.graph.initializer):
+        item.name = wanted.get(item.name, item.name)
+
+
+# --- node by node -------------------------------------------------------------------------------------------------------
+
+
+def import_node(op: NodeProto, graph: PyGraph, tensors: Mapping[str, PyTensor], initializer: Sequence[TensorProto]) -> list[PyTensor]:
+    """The importer that ``xf_operators`` holds for every operator: adds the node to the graph and returns its results.
+
+    ``tensors``: values by name. ``initializer`` is taken because TASO's importers take it. Raises GraphError for an
+    operator that ONNX does not have, and for one with a body.
+    """
+    from rlflow.frontends import load_model
+    from rlflow.frontends.builder import ModelBuilder
+
+    store = graph._store
+    builder = ModelBuilder(op.op_type, opset=store.opset)
+    given: dict[str, PyTensor] = {}
+    operands = []
+    for place, name in enumerate(op.input):
+        operands.append(name and _operand(builder, graph, f"x{place}", _lookup(op, name, tensors), given))
+    while operands and not operands[-1]:
+        operands.pop()
+    attrs = {attribute.name: _attribute(op, attribute) for attribute in op.attribute}
+    for output in builder.node_outputs(op.op_type, operands, len(op.output), **attrs):
+        builder.output(output)
+    imported = load_model(builder.build())
+    return store.splice(imported.graph, imported.constants, given)
+
+
+def _operand(builder: Any, graph: PyGraph, name: str, tensor: PyTensor, given: dict[str, PyTensor]) -> str:
+    from rlflow.frontends.constants import numpy_dtype
+
+    record = graph._store.records[tensor.tensor[0]]
+    if record.type == "Weight":
+        return str(builder.parameter(name, graph._elements(record)))
+    if tensor.shape is None or not tensor.dtype:
+        raise GraphError(f"taso: the rank or type of operand {name} of {builder.name} is not known; expected both.")
+    given[name] = tensor
+    shape = [f"{name}_{axis}" if dim is None else dim for axis, dim in enumerate(tensor.shape)]
+    return str(builder.input(name, numpy_dtype(tensor.dtype), shape))
+
+
+def _attribute(op: NodeProto, attribute: Any) -> Any:
+    """The value of an AttributeProto, by its type's number."""
+    fields = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints", 8: "strings", 9: "tensors"}
+    if attribute.type not in fields:
+        raise GraphError(f"taso: node {op.name!r} ({op.op_type}) has a body or another kind of attribute that cannot be read alone.")
+    value = getattr(attribute, fields[attribute.type])
+    return list(value) if attribute.type >= 6 else value
+
+
+def _lookup(op: NodeProto, name: str, tensors: Mapping[str, PyTensor]) -> PyTensor:
+    if name not in tensors:
+        raise InputNotFoundError(
+            f"taso: while loading node {op.name!r} ({op.op_type}): nothing before it makes its operand {name!r}."
+        )
+    return tensors[name]
+
+
+def _load_nodewise(model: ModelProto, base_dir: str) -> PyGraph:
+    """A model read with the functions of ``xf_operators``."""
+    opset = _opset_of(model)
+    if opset < _OLDEST_NODEWISE:
+        raise UsageError(f"taso: xf_operators were changed, which needs a model of opset {_OLDEST_NODEWISE} or newer; this one has {opset}.")
+    graph = PyGraph()
+    graph._store.opset = opset
+    tensors = _initial_tensors(graph._store, model, base_dir)
+    initializers = list(model.graph.initializer)
+    for node in model.graph.node:
+        for name in filter(None, node.input):
+            _lookup(node, name, tensors)
+        made = xf_operators.get(node.op_type, import_node)(node, graph, tensors, initializers)
+        results = list(made) if isinstance(made, (list, tuple)) else [made]
+        if len(results) < len(node.output):
+            raise GraphError(
+                f"taso: the importer of {node.op_type} returned {len(results)} tensors for node {node.name!r}, "
+                f"which has {len(node.output)} outputs."
+            )
+        tensors.update({name: tensor for name, tensor in zip(node.output, results, strict=False) if name})
+    names = [info.name for info in model.graph.output]
+    missing = [name for name in names if name not in tensors]
+    if missing:
+        raise InputNotFoundError(f"taso: nothing makes the model's outputs {missing}.")
+    graph._store.settle()
+    graph._store.pin([tensors[name] for name in names], names)
+    return graph
+
+
+def _initial_tensors(store: Store, model: ModelProto, base_dir: str) -> dict[str, PyTensor]:
+    tensors = {}
+    for proto in model.graph.initializer:
+        digest = store.constants.put_proto(proto, base_dir)
+        tensors[proto.name] = store.weight(store.constants[digest], proto.name)
+    for info in model.graph.input:
+        if info.name not in tensors:
+            kind = info.type.tensor_type
+            dims = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in kind.shape.dim]
+            tensors[info.name] = store.input(dims, kind.elem_type or FLOAT, info.name)
+    return tensors
+
+
+_OPERATORS = (
+    "Add", "ArgMax", "ArgMin", "AveragePool", "BatchNormalization", "Cast", "Ceil", "Concat", "Constant", "Conv", "Div",
+    "Dropout", "Equal", "Exp", "Flatten", "Gemm", "GlobalAveragePool", "Greater", "Identity", "LeakyRelu", "Less", "Log",
+    "MatMul", "Max", "MaxPool", "Min", "Mul", "Not", "PRelu", "Pad", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
+    "ReduceSum", "Relu", "Reshape", "Round", "Shape", "Size", "Slice", "Split", "Sqrt", "Squeeze", "StridedSlice", "Sub",
+    "Sum", "Transpose", "Unsqueeze",
+)  # fmt: skip
+#: ONNX operator -> ``f(op, graph, tensors, initializer)``, which adds the node and returns its result or results.
+xf_operators: dict[str, Handler] = dict.fromkeys(_OPERATORS, import_node)

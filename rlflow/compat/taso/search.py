@@ -1,0 +1,100 @@
+"""``taso.optimize``: rlflow's search, gate and verification behind TASO's signature."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+from rlflow.compat.taso.graph import PyGraph
+from rlflow.errors import UsageError
+
+_log = logging.getLogger("taso")
+#: The SOSP paper's bound for every search, in seconds.
+_SECONDS = 600.0
+
+
+def optimize(
+    graph: PyGraph,
+    alpha: float = 1.0,
+    budget: int | str = 1000,
+    print_subst: bool = False,
+    *,
+    cost: str | None = None,
+    seconds: float | None = _SECONDS,
+    **options: Any,
+) -> PyGraph:
+    """A new graph that computes the same faster; equal to the given one, which stays usable, where nothing is gained.
+
+    ``alpha``: a rewrite may cost so many times the best graph; ``budget``: graphs to expand, or a budget of rlflow such
+    as ``"60s"``; ``print_subst``: write the rewrites of the result to standard output. ``cost``: the cost model, by
+    default ``"onnxruntime"`` (measured, and confirmed end to end), or ``"analytic"`` where ONNX Runtime is missing;
+    ``seconds``: limit in seconds beside a number of expansions (None: no limit). Other options are those of
+    :func:`rlflow.optimize` (``seed``, ``threads``, ``search``, ``dims``, ``rules``, ``verify``, …).
+
+    The result's ``report`` says what was done. Raises the errors of :func:`rlflow.optimize`.
+    """
+    from rlflow import optimize as run
+    from rlflow.compat.taso.onnx_models import export_onnx
+    from rlflow.frontends import load_model
+
+    if not isinstance(graph, PyGraph):
+        raise UsageError(f"taso: optimize() got {type(graph).__name__}; expected a PyGraph.")
+    _note_home()
+    result = run(
+        export_onnx(graph),
+        alpha=float(alpha),
+        budget=_budget(budget, seconds),
+        cost=_cost_model() if cost is None else cost,
+        on_stage=options.pop("on_stage", _log.info),
+        **options,
+    )
+    report = result.report
+    _log.info("%s", report.reason)
+    if print_subst:
+        _write_trace(report)
+    if report.improved or options.get("freeze"):
+        imported = load_model(result.model)
+        best = PyGraph._of(imported, result.model, [info.name for info in result.model.graph.output])
+    else:
+        best = graph.copy()
+    best._print, best.report = graph._print, report
+    return best
+
+
+def _budget(budget: Any, seconds: float | None) -> Any:
+    if isinstance(budget, bool) or not isinstance(budget, (int, float)):
+        return budget
+    count = f"{int(budget)}x"
+    return count if seconds is None else f"{count},{seconds:g}s"
+
+
+def _cost_model() -> str:
+    from rlflow.runtime import unavailable_reason
+
+    reason = unavailable_reason()
+    if reason is None:
+        return "onnxruntime"
+    warnings.warn(f"taso: costs are estimated, not measured: {reason}", stacklevel=3)
+    return "analytic"
+
+
+def _note_home() -> None:
+    """TASO read its rules from $TASO_HOME; rlflow brings its own."""
+    home = os.environ.get("TASO_HOME")
+    if home and (Path(home) / "graph_subst.pb").is_file():
+        warnings.warn(
+            f"taso: the rules in {Path(home) / 'graph_subst.pb'} are not read, because files of that kind cannot be imported "
+            "yet; the rules that come with rlflow are used. Unset TASO_HOME to be rid of this notice.",
+            stacklevel=3,
+        )
+
+
+def _write_trace(report: Any) -> None:
+    steps = report.trace or []
+    sys.stdout.write(f"{len(steps)} substitutions applied\n")
+    for number, step in enumerate(steps, 1):
+        sys.stdout.write(f"  {number}. {step['rule']} at {step['match']}\n")

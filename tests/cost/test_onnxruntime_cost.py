@@ -1,0 +1,210 @@
+"""Measured prices, with a clock that is simulated where a figure is checked and real where only sense is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlflow import cost
+from rlflow.cost import calibration
+from rlflow.cost.calibration import Calibration
+from rlflow.cost.database import PriceDatabase
+from rlflow.cost.onnxruntime import OnnxRuntimeCost
+from rlflow.graph import Graph, GraphBuilder
+from rlflow.runtime import Measurement, RuntimeOptions
+
+pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+
+TEXT = """
+x: f32[4,64] = input
+w: f32[64,64] = const
+b: f32[64] = const
+v: f32[64,64] = const
+m = MatMul(x, w)
+a = Add(m, b)
+r = Relu(a)
+n = MatMul(r, v)
+y = Softmax{axis=1}(n)
+return y
+"""
+CONVOLUTIONS = """
+x: f32[1,32,16,16] = input
+w: f32[32,32,1,1] = const
+u: f32[32,32,1,1] = const
+a = Conv{kernel_shape=[1,1], pads=[0,0,0,0], strides=[1,1], dilations=[1,1], group=1}(x, w)
+b = Conv{kernel_shape=[1,1], pads=[0,0,0,0], strides=[1,1], dilations=[1,1], group=1}(a, u)
+s = Add(b, a)
+y = Relu(s)
+z = Elu(y)
+return z
+"""
+MACHINE = Calibration(
+    overhead=0.002, dispatch=0.0005, view=0.0003, working_sets=(1e6, 1e8), bytes_per_ms=(1e8, 1e7),
+    sizes=(0.0, 1e6), reorder=(0.0, 0.1), pool=(0.0, 0.05),
+)  # fmt: skip
+
+
+class FakeWorker:
+    """Answers as a worker does; a model takes as many milliseconds as its name asks for."""
+
+    def __init__(self, ms: float = 1.0) -> None:
+        self.options, self.ms, self.asked = RuntimeOptions(), ms, 0
+
+    def describe(self) -> dict[str, object]:
+        fixed = {"runtime": "onnxruntime", "version": "0", "provider": "CPUExecutionProvider", "device": "fake"}
+        return {**fixed, "threads": 1}
+
+    def measure_many(self, items, **_: object) -> dict[object, Measurement | str]:
+        answers = {}
+        for key, model, _specs in items:
+            self.asked += 1
+            answers[key] = "the runtime says no" if b"Softmax" in model else Measurement(self.ms, 0.1, 9)
+        return answers
+
+    def optimized(self, model: bytes, **_: object) -> bytes:
+        return b"ReorderInput"
+
+    def profile(self, *_: object, **__: object) -> list[object]:
+        return []
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[OnnxRuntimeCost]:
+    monkeypatch.setattr(OnnxRuntimeCost, "_calibrated", lambda self, block: MACHINE)
+    with PriceDatabase(tmp_path / "prices.sqlite") as database:
+        yield OnnxRuntimeCost(worker=FakeWorker(), database=database)
+
+
+def test_price_is_time_less_overhead_plus_a_dispatch(fake: OnnxRuntimeCost) -> None:
+    report = fake.cost(Graph.parse(TEXT))
+    assert [row.operators for row in report.per_region] == [("MatMul", "Add", "Relu"), ("MatMul",), ("Softmax",)]
+    assert [row.ms for row in report.per_region] == pytest.approx([0.9985, 0.9985, 0.0])
+    assert report.total_ms == pytest.approx(2 * 0.9985)
+    assert report.spread_ms == pytest.approx(np.sqrt(2 * 0.1**2))
+    assert (report.source, report.device, report.runtime) == ("measured", "fake", "onnxruntime 0")
+
+
+def test_what_the_runtime_refuses_is_said(fake: OnnxRuntimeCost) -> None:
+    report = fake.cost(Graph.parse(TEXT))
+    assert report.unpriced == ("Softmax",)
+    assert list(report.refusals.values()) == ["the runtime says no"]
+    assert report.per_region[2].note == "the runtime says no"
+    assert fake.totals.refused == 1
+
+
+def test_every_region_is_measured_once(fake: OnnxRuntimeCost) -> None:
+    first = fake.fill([Graph.parse(TEXT)])
+    assert (first.measured, first.cached, first.remaining) == (3, 0, 0)
+    assert fake.fill([Graph.parse(TEXT)]).measured == 0
+    again = OnnxRuntimeCost(worker=fake.worker, database=fake.database)
+    report = again.fill([Graph.parse(TEXT)])
+    assert (report.measured, report.cached) == (0, 3)
+    assert again.cost(Graph.parse(TEXT)).total_ms == fake.cost(Graph.parse(TEXT)).total_ms
+    assert again.refusals == fake.refusals
+
+
+def test_limit_and_stop_leave_regions_without_a_price(fake: OnnxRuntimeCost) -> None:
+    graph = Graph.parse(TEXT)
+    assert fake.fill([graph], stop=lambda: True).remaining == 3
+    report = fake.fill([graph], limit=1)
+    assert (report.measured, report.remaining) == (1, 2)
+    assert fake.pricer.price(graph)[1] == 2
+    assert fake.fill([graph], limit=0).measured == 0
+
+
+def test_weights_are_not_read_faster_than_measured(fake: OnnxRuntimeCost) -> None:
+    fake.worker.ms = 0.01
+    small = Graph.parse("x: f32[1,64] = input\nw: f32[64,64] = const\ny = MatMul(x, w)\nreturn y")
+    large = Graph.parse("x: f32[1,4096] = input\nw: f32[4096,4096] = const\ny = MatMul(x, w)\nreturn y")
+    assert fake.cost(large).total_ms == pytest.approx(MACHINE.weights_ms(4 * 4096**2, 4 * 4096**2))
+    assert fake.cost(small).total_ms == pytest.approx(0.0085)
+
+
+def test_looked_up_tables_are_not_read_whole(fake: OnnxRuntimeCost) -> None:
+    fake.worker.ms = 0.01
+    graph = Graph.parse("i: i64[1,4] = input\nw: f32[30000,768] = const\ny = Gather{axis=0}(w, i)\nreturn y")
+    assert fake.cost(graph).total_ms == pytest.approx(0.0085)
+
+
+def test_layout_changes_are_paid_where_they_happen(fake: OnnxRuntimeCost) -> None:
+    report = fake.cost(Graph.parse(CONVOLUTIONS))
+    change = MACHINE.reorder_ms(4 * 32 * 16 * 16)
+    first, second, _ = (row.ms for row in report.per_region)
+    # Alone, both pay for an input's and an output's change, and the second one's residual has a pooling in front. In the
+    # graph the first pays for its input, the second for its output, because Elu does not run in the blocked layout.
+    alone = 1.0 - 0.002 + 0.0005
+    assert first == pytest.approx(alone - change)
+    assert second == pytest.approx(alone - change - MACHINE.pool_ms(4 * 32 * 16 * 16))
+
+
+def test_symbols_are_measured_at_the_sizes_given(fake: OnnxRuntimeCost) -> None:
+    text = TEXT.replace("[4,64]", "[N,64]")
+    asked = []
+    measure = fake.worker.measure_many
+    fake.worker.measure_many = lambda items, **how: asked.extend(s for _, _, s in items) or measure(items, **how)
+    fake.dims["N"] = 7
+    fake.fill([Graph.parse(text)])
+    assert {spec.shape for specs in asked for spec in specs.values()} == {(7, 64)}
+    other = OnnxRuntimeCost(worker=fake.worker, database=fake.database, dims={"N": 9})
+    assert other.fill([Graph.parse(text)]).cached == 0
+
+
+def test_known_shapes_are_not_timed(fake: OnnxRuntimeCost) -> None:
+    graph = Graph.parse("x: f32[4,64] = input\ns = Shape(x)\ny = Reshape{shape=[64,4]}(x)\nreturn y, s")
+    asked = fake.worker.asked
+    assert fake.cost(graph).complete
+    assert fake.worker.asked == asked
+
+
+def test_opaque_nodes_are_named(fake: OnnxRuntimeCost) -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", 1, [4, 4])
+    graph = builder.finish([builder.opaque("MyOp", "p", True, [builder.add("Relu", {}, [x])], [(1, [4, 4])])])
+    report = fake.cost(graph)
+    assert report.unpriced == ("MyOp",)
+    assert report.complete
+
+
+def test_calibration_from_times() -> None:
+    pairs = {"dispatch-1": 1.0, "dispatch-n": 4.1, "view-n": 7.3}
+    times = {**pairs, **{f"weights-{n}": 0.5 + 0.1 * (n - 1) + n * 2.0 for n in (1, 4, 12, 24, 48)}}
+    machine = calibration.calibrate(0.5, times, 0)
+    assert machine.dispatch == pytest.approx(0.1)
+    assert machine.view == pytest.approx(0.1)
+    assert machine.bytes_per_ms == pytest.approx([2**20 / 2.0] * 5)
+    assert machine.weights_ms(2**20, 1e7) == pytest.approx(2.0)
+    assert machine.reorder_ms(1e6) == 0.0
+    blocked = {f"pool-{n}-{e}": 0.5 + (n - 1) * 0.1 + n * 0.3 + 2 * 0.7 for n in (1, 3) for e in (8, 32, 90, 256)}
+    machine = calibration.calibrate(0.5, {**times, **blocked}, 16)
+    assert machine.pool == pytest.approx([0.4] * 4)  # a dispatch is part of it
+    assert machine.reorder_ms(1e5) == pytest.approx(0.7, abs=1e-6)
+    assert machine.reorder_ms(2 * machine.sizes[-1]) == pytest.approx(1.4)
+
+
+def test_interpolation_stays_between_what_was_measured() -> None:
+    assert MACHINE.reorder_ms(5e5) == pytest.approx(0.05)
+    assert MACHINE.weights_ms(1e6, 1e7) == pytest.approx(1e6 / ((1e8 + 1e7) / 2))
+    assert MACHINE.weights_ms(1e6, 1.0) == pytest.approx(1e6 / 1e8)
+
+
+def test_real_prices_make_sense(tmp_path: Path) -> None:
+    small, large = (
+        f"x: f32[{n},256] = input\nw: f32[256,256] = const\nm = MatMul(x, w)\ny = Relu(m)\nreturn y" for n in (8, 512)
+    )
+    with cost.make("onnxruntime", database=tmp_path / "prices.sqlite") as model:
+        assert model.available() is None
+        cheap, dear = model.cost(Graph.parse(small)), model.cost(Graph.parse(large))
+        assert 0 < cheap.total_ms < dear.total_ms / 5
+        assert cheap.complete
+        assert not cheap.refusals
+        assert model.totals.measured == 4
+        convolutions = model.cost(Graph.parse(CONVOLUTIONS))
+        assert convolutions.complete
+        assert all(row.ms > 0 for row in convolutions.per_region)
+        assert 0 <= model.relative_noise < 5
+    with cost.make("onnxruntime", database=tmp_path / "prices.sqlite") as model:
+        assert model.cost(Graph.parse(small)).total_ms == pytest.approx(cheap.total_ms, rel=0.5)
+        assert model.totals.measured == 0
