@@ -1,4 +1,5 @@
-"""rlflow: takes a trained network and writes the fastest equivalent one that it measured, proved rule by rule and checked end to end.
+"""rlflow: takes a trained network and writes the fastest equivalent one that it measured, proved rule by rule and
+checked end to end.
 
 >>> import rlflow
 >>> result = rlflow.optimize("model.onnx", output="faster.onnx", budget="60s")

@@ -1,7 +1,8 @@
 """The façade: one call from a model to a faster one.
 
-load → baseline (the imported model, no rewrites) → search → final gate → verification → file and report. Every stage may end it with one
-typed exception; the model that was passed in is never changed, and nothing is written unless all stages agree.
+load → baseline (the imported model, no rewrites) → search → final gate → verification → file and report. Every stage
+may end it with one typed exception; the model that was passed in is never changed, and nothing is written unless all
+stages agree.
 """
 
 from __future__ import annotations
@@ -70,14 +71,15 @@ def optimize(
 ) -> OptimizeResult:
     """Search for an equivalent faster model, confirm it by the clock and by its outputs, and return it with a report.
 
-    ``search`` and ``cost`` are names with options (``"backtracking:alpha=1.1"``) or objects. ``budget``: ``"60s"``, ``"500c"`` candidates,
-    ``"50x"`` expansions, ``"20m"`` measurements. ``dims`` binds symbolic dimensions for measuring only, ``freeze`` for good. ``input_data``:
-    arrays by input name, or the path of a ``.npz`` file, to verify on besides random inputs. ``rules``: a rule library, or files and family
-    names (default: everything that ships). ``output``: file to write; where nothing is gained it receives the model as it came.
-    ``on_progress`` is told about the search five times a second, ``on_stage`` what happens next. Ctrl-C ends the search with the best so far.
+    ``search`` and ``cost`` are names with options (``"backtracking:alpha=1.1"``) or objects. ``budget``: ``"60s"``,
+    ``"500c"`` candidates, ``"50x"`` expansions, ``"20m"`` measurements. ``dims`` binds symbolic dimensions for
+    measuring only, ``freeze`` for good. ``input_data``: arrays by input name, or the path of a ``.npz`` file, to verify
+    on besides random inputs. ``rules``: a rule library, or files and family names (default: everything that ships).
+    ``output``: file to write; where nothing is gained it receives the model as it came. ``on_progress`` is told about
+    the search five times a second, ``on_stage`` what happens next. Ctrl-C ends the search with the best so far.
 
-    Raises :class:`rlflow.errors.UsageError` (also :class:`BudgetError`), :class:`ModelError`, :class:`CostError`, :class:`OutputError`, and
-    :class:`VerificationFailed` where the outputs differ; then nothing is written.
+    Raises :class:`rlflow.errors.UsageError` (also :class:`BudgetError`), :class:`ModelError`, :class:`CostError`,
+    :class:`OutputError`, and :class:`VerificationFailed` where the outputs differ; then nothing is written.
     """
     strategy = _strategy(search, alpha)
     run = _Run(
@@ -124,8 +126,10 @@ def compare(
         return _verified(worker, inputs, _source_of(imported, original), _as_source(other), seed)
 
 
-def replay(model: str | os.PathLike[str] | bytes | ModelProto, trace: Iterable[Any], *, rules: Any = None) -> ModelProto:
-    """Apply a trace (as in a report's ``trace``) to the model that it was recorded on, and return the rewritten model."""
+def replay(
+    model: str | os.PathLike[str] | bytes | ModelProto, trace: Iterable[Any], *, rules: Any = None
+) -> ModelProto:
+    """Apply a trace (as in a report's ``trace``) to the model that it was recorded on; returns the rewritten model."""
     from rlflow.frontends import load_model, save_model
 
     imported = load_model(model)
@@ -219,14 +223,22 @@ class _Inputs:
         given = for_single_input(data, infos) if data else {}
         dims, notes = _bind_open(infos, dims, given)
         names = {info.name for info in infos}
-        ranges = {name: pair for name, pair in input_ranges(graph).items() if name in names} if graph is not None else {}
-        feeds = [make_inputs(infos, seed + number, ranges, None, dims) for number in range(_VERIFY_INPUTS)] if set(given) != names else []
+        ranges = (
+            {name: pair for name, pair in input_ranges(graph).items() if name in names} if graph is not None else {}
+        )
+        feeds = (
+            [make_inputs(infos, seed + number, ranges, None, dims) for number in range(_VERIFY_INPUTS)]
+            if set(given) != names
+            else []
+        )
         if given:
             feeds.insert(0, make_inputs(infos, seed, ranges, given, dims))
         return cls(feeds, notes)
 
 
-def _bind_open(infos: Sequence[Any], dims: dict[str, int], given: Mapping[str, Any]) -> tuple[dict[str, int], list[str]]:
+def _bind_open(
+    infos: Sequence[Any], dims: dict[str, int], given: Mapping[str, Any]
+) -> tuple[dict[str, int], list[str]]:
     """Open dimensions that neither the caller nor the given data bind are measured at 1, and that is said."""
     bound = dict(dims)
     for info in infos:
@@ -244,19 +256,27 @@ def _bind_open(infos: Sequence[Any], dims: dict[str, int], given: Mapping[str, A
     if not missing:
         return bound, []
     options = " ".join(f"--dim {name}=…" for name in missing)
-    return bound, [f"Measured with {', '.join(f'{name}=1' for name in missing)}, because nothing else was said; give {options}."]
+    return bound, [
+        f"Measured with {', '.join(f'{name}=1' for name in missing)}, because nothing else was said; give {options}."
+    ]
 
 
-def _verified(worker: Worker, inputs: _Inputs, original: bytes | str, optimised: bytes | str, seed: int, noise: Any = None) -> Any:
+def _verified(
+    worker: Worker, inputs: _Inputs, original: bytes | str, optimised: bytes | str, seed: int, noise: Any = None
+) -> Any:
     from rlflow import verify
 
     return verify.verify(verify.WorkerRunner(worker), original, optimised, inputs.feeds, noise=noise, seed=seed)
 
 
 class _Export:
-    """A graph written as ONNX: the message, and what the runtime loads (a file where the message is too large for one piece)."""
+    """A graph written as ONNX: the message, and what the runtime loads (a file where the message is too large for one
+    piece).
+    """
 
-    def __init__(self, proto: ModelProto, folder: Callable[[], Path], save: Callable[[str], Any], external: bool) -> None:
+    def __init__(
+        self, proto: ModelProto, folder: Callable[[], Path], save: Callable[[str], Any], external: bool
+    ) -> None:
         self.proto = proto
         self._folder, self._save = folder, save
         self._in_file = external or proto.ByteSize() >= _FILE_BYTES
@@ -274,7 +294,9 @@ class _Export:
         return self._source
 
     def write(self, path: Path) -> None:
-        """Write the model, with its weights beside it where they were outside the original's file or are too large for one."""
+        """Write the model, with its weights beside it where they were outside the original's file or are too large for
+        one.
+        """
         if self._in_file:
             self._save(os.fspath(path))
         else:
@@ -307,6 +329,7 @@ class _Run:
     worker: Worker | None = None
     inputs: _Inputs | None = None
     folder: Path | None = None
+    measurements_before: int = 0
 
     def __enter__(self) -> _Run:
         if self.threads < 1:
@@ -316,7 +339,7 @@ class _Run:
     def __exit__(self, *error: object) -> None:
         self.stack.close()
 
-    # --- stages -----------------------------------------------------------------------------------------------------------------------
+    # --- stages -------------------------------------------------------------------------------------------------------
 
     def execute(self, model: Any) -> OptimizeResult:
         """All stages in order."""
@@ -325,7 +348,9 @@ class _Run:
 
         self.cost_model = self._cost_model()
         self.on_stage("loading the model")
-        self.imported = load_model(model, keep_initializer_inputs=self.keep_initializer_inputs, freeze=self.freeze or None)
+        self.imported = load_model(
+            model, keep_initializer_inputs=self.keep_initializer_inputs, freeze=self.freeze or None
+        )
         self.model, self.source = model, _source_of(self.imported, model)
         self._original = parse_model(self.imported.source_bytes(), "the model")
         self.notes.extend(self.imported.notes)
@@ -343,7 +368,9 @@ class _Run:
         return self._changed(replace(report, improved=True), *entrants[winner])
 
     def _entrants(self, finalists: Sequence[Visited]) -> dict[str, tuple[Visited, _Export]]:
-        """The cheapest graphs as ONNX, by a name; one that the model's opset cannot express is left out, and that is said."""
+        """The cheapest graphs as ONNX, by a name; one that the model's opset cannot express is left out, and that is
+        said.
+        """
         entrants = {}
         for number, one in enumerate(finalists, 1):
             try:
@@ -367,11 +394,20 @@ class _Run:
     def _searched(self) -> Result:
         self.on_stage("pricing the model")
         problem = Problem(
-            self.imported.graph, self.library, self.cost_model, self.budget, seed=self.seed, on_progress=self.on_progress, stop=self.stop
+            self.imported.graph,
+            self.library,
+            self.cost_model,
+            self.budget,
+            seed=self.seed,
+            on_progress=self.on_progress,
+            stop=self.stop,
         )
         with InterruptGuard(self.stop):
             problem.root()
-            self.on_stage(f"searching ({_search.describe(self.strategy)}, {self.budget}, {len(problem.rule_names)} rules)")
+            self.measurements_before = problem.setup_measurements
+            self.on_stage(
+                f"searching ({_search.describe(self.strategy)}, {self.budget}, {len(problem.rule_names)} rules)"
+            )
             return _search.solve(problem, self.strategy)
 
     def _gate(self, report: Report, exports: Mapping[str, _Export]) -> tuple[Report, str | None]:
@@ -393,7 +429,9 @@ class _Run:
             seed=self.seed,
             beside={} if baseline == self.source else {"original": self.source},
         )
-        self.notes.extend(f"{name} took no part in the final comparison: {why}" for name, why in decision.dropped.items())
+        self.notes.extend(
+            f"{name} took no part in the final comparison: {why}" for name, why in decision.dropped.items()
+        )
         timings = {name: TimeInterval(timing.ms, timing.low, timing.high) for name, timing in decision.timings.items()}
         return self._with_times(report, decision, timings, searched=bool(exports)), decision.winner
 
@@ -440,12 +478,17 @@ class _Run:
                 self._export(self.imported.graph).write(self.output)
             else:
                 write_atomically(self.output, self.imported.source_bytes())
-        return OptimizeResult(proto, self._finished(replace(report, operators_after=report.operators_before, bytes_after=report.bytes_before)))
+        return OptimizeResult(
+            proto,
+            self._finished(replace(report, operators_after=report.operators_before, bytes_after=report.bytes_before)),
+        )
 
-    # --- verification -----------------------------------------------------------------------------------------------------------------
+    # --- verification -------------------------------------------------------------------------------------------------
 
     def _check(self, chosen: Visited, export: _Export) -> Verified:
-        """The figures of the comparison; raises :class:`VerificationFailed`, naming the step that breaks, where outputs differ."""
+        """The figures of the comparison; raises :class:`VerificationFailed`, naming the step that breaks, where outputs
+        differ.
+        """
         self.on_stage("comparing the outputs with the original's")
         from rlflow import verify
 
@@ -470,17 +513,22 @@ class _Run:
             middle = (good + bad) // 2
             good, bad = (middle, bad) if self._agrees(graphs[middle], inputs, noise) else (good, middle)
         step = chosen.trace[bad - 1]
-        return f"{intro} The smallest prefix of the trace that breaks it ends with step {bad} of {len(chosen.trace)}, rule {step.rule!r} at {list(step.match)}."
+        return (
+            f"{intro} The smallest prefix of the trace that breaks it ends with step {bad} of {len(chosen.trace)}, "
+            f"rule {step.rule!r} at {list(step.match)}."
+        )
 
     def _prefixes(self, trace: Sequence[TraceStep]) -> list[Any]:
         from rlflow.rewrite import State, compiled
 
-        return [state.graph for state in _search.replay_states(State(self.imported.graph, compiled(self.library)), trace)]
+        return [
+            state.graph for state in _search.replay_states(State(self.imported.graph, compiled(self.library)), trace)
+        ]
 
     def _agrees(self, graph: Any, inputs: _Inputs, noise: Any) -> bool:
         return _verified(self._worker(), inputs, self.source, self._export(graph).source, self.seed, noise).passed
 
-    # --- resources --------------------------------------------------------------------------------------------------------------------
+    # --- resources ----------------------------------------------------------------------------------------------------
 
     def _worker(self) -> Worker:
         if self.worker is None:
@@ -526,7 +574,7 @@ class _Run:
             return self.gate_seconds
         return 10.0 if self.budget.seconds is None else min(20.0, max(2.0, self.budget.seconds / 3.0))
 
-    # --- report -----------------------------------------------------------------------------------------------------------------------
+    # --- report -------------------------------------------------------------------------------------------------------
 
     def _blank(self, reason: str, result: Result | None = None) -> Report:
         """What is known before the gate."""
@@ -553,6 +601,7 @@ class _Run:
             seconds=result.seconds,
             curve=[point._asdict() for point in result.curve],
             rules=len(self.library),
+            measurements_before=self.measurements_before,
         )
 
     def _finished(self, report: Report) -> Report:
@@ -577,7 +626,8 @@ class _Run:
 def figures(found: Any) -> Verified:
     """A verification as the report holds it."""
     outputs = [
-        OutputFigures(check.name, check.max_abs, check.max_rel, check.tolerance, check.passed, check.vacuous) for check in found.outputs
+        OutputFigures(check.name, check.max_abs, check.max_rel, check.tolerance, check.passed, check.vacuous)
+        for check in found.outputs
     ]
     return Verified(found.passed, outputs, tuple(found.notes), found.to_dict())
 

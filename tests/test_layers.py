@@ -27,6 +27,8 @@ LAYERS: dict[str, int] = {
 SIDEWAYS = {
     ("zoo", "frontends"),  # builders write ONNX through the frontend's builder
     ("optimizer", "report"),  # the façade hands out the report
+    ("compat", "optimizer"),  # the ancestors' modules stand on the façade
+    ("compat", "report"),
     ("__main__", "cli"),  # `python -m rlflow` is the command line
 }
 FREE = {"__init__", "_core", "_version"}  # the package's lazy front, and the extension, which has its own doors below

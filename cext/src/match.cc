@@ -393,6 +393,7 @@ std::vector<int64_t> match_key(const Graph& g, const Match& m) {
 namespace {
 
 void match_rule_at(const Graph& g, const RuleSet& rules, uint32_t r, NodeId n, std::vector<MatchPtr>& out) {
+  if (!rules.may_match(r, g, n)) return;
   Matcher(g, rules.rule(r)).match_at(n, [&](const Bindings& b) { out.push_back(std::make_shared<Match>(Match{r, b})); });
 }
 

@@ -72,7 +72,11 @@ bool roots_symmetric(const std::vector<std::string>& source, const std::vector<s
 
 }  // namespace
 
-bool OpClass::contains(OpId op) const { return std::find(members.begin(), members.end(), op) != members.end(); }
+void OpClass::add(OpId op) {
+  members.push_back(op);
+  if (bits.size() <= op / 64u) bits.resize(op / 64u + 1, 0);
+  bits[op / 64u] |= uint64_t{1} << (op % 64u);
+}
 
 class RuleParser {
  public:
@@ -255,7 +259,7 @@ class RuleParser {
         return;
       }
       if (!has_op(name)) fail("the operator '" + name + "' is not in the table");
-      t.ops.members.push_back(find_op(name));
+      t.ops.add(find_op(name));
       return;
     }
     take('?');
@@ -279,7 +283,7 @@ class RuleParser {
       while (!take('}')) {
         std::string name = word();
         if (!has_op(name)) fail("the operator '" + name + "' is not in the table");
-        c.members.push_back(find_op(name));
+        c.add(find_op(name));
         take(',');
       }
       return c;
@@ -293,7 +297,7 @@ class RuleParser {
     c.kind = it->second.first;
     uint32_t want = it->second.second | kPure;
     for (const OpInfo& op : op_table())
-      if ((op.flags & want) == want) c.members.push_back(op.id);
+      if ((op.flags & want) == want) c.add(op.id);
     return c;
   }
 
@@ -539,6 +543,29 @@ RuleSet::RuleSet(std::vector<RulePtr> rules) : rules_(std::move(rules)), by_root
       for (OpId op : rule.source(rule.source_roots()[0]).ops.members) by_root_[op].push_back(r);
   }
   digest_ = h.finish();
+  for (const RulePtr& rule : rules_) {
+    std::vector<OperandTest>& tests = tests_.emplace_back();
+    const Term& root = rule->source(rule->source_roots()[0]);
+    bool commutes = std::any_of(root.ops.members.begin(), root.ops.members.end(), [](OpId op) { return op_info(op).has(kCommutative); });
+    for (size_t c = 0; c < root.children.size(); ++c) {
+      const Term& child = rule->source(root.children[c]);
+      if (child.kind == Term::kOp) tests.push_back({commutes || root.has_sequence ? -1 : static_cast<int>(c), child.ops});
+    }
+  }
+}
+
+bool RuleSet::may_match(uint32_t r, const Graph& g, NodeId node) const {
+  auto in = g.inputs(node);
+  for (const OperandTest& t : tests_[r]) {
+    if (t.child >= 0) {
+      if (static_cast<size_t>(t.child) >= in.size() || in[t.child] == kNoValue || !t.ops.contains(g.node(g.producer(in[t.child])).op)) return false;
+      continue;
+    }
+    bool any = false;
+    for (ValueId v : in) any = any || (v != kNoValue && t.ops.contains(g.node(g.producer(v)).op));
+    if (!any) return false;
+  }
+  return true;
 }
 
 }  // namespace rlflow

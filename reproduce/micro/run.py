@@ -225,7 +225,9 @@ def walk(bench: Bench, graph: Any) -> tuple[float, int, int]:
 def memory(bench: Bench) -> Iterator[Figure]:
     for model, layers in (("BERT-base", BERT_BASE_LAYERS), ("BERT, 6 layers", 6)):
         command = [sys.executable, os.fspath(Path(__file__).resolve()), "--search-memory", str(layers)]
-        report = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        child = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
+        report = json.loads(child.stdout)
         what = f"{model}: peak resident memory of a default search, model and weights included"
         yield Figure(f"memory-{layers}", what, report["peak"] / GIB, "GiB", 1.0, True, details=report)
 

@@ -1,4 +1,4 @@
-"""The transformer of TASO's example, as it is: K is not transposed, and a layer's result does not depend on its attention."""
+"""The transformer of TASO's example as it is: K is not transposed, and no layer reads the attention of another."""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ class Layers:
     def __init__(self, graph: taso.PyGraph) -> None:
         self.graph = graph
 
-    def conv(self, x: taso.PyTensor, channels: int, kernel: Pair = (1, 1), stride: int = 1, pad: bool = False) -> taso.PyTensor:
+    def conv(
+        self, x: taso.PyTensor, channels: int, kernel: Pair = (1, 1), stride: int = 1, pad: bool = False
+    ) -> taso.PyTensor:
         weight = self.graph.new_weight(dims=(channels, x.dim(1), *kernel))
         padding = "VALID" if not pad and sum(kernel) > 2 else "SAME"
         return self.graph.conv2d(input=x, weight=weight, strides=(stride, stride), padding=padding, activation="RELU")

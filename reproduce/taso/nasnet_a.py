@@ -13,9 +13,13 @@ class Cells:
     def __init__(self, graph: taso.PyGraph) -> None:
         self.graph = graph
 
-    def conv(self, x: taso.PyTensor, channels: int, kernel: int, stride: int = 1, activation: str = "RELU") -> taso.PyTensor:
+    def conv(
+        self, x: taso.PyTensor, channels: int, kernel: int, stride: int = 1, activation: str = "RELU"
+    ) -> taso.PyTensor:
         weight = self.graph.new_weight(dims=(channels, x.dim(1), kernel, kernel))
-        return self.graph.conv2d(input=x, weight=weight, strides=(stride, stride), padding="SAME", activation=activation)
+        return self.graph.conv2d(
+            input=x, weight=weight, strides=(stride, stride), padding="SAME", activation=activation
+        )
 
     def fit(self, current: taso.PyTensor, previous: taso.PyTensor) -> taso.PyTensor:
         """The earlier tensor in the shape of the current one."""

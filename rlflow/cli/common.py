@@ -1,4 +1,4 @@
-"""What the verbs share: errors as one sentence with an exit code, consoles, and the reading of ``NAME=VALUE`` options."""
+"""What the verbs share: errors as one sentence with an exit code, consoles, the reading of ``NAME=VALUE`` options."""
 
 from __future__ import annotations
 
@@ -16,16 +16,24 @@ from rlflow.errors import RlflowError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
+
 class ErrorGroup(click.Group):
     """A group whose errors are one sentence on stderr, ``rlflow: error: …``, and an exit code."""
 
-    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *rest: Any, **options: Any) -> NoReturn:  # type: ignore[override]
-        if not options.pop("standalone_mode", True):
-            super().main(args, prog_name, *rest, standalone_mode=False, **options)
-            raise SystemExit(0)
+    def main(  # type: ignore[override]  # click's own is a set of overloads
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """As click's, but for how errors end the process."""
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         given = list(sys.argv[1:] if args is None else args)
         try:
-            outcome = super().main(args, prog_name, *rest, standalone_mode=False, **options)
+            outcome = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         except click.exceptions.Exit as end:
             sys.exit(end.exit_code)
         except (click.Abort, KeyboardInterrupt):
@@ -37,13 +45,18 @@ class ErrorGroup(click.Group):
                 _maybe_traceback(given)
             _fail(str(error), error.exit_code)
         except BrokenPipeError:
-            # The reader of our output left, as `| head` does. Point stdout elsewhere, so that the flush at exit stays silent.
+            # The reader of our output left, as `| head` does. Point stdout elsewhere, so that the flush at exit stays
+            # silent.
             with contextlib.suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
         except Exception as error:  # noqa: BLE001 - the last resort of a command line: say it in one sentence, keep the traceback at hand
             _maybe_traceback(given)
-            _fail(f"unexpected {type(error).__name__}: {error}. This is a mistake in rlflow; run again with RLFLOW_DEBUG=1 and report it.", 1)
+            _fail(
+                f"unexpected {type(error).__name__}: {error}. This is a mistake in rlflow; "
+                "run again with RLFLOW_DEBUG=1 and report it.",
+                1,
+            )
         sys.exit(outcome if isinstance(outcome, int) else 0)
 
 
@@ -80,7 +93,10 @@ def parse_dims(option: str, pairs: Sequence[str]) -> dict[str, int]:
     for pair in pairs:
         name, _, size = pair.partition("=")
         if not name or not size.isdigit() or int(size) < 1:
-            raise UsageError(f"The option {option} {pair} cannot be read; expected a dimension's name and a size above zero, as in {option} N=1.")
+            raise UsageError(
+                f"The option {option} {pair} cannot be read; "
+                f"expected a dimension's name and a size above zero, as in {option} N=1."
+            )
         if dims.setdefault(name, int(size)) != int(size):
             raise UsageError(f"The option {option} gives the dimension {name!r} two sizes, {dims[name]} and {size}.")
     return dims

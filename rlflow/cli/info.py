@@ -51,7 +51,10 @@ def collect() -> dict[str, Any]:
         "libraries": {name: _version(name) for name in _LIBRARIES},
         "providers": _providers(),
         "cost_models": {name: _availability(cost.make(name)) for name in cost.names()},
-        "strategies": {name: {key: default for key, _, default in search.option_table(search.strategy_class(name))} for name in search.names()},
+        "strategies": {
+            name: {key: default for key, _, default in search.option_table(search.strategy_class(name))}
+            for name in search.names()
+        },
         "operators": len(op_names()),
         "rules": _families(library),
         "price_database": str(default_path()),
@@ -97,7 +100,10 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
     lines = [
         ("rlflow", found["rlflow"]),
         ("Python", f"{found['python']} on {found['platform']}, {found['cores']} cores"),
-        ("libraries", ", ".join(f"{name} {version}" for name, version in found["libraries"].items() if version is not None)),
+        (
+            "libraries",
+            ", ".join(f"{name} {version}" for name, version in found["libraries"].items() if version is not None),
+        ),
         ("not installed", ", ".join(name for name, version in found["libraries"].items() if version is None) or "-"),
         ("providers", ", ".join(found["providers"]) or "-"),
     ]

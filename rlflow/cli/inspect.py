@@ -43,7 +43,9 @@ def describe(path: str, library: Any, freeze: dict[str, int]) -> dict[str, Any]:
     imported = load_model(path, freeze=freeze or None)
     model = imported.origin.model
     graph = imported.graph
-    operators = Counter(node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}" for node in model.graph.node)
+    operators = Counter(
+        node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}" for node in model.graph.node
+    )
     state = State(graph, compiled(library))
     moves = state.moves()
     names = compiled(library).names
@@ -55,7 +57,9 @@ def describe(path: str, library: Any, freeze: dict[str, int]) -> dict[str, Any]:
         "bytes": len(imported.source_bytes()),
         "passthrough": imported.passthrough,
         "inputs": [_value(graph, graph.node_outputs(node)[0], graph.input_name(node)) for node in graph.inputs()],
-        "outputs": [_value(graph, value, info.name) for value, info in zip(graph.outputs(), model.graph.output, strict=False)],
+        "outputs": [
+            _value(graph, value, info.name) for value, info in zip(graph.outputs(), model.graph.output, strict=False)
+        ],
         "nodes": sum(operators.values()),
         "operators": dict(operators.most_common()),
         "outside_table": sorted(name for name in operators if "." in name or not has_op(name)),
@@ -84,8 +88,10 @@ def _tables(found: dict[str, Any]) -> list[RenderableType]:
 
     opsets = ", ".join(f"{domain} {version}" for domain, version in found["opsets"].items())
     lines = [
-        f"{found['model']}: {found['nodes']} nodes, {found['bytes'] / 1e6:.2f} MB, weights {found['parameters_bytes'] / 1e6:.2f} MB, "
-        f"IR {found['ir_version']}, opset {opsets}"
+        (
+            f"{found['model']}: {found['nodes']} nodes, {found['bytes'] / 1e6:.2f} MB, "
+            f"weights {found['parameters_bytes'] / 1e6:.2f} MB, IR {found['ir_version']}, opset {opsets}"
+        )
     ]
     if found["passthrough"] is not None:
         lines.append(f"carried through as it comes: {found['passthrough']}")

@@ -12,19 +12,42 @@ from rlflow.errors import UsageError
 @click.argument("model", metavar="IN")
 @click.argument("out", metavar="[OUT]", required=False)
 @click.option("-o", "--output", metavar="OUT", help="File to write. Without it, only the report is made.")
-@click.option("--search", default="backtracking", show_default=True, help="Strategy, with options: backtracking:alpha=1.1,queue=500.")
-@click.option("--cost", default="onnxruntime", show_default=True, help="Cost model: onnxruntime (measures) or analytic (no clock).")
-@click.option("--budget", default="60s", show_default=True, help="60s, 500c (candidates), 50x (expansions) or 20m (measurements).")
+@click.option(
+    "--search",
+    default="backtracking",
+    show_default=True,
+    help="Strategy, with options: backtracking:alpha=1.1,queue=500.",
+)
+@click.option(
+    "--cost",
+    default="onnxruntime",
+    show_default=True,
+    help="Cost model: onnxruntime (measures) or analytic (no clock).",
+)
+@click.option(
+    "--budget", default="60s", show_default=True, help="60s, 500c (candidates), 50x (expansions) or 20m (measurements)."
+)
 @click.option("--alpha", type=float, help="How much dearer than the best a graph may be and still be followed.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of everything random.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of the runtime.")
 @click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of a symbolic dimension, for measuring only.")
-@click.option("--freeze", multiple=True, metavar="N=1", help="Size of a symbolic dimension, for good: specialises the model.")
-@click.option("--input-data", multiple=True, metavar="FILE", help="Inputs to verify on: a .npz file, or name=file.npy (several times).")
+@click.option(
+    "--freeze", multiple=True, metavar="N=1", help="Size of a symbolic dimension, for good: specialises the model."
+)
+@click.option(
+    "--input-data",
+    multiple=True,
+    metavar="FILE",
+    help="Inputs to verify on: a .npz file, or name=file.npy (several times).",
+)
 @click.option("--rules", multiple=True, metavar="FILE|FAMILY", help="Rules to use instead of all that ship.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON.")
 @click.option("--no-verify", is_flag=True, help="Do not compare the outputs with the original's.")
-@click.option("--keep-initializer-inputs", is_flag=True, help="Keep weights that are also listed as inputs (a runtime cannot fold these).")
+@click.option(
+    "--keep-initializer-inputs",
+    is_flag=True,
+    help="Keep weights that are also listed as inputs (a runtime cannot fold these).",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @click.option("-v", "--verbose", is_flag=True, help="Show everything; errors come with their traceback.")
 def optimize(
@@ -49,8 +72,8 @@ def optimize(
 ) -> None:
     """Search for a faster model that computes the same, and write it to OUT.
 
-    The result is never slower (it is timed against the original) and never different (its outputs are compared). Where nothing is gained, OUT
-    receives the model as it came. Ctrl-C ends the search with the best found so far.
+    The result is never slower (it is timed against the original) and never different (its outputs are compared). Where
+    nothing is gained, OUT receives the model as it came. Ctrl-C ends the search with the best found so far.
     """
     if quiet and verbose:
         raise UsageError("--quiet and --verbose contradict each other; give one of them.")

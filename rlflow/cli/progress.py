@@ -20,7 +20,9 @@ class Reporter(Protocol):
     """What ``optimize`` reports to."""
 
     def __enter__(self) -> Reporter: ...
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
     def stage(self, sentence: str) -> None: ...
     def progress(self, progress: Progress) -> None: ...
 
@@ -38,7 +40,9 @@ class Silent:
     def __enter__(self) -> Silent:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         return None
 
     def stage(self, sentence: str) -> None:
@@ -80,7 +84,9 @@ class Live(Silent):
         self._status.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._status.stop()
 
     def stage(self, sentence: str) -> None:
@@ -94,7 +100,10 @@ class Live(Silent):
 def line(progress: Progress) -> str:
     """``best 12.31 ms (-8.2 %), 5230 candidates/s, 12 s left``."""
     change = 100.0 * (progress.best_ms / progress.cost_before_ms - 1.0) if progress.cost_before_ms > 0 else 0.0
-    parts = [f"best {progress.best_ms:.4g} ms ({change:+.1f} %)", f"{progress.candidates / max(progress.seconds, 1e-9):.0f} candidates/s"]
+    parts = [
+        f"best {progress.best_ms:.4g} ms ({change:+.1f} %)",
+        f"{progress.candidates / max(progress.seconds, 1e-9):.0f} candidates/s",
+    ]
     if progress.measurements:
         parts.append(f"{progress.measurements} measured")
     if progress.seconds_left is not None:

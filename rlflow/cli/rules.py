@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlflow.cli.common import console, parse_dims, plural
+from rlflow.cli.common import parse_dims, plural
 from rlflow.errors import ProofError, RlflowError, UsageError
 
 if TYPE_CHECKING:
     from rlflow.rewrite import Rule, RuleLibrary
 
-_FILES = click.option("--rules", "files", multiple=True, metavar="FILE|FAMILY", help="Rules to use instead of all that ship.")
+_FILES = click.option(
+    "--rules", "files", multiple=True, metavar="FILE|FAMILY", help="Rules to use instead of all that ship."
+)
 
 
 @click.group()

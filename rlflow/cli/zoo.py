@@ -33,7 +33,9 @@ def list_models(as_json: bool) -> None:
         table.add_column(column, justify="right" if column == "parameters" else "left")
     for entry in entries:
         parameters = "" if entry.parameters is None else f"{entry.parameters / 1e6:.1f} M"
-        table.add_row(entry.name, entry.title, parameters, " ".join(f"{key}={value}" for key, value in _options(entry).items()))
+        table.add_row(
+            entry.name, entry.title, parameters, " ".join(f"{key}={value}" for key, value in _options(entry).items())
+        )
     console().print(table)
 
 
@@ -41,11 +43,15 @@ def list_models(as_json: bool) -> None:
 @click.argument("name")
 @click.option("-o", "--output", required=True, metavar="FILE", help="File to write.")
 @click.option("--batch", type=click.IntRange(min=1), help="Batch size.")
-@click.option("--seq", type=click.IntRange(min=1), help="Sequence length, cached tokens or time steps, where the model has them.")
+@click.option(
+    "--seq", type=click.IntRange(min=1), help="Sequence length, cached tokens or time steps, where the model has them."
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the weights.")
 @click.option("--opset", type=click.IntRange(min=7), help="ONNX opset.")
 @click.option("--set", "sizes", multiple=True, metavar="OPTION=VALUE", help="Any other option that `zoo list` shows.")
-def export(name: str, output: str, batch: int | None, seq: int | None, seed: int, opset: int | None, sizes: tuple[str, ...]) -> None:
+def export(
+    name: str, output: str, batch: int | None, seq: int | None, seed: int, opset: int | None, sizes: tuple[str, ...]
+) -> None:
     """Write the model NAME as ONNX."""
     from rlflow import zoo as models
     from rlflow.report.files import check_output, write_atomically

@@ -80,7 +80,8 @@ class AnalyticCost:
     def cost(self, graph: Graph) -> CostReport:
         """The price of ``graph`` in milliseconds on the described device."""
         summary = self._pricer.summary(graph)
-        rows, opaque = [], []
+        rows: list[RegionCost] = []
+        opaque: list[str] = []
         for region in self._pricer.regions(graph):
             operators = regions.operators(graph, region)
             note = "carried opaquely: counted as zero" if region.opaque else None

@@ -96,7 +96,8 @@ class OnnxRuntimeCost:
         self.dims = dict(dims or {})
         self.refusals: dict[str, str] = {}
         self.totals = FillReport()
-        self._given_worker, self._own_worker = worker, None
+        self._given_worker = worker
+        self._own_worker: Worker | None = None
         self._given_database = database
         self._own_database: PriceDatabase | None = None
         self._repeats, self._min_time, self._time_limit = repeats, min_time, time_limit
@@ -184,7 +185,8 @@ class OnnxRuntimeCost:
         """The price of ``graph`` in milliseconds; regions that lack a price are measured first."""
         self.fill([graph])
         summary = self.pricer.summary(graph)
-        rows, opaque = [], []
+        rows: list[RegionCost] = []
+        opaque: list[str] = []
         for region in self.pricer.regions(graph):
             operators = regions.operators(graph, region)
             note = self.refusals.get(region.signature)

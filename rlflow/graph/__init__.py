@@ -3,9 +3,9 @@
 >>> from rlflow.graph import Graph
 >>> graph = Graph.parse("x: f32[2,3] = input  y = Relu(x)  return y")
 
-Nodes and values are numbered; ``graph.order()`` lists the nodes in canonical topological order, which does not depend on how or in which
-process the graph was made, nor does ``graph.digest``. Dimensions are integers, symbolic text such as ``"N*64"``, or ``None`` where unknown;
-dtypes are ONNX's numbers.
+Nodes and values are numbered; ``graph.order()`` lists the nodes in canonical topological order, which does not depend
+on how or in which process the graph was made, nor does ``graph.digest``. Dimensions are integers, symbolic text such as
+``"N*64"``, or ``None`` where unknown; dtypes are ONNX's numbers.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from typing import Any
 #: Operators whose first output holds elements of their input number 0 and no others.
 _CARRIERS = frozenset(
     {
-        "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose", "Slice", "Split", "Expand", "Tile", "Identity", "Gather", "GatherElements",
-        "GatherND",
+        "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose", "Slice", "Split", "Expand", "Tile", "Identity",
+        "Gather", "GatherElements", "GatherND",
     }
 )  # fmt: skip
 _INTEGERS = frozenset({2, 3, 4, 5, 6, 7, 12, 13})
@@ -17,7 +17,8 @@ _FLOATS = frozenset({1, 10, 11, 16})
 
 
 def input_ranges(graph: Any) -> dict[str, tuple[int, int]]:
-    """``{input name: (low, high)}``, both ends included, for the integer inputs (and floats that are cast to indices) that index something.
+    """``{input name: (low, high)}``, both ends included, for the integer inputs (and floats that are cast to indices)
+    that index something.
 
     Inputs that index nothing are absent. Where an input indexes several tensors, the shortest one decides.
     """

@@ -1,7 +1,8 @@
 """The Python face of the operator table, which lives in the native core because shape rules are code.
 
-A row is a dictionary: ``name``, ``since`` (first opset), ``min_inputs``, ``max_inputs`` (negative: any number), ``outputs``, ``flags`` (names
-such as ``pure``, ``unary``, ``commutative``), ``fusion`` (how a runtime treats it), ``defaults`` and ``attributes``.
+A row is a dictionary: ``name``, ``since`` (first opset), ``min_inputs``, ``max_inputs`` (negative: any number),
+``outputs``, ``flags`` (names such as ``pure``, ``unary``, ``commutative``), ``fusion`` (how a runtime treats it),
+``defaults`` and ``attributes``.
 """
 
 from __future__ import annotations

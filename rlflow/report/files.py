@@ -16,7 +16,9 @@ def check_output(output: str | os.PathLike[str], model: Any) -> Path:
     """The output path, once it is clear that it can be written and is not the input; raises :class:`OutputError`."""
     path = Path(output)
     if isinstance(model, (str, os.PathLike)) and _same_file(path, Path(model)):
-        raise OutputError(f"The output {path} is the input itself; give another name, the original is never overwritten.")
+        raise OutputError(
+            f"The output {path} is the input itself; give another name, the original is never overwritten."
+        )
     if path.is_dir():
         raise OutputError(f"The output {path} is a directory; expected the name of a file to write.")
     folder = path.parent
@@ -26,7 +28,9 @@ def check_output(output: str | os.PathLike[str], model: Any) -> Path:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise OutputError(f"The output {path} cannot be written: {error.strerror or error}; choose another place.") from error
+        raise OutputError(
+            f"The output {path} cannot be written: {error.strerror or error}; choose another place."
+        ) from error
     return path
 
 
@@ -53,7 +57,9 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
             Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise OutputError(f"The file {target} cannot be written: {error.strerror or error}; choose another place.") from error
+        raise OutputError(
+            f"The file {target} cannot be written: {error.strerror or error}; choose another place."
+        ) from error
 
 
 def _umask() -> int:

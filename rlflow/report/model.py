@@ -57,9 +57,10 @@ class RuntimeInfo:
 class Report:
     """What was done to a model and what came of it. Times are milliseconds.
 
-    ``original_ms``: the model as it came. ``baseline_ms``: the model as imported, without rewrites, which is what ``speedup`` compares with.
-    All three times are ``None`` where no clock was used (an analytic cost model). ``cost_before_ms`` and ``cost_after_ms`` are the cost
-    model's. ``written``: where the result is, ``None`` if it was only returned.
+    ``original_ms``: the model as it came. ``baseline_ms``: the model as imported, without rewrites, which is what
+    ``speedup`` compares with. All three times are ``None`` where no clock was used (an analytic cost model).
+    ``cost_before_ms`` and ``cost_after_ms`` are the cost model's. ``measurements_before``: those that pricing the model
+    took before the search, which no budget counts. ``written``: where the result is, ``None`` if it was only returned.
     """
 
     model: str
@@ -82,6 +83,7 @@ class Report:
     candidates: int = 0
     expansions: int = 0
     measurements: int = 0
+    measurements_before: int = 0
     overweight: int = 0
     seconds: float = 0.0
     seconds_total: float = 0.0

@@ -63,7 +63,9 @@ def _table(*columns: str) -> Table:
 
     table = Table(box=box.SIMPLE, pad_edge=False)
     for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left", overflow="ellipsis", max_width=_NAME_WIDTH, no_wrap=True)
+        table.add_column(
+            column, justify="right" if number else "left", overflow="ellipsis", max_width=_NAME_WIDTH, no_wrap=True
+        )
     return table
 
 
@@ -114,8 +116,8 @@ def _verification(verified: Verified, verbose: bool) -> Table:
 
 def _footer(report: Report) -> Iterator[str]:
     yield (
-        f"{report.strategy}, {report.candidates} candidates, {report.expansions} expansions, {report.measurements} measurements "
-        f"in {report.seconds:.1f} s ({report.stop_reason})"
+        f"{report.strategy}, {report.candidates} candidates, {report.expansions} expansions, "
+        f"{report.measurements} measurements in {report.seconds:.1f} s ({report.stop_reason})"
     )
     if report.runtime is not None and report.runtime.version is not None:
         threads = "1 thread" if report.runtime.threads == 1 else f"{report.runtime.threads} threads"
@@ -129,6 +131,8 @@ def _change(before: float, after: float) -> str:
 
 
 def write_json(report: Report | Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write the report as JSON: to a temporary file beside ``path``, then renamed. Raises :class:`OutputError` where that fails."""
+    """Write the report as JSON: to a temporary file beside ``path``, then renamed. Raises :class:`OutputError` where
+    that fails.
+    """
     plain = report.to_dict() if isinstance(report, Report) else dict(report)
     write_atomically(path, (json.dumps(plain, indent=2, ensure_ascii=False) + "\n").encode())

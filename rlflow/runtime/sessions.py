@@ -126,7 +126,8 @@ class Session:
             raise RuntimeRefused(f"ONNX Runtime refused the inputs: {_short(error)}") from error
         run, bound = self.ort._sess.run_with_iobinding, binding._iobinding
 
-        def once() -> None:
+        # The binding owns the inputs' OrtValues, which alias the caller's arrays: the closure must keep it alive.
+        def once(kept_alive: Any = binding) -> None:
             run(bound, None)
 
         try:

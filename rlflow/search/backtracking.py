@@ -1,16 +1,18 @@
-"""Backtracking: best-first search over rewrites that may cost a little before they pay (Jia et al., TASO, SOSP 2019, algorithm 2).
+"""Backtracking: best-first search over rewrites that may cost a little before they pay (Jia et al., TASO, SOSP 2019,
+algorithm 2).
 
-A queue of candidates is ordered by cost; every candidate that costs at most ``alpha`` times the best graph is admitted, equal cost included,
-because useful rewrites come in steps that gain nothing alone. On graphs of hundreds of nodes the plain algorithm drowns: thousands of
-rewrites are open at once, most of them independent, and their orders and subsets are as many graphs. Three things keep the queue small, and
-each can be switched off (all off is TASO's search):
+A queue of candidates is ordered by cost; every candidate that costs at most ``alpha`` times the best graph is admitted,
+equal cost included, because useful rewrites come in steps that gain nothing alone. On graphs of hundreds of nodes the
+plain algorithm drowns: thousands of rewrites are open at once, most of them independent, and their orders and subsets
+are as many graphs. Three things keep the queue small, and each can be switched off (all off is TASO's search):
 
 * ``macro``: from a better graph the search goes downhill in rounds of disjoint improving rewrites (``descent.py``).
-* ``causal``: below a graph that does not improve on its base, only rewrites that the steps since the base made possible, or that lie near
-  what these steps made (because a later step may need both), are followed. A set of rewrites that pays together falls into causally
-  connected chains, and where prices add up one of the chains pays by itself.
-* ranking: each further step of a chain, each twin (the same rule with the same change of cost, on a repeated block) and each chain that
-  failed from an earlier base counts as a little dearer. Beginnings of chains that paid once come first, so that twins follow quickly.
+* ``causal``: below a graph that does not improve on its base, only rewrites that the steps since the base made
+  possible, or that lie near what these steps made (because a later step may need both), are followed. A set of rewrites
+  that pays together falls into causally connected chains, and where prices add up one of the chains pays by itself.
+* ranking: each further step of a chain, each twin (the same rule with the same change of cost, on a repeated block) and
+  each chain that failed from an earlier base counts as a little dearer. Beginnings of chains that paid once come first,
+  so that twins follow quickly.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from rlflow.search.descent import Alternative, descend, take_round
 from rlflow.search.problem import Connected, MoveTable, Problem, SearchNode, Signature, StrategyBase
 from rlflow.search.registry import register
 
-#: Parts of the best cost that a twin and a chain that failed before count extra; at most that many twins are told apart.
+#: Parts of the best cost that a twin and a chain that failed before count extra; at most that many twins are told
+#: apart.
 _TWIN, _FAILED, _MOST_TWINS = 2e-4, 2e-3, 16
 #: Two branches of one value are two edges apart.
 _NEAR = 2
@@ -41,8 +44,8 @@ _MOST_FORCED = 3
 class Backtracking(StrategyBase):
     """Best-first search with a queue of candidates up to ``alpha`` times as dear as the best graph.
 
-    ``queue``: candidates kept. ``chain``: longest run of rewrites without a gain. ``step``: part of the best cost that each step of a chain
-    counts extra in the order of the queue.
+    ``queue``: candidates kept. ``chain``: longest run of rewrites without a gain. ``step``: part of the best cost that
+    each step of a chain counts extra in the order of the queue.
     """
 
     alpha: float = 1.05
@@ -56,10 +59,14 @@ class Backtracking(StrategyBase):
 
     def __post_init__(self) -> None:
         if not self.alpha >= 1.0:
-            raise UsageError(f"The option alpha={self.alpha:g} of search strategy 'backtracking' admits nothing; expected at least 1.")
+            raise UsageError(
+                f"The option alpha={self.alpha:g} of search strategy 'backtracking' admits nothing; "
+                "expected at least 1."
+            )
         if self.queue < 1 or self.chain < 1 or self.step < 0.0:
             raise UsageError(
-                f"The options of search strategy 'backtracking' are queue={self.queue}, chain={self.chain}, step={self.step:g}; "
+                "The options of search strategy 'backtracking' are "
+                f"queue={self.queue}, chain={self.chain}, step={self.step:g}; "
                 "expected a queue and a chain of at least 1 and a step of at least 0."
             )
 
@@ -111,7 +118,7 @@ class _Search:
                 self._open(entry)
         return StopReason.CONVERGED if self.dropped else StopReason.EXHAUSTED
 
-    # --- bases ----------------------------------------------------------------------------------------------------------------------
+    # --- bases --------------------------------------------------------------------------------------------------------
 
     def _rebase(self, node: SearchNode) -> None:
         """Go down from ``node`` and search on from there."""
@@ -141,7 +148,7 @@ class _Search:
         if node.cost < self.goal - self.problem.gain_floor(self.goal):
             self._adopt(node, table, alternatives)
 
-    # --- chains ---------------------------------------------------------------------------------------------------------------------
+    # --- chains -------------------------------------------------------------------------------------------------------
 
     def _open(self, entry: _Entry) -> None:
         if entry.table.digests[entry.k] in entry.base.seen:
@@ -162,7 +169,9 @@ class _Search:
             self._push_moves(entry.base, table, entry.rules, entry.start)
 
     def _connected(self, base: _Base, child: SearchNode) -> Connected:
-        """The rewrites that belong to the chain: those that were not open in the base, and those near what the chain made."""
+        """The rewrites that belong to the chain: those that were not open in the base, and those near what the chain
+        made.
+        """
         made = child.nodes - base.node.nodes
         return Connected(base.known, self.problem.neighbourhood(child, made, _NEAR))
 
@@ -178,7 +187,9 @@ class _Search:
             rule, cost, growth = int(table.rule[k]), float(table.cost[k]), int(table.growth[k])
             twin = (rule, round((cost - table.node.cost) / (unit or 1.0), 6), growth)
             first = start or table.signatures[k]
-            extra = self.options.step * len(rules) + _TWIN * min(twins[twin], _MOST_TWINS) + _FAILED * self.failures[first]
+            extra = (
+                self.options.step * len(rules) + _TWIN * min(twins[twin], _MOST_TWINS) + _FAILED * self.failures[first]
+            )
             twins[twin] += 1
             entry = _Entry(base, table, k, (*rules, rule), first)
             self._push(entry, cost + unit * extra, table.node.size + growth)

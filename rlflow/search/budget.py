@@ -41,8 +41,8 @@ class StopReason(enum.Enum):
 class Budget:
     """Limits of a search; ``None`` means unlimited, but at least one limit is set.
 
-    ``seconds``: elapsed time. ``candidates``: children that were priced. ``expansions``: nodes that were opened. ``measurements``: regions
-    that were really timed.
+    ``seconds``: elapsed time. ``candidates``: children that were priced. ``expansions``: nodes that were opened.
+    ``measurements``: regions that were really timed.
     """
 
     seconds: float | None = None
@@ -56,11 +56,15 @@ class Budget:
             raise BudgetError(f"A budget needs at least one limit: {_HELP}.")
         for name, limit in limits:
             if limit is not None and not 0 < limit < float("inf"):
-                raise BudgetError(f"A budget of {limit:g} {name} leaves nothing to search with; it must be above zero: {_HELP}.")
+                raise BudgetError(
+                    f"A budget of {limit:g} {name} leaves nothing to search with; it must be above zero: {_HELP}."
+                )
 
     @classmethod
     def parse(cls, text: str | Budget) -> Budget:
-        """Read ``"60s"``, ``"500c"``, ``"50x"``, ``"20m"`` or several joined by commas; raises :class:`BudgetError` for anything else."""
+        """Read ``"60s"``, ``"500c"``, ``"50x"``, ``"20m"`` or several joined by commas; raises :class:`BudgetError` for
+        anything else.
+        """
         if isinstance(text, Budget):
             return text
         if not isinstance(text, str):
@@ -80,7 +84,11 @@ class Budget:
 
     def __str__(self) -> str:
         set_limits = [(getattr(self, field.name), _LETTERS[field.name]) for field in fields(self)]
-        return ",".join(f"{limit:g}{letter}" if letter == "s" else f"{limit}{letter}" for limit, letter in set_limits if limit is not None)
+        return ",".join(
+            f"{limit:g}{letter}" if letter == "s" else f"{limit}{letter}"
+            for limit, letter in set_limits
+            if limit is not None
+        )
 
 
 def _parse_part(part: str, text: str) -> tuple[str, float | int]:
@@ -100,7 +108,7 @@ def _parse_part(part: str, text: str) -> tuple[str, float | int]:
 
 
 class BudgetMeter:
-    """Counts what is spent against a :class:`Budget`; the clock starts with :meth:`start`, or with the first question."""
+    """Counts what is spent against a :class:`Budget`; the clock starts with :meth:`start` or the first question."""
 
     def __init__(self, budget: Budget, clock: Callable[[], float] = time.monotonic) -> None:
         self.budget = budget
@@ -137,7 +145,9 @@ class BudgetMeter:
 
     def grant_candidates(self, wanted: int) -> int:
         """How many of ``wanted`` candidates may still be looked at; they are counted."""
-        granted = wanted if self.budget.candidates is None else max(0, min(wanted, self.budget.candidates - self.candidates))
+        granted = (
+            wanted if self.budget.candidates is None else max(0, min(wanted, self.budget.candidates - self.candidates))
+        )
         self.candidates += granted
         return granted
 

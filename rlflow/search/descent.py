@@ -1,8 +1,9 @@
 """Downhill in large steps: many disjoint improving rewrites are applied before the candidates are enumerated again.
 
-On a network of repeated blocks the same improvement is open in many places at once. Rewrites whose matches share no node do not disturb each
-other, so a whole round of them costs one enumeration. What a round did *not* take, because something better touched the same nodes, is
-remembered as an alternative: two rewrites that exclude each other are a real choice, and the better one now may be the worse one later.
+On a network of repeated blocks the same improvement is open in many places at once. Rewrites whose matches share no
+node do not disturb each other, so a whole round of them costs one enumeration. What a round did *not* take, because
+something better touched the same nodes, is remembered as an alternative: two rewrites that exclude each other are a
+real choice, and the better one now may be the worse one later.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ from dataclasses import dataclass
 from rlflow.search.greedy import measured_ranking
 from rlflow.search.problem import MoveTable, Problem, SearchNode
 
-#: A round takes only rewrites that gain at least this share of the best one: large gains first, because they may exclude small ones.
+#: A round takes only rewrites that gain at least this share of the best one: large gains first, because they may
+#: exclude small ones.
 ROUND_SHARE = 0.1
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """A round that makes another choice: the candidates (positions in ``table``) in the order in which they are to be taken.
+    """A round that makes another choice: the candidates (positions in ``table``) in the order in which they are to be
+    taken.
 
-    The first ``forced`` of them are the choices that differ from the greedy order. ``regret_ms``: how much less they promise.
+    The first ``forced`` of them are the choices that differ from the greedy order. ``regret_ms``: how much less they
+    promise.
     """
 
     table: MoveTable
@@ -31,7 +35,7 @@ class Alternative:
 
 
 def descend(problem: Problem, node: SearchNode) -> tuple[SearchNode, MoveTable, list[Alternative]]:
-    """From ``node`` to a graph that no single rewrite improves; its candidates, and the choices passed over on the way."""
+    """From ``node`` to a graph that no single rewrite improves; its candidates, and the choices passed over."""
     alternatives: list[Alternative] = []
     while True:
         table = problem.moves(node)

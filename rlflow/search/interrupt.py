@@ -50,9 +50,12 @@ class InterruptGuard:
             self._entered = True
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._entered:
-            # None: the previous handler was not installed from Python and cannot be put back; the default one is the nearest thing.
+            # None: the previous handler was not installed from Python and cannot be put back; the default one is the
+            # nearest thing.
             signal.signal(signal.SIGINT, signal.default_int_handler if self._previous is None else self._previous)  # type: ignore[arg-type]
             self._entered = False
 

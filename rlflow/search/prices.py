@@ -1,7 +1,9 @@
-"""What a problem needs to know about prices: which are known, how the missing ones are measured, what they may be until then.
+"""What a problem needs to know about prices: which are known, how the missing ones are measured, what they may be until
+then.
 
-Thousands of candidates bring regions that nobody has measured yet, and measuring takes milliseconds each. So a candidate is *estimated* when
-it is enumerated and *measured* when it is opened: the number of measurements follows the number of opened graphs, not of candidates.
+Thousands of candidates bring regions that nobody has measured yet, and measuring takes milliseconds each. So a
+candidate is *estimated* when it is enumerated and *measured* when it is opened: the number of measurements follows the
+number of opened graphs, not of candidates.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ class Prices:
         return 0
 
     def deltas(self, state: Any, raw: Any) -> tuple[np.ndarray, np.ndarray]:
-        """For each of a state's moves: what it changes in ms (an estimate where a price is missing), and whether that is exact."""
+        """For each of a state's moves: what it changes in ms (an estimate where a price is missing), and whether that
+        is exact.
+        """
         return np.asarray(raw.delta_ms, dtype=float), np.ones(len(raw), dtype=bool)
 
     def measure(self, graphs: Sequence[Any], limit: int | None, stop: Callable[[], bool]) -> int:
@@ -67,7 +71,9 @@ class MeasuredPrices(Prices):
         self._refused: set[str] = set()
 
     def settle_root(self, graph: Any, stop: Callable[[], bool]) -> int:
-        """As above; what the runtime will not run alone gets an estimate, because both sides of every comparison may contain it."""
+        """As above; what the runtime will not run alone gets an estimate, because both sides of every comparison may
+        contain it.
+        """
         report = self._model.fill([graph], stop=stop)
         self._learn(graph)
         self._replace_refused(graph, self._estimate)
@@ -96,7 +102,7 @@ class MeasuredPrices(Prices):
     def is_settled(self, graph: Any) -> bool:
         return self.pricer.price(graph)[1] == 0
 
-    # --- estimates --------------------------------------------------------------------------------------------------------------------
+    # --- estimates ----------------------------------------------------------------------------------------------------
 
     def _guess(self, graph: Any) -> None:
         """Estimate every region of ``graph`` that has no price."""
@@ -116,7 +122,11 @@ class MeasuredPrices(Prices):
 
     def _replace_refused(self, graph: Any, price: Callable[[Any], float]) -> None:
         """The cost model counts what the runtime refuses as zero; a search would go and look for such regions."""
-        found = {region.signature: region for region in self.pricer.regions(graph) if region.signature in self._model.refusals}
+        found = {
+            region.signature: region
+            for region in self.pricer.regions(graph)
+            if region.signature in self._model.refusals
+        }
         fresh = [signature for signature in found if signature not in self._refused]
         if fresh:
             self._refused.update(fresh)

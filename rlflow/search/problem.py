@@ -1,8 +1,8 @@
 """The problem that a strategy is given: where it starts, what may be rewritten, what that costs, and when to stop.
 
-A strategy sees three calls: :meth:`Problem.root`, :meth:`Problem.moves` and :meth:`Problem.open`. Budget, clock, best-so-far, the stop token
-and progress reports are the problem's own: a call that would exceed the budget raises :class:`SearchStopped`, which a strategy lets through
-(:class:`StrategyBase` turns it into the result).
+A strategy sees three calls: :meth:`Problem.root`, :meth:`Problem.moves` and :meth:`Problem.open`. Budget, clock,
+best-so-far, the stop token and progress reports are the problem's own: a call that would exceed the budget raises
+:class:`SearchStopped`, which a strategy lets through (:class:`StrategyBase` turns it into the result).
 """
 
 from __future__ import annotations
@@ -99,8 +99,9 @@ Signature = tuple[int, bytes]
 class MoveTable:
     """The admitted candidates of a node as arrays, in the core's fixed order.
 
-    ``index`` [n]: position among the core's moves, which :meth:`Problem.open` takes. ``cost`` [n]: the child's cost in ms, an estimate where
-    ``exact`` [n] is False. ``rule`` [n]: rule number. ``growth`` [n]: nodes added less nodes removed.
+    ``index`` [n]: position among the core's moves, which :meth:`Problem.open` takes. ``cost`` [n]: the child's cost in
+    ms, an estimate where ``exact`` [n] is False. ``rule`` [n]: rule number. ``growth`` [n]: nodes added less nodes
+    removed.
     """
 
     def __init__(self, node: SearchNode, index: np.ndarray, cost: np.ndarray, exact: np.ndarray) -> None:
@@ -175,16 +176,20 @@ def _adjacent(graph: Any, identifier: int) -> Iterator[int]:
 
 
 def _signatures(raw: Any, index: np.ndarray) -> list[Signature]:
-    begins, touched, rules = np.asarray(raw.touched_begin).tolist(), np.ascontiguousarray(raw.touched), np.asarray(raw.rule).tolist()
+    begins, touched, rules = (
+        np.asarray(raw.touched_begin).tolist(),
+        np.ascontiguousarray(raw.touched),
+        np.asarray(raw.rule).tolist(),
+    )
     return [(rules[i], touched[begins[i] : begins[i + 1]].tobytes()) for i in index.tolist()]
 
 
 class Problem:
     """A graph to improve, within a budget.
 
-    ``rules`` is a rule library or a compiled rule set; ``cost_model`` anything of :mod:`rlflow.cost`. ``weight_limit``: bytes that folded
-    weights may take (default: 1.25 times the model's own). ``on_progress`` is called about five times a second. ``keep``: how many of the
-    best graphs with different digests are remembered.
+    ``rules`` is a rule library or a compiled rule set; ``cost_model`` anything of :mod:`rlflow.cost`. ``weight_limit``:
+    bytes that folded weights may take (default: 1.25 times the model's own). ``on_progress`` is called about five times
+    a second. ``keep``: how many of the best graphs with different digests are remembered.
     """
 
     def __init__(
@@ -201,7 +206,8 @@ class Problem:
         stop: StopToken | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        from rlflow.rewrite import State, StopToken as NativeStop, compiled  # the matcher is opened when it is needed
+        from rlflow.rewrite import State, compiled  # the matcher is opened when it is needed
+        from rlflow.rewrite import StopToken as NativeStop
 
         ruleset = compiled(rules)
         prices = Prices.of(cost_model)
@@ -231,7 +237,9 @@ class Problem:
     ) -> Problem:
         """A problem over any object that behaves like the core's ``State``: other rewriting systems, and tests."""
         problem = cls.__new__(cls)
-        problem._setup(lambda: state, rule_names, prices or Prices(), budget, seed, weight_limit, on_progress, keep, stop, clock)
+        problem._setup(
+            lambda: state, rule_names, prices or Prices(), budget, seed, weight_limit, on_progress, keep, stop, clock
+        )
         return problem
 
     def _setup(
@@ -262,7 +270,7 @@ class Problem:
         self._curve: list[CurvePoint] = []
         self._last_report = float("-inf")
 
-    # --- what a strategy calls --------------------------------------------------------------------------------------------------------
+    # --- what a strategy calls ----------------------------------------------------------------------------------------
 
     def root(self) -> SearchNode:
         """The starting graph; always the same node. The first call prices it, then starts the clock."""
@@ -294,14 +302,16 @@ class Problem:
         return MoveTable(node, index, node.cost + delta[index], exact[index])
 
     def _light_enough(self, node: SearchNode, index: np.ndarray) -> np.ndarray:
-        """Without the candidates whose folded weights exceed the limit; one that takes weights away is always welcome."""
+        """Without the candidates whose folded weights exceed the limit; taking weights away is always welcome."""
         weights = np.asarray(node.raw.weight_bytes)[index]
         light = (weights <= self._weight_limit) | (weights <= node.state.weight_bytes)
         self.overweight += int((~light).sum())
         return index[light]
 
     def open(self, node: SearchNode, i: int) -> SearchNode:
-        """Open the child that move ``i`` (``MoveTable.index``) of ``node`` leads to; its cost is exact, measured if need be."""
+        """Open the child that move ``i`` (``MoveTable.index``) of ``node`` leads to; its cost is exact, measured if
+        need be.
+        """
         self._check()
         i = int(i)
         if node.raw is None or i >= len(node.raw):
@@ -314,13 +324,17 @@ class Problem:
             self._measure(node, [i])
         step = TraceStep(rule, tuple(int(ordinal) for ordinal in node.state.key(i)))
         state = node.state.open(i)
-        child = SearchNode(state, self._cost(state), bytes.fromhex(state.graph.digest), size, _Link(step, node.link), node.depth + 1)
+        child = SearchNode(
+            state, self._cost(state), bytes.fromhex(state.graph.digest), size, _Link(step, node.link), node.depth + 1
+        )
         self._visit(child)
         self._report()
         return child
 
     def reopen(self, node: SearchNode, i: int, other: SearchNode) -> SearchNode | None:
-        """Open, in ``other``, a descendant of ``node``, the move that is number ``i`` of ``node``; ``None`` where it is gone."""
+        """Open, in ``other``, a descendant of ``node``, the move that is number ``i`` of ``node``; ``None`` where it is
+        gone.
+        """
         self._check()
         wanted = _signatures(node.raw, np.array([i]))[0]
         other.raw = other.state.moves()
@@ -331,9 +345,11 @@ class Problem:
         return None
 
     def refine(self, table: MoveTable, ks: Sequence[int]) -> None:
-        """Measure the candidates ``ks`` (positions in the table) in one batch and bring the table up to date; nothing is counted twice.
+        """Measure the candidates ``ks`` (positions in the table) in one batch and bring the table up to date; nothing
+        is counted twice.
 
-        A look ahead like this spends at most half of the measurements that are left, so that what it finds can still be opened.
+        A look ahead like this spends at most half of the measurements that are left, so that what it finds can still be
+        opened.
         """
         unknown = [int(table.index[k]) for k in ks if not table.exact[k]]
         if not unknown:
@@ -387,9 +403,19 @@ class Problem:
         visited = [entry[-1] if has_trace else entry[-1]._replace(trace=None) for entry in self._best]
         meter = self.meter
         counts = Counts(meter.candidates, meter.expansions, meter.measurements, self.overweight)
-        return Result(visited[0], before, reason, counts, tuple(self._curve), meter.seconds, strategy, self.seed, tuple(visited[1:]))
+        return Result(
+            visited[0],
+            before,
+            reason,
+            counts,
+            tuple(self._curve),
+            meter.seconds,
+            strategy,
+            self.seed,
+            tuple(visited[1:]),
+        )
 
-    # --- inside ---------------------------------------------------------------------------------------------------------------------
+    # --- inside -------------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
         self.root()
@@ -400,7 +426,10 @@ class Problem:
     def _cost(self, state: Any) -> float:
         cost = float(state.cost)
         if not np.isfinite(cost):
-            raise CostError(f"The price of a graph of {state.graph.num_nodes} nodes is {cost}; expected a finite number of milliseconds.")
+            raise CostError(
+                f"The price of a graph of {state.graph.num_nodes} nodes is {cost}; "
+                "expected a finite number of milliseconds."
+            )
         return cost
 
     def _measure(self, node: SearchNode, indices: Sequence[int]) -> None:
@@ -421,9 +450,13 @@ class Problem:
             return
         if not self._best or node.cost < self._best[0][0]:
             meter = self.meter
-            self._curve.append(CurvePoint(meter.seconds, meter.candidates, meter.expansions, meter.measurements, node.cost))
+            self._curve.append(
+                CurvePoint(meter.seconds, meter.candidates, meter.expansions, meter.measurements, node.cost)
+            )
         self._arrivals += 1
-        bisect.insort(self._best, (node.cost, node.size, self._arrivals, Visited(node.graph, hexdigest, node.cost, node.trace)))
+        bisect.insort(
+            self._best, (node.cost, node.size, self._arrivals, Visited(node.graph, hexdigest, node.cost, node.trace))
+        )
         del self._best[self._keep :]
 
     def _report(self, last: bool = False) -> None:
@@ -436,7 +469,14 @@ class Problem:
         meter = self.meter
         self.on_progress(
             Progress(
-                seconds, meter.seconds_left(), meter.fraction(), meter.candidates, meter.expansions, meter.measurements, self.start_cost, self.best_cost
+                seconds,
+                meter.seconds_left(),
+                meter.fraction(),
+                meter.candidates,
+                meter.expansions,
+                meter.measurements,
+                self.start_cost,
+                self.best_cost,
             )
         )
 

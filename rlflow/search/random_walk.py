@@ -18,8 +18,8 @@ from rlflow.search.registry import register
 class RandomRestarts(StrategyBase):
     """Random walks of bounded length from the starting graph; the best graph on any of them wins.
 
-    ``length``: longest walk. ``walks``: number of restarts, 0 for as many as the budget allows. ``slack``: a walk may step to graphs that cost
-    at most this many times the starting graph.
+    ``length``: longest walk. ``walks``: number of restarts, 0 for as many as the budget allows. ``slack``: a walk may
+    step to graphs that cost at most this many times the starting graph.
     """
 
     length: int = 40
@@ -31,7 +31,8 @@ class RandomRestarts(StrategyBase):
     def __post_init__(self) -> None:
         if self.length < 1 or self.walks < 0 or self.slack < 1.0:
             raise UsageError(
-                f"The options of search strategy 'random' are length={self.length}, walks={self.walks}, slack={self.slack:g}; "
+                "The options of search strategy 'random' are "
+                f"length={self.length}, walks={self.walks}, slack={self.slack:g}; "
                 "expected a length of at least 1, walks of at least 0 and a slack of at least 1."
             )
 

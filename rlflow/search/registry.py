@@ -1,4 +1,6 @@
-"""Strategies by name. A strategy is a frozen dataclass whose fields are its options on the command line: ``backtracking:alpha=1.1``."""
+"""Strategies by name. A strategy is a frozen dataclass whose fields are its options on the command line:
+``backtracking:alpha=1.1``.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +111,11 @@ def _known(kind: type[Any], options: dict[str, Any]) -> dict[str, Any]:
     for key, value in options.items():
         if key not in fields:
             raise UsageError(f"Search strategy {kind.name!r} has no option {key!r}. {did_you_mean(key, fields)}")
-        values[key] = _convert(value, hints[key], f"option {key!r} of search strategy {kind.name!r}") if isinstance(value, str) else value
+        values[key] = (
+            _convert(value, hints[key], f"option {key!r} of search strategy {kind.name!r}")
+            if isinstance(value, str)
+            else value
+        )
     return values
 
 

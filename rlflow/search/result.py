@@ -10,7 +10,7 @@ from rlflow.search.budget import StopReason
 
 
 class TraceStep(NamedTuple):
-    """One rewrite, written down so that it replays anywhere: rule name, and the match as ordinals in canonical order."""
+    """One rewrite, written down so that it replays anywhere: rule name, match as ordinals in canonical order."""
 
     rule: str
     match: tuple[int, ...]
@@ -30,7 +30,9 @@ class CurvePoint(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Children priced, nodes opened, regions really measured, and candidates that were refused for their folded weights' size."""
+    """Children priced, nodes opened, regions really measured, and candidates that were refused for their folded
+    weights' size.
+    """
 
     candidates: int
     expansions: int
@@ -39,7 +41,9 @@ class Counts(NamedTuple):
 
 
 class Visited(NamedTuple):
-    """A graph that the search visited, with an exact cost in milliseconds; ``trace`` is ``None`` where the strategy keeps none."""
+    """A graph that the search visited, with an exact cost in milliseconds; ``trace`` is ``None`` where the strategy
+    keeps none.
+    """
 
     graph: Any
     digest: str
@@ -51,8 +55,9 @@ class Visited(NamedTuple):
 class Result:
     """Outcome of a search.
 
-    ``best`` is the cheapest graph *visited*, the starting graph included, so ``cost_after_ms <= cost_before_ms``. ``runners_up`` are the next
-    best with different digests, cheapest first. ``curve`` starts with the starting graph's cost.
+    ``best`` is the cheapest graph *visited*, the starting graph included, so ``cost_after_ms <= cost_before_ms``.
+    ``runners_up`` are the next best with different digests, cheapest first. ``curve`` starts with the starting graph's
+    cost.
     """
 
     best: Visited

@@ -10,14 +10,18 @@ from rlflow.search.result import TraceStep
 
 
 def read_trace(steps: Iterable[TraceStep | Mapping[str, Any] | Sequence[Any]]) -> tuple[TraceStep, ...]:
-    """A trace from its JSON form (``[{"rule": …, "match": […]}, …]``); raises :class:`UsageError` where it is malformed."""
+    """A trace from its JSON form (``[{"rule": …, "match": […]}, …]``); raises :class:`UsageError` where it is
+    malformed.
+    """
     trace = []
     for number, step in enumerate(steps, 1):
         try:
             rule, match = (step["rule"], step["match"]) if isinstance(step, Mapping) else step
             trace.append(TraceStep(str(rule), tuple(int(ordinal) for ordinal in match)))
         except (KeyError, TypeError, ValueError) as error:
-            raise UsageError(f"Step {number} of the trace is {step!r}; expected a rule's name and the ordinals of its match.") from error
+            raise UsageError(
+                f"Step {number} of the trace is {step!r}; expected a rule's name and the ordinals of its match."
+            ) from error
     return tuple(trace)
 
 
@@ -27,8 +31,9 @@ def replay_states(state: Any, trace: Iterable[TraceStep]) -> Iterator[Any]:
         i = state.find(rule, list(match))
         if i < 0:
             raise UsageError(
-                f"Step {number} of the trace, rule {rule!r} at {list(match)}, does not apply to the graph that the steps before it lead to "
-                f"({state.graph.num_nodes} nodes, digest {state.graph.digest}); it was recorded on another graph, or with other rules."
+                f"Step {number} of the trace, rule {rule!r} at {list(match)}, does not apply to the graph that the "
+                f"steps before it lead to ({state.graph.num_nodes} nodes, digest {state.graph.digest}); "
+                "it was recorded on another graph, or with other rules."
             )
         state = state.open(i)
         yield state

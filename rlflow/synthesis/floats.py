@@ -108,6 +108,10 @@ def _one(rule: Rule, sample: Sample, seed: int) -> tuple[float, _core.Graph] | N
     parent, store = _filled(sample.graph)
     if any(parent.dtype(v) == 16 for n in parent.order() for v in parent.node_outputs(n)):
         return None  # numpy has no bfloat16 of its own
+    if any(0 in (parent.shape(v) or []) for n in parent.order() for v in parent.node_outputs(n)):
+        return None  # nor does it take empty tensors everywhere
+    if any(parent.op(n) == "GlobalMaxPool" and len(parent.shape(parent.node_inputs(n)[0])) != 4 for n in parent.order()):
+        return None  # ONNX's evaluator reduces the wrong axes there
     state = _core.State(parent, _core.RuleSet([rule.core]))
     if not len(state.moves()):
         return None

@@ -163,6 +163,7 @@ def literal(text: str) -> Any:
 
 
 def mentions(where: list[str], function: str) -> set[str]:
-    """Names of the variables that some condition uses as ``function(?x ...`` (and not as ``not function(...``)."""
+    """Names of the variables that some condition uses as ``function(?x ...``; what stands under a ``not`` does not count."""
+    where = [re.sub(r"\bnot \((?:[^()]|\([^()]*\))*\)", "", w) for w in where]
     pattern = re.compile(rf"(?<!not )\b{function}\(\s*(\?[A-Za-z0-9_]+)")
     return {name for w in where for name in pattern.findall(w)}

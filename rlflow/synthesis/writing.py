@@ -14,6 +14,7 @@ from typing import Any
 
 from rlflow.rewrite import Rule, read_rules
 from rlflow.rewrite.paths import library_files
+from rlflow.synthesis.examples import find_examples
 from rlflow.synthesis.prove import SAMPLES, Verdict, prove_all
 
 _WIDTH = 150
@@ -50,6 +51,24 @@ def write_records(path: Path, verdicts: dict[str, Verdict]) -> None:
     _replace(path, rule_file_text(data))
 
 
+def write_examples(path: Path, names: Sequence[str] = ()) -> None:
+    """Finds examples for the rules of a file that lack them."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    by_name = {rule.name: rule for rule in read_rules([path])}
+    for entry in data["rules"]:
+        if (names and entry["name"] not in names) or (entry.get("fires") and entry.get("silent")):
+            continue
+        fires, silent = find_examples(by_name[entry["name"]])
+        proof = entry.pop("proof", None)
+        if fires and not entry.get("fires"):
+            entry["fires"] = [fires]
+        if silent and not entry.get("silent"):
+            entry["silent"] = [silent]
+        if proof:
+            entry["proof"] = proof
+    _replace(path, rule_file_text(data))
+
+
 def _replace(path: Path, text: str) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -59,14 +78,19 @@ def _replace(path: Path, text: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """``python -m rlflow.synthesis.prove [--write] [--samples N] [--only NAME]... [FILE]...``; exit code 0 if every rule was proved."""
+    """``python -m rlflow.synthesis.prove [--write | --examples] [--samples N] [--only NAME]... [FILE]...``; exit code 0 if every rule was proved."""
     parser = argparse.ArgumentParser(prog="python -m rlflow.synthesis.prove", description="Prove rules, by default those of the package.")
     parser.add_argument("files", nargs="*", type=Path, help="rule files")
     parser.add_argument("--write", action="store_true", help="write the proof records into the files")
     parser.add_argument("--samples", type=int, default=SAMPLES, help="evaluations in which each rule must fire")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="only this rule or family")
+    parser.add_argument("--examples", action="store_true", help="find examples for rules that have none, and write them; prove nothing")
     options = parser.parse_args(arguments)
     files = options.files or library_files()
+    if options.examples:
+        for path in files:
+            write_examples(path, options.only)
+        return 0
     started, bad = time.perf_counter(), 0
     for path in files:
         rules = [r for r in read_rules([path]) if not options.only or r.name in options.only or r.family in options.only]

@@ -1,4 +1,6 @@
-"""Seeded random graphs: every operator whose row tells how to use it, with broadcasting, dims of 1, shared values and several outputs."""
+"""Seeded random graphs: every operator whose row tells how to use it, with broadcasting, dims of 1, shared values and
+several outputs.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from rlflow.graph import Graph, GraphBuilder
 from rlflow.ops import rows
 
 FLOAT, INT64 = 1, 7
-#: A float outside these bounds overflows the exponentials of a deep random graph; shapes stay small for the same reason.
+#: A float outside these bounds overflows the exponentials of a deep random graph; shapes stay small for the same
+#: reason.
 _MOST_ELEMENTS = 4096
 #: Constants up to this size carry their values; the core makes their digest then, if it is given none.
 _INLINE, _BY_CONTENT = 1024, "0" * 32
@@ -33,10 +36,12 @@ class _Made(NamedTuple):
 def random_graph(seed: int, nodes: int = 20, *, inputs: int = 2, ops: Sequence[str] | None = None) -> Graph:
     """A float32 graph of about ``nodes`` operators; the same arguments give the same graph in every process.
 
-    ``ops`` restricts the choice to some operators. Every value that nothing reads is an output. All operators are defined everywhere on their
-    inputs, so that the graph can be evaluated on random data.
+    ``ops`` restricts the choice to some operators. Every value that nothing reads is an output. All operators are
+    defined everywhere on their inputs, so that the graph can be evaluated on random data.
     """
-    return _Generator(np.random.Generator(np.random.PCG64(seed)), seed).run(nodes, inputs, None if ops is None else frozenset(ops))
+    return _Generator(np.random.Generator(np.random.PCG64(seed)), seed).run(
+        nodes, inputs, None if ops is None else frozenset(ops)
+    )
 
 
 class _Generator:
@@ -75,9 +80,13 @@ class _Generator:
 
     def _usable(self, value: int) -> bool:
         shape = self.builder.shape(value)
-        return shape is not None and all(isinstance(dim, int) and dim > 0 for dim in shape) and prod(shape) <= _MOST_ELEMENTS
+        return (
+            shape is not None
+            and all(isinstance(dim, int) and dim > 0 for dim in shape)
+            and prod(shape) <= _MOST_ELEMENTS
+        )
 
-    # --- pieces -----------------------------------------------------------------------------------------------------------------------
+    # --- pieces -------------------------------------------------------------------------------------------------------
 
     def _int(self, low: int, high: int) -> int:
         """A number in [low, high]."""
@@ -105,7 +114,9 @@ class _Generator:
         return self.builder.constant(INT64, list(shape), _BY_CONTENT, [int(value) for value in values])
 
     def _beside(self, value: int) -> int:
-        """Another operand that broadcasts with ``value``: itself, another value of its shape, or a constant with some dims of 1."""
+        """Another operand that broadcasts with ``value``: itself, another value of its shape, or a constant with some
+        dims of 1.
+        """
         same = [other for other in self.values if self.builder.shape(other) == self.builder.shape(value)]
         if self.rng.random() < 0.5:
             return same[int(self.rng.integers(len(same)))]
@@ -129,14 +140,20 @@ class _Generator:
             elif "reduce" in flags and name in _TOTAL_REDUCTIONS:
                 found.append((name, self._reduce))
             elif row["fusion"] == "elementwise" and "variadic" in flags:
-                found.append((name, lambda op, x: _Made(op, {}, [x, *(self._beside(x) for _ in range(self._int(1, 2)))])))
+                found.append(
+                    (name, lambda op, x: _Made(op, {}, [x, *(self._beside(x) for _ in range(self._int(1, 2)))]))
+                )
         return found
 
-    # --- operators whose use the flags do not tell --------------------------------------------------------------------------------------
+    # --- operators whose use the flags do not tell --------------------------------------------------------------------
 
     def _reduce(self, op: str, x: int) -> _Made:
         rank = len(self._dims(x))
-        axes = sorted(int(axis) for axis in self.rng.choice(rank, self._int(1, max(1, rank - 1)), replace=False)) if rank else []
+        axes = (
+            sorted(int(axis) for axis in self.rng.choice(rank, self._int(1, max(1, rank - 1)), replace=False))
+            if rank
+            else []
+        )
         return _Made(op, {"axes": axes, "keepdims": self._int(0, 1)}, [x])
 
     def _matmul(self, op: str, x: int) -> _Made | None:
@@ -159,14 +176,25 @@ class _Generator:
         pads = [self._int(0, size - 1) for size in kernel] * 2
         attrs = {"kernel_shape": kernel, "pads": pads, "strides": [self._int(1, 2)] * 2, "dilations": [1, 1]}
         channels = int(self.rng.choice(_SIZES))
-        return _Made(op, {**attrs, "group": 1}, [x, self._constant([channels, dims[1], *kernel]), self._constant([channels])])
+        return _Made(
+            op, {**attrs, "group": 1}, [x, self._constant([channels, dims[1], *kernel]), self._constant([channels])]
+        )
 
     def _pool(self, op: str, x: int) -> _Made | None:
         dims = self._dims(x)
         if len(dims) != 4:
             return None
         kernel = [self._int(1, min(2, size)) for size in dims[2:]]
-        return _Made(op, {"kernel_shape": kernel, "pads": [0] * 4, "strides": [1, 1], **({"dilations": [1, 1]} if op == "MaxPool" else {})}, [x])
+        return _Made(
+            op,
+            {
+                "kernel_shape": kernel,
+                "pads": [0] * 4,
+                "strides": [1, 1],
+                **({"dilations": [1, 1]} if op == "MaxPool" else {}),
+            },
+            [x],
+        )
 
     def _spatial(self, op: str, x: int) -> _Made | None:
         return _Made(op, {}, [x]) if len(self._dims(x)) == 4 else None
@@ -216,10 +244,14 @@ class _Generator:
 
         def fits(other: int) -> bool:
             found = self._dims(other)
-            return len(found) == len(dims) and all(a == b for k, (a, b) in enumerate(zip(dims, found, strict=True)) if k != axis)
+            return len(found) == len(dims) and all(
+                a == b for k, (a, b) in enumerate(zip(dims, found, strict=True)) if k != axis
+            )
 
         others = [value for value in self.values if fits(value)]
-        return _Made(op, {"axis": axis}, [x, *(others[int(self.rng.integers(len(others)))] for _ in range(self._int(1, 2)))])
+        return _Made(
+            op, {"axis": axis}, [x, *(others[int(self.rng.integers(len(others)))] for _ in range(self._int(1, 2)))]
+        )
 
     def _split(self, op: str, x: int) -> _Made | None:
         wide = [axis for axis, dim in enumerate(self._dims(x)) if dim >= 2]
@@ -257,16 +289,19 @@ class _Generator:
         return _Made(op, {"repeats": [self._int(1, 2) for _ in self._dims(x)]}, [x])
 
 
-#: Operators that the flags would admit, but that are not defined on every float, return no floats, or amplify rounding without bound.
+#: Operators that the flags would admit, but that are not defined on every float, return no floats, or amplify rounding
+#: without bound.
 _PARTIAL = frozenset(
     {
-        "Acos", "Acosh", "Asin", "Asinh", "Atanh", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "And", "Or", "Xor", "Not",
-        "Cast", "Ceil", "Clip", "Cosh", "Div", "DequantizeLinear", "Equal", "Exp", "Floor", "Greater", "GreaterOrEqual", "Identity", "IsInf",
-        "IsNaN", "Less", "LessOrEqual", "Log", "Mod", "Pow", "QuantizeLinear", "Reciprocal", "Round", "Sign", "Sinh", "Sqrt", "Tan",
-        "ThresholdedRelu",
+        "Acos", "Acosh", "Asin", "Asinh", "Atanh", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor",
+        "And", "Or", "Xor", "Not", "Cast", "Ceil", "Clip", "Cosh", "Div", "DequantizeLinear", "Equal", "Exp", "Floor",
+        "Greater", "GreaterOrEqual", "Identity", "IsInf", "IsNaN", "Less", "LessOrEqual", "Log", "Mod", "Pow",
+        "QuantizeLinear", "Reciprocal", "Round", "Sign", "Sinh", "Sqrt", "Tan", "ThresholdedRelu",
     }
 )  # fmt: skip
-_TOTAL_REDUCTIONS = frozenset({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceSumSquare", "ReduceLogSumExp"})
+_TOTAL_REDUCTIONS = frozenset(
+    {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceSumSquare", "ReduceLogSumExp"}
+)
 
 
 def _special(make: _Generator) -> dict[str, Callable[[str, int], _Made | None]]:

@@ -49,7 +49,9 @@ class Optimum(NamedTuple):
 
 
 def optimum(problem: TinyProblem, limit: int = 20_000) -> Optimum:
-    """Enumerate all graphs that the rules reach; independent of every strategy. Raises ``ValueError`` above ``limit`` graphs."""
+    """Enumerate all graphs that the rules reach; independent of every strategy. Raises ``ValueError`` above ``limit``
+    graphs.
+    """
     root = State(problem.graph(), problem.ruleset(), problem.cost_model().pricer)
     seen, waiting, best = {root.graph.digest}, [root], root.cost
     while waiting:
@@ -65,13 +67,17 @@ def optimum(problem: TinyProblem, limit: int = 20_000) -> Optimum:
     return Optimum(best, len(seen))
 
 
-def _rule(name: str, source: list[str], target: list[str], where: tuple[str, ...] = (), let: tuple[tuple[str, str], ...] = ()) -> Rule:
+def _rule(
+    name: str, source: list[str], target: list[str], where: tuple[str, ...] = (), let: tuple[tuple[str, str], ...] = ()
+) -> Rule:
     return Rule(name=name, family="tiny", source=tuple(source), target=tuple(target), where=where, let=let)
 
 
 _RELU_BELOW = _rule("relu-below-transpose", ["(Relu (Transpose{perm=?p} ?x))"], ["(Transpose{perm=?p} (Relu ?x))"])
 _RELU_ABOVE = _rule("relu-above-transpose", ["(Transpose{perm=?p} (Relu ?x))"], ["(Relu (Transpose{perm=?p} ?x))"])
-_CANCEL = _rule("cancel-transposes", ["(Transpose{perm=?p} (Transpose{perm=?q} ?x))"], ["?x"], ("compose(?q, ?p) == iota(len(?p))",))
+_CANCEL = _rule(
+    "cancel-transposes", ["(Transpose{perm=?p} (Transpose{perm=?q} ?x))"], ["?x"], ("compose(?q, ?p) == iota(len(?p))",)
+)
 _TWICE = _rule("relu-twice", ["(Relu (Relu ?x))"], ["(Relu ?x)"])
 _SPLIT_RELU = _rule("relu-of-concat", ["(Relu (Concat{axis=?k} ?x ?y))"], ["(Concat{axis=?k} (Relu ?x) (Relu ?y))"])
 _SLICE_CONCAT = _rule(

@@ -6,6 +6,7 @@ A cell reads the outputs of the two cells before it. Stem and widths are those o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _EPSILON = 1e-3
 _CELL_OUTPUTS = 6  # what a normal cell concatenates
 _MIN_IMAGE = 32
+# Gammas of what a cell adds up (inputs, separable convolutions): a sum then has the spread of one of its terms.
+_TERM = sqrt(0.5)
 
 
 @dataclass(frozen=True)
@@ -46,16 +49,16 @@ class _Net:
     def __init__(self, b: ModelBuilder) -> None:
         self.b = b
 
-    def norm(self, x: str, name: str, channels: int) -> str:
-        return layers.batch_norm(self.b, x, name, channels, epsilon=_EPSILON)
+    def norm(self, x: str, name: str, channels: int, center: float = 1.0) -> str:
+        return layers.batch_norm(self.b, x, name, channels, epsilon=_EPSILON, center=center)
 
     def project(self, x: _Value, name: str, out: int) -> _Value:
         """ReLU, 1x1 convolution, BN."""
         with self.b.scope(name):
             y = layers.conv(self.b, self.b.node("Relu", x.name), "conv", (x.channels, out), 1)
-            return _Value(self.norm(y, "bn", out), out, x.size)
+            return _Value(self.norm(y, "bn", out, _TERM), out, x.size)
 
-    def _half(self, x: _Value, name: str, out: int, kernel: int, stride: int) -> _Value:
+    def _half(self, x: _Value, name: str, out: int, kernel: int, stride: int, center: float = 1.0) -> _Value:
         """ReLU, depthwise and 1x1 convolution, BN: one of the two of a separable convolution."""
         c = x.channels
         with self.b.scope(name):
@@ -63,12 +66,12 @@ class _Net:
             pad = _pads(kernel, stride, x.size)
             y = layers.conv(self.b, y, "depthwise", (c, c), kernel, stride=stride, pad=pad, group=c)
             y = layers.conv(self.b, y, "pointwise", (c, out), 1, gain=1.0)
-            return _Value(self.norm(y, "bn", out), out, _halved(x.size, stride))
+            return _Value(self.norm(y, "bn", out, center), out, _halved(x.size, stride))
 
     def separable(self, x: _Value, name: str, out: int, kernel: int, stride: int = 1) -> _Value:
         """A separable convolution applied twice, the second time without stride."""
         with self.b.scope(name):
-            return self._half(self._half(x, "first", out, kernel, stride), "second", out, kernel, 1)
+            return self._half(self._half(x, "first", out, kernel, stride), "second", out, kernel, 1, _TERM)
 
     def pool(self, x: _Value, kind: str, stride: int = 1) -> _Value:
         """3x3 pooling; the mean leaves the padding out."""
@@ -103,7 +106,7 @@ class _Net:
                 )
                 for source, name, size in zip((x, shifted), ("even", "odd"), sizes, strict=True)
             ]
-            return _Value(self.norm(self.b.node("Concat", halves, axis=1), "bn", out), out, current.size)
+            return _Value(self.norm(self.b.node("Concat", halves, axis=1), "bn", out, _TERM), out, current.size)
 
 
 def _normal_cell(net: _Net, previous: _Value, current: _Value, out: int) -> _Value:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from rlflow.frontends.builder import ModelBuilder
 
 _EXPANSION = 4
+# Gammas of a block's last normalisation: trained ones are small, so that a block adds a part of what passes it by.
+_BRANCH = 0.5
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,11 @@ RESNEXT50 = Plan("resnext-50", (3, 4, 6, 3), groups=32, inner=2)
 def _branch(b: ModelBuilder, x: str, plan: Plan, into: int, size: int, out: int, stride: int) -> str:
     if not plan.bottleneck:
         x = layers.conv_norm(b, x, "conv1", (into, size), 3, stride=stride)
-        return layers.conv_norm(b, x, "conv2", (size, out), 3, activation="")
+        return layers.conv_norm(b, x, "conv2", (size, out), 3, activation="", center=_BRANCH)
     inner = size * plan.inner
     x = layers.conv_norm(b, x, "conv1", (into, inner), 1)
     x = layers.conv_norm(b, x, "conv2", (inner, inner), 3, stride=stride, group=plan.groups)
-    return layers.conv_norm(b, x, "conv3", (inner, out), 1, activation="")
+    return layers.conv_norm(b, x, "conv3", (inner, out), 1, activation="", center=_BRANCH)
 
 
 def _block(b: ModelBuilder, x: str, plan: Plan, into: int, size: int, stride: int) -> tuple[str, int]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Nothing normalises these graphs, so that every block adds to the signal's variance: by a quarter, with this scale.
 _BRANCH_GAIN = sqrt(0.5)
-_STEM = 64
+_IMAGE, _STEM = 3, 64
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class _Plan:
     stages: tuple[tuple[int, int], ...]
     expansion: int = 4
     groups: int = 1
-    into: int = 3
+    into: int = _IMAGE
     stem: bool = False
 
 
@@ -67,7 +67,8 @@ def write(b: ModelBuilder, plan: _Plan, *, batch: int, image: int, width: int) -
         f"width {width} leaves {widths} channels for {plan.groups} groups",
         "a whole number in each",
     )
-    x, channels = b.input("data", np.float32, (batch, plan.into, image, image)), plan.into
+    channels = plan.into if plan.into == _IMAGE else layers.scaled(plan.into, width)
+    x = b.input("data", np.float32, (batch, channels, image, image))
     if plan.stem:
         channels = layers.scaled(_STEM, width)
         x = stem(b, x, channels)

@@ -34,12 +34,13 @@ def _positions(rows: int, hidden: int) -> npt.NDArray[np.float64]:
 
 
 def _layer(b: ModelBuilder, x: str, e: _Encoder, mask: str | None) -> str:
+    """Attention, then two dense layers; each is added to its *normalised* input, as in the paper."""
     hidden = e.heads.hidden
-    inner = nn.layer_norm(b, x, "norm1", hidden, epsilon=_EPSILON)
+    x = nn.layer_norm(b, x, "norm1", hidden, epsilon=_EPSILON)
     with b.scope("attention"):
-        x = b.node("Add", [x, nn.attention(b, inner, inner, e.heads, mask=mask)])
-    inner = nn.layer_norm(b, x, "norm2", hidden, epsilon=_EPSILON)
-    inner = b.node("Relu", nn.linear(b, inner, "mlp1", (hidden, e.feed_forward), gain=nn.RELU_GAIN))
+        x = b.node("Add", [x, nn.attention(b, x, x, e.heads, mask=mask)])
+    x = nn.layer_norm(b, x, "norm2", hidden, epsilon=_EPSILON)
+    inner = b.node("Relu", nn.linear(b, x, "mlp1", (hidden, e.feed_forward), gain=nn.RELU_GAIN))
     return b.node("Add", [x, nn.linear(b, inner, "mlp2", (e.feed_forward, hidden))])
 
 

@@ -1,4 +1,4 @@
-"""The command line in process: what each verb prints and writes, and every mistake as one sentence with its exit code."""
+"""The command line in process: what each verb prints and writes; every mistake as one sentence with its exit code."""
 
 from __future__ import annotations
 
@@ -61,20 +61,23 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-# --- optimize -------------------------------------------------------------------------------------------------------------------------
+# --- optimize ---------------------------------------------------------------------------------------------------------
 
 REPORT_SCHEMA = {
     "type": "object",
     "required": [
-        "model", "original_ms", "baseline_ms", "optimized_ms", "speedup", "speedup_ci95", "improved", "verified", "cost_before_ms",
-        "cost_after_ms", "strategy", "seed", "stop_reason", "candidates", "expansions", "measurements", "seconds", "trace", "runtime",
+        "model", "original_ms", "baseline_ms", "optimized_ms", "speedup", "speedup_ci95", "improved", "verified",
+        "cost_before_ms", "cost_after_ms", "strategy", "seed", "stop_reason", "candidates", "expansions",
+        "measurements", "seconds", "trace", "runtime",
     ],
     "properties": {
         "improved": {"type": "boolean"},
         "verified": {
             "type": ["object", "null"],
             "required": ["outputs"],
-            "properties": {"outputs": {"type": "array", "items": {"type": "object", "required": ["name", "max_abs", "max_rel"]}}},
+            "properties": {
+                "outputs": {"type": "array", "items": {"type": "object", "required": ["name", "max_abs", "max_rel"]}},
+            },
         },
         "trace": {
             "type": "array",
@@ -166,7 +169,7 @@ def test_input_data_are_used_to_verify(model: Path, tmp_path: Path) -> None:
     assert wrong.exit_code == 2
 
 
-# --- mistakes -------------------------------------------------------------------------------------------------------------------------
+# --- mistakes ---------------------------------------------------------------------------------------------------------
 
 
 def _bad_inputs(folder: Path) -> dict[str, tuple[list[str | Path], int, str]]:
@@ -179,7 +182,11 @@ def _bad_inputs(folder: Path) -> dict[str, tuple[list[str | Path], int, str]]:
     empty = folder / "empty.onnx"
     empty.write_bytes(b"")
     cycle = folder / "cycle.onnx"
-    loop = [helper.make_node("Add", ["x", "b"], ["a"]), helper.make_node("Relu", ["a"], ["b"]), helper.make_node("Relu", ["a"], ["y"])]
+    loop = [
+        helper.make_node("Add", ["x", "b"], ["a"]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Relu", ["a"], ["y"]),
+    ]
     cycle.write_bytes(plain_model(loop).SerializeToString())
     norun = folder / "norun.onnx"
     custom = [helper.make_node("Nonsense", ["x"], ["y"], domain="nowhere")]
@@ -201,15 +208,27 @@ def _bad_inputs(folder: Path) -> dict[str, tuple[list[str | Path], int, str]]:
         "a cycle": (["optimize", cycle, *analytic], 1, "cycl"),
         "unknown search": (["optimize", good, "--search", "backtrack"], 2, "Did you mean backtracking"),
         "unknown option of a search": (["optimize", good, "--search", "greedy:alpha=2"], 2, "no option 'alpha'"),
-        "alpha where there is none": (["optimize", good, "--search", "greedy", "--alpha", "1.1"], 2, "Leave out --alpha"),
+        "alpha where there is none": (
+            ["optimize", good, "--search", "greedy", "--alpha", "1.1"],
+            2,
+            "Leave out --alpha",
+        ),
         "unknown cost": (["optimize", good, "--cost", "analytical"], 2, "no cost model"),
         "zero budget": (["optimize", good, "--budget", "0s"], 2, "above zero"),
         "negative budget": (["optimize", good, "--budget", "-5c"], 2, "above zero"),
         "budget without a unit": (["optimize", good, "--budget", "60"], 2, "write 60s"),
-        "output in no directory": (["optimize", good, folder / "no" / "out.onnx", *analytic], 1, "there is no directory"),
+        "output in no directory": (
+            ["optimize", good, folder / "no" / "out.onnx", *analytic],
+            1,
+            "there is no directory",
+        ),
         "output is a directory": (["optimize", good, folder, *analytic], 1, "is a directory"),
         "output = input": (["optimize", good, good, *analytic], 1, "is the input itself"),
-        "output = input by another name": (["optimize", good, folder / "." / "good.onnx", *analytic], 1, "is the input itself"),
+        "output = input by another name": (
+            ["optimize", good, folder / "." / "good.onnx", *analytic],
+            1,
+            "is the input itself",
+        ),
         "output twice": (["optimize", good, "a.onnx", "-o", "b.onnx"], 2, "given twice"),
         "report = output": (["optimize", good, folder / "o", "--json", folder / "o"], 2, "both be written"),
         "report = input": (["optimize", good, "--json", good], 1, "is the input itself"),
@@ -247,7 +266,9 @@ def test_every_mistake_is_one_sentence_with_its_exit_code(case: str, tmp_path: P
     assert len(errors) == 1, done.stderr
     assert says in errors[0]
     assert "Traceback" not in done.stderr
-    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == files, "a file was written or changed"
+    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == files, (
+        "a file was written or changed"
+    )
 
 
 def test_an_unwritable_output_is_refused_before_the_search(model: Path, tmp_path: Path) -> None:
@@ -264,7 +285,7 @@ def test_weights_that_are_not_numbers_are_said_or_survive(tmp_path: Path) -> Non
     assert np.isnan(numpy_helper.to_array(onnx.load(tmp_path / "out.onnx").graph.initializer[0])).all()
 
 
-# --- verification -----------------------------------------------------------------------------------------------------------------------
+# --- verification -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -273,7 +294,9 @@ def lying_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     from rlflow import optimizer
     from rlflow.rewrite import Rule
 
-    lie = Rule(name="drop-sine", family="lies", source=("(Sin ?x)",), target=("(Identity ?x)",), where=("is_float(?x)",))
+    lie = Rule(
+        name="drop-sine", family="lies", source=("(Sin ?x)",), target=("(Identity ?x)",), where=("is_float(?x)",)
+    )
     library = RuleLibrary([*load_rules().values(), lie])
     monkeypatch.setattr(optimizer, "load_library", lambda rules: library)
 
@@ -298,7 +321,7 @@ def test_a_wrong_result_is_not_written_and_the_step_is_named(tmp_path: Path, lyi
     assert out.exists()
 
 
-# --- other verbs ------------------------------------------------------------------------------------------------------------------------
+# --- other verbs ------------------------------------------------------------------------------------------------------
 
 
 def test_inspect_shows_what_a_model_is_made_of(model: Path) -> None:
@@ -350,7 +373,10 @@ def test_the_zoo_is_listed_and_exported(tmp_path: Path) -> None:
     listed = rlflow("zoo", "list")
     assert listed.exit_code == 0
     assert "squeezenet1.1" in listed.stdout
-    assert {entry["name"] for entry in json.loads(rlflow("zoo", "list", "--json").stdout)} >= {"squeezenet1.1", "nasrnn"}
+    assert {entry["name"] for entry in json.loads(rlflow("zoo", "list", "--json").stdout)} >= {
+        "squeezenet1.1",
+        "nasrnn",
+    }
     out = tmp_path / "s.onnx"
     done = rlflow("zoo", "export", "squeezenet1.1", "-o", out, "--batch", "2")
     assert done.exit_code == 0, done.output
@@ -362,7 +388,13 @@ def test_the_zoo_is_listed_and_exported(tmp_path: Path) -> None:
 def test_info_says_what_is_there() -> None:
     done = rlflow("info")
     assert done.exit_code == 0, done.output
-    for word in ("cost model analytic", "cost model onnxruntime", "search backtracking", "CPUExecutionProvider", "prices"):
+    for word in (
+        "cost model analytic",
+        "cost model onnxruntime",
+        "search backtracking",
+        "CPUExecutionProvider",
+        "prices",
+    ):
         assert word in done.stdout
     plain = json.loads(rlflow("info", "--json").stdout)
     assert plain["cost_models"]["analytic"] == "available"

@@ -14,7 +14,13 @@ from rlflow.search import Problem, Result, StopReason
 from rlflow.testing import CHECKS, TINY, Case, TinyProblem, check_strategy, optimum
 from rlflow.testing.conformance import fresh_process_reproduces
 
-VARIANTS = [*search.names(), "greedy:pick=first", "backtracking:macro=off,causal=off", "backtracking:queue=3", "random:walks=3"]
+VARIANTS = [
+    *search.names(),
+    "greedy:pick=first",
+    "backtracking:macro=off,causal=off",
+    "backtracking:queue=3",
+    "random:walks=3",
+]
 IN_PROCESS = [check for check in CHECKS if check is not fresh_process_reproduces]
 
 

@@ -46,6 +46,15 @@ one: f32[] = const 1
 eps: f32[] = const 1e-05
 root: f32[] = const 1.41421356
 """
+RMS = """
+p = Pow(z, two)
+m = ReduceMean{axes=[2], keepdims=1}(p)
+a = Add(m, eps)
+d = Sqrt(a)
+n = Div(z, d)
+y = Mul(n, g)
+return y
+"""
 # (name, graph, what the runtime's graph consists of beside layout changes and reshapes)
 CASES = [
     ("activation", IMAGE, "y = Relu(c)\nreturn y", ["Conv"]),
@@ -88,8 +97,7 @@ CASES = [
     (
         "rms",
         ROWS,
-        "p = Pow(z, two)\nm = ReduceMean{axes=[2], keepdims=1}(p)\na = Add(m, eps)\nd = Sqrt(a)\nn = Div(z, d)\n"
-        "y = Mul(n, g)\nreturn y",
+        RMS,
         ["SimplifiedLayerNormalization"],
     ),
     (

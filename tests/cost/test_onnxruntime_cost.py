@@ -133,8 +133,8 @@ def test_layout_changes_are_paid_where_they_happen(fake: OnnxRuntimeCost) -> Non
     report = fake.cost(Graph.parse(CONVOLUTIONS))
     change = MACHINE.reorder_ms(4 * 32 * 16 * 16)
     first, second, _ = (row.ms for row in report.per_region)
-    # Alone, both pay for an input's and an output's change, and the second one's residual has a pooling in front. In the
-    # graph the first pays for its input, the second for its output, because Elu does not run in the blocked layout.
+    # Alone, both pay for an input's and an output's change, and the second one's residual has a pooling in front.
+    # In the graph the first pays for its input, the second for its output, because Elu does not run in that layout.
     alone = 1.0 - 0.002 + 0.0005
     assert first == pytest.approx(alone - change)
     assert second == pytest.approx(alone - change - MACHINE.pool_ms(4 * 32 * 16 * 16))

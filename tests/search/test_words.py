@@ -71,7 +71,13 @@ def test_random_words_are_solved_nearly_as_well_as_by_enumeration() -> None:
     hits = 0
     for _ in range(50):
         text = "".join(rng.choice(list("abcd"), 5))
-        pairs = [("".join(rng.choice(list("abcd"), rng.integers(1, 3))), "".join(rng.choice(list("abcdxyz"), rng.integers(1, 3)))) for _ in range(5)]
+        pairs = [
+            (
+                "".join(rng.choice(list("abcd"), rng.integers(1, 3))),
+                "".join(rng.choice(list("abcdxyz"), rng.integers(1, 3))),
+            )
+            for _ in range(5)
+        ]
         rules = [f"{left}>{right}" for left, right in dict(pairs).items() if len(right) <= len(left) and left != right]
         best = words.optimum(words.word_state(text, rules, PRICES))
         found = search.solve(problem(text, rules), "backtracking:alpha=1.3").cost_after_ms

@@ -1,4 +1,6 @@
-"""A rewriting system over words that behaves like the core's State: small enough to enumerate, so that optima are known."""
+"""A rewriting system over words that behaves like the core's State: small enough to enumerate, so that optima are
+known.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ class WordMoves:
     def __init__(self, state: WordState) -> None:
         children = [state.child(i) for i in range(len(state.matches))]
         self.rule = np.array([rule for rule, _ in state.matches], dtype=np.uint32)
-        self.digest = np.array([list(bytes.fromhex(child.digest)) for child in children], dtype=np.uint8).reshape(-1, 16)
+        self.digest = np.array([list(bytes.fromhex(child.digest)) for child in children], dtype=np.uint8).reshape(
+            -1, 16
+        )
         self.delta_ms = np.array([state.price(child) - state.cost for child in children], dtype=float)
         self.unknown = np.zeros(len(children), dtype=np.uint32)
         rules = [state.rules[rule] for rule, _ in state.matches]
@@ -121,7 +125,7 @@ class WordState:
         return list(range(at, at + len(self.rules[rule].left)))
 
     def find(self, name: str, key: Sequence[int]) -> int:
-        for i, (rule, at) in enumerate(self.matches):
+        for i, (rule, _) in enumerate(self.matches):
             if self.rules[rule].name == name and self.key(i) == list(key):
                 return i
         return -1

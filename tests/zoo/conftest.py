@@ -16,16 +16,44 @@ Feed = dict[str, np.ndarray]
 # Small enough that the whole table builds and runs in seconds; the topology is the full one but for the layer counts.
 SMALL: dict[str, dict[str, Any]] = {
     "squeezenet1.1": {"image": 64, "classes": 10},
+    "resnet-18": {"image": 32, "classes": 10, "width": 25},
+    "resnet-50": {"image": 32, "classes": 10, "width": 25},
+    "resnext-50": {"image": 32, "classes": 10, "width": 25},
     "inception-v3": {"image": 75, "classes": 10, "width": 25},
+    "nasnet-a": {"image": 32, "classes": 10, "cells": 1, "filters": 8, "stem": 8},
+    "nasnet-a-large": {"image": 33, "classes": 10, "cells": 1, "filters": 8, "stem": 8},
     "densenet-121": {"image": 32, "classes": 10, "growth": 8},
+    "mobilenet-v2": {"image": 32, "classes": 10, "width": 25},
+    "shufflenet-v2": {"image": 32, "classes": 10, "width": 50},
     "repvgg-a0": {"image": 32, "classes": 10, "width": 25},
+    "unet": {"image": 32, "classes": 4, "channels": 4},
+    "fpn-resnet18": {"image": 32, "classes": 4, "width": 25, "pyramid": 16, "head": 8},
     "nasrnn": {"steps": 3, "hidden": 16, "biases": True},
+    "bert-base": {"layers": 1, "hidden": 32, "heads": 2, "seq": 8, "feed_forward": 64, "vocab": 50},
     "bert6-classifier": {"layers": 1, "hidden": 32, "heads": 2, "seq": 8, "feed_forward": 64, "vocab": 50, "labels": 5},
+    "vit-base": {
+        "image": 32, "patch": 8, "layers": 2, "hidden": 32, "heads": 2, "feed_forward": 64, "classes": 10,
+    },
     "llama-decoder-step": {
         "layers": 2, "hidden": 48, "heads": 6, "kv_heads": 2, "feed_forward": 64, "vocab": 50, "seq": 7, "mask": True,
     },
+    "transducer": {
+        "audio_layers": 2, "label_layers": 1, "hidden": 32, "heads": 2, "feed_forward": 64, "seq": 9, "features": 6,
+        "labels": 4,
+    },
+    "dalle-decoder": {
+        "layers": 2, "hidden": 32, "heads": 2, "feed_forward": 48, "vocab": 50, "seq": 6, "text": 5,
+    },
+    "taso/resnet50": {"image": 16, "width": 25},
+    "taso/resnext50": {"image": 32, "width": 25},
+    "taso/batched_resnet": {"image": 16, "width": 25},
+    "taso/nasnet_a": {"image": 32, "width": 12, "cells": 1},
+    "taso/nasrnn": {"steps": 3, "hidden": 16},
+    "taso/inceptionv3": {"image": 75, "width": 25, "batch": 1},
+    "taso/bert": {"batch": 1, "seq": 8, "layers": 2, "hidden": 32, "heads": 4},
 }  # fmt: skip
-_INTEGER_LIMITS = {"input_ids": 50, "token_type_ids": 2, "position_ids": 100}
+# Random integer inputs are below these: vocabularies of the small models, segments, positions.
+_INTEGER_LIMITS = {"input_ids": 50, "token_type_ids": 2, "position_ids": 100, "labels": 10, "image_tokens": 50}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -34,9 +62,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
+def sizes() -> dict[str, dict[str, Any]]:
+    """The options of every model's small variant."""
+    return SMALL
+
+
+@pytest.fixture(scope="session")
 def small() -> Callable[..., onnx.ModelProto]:
-    """small(name, **sizes): the zoo model at test size."""
-    return lambda name, **sizes: zoo.build(name, **{**SMALL[name], **sizes})
+    """small(name, **sizes): the zoo model at test size. A repeated request gives the same object: change no result."""
+    built: dict[tuple[Any, ...], onnx.ModelProto] = {}
+
+    def make(name: str, **sizes: Any) -> onnx.ModelProto:
+        key = name, *sorted(sizes.items())
+        if key not in built:
+            built[key] = zoo.build(name, **{**SMALL[name], **sizes})
+        return built[key]
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -13,10 +13,12 @@ from rlflow import zoo
 from rlflow.errors import UsageError
 
 
-def test_the_seven_models_are_there():
+def test_the_models_are_there():
     assert zoo.names() == [
-        "squeezenet1.1", "inception-v3", "densenet-121", "repvgg-a0",
-        "nasrnn", "bert6-classifier", "llama-decoder-step",
+        "squeezenet1.1", "resnet-18", "resnet-50", "resnext-50", "inception-v3", "nasnet-a", "nasnet-a-large",
+        "densenet-121", "mobilenet-v2", "shufflenet-v2", "repvgg-a0", "unet", "fpn-resnet18", "nasrnn", "bert-base",
+        "bert6-classifier", "vit-base", "llama-decoder-step", "transducer", "dalle-decoder", "taso/resnet50",
+        "taso/resnext50", "taso/batched_resnet", "taso/nasnet_a", "taso/nasrnn", "taso/inceptionv3", "taso/bert",
     ]  # fmt: skip
 
 
@@ -24,7 +26,7 @@ def test_an_entry_is_frozen_and_complete(model_name):
     entry = zoo.entry(model_name)
     assert entry.name == model_name
     assert entry.title
-    assert "arXiv" in entry.source
+    assert "arXiv" in entry.source or "doi" in entry.source
     assert "->" in entry.shapes
     assert (entry.seq is None) == (entry.seq_option is None)
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -42,7 +44,8 @@ def test_listing_opens_no_onnx():
     [
         ("squeezenet", "squeezenet1.1"),
         ("densenet121", "densenet-121"),
-        ("bert", "bert6-classifier"),
+        ("bert-classifier", "bert6-classifier"),
+        ("resnet50", "taso/resnet50"),
         ("zzz", "Known: "),
     ],
 )
@@ -67,6 +70,22 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, near):
         ("nasrnn", {"biases": 1}, ["True or False"]),
         ("nasrnn", {"inputs": "rows"}, ["steps, sequence"]),
         ("bert6-classifier", {"heads": 5}, ["5 heads", "divisor"]),
+        ("resnext-50", {"width": 20}, ["width 20 leaves 24 channels", "32 groups"]),
+        ("nasnet-a", {"image": 31}, ["32 pixels"]),
+        ("nasnet-a", {"skip_reduction": 1}, ["True or False"]),
+        ("unet", {"image": 40}, ["image is 40", "multiple of 16"]),
+        ("fpn-resnet18", {"image": 48}, ["image is 48", "multiple of 32"]),
+        ("bert-base", {"heads": 5}, ["5 heads", "divisor"]),
+        ("vit-base", {"patch": 15}, ["patches of 15", "whole number"]),
+        ("vit-base", {"heads": 7}, ["7 heads", "divisor"]),
+        ("transducer", {"heads": 7}, ["7 heads", "divisor"]),
+        ("transducer", {"hidden": 33, "heads": 3}, ["hidden is 33", "even"]),
+        ("dalle-decoder", {"heads": 7}, ["7 heads", "divisor"]),
+        ("taso/resnext50", {"width": 20}, ["32 groups"]),
+        ("taso/inceptionv3", {"image": 74}, ["taso/inceptionv3", "75 pixels"]),
+        ("taso/nasrnn", {"shared": True}, ["unknown option 'shared'"]),
+        ("taso/bert", {"seq": 32}, ["heads of 64", "attend=True"]),
+        ("taso/bert", {"heads": 7}, ["7 heads", "divisor"]),
         ("llama-decoder-step", {"kv_heads": 5}, ["5 key/value heads", "divisor"]),
         ("llama-decoder-step", {"hidden": 36, "kv_heads": 3}, ["even whole size"]),
         ("nasrnn", {"opset": 10}, ["opset 10", "11 to"]),
@@ -94,5 +113,7 @@ def test_none_means_the_default():
 
 
 def test_the_smallest_images_build(small):
-    for name, image in (("squeezenet1.1", 17), ("inception-v3", 75), ("densenet-121", 29), ("repvgg-a0", 1)):
+    for name, image in (("squeezenet1.1", 17), ("inception-v3", 75), ("densenet-121", 29), ("repvgg-a0", 1),
+                        ("resnet-18", 1), ("resnext-50", 1), ("mobilenet-v2", 1), ("shufflenet-v2", 1),
+                        ("unet", 16)):  # fmt: skip
         assert small(name, image=image).graph.output[0].name == "logits"

@@ -57,29 +57,39 @@ def linear(w: Weights, name: str, x: np.ndarray) -> np.ndarray:
     return x @ w[f"{name}.weight"] + w.get(f"{name}.bias", 0.0)
 
 
-def layer_norm(w: Weights, name: str, x: np.ndarray) -> np.ndarray:
+def layer_norm(w: Weights, name: str, x: np.ndarray, epsilon: float = 1e-12) -> np.ndarray:
     centred = x - x.mean(-1, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12) * w[f"{name}.weight"] + w[f"{name}.bias"]
+    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon) * w[f"{name}.weight"] + w[f"{name}.bias"]
 
 
-def bert_layer(w: Weights, scope: str, x: np.ndarray, mask: np.ndarray, heads: int) -> np.ndarray:
-    query, key, value = (linear(w, f"{scope}.attention.{part}", x) for part in ("query", "key", "value"))
+def gelu(x: np.ndarray) -> np.ndarray:
+    return x * 0.5 * (1 + np.vectorize(erf)(x / sqrt(2)))
+
+
+def attention(w: Weights, scope: str, x: np.ndarray, memory: np.ndarray, heads: int, seen: np.ndarray) -> np.ndarray:
+    """``seen`` [batch or 1, rows, columns]: whether a row may read a column."""
+    query = linear(w, f"{scope}.query", x)
+    key, value = linear(w, f"{scope}.key", memory), linear(w, f"{scope}.value", memory)
     size = x.shape[-1] // heads
-    context = np.empty_like(x)
+    context = np.empty_like(query)
     for head in range(heads):
         columns = slice(head * size, (head + 1) * size)
         scores = query[..., columns] @ key[..., columns].swapaxes(1, 2) / sqrt(size)
-        scores[:, :, :] = np.where(mask[:, None, :] == 1, scores, -np.inf)
-        context[..., columns] = softmax(scores) @ value[..., columns]
-    x = layer_norm(w, f"{scope}.attention_norm", linear(w, f"{scope}.attention.output", context) + x)
-    inner = linear(w, f"{scope}.intermediate", x)
-    inner = inner * 0.5 * (1 + np.vectorize(erf)(inner / sqrt(2)))
+        context[..., columns] = softmax(np.where(seen, scores, -np.inf)) @ value[..., columns]
+    return linear(w, f"{scope}.output", context)
+
+
+def bert_layer(w: Weights, scope: str, x: np.ndarray, mask: np.ndarray, heads: int) -> np.ndarray:
+    attended = attention(w, f"{scope}.attention", x, x, heads, mask[:, None, :] == 1)
+    x = layer_norm(w, f"{scope}.attention_norm", attended + x)
+    inner = gelu(linear(w, f"{scope}.intermediate", x))
     return layer_norm(w, f"{scope}.output_norm", linear(w, f"{scope}.output", inner) + x)
 
 
 @pytest.mark.parametrize("opset", [13, 17, 20])
-def test_bert_is_devlins_encoder(small, feed, run, opset):
-    model = small("bert6-classifier", layers=2, batch=2, opset=opset)
+@pytest.mark.parametrize("name", ["bert6-classifier", "bert-base"])
+def test_bert_is_devlins_encoder(small, feed, run, name, opset):
+    model = small(name, layers=2, batch=2, opset=opset)
     values, w = feed(model, 2), weights_of(model)
     values["attention_mask"][:, 6:] = 0
     x = w["embeddings.word"][values["input_ids"]] + w["embeddings.segment"][values["token_type_ids"]]
@@ -87,7 +97,85 @@ def test_bert_is_devlins_encoder(small, feed, run, opset):
     for layer in range(2):
         x = bert_layer(w, f"layer{layer}", x, values["attention_mask"], 2)
     pooled = np.tanh(x[:, 0] @ w["pooler.weight"].T + w["pooler.bias"])
-    close(run(model, values)[0], pooled @ w["classifier.weight"].T + w["classifier.bias"])
+    if name == "bert-base":
+        for found, expected in zip(run(model, values), (x, pooled), strict=True):
+            close(found, expected)
+    else:
+        close(run(model, values)[0], pooled @ w["classifier.weight"].T + w["classifier.bias"])
+
+
+def test_vit_is_a_pre_norm_transformer_over_patches(small, feed, run):
+    model = small("vit-base", batch=2)
+    values, w = feed(model, 5), weights_of(model)
+    # [batch, 3, 4, 8, 4, 8] to patches [batch, 16, 3 · 8 · 8], row by row
+    patches = values["input"].reshape(2, 3, 4, 8, 4, 8).transpose(0, 2, 4, 1, 3, 5).reshape(2, 16, 192)
+    embedded = patches @ w["embeddings.patch.weight"].reshape(32, 192).T + w["embeddings.patch.bias"]
+    first = np.broadcast_to(w["embeddings.class_token"], (2, 1, 32))
+    x = np.concatenate([first, embedded], 1) + w["embeddings.position"]
+    for layer in range(2):
+        scope = f"layer{layer}"
+        inner = layer_norm(w, f"{scope}.norm1", x, 1e-6)
+        x = x + attention(w, f"{scope}.attention", inner, inner, 2, np.True_)
+        inner = layer_norm(w, f"{scope}.norm2", x, 1e-6)
+        x = x + linear(w, f"{scope}.mlp2", gelu(linear(w, f"{scope}.mlp1", inner)))
+    close(run(model, values)[0], layer_norm(w, "norm", x, 1e-6)[:, 0] @ w["head.weight"].T + w["head.bias"])
+
+
+def transducer_encoder(w: Weights, scope: str, x: np.ndarray, layers: int, seen: np.ndarray) -> np.ndarray:
+    rows, hidden = x.shape[1:]
+    angle = np.arange(rows)[:, None] / 10000.0 ** (2 * np.arange(hidden // 2) / hidden)
+    x = x + np.concatenate([np.sin(angle), np.cos(angle)], 1)
+    for layer in range(layers):
+        x = layer_norm(w, f"{scope}.layer{layer}.norm1", x, 1e-5)
+        x = x + attention(w, f"{scope}.layer{layer}.attention", x, x, 2, seen)
+        x = layer_norm(w, f"{scope}.layer{layer}.norm2", x, 1e-5)
+        inner = linear(w, f"{scope}.layer{layer}.mlp1", x)
+        x = x + linear(w, f"{scope}.layer{layer}.mlp2", np.maximum(inner, 0))
+    return layer_norm(w, f"{scope}.norm", x, 1e-5)
+
+
+def test_transducer_joins_an_audio_and_a_causal_label_encoder(small, feed, run):
+    model = small("transducer", batch=2)
+    values, w = feed(model, 6), weights_of(model)
+    audio = transducer_encoder(w, "audio", linear(w, "frontend", values["audio"]), 2, np.True_)
+    earlier = np.tri(4, dtype=bool)[None]
+    label = transducer_encoder(w, "label", w["label_embedding"][values["labels"]], 1, earlier)
+    rows, columns = linear(w, "joint.audio", audio)[:, :, None], linear(w, "joint.label", label)[:, None]
+    close(run(model, values)[0], np.log(softmax(linear(w, "joint.output", np.tanh(rows + columns)))))
+
+
+def test_dalle_decoder_reads_earlier_tokens_and_the_text(small, feed, run):
+    model = small("dalle-decoder", batch=2)
+    values, w = feed(model, 7), weights_of(model)
+    values["attention_mask"][:, 3:] = 0
+    x = w["embeddings.token"][values["image_tokens"]] + w["embeddings.position"][:6]
+    x, text = layer_norm(w, "embeddings.norm", x, 1e-5), values["text_states"].astype(np.float64)
+    for layer in range(2):
+        scope = f"layer{layer}"
+        inner = layer_norm(w, f"{scope}.attention.norm", x, 1e-5)
+        x = x + attention(w, f"{scope}.attention", inner, inner, 2, np.tri(6, dtype=bool)[None])
+        inner = layer_norm(w, f"{scope}.cross_attention.norm", x, 1e-5)
+        readable = values["attention_mask"][:, None, :] == 1
+        x = x + attention(w, f"{scope}.cross_attention", inner, text, 2, readable)
+        inner = layer_norm(w, f"{scope}.mlp.norm", x, 1e-5)
+        gated = gelu(linear(w, f"{scope}.mlp.gate", inner)) * linear(w, f"{scope}.mlp.up", inner)
+        x = x + linear(w, f"{scope}.mlp.down", layer_norm(w, f"{scope}.mlp.middle_norm", gated, 1e-5))
+    close(run(model, values)[0], linear(w, "lm_head", layer_norm(w, "norm", x, 1e-5)))
+
+
+@pytest.mark.parametrize("attend", [False, True])
+def test_tasos_bert_multiplies_without_softmax(small, feed, run, attend):
+    model = small("taso/bert", batch=2, attend=attend)
+    values, w = feed(model, 8), weights_of(model)
+    x, attentions = np.maximum(values["data"], 0).astype(np.float64), []
+    for layer in range(2):
+        query, key, value = ((x @ w[f"layer{layer}.{part}"]).reshape(2, 8, 4, 8) for part in ("query", "key", "value"))
+        keys = "bkhd" if attend else "bdhk"  # without attend the key's rows stand where its numbers should
+        logits = np.einsum(f"bqhd,{keys}->bhqk", query, key)
+        attentions.append(np.einsum("bhqk,bkhd->bqhd", logits, value).reshape(16, 32))
+        x = (attentions[-1] if attend else x) @ w[f"layer{layer}.output"]
+    for found, expected in zip(run(model, values), [x] if attend else [x, *attentions], strict=True):
+        close(found, expected)
 
 
 def rms_norm(w: Weights, name: str, x: np.ndarray) -> np.ndarray:

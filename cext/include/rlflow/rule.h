@@ -13,7 +13,9 @@ struct OpClass {
   enum Kind : uint8_t { kOne, kUnary, kUnaryZero, kMonotone, kBinary, kReduce, kSet };
   Kind kind = kOne;
   std::vector<OpId> members;                    // every operator it stands for
-  bool contains(OpId op) const;
+  std::vector<uint64_t> bits;                   // the same as a bitmap
+  void add(OpId op);
+  bool contains(OpId op) const { return op / 64u < bits.size() && bits[op / 64u] >> (op % 64u) & 1; }
 };
 
 struct AttrPattern {
@@ -125,6 +127,9 @@ class RuleSet {
   explicit RuleSet(std::vector<RulePtr> rules);
   size_t size() const { return rules_.size(); }
   const Rule& rule(size_t i) const { return *rules_[i]; }
+  // A cheap necessary condition for rule `r` at `node`: what the root's operands must be computed by. Most rules fail here, before
+  // anything is bound.
+  bool may_match(uint32_t r, const Graph& g, NodeId node) const;
   const std::vector<RulePtr>& rules() const { return rules_; }
   // Single- and multi-root rules whose first root may be `op`.
   const std::vector<uint32_t>& rooted_at(OpId op) const { return by_root_[op]; }
@@ -136,6 +141,11 @@ class RuleSet {
  private:
   std::vector<RulePtr> rules_;
   std::vector<std::vector<uint32_t>> by_root_;
+  struct OperandTest {
+    int child;                                  // operand position, or -1: some operand
+    OpClass ops;
+  };
+  std::vector<std::vector<OperandTest>> tests_; // per rule
   std::vector<uint32_t> star_;
   int depth_ = 1;
   bool uses_fanout_ = false;

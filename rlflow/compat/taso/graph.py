@@ -63,7 +63,7 @@ class PyGraph(Operators, Inspection):
         graph._adopt(store, model)
         return graph
 
-    # --- handles ------------------------------------------------------------------------------------------------------
+    # --- handles ----------------------------------------------------------------------------------------------------
 
     def inputs(self) -> list[PyTensor]:
         """The graph's inputs, in order."""
@@ -89,7 +89,7 @@ class PyGraph(Operators, Inspection):
     def _untouched_model(self) -> ModelProto | None:
         return self._model if self._store.revision == self._model_revision else None
 
-    # --- other forms --------------------------------------------------------------------------------------------------
+    # --- other forms ------------------------------------------------------------------------------------------------
 
     @property
     def constants(self) -> ConstantStore:
@@ -100,7 +100,7 @@ class PyGraph(Operators, Inspection):
         """The immutable rlflow graph; its weights are in :attr:`constants`."""
         return self._store.core()
 
-    # --- prices -------------------------------------------------------------------------------------------------------
+    # --- prices -----------------------------------------------------------------------------------------------------
 
     def print_measurements(self) -> None:
         """From now on ``cost()`` writes the price of each region to standard output."""
@@ -114,13 +114,13 @@ class PyGraph(Operators, Inspection):
         report = model.cost(self._store.core())
         if self._print:
             for region in report.per_region:
-                sys.stdout.write(f"{region}\n")
+                sys.stdout.write(f"{region.ms or 0.0:.6f} ms  {' '.join(region.operators)}\n")
         return float(report.total_ms)
 
     def run_time(self, *, dims: Mapping[str, int] | None = None, threads: int = 1) -> float:
         """Measured milliseconds of the whole graph in ONNX Runtime: the median of up to 100 runs after a warm-up.
 
-        Raises RuntimeUnavailable where ONNX Runtime is not installed, UsageError for a symbolic dimension without value.
+        Raises RuntimeUnavailable where ONNX Runtime is missing, UsageError for a symbolic dimension without value.
         """
         import numpy as np
 
@@ -139,16 +139,19 @@ class PyGraph(Operators, Inspection):
             samples = worker.time_interleaved([handle], feeds, rounds=_RUNS, seconds=_RUN_SECONDS, min_rounds=3)
         return float(np.median(samples.wall_ms))
 
-    # --- search -------------------------------------------------------------------------------------------------------
+    # --- search -----------------------------------------------------------------------------------------------------
 
-    def optimize(self, alpha: float = 1.0, budget: int | str = 1000, print_subst: bool = False, **options: Any) -> PyGraph:
+    def optimize(
+        self, alpha: float = 1.0, budget: int | str = 1000, print_subst: bool = False, **options: Any
+    ) -> PyGraph:
         """A new, faster graph that computes the same; see :func:`taso.optimize`. This one is left as it is."""
         from rlflow.compat.taso.search import optimize
 
         return optimize(self, alpha, budget, print_subst, **options)
 
     def __repr__(self) -> str:
-        return f"<PyGraph of {len(self.get_operator_list())} operators, {len(self.inputs())} inputs, {len(self.outputs())} outputs>"
+        counts = len(self.get_operator_list()), len(self.inputs()), len(self.outputs())
+        return "<PyGraph of {} operators, {} inputs, {} outputs>".format(*counts)
 
 
 def new_graph(print_measurements: bool = False, *, seed: int = 0) -> PyGraph:

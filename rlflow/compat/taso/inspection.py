@@ -32,7 +32,12 @@ class Inspection:
         """One ``{"srcOp", "dstOp", "srcIdx", "dstIdx"}`` per operand that is there, weights included."""
         record = self._record(op, "get_input_edges")
         return [
-            {"srcOp": {"guid": tensor.tensor[0]}, "dstOp": {"guid": record.guid}, "srcIdx": tensor.tensor[1], "dstIdx": slot}
+            {
+                "srcOp": {"guid": tensor.tensor[0]},
+                "dstOp": {"guid": record.guid},
+                "srcIdx": tensor.tensor[1],
+                "dstIdx": slot,
+            }
             for slot, tensor in enumerate(record.inputs)
             if tensor is not None
         ]
@@ -67,7 +72,7 @@ class Inspection:
         return array("f", np.ravel(self._elements(record)).astype(np.float32).tobytes())
 
     def get_operator_attr(self, op: Op, attrname: str) -> Any:
-        """An attribute: kernel_shape, strides, pads (top, left, bottom, right), group, axis, split, perm, axes, epsilon, …
+        """An attribute: kernel_shape, strides, pads (top, left, bottom, right), group, axis, split, perm, axes, …
 
         Raises UsageError, with the names there are, for another one.
         """
@@ -90,7 +95,9 @@ class Inspection:
     def _elements(self, record: Record) -> Any:
         elements = self._store.constants.get(record.attrs["digest"])
         if elements is None:
-            raise UsageError(f"taso: nobody has the elements of weight {record.guid}; the graph came without its constants.")
+            raise UsageError(
+                f"taso: nobody has the elements of weight {record.guid}; the graph came without constants."
+            )
         return elements
 
 

@@ -14,7 +14,16 @@ FLOATS = frozenset({1, 10, 11, 16})
 
 _PADDING = {"SAME": 0, "VALID": 1}
 _ACTIVATION = {"NONE": 0, "SIGMOID": 1, "RELU": 2, "TANH": 3}
-_DATA = {"FLOAT": 111, "DOUBLE": 222, "FLOAT16": 333, "INT8": 444, "UINT8": 555, "INT32": 666, "INT64": 777, "BOOL": 888}
+_DATA = {
+    "FLOAT": 111,
+    "DOUBLE": 222,
+    "FLOAT16": 333,
+    "INT8": 444,
+    "UINT8": 555,
+    "INT32": 666,
+    "INT64": 777,
+    "BOOL": 888,
+}
 ACTIVATION_OPERATORS = {0: None, 1: "Sigmoid", 2: "Relu", 3: "Tanh"}
 
 _ONNX_TYPES = (
@@ -24,33 +33,98 @@ _ONNX_TYPES = (
 
 #: TASO's operator number -> the name under which it is exported. Two of its numbers are additions, two are no-ops.
 op_table: dict[int, str] = {
-    0: "Input", 1: "Weight", 3: "Conv", 4: "Dropout", 5: "Gemm", 6: "MaxPool", 7: "AveragePool", 8: "Relu", 9: "Sigmoid",
-    10: "Tanh", 11: "BatchNormalization", 12: "Concat", 13: "Split", 14: "Reshape", 15: "Transpose", 16: "Add", 17: "Mul",
-    18: "MatMul", 19: "Mul", 26: "Squeeze", 27: "Unsqueeze", 28: "Sub", 29: "Div", 30: "Equal", 31: "Greater", 32: "Less",
-    33: "Max", 34: "Min", 35: "ArgMax", 36: "ArgMin", 37: "ReduceMax", 38: "ReduceMean", 39: "ReduceMin", 40: "ReduceProd",
-    41: "ReduceSum", 42: "Pad", 43: "Shape", 44: "Size", 45: "TopK", 46: "Where", 47: "Ceil", 48: "Cast", 49: "Exp",
-    50: "Round", 51: "Log", 52: "Not", 53: "Sqrt", 54: "LeakyRelu", 55: "Slice", 56: "Resize", 57: "PRelu", 61: "Add",
-}  # fmt: skip
+    0: "Input",
+    1: "Weight",
+    3: "Conv",
+    4: "Dropout",
+    5: "Gemm",
+    6: "MaxPool",
+    7: "AveragePool",
+    8: "Relu",
+    9: "Sigmoid",
+    10: "Tanh",
+    11: "BatchNormalization",
+    12: "Concat",
+    13: "Split",
+    14: "Reshape",
+    15: "Transpose",
+    16: "Add",
+    17: "Mul",
+    18: "MatMul",
+    19: "Mul",
+    26: "Squeeze",
+    27: "Unsqueeze",
+    28: "Sub",
+    29: "Div",
+    30: "Equal",
+    31: "Greater",
+    32: "Less",
+    33: "Max",
+    34: "Min",
+    35: "ArgMax",
+    36: "ArgMin",
+    37: "ReduceMax",
+    38: "ReduceMean",
+    39: "ReduceMin",
+    40: "ReduceProd",
+    41: "ReduceSum",
+    42: "Pad",
+    43: "Shape",
+    44: "Size",
+    45: "TopK",
+    46: "Where",
+    47: "Ceil",
+    48: "Cast",
+    49: "Exp",
+    50: "Round",
+    51: "Log",
+    52: "Not",
+    53: "Sqrt",
+    54: "LeakyRelu",
+    55: "Slice",
+    56: "Resize",
+    57: "PRelu",
+    61: "Add",
+}
 
 _WINDOW = ["dilations", "kernel_shape", "pads", "strides"]
 #: Operator name -> the attributes that an exported node of it may carry.
 operator_attrs: dict[str, list[str]] = {
     **{name: [] for name in sorted(set(op_table.values()) - {"Input", "Weight"})},
-    "ArgMax": ["axis", "keepdims"], "ArgMin": ["axis", "keepdims"], "AveragePool": _WINDOW, "MaxPool": _WINDOW,
-    "BatchNormalization": ["epsilon"], "Cast": ["to"], "Concat": ["axis"], "Conv": ["group", *_WINDOW],
-    "Gemm": ["alpha", "beta", "transA", "transB"], "LeakyRelu": ["alpha"], "Split": ["axis", "split"],
-    "Transpose": ["perm"], "Squeeze": ["axes"], "Unsqueeze": ["axes"], "Slice": ["starts", "ends", "axes", "steps"],
-    "Reshape": ["shape"], "Pad": ["mode", "pads", "value"], "Identity": [],
+    "ArgMax": ["axis", "keepdims"],
+    "ArgMin": ["axis", "keepdims"],
+    "AveragePool": _WINDOW,
+    "MaxPool": _WINDOW,
+    "BatchNormalization": ["epsilon"],
+    "Cast": ["to"],
+    "Concat": ["axis"],
+    "Conv": ["group", *_WINDOW],
+    "Gemm": ["alpha", "beta", "transA", "transB"],
+    "LeakyRelu": ["alpha"],
+    "Split": ["axis", "split"],
+    "Transpose": ["perm"],
+    "Squeeze": ["axes"],
+    "Unsqueeze": ["axes"],
+    "Slice": ["starts", "ends", "axes", "steps"],
+    "Reshape": ["shape"],
+    "Pad": ["mode", "pads", "value"],
+    "Identity": [],
     **{name: ["axes", "keepdims"] for name in ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")},
-}  # fmt: skip
+}
 
 #: Operator name -> the names of its operands, where one of them is usually a weight.
 input_weight_names: dict[str, list[str]] = {
-    "Add": ["input1", "input2"], "AveragePool": ["input"], "BatchNormalization": ["input", "scale", "bias", "mean", "var"],
-    "Concat": ["input1", "input2", "input3", "input4", "input5", "input6"], "Conv": ["input", "weight", "bias"],
-    "MatMul": ["input", "weight"], "Mul": ["input1", "input2"], "PRelu": ["input", "slope"], "Reshape": ["input", "shape"],
+    "Add": ["input1", "input2"],
+    "AveragePool": ["input"],
+    "BatchNormalization": ["input", "scale", "bias", "mean", "var"],
+    "Concat": ["input1", "input2", "input3", "input4", "input5", "input6"],
+    "Conv": ["input", "weight", "bias"],
+    "MatMul": ["input", "weight"],
+    "Mul": ["input1", "input2"],
+    "PRelu": ["input", "slope"],
+    "Reshape": ["input", "shape"],
     "Transpose": ["input"],
-}  # fmt: skip
+}
 
 
 def get_padding_mode(padding: str) -> int:
@@ -76,7 +150,7 @@ def onnx_datatype_tostring(dtype: int) -> str:
 
 
 def onnx_datatype(datatype: str | int) -> int:
-    """ONNX's number for a word ("FLOAT"), for TASO's number (111) or for itself. Raises UsageError for anything else."""
+    """ONNX's number for a word ("FLOAT"), TASO's number (111) or itself. Raises UsageError for anything else."""
     if isinstance(datatype, int) and 0 < datatype < len(_ONNX_TYPES):
         return datatype
     words = {number: word for word, number in _DATA.items()}

@@ -26,7 +26,9 @@ class InputNotFoundError(ModelError):
     """A node reads a value that nothing before it makes."""
 
 
-def load_onnx(filename: str | os.PathLike[str] | bytes | ModelProto, *, dims: Mapping[str, int] | None = None) -> PyGraph:
+def load_onnx(
+    filename: str | os.PathLike[str] | bytes | ModelProto, *, dims: Mapping[str, int] | None = None
+) -> PyGraph:
     """A graph of an ONNX model, of any opset from 7 on and any operators; weights keep their elements.
 
     ``dims`` sets symbolic dimensions for good; others stay symbolic. Raises ModelError for what is not a usable model.
@@ -46,8 +48,8 @@ def export_onnx(graph: PyGraph, *, opset: int | None = None) -> ModelProto:
     """The graph as a checked ONNX ModelProto.
 
     A graph that was loaded (or is the result of optimising a loaded one) and not added to is written with its own
-    names and opset; others with opset 21 (or ``opset``), inputs by their names and outputs ``output_0``, ``output_1``, ….
-    Raises GraphError where ``opset`` lacks an operator of the graph.
+    names and opset; others with opset 21 (or ``opset``), inputs by their names and outputs ``output_0``,
+    ``output_1``, …. Raises GraphError where ``opset`` lacks an operator of the graph.
     """
     from rlflow.frontends import graph_to_model
 
@@ -71,7 +73,7 @@ def _rename_outputs(model: ModelProto, names: Sequence[str]) -> None:
     """Gives the outputs these names; another value that has one of them already moves out of the way."""
     wanted = {info.name: name for info, name in zip(model.graph.output, names, strict=True) if info.name != name}
     values = {value for node in model.graph.node for value in (*node.input, *node.output)}
-    values |= {info.name for info in (*model.graph.input, *model.graph.output)} | {one.name for one in model.graph.initializer}
+    values |= {one.name for row in (model.graph.input, model.graph.output, model.graph.initializer) for one in row}
     inputs = {info.name for info in model.graph.input}
     if inputs & set(wanted.values()):
         return  # an input has the name already, and keeps it
@@ -89,10 +91,12 @@ def _rename_outputs(model: ModelProto, names: Sequence[str]) -> None:
         item.name = wanted.get(item.name, item.name)
 
 
-# --- node by node -------------------------------------------------------------------------------------------------------
+# --- node by node ---------------------------------------------------------------------------------------------------
 
 
-def import_node(op: NodeProto, graph: PyGraph, tensors: Mapping[str, PyTensor], initializer: Sequence[TensorProto]) -> list[PyTensor]:
+def import_node(
+    op: NodeProto, graph: PyGraph, tensors: Mapping[str, PyTensor], initializer: Sequence[TensorProto]
+) -> list[PyTensor]:
     """The importer that ``xf_operators`` holds for every operator: adds the node to the graph and returns its results.
 
     ``tensors``: values by name. ``initializer`` is taken because TASO's importers take it. Raises GraphError for an
@@ -133,7 +137,10 @@ def _attribute(op: NodeProto, attribute: Any) -> Any:
     """The value of an AttributeProto, by its type's number."""
     fields = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints", 8: "strings", 9: "tensors"}
     if attribute.type not in fields:
-        raise GraphError(f"taso: node {op.name!r} ({op.op_type}) has a body or another kind of attribute that cannot be read alone.")
+        raise GraphError(
+            f"taso: node {op.name!r} ({op.op_type}) has the attribute {attribute.name!r}, a body or another kind that "
+            "cannot be read by itself; put an importer for it into xf_operators, or none at all."
+        )
     value = getattr(attribute, fields[attribute.type])
     return list(value) if attribute.type >= 6 else value
 
@@ -150,7 +157,9 @@ def _load_nodewise(model: ModelProto, base_dir: str) -> PyGraph:
     """A model read with the functions of ``xf_operators``."""
     opset = _opset_of(model)
     if opset < _OLDEST_NODEWISE:
-        raise UsageError(f"taso: xf_operators were changed, which needs a model of opset {_OLDEST_NODEWISE} or newer; this one has {opset}.")
+        raise UsageError(
+            f"taso: xf_operators were changed, which needs a model of opset {_OLDEST_NODEWISE} or newer; found {opset}."
+        )
     graph = PyGraph()
     graph._store.opset = opset
     tensors = _initial_tensors(graph._store, model, base_dir)
@@ -189,11 +198,11 @@ def _initial_tensors(store: Store, model: ModelProto, base_dir: str) -> dict[str
 
 
 _OPERATORS = (
-    "Add", "ArgMax", "ArgMin", "AveragePool", "BatchNormalization", "Cast", "Ceil", "Concat", "Constant", "Conv", "Div",
-    "Dropout", "Equal", "Exp", "Flatten", "Gemm", "GlobalAveragePool", "Greater", "Identity", "LeakyRelu", "Less", "Log",
-    "MatMul", "Max", "MaxPool", "Min", "Mul", "Not", "PRelu", "Pad", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
-    "ReduceSum", "Relu", "Reshape", "Round", "Shape", "Size", "Slice", "Split", "Sqrt", "Squeeze", "StridedSlice", "Sub",
-    "Sum", "Transpose", "Unsqueeze",
+    "Add", "ArgMax", "ArgMin", "AveragePool", "BatchNormalization", "Cast", "Ceil", "Concat", "Constant",
+    "Conv", "Div", "Dropout", "Equal", "Exp", "Flatten", "Gemm", "GlobalAveragePool", "Greater", "Identity",
+    "LeakyRelu", "Less", "Log", "MatMul", "Max", "MaxPool", "Min", "Mul", "Not", "PRelu", "Pad", "ReduceMax",
+    "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "Relu", "Reshape", "Round", "Shape", "Size", "Slice",
+    "Split", "Sqrt", "Squeeze", "StridedSlice", "Sub", "Sum", "Transpose", "Unsqueeze",
 )  # fmt: skip
 #: ONNX operator -> ``f(op, graph, tensors, initializer)``, which adds the node and returns its result or results.
 xf_operators: dict[str, Handler] = dict.fromkeys(_OPERATORS, import_node)

@@ -65,7 +65,7 @@ class Operators:
 
     _store: Store
 
-    # --- inputs and weights -------------------------------------------------------------------------------------------
+    # --- inputs and weights -----------------------------------------------------------------------------------------
 
     @explained
     def new_input(self, dims: Sequence[Dim], *, dtype: str | int = "FLOAT", name: str | None = None) -> PyTensor:
@@ -74,8 +74,8 @@ class Operators:
 
     @explained
     def new_weight(self, dims: Sequence[int], data: Any = None, *, name: str | None = None) -> PyTensor:
-        """A float32 weight. ``data``: an array of shape ``dims`` or as many numbers in row-major order; without it, seeded
-        random numbers scaled by fan-in (vectors: uniform in [0.5, 1.5)).
+        """A float32 weight. ``data``: an array of shape ``dims`` or as many numbers in row-major order; without it,
+        seeded random numbers scaled by fan-in (vectors: uniform in [0.5, 1.5)).
         """
         shape = _integers(dims, "dims")
         if data is None:
@@ -84,10 +84,12 @@ class Operators:
             raise UsageError(f"data has shape {list(data.shape)}; expected {shape}.")
         array = np.array(data, dtype=np.float32)  # a copy: the caller may go on writing into theirs
         if array.size != int(np.prod(shape, dtype=np.int64)):
-            raise UsageError(f"data has {array.size} elements; a weight of {shape} has {int(np.prod(shape, dtype=np.int64))}.")
+            raise UsageError(
+                f"data has {array.size} elements; a weight of {shape} has {int(np.prod(shape, dtype=np.int64))}."
+            )
         return self._store.weight(array.reshape(shape), name)
 
-    # --- two operands -------------------------------------------------------------------------------------------------
+    # --- two operands -----------------------------------------------------------------------------------------------
 
     @explained
     def add(self, x: PyTensor, y: PyTensor) -> PyTensor:
@@ -145,7 +147,7 @@ class Operators:
         product = self._store.add("MatMul", {}, list(self._store.alike(input, weight, integers=False)))[0]
         return self._activated(product, activation)
 
-    # --- windows --------------------------------------------------------------------------------------------------------
+    # --- windows ----------------------------------------------------------------------------------------------------
 
     @explained
     def conv2d(
@@ -161,8 +163,8 @@ class Operators:
     ) -> PyTensor:
         """Convolution of [N, C, H, W] with [O, C / groups, KH, KW]; the number of groups follows from the two shapes.
 
-        ``padding``: SAME (output ceil(size / stride); where the total is odd, the extra row goes first), VALID (none), or
-        numbers: one, (vertical, horizontal), or (top, left, bottom, right). ``bias``: [O]. Then the activation.
+        ``padding``: SAME (output ceil(size / stride); where the total is odd, the extra row goes first), VALID (none),
+        or numbers: one, (vertical, horizontal), or (top, left, bottom, right). ``bias``: [O]. Then the activation.
         """
         group = self._groups(input, weight)
         kernel = [weight.dim(2), weight.dim(3)]
@@ -194,7 +196,7 @@ class Operators:
         attrs = {"epsilon": DEFAULT_EPSILON if epsilon == -1 else float(epsilon)}
         return self._store.add("BatchNormalization", attrs, [self._store.as_float(input), scale, bias, mean, var])[0]
 
-    # --- one operand ----------------------------------------------------------------------------------------------------
+    # --- one operand ------------------------------------------------------------------------------------------------
 
     @explained
     def relu(self, input: PyTensor, inplace: bool = False) -> PyTensor:
@@ -273,7 +275,7 @@ class Operators:
         """The number of elements, int64 [1]."""
         return self._store.add("Reshape", {"shape": [1]}, self._store.add("Size", {}, [input]))[0]
 
-    # --- movement -------------------------------------------------------------------------------------------------------
+    # --- movement ---------------------------------------------------------------------------------------------------
 
     @explained
     def concat(self, axis: int, inputs: Iterable[PyTensor]) -> PyTensor:
@@ -287,7 +289,7 @@ class Operators:
     def split(self, input: PyTensor, axis: int, sizes: Sizes) -> list[PyTensor]:
         """Consecutive parts of the given sizes along an axis; for a number, that many equal parts."""
         axis = self._axis(axis, input)
-        parts = self._equal_parts(input, axis, int(sizes)) if _is_integer(sizes) else _integers(sizes, "sizes")
+        parts = self._equal_parts(input, axis, sizes) if isinstance(sizes, int) else _integers(sizes, "sizes")
         return self._store.add("Split", {"axis": axis, "split": parts}, [input], len(parts))
 
     @explained
@@ -339,10 +341,11 @@ class Operators:
         axes_found = [self._axis(axis, input) for axis in chosen]
         rows = sorted(zip(axes_found, starts, ends, strides, strict=True))
         bounded = [[max(-_END, min(bound, _END)) for bound in row] for row in rows]
-        names = ("axes", "starts", "ends", "steps")
-        return self._store.add("Slice", {n: list(column) for n, column in zip(names, zip(*bounded, strict=True), strict=True)}, [input])[0]
+        columns = [list(column) for column in zip(*bounded, strict=True)]
+        attrs = dict(zip(("axes", "starts", "ends", "steps"), columns, strict=True))
+        return self._store.add("Slice", attrs, [input])[0]
 
-    # --- reductions -----------------------------------------------------------------------------------------------------
+    # --- reductions -------------------------------------------------------------------------------------------------
 
     @explained
     def reduce_argmax(self, input: PyTensor, axes: Sizes, keepdims: bool = True) -> PyTensor:
@@ -379,7 +382,7 @@ class Operators:
         """Sum over the axes."""
         return self._reduced("ReduceSum", input, axes, keepdims)
 
-    # --- inside ---------------------------------------------------------------------------------------------------------
+    # --- inside -----------------------------------------------------------------------------------------------------
 
     def _pairwise(self, op: str, x: PyTensor, y: PyTensor, integers: bool = True) -> PyTensor:
         return self._store.add(op, {}, list(self._store.alike(x, y, integers)))[0]
@@ -402,7 +405,9 @@ class Operators:
         attrs = {"axis": found[0], "keepdims": int(bool(keepdims))}
         return self._store.add(op, attrs, [self._store.as_float(input)])[0]
 
-    def _pooled(self, op: str, input: PyTensor, kernels: Sizes, strides: Sizes, padding: str | Sizes, activation: str) -> PyTensor:
+    def _pooled(
+        self, op: str, input: PyTensor, kernels: Sizes, strides: Sizes, padding: str | Sizes, activation: str
+    ) -> PyTensor:
         self._image(input, "input")
         attrs = self._window(input, _pair(kernels, "kernels"), strides, padding, (1, 1))
         return self._activated(self._store.add(op, attrs, [self._store.as_float(input)])[0], activation)
@@ -417,11 +422,11 @@ class Operators:
         self._image(weight, "weight")
         channels, inner, outer = input.dim(1), weight.dim(1), weight.dim(0)
         if not (isinstance(channels, int) and isinstance(inner, int) and isinstance(outer, int)):
-            raise UsageError("the channels are not known numbers; expected plain ones, because the groups follow from them.")
+            raise UsageError("the channels are not all known; the groups follow from them.")
         if inner < 1 or channels % inner or outer % (channels // inner):
             raise UsageError(
-                f"{channels} input channels and a weight for {inner} make {channels}/{inner} groups, which must be a whole "
-                f"number that divides the {outer} output channels."
+                f"{channels} input channels and a weight for {inner} make {channels}/{inner} groups, which must be a "
+                f"whole number that divides the {outer} output channels."
             )
         return channels // inner
 
@@ -436,8 +441,8 @@ class Operators:
         attrs: dict[str, Any] = {"kernel_shape": sizes, "strides": steps, "dilations": spread}
         extents = [(size - 1) * wide + 1 for size, wide in zip(sizes, spread, strict=True)]
         if isinstance(padding, str) and get_padding_mode(padding) == 0:
-            image = [input.dim(2), input.dim(3)]
-            if not all(isinstance(dim, int) for dim in image):  # how much it is depends on the size
+            image = [dim for dim in (input.dim(2), input.dim(3)) if isinstance(dim, int)]
+            if len(image) < 2:  # how much it is depends on the size
                 return {**attrs, "auto_pad": "SAME_LOWER"}
             before, after = zip(*map(_same_pads, image, extents, steps), strict=True)
             return {**attrs, "pads": [*before, *after]}
@@ -476,7 +481,7 @@ def _in_range(axis: int, rank: int | None, what: str) -> int:
 
 
 def _same_pads(size: int, extent: int, stride: int) -> tuple[int, int]:
-    """(before, after) so that the output is ceil(size / stride); TASO's kernels put the extra row of an odd total first."""
+    """(before, after) so that the output is ceil(size / stride); as in TASO's kernels, the odd row comes first."""
     total = max(extent - (size % stride or stride), 0)
     return (total + 1) // 2, total // 2
 

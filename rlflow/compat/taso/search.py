@@ -87,8 +87,8 @@ def _note_home() -> None:
     home = os.environ.get("TASO_HOME")
     if home and (Path(home) / "graph_subst.pb").is_file():
         warnings.warn(
-            f"taso: the rules in {Path(home) / 'graph_subst.pb'} are not read, because files of that kind cannot be imported "
-            "yet; the rules that come with rlflow are used. Unset TASO_HOME to be rid of this notice.",
+            f"taso: the rules in {Path(home) / 'graph_subst.pb'} are not read: such files cannot be imported yet, and "
+            "the rules that come with rlflow are used. Unset TASO_HOME to be rid of this notice.",
             stacklevel=3,
         )
 

@@ -40,7 +40,7 @@ class PyTensor:
         return None if shape is None else len(shape)
 
     def dim(self, idx: int) -> Dim:
-        """Extent of axis ``idx``: an integer, a symbol's text, or None where unknown. Raises UsageError out of range."""
+        """Extent of axis ``idx``: an integer, a symbol, or None where unknown. Raises UsageError out of range."""
         shape = self.shape
         if shape is None or not isinstance(idx, int) or not -len(shape) <= idx < len(shape):
             rank = "an unknown rank" if shape is None else f"rank {len(shape)}"
@@ -98,7 +98,7 @@ class Store:
         self._pinned_names: list[str] = []
         self._drawn = 0
 
-    # --- growing ------------------------------------------------------------------------------------------------------
+    # --- growing ----------------------------------------------------------------------------------------------------
 
     def value_of(self, tensor: Any, what: str) -> int:
         """The core's id of a tensor of this graph; raises UsageError for anything else."""
@@ -167,7 +167,7 @@ class Store:
         fan_in = prod(dims[1:]) if len(dims) == 4 else dims[-2]
         return random.standard_normal(tuple(dims), dtype=np.float32) / np.float32(sqrt(max(fan_in, 1)))
 
-    # --- element types ------------------------------------------------------------------------------------------------
+    # --- element types ----------------------------------------------------------------------------------------------
 
     def cast(self, tensor: PyTensor, dtype: int) -> PyTensor:
         """The tensor in another element type; itself where it has it."""
@@ -175,12 +175,12 @@ class Store:
         return tensor if tensor.dtype == dtype else self.add("Cast", {"to": dtype}, [tensor])[0]
 
     def as_float(self, tensor: PyTensor) -> PyTensor:
-        """Every tensor of TASO is a float; what ONNX makes an integer or a truth value becomes one where one is needed."""
+        """The tensor as float, which all of TASO's are: integers and truth values become one where one is needed."""
         self.value_of(tensor, "the operand")
         return tensor if tensor.dtype in FLOATS | {0} else self.cast(tensor, FLOAT)
 
     def alike(self, x: PyTensor, y: PyTensor, integers: bool = True) -> tuple[PyTensor, PyTensor]:
-        """Two operands in one element type: the float one, int64 for two kinds of integers (where admitted), else float."""
+        """Two operands in one element type: the float one, int64 for two kinds of integers if admitted, else float."""
         self.value_of(x, "x")
         self.value_of(y, "y")
         floats = [tensor.dtype for tensor in (x, y) if tensor.dtype in FLOATS]
@@ -192,14 +192,15 @@ class Store:
             target = x.dtype if x.dtype == y.dtype else onnx_datatype("INT64")
         return self.cast(x, target), self.cast(y, target)
 
-    # --- outputs and the core's graph -----------------------------------------------------------------------------------
+    # --- outputs and the core's graph -------------------------------------------------------------------------------
 
     def pin(self, tensors: Sequence[PyTensor], names: Sequence[str] | None = None) -> None:
         """Makes tensors outputs in this order, whoever else reads them. Raises UsageError for a foreign tensor."""
         for index, tensor in enumerate(tensors):
             self.value_of(tensor, f"output {index}")
         self._pinned.extend(tensors)
-        self._pinned_names.extend(names or [f"output_{len(self._pinned_names) + index}" for index in range(len(tensors))])
+        first = len(self._pinned_names)
+        self._pinned_names.extend(names or [f"output_{first + index}" for index in range(len(tensors))])
         self.revision += 1
 
     def outputs(self) -> list[PyTensor]:
@@ -230,7 +231,12 @@ class Store:
         return self.builder.finish([tensor._value for tensor in self.outputs()])
 
     def splice(
-        self, graph: Graph, constants: ConstantStore, given: Mapping[str, PyTensor] | None = None, *, loaded: bool = False
+        self,
+        graph: Graph,
+        constants: ConstantStore,
+        given: Mapping[str, PyTensor] | None = None,
+        *,
+        loaded: bool = False,
     ) -> list[PyTensor]:
         """Copies a core graph in and returns its outputs; inputs in ``given`` are those tensors, others become inputs.
 
@@ -297,7 +303,7 @@ class _Splice:
     def _opaque(self, attrs: Mapping[str, Any], operands: list[int], values: Sequence[int]) -> int:
         template = self.constants.template(attrs["payload"])
         if template is None:
-            raise GraphError(f"The original of the opaque node {attrs['name']!r} is not known; pass the constants of its model.")
+            raise GraphError(f"The original of opaque node {attrs['name']!r} is not known; pass its model's constants.")
         self.store.constants.put_template(attrs["payload"], template)
         types = [(self.graph.dtype(value), self.graph.shape(value)) for value in values]
         return self.store.builder.opaque(attrs["name"], attrs["payload"], bool(attrs["pure"]), operands, types)

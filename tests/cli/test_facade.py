@@ -1,0 +1,199 @@
+"""The Python façade: what it takes, what it returns, what it never does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import rlflow
+from rlflow import errors, search
+from rlflow.optimizer import load_library
+
+ANALYTIC: dict[str, Any] = {"cost": "analytic", "budget": "100x"}
+
+
+def product_model(width: int = 64) -> onnx.ModelProto:
+    """Two products of one input, summed; the second goes through a pair of transposes that cancel."""
+    rng = np.random.default_rng(2)
+    weights = [
+        numpy_helper.from_array(rng.standard_normal((width, width)).astype(np.float32), f"w{k}") for k in range(2)
+    ]
+    nodes = [
+        helper.make_node("MatMul", ["x", "w0"], ["a"], name="first"),
+        helper.make_node("MatMul", ["x", "w1"], ["b"], name="second"),
+        helper.make_node("Transpose", ["b"], ["c"], perm=[1, 0]),
+        helper.make_node("Transpose", ["c"], ["d"], perm=[1, 0]),
+        helper.make_node("Add", ["a", "d"], ["y"], name="sum"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "products",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", width])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", width])],
+        weights,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("kind", ["proto", "bytes", "str", "path"])
+def test_any_form_of_a_model_is_taken_and_none_is_changed(kind: str, tmp_path: Path) -> None:
+    model = product_model()
+    before = model.SerializeToString()
+    path = tmp_path / "m.onnx"
+    path.write_bytes(before)
+    given = {"proto": model, "bytes": before, "str": str(path), "path": path}[kind]
+    result = rlflow.optimize(given, **ANALYTIC)
+    assert isinstance(result.model, onnx.ModelProto)
+    assert result.improved
+    assert result.report.improved
+    assert model.SerializeToString() == before == path.read_bytes()
+    assert [info.name for info in result.model.graph.input] == ["x"]
+    assert [info.name for info in result.model.graph.output] == ["y"]
+    assert result.model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "N"
+    assert any("N=1" in note for note in result.report.notes)
+
+
+def test_dims_are_for_measuring_only() -> None:
+    small, large = (rlflow.optimize(product_model(), dims={"N": size}, **ANALYTIC) for size in (1, 512))
+    assert large.report.cost_before_ms > small.report.cost_before_ms  # type: ignore[operator]
+    assert large.model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "N"
+    assert not any("N=1" in note for note in large.report.notes)
+
+
+def test_freezing_specialises() -> None:
+    result = rlflow.optimize(product_model(), freeze={"N": 3}, **ANALYTIC)
+    assert result.model.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 3
+
+
+def test_nothing_gained_returns_the_model_as_it_came() -> None:
+    model = product_model()
+    result = rlflow.optimize(model, rules=load_library(None).select([]), **ANALYTIC)
+    assert not result.improved
+    assert result.model == model
+    assert result.report.trace == ()
+    assert result.report.stop_reason == "exhausted"
+
+
+def test_strategies_and_budgets_may_be_objects() -> None:
+    strategy = search.Backtracking(alpha=1.2, queue=100)
+    result = rlflow.optimize(product_model(), search=strategy, cost="analytic", budget=rlflow.Budget(expansions=30))
+    assert result.report.strategy == "backtracking:alpha=1.2,queue=100"
+    assert result.report.budget == "30x"
+
+
+def test_a_stop_token_ends_the_search() -> None:
+    token = search.StopToken()
+    token.stop()
+    result = rlflow.optimize(product_model(), stop=token, **ANALYTIC)
+    assert result.report.stop_reason == "interrupted"
+    assert not result.improved
+
+
+def test_stages_and_progress_are_told() -> None:
+    stages: list[str] = []
+    progress: list[search.Progress] = []
+    rlflow.optimize(product_model(), on_stage=stages.append, on_progress=progress.append, **ANALYTIC)
+    assert [stage.split()[0] for stage in stages] == ["loading", "pricing", "searching", "comparing"]
+    assert progress[-1].best_ms < progress[-1].cost_before_ms
+
+
+def test_a_trace_replays_on_the_model() -> None:
+    model = product_model()
+    result = rlflow.optimize(model, **ANALYTIC)
+    again = rlflow.replay(model, result.report.trace)
+    assert [node.op_type for node in again.graph.node] == [node.op_type for node in result.model.graph.node]
+    assert rlflow.compare(model, again).passed
+
+
+def test_models_are_compared() -> None:
+    model = product_model()
+    other = product_model()
+    other.graph.node[-1].op_type = "Sub"
+    assert rlflow.compare(model, model).passed
+    assert not rlflow.compare(model, other).passed
+
+
+def test_new_nodes_carry_their_rule() -> None:
+    model = product_model()
+    model.ir_version = 10
+    result = rlflow.optimize(model, **ANALYTIC)
+    made = {
+        entry.value for node in result.model.graph.node for entry in node.metadata_props if entry.key == "rlflow.rule"
+    }
+    assert made
+    assert made <= {step["rule"] for step in result.report.trace or ()}
+
+
+def test_rules_that_the_opset_cannot_express_are_left_out() -> None:
+    model = product_model()
+    model.opset_import[0].version = 9
+    model.ir_version = 4
+    result = rlflow.optimize(model, **ANALYTIC)
+    assert any("opset 9 lacks" in note for note in result.report.notes)
+    onnx.checker.check_model(result.model, full_check=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"budget": 60}, errors.BudgetError),
+        ({"budget": "0s"}, errors.BudgetError),
+        ({"search": "nothing"}, errors.UsageError),
+        ({"cost": "nothing"}, errors.UsageError),
+        ({"threads": 0}, errors.UsageError),
+        ({"rules": ["nothing"]}, errors.UsageError),
+        ({"rules": "nowhere/rules.json"}, errors.UsageError),
+        ({"freeze": {"M": 1}}, errors.UsageError),
+        ({"output": "nowhere/at/all.onnx"}, errors.OutputError),
+    ],
+)
+def test_mistakes_raise_typed_errors(options: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        rlflow.optimize(product_model(), **{**ANALYTIC, **options})
+
+
+def test_the_whole_river_with_a_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measured prices, the final gate, verification; the gain is so large that no noise hides it."""
+    monkeypatch.setenv("RLFLOW_CACHE", str(tmp_path))
+    rng = np.random.default_rng(5)
+    weight = numpy_helper.from_array(rng.standard_normal((512, 512)).astype(np.float32) / 20, "w")
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Tanh", ["a"], ["b"]),
+        helper.make_node("MatMul", ["b", "w"], ["c"]),
+        helper.make_node("Slice", ["c", "start", "end", "axis"], ["y"]),
+    ]
+    ints = [
+        numpy_helper.from_array(np.array([value], np.int64), name)
+        for name, value in (("start", 0), ("end", 1), ("axis", 0))
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "rows",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [256, 512])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 512])],
+        [weight, *ints],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    out = tmp_path / "out.onnx"
+    result = rlflow.optimize(model, output=out, budget="5s", gate_seconds=1.0)
+    report = result.report
+    assert report.improved, report.reason
+    assert report.speedup is not None
+    assert report.speedup > 3
+    assert report.speedup_ci95 is not None
+    assert report.speedup_ci95[0] > 1
+    assert report.optimized_ms is not None
+    assert report.baseline_ms is not None
+    assert report.original_ms is not None
+    assert report.optimized_ms < report.baseline_ms
+    assert report.verified is not None
+    assert report.verified.passed
+    assert report.runtime is not None
+    assert report.runtime.version
+    assert out.read_bytes() == result.model.SerializeToString(deterministic=True)

@@ -1,0 +1,168 @@
+"""The command line as users start it: real processes, signals, determinism across processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+
+def command(*arguments: str | Path, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "rlflow", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment},
+    )
+
+
+def run(*arguments: str | Path, **environment: str) -> tuple[int, str, str]:
+    child = command(*arguments, **environment)
+    out, err = child.communicate(timeout=240)
+    return child.returncode, out, err
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """Eight layers of three products that can be merged, behind transposes that can be cancelled."""
+    rng = np.random.default_rng(1)
+    nodes, weights, last = [], [], "x"
+    for layer in range(8):
+        for k in range(3):
+            name = f"w{layer}_{k}"
+            weights.append(numpy_helper.from_array(rng.standard_normal((32, 32)).astype(np.float32) / 6, name))
+            nodes.append(helper.make_node("MatMul", [last, name], [f"p{layer}_{k}"]))
+        nodes.append(helper.make_node("Add", [f"p{layer}_0", f"p{layer}_1"], [f"s{layer}"]))
+        nodes.append(helper.make_node("Mul", [f"s{layer}", f"p{layer}_2"], [f"m{layer}"]))
+        nodes.append(helper.make_node("Tanh", [f"m{layer}"], [f"t{layer}"]))
+        last = f"t{layer}"
+    graph = helper.make_graph(
+        nodes,
+        "layers",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [16, 32])],
+        [helper.make_tensor_value_info(last, TensorProto.FLOAT, [16, 32])],
+        weights,
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_two_runs_in_fresh_processes_write_the_same_bytes(model: Path, tmp_path: Path) -> None:
+    outputs, traces = [], []
+    for seed in ("1", "77"):
+        out, report = tmp_path / f"out{seed}.onnx", tmp_path / f"report{seed}.json"
+        options = ("--cost", "analytic", "--seed", "7", "--budget", "500c", "--json", report)
+        code, _, err = run("optimize", model, out, *options, PYTHONHASHSEED=seed, OMP_NUM_THREADS=seed[0])
+        assert code == 0, err
+        outputs.append(out.read_bytes())
+        traces.append(json.loads(report.read_text())["trace"])
+    assert traces[0] == traces[1]
+    assert traces[0]
+    assert outputs[0] == outputs[1]
+
+
+def test_a_second_pass_over_an_exhausted_result_changes_nothing(model: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.onnx", tmp_path / "second.onnx"
+    report = tmp_path / "report.json"
+    options = ("--cost", "analytic", "--budget", "20000x", "--rules", "merge", "--quiet", "--json", report)
+    code, _, err = run("optimize", model, first, *options)
+    assert code == 0, err
+    if json.loads(report.read_text())["stop_reason"] != "exhausted":
+        pytest.skip("the search of this library on this model is not exhausted within the budget")
+    assert run("optimize", first, second, *options)[0] == 0
+    assert second.read_bytes() == first.read_bytes()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a POSIX signal")
+def test_ctrl_c_writes_the_best_so_far(model: Path, tmp_path: Path) -> None:
+    out, report = tmp_path / "out.onnx", tmp_path / "report.json"
+    child = command(
+        "optimize", model, out, "--cost", "analytic", "--budget", "200s", "--search", "random", "--json", report
+    )
+    assert child.stderr is not None
+    for line in child.stderr:
+        if "searching" in line:
+            break
+    time.sleep(1.0)
+    child.send_signal(signal.SIGINT)
+    child.stderr.read()
+    assert child.wait(timeout=120) == 0
+    plain = json.loads(report.read_text())
+    assert plain["stop_reason"] == "interrupted"
+    assert plain["seconds"] < 60
+    onnx.checker.check_model(onnx.load(out), full_check=True)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals")
+def test_a_second_ctrl_c_ends_at_once_and_writes_nothing(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.onnx"
+    code = (
+        "import os, signal, sys\n"
+        "from rlflow.search import Problem\n"
+        "plain = Problem.moves\n"
+        "def twice(self, *rest):\n"
+        "    os.kill(os.getpid(), signal.SIGINT); os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return plain(self, *rest)\n"
+        "Problem.moves = twice\n"
+        "from rlflow.cli import main\n"
+        "main(sys.argv[1:])\n"
+    )
+    arguments = ["optimize", str(model), str(out), "--cost", "analytic", "--budget", "100s"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert "rlflow: error: interrupted" in done.stderr
+    assert not out.exists()
+
+
+def test_a_mistake_is_one_line_on_stderr(tmp_path: Path) -> None:
+    code, out, err = run("optimize", tmp_path / "none.onnx", "--cost", "analytic")
+    assert code == 1
+    assert out == ""
+    assert [line for line in err.splitlines() if "error" in line] == err.splitlines()[-1:]
+    assert run("optimize", tmp_path / "none.onnx", "--cost", "analytic", RLFLOW_DEBUG="1")[2].count("Traceback") >= 1
+    assert run("nothing")[0] == 2
+
+
+def test_a_reader_that_leaves_does_no_harm() -> None:
+    child = command("rules", "list")
+    assert child.stdout is not None
+    assert child.stderr is not None
+    child.stdout.readline()
+    child.stdout.close()
+    assert "Traceback" not in child.stderr.read()
+    child.wait(timeout=60)
+
+
+def test_importing_the_package_is_fast_and_opens_nothing_heavy() -> None:
+    code = (
+        "import time, sys; start = time.perf_counter(); import rlflow; spent = time.perf_counter() - start\n"
+        "names = ('onnx', 'onnxruntime', 'torch', 'rich', 'numpy', 'rlflow._core')\n"
+        "heavy = [name for name in names if name in sys.modules]\n"
+        "print(spent, heavy); assert callable(rlflow.optimize) and rlflow.__version__ and 'optimize' in dir(rlflow)\n"
+        "try:\n    rlflow.nothing\nexcept AttributeError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    spent, heavy = re.match(r"(\S+) (\[.*\])", done.stdout).groups()  # type: ignore[union-attr]
+    assert float(spent) < 0.3
+    assert heavy == "[]"
+    assert "no attribute 'nothing'" in done.stdout
