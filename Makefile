@@ -14,7 +14,7 @@ PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= 2
 MODEL ?=
-DEMO_MODEL ?= repvgg-a0
+DEMO_MODEL ?= llama-decoder-step
 BUDGET ?= 60s
 OUT ?= build/demo
 

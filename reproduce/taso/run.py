@@ -1,6 +1,6 @@
-"""Builds TASO's examples through ``import taso``, optimises each, and prints what was gained, beside TASO's own figures.
+"""Builds TASO's examples through ``import taso``, optimises each, and prints what was gained, beside TASO's figures.
 
-    python reproduce/taso/run.py [--models NAME ...] [--budget N] [--alpha A] [--cost onnxruntime] [--seconds S] [--out FOLDER]
+    python reproduce/taso/run.py [--models NAME …] [--budget N] [--alpha A] [--cost MODEL] [--seconds S] [--out FOLDER]
 
 Alpha and budget are by default the example's. results/latest.jsonl holds the machine and then one row a model. Exit
 status 1 where an optimised model's outputs differ from the original's.
@@ -20,9 +20,9 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [os.fspath(HERE), os.fspath(HERE.parent), os.fspath(HERE.parents[1])]
 
 import machine  # from the folder above
-import taso
 
 import rlflow
+import taso
 
 
 class Taso(NamedTuple):
@@ -45,6 +45,7 @@ TASO = {
 }
 # TASO's script takes 32 images; its measured run took one.
 BATCH = {"inceptionv3": 1}
+KINDS = ("search", "runtime")
 
 
 def row_of(name: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -92,11 +93,11 @@ def printed(row: dict[str, Any]) -> str:
         else f"{other['before']:.2f} > {other['after']:.2f} ms, runtime x{other['runtime']:.2f}"
     )
     speed = "no clock" if row["speedup"] is None else f"x{row['speedup']:.3f}"
-    return (
-        f"{row['name']:15} {number(row['search_before_ms'])} > {number(row['search_after_ms'])} ms  runtime "
-        f"{number(row['runtime_before_ms'])} > {number(row['runtime_after_ms'])} ms {speed}  operators {row['operators_before']} > "
-        f"{row['operators_after']}  {row['seconds']:.0f} s  {'equal' if row['outputs_equal'] else 'DIFFERENT'}  (TASO: {theirs})"
-    )
+    cost, runtime = (f"{number(row[f'{kind}_before_ms'])} > {number(row[f'{kind}_after_ms'])} ms" for kind in KINDS)
+    operators = f"{row['operators_before']} > {row['operators_after']}"
+    equal = "equal" if row["outputs_equal"] else "DIFFERENT"
+    times = f"runtime {runtime} {speed}  {row['seconds']:.0f} s"
+    return f"{row['name']:15} {cost}  {times}  operators {operators}  {equal}  (TASO: {theirs})"
 
 
 def number(value: float | None) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class ErrorGroup(click.Group):
     """A group whose errors are one sentence on stderr, ``rlflow: error: …``, and an exit code."""
 
-    def main(  # type: ignore[override]  # click's own is a set of overloads
+    def main(
         self,
         args: Sequence[str] | None = None,
         prog_name: str | None = None,

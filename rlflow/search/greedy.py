@@ -9,7 +9,7 @@ import numpy as np
 
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
-from rlflow.search.problem import MoveTable, Problem, SearchNode, StrategyBase
+from rlflow.search.problem import ROUNDING, MoveTable, Problem, SearchNode, StrategyBase
 from rlflow.search.registry import register
 
 #: How many of the most promising unmeasured candidates are measured before the best one is taken.
@@ -47,14 +47,13 @@ class Greedy(StrategyBase):
 
 
 def improving(problem: Problem, table: MoveTable, ordered: bool = True) -> list[int]:
-    """Positions of the candidates that promise a gain, or the same cost with fewer nodes.
+    """Positions of the candidates that promise a gain, or no higher cost with fewer nodes.
 
     Best first: by gain, then by fewer nodes, then in the fixed order; gains within the noise count as none.
     """
     here = table.node.cost
-    floor = problem.gain_floor(here)
-    gains = table.cost < here - floor
-    found = np.flatnonzero(gains | ((table.cost <= here + floor) & (table.growth < 0)))
+    gains = table.cost < here - problem.gain_floor(here)
+    found = np.flatnonzero(gains | ((table.cost <= here * (1 + ROUNDING)) & (table.growth < 0)))
     if ordered:
         cost = np.where(gains, table.cost, here)[found]
         found = found[np.lexsort((found, table.growth[found], cost))]

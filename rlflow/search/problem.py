@@ -22,6 +22,8 @@ from rlflow.search.prices import Prices
 from rlflow.search.result import Counts, CurvePoint, Result, TraceStep, Visited
 
 PROGRESS_SECONDS = 0.2
+#: Costs that differ by less than this part are the same sum in another order.
+ROUNDING = 1e-9
 WEIGHT_FACTOR = 1.25
 #: Weights may always grow by this much, so that a model of a few bytes is not forbidden its first folded constant.
 WEIGHT_SLACK_BYTES = 1 << 16
@@ -363,9 +365,9 @@ class Problem:
         table.cost, table.exact = node.cost + delta[table.index], exact[table.index]
 
     def improves(self, child: SearchNode, parent: SearchNode) -> bool:
-        """Whether ``child`` is really cheaper, or as cheap (within the noise of prices) with fewer nodes."""
-        floor = self.gain_floor(parent.cost)
-        return child.cost < parent.cost - floor or (child.size < parent.size and child.cost <= parent.cost + floor)
+        """Whether ``child`` is really cheaper, or no dearer with fewer nodes."""
+        gain = parent.cost - child.cost
+        return gain > self.gain_floor(parent.cost) or (child.size < parent.size and gain >= -ROUNDING * parent.cost)
 
     def neighbourhood(self, node: SearchNode, identifiers: Iterable[int], hops: int) -> set[int]:
         """Ids of the nodes at most ``hops`` edges away from the given ones, either way along the data."""

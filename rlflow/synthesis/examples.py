@@ -24,9 +24,10 @@ def plain_text(graph: _core.Graph) -> str:
 
 
 def _score(graph: _core.Graph) -> float:
-    """Small graphs first, those with many extents of 1 last."""
+    """Small graphs first; those with many extents of 1 or unusual types last."""
     score = 20.0 * len(graph.outputs())
     for n in graph.order():
+        score += 0 if graph.dtype(graph.node_outputs(n)[0]) in (1, 7, 9) else 100
         shape = graph.shape(graph.node_outputs(n)[0]) or []
         count = 1
         for d in shape:
@@ -39,7 +40,7 @@ def _score(graph: _core.Graph) -> float:
 def _plain(graph: _core.Graph) -> bool:
     dtypes = {graph.dtype(v) for n in graph.order() for v in graph.node_outputs(n)}
     concrete = all(isinstance(d, int) and d for n in graph.order() for v in graph.node_outputs(n) for d in graph.shape(v) or [])
-    return concrete and dtypes <= {1, 7, 9} and 1 in dtypes
+    return concrete and 16 not in dtypes
 
 
 def _misses(rule: Rule, graph: _core.Graph) -> float:

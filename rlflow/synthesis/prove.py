@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rlflow import _core
-from rlflow.errors import ProofError, RlflowError, RuleError
+from rlflow.errors import GraphError, ProofError, RlflowError, RuleError
 from rlflow.rewrite import PROVER_VERSION, ProofRecord, Rule, semantics_digest
 from rlflow.synthesis import floats
 from rlflow.synthesis.domains import Domain, Field, Ordered, Unsupported
@@ -133,7 +133,15 @@ class _Run:
     def _compare(self, sample: Sample, child: _core.Graph) -> None:
         parent = sample.graph
         if sample.symbols:
-            parent, child = parent.bind(sample.symbols), child.bind(sample.symbols)
+            try:
+                parent = parent.bind(sample.symbols)
+            except GraphError:
+                return  # the names hid a contradiction of the drawn graph itself
+            try:
+                child = child.bind(sample.symbols)
+            except GraphError as error:
+                self.failures.append(_Failure("shape", f"with {sample.symbols} the target is ill-typed: {error}", sample.graph))
+                return
         evaluator = Evaluator(self.domain, key_of(self.seed, self.tries))
         try:
             feeds = evaluator.inputs(parent, sample.index_inputs)

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 import pytest
-import taso
 
+import taso
 from rlflow.runtime import RuntimeOptions, Worker, unavailable_reason
 
 RNG = np.random.default_rng(7)
@@ -213,6 +213,7 @@ def reductions() -> Iterator[Case]:
 
 
 CASES = [case for family in (pairs, products, window_cases, single, movement, reductions) for case in family()]
+REDUCTIONS = ("argmax", "argmin", "max", "mean", "min", "prod", "sum")
 OURS = {("conv2d", "bias")}  # an addition, which goes by name only
 
 
@@ -279,6 +280,15 @@ def test_every_method_computes_what_it_is_for(style: str, worker: Worker) -> Non
     assert not wrong
 
 
+@pytest.mark.parametrize("opset", [13, 17])
+def test_older_opsets_are_written_too(opset: int) -> None:
+    graph, _, places = built("keyword")
+    model = taso.export_onnx(graph, opset=opset)
+    assert model.opset_import[0].version == opset
+    assert len(model.graph.output) == len(places)
+    onnx.checker.check_model(model, full_check=True)
+
+
 def test_the_cases_cover_every_operator_method() -> None:
     methods = {name for name in dir(taso.PyGraph) if hasattr(getattr(taso.PyGraph, name), "__wrapped__")}
     assert methods - {"new_input", "new_weight"} == {case.method for case in CASES}
@@ -287,18 +297,19 @@ def test_the_cases_cover_every_operator_method() -> None:
 def test_every_parameter_and_default_is_taso_s() -> None:
     """Names, order and defaults of TASO's own parameters (ours come behind a star)."""
     expected = {
-        "new_input": "dims", "new_weight": "dims, data=None", "prelu": "x, slope", "matmul": "input, weight, activation='NONE'",
-        **{name: "x, y" for name in ("add", "sub", "mul", "div", "max", "min", "equal", "greater", "less")},
+        "new_input": "dims", "new_weight": "dims, data=None", "prelu": "x, slope",
+        "matmul": "input, weight, activation='NONE'",
+        **dict.fromkeys(("add", "sub", "mul", "div", "max", "min", "equal", "greater", "less"), "x, y"),
         "conv2d": "input, weight, strides, padding, activation='NONE'",
-        **{name: "input, kernels, strides, padding, activation='NONE'" for name in ("maxpool2d", "avgpool2d")},
+        **dict.fromkeys(("maxpool2d", "avgpool2d"), "input, kernels, strides, padding, activation='NONE'"),
         "batchnorm": "input, scale, bias, mean, var, epsilon=-1",
-        **{name: "input, inplace=False" for name in ("relu", "sigmoid", "tanh")},
+        **dict.fromkeys(("relu", "sigmoid", "tanh"), "input, inplace=False"),
         "leakyrelu": "input, alpha, inplace=False", "dropout": "input, rate=0", "cast": "input, datatype",
-        **{name: "input" for name in ("ceil", "round", "exp", "log", "sqrt", "logical_not", "identity", "shape", "size")},
+        **dict.fromkeys(("ceil", "round", "exp", "log", "sqrt", "logical_not", "identity", "shape", "size"), "input"),
         "concat": "axis, inputs", "split": "input, axis, sizes", "reshape": "input, shape",
         "transpose": "input, perm, shuffle=False", "squeeze": "input, axes", "unsqueeze": "input, axes",
         "slice": "input, start, end, axes=None, steps=None",
-        **{f"reduce_{name}": "input, axes, keepdims=True" for name in ("argmax", "argmin", "max", "mean", "min", "prod", "sum")},
+        **dict.fromkeys((f"reduce_{name}" for name in REDUCTIONS), "input, axes, keepdims=True"),
     }  # fmt: skip
     found = {}
     for name in expected:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Handler = Callable[..., Any]
 _OLDEST_NODEWISE = 11
+_BODIES = (5, 10)  # AttributeProto.GRAPH and GRAPHS
 
 
 class InputNotFoundError(ModelError):
@@ -70,24 +71,30 @@ def _opset_of(model: ModelProto) -> int:
 
 
 def _rename_outputs(model: ModelProto, names: Sequence[str]) -> None:
-    """Gives the outputs these names; another value that has one of them already moves out of the way."""
-    wanted = {info.name: name for info, name in zip(model.graph.output, names, strict=True) if info.name != name}
-    values = {value for node in model.graph.node for value in (*node.input, *node.output)}
-    values |= {one.name for row in (model.graph.input, model.graph.output, model.graph.initializer) for one in row}
-    inputs = {info.name for info in model.graph.input}
-    if inputs & set(wanted.values()):
-        return  # an input has the name already, and keeps it
-    for name in set(wanted.values()) & values - set(wanted):
+    """Gives the outputs these names; another value that has one of them already moves out of the way.
+
+    An output that is an input keeps the name it was written with, and so do all where a node has a body, which may
+    read values by their names.
+    """
+    graph = model.graph
+    if any(attribute.type in _BODIES for node in graph.node for attribute in node.attribute):
+        return
+    inputs = {info.name for info in graph.input}
+    pairs = zip((info.name for info in graph.output), names, strict=True)
+    wanted = {old: new for old, new in pairs if old != new and new not in inputs}
+    values = {value for node in graph.node for value in (*node.input, *node.output)}
+    values |= {one.name for row in (graph.input, graph.output, graph.initializer) for one in row}
+    for name in sorted(set(wanted.values()) & values - set(wanted)):
         moved = f"{name}_"
         while moved in values:
             moved += "_"
         values.add(moved)
         wanted[name] = moved
-    for node in model.graph.node:
+    for node in graph.node:
         for row in (node.input, node.output):
             for place, value in enumerate(row):
                 row[place] = wanted.get(value, value)
-    for item in (*model.graph.output, *model.graph.initializer):
+    for item in (*graph.output, *graph.initializer):
         item.name = wanted.get(item.name, item.name)
 
 

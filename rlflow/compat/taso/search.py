@@ -97,4 +97,4 @@ def _write_trace(report: Any) -> None:
     steps = report.trace or []
     sys.stdout.write(f"{len(steps)} substitutions applied\n")
     for number, step in enumerate(steps, 1):
-        sys.stdout.write(f"  {number}. {step['rule']} at {step['match']}\n")
+        sys.stdout.write(f"  {number}. {step['rule']}\n")
