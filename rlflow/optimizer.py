@@ -223,14 +223,10 @@ class _Inputs:
         given = for_single_input(data, infos) if data else {}
         dims, notes = _bind_open(infos, dims, given)
         names = {info.name for info in infos}
-        ranges = (
-            {name: pair for name, pair in input_ranges(graph).items() if name in names} if graph is not None else {}
-        )
-        feeds = (
-            [make_inputs(infos, seed + number, ranges, None, dims) for number in range(_VERIFY_INPUTS)]
-            if set(given) != names
-            else []
-        )
+        ranges = {name: pair for name, pair in input_ranges(graph).items() if name in names}
+        feeds = []
+        if set(given) != names:
+            feeds = [make_inputs(infos, seed + number, ranges, None, dims) for number in range(_VERIFY_INPUTS)]
         if given:
             feeds.insert(0, make_inputs(infos, seed, ranges, given, dims))
         return cls(feeds, notes)
@@ -330,6 +326,7 @@ class _Run:
     inputs: _Inputs | None = None
     folder: Path | None = None
     measurements_before: int = 0
+    replayed: dict[tuple[TraceStep, ...], Any] = field(default_factory=dict)
 
     def __enter__(self) -> _Run:
         if self.threads < 1:
@@ -356,6 +353,7 @@ class _Run:
         self.notes.extend(self.imported.notes)
         if self.imported.passthrough is not None:
             return self._unchanged(self._blank(f"the model is carried through as it came: {self.imported.passthrough}"))
+        self._check_dims()
         self.library, left_out = _for_opset(load_library(self.rules), self.imported.origin.opset)
         self.notes.extend(left_out)
         result = self._searched()
@@ -366,6 +364,12 @@ class _Run:
         if winner is None:
             return self._unchanged(report)
         return self._changed(replace(report, improved=True), *entrants[winner])
+
+    def _check_dims(self) -> None:
+        unknown = sorted(set(self.dims) - set(self.imported.origin.symbols))
+        if unknown:
+            known = _search.did_you_mean(unknown[0], self.imported.origin.symbols)
+            raise UsageError(f"The model has no symbolic dimension {unknown[0]!r} to measure at a size. {known}")
 
     def _entrants(self, finalists: Sequence[Visited]) -> dict[str, tuple[Visited, _Export]]:
         """The cheapest graphs as ONNX, by a name; one that the model's opset cannot express is left out, and that is
@@ -519,11 +523,18 @@ class _Run:
         )
 
     def _prefixes(self, trace: Sequence[TraceStep]) -> list[Any]:
+        """The graph after each step; finalists share the beginnings of their traces, which are replayed once."""
         from rlflow.rewrite import State, compiled
 
-        return [
-            state.graph for state in _search.replay_states(State(self.imported.graph, compiled(self.library)), trace)
-        ]
+        if not self.replayed:
+            self.replayed[()] = State(self.imported.graph, compiled(self.library))
+        graphs = []
+        for length in range(1, len(trace) + 1):
+            prefix = tuple(trace[:length])
+            if prefix not in self.replayed:
+                self.replayed[prefix] = next(_search.replay_states(self.replayed[prefix[:-1]], prefix[-1:]))
+            graphs.append(self.replayed[prefix].graph)
+        return graphs
 
     def _agrees(self, graph: Any, inputs: _Inputs, noise: Any) -> bool:
         return _verified(self._worker(), inputs, self.source, self._export(graph).source, self.seed, noise).passed

@@ -40,7 +40,7 @@ DOORS: dict[str, set[str]] = {
     "onnx_ir": {"frontends"},
     "onnxscript": {"frontends"},
     "onnxslim": {"frontends"},
-    "onnxruntime": {"runtime", "verify", "cost"},
+    "onnxruntime": {"runtime"},
     "torch": {"nn", "agents", "cost/gpu.py"},
     "gymnasium": {"env"},
     "z3": {"synthesis/prove.py", "synthesis/prove"},

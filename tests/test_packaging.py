@@ -100,6 +100,7 @@ def test_the_wheel_carries_rules_stub_and_marker(built_package: Path) -> None:
     rules = {path.relative_to(ROOT / "substitutions").as_posix() for path in (ROOT / "substitutions").rglob("*.json")}
     assert {f"_substitutions/{name}" for name in rules} <= shipped
     assert {"py.typed", "_core.pyi", "__init__.py"} <= shipped
+    assert (built_package.parent / "taso" / "__init__.py").is_file()
     modules = {path.relative_to(ROOT / "rlflow").as_posix() for path in (ROOT / "rlflow").rglob("*.py")}
     assert modules <= shipped, f"not in the wheel (is there an __init__.py beside them?): {sorted(modules - shipped)}"
     assert not [name for name in shipped if Path(name).suffix in SOURCES]

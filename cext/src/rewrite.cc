@@ -188,7 +188,11 @@ std::vector<ValueId> ChildGraph::node_outputs(int index, Scope& s) {
   if (++guard_ > kTargetLimit) throw Error(ErrorKind::kRule, "the target has more than " + std::to_string(kTargetLimit) + " nodes");
   const Term& t = rule_->target(index);
   if (t.kind == Term::kVar || t.kind == Term::kSeqVar) return {target_value(index, s)};
-  if (t.kind == Term::kLet) return node_outputs(rule_->let_term(t.ref), s);
+  if (t.kind == Term::kLet) {  // a let that picks an output stands for that output; else its user may pick
+    const int let = rule_->let_term(t.ref);
+    if (rule_->target(let).projection != Term::kFirst) return {target_value(let, s)};
+    return node_outputs(let, s);
+  }
   if (t.kind == Term::kLiteral || t.kind == Term::kInts) {
     EVal v = evaluate(*t.literal, s.eval(*parent_));
     if (!v.known()) throw Error(ErrorKind::kType, "a literal of the target is not known here");

@@ -128,6 +128,14 @@ TEST(literals_and_lets) {
   CHECK(same(out[0], "x: f32[2] = input\nc: f32[] = const 6.0\ny = Mul(x, c)\nreturn y\n"));
 }
 
+TEST(a_let_may_pick_an_output) {
+  auto r = rule({"(Relu ?x)"}, {"(Relu (Concat{axis=0} (Split{axis=0, split=[1,1]} ?x):0 ?last))"}, {"dim(?x, 0) == 2"},
+                {{"?last", "(Split{axis=0, split=[1,1]} ?x):1"}});
+  auto out = children("x: f32[2] = input\ny = Relu(x)\nreturn y\n", r);
+  CHECK_EQ(out.size(), 1u);
+  CHECK(same(out[0], "x: f32[2] = input\na, b = Split{axis=0, split=[1,1]}(x)\nc = Concat{axis=0}(a, b)\ny = Relu(c)\nreturn y\n"));
+}
+
 TEST(equal_nodes_merge_after_a_rewrite) {
   auto set = std::make_shared<RuleSet>(std::vector<RulePtr>{rule({"(Relu (Relu ?x))"}, {"(Relu ?x)"})});
   State s(parse_graph("x: f32[2] = input\na = Relu(x)\nb = Relu(a)\nc = Tanh(b)\nd = Tanh(a)\ne = Add(c, d)\nreturn e\n"), set, nullptr, -1, nullptr);

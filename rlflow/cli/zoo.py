@@ -6,7 +6,6 @@ import json
 
 import click
 
-from rlflow.cli.common import console
 from rlflow.errors import UsageError
 
 
@@ -18,25 +17,25 @@ def zoo() -> None:
 @zoo.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_models(as_json: bool) -> None:
-    """List the models."""
+    """List the models: source, shapes, operators, parameters, multiply-accumulates."""
     from rlflow import zoo as models
 
-    entries = [models.entry(name) for name in models.names()]
+    rows = [(models.entry(name), models.describe(name)) for name in models.names()]
     if as_json:
-        click.echo(json.dumps([_plain(entry) for entry in entries], indent=2))
+        click.echo(json.dumps([_plain(entry, row) for entry, row in rows], indent=2))
         return
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for column in ("name", "what it is", "parameters", "options"):
-        table.add_column(column, justify="right" if column == "parameters" else "left")
-    for entry in entries:
-        parameters = "" if entry.parameters is None else f"{entry.parameters / 1e6:.1f} M"
-        table.add_row(
-            entry.name, entry.title, parameters, " ".join(f"{key}={value}" for key, value in _options(entry).items())
-        )
-    console().print(table)
+    for entry, row in rows:
+        most = ", ".join(f"{operator} {count}" for operator, count in list(row.operators.items())[:6])
+        options = " ".join(f"{key}={value}" for key, value in _options(entry).items())
+        click.echo(f"{entry.name}: {entry.title}")
+        for label, text in (
+            ("source", entry.source),
+            ("shapes", entry.shapes),
+            ("size", f"{row.parameters / 1e6:.2f} M parameters, {row.macs / 1e9:.3f} G multiply-accumulates"),
+            ("operators", f"{row.nodes}: {most}" + (", ..." if len(row.operators) > 6 else "")),
+            ("options", options),
+        ):
+            click.echo(f"    {label:<10}{text}")
 
 
 @zoo.command("export")
@@ -69,9 +68,10 @@ def _options(entry: object) -> dict[str, object]:
     return own if entry.seq is None else {**own, "seq": entry.seq}  # type: ignore[attr-defined]
 
 
-def _plain(entry: object) -> dict[str, object]:
-    fields = ("name", "title", "source", "shapes", "parameters", "macs", "opset")
-    return {**{name: getattr(entry, name) for name in fields}, "options": _options(entry)}
+def _plain(entry: object, row: object) -> dict[str, object]:
+    fields = {name: getattr(entry, name) for name in ("name", "title", "source", "shapes", "opset")}
+    counted = {name: getattr(row, name) for name in ("parameters", "macs", "nodes", "operators", "inputs", "outputs")}
+    return {**fields, **counted, "options": _options(entry)}
 
 
 def _size(entry: object, text: str) -> tuple[str, int | bool | str]:

@@ -5,8 +5,10 @@
 >>> state = State(graph, compiled(rules))                              # doctest: +SKIP
 >>> child = state.child(0)                                             # doctest: +SKIP
 
-A rule is a statement "for all shapes and attributes that satisfy ``where``, source = target", and carries the record of its proof; the loader
-refuses a rule whose record is absent or stale. :func:`explain` says why a rule does not fire. The term language is in ``docs/rules.md``.
+A rule is a statement "for all shapes and attributes that satisfy ``where``, source = target", and carries the record
+of its proof; the loader
+refuses a rule whose record is absent or stale. :func:`explain` says why a rule does not fire. The term language is in
+``docs/rules.md``.
 """
 
 from __future__ import annotations
@@ -47,5 +49,6 @@ def compiled(rules: RuleLibrary | RuleSet | Sequence[Rule]) -> RuleSet:
 
 
 def explain(graph: Graph, rule: Rule, node: int | None = None) -> list[str]:
-    """Sentences that say, for each node where the rule's root could stand (or for one), why it does not fire there, or that it does."""
+    """Sentences that say, for each node where the rule's root could stand (or for one), why it does not fire there,
+    or that it does."""
     return list(_explain(graph, rule.core, node))

@@ -20,7 +20,7 @@ FORMAT = 1
 _LISTS = ("source", "target", "where", "fires", "silent")
 _TEXTS = ("name", "doc", "origin", "numerics")
 _FIELDS = {*_LISTS, *_TEXTS, "let", "samples", "proof"}
-#: Proves a rule that does not come with the package; returns its record, or raises ProofError or RuleError with the reason.
+#: Proves a rule that does not come with the package: returns its record, or raises RuleError with the reason.
 Prover = Callable[[Rule], ProofRecord]
 
 
@@ -49,12 +49,15 @@ class RuleLibrary(Mapping[str, Rule]):
         return list(dict.fromkeys(rule.family for rule in self.values()))
 
     def select(self, names: Iterable[str]) -> RuleLibrary:
-        """The rules with these names or of these families, in the library's order. Raises UsageError for a name that is neither."""
+        """The rules with these names or of these families, in the library's order. Raises UsageError for a name that
+        is neither."""
         wanted = list(names)
         families = set(self.families)
         for name in wanted:
             if name not in self._rules and name not in families:
-                raise UsageError(f"'{name}' is neither a rule nor a family of rules; the families are {', '.join(self.families)}")
+                raise UsageError(
+                    f"'{name}' is neither a rule nor a family of rules; the families are {', '.join(self.families)}"
+                )
         return RuleLibrary(rule for rule in self.values() if rule.name in wanted or rule.family in wanted)
 
     @functools.cached_property
@@ -77,11 +80,14 @@ def load_rules(
     families: Sequence[str] | None = None,
     prove: Prover | None = None,
 ) -> RuleLibrary:
-    """The rules of the package (``paths`` None), or of rule files and folders; with both ``paths`` and ``families``, the package's rules of
+    """The rules of the package (``paths`` None), or of rule files and folders; with both ``paths`` and ``families``,
+    the package's rules of
     these families and all of the files'.
 
-    Rules of the package must carry a proof record that covers them as they are. Rules of other files are proved by ``prove`` when they are
-    loaded, whatever their records say; without ``prove`` they are refused. Raises RuleError (file, line, reason) for the first rule that is
+    Rules of the package must carry a proof record that covers them as they are. Rules of other files are proved by
+    ``prove`` when they are
+    loaded, whatever their records say; without ``prove`` they are refused. Raises RuleError (file, line, reason) for
+    the first rule that is
     refused, UsageError for an unknown family or a missing file.
     """
     rules: list[Rule] = []
@@ -122,7 +128,10 @@ def checked(rule: Rule, prove: Prover | None) -> Rule:
             raise rule.refuse(f"its proof record is stale: {stale}; run `python -m rlflow.synthesis.prove --write`")
         return rule
     if prove is None:
-        raise rule.refuse("it does not come with the package and was not proved here; load it with a prover (rlflow.synthesis.load_rules)")
+        raise rule.refuse(
+            "it does not come with the package and was not proved here; "
+            "load it with a prover (rlflow.synthesis.load_rules)"
+        )
     record = prove(rule)
     return _with_proof(rule, record)
 
@@ -133,7 +142,8 @@ def _with_proof(rule: Rule, record: ProofRecord) -> Rule:
 
 
 def read_rules(files: Iterable[str | os.PathLike[str]]) -> list[Rule]:
-    """The rules of files as they are written, not proved and not compiled. Raises RuleError where a file is malformed."""
+    """The rules of files as they are written, not proved and not compiled. Raises RuleError where a file is
+    malformed."""
     return [rule for file in files for rule in _read_file(Path(file))]
 
 

@@ -11,13 +11,14 @@ LOADED_FOLDERS = ("core", "generated")  # `unproved/` is never loaded by default
 
 
 def substitutions_dir() -> Path:
-    """The folder with ``schema.json``, ``core/`` and ``generated/``. Raises RuleError where the installation has none."""
+    """The folder with ``schema.json``, ``core/`` and ``generated/``. Raises RuleError where the installation has
+    none."""
     for folder in (_PACKAGE / "_substitutions", _PACKAGE.parent / "substitutions"):
         if (folder / "core").is_dir():
             return folder
     raise RuleError(
-        f"the rule library is missing: neither {_PACKAGE / '_substitutions'} nor {_PACKAGE.parent / 'substitutions'} holds a folder 'core'; "
-        "install the package again"
+        f"the rule library is missing: neither {_PACKAGE / '_substitutions'} nor "
+        f"{_PACKAGE.parent / 'substitutions'} holds a folder 'core'; install the package again"
     )
 
 
@@ -28,7 +29,8 @@ def library_files() -> list[Path]:
 
 
 def is_shipped(path: Path) -> bool:
-    """Whether a rule file belongs to the package (its proofs were made with it); anything else is proved again when it is loaded."""
+    """Whether a rule file belongs to the package (its proofs were made with it); anything else is proved again when
+    it is loaded."""
     try:
         return path.resolve().is_relative_to(substitutions_dir())
     except RuleError:

@@ -12,11 +12,16 @@ from typing import Any
 
 from rlflow import _core
 
-#: Raised whenever the prover's meaning of an operator, its sampling or its verdicts change: every older record is then stale.
+#: Raised when the prover's meaning of an operator, its sampling or its verdicts change: older records are then stale.
 PROVER_VERSION = 1
 
-_CLASS_FLAGS = {"unary": ("unary",), "unary0": ("unary", "zero_preserving"), "monotone": ("unary", "monotone"), "binary": ("binary",),
-                "reduce": ("reduce",)}  # fmt: skip
+_CLASS_FLAGS = {
+    "unary": ("unary",),
+    "unary0": ("unary", "zero_preserving"),
+    "monotone": ("unary", "monotone"),
+    "binary": ("binary",),
+    "reduce": ("reduce",),
+}
 _CLASS = re.compile(r"\?\w+:(unary0|unary|monotone|binary|reduce)\b")
 
 
@@ -24,10 +29,14 @@ _CLASS = re.compile(r"\?\w+:(unary0|unary|monotone|binary|reduce)\b")
 class ProofRecord:
     """How a rule was proved. No date and no machine: the same proof writes the same bytes.
 
-    ``method``: "field" (GF(2^61-1), pointwise functions arbitrary) or "ordered" (exact rationals). ``fired``: evaluations in which the rule
-    fired and both sides agreed; ``shapes``: distinct configurations of shapes and attributes among them; ``dims``: extents from, to.
-    ``float_samples``: runs of both sides through ONNX's reference evaluator in double precision; ``max_rel_err``: the largest difference
-    there, relative to the largest magnitude, as the next power of ten (0: bit for bit). ``statement`` and ``semantics`` are digests of what
+    ``method``: "field" (GF(2^61-1), pointwise functions arbitrary) or "ordered" (exact rationals). ``fired``:
+    evaluations in which the rule
+    fired and both sides agreed; ``shapes``: distinct configurations of shapes and attributes among them; ``dims``:
+    extents from, to.
+    ``float_samples``: runs of both sides through ONNX's reference evaluator in double precision; ``max_rel_err``: the
+    largest difference
+    there, relative to the largest magnitude, as the next power of ten (0: bit for bit). ``statement`` and
+    ``semantics`` are digests of what
     was proved and of the operator table's rows that it is about.
     """
 

@@ -17,9 +17,12 @@ NUMERICS = ("exact", "reassociates")
 class Rule:
     """A substitution as written in a rule file.
 
-    ``source``, ``target``: terms, one a root; ``where``: conditions, all of which must certainly hold; ``let``: names for expressions (and,
-    with a ``?``, for target terms). ``numerics`` is "exact" where every float operation is the same on the same operands, else
-    "reassociates". ``fires`` and ``silent`` are graphs in text form in which the rule fires, and does not. ``file`` and ``line`` say where it
+    ``source``, ``target``: terms, one a root; ``where``: conditions, all of which must certainly hold; ``let``: names
+    for expressions (and,
+    with a ``?``, for target terms). ``numerics`` is "exact" where every float operation is the same on the same
+    operands, else
+    "reassociates". ``fires`` and ``silent`` are graphs in text form in which the rule fires, and does not. ``file``
+    and ``line`` say where it
     was written.
     """
 

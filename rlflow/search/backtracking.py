@@ -6,7 +6,9 @@ equal cost included, because useful rewrites come in steps that gain nothing alo
 plain algorithm drowns: thousands of rewrites are open at once, most of them independent, and their orders and subsets
 are as many graphs. Three things keep the queue small, and each can be switched off (all off is TASO's search):
 
-* ``macro``: from a better graph the search goes downhill in rounds of disjoint improving rewrites (``descent.py``).
+* ``macro``: from a better graph the search goes downhill in rounds of disjoint improving rewrites (``descent.py``), and
+  the end is the next base of the search. What a round passed over in the same places is queued too, at the price of
+  what was taken there instead.
 * ``causal``: below a graph that does not improve on its base, only rewrites that the steps since the base made
   possible, or that lie near what these steps made (because a later step may need both), are followed. A set of rewrites
   that pays together falls into causally connected chains, and where prices add up one of the chains pays by itself.
@@ -26,17 +28,17 @@ import numpy as np
 
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
-from rlflow.search.descent import Alternative, descend, take_round
+from rlflow.search.descent import Round, descend
 from rlflow.search.problem import Connected, MoveTable, Problem, SearchNode, Signature, StrategyBase
 from rlflow.search.registry import register
 
 #: Parts of the best cost that a twin and a chain that failed before count extra; at most that many twins are told
 #: apart.
 _TWIN, _FAILED, _MOST_TWINS = 2e-4, 2e-3, 16
+#: A queue that overflowed and then ran dry is made so many times wider, so many times.
+_WIDER, _WIDENINGS = 4, 3
 #: Two branches of one value are two edges apart.
 _NEAR = 2
-#: A round departs from the greedy choice at most so many times (limited discrepancy search, Harvey and Ginsberg 1995).
-_MOST_FORCED = 3
 
 
 @register
@@ -44,8 +46,8 @@ _MOST_FORCED = 3
 class Backtracking(StrategyBase):
     """Best-first search with a queue of candidates up to ``alpha`` times as dear as the best graph.
 
-    ``queue``: candidates kept. ``chain``: longest run of rewrites without a gain. ``step``: part of the best cost that
-    each step of a chain counts extra in the order of the queue.
+    ``queue``: candidates kept (more, once all of these were tried and time is left). ``chain``: longest run of rewrites
+    without a gain. ``step``: part of the best cost that each step of a chain counts extra in the order of the queue.
     """
 
     alpha: float = 1.05
@@ -77,22 +79,26 @@ class Backtracking(StrategyBase):
 
 @dataclass(eq=False)
 class _Base:
-    """A graph below which chains are searched, with the rewrites that were open there."""
+    """A graph below which chains are searched, with the rewrites that were open there.
+
+    ``final``: cost of the graph that the descent from here arrived at; the base's own cost where it was the last one.
+    """
 
     node: SearchNode
     known: frozenset[Signature]
+    final: float
     seen: set[bytes] = field(default_factory=set)
 
 
 class _Entry(NamedTuple):
-    """A candidate that was not opened yet; or, with ``plan``, a round that makes another choice."""
+    """A candidate that was not opened yet."""
 
     base: _Base
     table: MoveTable
     k: int
     rules: tuple[int, ...]  # the rules of its chain, this one included
-    start: Signature | None  # the signature of the chain's first rewrite
-    plan: Alternative | None = None
+    start: Signature  # of the chain's first rewrite
+    regret: float  # gain of what the descent took in the chain's place; 0 for chains from the end of a descent
 
 
 class _Search:
@@ -105,103 +111,130 @@ class _Search:
         self.dropped = False
         self.paid: set[tuple[int, ...]] = set()  # beginnings of chains of rules that led to a better graph
         self.failures: Counter[Signature] = Counter()
-        self.rebased: set[bytes] = set()
-        self.goal = float("inf")  # the cost that a graph has to beat to become a base
+        self.descended: set[bytes] = set()
+        self.best = problem.root()  # of all bases
+        self.goal = self.best.cost
+        self.width = options.queue
 
     def run(self) -> StopReason:
-        self._rebase(self.problem.root())
-        while self.heap:
-            *_, entry = heapq.heappop(self.heap)
-            if entry.plan is not None:
-                self._replan(entry.base, entry.plan)
-            else:
-                self._open(entry)
+        self._rebase(self.problem.root(), float("inf"))
+        for _ in range(_WIDENINGS):
+            self._drain()
+            if not self.dropped:
+                return StopReason.EXHAUSTED
+            # The queue ran dry, but not before it had let go of something: once more from the best, with more patience.
+            self.dropped, self.width = False, self.width * _WIDER
+            self.descended.clear()
+            self.failures.clear()
+            self._rebase(self.best, float("inf"))
+        self._drain()
         return StopReason.CONVERGED if self.dropped else StopReason.EXHAUSTED
 
-    # --- bases --------------------------------------------------------------------------------------------------------
+    def _drain(self) -> None:
+        while self.heap:
+            self._open(heapq.heappop(self.heap)[-1])
 
-    def _rebase(self, node: SearchNode) -> None:
-        """Go down from ``node`` and search on from there."""
+    # --- bases ------------------------------------------------------------------------------------------------------
+
+    def _rebase(self, node: SearchNode, better_than: float) -> bool:
+        """Go down from ``node``; where that ends below ``better_than``, search on from there."""
+        if node.digest in self.descended:
+            return False
+        self.descended.add(node.digest)
+        rounds: list[Round] = []
         if self.options.macro:
-            self._adopt(*descend(self.problem, node))
+            node, table, rounds = descend(self.problem, node)
+            self.descended.update(digest for taken in rounds for digest in taken.visited)
         else:
-            self._adopt(node, self.problem.moves(node), [])
+            table = self.problem.moves(node)
+        if not node.cost < better_than:
+            return False
+        if node.cost <= self.goal:
+            self.goal, self.best = node.cost, node
+        base = _Base(node, frozenset(table.signatures), node.cost, {node.digest})
+        self._push_moves(base, table, (), None, 0.0)
+        for taken in rounds:
+            self._push_passed_over(taken, node.cost)
+        return True
 
-    def _adopt(self, node: SearchNode, table: MoveTable, alternatives: list[Alternative]) -> None:
-        if node.digest in self.rebased:
-            return
-        self.rebased.add(node.digest)
-        self.goal = min(self.goal, node.cost)
-        base = _Base(node, frozenset(table.signatures), {node.digest})
-        self._push_moves(base, table, (), None)
-        for alternative in alternatives:
-            self._push_plan(base, alternative)
+    def _push_passed_over(self, taken: Round, final: float) -> None:
+        """What a round of the descent could have done in the same places instead."""
+        table = taken.table
+        base = _Base(table.node, frozenset(table.signatures), final, {table.node.digest, *taken.visited})
+        slack = self._slack()
+        for k, regret in taken.passed_over():
+            if table.cost[k] <= base.node.cost + slack:
+                self._push(base, table, k, (), None, regret, 0)
 
-    def _replan(self, base: _Base, plan: Alternative) -> None:
-        lower, passed = take_round(self.problem, plan)
-        if lower is None:
-            return
-        for alternative in passed:
-            if alternative.forced <= _MOST_FORCED:
-                self._push_plan(base, alternative)
-        node, table, alternatives = descend(self.problem, lower)
-        if node.cost < self.goal - self.problem.gain_floor(self.goal):
-            self._adopt(node, table, alternatives)
-
-    # --- chains -------------------------------------------------------------------------------------------------------
+    # --- chains -----------------------------------------------------------------------------------------------------
 
     def _open(self, entry: _Entry) -> None:
-        if entry.table.digests[entry.k] in entry.base.seen:
+        base, table, k = entry.base, entry.table, entry.k
+        if table.digests[k] in base.seen:
             return
-        # Admitted when it was found, by the best graph of that moment: a better one since then does not take that back.
-        limit = max(self._admitted(), float(entry.table.cost[entry.k]))
-        child = self.problem.open(entry.table.node, entry.table.index[entry.k])
-        entry.base.seen.add(child.digest)
-        if entry.start is not None:
-            self.failures[entry.start] += 1
-        if child.cost < self.goal - self.problem.gain_floor(self.goal):
-            self.paid.update(entry.rules[:length] for length in range(1, len(entry.rules) + 1))
-            if entry.start is not None:
+        child = self.problem.open(table.node, table.index[k])
+        base.seen.add(child.digest)
+        self.failures[entry.start] += 1
+        if self._pays(child, entry):
+            better_than = min(base.final, self.goal if entry.regret == 0.0 else base.final)
+            if self._rebase(child, better_than - self.problem.gain_floor(better_than)):
+                self.paid.update(entry.rules[:length] for length in range(1, len(entry.rules) + 1))
                 self.failures[entry.start] = 0
-            self._rebase(child)
-        elif child.cost <= limit and len(entry.rules) < self.options.chain:
-            table = self.problem.moves(child, self._connected(entry.base, child) if self.options.causal else None)
-            self._push_moves(entry.base, table, entry.rules, entry.start)
+                return
+        # Admitted when it was found, by the best graph of that moment: a better one since then does not take that back.
+        if len(entry.rules) < self.options.chain and child.cost <= max(
+            base.node.cost + self._slack(), float(table.cost[k])
+        ):
+            connected = self._connected(base, child) if self.options.causal else None
+            self._push_moves(base, self.problem.moves(child, connected), entry.rules, entry.start, entry.regret)
+
+    def _pays(self, child: SearchNode, entry: _Entry) -> bool:
+        """Whether a chain gained more than what was, or would have to be, given up for it."""
+        target = min(entry.base.node.cost, self.goal) if entry.regret == 0.0 else entry.base.node.cost - entry.regret
+        return child.cost < target - self.problem.gain_floor(target)
+
+    def _slack(self) -> float:
+        """How much dearer than its base a graph may be, in milliseconds."""
+        return (self.options.alpha - 1.0 + 1e-12) * self.goal
 
     def _connected(self, base: _Base, child: SearchNode) -> Connected:
-        """The rewrites that belong to the chain: those that were not open in the base, and those near what the chain
-        made.
-        """
+        """The rewrites that belong to the chain: not open in the base, or near what the chain made."""
         made = child.nodes - base.node.nodes
         return Connected(base.known, self.problem.neighbourhood(child, made, _NEAR))
 
-    def _admitted(self) -> float:
-        return self.options.alpha * self.goal * (1 + 1e-12)
-
-    def _push_moves(self, base: _Base, table: MoveTable, rules: tuple[int, ...], start: Signature | None) -> None:
-        unit = self.goal if np.isfinite(self.goal) else table.node.cost
+    def _push_moves(
+        self, base: _Base, table: MoveTable, rules: tuple[int, ...], start: Signature | None, regret: float
+    ) -> None:
         twins: Counter[tuple[int, float, int]] = Counter()
-        for k in np.flatnonzero(table.cost <= self._admitted()).tolist():
+        unit = self.goal or 1.0
+        for k in np.flatnonzero(table.cost <= base.node.cost + self._slack()).tolist():
             if table.digests[k] in base.seen:
                 continue
-            rule, cost, growth = int(table.rule[k]), float(table.cost[k]), int(table.growth[k])
-            twin = (rule, round((cost - table.node.cost) / (unit or 1.0), 6), growth)
-            first = start or table.signatures[k]
-            extra = (
-                self.options.step * len(rules) + _TWIN * min(twins[twin], _MOST_TWINS) + _FAILED * self.failures[first]
-            )
+            change = round((float(table.cost[k]) - table.node.cost) / unit, 6)
+            twin = (int(table.rule[k]), change, int(table.growth[k]))
+            self._push(base, table, k, rules, start, regret, twins[twin])
             twins[twin] += 1
-            entry = _Entry(base, table, k, (*rules, rule), first)
-            self._push(entry, cost + unit * extra, table.node.size + growth)
 
-    def _push_plan(self, base: _Base, plan: Alternative) -> None:
-        # Not held to alpha: each of these choices is a gain, only not the greatest.
-        rank = base.node.cost + plan.regret_ms + self.goal * self.options.step * plan.forced
-        self._push(_Entry(base, plan.table, plan.ranking[0], (), None, plan), rank, base.node.size)
-
-    def _push(self, entry: _Entry, rank: float, nodes: int) -> None:
+    def _push(
+        self,
+        base: _Base,
+        table: MoveTable,
+        k: int,
+        rules: tuple[int, ...],
+        start: Signature | None,
+        regret: float,
+        twins: int,
+    ) -> None:
+        entry = _Entry(base, table, k, (*rules, int(table.rule[k])), start or table.signatures[k], regret)
+        # A rewrite that was open all along and only lies near is one step further away than one that the chain opened.
+        steps = len(rules) + (1 if rules and table.signatures[k] in base.known else 0)
+        extra = self.options.step * steps + _TWIN * min(twins, _MOST_TWINS) + _FAILED * self.failures[entry.start]
+        # What the chain would cost at the end of the descent that it departs from.
+        cost = base.final + (float(table.cost[k]) - base.node.cost) + regret
+        rank = cost + self.goal * extra
         self.pushed += 1
-        heapq.heappush(self.heap, (0 if entry.rules in self.paid else 1, rank, nodes, self.pushed, entry))
-        if len(self.heap) > 2 * self.options.queue:
+        first = 0 if entry.rules in self.paid else 1
+        heapq.heappush(self.heap, (first, rank, table.node.size + int(table.growth[k]), self.pushed, entry))
+        if len(self.heap) > 2 * self.width:
             self.dropped = True
-            self.heap = heapq.nsmallest(self.options.queue, self.heap)
+            self.heap = heapq.nsmallest(self.width, self.heap)

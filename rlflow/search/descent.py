@@ -1,15 +1,17 @@
 """Downhill in large steps: many disjoint improving rewrites are applied before the candidates are enumerated again.
 
 On a network of repeated blocks the same improvement is open in many places at once. Rewrites whose matches share no
-node do not disturb each other, so a whole round of them costs one enumeration. What a round did *not* take, because
-something better touched the same nodes, is remembered as an alternative: two rewrites that exclude each other are a
-real choice, and the better one now may be the worse one later.
+node do not disturb each other, so a whole round of them costs one enumeration. What a round did *not* take, because it
+touches the same nodes as something better, is a real choice, and the better one now may be the worse one later: a round
+remembers what it took, so that a search can come back for the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from rlflow.search.greedy import measured_ranking
 from rlflow.search.problem import MoveTable, Problem, SearchNode
@@ -19,65 +21,58 @@ from rlflow.search.problem import MoveTable, Problem, SearchNode
 ROUND_SHARE = 0.1
 
 
-@dataclass(frozen=True)
-class Alternative:
-    """A round that makes another choice: the candidates (positions in ``table``) in the order in which they are to be
-    taken.
+@dataclass
+class Round:
+    """What was taken among the candidates of one graph.
 
-    The first ``forced`` of them are the choices that differ from the greedy order. ``regret_ms``: how much less they
-    promise.
+    ``gains``: milliseconds that each taken candidate (position in ``table``) brought. ``owner``: the candidate that
+    took a node, by node id. ``visited``: digests of the graphs in between, the last one included.
     """
 
     table: MoveTable
-    ranking: tuple[int, ...]
-    forced: int
-    regret_ms: float
+    gains: dict[int, float] = field(default_factory=dict)
+    owner: dict[int, int] = field(default_factory=dict)
+    visited: list[bytes] = field(default_factory=list)
+
+    def passed_over(self) -> Iterator[tuple[int, float]]:
+        """Candidates that were not taken and touch nodes that were, with the gain of all that took these nodes."""
+        for k in self.table.touching(self.owner):
+            if k not in self.gains:
+                owners = {self.owner[node] for node in self.table.touched(k).tolist() if node in self.owner}
+                yield k, sum(self.gains[other] for other in owners)
 
 
-def descend(problem: Problem, node: SearchNode) -> tuple[SearchNode, MoveTable, list[Alternative]]:
-    """From ``node`` to a graph that no single rewrite improves; its candidates, and the choices passed over."""
-    alternatives: list[Alternative] = []
+def descend(problem: Problem, node: SearchNode) -> tuple[SearchNode, MoveTable, list[Round]]:
+    """From ``node`` to a graph that no single rewrite improves; its candidates, and the rounds that led there."""
+    rounds: list[Round] = []
     while True:
         table = problem.moves(node)
-        ranking = _worth_taking(table, measured_ranking(problem, table))
-        lower, passed = take_round(problem, Alternative(table, tuple(ranking), 0, 0.0))
+        lower, taken = take_round(problem, table, _worth_taking(table, measured_ranking(problem, table)))
         if lower is None:
-            return node, table, alternatives
-        alternatives.extend(passed)
+            return node, table, rounds
+        rounds.append(taken)
         node = lower
 
 
-def take_round(problem: Problem, plan: Alternative) -> tuple[SearchNode | None, list[Alternative]]:
-    """Apply the candidates of a plan that touch disjoint nodes and really gain; ``None`` where none of them does."""
-    table = plan.table
+def take_round(problem: Problem, table: MoveTable, ranking: Sequence[int]) -> tuple[SearchNode | None, Round]:
+    """Apply the candidates of ``ranking`` that touch disjoint nodes and really gain; ``None`` where none does."""
     start = here = table.node
-    owner: dict[int, int] = {}
-    passed: list[Alternative] = []
-    for k in plan.ranking:
+    taken = Round(table)
+    for k in ranking:
         nodes = table.touched(k).tolist()
-        clash = next((owner[identifier] for identifier in nodes if identifier in owner), None)
-        if clash is not None:
-            if clash not in plan.ranking[: plan.forced]:
-                passed.append(_instead(plan, k, clash))
+        if any(node in taken.owner for node in nodes):
             continue
         child = problem.open(here, table.index[k]) if here is start else problem.reopen(start, table.index[k], here)
         if child is not None and problem.improves(child, here):
+            taken.gains[k] = here.cost - child.cost
+            taken.owner.update(dict.fromkeys(nodes, k))
+            taken.visited.append(child.digest)
             here = child
-            owner.update(dict.fromkeys(nodes, k))
-    return (None if here is start else here), passed
-
-
-def _instead(plan: Alternative, k: int, clash: int) -> Alternative:
-    """The plan with ``k`` forced and ``clash`` left out."""
-    forced = (*plan.ranking[: plan.forced], k)
-    rest = tuple(other for other in plan.ranking[plan.forced :] if other not in (k, clash))
-    regret = float(plan.table.cost[k] - plan.table.cost[clash])
-    return Alternative(plan.table, forced + rest, len(forced), plan.regret_ms + max(0.0, regret))
+    return (None if here is start else here), taken
 
 
 def _worth_taking(table: MoveTable, ranking: Sequence[int]) -> list[int]:
     if not ranking:
         return []
-    here = table.node.cost
-    best = here - table.cost[ranking[0]]
-    return [k for k in ranking if here - table.cost[k] >= ROUND_SHARE * best] if best > 0 else list(ranking)
+    gains = table.node.cost - table.cost[np.asarray(ranking)]
+    return [k for k, gain in zip(ranking, gains.tolist(), strict=True) if gain >= ROUND_SHARE * max(gains[0], 0.0)]

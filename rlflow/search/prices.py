@@ -26,10 +26,13 @@ class Prices:
 
     #: Whether prices may be missing, so that opening a graph can mean measuring.
     measures: bool = False
-    relative_noise: float = 1e-9
 
     def __init__(self, pricer: Any = None) -> None:
         self.pricer = pricer
+
+    def noise_ms(self, cost: float) -> float:
+        """Differences of costs up to this many milliseconds count as none."""
+        return 1e-9 * cost
 
     @staticmethod
     def of(cost_model: Any) -> Prices:
@@ -59,9 +62,6 @@ class MeasuredPrices(Prices):
     """Prices of a cost model that measures."""
 
     measures = True
-    #: A region's price is repeatable to one or two per cent, and a rewrite touches regions of a few per cent of the
-    #: whole. Among thousands of candidates some look better by that much; following them would be following noise.
-    relative_noise = 3e-4
 
     def __init__(self, model: Any) -> None:
         super().__init__(model.pricer)
@@ -70,6 +70,13 @@ class MeasuredPrices(Prices):
         self._ratios: dict[str, list[float]] = defaultdict(list)
         self._learnt: set[str] = set()
         self._refused: set[str] = set()
+
+    def noise_ms(self, cost: float) -> float:
+        """A part of the cost, for small models; for large ones what the clock cannot tell.
+
+        Not more: the way of a row selection through a transformer layer consists of sixty gains of a few microseconds.
+        """
+        return min(1e-4 * cost, 1e-3)
 
     def settle_root(self, graph: Any, stop: Callable[[], bool]) -> int:
         """As above; what the runtime will not run alone gets an estimate, because both sides of every comparison may

@@ -7,7 +7,6 @@ best-so-far, the stop token and progress reports are the problem's own: a call t
 
 from __future__ import annotations
 
-import bisect
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from rlflow.errors import CostError
+from rlflow.search.archive import Archive
 from rlflow.search.budget import Budget, BudgetMeter, StopReason
 from rlflow.search.interrupt import StopToken
 from rlflow.search.prices import Prices
@@ -128,6 +128,10 @@ class MoveTable:
         """Ids of the nodes that candidate ``k`` matched."""
         return _touched(self.raw, int(self.index[k]))
 
+    def touching(self, nodes: Iterable[int]) -> list[int]:
+        """The candidates that touch one of the nodes."""
+        return np.flatnonzero(_touches(self.raw, nodes)[self.index]).tolist()
+
     @property
     def signatures(self) -> list[Signature]:
         """``(rule, touched ids)`` of each candidate: the same in parent and child where the match persists."""
@@ -144,15 +148,19 @@ class Connected(NamedTuple):
 
     def select(self, raw: Any, index: np.ndarray) -> np.ndarray:
         """The part of ``index`` that is selected."""
-        touched = np.asarray(raw.touched)
-        mark = np.zeros(int(touched.max(initial=0)) + 1, dtype=bool)
-        near = np.fromiter(self.near, dtype=np.int64)
-        mark[near[near < len(mark)]] = True
-        hits = np.concatenate(([0], np.cumsum(mark[touched])))
-        begins = np.asarray(raw.touched_begin)
-        close = (hits[begins[1:]] > hits[begins[:-1]])[index]
+        close = _touches(raw, self.near)[index]
         new = np.array([signature not in self.known for signature in _signatures(raw, index)], dtype=bool)
         return index[close | new]
+
+
+def _touches(raw: Any, nodes: Iterable[int]) -> np.ndarray:
+    """For each of the core's moves, whether it matched one of the nodes."""
+    touched, begins = np.asarray(raw.touched), np.asarray(raw.touched_begin)
+    wanted = np.fromiter(nodes, dtype=np.int64)
+    mark = np.zeros(int(touched.max(initial=0)) + 1, dtype=bool)
+    mark[wanted[wanted < len(mark)]] = True
+    hits = np.concatenate(([0], np.cumsum(mark[touched])))
+    return hits[begins[1:]] > hits[begins[:-1]]
 
 
 def _touched(raw: Any, i: int) -> np.ndarray:
@@ -191,7 +199,7 @@ class Problem:
 
     ``rules`` is a rule library or a compiled rule set; ``cost_model`` anything of :mod:`rlflow.cost`. ``weight_limit``:
     bytes that folded weights may take (default: 1.25 times the model's own). ``on_progress`` is called about five times
-    a second. ``keep``: how many of the best graphs with different digests are remembered.
+    a second. ``runners_up``: how many graphs besides the best are handed on.
     """
 
     def __init__(
@@ -204,7 +212,7 @@ class Problem:
         seed: int = 0,
         weight_limit: int | None = None,
         on_progress: Callable[[Progress], None] | None = None,
-        keep: int = 4,
+        runners_up: int = 3,
         stop: StopToken | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -220,7 +228,7 @@ class Problem:
             self.setup_measurements = prices.settle_root(graph, lambda: self.stop.stopped)
             return State(graph, ruleset, prices.pricer, stop=native)
 
-        self._setup(make_root, ruleset.names, prices, budget, seed, weight_limit, on_progress, keep, stop, clock)
+        self._setup(make_root, ruleset.names, prices, budget, seed, weight_limit, on_progress, runners_up, stop, clock)
 
     @classmethod
     def over(
@@ -233,14 +241,23 @@ class Problem:
         seed: int = 0,
         weight_limit: int | None = None,
         on_progress: Callable[[Progress], None] | None = None,
-        keep: int = 4,
+        runners_up: int = 3,
         stop: StopToken | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> Problem:
         """A problem over any object that behaves like the core's ``State``: other rewriting systems, and tests."""
         problem = cls.__new__(cls)
         problem._setup(
-            lambda: state, rule_names, prices or Prices(), budget, seed, weight_limit, on_progress, keep, stop, clock
+            lambda: state,
+            rule_names,
+            prices or Prices(),
+            budget,
+            seed,
+            weight_limit,
+            on_progress,
+            runners_up,
+            stop,
+            clock,
         )
         return problem
 
@@ -253,7 +270,7 @@ class Problem:
         seed: int,
         weight_limit: int | None,
         on_progress: Callable[[Progress], None] | None,
-        keep: int,
+        runners_up: int,
         stop: StopToken | None,
         clock: Callable[[], float],
     ) -> None:
@@ -265,10 +282,9 @@ class Problem:
         self.overweight = 0
         #: Measurements that pricing the starting graph took; the budget does not count them.
         self.setup_measurements = 0
-        self._make_root, self._weight_limit, self.on_progress, self._keep = make_root, weight_limit, on_progress, keep
+        self._make_root, self._weight_limit, self.on_progress = make_root, weight_limit, on_progress
         self._root: SearchNode | None = None
-        self._best: list[tuple[float, int, int, Visited]] = []
-        self._arrivals = 0
+        self._archive = Archive(runners_up)
         self._curve: list[CurvePoint] = []
         self._last_report = float("-inf")
 
@@ -381,13 +397,13 @@ class Problem:
 
     def gain_floor(self, cost: float) -> float:
         """Differences up to this many milliseconds count as none: rounding, or the noise of measured prices."""
-        return cost * self.prices.relative_noise
+        return self.prices.noise_ms(cost)
 
     @property
     def best_cost(self) -> float:
         """Cost of the best graph visited so far, in milliseconds."""
         self.root()
-        return self._best[0][0]
+        return self._archive.best_cost
 
     @property
     def start_cost(self) -> float:
@@ -402,7 +418,7 @@ class Problem:
         """The outcome so far, for the strategy to return."""
         before = self.root().cost
         self._report(last=True)
-        visited = [entry[-1] if has_trace else entry[-1]._replace(trace=None) for entry in self._best]
+        visited = [one if has_trace else one._replace(trace=None) for one in self._archive.finalists()]
         meter = self.meter
         counts = Counts(meter.candidates, meter.expansions, meter.measurements, self.overweight)
         return Result(
@@ -445,21 +461,15 @@ class Problem:
         self.meter.measurements += self.prices.measure(graphs, limit, lambda: self.stopped() is not None)
 
     def _visit(self, node: SearchNode) -> None:
-        if len(self._best) == self._keep and (node.cost, node.size) >= self._best[-1][:2]:
-            return
-        hexdigest = node.digest.hex()
-        if any(entry[-1].digest == hexdigest for entry in self._best):
-            return
-        if not self._best or node.cost < self._best[0][0]:
+        """Remember what is worth it."""
+
+        def visited() -> Visited:
+            return Visited(node.graph, node.digest.hex(), node.cost, node.trace)
+
+        if self._archive.add(node.depth, node.cost, node.size, visited):
             meter = self.meter
-            self._curve.append(
-                CurvePoint(meter.seconds, meter.candidates, meter.expansions, meter.measurements, node.cost)
-            )
-        self._arrivals += 1
-        bisect.insort(
-            self._best, (node.cost, node.size, self._arrivals, Visited(node.graph, hexdigest, node.cost, node.trace))
-        )
-        del self._best[self._keep :]
+            spent = (meter.candidates, meter.expansions, meter.measurements)
+            self._curve.append(CurvePoint(meter.seconds, *spent, node.cost))
 
     def _report(self, last: bool = False) -> None:
         if self.on_progress is None:

@@ -96,6 +96,8 @@ def option_table(kind: type[Any]) -> list[tuple[str, str, str]]:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A closing sentence for an unknown name: the nearest ones, else all of them."""
     choices = sorted(known)
+    if not choices:
+        return "There is none."
     near = difflib.get_close_matches(word, choices, n=3, cutoff=0.5)
     return f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(choices)}."
 

@@ -56,7 +56,8 @@ class Result:
     """Outcome of a search.
 
     ``best`` is the cheapest graph *visited*, the starting graph included, so ``cost_after_ms <= cost_before_ms``.
-    ``runners_up`` are the next best with different digests, cheapest first. ``curve`` starts with the starting graph's
+    ``runners_up`` cost a little more and
+    take fewer rewrites (``archive.py``), cheapest first. ``curve`` starts with the starting graph's
     cost.
     """
 

@@ -1,6 +1,7 @@
 """Proving rules (and, later, finding them).
 
-``prove(rule)`` gives a verdict; ``load_rules(paths)`` loads rule files from anywhere, proving what does not come with the package.
+``rlflow.synthesis.prove.prove(rule)`` gives a verdict on one rule, ``prove_all(rules)`` on many;
+``load_rules(paths)`` loads rule files from anywhere, proving what does not come with the package.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlflow.synthesis.cache import load_rules, prove_cached
-    from rlflow.synthesis.prove import Verdict, prove, prove_all
+    from rlflow.synthesis.prove import Verdict, prove_all
 
-_HOMES = {"Verdict": "prove", "load_rules": "cache", "prove": "prove", "prove_all": "prove", "prove_cached": "cache"}
-__all__ = ["Verdict", "load_rules", "prove", "prove_all", "prove_cached"]
+_HOMES = {"Verdict": "prove", "load_rules": "cache", "prove_all": "prove", "prove_cached": "cache"}
+__all__ = ["Verdict", "load_rules", "prove_all", "prove_cached"]
 
 
 def __getattr__(name: str) -> Any:

@@ -48,7 +48,8 @@ def _remember(rule: Rule, record: ProofRecord) -> None:
 
 
 def prove_cached(rule: Rule) -> ProofRecord:
-    """The proof record of a rule, from the cache where it was proved before. Raises RuleError (file, line, reason) unless it is proved."""
+    """The proof record of a rule, from the cache where it was proved before. Raises RuleError (file, line, reason)
+    unless it is proved."""
     record = _remembered(rule)
     if record is not None:
         return record
@@ -63,7 +64,9 @@ def prove_cached(rule: Rule) -> ProofRecord:
     return verdict.record
 
 
-def load_rules(paths: Sequence[str | os.PathLike[str]] | None = None, *, families: Sequence[str] | None = None) -> RuleLibrary:
+def load_rules(
+    paths: Sequence[str | os.PathLike[str]] | None = None, *, families: Sequence[str] | None = None
+) -> RuleLibrary:
     """Like :func:`rlflow.rewrite.load_rules`, with this prover. Raises RuleError for the first rule that is refused."""
     return _load_rules(paths, families=families, prove=prove_cached)
 

@@ -1,7 +1,8 @@
 """Where real-valued tensors live while a rule is checked.
 
 *Field*: residues mod 2^61 - 1 (see :mod:`field`); pointwise functions are arbitrary, there is no order.
-*Ordered*: exact rationals (``fractions.Fraction`` in object arrays); Max, Min, Relu and the like mean what they mean, other pointwise functions
+*Ordered*: exact rationals (``fractions.Fraction`` in object arrays); Max, Min, Relu and the like mean what they mean,
+other pointwise functions
 are keyed and, where the operator table says so, monotone; a rule that needs an order is checked here.
 
 Integer and boolean tensors are numpy integers (wrapping) and bools in both.
@@ -122,7 +123,8 @@ class Field(Domain):
         return field.mul(a, b)
 
     def div(self, a: Array, b: Array) -> Array:
-        # 1/0 is an arbitrary element: no identity may rely on it, and none may divide by 0 where the other side does not.
+        # 1/0 is an arbitrary element: no identity may rely on it, and none may divide by 0 where the other side does
+        # not.
         inverse = field.inverse(b)
         return field.mul(a, np.where(b == 0, _ONE_OVER_ZERO, inverse))
 
@@ -191,7 +193,11 @@ class Ordered(Domain):
 
     def total(self, a: Array, axis: tuple[int, ...]) -> Array:
         for k in sorted(axis, reverse=True):
-            a = np.asarray(a.sum(axis=k, initial=Fraction(0)), dtype=object) if a.shape[k] else self.zeros(a.shape[:k] + a.shape[k + 1 :])
+            a = (
+                np.asarray(np.add.reduce(a, axis=k), dtype=object)
+                if a.shape[k]
+                else self.zeros(a.shape[:k] + a.shape[k + 1 :])
+            )
         return a
 
     @staticmethod
@@ -227,7 +233,13 @@ class Ordered(Domain):
         jumps = [Fraction(field.key_of(key, "jump", k) % 2) for k in range(4)]
 
         def value(x: Fraction) -> Fraction:
-            return sum((s * max(x - t, Fraction(0)) + (j if x > t else 0) for t, s, j in zip(knots, slopes, jumps, strict=True)), Fraction(0))
+            return sum(
+                (
+                    s * max(x - t, Fraction(0)) + (j if x > t else 0)
+                    for t, s, j in zip(knots, slopes, jumps, strict=True)
+                ),
+                Fraction(0),
+            )
 
         offset = value(Fraction(0)) if zero else Fraction(0)
         return self._map(lambda x: value(x) - offset, a)

@@ -39,7 +39,9 @@ def _score(graph: _core.Graph) -> float:
 
 def _plain(graph: _core.Graph) -> bool:
     dtypes = {graph.dtype(v) for n in graph.order() for v in graph.node_outputs(n)}
-    concrete = all(isinstance(d, int) and d for n in graph.order() for v in graph.node_outputs(n) for d in graph.shape(v) or [])
+    concrete = all(
+        isinstance(d, int) and d for n in graph.order() for v in graph.node_outputs(n) for d in graph.shape(v) or []
+    )
     return concrete and 16 not in dtypes
 
 

@@ -1,10 +1,14 @@
 """Exact arithmetic over the prime field GF(p), p = 2^61 - 1, vectorised over ``uint64`` arrays.
 
-A Mersenne prime makes reduction a shift and an add. Products are formed from 31-bit and 30-bit halves, so that nothing overflows 64 bits:
-with ``a = a1*2^31 + a0`` and ``b = b1*2^31 + b0`` one has ``a*b = a1*b1*2^62 + (a1*b0 + a0*b1)*2^31 + a0*b0`` and ``2^61 = 1 (mod p)``.
+A Mersenne prime makes reduction a shift and an add. Products are formed from 31-bit and 30-bit halves, so that
+nothing overflows 64 bits:
+with ``a = a1*2^31 + a0`` and ``b = b1*2^31 + b0`` one has ``a*b = a1*b1*2^62 + (a1*b0 + a0*b1)*2^31 + a0*b0`` and
+``2^61 = 1 (mod p)``.
 
-Pointwise functions about which nothing is assumed are *keyed random functions*: equal keys and equal arguments give equal results, everything
-else is independent (a 64-bit mixer stands for a random oracle). Two expressions that agree on random field inputs under such functions are equal
+Pointwise functions about which nothing is assumed are *keyed random functions*: equal keys and equal arguments give
+equal results, everything
+else is independent (a 64-bit mixer stands for a random oracle). Two expressions that agree on random field inputs
+under such functions are equal
 for every function, up to the Schwartz-Zippel bound ``degree / p`` per sample.
 """
 
@@ -20,6 +24,7 @@ PRIME = (1 << 61) - 1
 Array = npt.NDArray[np.uint64]
 
 _P = np.uint64(PRIME)
+_ZERO = np.uint64(0)
 _MASK30 = np.uint64((1 << 30) - 1)
 _MASK31 = np.uint64((1 << 31) - 1)
 _MASK32 = np.uint64((1 << 32) - 1)
@@ -29,13 +34,13 @@ _S30, _S31, _S32, _S61 = (np.uint64(s) for s in (30, 31, 32, 61))
 def reduce(a: Array) -> Array:
     """Any 64-bit values to their residues below p."""
     r = (a & _P) + (a >> _S61)
-    return np.where(r >= _P, r - _P, r)
+    return r - np.where(r >= _P, _P, _ZERO)
 
 
 def add(a: Array, b: Array) -> Array:
     """Sum of two residue arrays, broadcast."""
     r = a + b
-    return np.where(r >= _P, r - _P, r)
+    return r - np.where(r >= _P, _P, _ZERO)
 
 
 def neg(a: Array) -> Array:
@@ -61,7 +66,7 @@ def total(a: Array, axis: int | tuple[int, ...] | None = None, keepdims: bool = 
     """Sum over axes. Halves are summed apart, which is exact for up to 2^29 terms."""
     low = (a & _MASK32).sum(axis=axis, keepdims=keepdims, dtype=np.uint64)
     high = (a >> _S32).sum(axis=axis, keepdims=keepdims, dtype=np.uint64)
-    return add(mul(reduce(np.asarray(high)), np.uint64(1 << 32)), reduce(np.asarray(low)))
+    return add(mul(reduce(np.asarray(high)), np.asarray(np.uint64(1 << 32))), reduce(np.asarray(low)))
 
 
 def power(a: Array, exponent: int) -> Array:
@@ -110,7 +115,9 @@ def oracle(key: int, *arguments: Array) -> Array:
     """Keyed random function of its arguments, broadcast: 64-bit words, not reduced."""
     state: Array = mix(np.asarray(np.uint64(key)))
     for k, a in enumerate(arguments):
-        state = mix(state ^ mix(np.asarray(a, dtype=np.uint64) + np.uint64((0x9E3779B97F4A7C15 * (k + 1)) & ((1 << 64) - 1))))
+        state = mix(
+            state ^ mix(np.asarray(a, dtype=np.uint64) + np.uint64((0x9E3779B97F4A7C15 * (k + 1)) & ((1 << 64) - 1)))
+        )
     return state
 
 

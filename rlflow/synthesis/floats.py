@@ -1,6 +1,7 @@
 """Both sides of a rule in double precision, through ONNX's reference evaluator.
 
-What the exact evaluator says about an operator is our reading of its specification; this is ONNX's own. Errors are relative to the largest
+What the exact evaluator says about an operator is our reading of its specification; this is ONNX's own. Errors are
+relative to the largest
 magnitude of the output.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +20,9 @@ from rlflow.rewrite import Rule
 from rlflow.synthesis.field import key_of
 from rlflow.synthesis.sampling import Sample
 
+if TYPE_CHECKING:
+    from rlflow.frontends.constants import ConstantStore
+
 RUNS = 8
 TOLERANCE = 1e-8
 _FLOATS = {1, 10, 11, 16}
@@ -25,7 +30,8 @@ _FLOATS = {1, 10, 11, 16}
 
 @dataclass
 class FloatReport:
-    """``max_rel_err`` is rounded up to a power of ten. ``problem`` is set where the sides disagree; ``kind`` is then "float" or "numerics"."""
+    """``max_rel_err`` is rounded up to a power of ten. ``problem`` is set where the sides disagree; ``kind`` is then
+    "float" or "numerics"."""
 
     samples: int = 0
     max_rel_err: float = 0.0
@@ -61,13 +67,15 @@ def compare(rule: Rule, samples: list[Sample]) -> FloatReport:
             return report
         if rule.numerics == "exact" and _one(rule, sample, k, double=False) not in (None, (0.0, graph)):
             report.kind, report.graph = "numerics", graph.text()
-            report.problem = "it is said to be exact, and in the tensors' own precision the sides are not the same bit for bit"
+            report.problem = (
+                "it is said to be exact, and in the tensors' own precision the sides are not the same bit for bit"
+            )
             return report
     report.max_rel_err = 10.0 ** math.ceil(math.log10(worst)) if worst else 0.0
     return report
 
 
-def _filled(graph: _core.Graph) -> tuple[_core.Graph, object]:
+def filled(graph: _core.Graph) -> tuple[_core.Graph, ConstantStore]:
     """The graph with its unknown constants replaced by positive random ones that the store holds."""
     from rlflow.frontends.constants import ConstantStore
 
@@ -88,12 +96,12 @@ def _filled(graph: _core.Graph) -> tuple[_core.Graph, object]:
 
 def _feeds(graph: _core.Graph, sample: Sample, seed: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(key_of("feed", seed))
-    feeds = {}
+    feeds: dict[str, np.ndarray] = {}
     for k, n in enumerate(graph.inputs()):
         v = graph.node_outputs(n)[0]
         shape, dtype = tuple(graph.shape(v)), graph.dtype(v)
         if k in sample.index_inputs:
-            array = rng.integers(0, sample.index_inputs[k], shape)
+            array: np.ndarray = rng.integers(0, sample.index_inputs[k], shape)
         elif dtype in _FLOATS:
             array = rng.standard_normal(shape)
         else:
@@ -107,12 +115,14 @@ def _one(rule: Rule, sample: Sample, seed: int, *, double: bool = True) -> tuple
     """The largest relative error, and the graph; ``None`` where ONNX's evaluator does not run the source."""
     from rlflow.frontends.reference import evaluate
 
-    parent, store = _filled(sample.graph)
+    parent, store = filled(sample.graph)
     if any(parent.dtype(v) == 16 for n in parent.order() for v in parent.node_outputs(n)):
         return None  # numpy has no bfloat16 of its own
     if any(0 in (parent.shape(v) or []) for n in parent.order() for v in parent.node_outputs(n)):
         return None  # nor does it take empty tensors everywhere
-    if any(parent.op(n) == "GlobalMaxPool" and len(parent.shape(parent.node_inputs(n)[0])) != 4 for n in parent.order()):
+    if any(
+        parent.op(n) == "GlobalMaxPool" and len(parent.shape(parent.node_inputs(n)[0])) != 4 for n in parent.order()
+    ):
         return None  # ONNX's evaluator reduces the wrong axes there
     state = _core.State(parent, _core.RuleSet([rule.core]))
     if not len(state.moves()):

@@ -1,6 +1,7 @@
 """Operands and attributes of each operator, drawn from its domain (the sampler's knowledge of operators).
 
-Each generator gets the drawing context, the term and the wanted result, and returns operand values and attributes. Operands that exist already
+Each generator gets the drawing context, the term and the wanted result, and returns operand values and attributes.
+Operands that exist already
 (bound variables, sub-terms) are built first; unbound ones get types that fit them.
 """
 
@@ -12,26 +13,80 @@ from typing import TYPE_CHECKING, Any
 
 from rlflow import _core
 from rlflow.synthesis.terms import Term
+from rlflow.synthesis.want import GiveUp, Want
 
 if TYPE_CHECKING:
-    from rlflow.synthesis.sampling import Draw, Want
+    from rlflow.synthesis.sampling import Draw
 
 Drawn = tuple[list[int], dict[str, Any]]
 Generator = Callable[["Draw", Term, str, "Want"], Drawn]
 GENERATORS: dict[str, Generator] = {}
 _FLOATS = {1, 10, 11, 16}
-_NOT_FOR_FLOATS = {"Not", "BitwiseNot", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "And", "Or", "Xor", "Identity"}
-_FOR_INTEGERS = {"Neg", "Abs", "Sign", "Relu", "Cast", "Clip", "BitwiseNot", "Add", "Sub", "Mul", "Div", "Mod", "Equal", "Greater", "Less",
-                 "BitwiseAnd", "BitwiseOr"}  # fmt: skip
+_NOT_FOR_FLOATS = frozenset(
+    ["Not", "BitwiseNot", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "And", "Or", "Xor", "Identity"]
+)
+_FOR_INTEGERS = frozenset(
+    [
+        "Neg",
+        "Abs",
+        "Sign",
+        "Relu",
+        "Cast",
+        "Clip",
+        "BitwiseNot",
+        "Add",
+        "Sub",
+        "Mul",
+        "Div",
+        "Mod",
+        "Equal",
+        "Greater",
+        "Less",
+        "BitwiseAnd",
+        "BitwiseOr",
+    ]
+)
 #: Operators that ONNX defines for float types only.
-FLOAT_ONLY = frozenset({
-    "Conv", "ConvTranspose", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LpPool", "BatchNormalization", "InstanceNormalization",
-    "GroupNormalization", "LayerNormalization", "RMSNormalization", "LpNormalization", "MeanVarianceNormalization", "LRN", "Softmax",
-    "LogSoftmax", "Hardmax", "Sqrt", "Exp", "Log", "Sigmoid", "Tanh", "Erf", "Gelu", "Reciprocal", "ReduceL2", "ReduceLogSum",
-    "ReduceLogSumExp", "PRelu",
-})  # fmt: skip
-_CLASS_FLAGS = {"unary": {"unary"}, "unary0": {"unary", "zero_preserving"}, "monotone": {"unary", "monotone"}, "binary": {"binary"},
-                "reduce": {"reduce"}}  # fmt: skip
+FLOAT_ONLY = frozenset(
+    [
+        "Conv",
+        "ConvTranspose",
+        "AveragePool",
+        "GlobalAveragePool",
+        "GlobalMaxPool",
+        "LpPool",
+        "BatchNormalization",
+        "InstanceNormalization",
+        "GroupNormalization",
+        "LayerNormalization",
+        "RMSNormalization",
+        "LpNormalization",
+        "MeanVarianceNormalization",
+        "LRN",
+        "Softmax",
+        "LogSoftmax",
+        "Hardmax",
+        "Sqrt",
+        "Exp",
+        "Log",
+        "Sigmoid",
+        "Tanh",
+        "Erf",
+        "Gelu",
+        "Reciprocal",
+        "ReduceL2",
+        "ReduceLogSum",
+        "ReduceLogSumExp",
+        "PRelu",
+    ]
+)
+_CLASS_FLAGS = {
+    "unary": {"unary"},
+    "unary0": {"unary", "zero_preserving"},
+    "monotone": {"unary", "monotone"},
+    "binary": {"binary"},
+    "reduce": {"reduce"},
+}
 
 
 def generator(*names: str) -> Callable[[Generator], Generator]:
@@ -61,11 +116,13 @@ def _members(name: str) -> tuple[str, ...]:
 
 def class_members(op_class: str | list[str] | None, dtype: int) -> list[str]:
     """Operators that a class variable may stand for, for operands of this element type."""
-    from rlflow.synthesis.sampling import GiveUp
-
     names = list(op_class) if isinstance(op_class, list) else list(_members(op_class or "unary"))
     if not isinstance(op_class, list):
-        fits = [n for n in names if n not in _NOT_FOR_FLOATS] if dtype in _FLOATS else [n for n in names if n in _FOR_INTEGERS]
+        fits = (
+            [n for n in names if n not in _NOT_FOR_FLOATS]
+            if dtype in _FLOATS
+            else [n for n in names if n in _FOR_INTEGERS]
+        )
         names = [n for n in fits if n not in ("BitwiseNot",) or dtype not in _FLOATS]
     if not names:
         raise GiveUp
@@ -85,8 +142,14 @@ def extra_operands(d: Draw, op: str) -> list[int]:
     return [low, d.constant("", d.dtype, ())] if d.rng.random() < 0.6 or low < 0 else [low]
 
 
+@functools.cache
+def _load() -> None:
+    import rlflow.synthesis.operands_movement  # noqa: F401 - registers generators
+
+
 def draw(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     """Operands and attributes for one node. Raises GiveUp where nothing fits."""
+    _load()
     f = GENERATORS.get(op)
     if f is None:
         flags = set(_row(op)["flags"])
@@ -98,18 +161,6 @@ def _unknown(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     from rlflow.errors import ProofError
 
     raise ProofError(f"the sampler cannot draw operands for {op}: add a generator to rlflow/synthesis/operands.py")
-
-
-def _want(**kwargs: Any) -> Want:
-    from rlflow.synthesis.sampling import Want
-
-    return Want(**kwargs)
-
-
-def _give_up() -> Exception:
-    from rlflow.synthesis.sampling import GiveUp
-
-    return GiveUp()
 
 
 def _float_attrs(d: Draw, term: Term, op: str) -> dict[str, Any]:
@@ -128,20 +179,23 @@ def _float_attrs(d: Draw, term: Term, op: str) -> dict[str, Any]:
     return attrs
 
 
-# ---- pointwise --------------------------------------------------------------------------------------------------------------------------
+# ---- pointwise ------------------------------------------------------------------------------------------------------
 
 
 def _unary(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     attrs = _float_attrs(d, term, op)
-    x = d.child(term.children[0], _want(shape=want.shape, rank=want.rank, least_rank=want.least_rank, dtype=want.dtype if op != "Cast" else None))
-    return [x, *(d.child(c, _want(shape=(), dtype=d.dtype_of(x))) for c in term.children[1:])], attrs
+    x = d.child(
+        term.children[0],
+        Want(shape=want.shape, rank=want.rank, least_rank=want.least_rank, dtype=want.dtype if op != "Cast" else None),
+    )
+    return [x, *(d.child(c, Want(shape=(), dtype=d.dtype_of(x))) for c in term.children[1:])], attrs
 
 
 def _binary(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     attrs = _float_attrs(d, term, op)
     inputs = _broadcast(d, term, want)
     if op == "PRelu" and len(d.shape(inputs[1])) > len(d.shape(inputs[0])):
-        raise _give_up()  # ONNX broadcasts the slope one way
+        raise GiveUp  # ONNX broadcasts the slope one way
     return inputs, attrs
 
 
@@ -155,22 +209,22 @@ def _broadcast(d: Draw, term: Term, want: Want) -> list[int]:
             wish = want.shape
             if wish is not None and d.rng.random() < 0.3:
                 wish = None
-            out[k] = d.child(kids[k], _want(shape=wish, rank=want.rank, least_rank=want.least_rank, dtype=want.dtype))
+            out[k] = d.child(kids[k], Want(shape=wish, rank=want.rank, least_rank=want.least_rank, dtype=want.dtype))
             base = d.shape(out[k])
             dtype = d.dtype_of(out[k])
         else:
             shape = base if kids[k].kind == "op" else d.partner(base)
-            out[k] = d.child(kids[k], _want(shape=shape, dtype=dtype))
+            out[k] = d.child(kids[k], Want(shape=shape, dtype=dtype))
     return [out[k] for k in range(len(kids))]
 
 
 @generator("Where")
 def _where(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     c, a, b = term.children
-    x = d.child(a, _want(shape=want.shape, least_rank=want.least_rank))
-    y = d.child(b, _want(shape=d.partner(d.shape(x)), dtype=d.dtype_of(x)))
+    x = d.child(a, Want(shape=want.shape, least_rank=want.least_rank))
+    y = d.child(b, Want(shape=d.partner(d.shape(x)), dtype=d.dtype_of(x)))
     wide = max(d.shape(x), d.shape(y), key=len)
-    return [d.child(c, _want(shape=d.partner(wide), dtype=9)), x, y], {}
+    return [d.child(c, Want(shape=d.partner(wide), dtype=9)), x, y], {}
 
 
 @generator("Sum", "Max", "Min", "Mean")
@@ -180,11 +234,11 @@ def _variadic(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     base = want.shape or d.dims(d.rank())
     out: list[int] = []
     for c in term.children:
-        out += d.spread(c, _want(shape=base)) if c.kind == "seq" else [d.child(c, _want(shape=base))]
+        out += d.spread(c, Want(shape=base)) if c.kind == "seq" else [d.child(c, Want(shape=base))]
     return out, {}
 
 
-# ---- products ---------------------------------------------------------------------------------------------------------------------------
+# ---- products -------------------------------------------------------------------------------------------------------
 
 
 @generator("MatMul")
@@ -196,13 +250,13 @@ def _matmul(d: Draw, term: Term, op: str, want: Want) -> Drawn:
         return [_left_of(d, left, d.shape(b), wide, d.dtype_of(b)), b], {}
     rows = wide[-2] if wide else d.extent()
     if d.is_known(left):
-        a = d.child(left, _want(least_rank=1))
+        a = d.child(left, Want(least_rank=1))
     else:
         lead = wide[:-2] if wide else d.dims(d.rng.choice([0, 0, 1, 1, 2]))
         shape = (*lead, rows, d.extent()) if d.rng.random() < 0.93 else (d.extent(),)
-        a = d.child(left, _want(shape=shape))
+        a = d.child(left, Want(shape=shape))
     k = d.shape(a)[-1:] or (1,)
-    return [a, d.child(right, _want(shape=_right_shape(d, right, d.shape(a), k[0], wide), dtype=d.dtype_of(a)))], {}
+    return [a, d.child(right, Want(shape=_right_shape(d, right, d.shape(a), k[0], wide), dtype=d.dtype_of(a)))], {}
 
 
 def _right_shape(d: Draw, right: Term, a: tuple[int, ...], k: int, wide: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -222,9 +276,17 @@ def _right_shape(d: Draw, right: Term, a: tuple[int, ...], k: int, wide: tuple[i
 def _left_of(d: Draw, left: Term, b: tuple[int, ...], wide: tuple[int, ...] | None, dtype: int) -> int:
     k = b[-2] if len(b) > 1 else (b or (1,))[0]
     way = d.rng.random()
-    lead = wide[:-2] if wide else d.dims(d.rng.choice([0, 1, 2])) if way < 0.4 else b[:-2] if way < 0.85 else d.partner(b[:-2])
+    lead = (
+        wide[:-2]
+        if wide
+        else d.dims(d.rng.choice([0, 1, 2]))
+        if way < 0.4
+        else b[:-2]
+        if way < 0.85
+        else d.partner(b[:-2])
+    )
     shape = (*lead, wide[-2] if wide else d.extent(), k) if d.rng.random() < 0.93 else (k,)
-    return d.child(left, _want(shape=shape, dtype=dtype))
+    return d.child(left, Want(shape=shape, dtype=dtype))
 
 
 @generator("Gemm")
@@ -235,27 +297,32 @@ def _gemm(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     m, k, n = wide[0] if wide else d.extent(), d.extent(), wide[1] if wide else d.extent()
     known = d.is_known(term.children[1]) and not d.is_known(term.children[0])
     if known:
-        b = d.child(term.children[1], _want(shape=(n, k) if attrs["transB"] else (k, n)))
+        b = d.child(term.children[1], Want(shape=(n, k) if attrs["transB"] else (k, n)))
         if len(d.shape(b)) != 2:
-            raise _give_up()
+            raise GiveUp
         n, k = d.shape(b) if attrs["transB"] else d.shape(b)[::-1]
-    a = d.child(term.children[0], _want(shape=(k, m) if attrs["transA"] else (m, k)))
+    a = d.child(term.children[0], Want(shape=(k, m) if attrs["transA"] else (m, k)))
     if len(d.shape(a)) != 2:
-        raise _give_up()
+        raise GiveUp
     m, k = d.shape(a)[::-1] if attrs["transA"] else d.shape(a)
     if not known:
-        b = d.child(term.children[1], _want(shape=(n, k) if attrs["transB"] else (k, n), dtype=d.dtype_of(a)))
+        b = d.child(term.children[1], Want(shape=(n, k) if attrs["transB"] else (k, n), dtype=d.dtype_of(a)))
         n = d.shape(b)[0 if attrs["transB"] else -1]
     inputs = [a, b]
     if len(term.children) > 2:
-        inputs.append(d.child(term.children[2], _want(shape=d.rng.choice([(n,), (n,), (1, n), (m, n), (), (1,), (m, 1)]), dtype=d.dtype_of(a))))
+        inputs.append(
+            d.child(
+                term.children[2],
+                Want(shape=d.rng.choice([(n,), (n,), (1, n), (m, n), (), (1,), (m, 1)]), dtype=d.dtype_of(a)),
+            )
+        )
     return inputs, attrs
 
 
-# ---- windows ----------------------------------------------------------------------------------------------------------------------------
+# ---- windows --------------------------------------------------------------------------------------------------------
 
 
-def _fixed(d: Draw, term: Term, name: str) -> Any:
+def fixed_attr(d: Draw, term: Term, name: str) -> Any:
     """A window attribute that is bound already."""
     if name in term.attrs:
         return d.attrs.get(term.attrs[name])
@@ -266,7 +333,9 @@ def _window(d: Draw, term: Term, op: str, n: int, kernel: list[int]) -> dict[str
     style = d.rng.random()
     dilations = [1] * n if style < 0.8 else [d.rng.randint(1, 2) for _ in range(n)]
     same = [(k - 1) * e // 2 for k, e in zip(kernel, dilations, strict=True)]
-    pads = [0] * (2 * n) if style < 0.4 else same + same if style < 0.75 else [d.rng.randint(0, 2) for _ in range(2 * n)]
+    pads = (
+        [0] * (2 * n) if style < 0.4 else same + same if style < 0.75 else [d.rng.randint(0, 2) for _ in range(2 * n)]
+    )
     strides = [1] * n if style < 0.65 else [d.rng.randint(1, 3) for _ in range(n)]
     return {
         "kernel_shape": d.attr(term, op, "kernel_shape", lambda: kernel),
@@ -277,17 +346,19 @@ def _window(d: Draw, term: Term, op: str, n: int, kernel: list[int]) -> dict[str
 
 
 def _kernel(d: Draw, term: Term, n: int) -> list[int]:
-    fixed = _fixed(d, term, "kernel_shape")
+    fixed = fixed_attr(d, term, "kernel_shape")
     if fixed:
         return list(fixed)
-    wished = d.plan.rest_attributes.get((term.rest, "kernel_shape")) or d.plan.attributes.get(term.attrs.get("kernel_shape", ""))
+    wished = d.plan.rest_attributes.get((term.rest, "kernel_shape")) or d.plan.attributes.get(
+        term.attrs.get("kernel_shape", "")
+    )
     if wished and d.obey and d.rng.random() < 0.8:
         return [wished[0]] * n if not isinstance(wished[0], list) else list(wished[0])
     return d.rng.choice([[1] * n, [1] * n, [3] * n, [2] * n, [d.rng.randint(1, 3) for _ in range(n)]])
 
 
 def _spatial_rank(d: Draw, term: Term, want: Want) -> int:
-    for known in (_fixed(d, term, "kernel_shape"), _fixed(d, term, "strides")):
+    for known in (fixed_attr(d, term, "kernel_shape"), fixed_attr(d, term, "strides")):
         if known:
             return len(known)
     if want.shape is not None and len(want.shape) > 2:
@@ -308,83 +379,92 @@ def _image(d: Draw, n: int, want: Want, channels: int | None = None) -> tuple[in
 def _conv(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     n = _spatial_rank(d, term, want)
     x_term, w_term = term.children[:2]
-    x = d.child(x_term, _want(shape=_image(d, n, want)) if x_term.kind != "op" else _want(rank=n + 2, shape=_image(d, n, want)))
+    x = d.child(
+        x_term, Want(shape=_image(d, n, want)) if x_term.kind != "op" else Want(rank=n + 2, shape=_image(d, n, want))
+    )
     if len(d.shape(x)) < 3:
-        raise _give_up()
+        raise GiveUp
     n, channels = len(d.shape(x)) - 2, d.shape(x)[1]
     if d.is_known(w_term):
-        w = d.child(w_term, _want(rank=n + 2))
+        w = d.child(w_term, Want(rank=n + 2))
         if len(d.shape(w)) != n + 2 or channels % d.shape(w)[1]:
-            raise _give_up()
+            raise GiveUp
         group = d.attr(term, op, "group", lambda: channels // d.shape(w)[1])
         kernel = list(d.shape(w)[2:])
     else:
         divisors = [g for g in range(1, channels + 1) if channels % g == 0]
         group = d.attr(term, op, "group", lambda: 1 if d.rng.random() < 0.55 else d.rng.choice(divisors))
         kernel = _kernel(d, term, n)
-        outs = want.shape[1] if want.shape and len(want.shape) == n + 2 and want.shape[1] % group == 0 else group * d.rng.choice([1, 1, 2, 3])
-        w = d.child(w_term, _want(shape=(outs, max(channels // group, 1), *kernel), dtype=d.dtype_of(x)))
+        outs = (
+            want.shape[1]
+            if want.shape and len(want.shape) == n + 2 and want.shape[1] % group == 0
+            else group * d.rng.choice([1, 1, 2, 3])
+        )
+        w = d.child(w_term, Want(shape=(outs, max(channels // group, 1), *kernel), dtype=d.dtype_of(x)))
     attrs = {"group": group, **_window(d, term, op, n, kernel)}
     inputs = [x, w]
     if len(term.children) > 2:
-        inputs.append(d.child(term.children[2], _want(shape=(d.shape(w)[0],), dtype=d.dtype_of(x))))
+        inputs.append(d.child(term.children[2], Want(shape=(d.shape(w)[0],), dtype=d.dtype_of(x))))
     return inputs, attrs
 
 
 @generator("ConvTranspose")
 def _conv_transpose(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     n = _spatial_rank(d, term, want)
-    x = d.child(term.children[0], _want(shape=_image(d, n, want)))
+    x = d.child(term.children[0], Want(shape=_image(d, n, want)))
     n, channels = len(d.shape(x)) - 2, d.shape(x)[1]
     divisors = [g for g in range(1, channels + 1) if channels % g == 0]
     group = d.attr(term, op, "group", lambda: 1 if d.rng.random() < 0.6 else d.rng.choice(divisors))
     kernel = _kernel(d, term, n)
-    w = d.child(term.children[1], _want(shape=(channels, d.extent(), *kernel), dtype=d.dtype_of(x)))
+    w = d.child(term.children[1], Want(shape=(channels, d.extent(), *kernel), dtype=d.dtype_of(x)))
     attrs = {"group": group, **_window(d, term, op, n, kernel)}
     attrs["pads"] = d.attr(term, op, "pads", lambda: [0] * 2 * n)
     inputs = [x, w]
     if len(term.children) > 2:
-        inputs.append(d.child(term.children[2], _want(shape=(group * d.shape(w)[1],), dtype=d.dtype_of(x))))
+        inputs.append(d.child(term.children[2], Want(shape=(group * d.shape(w)[1],), dtype=d.dtype_of(x))))
     return inputs, attrs
 
 
 @generator("AveragePool", "MaxPool", "LpPool")
 def _pool(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     n = _spatial_rank(d, term, want)
-    x = d.child(term.children[0], _want(shape=_image(d, n, want), rank=n + 2))
+    x = d.child(term.children[0], Want(shape=_image(d, n, want), rank=n + 2))
     n = len(d.shape(x)) - 2
     if n < 1:
-        raise _give_up()
+        raise GiveUp
     kernel = _kernel(d, term, n)
     attrs = _window(d, term, op, n, kernel)
     for name, default in _row(op)["defaults"].items():
         if name == "p":
             attrs[name] = d.attr(term, op, name, lambda v=default: v)
         else:
-            attrs[name] = d.attr(term, op, name, lambda: int(d.rng.random() < 0.3 and name != "storage_order"))
+            attrs[name] = d.attr(term, op, name, lambda n=name: int(d.rng.random() < 0.3 and n != "storage_order"))
     pads, kernel_shape = attrs["pads"], attrs["kernel_shape"]
     if any(p >= k for p, k in zip(pads, [*kernel_shape, *kernel_shape], strict=False)):
-        raise _give_up()  # runtimes want every window to meet the data
+        raise GiveUp  # runtimes want every window to meet the data
     return [x], attrs
 
 
 @generator("GlobalAveragePool", "GlobalMaxPool")
 def _global_pool(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     n = _spatial_rank(d, term, want)
-    return [d.child(term.children[0], _want(shape=_image(d, n, want), rank=n + 2))], {}
+    return [d.child(term.children[0], Want(shape=_image(d, n, want), rank=n + 2))], {}
 
 
 @generator("Resize")
 def _resize(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     n = _spatial_rank(d, term, want) if d.rng.random() < 0.8 else d.rng.randint(1, 2)
-    x = d.child(term.children[0], _want(shape=_image(d, n, want), rank=n + 2))
+    x = d.child(term.children[0], Want(shape=_image(d, n, want), rank=n + 2))
     rank = len(d.shape(x))
     spatial = d.rng.random() < 0.85
     factors = [1.0 if k < 2 and spatial else float(d.rng.choice([1, 2, 2, 3])) for k in range(rank)]
     attrs: dict[str, Any] = {
         "mode": d.attr(term, op, "mode", lambda: d.rng.choice(["nearest", "nearest", "nearest", "linear"])),
         "coordinate_transformation_mode": d.attr(
-            term, op, "coordinate_transformation_mode", lambda: d.rng.choice(["half_pixel", "asymmetric", "align_corners"])
+            term,
+            op,
+            "coordinate_transformation_mode",
+            lambda: d.rng.choice(["half_pixel", "asymmetric", "align_corners"]),
         ),
         "nearest_mode": d.attr(term, op, "nearest_mode", lambda: d.rng.choice(["round_prefer_floor", "floor", "ceil"])),
     }
@@ -392,11 +472,13 @@ def _resize(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     if by_scale:
         attrs["scales"] = d.attr(term, op, "scales", lambda: factors)
     else:
-        attrs["sizes"] = d.attr(term, op, "sizes", lambda: [int(e * f) for e, f in zip(d.shape(x), factors, strict=True)])
+        attrs["sizes"] = d.attr(
+            term, op, "sizes", lambda: [int(e * f) for e, f in zip(d.shape(x), factors, strict=True)]
+        )
     return [x], attrs
 
 
-# ---- normalisations, reductions -----------------------------------------------------------------------------------------------------------
+# ---- normalisations, reductions -------------------------------------------------------------------------------------
 
 
 def _epsilon(d: Draw, term: Term, op: str) -> float:
@@ -407,35 +489,37 @@ def _epsilon(d: Draw, term: Term, op: str) -> float:
 def _channel_norm(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     least = 2 if op == "BatchNormalization" else 3
     wish = want.shape if want.shape is not None and len(want.shape) >= least else None
-    x = d.child(term.children[0], _want(shape=wish or d.dims(max(least, want.rank or d.rng.choice([2, 3, 4, 4, 4])))))
+    x = d.child(term.children[0], Want(shape=wish or d.dims(max(least, want.rank or d.rng.choice([2, 3, 4, 4, 4])))))
     if len(d.shape(x)) < least:
-        raise _give_up()
+        raise GiveUp
     channels = d.shape(x)[1]
     attrs: dict[str, Any] = {"epsilon": _epsilon(d, term, op)}
     if op == "GroupNormalization":
-        attrs["num_groups"] = d.attr(term, op, "num_groups", lambda: d.rng.choice([g for g in range(1, channels + 1) if channels % g == 0]))
-    return [x, *(d.child(c, _want(shape=(channels,), dtype=d.dtype_of(x))) for c in term.children[1:])], attrs
+        attrs["num_groups"] = d.attr(
+            term, op, "num_groups", lambda: d.rng.choice([g for g in range(1, channels + 1) if channels % g == 0])
+        )
+    return [x, *(d.child(c, Want(shape=(channels,), dtype=d.dtype_of(x))) for c in term.children[1:])], attrs
 
 
 @generator("LayerNormalization", "RMSNormalization")
 def _layer_norm(d: Draw, term: Term, op: str, want: Want) -> Drawn:
-    x = d.child(term.children[0], _want(shape=want.shape or None, least_rank=1, rank=want.rank))
+    x = d.child(term.children[0], Want(shape=want.shape or None, least_rank=1, rank=want.rank))
     rank = len(d.shape(x))
     if not rank:
-        raise _give_up()
+        raise GiveUp
     last = rank - 1
     axis = d.attr(term, op, "axis", lambda: last if d.rng.random() < 0.7 else d.rng.randrange(rank))
     attrs = {"axis": axis, "epsilon": _epsilon(d, term, op)}
     tail = d.shape(x)[axis:]
     shape = tail if d.rng.random() < 0.85 else d.rng.choice([tail[-1:], (1,), d.shape(x)[max(axis - 1, 0) :]])
-    return [x, *(d.child(c, _want(shape=shape, dtype=d.dtype_of(x))) for c in term.children[1:])], attrs
+    return [x, *(d.child(c, Want(shape=shape, dtype=d.dtype_of(x))) for c in term.children[1:])], attrs
 
 
 @generator("Softmax", "LogSoftmax", "Hardmax", "LpNormalization")
 def _along_axis(d: Draw, term: Term, op: str, want: Want) -> Drawn:
-    x = d.child(term.children[0], _want(shape=want.shape, least_rank=1, rank=want.rank))
+    x = d.child(term.children[0], Want(shape=want.shape, least_rank=1, rank=want.rank))
     if not d.shape(x):
-        raise _give_up()
+        raise GiveUp
     attrs = {"axis": d.attr(term, op, "axis", lambda: d.rng.randrange(len(d.shape(x))))}
     if op == "LpNormalization":
         attrs["p"] = d.attr(term, op, "p", lambda: d.rng.randint(1, 2))
@@ -444,7 +528,7 @@ def _along_axis(d: Draw, term: Term, op: str, want: Want) -> Drawn:
 
 @generator("ArgMax", "ArgMin")
 def _arg(d: Draw, term: Term, op: str, want: Want) -> Drawn:
-    x = d.child(term.children[0], _want(least_rank=1))
+    x = d.child(term.children[0], Want(least_rank=1))
     return [x], {
         "axis": d.attr(term, op, "axis", lambda: d.rng.randrange(max(1, len(d.shape(x))))),
         "keepdims": d.attr(term, op, "keepdims", lambda: d.rng.randint(0, 1)),
@@ -453,10 +537,10 @@ def _arg(d: Draw, term: Term, op: str, want: Want) -> Drawn:
 
 
 def _reduce(d: Draw, term: Term, op: str, want: Want) -> Drawn:
-    x = d.child(term.children[0], _want(shape=want.shape, least_rank=max(1, want.least_rank), rank=want.rank))
+    x = d.child(term.children[0], Want(shape=want.shape, least_rank=max(1, want.least_rank), rank=want.rank))
     rank = len(d.shape(x))
     if not rank:
-        raise _give_up()
+        raise GiveUp
 
     def axes() -> list[int]:
         if d.rng.random() < 0.3:
@@ -465,292 +549,14 @@ def _reduce(d: Draw, term: Term, op: str, want: Want) -> Drawn:
             return [rank - 1]
         return sorted(d.rng.sample(range(rank), d.rng.randint(1, rank)))
 
-    return [x], {"axes": d.attr(term, op, "axes", axes), "keepdims": d.attr(term, op, "keepdims", lambda: d.rng.randint(0, 1))}
+    return [x], {
+        "axes": d.attr(term, op, "axes", axes),
+        "keepdims": d.attr(term, op, "keepdims", lambda: d.rng.randint(0, 1)),
+    }
 
 
 @generator("CumSum")
 def _cumsum(d: Draw, term: Term, op: str, want: Want) -> Drawn:
-    x = d.child(term.children[0], _want(least_rank=1))
-    axis = d.child(term.children[1], _want(shape=(), dtype=7, index_below=max(1, len(d.shape(x)))))
+    x = d.child(term.children[0], Want(least_rank=1))
+    axis = d.child(term.children[1], Want(shape=(), dtype=7, index_below=max(1, len(d.shape(x)))))
     return [x, axis], {n: d.attr(term, op, n, lambda: d.rng.randint(0, 1)) for n in ("exclusive", "reverse")}
-
-
-# ---- views and movement -------------------------------------------------------------------------------------------------------------------
-
-
-def _regroup(d: Draw, shape: tuple[int, ...]) -> list[int]:
-    """Another shape of as many elements: neighbours merged, extents factored, ones put in or left out."""
-    out = list(shape)
-    for _ in range(d.rng.randint(1, 3)):
-        way = d.rng.random()
-        if way < 0.4 and len(out) > 1:
-            k = d.rng.randrange(len(out) - 1)
-            out[k : k + 2] = [out[k] * out[k + 1]]
-        elif way < 0.75 and out:
-            k = d.rng.randrange(len(out))
-            f = d.rng.choice([f for f in range(1, out[k] + 1) if out[k] % f == 0] or [1])
-            out[k : k + 1] = [f, out[k] // f] if f else [out[k]]
-        elif way < 0.88:
-            out.insert(d.rng.randint(0, len(out)), 1)
-        elif 1 in out:
-            out.remove(1)
-    return out[:6] if _product(out[:6]) == _product(shape) else [_product(shape)]
-
-
-def _product(shape: Any) -> int:
-    n = 1
-    for e in shape:
-        n *= e
-    return n
-
-
-def _unregrouped(d: Draw, want: Want) -> Want:
-    if want.shape is None:
-        return _want(least_rank=1) if d.rng.random() < 0.9 else _want()
-    return _want(shape=tuple(_regroup(d, want.shape)))
-
-
-@generator("Reshape")
-def _reshape(d: Draw, term: Term, op: str, want: Want) -> Drawn:
-    fixed = _fixed(d, term, "shape")
-    x = d.child(term.children[0], _want(shape=tuple(_regroup(d, tuple(fixed)))) if fixed else _unregrouped(d, want))
-    wish = list(want.shape) if want.shape is not None and _product(want.shape) == _product(d.shape(x)) else None
-    shape = d.attr(term, op, "shape", lambda: wish if wish and d.rng.random() < 0.8 else _regroup(d, d.shape(x)))
-    return [x], {"shape": shape}
-
-
-@generator("Flatten")
-def _flatten(d: Draw, term: Term, op: str, want: Want) -> Drawn:
-    x = d.child(term.children[0])
-    return [x], {"axis": d.attr(term, op, "axis", lambda: d.rng.randint(0, len(d.shape(x))))}
-
-
-@generator("Squeeze")
-def _squeeze(d: Draw, term: Term, op: str, want: Want) -> Drawn:
-    child = term.children[0]
-    if not d.is_known(child):
-        rank = want.rank + 1 if want.rank is not None else d.rank(1)
-        shape = list(want.shape) if want.shape is not None else list(d.dims(max(rank - 1, 0)))
-        for _ in range(d.rng.randint(1, 2)):
-            shape.insert(d.rng.randint(0, len(shape)), 1)
-        x = d.child(child, _want(shape=tuple(shape)))
-    else:
-        x = d.child(child, _want(least_rank=1))
-    ones = [k for k, e in enumerate(d.shape(x)) if e == 1]
-    if not ones:
-        raise _give_up()
-    return [x], {"axes": d.attr(term, op, "axes", lambda: sorted(d.rng.sample(ones, d.rng.randint(1, len(ones)))))}
-
-
-@generator("Unsqueeze")
-def _unsqueeze(d: Draw, term: Term, op: str, want: Want) -> Drawn:
-    wish = want.shape
-    if wish is not None and 1 in wish:
-        k = d.rng.choice([k for k, e in enumerate(wish) if e == 1])
-        x = d.child(term.children[0], _want(shape=wish[:k] + wish[k + 1 :]))
-    else:
-        x = d.child(term.children[0], _want(rank=max(want.rank - 1, 0) if want.rank else None))
-    rank = len(d.shape(x))
-
-    def axes() -> list[int]:
-        n = 1 if d.rng.random() < 0.7 else 2
-        return sorted(d.rng.sample(range(rank + n), n))
-
-    return [x], {"axes": d.attr(term, op, "axes", axes)}
-
-
-@generator("Transpose")
-def _transpose(d: Draw, term: Term, op: str, want: Want) -> Drawn:
-    fixed = _fixed(d, term, "perm")
-    least = 2 if d.rng.random() < 0.85 else 0
-    if want.shape is not None:
-        perm = fixed or d.rng.sample(range(len(want.shape)), len(want.shape))
-        if len(perm) == len(want.shape):
-            source = [1] * len(perm)
-            for k, p in enumerate(perm):
-                source[p] = want.shape[k]
-            x = d.child(term.children[0], _want(shape=tuple(source)))
-            return [x], {"perm": d.attr(term, op, "perm", lambda: list(perm) if len(d.shape(x)) == len(perm) else _perm(d, len(d.shape(x))))}
-    x = d.child(term.children[0], _want(rank=len(fixed) if fixed else want.rank, least_rank=least))
-    return [x], {"perm": d.attr(term, op, "perm", lambda: _perm(d, len(d.shape(x))))}
-
-
-def _perm(d: Draw, rank: int) -> list[int]:
-    perm = list(range(rank))
-    way = d.rng.random()
-    if way < 0.35 and rank > 1:
-        perm[-2:] = perm[:-3:-1]
-    elif way < 0.5 and rank > 2:
-        k = d.rng.randrange(rank - 1)
-        perm[k], perm[k + 1] = perm[k + 1], perm[k]
-    elif way < 0.92:
-        d.rng.shuffle(perm)
-    return perm
-
-
-@generator("Concat")
-def _concat(d: Draw, term: Term, op: str, want: Want) -> Drawn:
-    kids = term.children
-    fixed = _fixed(d, term, "axis")
-    base: tuple[int, ...] | None = None
-    out: dict[int, list[int]] = {}
-    order = sorted(range(len(kids)), key=lambda k: not d.is_known(kids[k]))
-    axis: int | None = None
-    for k in order:
-        wish = want.shape if want.shape else None
-        if base is None:
-            shape = wish or d.dims(max((fixed or 0) + 1, d.rank(max(1, want.least_rank)) if want.rank is None else want.rank))
-        else:
-            shape = base
-        if axis is not None and kids[k].kind != "seq":
-            shape = (*shape[:axis], d.extent(), *shape[axis + 1 :])
-        values = [d.child(kids[k], _want(shape=shape, least_rank=1))] if kids[k].kind != "seq" or d.local is not None else _parts(d, kids[k], shape, fixed)
-        out[k] = values
-        if base is None and values:
-            base = d.shape(values[0])
-            if not base:
-                raise _give_up()
-            axis = int(d.attr(term, op, "axis", lambda: d.rng.randrange(len(d.shape(values[0])))))
-            if axis >= len(base):
-                raise _give_up()
-    if base is None:
-        raise _give_up()
-    return [v for k in range(len(kids)) for v in out[k]], {"axis": axis}
-
-
-def _parts(d: Draw, kid: Term, shape: tuple[int, ...], axis: int | None) -> list[int]:
-    """Operands of a sequence variable: like the base but for one axis (any axis, where it is not known yet: equal shapes then)."""
-    if kid.name in d.members:
-        return d.members[kid.name]
-    values = []
-    for _ in range(d.rng.choice([0, 1, 1, 2, 2, 3])):
-        one = shape if axis is None or axis >= len(shape) else (*shape[:axis], d.extent(), *shape[axis + 1 :])
-        values.append(d.fresh(kid.name, _want(shape=one)))
-    d.members[kid.name] = values
-    return values
-
-
-@generator("Split")
-def _split(d: Draw, term: Term, op: str, want: Want) -> Drawn:
-    x = d.child(term.children[0], _want(least_rank=1, rank=want.rank))
-    rank = len(d.shape(x))
-    if not rank:
-        raise _give_up()
-    axis = d.attr(term, op, "axis", lambda: d.rng.choice([k for k in range(rank) if d.shape(x)[k] > 1] or [rank - 1]))
-    if axis >= rank:
-        raise _give_up()
-    least = int(term.output) + 1 if isinstance(term.output, int) else 1
-    name = term.attrs.get("split", "")
-    lengths = d.plan.lengths.get(name) if d.obey else None
-
-    def sizes() -> list[int]:
-        extent = d.shape(x)[axis]
-        n = d.rng.choice(lengths) if lengths else max(least, d.rng.choice([1, 2, 2, 3]))
-        if n > extent:
-            raise _give_up()
-        cuts = sorted(d.rng.sample(range(1, extent), n - 1))
-        return [b - a for a, b in zip([0, *cuts], [*cuts, extent], strict=True)]
-
-    return [x], {"axis": axis, "split": d.attr(term, op, "split", sizes)}
-
-
-@generator("Slice")
-def _slice(d: Draw, term: Term, op: str, want: Want) -> Drawn:
-    x = d.child(term.children[0], _want(least_rank=1, rank=want.rank))
-    rank = len(d.shape(x))
-    if not rank:
-        raise _give_up()
-
-    def axes() -> list[int]:
-        wide = [k for k in range(rank) if d.shape(x)[k] > 1]
-        pool = wide if wide and d.rng.random() < 0.8 else list(range(rank))
-        return sorted(d.rng.sample(pool, 1 if d.rng.random() < 0.75 or len(pool) == 1 else 2))
-
-    at = d.attr(term, op, "axes", axes)
-    if any(a >= rank for a in at):
-        raise _give_up()
-    spans = [_span(d, d.shape(x)[a]) for a in at]
-    names = ("starts", "ends", "steps")
-    return [x], {"axes": at, **{n: d.attr(term, op, n, lambda k=k: [s[k] for s in spans]) for k, n in enumerate(names)}}
-
-
-def _span(d: Draw, extent: int) -> tuple[int, int, int]:
-    way = d.rng.random()
-    if way < 0.1:
-        return extent - 1, -extent - 1, -1
-    if way < 0.2:
-        return d.rng.randint(0, extent), extent, 2
-    start = d.rng.randint(0, max(extent - 1, 0))
-    return start, d.rng.randint(min(start + 1, extent), extent), 1
-
-
-@generator("Gather")
-def _gather(d: Draw, term: Term, op: str, want: Want) -> Drawn:
-    x = d.child(term.children[0], _want(least_rank=1))
-    rank = len(d.shape(x))
-    if not rank:
-        raise _give_up()
-    axis = d.attr(term, op, "axis", lambda: d.rng.randrange(rank))
-    if axis >= rank:
-        raise _give_up()
-    name = term.children[1].name
-    ranks = d.plan.ranks.get(name) if d.obey else None
-    index_rank = d.rng.choice(ranks) if ranks else d.rng.choice([0, 0, 1, 1, 2])
-    below = d.shape(x)[axis]
-    index = d.child(term.children[1], _want(shape=d.dims(index_rank), dtype=7, index_below=below))
-    return [x, index], {"axis": axis}
-
-
-@generator("Expand")
-def _expand(d: Draw, term: Term, op: str, want: Want) -> Drawn:
-    target = tuple(want.shape) if want.shape is not None else d.dims(d.rank())
-    shape = tuple(e if d.rng.random() < 0.5 else 1 for e in target[d.rng.randint(0, len(target)) if d.rng.random() < 0.3 else 0 :])
-    fixed = _fixed(d, term, "shape")
-    x = d.child(term.children[0], _want(shape=shape))
-
-    def wide() -> list[int]:
-        out = list(d.shape(x))
-        for k, e in enumerate(out):
-            if e == 1 and d.rng.random() < 0.6:
-                out[k] = d.extent()
-        return [*d.dims(d.rng.choice([0, 0, 1, 2])), *out]
-
-    fits = want.shape is not None and d.shape(x) == shape
-    return [x], {"shape": d.attr(term, op, "shape", lambda: list(target) if fits and not fixed else wide())}
-
-
-@generator("Tile")
-def _tile(d: Draw, term: Term, op: str, want: Want) -> Drawn:
-    x = d.child(term.children[0])
-    return [x], {"repeats": d.attr(term, op, "repeats", lambda: [d.rng.choice([1, 1, 2, 3]) for _ in d.shape(x)])}
-
-
-@generator("Pad")
-def _pad(d: Draw, term: Term, op: str, want: Want) -> Drawn:
-    x = d.child(term.children[0], _want(rank=want.rank, least_rank=want.least_rank or 1))
-    rank = len(d.shape(x))
-
-    def pads() -> list[int]:
-        if d.rng.random() < 0.5:
-            lead = min(2, rank)
-            return ([0] * lead + [d.rng.randint(0, 2) for _ in range(rank - lead)]) * 2 if d.rng.random() < 0.5 else (
-                [0] * lead + [d.rng.randint(0, 2) for _ in range(rank - lead)] + [0] * lead + [d.rng.randint(0, 2) for _ in range(rank - lead)]
-            )
-        return [d.rng.choice([0, 0, 1, 2]) for _ in range(2 * rank)]
-
-    return [x], {
-        "mode": d.attr(term, op, "mode", lambda: "constant" if d.rng.random() < 0.8 else d.rng.choice(["edge", "reflect"])),
-        "pads": d.attr(term, op, "pads", pads),
-        "value": d.attr(term, op, "value", lambda: 0.0 if d.rng.random() < 0.7 else 1.0),
-    }
-
-
-@generator("DepthToSpace", "SpaceToDepth")
-def _blocks(d: Draw, term: Term, op: str, want: Want) -> Drawn:
-    b = 2
-    shape = (1, 4 * d.rng.randint(1, 2), 2, 1) if op == "DepthToSpace" else (1, d.extent(), 2, 4)
-    x = d.child(term.children[0], _want(shape=shape))
-    attrs = {"blocksize": d.attr(term, op, "blocksize", lambda: b)}
-    if op == "DepthToSpace":
-        attrs["mode"] = d.attr(term, op, "mode", lambda: d.rng.choice(["DCR", "CRD"]))
-    return [x], attrs

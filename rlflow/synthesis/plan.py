@@ -1,4 +1,5 @@
-"""What a rule's statement tells about graphs in which it may fire: hints for the sampler, read from its terms and conditions.
+"""What a rule's statement tells about graphs in which it may fire: hints for the sampler, read from its terms and
+conditions.
 
 Nothing here decides whether a rule fires (the core does); a wrong hint costs samples, never soundness.
 """
@@ -41,7 +42,9 @@ def _collect(pattern: re.Pattern[str], texts: list[str]) -> list[tuple[str, ...]
     return [m if isinstance(m, tuple) else (m,) for t in texts for m in pattern.findall(t)]
 
 
-def make_plan(source: Sequence[str], where: Sequence[str], let: dict[str, str], samples: Sequence[dict[str, Any]]) -> Plan:
+def make_plan(
+    source: Sequence[str], where: Sequence[str], let: dict[str, str], samples: Sequence[dict[str, Any]]
+) -> Plan:
     """Reads a statement. Raises :class:`~rlflow.errors.RuleError` where a source term does not parse."""
     conditions = [*where, *(v for k, v in let.items() if not k.startswith("?"))]
     valued: set[str] = set()

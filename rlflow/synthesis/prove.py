@@ -1,12 +1,18 @@
 """The prover: is a rule's target equal to its source wherever its conditions hold?
 
-It checks the *implementation*: graphs in which the rule may fire are drawn (see :mod:`sampling`), the native core matches and applies the rule,
-and parent and child are evaluated exactly (see :mod:`semantics`). Parent and child must have the same output types and the same elements. A match
-whose target the core finds ill-typed refutes the rule too: its conditions say too little. Finally both sides run in double precision through
-ONNX's reference evaluator, which catches a wrong reading of an operator's meaning and functions that leave their domain.
+It checks the *implementation*: graphs in which the rule may fire are drawn (see :mod:`sampling`), the native core
+matches and applies the rule,
+and parent and child are evaluated exactly (see :mod:`semantics`). Parent and child must have the same output types
+and the same elements. A match
+whose target the core finds ill-typed refutes the rule too: its conditions say too little. Finally both sides run in
+double precision through
+ONNX's reference evaluator, which catches a wrong reading of an operator's meaning and functions that leave their
+domain.
 
-Soundness: an identity that fails as a rational function of degree d agrees by chance in one sample with probability at most d / 2^61
-(Schwartz-Zippel), and samples are independent; what the method cannot see is a shape or attribute that was never drawn. The record says how many
+Soundness: an identity that fails as a rational function of degree d agrees by chance in one sample with probability
+at most d / 2^61
+(Schwartz-Zippel), and samples are independent; what the method cannot see is a shape or attribute that was never
+drawn. The record says how many
 configurations were.
 
 ``python -m rlflow.synthesis.prove --write`` proves the package's rules again and writes their records.
@@ -34,17 +40,24 @@ from rlflow.synthesis.semantics import Evaluator, NeedsOrder
 SAMPLES = 200
 MOVES_PER_SAMPLE = 3
 TRIES_PER_SAMPLE = 60
-_ORDER_OPS = re.compile(r"\b(Max|Min|MaxPool|GlobalMaxPool|ReduceMax|ReduceMin|ArgMax|ArgMin|Relu|Clip|LeakyRelu|PRelu|Abs|Greater|Less\w*)\b|:monotone")
+_ORDER_OPS = re.compile(
+    r"\b(Max|Min|MaxPool|GlobalMaxPool|ReduceMax|ReduceMin|ArgMax|ArgMin|Relu|Clip|LeakyRelu|PRelu|Abs)\b"
+    r"|\b(Greater|Less\w*)\b|:monotone"
+)
 # Refusals that say nothing against a rule: nothing to do, or a match that the applier rightly declines.
-_BENIGN = re.compile(r"nothing changes|same graph|cycle|is not known here|is not a known number|has a second output in use|dtype|double precision")
+_BENIGN = re.compile(
+    r"nothing changes|same graph|cycle|is not known here|is not a known number|has a second output in use"
+)
 
 
 @dataclass
 class Verdict:
     """What is known of a rule: ``status`` is "proved", "refuted" or "undecided".
 
-    ``kind`` of a refutation: "statement" (it does not compile), "shape" (the target is ill-typed or of another type), "value" (a field or
-    ordered counterexample), "float" (double precision disagrees), "numerics" (said exact, is not). ``counterexample``: the smallest graph found,
+    ``kind`` of a refutation: "statement" (it does not compile), "shape" (the target is ill-typed or of another type),
+    "value" (a field or
+    ordered counterexample), "float" (double precision disagrees), "numerics" (said exact, is not).
+    ``counterexample``: the smallest graph found,
     in text form.
     """
 
@@ -124,7 +137,9 @@ class _Run:
             return
         refusal = stats["last_refusal"]
         if stats["refused"] and not sample.symbols and not _BENIGN.search(refusal):
-            self.failures.append(_Failure("shape", f"the conditions hold, and the target is ill-typed: {refusal}", sample.graph))
+            self.failures.append(
+                _Failure("shape", f"the conditions hold, and the target is ill-typed: {refusal}", sample.graph)
+            )
         for i in range(min(len(moves), MOVES_PER_SAMPLE)):
             self._compare(sample, state.child(i))
             if self.needs_order:
@@ -140,7 +155,9 @@ class _Run:
             try:
                 child = child.bind(sample.symbols)
             except GraphError as error:
-                self.failures.append(_Failure("shape", f"with {sample.symbols} the target is ill-typed: {error}", sample.graph))
+                self.failures.append(
+                    _Failure("shape", f"with {sample.symbols} the target is ill-typed: {error}", sample.graph)
+                )
                 return
         evaluator = Evaluator(self.domain, key_of(self.seed, self.tries))
         try:
@@ -160,7 +177,9 @@ class _Run:
         self.fired += 1
         self.wild += sample.wild
         self.shapes.add(_configuration(parent))
-        self.largest = max([self.largest, *(d for v in parent.outputs() for d in parent.shape(v) or [] if isinstance(d, int))])
+        self.largest = max(
+            [self.largest, *(d for v in parent.outputs() for d in parent.shape(v) or [] if isinstance(d, int))]
+        )
         if not sample.symbols and len(self.concrete) < 24:
             self.concrete.append(sample)
 
@@ -170,7 +189,9 @@ def _configuration(graph: _core.Graph) -> str:
     return re.sub(r"@[0-9a-f]{32}", "", graph.text())
 
 
-def _difference(parent: _core.Graph, child: _core.Graph, before: list[np.ndarray], after: list[np.ndarray]) -> tuple[str, str] | None:
+def _difference(
+    parent: _core.Graph, child: _core.Graph, before: list[np.ndarray], after: list[np.ndarray]
+) -> tuple[str, str] | None:
     for k, (v, w, a, b) in enumerate(zip(parent.outputs(), child.outputs(), before, after, strict=True)):
         if parent.dtype(v) != child.dtype(w) or a.shape != b.shape:
             return "shape", f"output {k} is {parent.type_text(v)} before and {child.type_text(w)} after"
@@ -182,7 +203,8 @@ def _difference(parent: _core.Graph, child: _core.Graph, before: list[np.ndarray
 
 
 def prove(rule: Rule, *, samples: int = SAMPLES, seed: int = 0, check_floats: bool = True) -> Verdict:
-    """The verdict on a rule. Deterministic for a seed. Raises ProofError only where the prover itself is at fault (an operator without meaning,
+    """The verdict on a rule. Deterministic for a seed. Raises ProofError only where the prover itself is at fault (an
+    operator without meaning,
     a shape that the core infers wrongly)."""
     try:
         core_rule = rule.core
@@ -191,14 +213,21 @@ def prove(rule: Rule, *, samples: int = SAMPLES, seed: int = 0, check_floats: bo
         return Verdict(rule.name, "refuted", "statement", error.reason)
     run = _Run(rule, plan, Field(), samples, seed)
     run.go()
-    may_order = run.needs_order or (run.failures and run.failures[0].kind == "value" and _ORDER_OPS.search(core_rule.text()))
+    may_order = run.needs_order or (
+        run.failures and run.failures[0].kind == "value" and _ORDER_OPS.search(core_rule.text())
+    )
     if may_order:
         run = _Run(rule, plan, Ordered(), samples, seed)
         run.go()
     verdict = Verdict(rule.name, "undecided", fired=run.fired, wild_fired=run.wild, tries=run.tries)
     if run.failures:
         worst = min(run.failures, key=lambda f: f.size)
-        verdict.status, verdict.kind, verdict.reason, verdict.counterexample = "refuted", worst.kind, worst.reason, worst.graph.text()
+        verdict.status, verdict.kind, verdict.reason, verdict.counterexample = (
+            "refuted",
+            worst.kind,
+            worst.reason,
+            worst.graph.text(),
+        )
         return verdict
     if run.fired < samples:
         verdict.reason = _undecided(run)
@@ -208,16 +237,23 @@ def prove(rule: Rule, *, samples: int = SAMPLES, seed: int = 0, check_floats: bo
 
 def _undecided(run: _Run) -> str:
     if run.fired:
-        return f"it fired in {run.fired} of {run.tries} draws only, {run.samples} were wanted: give it hints (\"samples\")"
+        return (
+            f'it fired in {run.fired} of {run.tries} draws only, {run.samples} were wanted: give it hints ("samples")'
+        )
     if run.unsupported:
         return f"it never fired where both sides can be evaluated exactly: {run.unsupported}"
-    return f"it never fired in {run.tries} draws: its conditions contradict each other, or it needs hints (\"samples\")"
+    return f'it never fired in {run.tries} draws: its conditions contradict each other, or it needs hints ("samples")'
 
 
 def _with_floats(rule: Rule, run: _Run, verdict: Verdict, check_floats: bool) -> Verdict:
     report = floats.compare(rule, run.concrete) if check_floats else floats.FloatReport()
     if report.problem:
-        verdict.status, verdict.kind, verdict.reason, verdict.counterexample = "refuted", report.kind, report.problem, report.graph
+        verdict.status, verdict.kind, verdict.reason, verdict.counterexample = (
+            "refuted",
+            report.kind,
+            report.problem,
+            report.graph,
+        )
         return verdict
     verdict.status = "proved"
     verdict.record = ProofRecord(
@@ -240,7 +276,8 @@ def prove_or_raise(rule: Rule, *, samples: int = SAMPLES) -> ProofRecord:
     verdict = prove(rule, samples=samples)
     if verdict.record is None:
         example = f"\nThe smallest graph found:\n{verdict.counterexample}" if verdict.counterexample else ""
-        raise ProofError(f"{rule.file or 'rule'}:{rule.line or '?'}: the rule '{rule.name}' is {verdict.status}: {verdict.reason}{example}")
+        where = f"{rule.file or 'rule'}:{rule.line or '?'}"
+        raise ProofError(f"{where}: the rule '{rule.name}' is {verdict.status}: {verdict.reason}{example}")
     return verdict.record
 
 
@@ -251,7 +288,8 @@ def prove_all(
     samples: int = SAMPLES,
     check_floats: bool = True,
 ) -> list[Verdict]:
-    """A verdict for each rule, in order; ``progress`` is called after each. A fault of the prover becomes an undecided verdict that names it."""
+    """A verdict for each rule, in order; ``progress`` is called after each. A fault of the prover becomes an
+    undecided verdict that names it."""
     verdicts = []
     for rule in rules:
         try:

@@ -1,8 +1,11 @@
 """Draws concrete graphs in which a rule may fire.
 
-From the rule's source term a graph is built node by node with the core's builder: shapes and attributes are drawn at random from each operator's
-domain (ranks 0 to 5, extents 1 to 4 with 1 over-represented, broadcasting operands, groups, strides, dilations, pads, permutations, coinciding
-variables), by the rule's hints on some samples and without them on the others. Draws that are ill-typed are given up; whether the rule fires is
+From the rule's source term a graph is built node by node with the core's builder: shapes and attributes are drawn at
+random from each operator's
+domain (ranks 0 to 5, extents 1 to 4 with 1 over-represented, broadcasting operands, groups, strides, dilations, pads,
+permutations, coinciding
+variables), by the rule's hints on some samples and without them on the others. Draws that are ill-typed are given up;
+whether the rule fires is
 for the core to say.
 """
 
@@ -19,34 +22,19 @@ from rlflow.synthesis import operands
 from rlflow.synthesis.field import key_of
 from rlflow.synthesis.plan import Plan
 from rlflow.synthesis.terms import Term, literal
+from rlflow.synthesis.want import ANY, GiveUp, Want
 
 F32, I64, BOOL = 1, 7, 9
 DTYPES = {"f32": 1, "u8": 2, "i8": 3, "i32": 6, "i64": 7, "bool": 9, "f16": 10, "f64": 11, "bf16": 16}
 _NAMES = {v: k for k, v in DTYPES.items()}
 FLOATS = {1, 10, 11, 16}
-
-
-class GiveUp(Exception):  # noqa: N818 - a draw that came to nothing
-    """This draw cannot be completed; try another."""
-
-
-@dataclass(frozen=True)
-class Want:
-    """What a parent would like an operand to be; a wish, not a promise."""
-
-    shape: tuple[int, ...] | None = None
-    rank: int | None = None
-    dtype: int | None = None
-    index_below: int | None = None
-    least_rank: int = 0
-
-
-ANY = Want()
+_Type = tuple[int, tuple[int, ...], "str | None"]  # dtype, shape, and the element of a uniform constant
 
 
 @dataclass
 class Sample:
-    """A drawn graph. ``index_inputs``: ordinal of an integer input -> its values lie below this. ``symbols``: value of each symbolic dim."""
+    """A drawn graph. ``index_inputs``: ordinal of an integer input -> its values lie below this. ``symbols``: value
+    of each symbolic dim."""
 
     graph: _core.Graph
     index_inputs: dict[int, int]
@@ -107,7 +95,9 @@ class Draw:
             return (*self.dims(self.rng.randint(1, 2)), *shape)
         cut = shape[self.rng.randint(0, len(shape)) :] if self.rng.random() < 0.3 else shape
         keep = self.rng.random()
-        return tuple(self.extent() if d == 1 and self.rng.random() < 0.3 else d if self.rng.random() < keep else 1 for d in cut)
+        return tuple(
+            self.extent() if d == 1 and self.rng.random() < 0.3 else d if self.rng.random() < keep else 1 for d in cut
+        )
 
     # ---- values
 
@@ -132,30 +122,28 @@ class Draw:
             return None
         return spec
 
-    def _hinted(self, name: str) -> tuple[int, tuple[int, ...]] | None:
+    def _hinted(self, name: str) -> _Type | None:
         spec = self._hint_for(name)
         if spec is None:
             return None
         m = re.fullmatch(r"(\w+)\[(.*)\](?: = (\S+))?", self.rng.choice(spec) if isinstance(spec, list) else spec)
         if not m:
-            raise RlflowError(f"the sample hint {name}: {spec!r} is not a type such as \"f32[A,B]\" or \"f32[] = 1\"")
-        self.uniform = m.group(3)
+            raise RlflowError(f'the sample hint {name}: {spec!r} is not a type such as "f32[A,B]" or "f32[] = 1"')
         dims = [d for d in m.group(2).split(",") if d.strip()]
         if self.local is not None:  # lower-case letters differ from member to member of a star group
             for d in dims:
                 for part in d.split("*"):
                     if part.strip().islower():
                         self.letters.pop(part.strip(), None)
-        return DTYPES[m.group(1)], tuple(self._letter(d) for d in dims)
+        return DTYPES[m.group(1)], tuple(self._letter(d) for d in dims), m.group(3)
 
     def fresh(self, name: str, want: Want) -> int:
         """A new value for the variable ``name``: an input, a constant, or now and then a value that exists already."""
-        self.uniform: str | None = None
-        dtype, shape = self._type_for(name, want)
-        if self.uniform is not None:
-            return self.constant(name, dtype, shape, value=float(self.uniform))
-        if self.rng.random() < 0.12 and name not in self.plan.constants:
-            same = [v for v in self.made if (self.dtype_of(v), self.shape(v)) == (dtype, shape)]
+        dtype, shape, elements = self._type_for(name, want)
+        if elements is not None:
+            return self.constant(name, dtype, shape, value=float(elements))
+        if self.rng.random() < 0.15 and name not in self.plan.constants:
+            same = [v for v in self.made + self.inner if (self.dtype_of(v), self.shape(v)) == (dtype, shape)]
             if same:
                 return self.rng.choice(same)
         is_constant = name in self.plan.constants or self.rng.random() < 0.08
@@ -168,7 +156,7 @@ class Draw:
             return v
         return self.constant(name, dtype, shape, index)
 
-    def _type_for(self, name: str, want: Want) -> tuple[int, tuple[int, ...]]:
+    def _type_for(self, name: str, want: Want) -> _Type:
         hinted = self._hinted(name)
         if hinted:
             return hinted
@@ -176,13 +164,13 @@ class Draw:
         if self.obey and name in self.plan.dtypes:
             dtype = DTYPES.get(self.rng.choice(self.plan.dtypes[name]), dtype)
         if self.obey and name in self.plan.scalars and self.rng.random() < 0.85:
-            return dtype, self.rng.choice([(), (), (1,), (1, 1)])
+            return dtype, self.rng.choice([(), (), (1,), (1, 1)]), None
         if want.shape is not None:
-            return dtype, want.shape
+            return dtype, want.shape, None
         rank = want.rank
         if rank is None and self.obey and name in self.plan.ranks:
             rank = self.rng.choice(self.plan.ranks[name])
-        return dtype, self.dims(self.rank(want.least_rank) if rank is None else rank)
+        return dtype, self.dims(self.rank(want.least_rank) if rank is None else rank), None
 
     def input(self, dtype: int, shape: tuple[int, ...]) -> int:
         v = self.builder.input(f"x{self.inputs}", dtype, list(shape))
@@ -190,9 +178,12 @@ class Draw:
         self.made.append(v)
         return v
 
-    def constant(self, name: str, dtype: int, shape: tuple[int, ...], index_below: int | None = None, value: float | None = None) -> int:
+    def constant(
+        self, name: str, dtype: int, shape: tuple[int, ...], index_below: int | None = None, value: float | None = None
+    ) -> int:
         """A constant; its elements are given where conditions may read them, else only its digest is."""
-        count, values = _count(shape), None
+        count = _count(shape)
+        values: list[Any] | None = None
         if value is not None:
             values = [value] * count
         elif index_below is not None:
@@ -292,7 +283,11 @@ class Draw:
         if isinstance(spec, str) and spec.startswith("="):
             return self._letter(spec[1:])
         if isinstance(spec, str) and spec.startswith("["):
-            return [int(d) if d.strip().lstrip("-").isdigit() else self._letter(d) for d in spec[1:-1].split(",") if d.strip()]
+            return [
+                int(d) if d.strip().lstrip("-").isdigit() else self._letter(d)
+                for d in spec[1:-1].split(",")
+                if d.strip()
+            ]
         return spec
 
     def _rest_attr(self, rest: str, name: str, drawn: Any) -> Any:
@@ -398,7 +393,8 @@ def draw_sample(plan: Plan, rng: random.Random, *, largest: int = 4) -> Sample |
 
 
 def _with_symbols(sample: Sample, rng: random.Random) -> Sample | None:
-    """The same graph with some input extents given by name only; ``None`` where the core finds a contradiction in that."""
+    """The same graph with some input extents given by name only; ``None`` where the core finds a contradiction in
+    that."""
     symbols: dict[str, int] = {}
 
     def rename(m: re.Match[str]) -> str:

@@ -1,7 +1,9 @@
 """Exact meaning of operators over a domain: the driver, and the pointwise operators.
 
-:class:`Evaluator` walks a core graph and gives every value an exact array. Values of float types are elements of the domain (see :mod:`domains`);
-integers are ``int64`` arrays, bools are ``bool`` arrays. The shape that each operator yields here is compared with the one the core inferred, so
+:class:`Evaluator` walks a core graph and gives every value an exact array. Values of float types are elements of the
+domain (see :mod:`domains`);
+integers are ``int64`` arrays, bools are ``bool`` arrays. The shape that each operator yields here is compared with
+the one the core inferred, so
 that the core's shape rules are checked on the way.
 """
 
@@ -29,13 +31,14 @@ class NeedsOrder(Exception):  # noqa: N818 - a question to the prover, not an er
     """The operator means something only over an ordered domain."""
 
 
-class InferenceMismatch(ProofError):
+class InferenceMismatch(ProofError):  # noqa: N818 - it says what happened
     """The core inferred another shape than the operator yields."""
 
 
 @dataclass
 class Call:
-    """One node being evaluated: attributes, operand arrays (``None``: absent), their element types, and what the core inferred."""
+    """One node being evaluated: attributes, operand arrays (``None``: absent), their element types, and what the core
+    inferred."""
 
     op: str
     attrs: dict[str, Any]
@@ -113,7 +116,8 @@ class Evaluator:
         return rng.integers(-9, 10, size=shape, dtype=np.int64)
 
     def inputs(self, graph: _core.Graph, indices: dict[int, int]) -> dict[int, Array]:
-        """Random arrays for the graph inputs, by ordinal. ``indices``: ordinal of an integer input used as index -> number of rows."""
+        """Random arrays for the graph inputs, by ordinal. ``indices``: ordinal of an integer input used as index ->
+        number of rows."""
         feeds: dict[int, Array] = {}
         for k, n in enumerate(graph.inputs()):
             v = graph.node_outputs(n)[0]
@@ -163,7 +167,9 @@ class Evaluator:
         operands = graph.node_inputs(n)
         call = Call(
             graph.op(n),
-            {name: _rounded(1, a) if isinstance(a, float) else a for name, a in graph.attrs(n).items()},  # ONNX stores them so
+            {
+                name: _rounded(1, a) if isinstance(a, float) else a for name, a in graph.attrs(n).items()
+            },  # ONNX stores them so
             [None if v < 0 else values[v] for v in operands],
             [0 if v < 0 else graph.dtype(v) for v in operands],
             [graph.dtype(v) for v in outs],
@@ -182,15 +188,18 @@ class Evaluator:
 
 def _rounded(dtype: int, value: float) -> float:
     """The value as an element of the type holds it."""
-    narrow = {1: np.float32, 10: np.float16}.get(dtype)
-    return float(value) if narrow is None else float(narrow(value))
+    if dtype == 1:
+        return float(np.float32(value))
+    return float(np.float16(value)) if dtype == 10 else float(value)
 
 
 def _compare_shape(call: Call, k: int, array: Array) -> None:
     inferred = call.out_shapes[k]
     if inferred is None:
         return
-    same = len(inferred) == array.ndim and all(not isinstance(d, int) or d == e for d, e in zip(inferred, array.shape, strict=True))
+    same = len(inferred) == array.ndim and all(
+        not isinstance(d, int) or d == e for d, e in zip(inferred, array.shape, strict=True)
+    )
     if not same:
         operands = [None if a is None else a.shape for a in call.inputs]
         raise InferenceMismatch(
@@ -212,12 +221,19 @@ def apply(call: Call) -> list[Array]:
     return result if isinstance(result, list) else [result]
 
 
-# ---- pointwise -------------------------------------------------------------------------------------------------------------------------
+# ---- pointwise ------------------------------------------------------------------------------------------------------
 
 
 def _integer_function(key: int, *arguments: Array) -> Array:
     words = np.asarray(field.oracle(key, *(np.asarray(a).astype(np.int64).astype(np.uint64) for a in arguments)))
     return (words >> np.uint64(1)).astype(np.int64) % 1000
+
+
+_INTEGER_UNARY: dict[str, Callable[[Array], Array]] = {
+    "Abs": np.abs,
+    "Relu": lambda a: np.maximum(a, 0),
+    "Sign": np.sign,
+}
 
 
 def _unary(c: Call) -> Array:
@@ -229,9 +245,8 @@ def _unary(c: Call) -> Array:
         return c.domain.unary(c.op, c.key(), x, zero="zero_preserving" in flags, monotone="monotone" in flags)
     if c.op == "Not":
         return ~x
-    known = {"Neg": np.negative, "Abs": np.abs, "Relu": lambda a: np.maximum(a, 0), "Sign": np.sign}.get(c.op)
-    if known:
-        return np.asarray(known(x))
+    if c.op in _INTEGER_UNARY:
+        return np.asarray(_INTEGER_UNARY[c.op](x))
     out = _integer_function(c.key(), x)
     out = np.where(x == 0, 0, out) if "zero_preserving" in flags else out
     return out.astype(bool) if c.out_dtypes[0] == BOOL else out
@@ -278,7 +293,11 @@ def _cast(c: Call) -> Array:
             return x if held else c.domain.function(c.key(), x, zero=True)
         return x != 0 if target == BOOL else c.domain.integer(c.key(), x)
     if target in FLOATS:
-        return c.domain.from_integers(x) if target in (1, 11) or source == BOOL else c.domain.function(c.key(), c.domain.from_integers(x), zero=True)
+        return (
+            c.domain.from_integers(x)
+            if target in (1, 11) or source == BOOL
+            else c.domain.function(c.key(), c.domain.from_integers(x), zero=True)
+        )
     return x.astype(bool) if target == BOOL else x.astype(np.int64)
 
 
@@ -298,10 +317,22 @@ def _truncated(a: Array, b: Array) -> Array:
 
 
 _INTEGER: dict[str, Callable[[Array, Array], Array]] = {
-    "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": _truncated, "Equal": np.equal, "Greater": np.greater, "Less": np.less,
-    "GreaterOrEqual": np.greater_equal, "LessOrEqual": np.less_equal, "And": np.logical_and, "Or": np.logical_or, "Xor": np.logical_xor,
-    "BitwiseAnd": np.bitwise_and, "BitwiseOr": np.bitwise_or, "BitwiseXor": np.bitwise_xor,
-}  # fmt: skip
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Div": _truncated,
+    "Equal": np.equal,
+    "Greater": np.greater,
+    "Less": np.less,
+    "GreaterOrEqual": np.greater_equal,
+    "LessOrEqual": np.less_equal,
+    "And": np.logical_and,
+    "Or": np.logical_or,
+    "Xor": np.logical_xor,
+    "BitwiseAnd": np.bitwise_and,
+    "BitwiseOr": np.bitwise_or,
+    "BitwiseXor": np.bitwise_xor,
+}
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "Greater": lambda a, b: a > b,
@@ -334,16 +365,20 @@ def _fold(c: Call, step: Callable[[Array, Array], Array]) -> Array:
     return functools.reduce(step, (c.arg(k) for k in range(1, len(c.inputs))), c.arg(0))
 
 
+def _total(c: Call) -> Array:
+    return _fold(c, c.domain.add if c.is_float() else np.add)
+
+
 @meaning("Sum")
 def _sum(c: Call) -> Array:
-    return _fold(c, c.domain.add if c.is_float() else np.add)
+    return _total(c)
 
 
 @meaning("Mean")
 def _mean(c: Call) -> Array:
     if not c.is_float():
         raise Unsupported("Mean of integers")
-    return c.domain.div(_sum(c), c.domain.constant(len(c.inputs)))
+    return c.domain.div(_total(c), c.domain.constant(len(c.inputs)))
 
 
 @meaning("Max", "Min")

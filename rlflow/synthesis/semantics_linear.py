@@ -49,7 +49,7 @@ def _gemm(c: Call) -> Array:
     return d.add(out, d.mul(d.constant(c.attrs["beta"]), c.arg(2))) if c.present(2) else out
 
 
-# ---- windows ----------------------------------------------------------------------------------------------------------------------------
+# ---- windows --------------------------------------------------------------------------------------------------------
 
 
 def _window(c: Call, n: int, kernel: list[int]) -> tuple[list[int], list[int], list[int], list[int]]:
@@ -61,7 +61,9 @@ def _window(c: Call, n: int, kernel: list[int]) -> tuple[list[int], list[int], l
     return kernel, strides, dilations, pads
 
 
-def _taps(x: Array, fill: Array, out: list[int], window: tuple[list[int], ...]) -> Iterator[tuple[tuple[int, ...], Array]]:
+def _taps(
+    x: Array, fill: Array, out: list[int], window: tuple[list[int], ...]
+) -> Iterator[tuple[tuple[int, ...], Array]]:
     """For every kernel tap the operand elements it meets, [N, C, *out]; ``fill`` beyond the borders."""
     kernel, strides, dilations, pads = window
     n = len(kernel)
@@ -71,7 +73,9 @@ def _taps(x: Array, fill: Array, out: list[int], window: tuple[list[int], ...]) 
     padded[...] = fill
     padded[(slice(None), slice(None), *(slice(pads[k], pads[k] + x.shape[2 + k]) for k in range(n)))] = x
     for tap in itertools.product(*(range(k) for k in kernel)):
-        index = tuple(slice(t * dl, t * dl + (o - 1) * s + 1, s) for t, dl, o, s in zip(tap, dilations, out, strides, strict=True))
+        index = tuple(
+            slice(t * dl, t * dl + (o - 1) * s + 1, s) for t, dl, o, s in zip(tap, dilations, out, strides, strict=True)
+        )
         yield tap, padded[(slice(None), slice(None), *index)]
 
 
@@ -84,7 +88,15 @@ def _out_space(c: Call, x: Array, window: tuple[list[int], ...]) -> list[int]:
         if shape is None or any(not isinstance(e, int) for e in shape):
             raise Unsupported("ceil_mode with an unknown extent")
         return shape[2:]
-    return [(x.shape[2 + k] + pads[k] + pads[n + k] - dilations[k] * (kernel[k] - 1) - 1) // strides[k] + 1 for k in range(n)]
+    return [
+        (x.shape[2 + k] + pads[k] + pads[n + k] - dilations[k] * (kernel[k] - 1) - 1) // strides[k] + 1
+        for k in range(n)
+    ]
+
+
+def _tap(w: Array, tap: tuple[int, ...]) -> Array:
+    """The weights of one kernel tap, [outputs, inputs]."""
+    return w.reshape(*w.shape[:2], math.prod(w.shape[2:]))[:, :, int(np.ravel_multi_index(tap, w.shape[2:]))]
 
 
 @meaning("Conv")
@@ -98,7 +110,7 @@ def _conv(c: Call) -> Array:
     result = d.zeros((batch, g, cout, math.prod(out)))
     for tap, piece in _taps(x, d.zeros(()), out, window):
         part = piece.reshape(batch, g, 1, cin, math.prod(out))
-        weight = w[(slice(None), slice(None), *tap)].reshape(1, g, cout, cin, 1)
+        weight = _tap(w, tap).reshape(1, g, cout, cin, 1)
         result = d.add(result, d.total(d.mul(part, weight), (3,)))
     result = result.reshape(batch, g * cout, *out)
     return d.add(result, c.arg(2).reshape(1, -1, *[1] * n)) if c.present(2) else result
@@ -116,10 +128,15 @@ def _conv_transpose(c: Call) -> Array:
     result = d.zeros((batch, g * cout, *full))
     flat = x.reshape(batch, g, cin, 1, math.prod(x.shape[2:]))
     for tap in itertools.product(*(range(k) for k in kernel)):
-        weight = w[(slice(None), slice(None), *tap)].reshape(1, g, cin, cout, 1)
+        weight = _tap(w, tap).reshape(1, g, cin, cout, 1)
         part = d.total(d.mul(flat, weight), (2,)).reshape(batch, g * cout, *x.shape[2:])
-        at = (slice(None), slice(None)) + tuple(
-            slice(t * dl, t * dl + (e - 1) * s + 1, s) for t, dl, e, s in zip(tap, dilations, x.shape[2:], strides, strict=True)
+        at = (
+            slice(None),
+            slice(None),
+            *(
+                slice(t * dl, t * dl + (e - 1) * s + 1, s)
+                for t, dl, e, s in zip(tap, dilations, x.shape[2:], strides, strict=True)
+            ),
         )
         result[at] = d.add(result[at], part)
     result = result[(slice(None), slice(None), *(slice(pads[k], full[k] - pads[n + k]) for k in range(n)))]
@@ -213,7 +230,7 @@ def _global_pool(c: Call) -> Array:
     return out.reshape(*x.shape[:2], *[1] * len(axes))
 
 
-# ---- reductions -------------------------------------------------------------------------------------------------------------------------
+# ---- reductions -----------------------------------------------------------------------------------------------------
 
 
 def _function(d: Domain, name: str, x: Array) -> Array:
@@ -235,7 +252,9 @@ def _reduced(c: Call, x: Array, axes: tuple[int, ...]) -> Array:
                 out = d.mul(out, x.take(k, axis=a))
             x = np.broadcast_to(out, x.shape[:a] + x.shape[a + 1 :])
         return x
-    before = {"ReduceL1": lambda e: _function(d, "Abs", e), "ReduceLogSumExp": lambda e: _function(d, "Exp", e)}.get(op, lambda e: e)
+    before = {"ReduceL1": lambda e: _function(d, "Abs", e), "ReduceLogSumExp": lambda e: _function(d, "Exp", e)}.get(
+        op, lambda e: e
+    )
     if op in ("ReduceL2", "ReduceSumSquare"):
         x = d.mul(x, x)
     total = d.total(before(x), axes)
@@ -243,10 +262,8 @@ def _reduced(c: Call, x: Array, axes: tuple[int, ...]) -> Array:
     return _function(d, after, total) if after else total
 
 
-@meaning(
-    "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp",
-    "ReduceSumSquare",
-)  # fmt: skip
+@meaning("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")
+@meaning("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare")
 def _reduce(c: Call) -> Array:
     _float_only(c)
     if c.present(1):
@@ -285,7 +302,7 @@ def _cumsum(c: Call) -> Array:
     return np.moveaxis(out, 0, axis)
 
 
-# ---- normalisations ---------------------------------------------------------------------------------------------------------------------
+# ---- normalisations -------------------------------------------------------------------------------------------------
 
 
 @meaning("BatchNormalization")

@@ -23,7 +23,7 @@ def _plain(values: list[Any]) -> list[int]:
     return values
 
 
-# ---- views ------------------------------------------------------------------------------------------------------------------------------
+# ---- views ----------------------------------------------------------------------------------------------------------
 
 
 @meaning("Reshape")
@@ -82,7 +82,7 @@ def _blocks(c: Call) -> Array:
     return x.reshape(n, ch // b // b, b, b, h, w).transpose(0, 1, 4, 2, 5, 3).reshape(n, ch // b // b, h * b, w * b)
 
 
-# ---- joining, cutting -------------------------------------------------------------------------------------------------------------------
+# ---- joining, cutting -----------------------------------------------------------------------------------------------
 
 
 @meaning("Concat")
@@ -103,7 +103,9 @@ def _slice(c: Call) -> Array:
     _static(c)
     x = c.arg(0)
     index: list[slice] = [slice(None)] * x.ndim
-    for axis, start, end, step in zip(c.attrs["axes"], c.attrs["starts"], c.attrs["ends"], c.attrs["steps"], strict=True):
+    for axis, start, end, step in zip(
+        c.attrs["axes"], c.attrs["starts"], c.attrs["ends"], c.attrs["steps"], strict=True
+    ):
         d = x.shape[axis]
         stop: int | None = end
         if step < 0:
@@ -121,7 +123,9 @@ def _pad(c: Call) -> Array:
     if any(e < 0 for pair in width for e in pair):
         raise Unsupported("negative pads")
     if mode == "constant":
-        fill = c.domain.constant(c.attrs.get("value", 0.0)) if c.is_float() else np.asarray(int(c.attrs.get("value", 0)))
+        fill = (
+            c.domain.constant(c.attrs.get("value", 0.0)) if c.is_float() else np.asarray(int(c.attrs.get("value", 0)))
+        )
         out = np.empty([b + d + e for (b, e), d in zip(width, x.shape, strict=True)], dtype=x.dtype)
         out[...] = fill
         out[tuple(slice(b, b + d) for (b, _), d in zip(width, x.shape, strict=True))] = x
@@ -131,7 +135,7 @@ def _pad(c: Call) -> Array:
     return np.pad(x, width, mode={"reflect": "reflect", "edge": "edge", "wrap": "wrap"}[mode])  # type: ignore[call-overload]
 
 
-# ---- indexing ---------------------------------------------------------------------------------------------------------------------------
+# ---- indexing -------------------------------------------------------------------------------------------------------
 
 
 def _indices(c: Call, k: int, extent: int) -> Array:
@@ -166,7 +170,7 @@ def _trilu(c: Call) -> Array:
     return np.where(keep, x, zero)
 
 
-# ---- shapes and made tensors ------------------------------------------------------------------------------------------------------------
+# ---- shapes and made tensors ----------------------------------------------------------------------------------------
 
 
 @meaning("Shape")
@@ -189,7 +193,7 @@ def _eye_like(c: Call) -> Array:
     return c.domain.from_integers(eye) if dtype in FLOATS else eye.astype(bool) if dtype == BOOL else eye
 
 
-# ---- Resize -----------------------------------------------------------------------------------------------------------------------------
+# ---- Resize ---------------------------------------------------------------------------------------------------------
 
 
 def _source_position(mode: str, k: int, scale: Fraction, length_in: int, length_out: int) -> Fraction:
@@ -209,7 +213,12 @@ def _nearest(how: str, x: Fraction) -> int:
     floor = math.floor(x)
     if x == floor:
         return floor
-    down = {"floor": True, "ceil": False, "round_prefer_floor": x - floor <= Fraction(1, 2), "round_prefer_ceil": x - floor < Fraction(1, 2)}
+    down = {
+        "floor": True,
+        "ceil": False,
+        "round_prefer_floor": x - floor <= Fraction(1, 2),
+        "round_prefer_ceil": x - floor < Fraction(1, 2),
+    }
     return floor if down[how] else floor + 1
 
 
@@ -217,7 +226,9 @@ def _axis_weights(c: Call, length_in: int, length_out: int, scale: Fraction) -> 
     """For each output coordinate the input coordinates and weights it is made of."""
     mode, rows = c.attrs.get("mode", "nearest"), []
     for k in range(length_out):
-        x = _source_position(c.attrs.get("coordinate_transformation_mode", "half_pixel"), k, scale, length_in, length_out)
+        x = _source_position(
+            c.attrs.get("coordinate_transformation_mode", "half_pixel"), k, scale, length_in, length_out
+        )
         if mode == "nearest":
             at = _nearest(c.attrs.get("nearest_mode", "round_prefer_floor"), x)
             rows.append([(min(max(at, 0), length_in - 1), Fraction(1))])

@@ -1,6 +1,7 @@
 """Reads source terms of rules for the sampler.
 
-The core parses, checks and matches rules; this reader only says what a source term is made of, so that graphs in which it could fire can be drawn.
+The core parses, checks and matches rules; this reader only says what a source term is made of, so that graphs in
+which it could fire can be drawn.
 It accepts what the core accepts (a rule is always compiled by the core first).
 """
 
@@ -20,8 +21,10 @@ _NAME = re.compile(r"[A-Za-z0-9_]+")
 class Term:
     """One node of a source term.
 
-    ``kind`` is ``op``, ``var``, ``seq`` or ``absent``. For ``op``: ``op`` names the operator, or ``op_var`` the operator variable with the
-    class ``op_class`` (a class name, a list of operators, or ``None`` where the variable was given its class before); ``attrs`` maps attribute
+    ``kind`` is ``op``, ``var``, ``seq`` or ``absent``. For ``op``: ``op`` names the operator, or ``op_var`` the
+    operator variable with the
+    class ``op_class`` (a class name, a list of operators, or ``None`` where the variable was given its class before);
+    ``attrs`` maps attribute
     names to expression texts; ``rest`` names the ``..?rest`` variable; ``output`` is a number or an attribute variable.
     """
 
@@ -163,7 +166,8 @@ def literal(text: str) -> Any:
 
 
 def mentions(where: list[str], function: str) -> set[str]:
-    """Names of the variables that some condition uses as ``function(?x ...``; what stands under a ``not`` does not count."""
+    """Names of the variables that some condition uses as ``function(?x ...``; what stands under a ``not`` does not
+    count."""
     where = [re.sub(r"\bnot \((?:[^()]|\([^()]*\))*\)", "", w) for w in where]
     pattern = re.compile(rf"(?<!not )\b{function}\(\s*(\?[A-Za-z0-9_]+)")
     return {name for w in where for name in pattern.findall(w)}

@@ -22,7 +22,9 @@ _WIDTH = 150
 
 def rule_file_text(data: dict[str, Any]) -> str:
     """A rule file in its layout: one field a line; a list that is too long for one, one element a line."""
-    rules = ",\n".join("  {\n" + ",\n".join(_field(key, value) for key, value in rule.items()) + "\n  }" for rule in data["rules"])
+    rules = ",\n".join(
+        "  {\n" + ",\n".join(_field(key, value) for key, value in rule.items()) + "\n  }" for rule in data["rules"]
+    )
     head = "".join(f" {json.dumps(key)}: {json.dumps(value)},\n" for key, value in data.items() if key != "rules")
     return "{\n" + head + ' "rules": [\n' + rules + "\n ]\n}\n"
 
@@ -78,13 +80,18 @@ def _replace(path: Path, text: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """``python -m rlflow.synthesis.prove [--write | --examples] [--samples N] [--only NAME]... [FILE]...``; exit code 0 if every rule was proved."""
-    parser = argparse.ArgumentParser(prog="python -m rlflow.synthesis.prove", description="Prove rules, by default those of the package.")
+    """``python -m rlflow.synthesis.prove [--write | --examples] [--samples N] [--only NAME]... [FILE]...``; exit code
+    0 if every rule was proved."""
+    parser = argparse.ArgumentParser(
+        prog="python -m rlflow.synthesis.prove", description="Prove rules, by default those of the package."
+    )
     parser.add_argument("files", nargs="*", type=Path, help="rule files")
     parser.add_argument("--write", action="store_true", help="write the proof records into the files")
     parser.add_argument("--samples", type=int, default=SAMPLES, help="evaluations in which each rule must fire")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="only this rule or family")
-    parser.add_argument("--examples", action="store_true", help="find examples for rules that have none, and write them; prove nothing")
+    parser.add_argument(
+        "--examples", action="store_true", help="find examples for rules that have none, and write them; prove nothing"
+    )
     options = parser.parse_args(arguments)
     files = options.files or library_files()
     if options.examples:
@@ -93,7 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     started, bad = time.perf_counter(), 0
     for path in files:
-        rules = [r for r in read_rules([path]) if not options.only or r.name in options.only or r.family in options.only]
+        rules = [
+            r for r in read_rules([path]) if not options.only or r.name in options.only or r.family in options.only
+        ]
         verdicts = prove_all(rules, _report, samples=options.samples)
         bad += sum(not v.proved for v in verdicts)
         if options.write and verdicts:
@@ -103,10 +112,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report(verdict: Verdict) -> None:
-    text = f"{verdict.status:9} {verdict.rule}: fired {verdict.fired} of {verdict.tries} draws, {verdict.wild_fired} without hints"
-    record = verdict.record
+    counts = f"fired {verdict.fired} of {verdict.tries} draws, {verdict.wild_fired} without hints"
+    text, record = f"{verdict.status:9} {verdict.rule}: {counts}", verdict.record
     if record is not None:
-        text += f", {record.shapes} shapes, {record.method}, {record.float_samples} float runs, error {record.max_rel_err:.0e}"
+        text += f", {record.shapes} shapes, {record.method}"
+        text += f", {record.float_samples} float runs, error {record.max_rel_err:.0e}"
     sys.stdout.write(text + "\n")
     if verdict.reason:
         sys.stdout.write(f"          {verdict.kind} {verdict.reason}\n")

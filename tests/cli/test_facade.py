@@ -157,9 +157,8 @@ def test_mistakes_raise_typed_errors(options: dict[str, Any], error: type[Except
         rlflow.optimize(product_model(), **{**ANALYTIC, **options})
 
 
-def test_the_whole_river_with_a_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_whole_river_with_a_clock(tmp_path: Path) -> None:
     """Measured prices, the final gate, verification; the gain is so large that no noise hides it."""
-    monkeypatch.setenv("RLFLOW_CACHE", str(tmp_path))
     rng = np.random.default_rng(5)
     weight = numpy_helper.from_array(rng.standard_normal((512, 512)).astype(np.float32) / 20, "w")
     nodes = [
@@ -197,3 +196,34 @@ def test_the_whole_river_with_a_clock(tmp_path: Path, monkeypatch: pytest.Monkey
     assert report.runtime is not None
     assert report.runtime.version
     assert out.read_bytes() == result.model.SerializeToString(deterministic=True)
+
+
+def test_a_dimension_that_the_model_lacks_is_refused() -> None:
+    with pytest.raises(errors.UsageError, match="no symbolic dimension 'M'"):
+        rlflow.optimize(product_model(), dims={"M": 2}, **ANALYTIC)
+
+
+def test_weights_in_another_file_stay_there(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    path, out = folder / "m.onnx", tmp_path / "out.onnx"
+    onnx.save(product_model(), path, save_as_external_data=True, location="m.data", size_threshold=0)
+    result = rlflow.optimize(path, output=out, **ANALYTIC)
+    assert result.improved
+    assert rlflow.compare(path, out).passed
+    untouched = rlflow.optimize(path, output=tmp_path / "same.onnx", rules=load_library(None).select([]), **ANALYTIC)
+    assert not untouched.improved
+    assert rlflow.compare(path, tmp_path / "same.onnx").passed
+
+
+def test_a_model_that_cannot_be_read_as_a_graph_passes_through(tmp_path: Path) -> None:
+    model = product_model()
+    model.opset_import[0].version = 6
+    model.ir_version = 3
+    path, out = tmp_path / "old.onnx", tmp_path / "out.onnx"
+    path.write_bytes(model.SerializeToString())
+    result = rlflow.optimize(path, output=out, **ANALYTIC)
+    assert not result.improved
+    assert result.report.stop_reason == "nothing-to-do"
+    assert "opset is 6" in result.report.reason
+    assert out.read_bytes() == path.read_bytes()

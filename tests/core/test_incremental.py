@@ -1,4 +1,4 @@
-"""Matches kept up to date after a rewrite equal matches found from nothing; a child equals itself built from its text."""
+"""Matches kept up to date after a rewrite equal those found from nothing; a child equals itself built from its text."""
 
 from __future__ import annotations
 

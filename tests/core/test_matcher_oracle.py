@@ -73,7 +73,8 @@ def test_same_matches_as_brute_force(pattern: tuple) -> None:
             if len(graph.node_outputs(n)) == 1
             for b in brute_force(graph, pattern, graph.node_outputs(n)[0], {})
         }
-        ordinal = {(graph.position(graph.producer(v)) * 64 + graph.output_index(v)): v for n in graph.order() for v in graph.node_outputs(n)}
+        values = [v for n in graph.order() for v in graph.node_outputs(n)]
+        ordinal = {graph.position(graph.producer(v)) * 64 + graph.output_index(v): v for v in values}
         actual = {(state.key(i)[0], tuple(ordinal[o] for o in state.key(i)[-len(names) :])) for i in range(len(moves))}
         assert actual == expected, f"seed {seed}\n{graph.text()}"
         found += len(expected)

@@ -10,12 +10,15 @@ Objects are kept under ``build/native*/`` by the digest of what they were made f
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import hashlib
 import os
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -54,26 +57,39 @@ def build(sanitize: bool = False) -> Path:
     flags = SANITIZED if sanitize else PLAIN
     folder = ROOT / "build" / ("native-sanitized" if sanitize else "native")
     folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / "lock"):
+        return _build_in(folder, [*command, *flags])
+
+
+def _build_in(folder: Path, command: list[str]) -> Path:
     headers = b"".join(path.read_bytes() for path in sorted(CEXT.rglob("*.h")))
-    recipe = digest(" ".join([*command, *flags]).encode(), headers)
+    recipe = digest(" ".join(command).encode(), headers)
     sources = sorted([*(CEXT / "src").rglob("*.cc"), *(CEXT / "tests").rglob("*.cc")])
 
     def compile_one(source: Path) -> Path:
         target = folder / f"{source.stem}-{digest(recipe.encode(), source.read_bytes())}.o"
         if not target.exists():
             includes = [f"-I{CEXT / 'include'}", f"-I{CEXT / 'tests'}", f"-I{CEXT / 'src'}"]
-            produce(target, [*command, *flags, *includes, "-c", os.fspath(source)])
+            produce(target, [*command, *includes, "-c", os.fspath(source)])
         return target
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2) as pool:
         objects = list(pool.map(compile_one, sources))
     program = folder / f"unit_tests-{digest(*(path.name.encode() for path in objects))}"
     if not program.exists():
-        produce(program, [*command, *flags, *map(os.fspath, objects), "-pthread"])
+        produce(program, [*command, *map(os.fspath, objects), "-pthread"])
         for stale in folder.iterdir():
-            if stale not in {program, *objects}:
+            if stale not in {program, folder / "lock", *objects}:
                 stale.unlink(missing_ok=True)
     return program
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """One build at a time in a folder: the workers of a parallel test run wait, and use what the first one made."""
+    with path.open("w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield  # closing the file releases it
 
 
 def produce(target: Path, command: list[str]) -> None:

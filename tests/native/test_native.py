@@ -38,9 +38,6 @@ def program() -> Path:
     return builder.build()
 
 
-pytestmark = pytest.mark.xdist_group("native")
-
-
 @pytest.mark.timeout(900)
 def test_the_program_holds_every_declared_test(program: Path) -> None:
     listed = subprocess.run([os.fspath(program), "--list"], capture_output=True, text=True, check=True).stdout.split()

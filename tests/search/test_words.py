@@ -105,7 +105,8 @@ def test_a_chain_that_paid_once_is_followed_first_on_its_twins() -> None:
 
 def test_the_queue_is_bounded_and_says_so() -> None:
     result = search.solve(problem("aaaaaaaa", ["a>b", "b>a", "a>x", "xx>yy"], "300x"), "backtracking:queue=5,alpha=1.5")
-    assert result.stop_reason in (StopReason.CONVERGED, StopReason.BUDGET_EXPANSIONS)
+    assert result.stop_reason is StopReason.BUDGET_EXPANSIONS
+    assert result.counts.expansions == 300
 
 
 def test_candidates_beyond_the_budget_are_an_even_choice() -> None:

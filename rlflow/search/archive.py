@@ -1,0 +1,64 @@
+"""The graphs that are worth remembering: the cheapest, and those that come close to it with fewer rewrites.
+
+Prices of regions are added up and are not exact. Two graphs whose sums differ by half a per cent may differ the other
+way round on the machine, and of two such graphs the one with fewer rewrites is the safer bet: the last fifty steps of a
+long search buy little and may be noise. So the search remembers the front of the two quantities, cost and number of
+rewrites, and hands the final comparison a few points of it.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rlflow.search.result import Visited
+
+#: How much dearer than the best a graph may be to be handed on for its fewer rewrites: one runner-up for each.
+MARGINS = (0.005, 0.015, 0.04)
+
+
+@dataclass(frozen=True)
+class _Point:
+    steps: int
+    cost: float
+    size: int
+    visited: Visited
+
+
+class Archive:
+    """The front of cost (milliseconds) and number of rewrites near the best. ``runners_up``: how many to hand on."""
+
+    def __init__(self, runners_up: int = len(MARGINS)) -> None:
+        self._margins = MARGINS[:runners_up]
+        self._front: list[_Point] = []  # steps rise, costs fall
+
+    @property
+    def best_cost(self) -> float:
+        """Lowest cost so far; infinite where nothing was added."""
+        return self._front[-1].cost if self._front else float("inf")
+
+    def add(self, steps: int, cost: float, size: int, visited: Callable[[], Visited]) -> bool:
+        """Offer a graph; ``visited`` is called only if it is kept. Returns whether it is the cheapest so far."""
+        at = bisect.bisect_right([point.steps for point in self._front], steps)
+        if at and (self._front[at - 1].cost, self._front[at - 1].size) <= (cost, size):
+            return False
+        is_best = cost < self.best_cost
+        if not is_best and cost > self.best_cost * (1 + MARGINS[-1]):
+            return False
+        point = _Point(steps, cost, size, visited())
+        fewer = [other for other in self._front if other.steps < steps]
+        more = [other for other in self._front if other.steps >= steps and other.cost < cost]
+        limit = min(cost, self.best_cost) * (1 + MARGINS[-1])
+        self._front = [other for other in [*fewer, point, *more] if other.cost <= limit or other.steps == 0]
+        return is_best
+
+    def finalists(self) -> list[Visited]:
+        """The cheapest graph, then for each margin the one with the fewest rewrites, cheapest first, each once."""
+        best = self._front[-1]
+        chosen = [best]
+        for margin in self._margins:
+            near = next(point for point in self._front if point.cost <= best.cost * (1 + margin))
+            if near not in chosen:
+                chosen.append(near)
+        return [point.visited for point in sorted(chosen, key=lambda point: point.cost)]
