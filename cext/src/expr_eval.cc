@@ -44,18 +44,25 @@ EVal arithmetic(int op, const EVal& a, const EVal& b) {
   }
 }
 
-Tri less(const EVal& a, const EVal& b) {
-  if (a.kind == EVal::kList || b.kind == EVal::kList) {  // a list against a number: every element
-    if (a.kind == b.kind) return Tri::kMaybe;
-    const EVal& list = a.kind == EVal::kList ? a : b;
-    Tri t = Tri::kTrue;
-    for (const EVal& e : list.l) t = tri_and(t, a.kind == EVal::kList ? less(e, b) : less(a, e));
-    return t;
-  }
-  if (!a.is_number() || !b.is_number()) return Tri::kMaybe;
+// An order relation between numbers; with lists it holds when it holds for every element (of lists of one length).
+Tri ordered(const EVal& a, const EVal& b, Tri (*relation)(const EVal&, const EVal&)) {
+  const bool left = a.kind == EVal::kList, right = b.kind == EVal::kList;
+  if (!left && !right) return a.is_number() && b.is_number() ? relation(a, b) : Tri::kMaybe;
+  if (left && right && a.l.size() != b.l.size()) return Tri::kFalse;
+  if ((!left && !a.known()) || (!right && !b.known())) return Tri::kMaybe;
+  Tri t = Tri::kTrue;
+  for (size_t k = 0; k < (left ? a : b).l.size(); ++k) t = tri_and(t, ordered(left ? a.l[k] : a, right ? b.l[k] : b, relation));
+  return t;
+}
+
+Tri number_less(const EVal& a, const EVal& b) {
   if (a.kind == EVal::kInt && b.kind == EVal::kInt) return int_lt(a.i, b.i);
+  if ((a.kind == EVal::kInt && !is_plain(a.i)) || (b.kind == EVal::kInt && !is_plain(b.i))) return Tri::kMaybe;
   return a.number() < b.number() ? Tri::kTrue : Tri::kFalse;
 }
+Tri number_at_most(const EVal& a, const EVal& b) { return tri_not(number_less(b, a)); }
+
+Tri less(const EVal& a, const EVal& b) { return ordered(a, b, number_less); }
 
 EVal contains(const EVal& item, const EVal& list) {
   if (!item.known() || list.kind != EVal::kList) return EVal::unknown();
@@ -70,8 +77,8 @@ EVal compare(int op, const EVal& a, const EVal& b) {
     case kNe: return EVal::tri(tri_not(eval_equal(a, b)));
     case kLt: return EVal::tri(less(a, b));
     case kGt: return EVal::tri(less(b, a));
-    case kLe: return EVal::tri(a.kind == EVal::kList || b.kind == EVal::kList ? tri_or(less(a, b), eval_equal(a, b)) : tri_not(less(b, a)));
-    default: return EVal::tri(a.kind == EVal::kList || b.kind == EVal::kList ? tri_or(less(b, a), eval_equal(a, b)) : tri_not(less(a, b)));
+    case kLe: return EVal::tri(ordered(a, b, number_at_most));
+    default: return EVal::tri(ordered(b, a, number_at_most));
   }
 }
 

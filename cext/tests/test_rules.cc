@@ -128,6 +128,20 @@ TEST(literals_and_lets) {
   CHECK(same(out[0], "x: f32[2] = input\nc: f32[] = const 6.0\ny = Mul(x, c)\nreturn y\n"));
 }
 
+TEST(comparisons_with_lists_hold_for_every_element) {
+  auto fires = [](const char* condition) {
+    return !children("x: f32[2,3] = input\ny = Relu(x)\nreturn y\n", rule({"(Relu ?x)"}, {"(Abs (Relu ?x))"}, {condition})).empty();
+  };
+  CHECK(fires("shape(?x) <= 3"));
+  CHECK(fires("[1,2] <= 2"));
+  CHECK(fires("shape(?x) >= [2,2]"));
+  CHECK(fires("2 < [3,4]"));
+  CHECK(fires("[1,1] < [2,3]"));
+  CHECK(!fires("shape(?x) <= 2"));
+  CHECK(!fires("[1,2] < [2,2]"));
+  CHECK(!fires("[1] < [2,2]"));
+}
+
 TEST(a_let_may_pick_an_output) {
   auto r = rule({"(Relu ?x)"}, {"(Relu (Concat{axis=0} (Split{axis=0, split=[1,1]} ?x):0 ?last))"}, {"dim(?x, 0) == 2"},
                 {{"?last", "(Split{axis=0, split=[1,1]} ?x):1"}});
