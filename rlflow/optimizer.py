@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlflow import search as _search
-from rlflow.errors import GraphError, RuntimeUnavailable, UsageError, VerificationFailed
+from rlflow.errors import GraphError, ModelError, RuntimeUnavailable, UsageError, VerificationFailed
 from rlflow.report import OutputFigures, Report, RuntimeInfo, TimeInterval, Verified
 from rlflow.report.files import check_output, write_atomically
 from rlflow.search import Budget, InterruptGuard, Problem, Progress, Result, StopReason, StopToken, TraceStep, Visited
@@ -354,6 +354,7 @@ class _Run:
         if self.imported.passthrough is not None:
             return self._unchanged(self._blank(f"the model is carried through as it came: {self.imported.passthrough}"))
         self._check_dims()
+        self._check_weights()
         self.library, left_out = _for_opset(load_library(self.rules), self.imported.origin.opset)
         self.notes.extend(left_out)
         result = self._searched()
@@ -370,6 +371,16 @@ class _Run:
         if unknown:
             known = _search.did_you_mean(unknown[0], self.imported.origin.symbols)
             raise UsageError(f"The model has no symbolic dimension {unknown[0]!r} to measure at a size. {known}")
+
+    def _check_weights(self) -> None:
+        """Refuse NaN weights: no output could be compared with the original's. Infinite ones (masks) are fine."""
+        for name, constant in self.imported.origin.constants.items():
+            array = self.imported.constants[constant.digest]
+            if array.dtype.kind == "f" and array.size and np.isnan(array.min()):
+                raise ModelError(
+                    f"While checking the model: the weight '{name}' holds NaN, so its outputs say nothing and no "
+                    "result could be compared with the original's; repair the weight, or leave the model as it is."
+                )
 
     def _entrants(self, finalists: Sequence[Visited]) -> dict[str, tuple[Visited, _Export]]:
         """The cheapest graphs as ONNX, by a name; one that the model's opset cannot express is left out, and that is

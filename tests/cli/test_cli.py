@@ -276,13 +276,17 @@ def test_an_unwritable_output_is_refused_before_the_search(model: Path, tmp_path
     assert "searching" not in done.stderr
 
 
-def test_weights_that_are_not_numbers_are_said_or_survive(tmp_path: Path) -> None:
-    weight = numpy_helper.from_array(np.full((3, 3), np.nan, np.float32), "w")
-    path = tmp_path / "nan.onnx"
-    path.write_bytes(plain_model([helper.make_node("MatMul", ["x", "w"], ["y"])], weights=[weight]).SerializeToString())
-    done = rlflow("optimize", path, tmp_path / "out.onnx", "--cost", "analytic", "--budget", "20x")
-    assert done.exit_code == 0, done.output
-    assert np.isnan(numpy_helper.to_array(onnx.load(tmp_path / "out.onnx").graph.initializer[0])).all()
+@pytest.mark.parametrize(
+    ("value", "status"), [(np.nan, 1), (-np.inf, 0)], ids=["NaN is refused", "a mask's -inf is fine"]
+)
+def test_weights_that_are_not_finite(value: float, status: int, tmp_path: Path) -> None:
+    weight = numpy_helper.from_array(np.full(3, value, np.float32), "w")
+    path, out = tmp_path / "odd.onnx", tmp_path / "out.onnx"
+    path.write_bytes(plain_model([helper.make_node("Add", ["x", "w"], ["y"])], weights=[weight]).SerializeToString())
+    done = rlflow("optimize", path, out, "--cost", "analytic", "--budget", "20x")
+    assert done.exit_code == status, done.output
+    assert out.exists() == (status == 0)
+    assert ("the weight 'w' holds NaN" in done.stderr) == (status == 1)
 
 
 # --- verification -----------------------------------------------------------------------------------------------------
