@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlflow import search as _search
+from rlflow.deployment import Export, Inputs, as_source, open_worker, source_of, verified
 from rlflow.errors import GraphError, ModelError, RuntimeUnavailable, UsageError, VerificationFailed
 from rlflow.report import OutputFigures, Report, RuntimeInfo, TimeInterval, Verified
 from rlflow.report.files import check_output, write_atomically
@@ -30,10 +31,6 @@ if TYPE_CHECKING:
     from rlflow.runtime import Worker
 
 __all__ = ["OptimizeResult", "compare", "optimize", "replay"]
-
-#: Models larger than this go to the runtime as files, because a protobuf message may not exceed 2 GB.
-_FILE_BYTES = 1_500_000_000
-_VERIFY_INPUTS = 2
 
 
 @dataclass(frozen=True)
@@ -120,10 +117,10 @@ def compare(
     from rlflow.frontends import load_model
 
     with ExitStack() as stack:
-        worker = stack.enter_context(_open_worker(threads))
+        worker = stack.enter_context(open_worker(threads))
         imported = load_model(original)
-        inputs = _Inputs.of(worker, _source_of(imported, original), imported.graph, dict(dims or {}), input_data, seed)
-        return _verified(worker, inputs, _source_of(imported, original), _as_source(other), seed)
+        inputs = Inputs.of(worker, source_of(imported, original), imported.graph, dict(dims or {}), input_data, seed)
+        return verified(worker, inputs, source_of(imported, original), as_source(other), seed)
 
 
 def replay(
@@ -179,126 +176,6 @@ def _strategy(spec: str | _search.Strategy, alpha: float | None) -> _search.Stra
         raise
 
 
-def _open_worker(threads: int) -> Worker:
-    from rlflow.runtime import RuntimeOptions, Worker
-
-    return Worker(RuntimeOptions(threads=threads))
-
-
-def _as_source(model: Any) -> bytes | str:
-    """What the runtime can load: a path, or serialized ONNX."""
-    if isinstance(model, (str, os.PathLike)):
-        return os.fspath(model)
-    if isinstance(model, (bytes, bytearray, memoryview)):
-        return bytes(model)
-    return bytes(model.SerializeToString())
-
-
-def _source_of(imported: Any, model: Any) -> bytes | str:
-    return _as_source(model) if imported.source_path is None else os.fspath(imported.source_path)
-
-
-@dataclass
-class _Inputs:
-    """Feeds to time and to verify with; ``notes`` say what had to be assumed."""
-
-    feeds: list[dict[str, np.ndarray]]
-    notes: list[str] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, worker: Worker, source: bytes | str, graph: Any, dims: dict[str, int], data: Any, seed: int) -> _Inputs:
-        """Random inputs (integers in the range that the graph implies), the user's first where given."""
-        from rlflow.graph.ranges import input_ranges
-        from rlflow.verify import for_single_input, load_input_data, make_inputs
-
-        handle = worker.load(source)
-        try:
-            infos = worker.inspect(handle).inputs
-        finally:
-            worker.unload(handle)
-        if isinstance(data, (str, os.PathLike)):
-            data = load_input_data([data])
-        elif data is not None and not isinstance(data, Mapping):
-            data = load_input_data(data)
-        given = for_single_input(data, infos) if data else {}
-        dims, notes = _bind_open(infos, dims, given)
-        names = {info.name for info in infos}
-        ranges = {name: pair for name, pair in input_ranges(graph).items() if name in names}
-        feeds = []
-        if set(given) != names:
-            feeds = [make_inputs(infos, seed + number, ranges, None, dims) for number in range(_VERIFY_INPUTS)]
-        if given:
-            feeds.insert(0, make_inputs(infos, seed, ranges, given, dims))
-        return cls(feeds, notes)
-
-
-def _bind_open(
-    infos: Sequence[Any], dims: dict[str, int], given: Mapping[str, Any]
-) -> tuple[dict[str, int], list[str]]:
-    """Open dimensions that neither the caller nor the given data bind are measured at 1, and that is said."""
-    bound = dict(dims)
-    for info in infos:
-        if info.name in given:
-            for axis, (dim, size) in enumerate(zip(info.shape, np.shape(given[info.name]), strict=False)):
-                if not isinstance(dim, int):
-                    bound.setdefault(dim if isinstance(dim, str) else f"{info.name}.{axis}", int(size))
-    missing = []
-    for info in infos:
-        for axis, dim in enumerate(info.shape):
-            key = dim if isinstance(dim, str) else f"{info.name}.{axis}"
-            if not isinstance(dim, int) and key not in bound:
-                bound[key] = 1
-                missing.append(key)
-    if not missing:
-        return bound, []
-    options = " ".join(f"--dim {name}=…" for name in missing)
-    return bound, [
-        f"Measured with {', '.join(f'{name}=1' for name in missing)}, because nothing else was said; give {options}."
-    ]
-
-
-def _verified(
-    worker: Worker, inputs: _Inputs, original: bytes | str, optimised: bytes | str, seed: int, noise: Any = None
-) -> Any:
-    from rlflow import verify
-
-    return verify.verify(verify.WorkerRunner(worker), original, optimised, inputs.feeds, noise=noise, seed=seed)
-
-
-class _Export:
-    """A graph written as ONNX: the message, and what the runtime loads (a file where the message is too large for one
-    piece).
-    """
-
-    def __init__(
-        self, proto: ModelProto, folder: Callable[[], Path], save: Callable[[str], Any], external: bool
-    ) -> None:
-        self.proto = proto
-        self._folder, self._save = folder, save
-        self._in_file = external or proto.ByteSize() >= _FILE_BYTES
-        self._source: bytes | str | None = None
-
-    @property
-    def source(self) -> bytes | str:
-        """Serialized ONNX or the path of a temporary file."""
-        if self._source is None:
-            if self._in_file:
-                self._source = os.path.join(tempfile.mkdtemp(dir=self._folder()), "model.onnx")
-                self._save(self._source)
-            else:
-                self._source = self.proto.SerializeToString(deterministic=True)
-        return self._source
-
-    def write(self, path: Path) -> None:
-        """Write the model, with its weights beside it where they were outside the original's file or are too large for
-        one.
-        """
-        if self._in_file:
-            self._save(os.fspath(path))
-        else:
-            write_atomically(path, self.proto.SerializeToString(deterministic=True))
-
-
 @dataclass
 class _Run:
     """One optimisation: its options, and the resources that it opens."""
@@ -323,7 +200,7 @@ class _Run:
     stack: ExitStack = field(default_factory=ExitStack)
     started: float = field(default_factory=time.monotonic)
     worker: Worker | None = None
-    inputs: _Inputs | None = None
+    inputs: Inputs | None = None
     folder: Path | None = None
     measurements_before: int = 0
     replayed: dict[tuple[TraceStep, ...], Any] = field(default_factory=dict)
@@ -348,7 +225,7 @@ class _Run:
         self.imported = load_model(
             model, keep_initializer_inputs=self.keep_initializer_inputs, freeze=self.freeze or None
         )
-        self.model, self.source = model, _source_of(self.imported, model)
+        self.model, self.source = model, source_of(self.imported, model)
         self._original = parse_model(self.imported.source_bytes(), "the model")
         self.notes.extend(self.imported.notes)
         if self.imported.passthrough is not None:
@@ -382,7 +259,7 @@ class _Run:
                     "result could be compared with the original's; repair the weight, or leave the model as it is."
                 )
 
-    def _entrants(self, finalists: Sequence[Visited]) -> dict[str, tuple[Visited, _Export]]:
+    def _entrants(self, finalists: Sequence[Visited]) -> dict[str, tuple[Visited, Export]]:
         """The cheapest graphs as ONNX, by a name; one that the model's opset cannot express is left out, and that is
         said.
         """
@@ -425,7 +302,7 @@ class _Run:
             )
             return _search.solve(problem, self.strategy)
 
-    def _gate(self, report: Report, exports: Mapping[str, _Export]) -> tuple[Report, str | None]:
+    def _gate(self, report: Report, exports: Mapping[str, Export]) -> tuple[Report, str | None]:
         """The report with what the final comparison found, and the name of the winner."""
         if not self.cost_model.measures:
             winner = next(iter(exports), None)
@@ -469,7 +346,7 @@ class _Run:
             gate=decision.to_dict(),
         )
 
-    def _changed(self, report: Report, chosen: Visited, export: _Export) -> OptimizeResult:
+    def _changed(self, report: Report, chosen: Visited, export: Export) -> OptimizeResult:
         """The end of a run that gained something."""
         report = replace(
             report,
@@ -500,7 +377,7 @@ class _Run:
 
     # --- verification -------------------------------------------------------------------------------------------------
 
-    def _check(self, chosen: Visited, export: _Export) -> Verified:
+    def _check(self, chosen: Visited, export: Export) -> Verified:
         """The figures of the comparison; raises :class:`VerificationFailed`, naming the step that breaks, where outputs
         differ.
         """
@@ -509,13 +386,13 @@ class _Run:
 
         worker, inputs = self._worker(), self._inputs()
         noise = verify.calibrate(verify.WorkerRunner(worker), self.source, inputs.feeds, seed=self.seed)
-        found = _verified(worker, inputs, self.source, export.source, self.seed, noise)
+        found = verified(worker, inputs, self.source, export.source, self.seed, noise)
         if not found.passed:
             raise VerificationFailed(f"{self._culprit(chosen, inputs, noise)} {found.failure()} Nothing was written.")
         self.notes.extend(found.notes)
         return figures(found)
 
-    def _culprit(self, chosen: Visited, inputs: _Inputs, noise: Any) -> str:
+    def _culprit(self, chosen: Visited, inputs: Inputs, noise: Any) -> str:
         """A sentence about the smallest prefix of the trace whose result differs, found by bisection."""
         intro = "The optimised model does not compute what the original computes."
         if not chosen.trace:
@@ -547,20 +424,20 @@ class _Run:
             graphs.append(self.replayed[prefix].graph)
         return graphs
 
-    def _agrees(self, graph: Any, inputs: _Inputs, noise: Any) -> bool:
-        return _verified(self._worker(), inputs, self.source, self._export(graph).source, self.seed, noise).passed
+    def _agrees(self, graph: Any, inputs: Inputs, noise: Any) -> bool:
+        return verified(self._worker(), inputs, self.source, self._export(graph).source, self.seed, noise).passed
 
     # --- resources ----------------------------------------------------------------------------------------------------
 
     def _worker(self) -> Worker:
         if self.worker is None:
-            self.worker = self.stack.enter_context(_open_worker(self.threads))
+            self.worker = self.stack.enter_context(open_worker(self.threads))
         return self.worker
 
-    def _inputs(self) -> _Inputs:
+    def _inputs(self) -> Inputs:
         if self.inputs is None:
             dims = {**self.dims, **self.freeze}
-            self.inputs = _Inputs.of(self._worker(), self.source, self.imported.graph, dims, self.input_data, self.seed)
+            self.inputs = Inputs.of(self._worker(), self.source, self.imported.graph, dims, self.input_data, self.seed)
             self.notes.extend(self.inputs.notes)
         return self.inputs
 
@@ -569,14 +446,14 @@ class _Run:
             self.folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="rlflow-")))
         return self.folder
 
-    def _export(self, graph: Any, trace: Sequence[TraceStep] | None = None) -> _Export:
+    def _export(self, graph: Any, trace: Sequence[TraceStep] | None = None) -> Export:
         """``graph`` as ONNX; with its trace, each new node carries the name of the rule that made it."""
         from rlflow.frontends import save_model
 
         makers = self._makers(trace or ())
         proto = save_model(self.imported, graph, rules=makers)
         external = _has_external_data(self._original)
-        return _Export(proto, self._folder, lambda path: save_model(self.imported, graph, path, rules=makers), external)
+        return Export(proto, self._folder, lambda path: save_model(self.imported, graph, path, rules=makers), external)
 
     def _makers(self, trace: Sequence[TraceStep]) -> dict[int, str]:
         """Node id -> rule that made it."""

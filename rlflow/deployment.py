@@ -1,0 +1,143 @@
+"""What the runtime is handed when whole models are timed and compared: sources, inputs, graphs written as ONNX."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlflow.report.files import write_atomically
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from rlflow.runtime import Worker
+
+#: Models larger than this go to the runtime as files, because a protobuf message may not exceed 2 GB.
+_FILE_BYTES = 1_500_000_000
+_VERIFY_INPUTS = 2
+
+
+def open_worker(threads: int) -> Worker:
+    from rlflow.runtime import RuntimeOptions, Worker
+
+    return Worker(RuntimeOptions(threads=threads))
+
+
+def as_source(model: Any) -> bytes | str:
+    """What the runtime can load: a path, or serialized ONNX."""
+    if isinstance(model, (str, os.PathLike)):
+        return os.fspath(model)
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return bytes(model)
+    return bytes(model.SerializeToString())
+
+
+def source_of(imported: Any, model: Any) -> bytes | str:
+    return as_source(model) if imported.source_path is None else os.fspath(imported.source_path)
+
+
+@dataclass
+class Inputs:
+    """Feeds to time and to verify with; ``notes`` say what had to be assumed."""
+
+    feeds: list[dict[str, np.ndarray]]
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, worker: Worker, source: bytes | str, graph: Any, dims: dict[str, int], data: Any, seed: int) -> Inputs:
+        """Random inputs (integers in the range that the graph implies), the user's first where given."""
+        from rlflow.graph.ranges import input_ranges
+        from rlflow.verify import for_single_input, load_input_data, make_inputs
+
+        handle = worker.load(source)
+        try:
+            infos = worker.inspect(handle).inputs
+        finally:
+            worker.unload(handle)
+        if isinstance(data, (str, os.PathLike)):
+            data = load_input_data([data])
+        elif data is not None and not isinstance(data, Mapping):
+            data = load_input_data(data)
+        given = for_single_input(data, infos) if data else {}
+        dims, notes = _bind_open(infos, dims, given)
+        names = {info.name for info in infos}
+        ranges = {name: pair for name, pair in input_ranges(graph).items() if name in names}
+        feeds = []
+        if set(given) != names:
+            feeds = [make_inputs(infos, seed + number, ranges, None, dims) for number in range(_VERIFY_INPUTS)]
+        if given:
+            feeds.insert(0, make_inputs(infos, seed, ranges, given, dims))
+        return cls(feeds, notes)
+
+
+def _bind_open(
+    infos: Sequence[Any], dims: dict[str, int], given: Mapping[str, Any]
+) -> tuple[dict[str, int], list[str]]:
+    """Open dimensions that neither the caller nor the given data bind are measured at 1, and that is said."""
+    bound = dict(dims)
+    for info in infos:
+        if info.name in given:
+            for axis, (dim, size) in enumerate(zip(info.shape, np.shape(given[info.name]), strict=False)):
+                if not isinstance(dim, int):
+                    bound.setdefault(dim if isinstance(dim, str) else f"{info.name}.{axis}", int(size))
+    missing = []
+    for info in infos:
+        for axis, dim in enumerate(info.shape):
+            key = dim if isinstance(dim, str) else f"{info.name}.{axis}"
+            if not isinstance(dim, int) and key not in bound:
+                bound[key] = 1
+                missing.append(key)
+    if not missing:
+        return bound, []
+    options = " ".join(f"--dim {name}=…" for name in missing)
+    return bound, [
+        f"Measured with {', '.join(f'{name}=1' for name in missing)}, because nothing else was said; give {options}."
+    ]
+
+
+def verified(
+    worker: Worker, inputs: Inputs, original: bytes | str, optimised: bytes | str, seed: int, noise: Any = None
+) -> Any:
+    from rlflow import verify
+
+    return verify.verify(verify.WorkerRunner(worker), original, optimised, inputs.feeds, noise=noise, seed=seed)
+
+
+class Export:
+    """A graph written as ONNX: the message, and what the runtime loads (a file where the message is too large for one
+    piece).
+    """
+
+    def __init__(
+        self, proto: ModelProto, folder: Callable[[], Path], save: Callable[[str], Any], external: bool
+    ) -> None:
+        self.proto = proto
+        self._folder, self._save = folder, save
+        self._in_file = external or proto.ByteSize() >= _FILE_BYTES
+        self._source: bytes | str | None = None
+
+    @property
+    def source(self) -> bytes | str:
+        """Serialized ONNX or the path of a temporary file."""
+        if self._source is None:
+            if self._in_file:
+                self._source = os.path.join(tempfile.mkdtemp(dir=self._folder()), "model.onnx")
+                self._save(self._source)
+            else:
+                self._source = self.proto.SerializeToString(deterministic=True)
+        return self._source
+
+    def write(self, path: Path) -> None:
+        """Write the model, with its weights beside it where they were outside the original's file or are too large for
+        one.
+        """
+        if self._in_file:
+            self._save(os.fspath(path))
+        else:
+            write_atomically(path, self.proto.SerializeToString(deterministic=True))
