@@ -224,9 +224,7 @@ bool Graph::depends_on(NodeId user, NodeId source) const {
   const uint32_t floor = position_[source];
   if (position_[user] < floor) return false;
   std::vector<NodeId> stack{user};
-  std::vector<NodeId> seen;
-  // Only nodes after `source` in topological order can lie on a path; the visited set is small, so a sorted probe is enough
-  // until it is not, then a bitmap.
+  // Only nodes after `source` in topological order can lie on a path.
   std::vector<uint8_t> mark(order_.size() - floor, 0);
   while (!stack.empty()) {
     NodeId n = stack.back();

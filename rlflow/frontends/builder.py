@@ -17,7 +17,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from rlflow.errors import GraphError, UsageError
-from rlflow.frontends.stats import infer_types, without_weights
+from rlflow.frontends.inference import bare_model
+from rlflow.frontends.stats import infer_types
 
 OLDEST_OPSET = 11
 # The newest container version written: runtimes of recent years read it, and no operator here needs a newer one.
@@ -315,7 +316,7 @@ class ModelBuilder:
         for info in model.graph.output:
             info.type.CopyFrom(types[info.name])
         try:  # without the large weights, whose values the checker does not read but would copy twice
-            onnx.checker.check_model(without_weights(model), full_check=True)
+            onnx.checker.check_model(bare_model(model), full_check=True)
         except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
             raise GraphError(f"While building model '{self.name}': onnx refuses it: {error}") from error
         return model

@@ -14,12 +14,11 @@ import onnx
 from onnx import helper
 
 from rlflow.errors import ModelError
+from rlflow.frontends.inference import bare_model
 
 _FLOATING = frozenset(
     {onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
 )
-# Shape arithmetic needs the values of small tensors; nothing larger than this is ever a shape, a list of axes or a pad.
-_SHAPE_LIKE_ELEMENTS = 4096
 _Shapes = dict[str, tuple[int, ...]]
 
 
@@ -86,32 +85,13 @@ def infer_types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
     Raises ModelError where the shapes contradict each other.
     """
     try:
-        inferred = onnx.shape_inference.infer_shapes(without_weights(model), strict_mode=True, data_prop=True)
+        inferred = onnx.shape_inference.infer_shapes(bare_model(model), strict_mode=True, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
         raise ModelError(f"While inferring the shapes of model '{model.graph.name}': {error}") from error
     infos = [*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output]
     types = {info.name: info.type for info in infos if info.type.WhichOneof("value") is not None}
     types.update({tensor.name: _tensor_type(tensor) for tensor in inferred.graph.initializer})
     return types
-
-
-def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy in which each large initialiser has become a graph input of the same type."""
-    bare = onnx.ModelProto(ir_version=max(model.ir_version, 4))
-    bare.opset_import.extend(model.opset_import)
-    bare.functions.extend(model.functions)
-    graph = model.graph
-    bare.graph.name = graph.name or "graph"
-    bare.graph.node.extend(graph.node)
-    bare.graph.input.extend(graph.input)
-    bare.graph.output.extend(graph.output)
-    listed = {info.name for info in graph.input}
-    for tensor in graph.initializer:
-        if prod(tensor.dims) <= _SHAPE_LIKE_ELEMENTS:
-            bare.graph.initializer.append(tensor)
-        elif tensor.name not in listed:
-            bare.graph.input.append(helper.make_value_info(tensor.name, _tensor_type(tensor)))
-    return bare
 
 
 def _tensor_type(tensor: onnx.TensorProto) -> onnx.TypeProto:

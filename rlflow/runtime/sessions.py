@@ -177,8 +177,9 @@ def time_interleaved(
     ``seconds`` stops early, after at least ``min_rounds``.
 
     A sample shows the model in a loop of its own, as it is deployed: the model before it has left the caches full of
-    *its* weights, so a model of short runs first runs once untimed. (Without that, a step that reads 50 MB of weights
-    took a quarter longer here than in a loop, the faster and the slower form alike.)
+    *its* weights, so a model of short runs first runs once untimed. This is a choice, and it can move a ratio: on a
+    decoder step that reads 50 MB of weights, timed both ways in one run, the untimed run took 4 % off the original's
+    time and 10 % off its rewritten form's (speed-up 1.26 with it, 1.19 without).
     """
     runners = [session.runner(feed) for session, feed in zip(sessions, feeds, strict=True)]
     counts = [inner or runs_to_fill(runner, min_sample) for runner in runners]
