@@ -1,0 +1,100 @@
+"""Optimises zoo models through the command line, one after the other, and keeps their reports: one JSON object a line.
+
+Shared by the folders that print a table of gains; `foundation` and `zoo` say which models and which bars.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import machine
+
+CLI = [sys.executable, "-c", "from rlflow.cli import main; main()"]
+HEADINGS = ("model", "before, ms", "after, ms", "speed-up", "95 % interval", "substitutions", "seconds", "verdict")
+
+
+def sweep(folder: str, bars: dict[str, float | None], budget: str, description: str | None) -> int:
+    """Runs the models of ``bars`` (name to the speed-up promised, None: not slower); the process's exit status."""
+    results = Path(__file__).resolve().parent / folder / "results" / "latest.jsonl"
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="*", default=list(bars), choices=list(bars), metavar="NAME")
+    parser.add_argument("--budget", default=budget, help="of each search")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=results, help="file of the reports")
+    parser.add_argument("--resume", action="store_true", help="keep the models that the file already has")
+    options = parser.parse_args()
+    command = ["python", f"reproduce/{folder}/run.py", "--budget", options.budget, "--seed", str(options.seed)]
+    rows = kept_rows(options.out) if options.resume else []
+    rows = rows or [machine.header(command)]
+    done = {row["name"] for row in rows[1:]}
+    with tempfile.TemporaryDirectory(prefix="rlflow-sweep-") as scratch:
+        for name in (name for name in options.models if name not in done):
+            rows.append(optimise(name, options.budget, options.seed, Path(scratch)))
+            machine.write_jsonl(options.out, rows)  # after every model, so that an interrupted run keeps what it has
+            print(f"{name}: {verdict(rows[-1], bars[name])}", file=sys.stderr, flush=True)
+    print(machine.describe(rows[0]))
+    print(table(rows[1:], bars))
+    return 0 if all(passed(verdict(row, bars[row["name"]])) for row in rows[1:]) else 1
+
+
+def kept_rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def optimise(name: str, budget: str, seed: int, folder: Path) -> dict[str, Any]:
+    """Exports and optimises one model with one thread; the report as ``--json`` wrote it, with the exit status."""
+    plain = name.replace("/", "-")
+    source, target, report = (folder / f"{plain}{suffix}" for suffix in (".onnx", ".optimized.onnx", ".json"))
+    run([*CLI, "zoo", "export", name, "-o", os.fspath(source)])
+    command = [*CLI, "optimize", os.fspath(source), "-o", os.fspath(target), "--json", os.fspath(report)]
+    status = run([*command, "--budget", budget, "--seed", str(seed), "--threads", "1", "--quiet"], check=False)
+    found = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {}
+    for written in (source, target):
+        written.unlink(missing_ok=True)  # some hold hundreds of megabytes
+    return {"kind": "report", "name": name, "exit_status": status, **found, "model": source.name}
+
+
+def run(command: list[str], check: bool = True) -> int:
+    result = subprocess.run(command, stdout=sys.stderr)
+    if check and result.returncode != 0:
+        raise SystemExit(f"{' '.join(command[3:])} ended with status {result.returncode}")
+    return result.returncode
+
+
+def verdict(row: dict[str, Any], bar: float | None) -> str:
+    """'met', 'faster', 'not slower', or what is wrong with a row."""
+    if row["exit_status"] != 0:
+        return f"FAILED (exit {row['exit_status']})"
+    if row["improved"] and not (row.get("verified") or {}).get("passed"):
+        return "NOT VERIFIED"
+    if bar is not None:
+        return f"met ({bar:.2f}x)" if row["improved"] and row["speedup"] >= bar else f"MISSED ({bar:.2f}x)"
+    # the command line returns the original where nothing is confirmed to be faster
+    return "faster" if row["improved"] else "not slower: kept as it came"
+
+
+def passed(text: str) -> bool:
+    return text.startswith(("met", "faster", "not slower"))
+
+
+def table(rows: list[dict[str, Any]], bars: dict[str, float | None]) -> str:
+    lines = [f"| {' | '.join(HEADINGS)} |", "|---|--:|--:|--:|---|--:|--:|---|"]
+    for row in rows:
+        times = [figure(row.get(name)) for name in ("baseline_ms", "optimized_ms", "speedup")]
+        interval = " to ".join(figure(end) for end in row.get("speedup_ci95") or [])
+        total = row.get("seconds_total")
+        seconds = "" if total is None else f"{total:.0f}"
+        cells = [row["name"], *times, interval, str(len(row.get("trace") or [])), seconds]
+        lines.append(f"| {' | '.join([*cells, verdict(row, bars[row['name']])])} |")
+    return "\n".join(lines)
+
+
+def figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"

@@ -1,0 +1,19 @@
+"""``rlflow rules``: what may be rewritten, and why it may. One file a verb."""
+
+from __future__ import annotations
+
+import click
+
+from rlflow.cli.rules.check import check
+from rlflow.cli.rules.explain import explain
+from rlflow.cli.rules.list import list_rules
+from rlflow.cli.rules.show import show
+
+
+@click.group()
+def rules() -> None:
+    """The substitutions: list them, show one, prove them, ask why one does not fire."""
+
+
+for verb in (list_rules, show, check, explain):
+    rules.add_command(verb)
