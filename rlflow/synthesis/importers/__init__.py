@@ -1,0 +1,1 @@
+"""Rules of TASO and Tensat: read, given our meaning, judged, and written as rule files of ours."""
