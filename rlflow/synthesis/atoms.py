@@ -130,7 +130,7 @@ def _of_extents(names: Names) -> Iterator[str]:
     for a, b in itertools.combinations(names.values, 2):
         yield from (f"dim({a}, {i}) == dim({b}, {i})" for i in (0, 1, -1, -2))
         yield from (f"dim({a}, {i}) == dim({b}, {j})" for i, j in ((0, 1), (1, 0), (-1, -2), (-2, -1)))
-        yield f"drop(shape({a}), 0) == drop(shape({b}), 0)"
+        yield from (f"erase(shape({a}), {i}) == erase(shape({b}), {i})" for i in (0, 1, -1))
         if {a, b} <= names.windows:
             yield f"shape({a})[2:rank({a})] == shape({b})[2:rank({b})]"
             yield f"shape({a})[1:rank({a})] == shape({b})[1:rank({b})]"
@@ -154,7 +154,7 @@ def _of_attributes(names: Names) -> Iterator[str]:
             yield from (f"rank({a}) == rank({b})" for a, b in itertools.combinations(names.values, 2))
             yield from (f"{variable} < rank({a}) - 2" for a in names.values)
             yield from (f"dim({a}, {variable}) == dim({b}, {variable})" for a, b in _pairs(names.values))
-            yield from (f"drop(shape({a}), {variable}) == drop(shape({b}), {variable})" for a, b in _pairs(names.values))
+            yield from (f"erase(shape({a}), {variable}) == erase(shape({b}), {variable})" for a, b in _pairs(names.values))
     for a, b in itertools.combinations(lists, 2):
         yield from _of_two(a, b, lists[a], lists[b])
 

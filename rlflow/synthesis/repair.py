@@ -27,7 +27,7 @@ from rlflow.synthesis.sampling import Sample
 from rlflow.synthesis.trial import Trial, explore
 from rlflow.synthesis.verdict import Verdict
 
-_GOOD, _BAD, _DRAWS = 160, 160, 2600
+_GOOD, _BAD, _DRAWS = 100, 70, 1000
 _QUICK = 50  # firing samples of the proofs on the way; the last one has as many as any rule's
 _WIDTH, _DEPTH = 10, 6  # of the search among conjunctions
 _LISTED = 24  # plans with hints that are drawn from
@@ -108,7 +108,9 @@ class _Miner:
         self.masks: dict[str, int] = dict.fromkeys(self.atoms, 0)  # bit k: the atom holds on instance k
         self._measured = 0
         self._refused: set[frozenset[str]] = set()
-        self._sets = {atom: _core.RuleSet([self._with([atom]).core]) for atom in self.atoms}
+        self._named = {f"with-{k}": atom for k, atom in enumerate(self.atoms)}
+        self._rules = {atom: replace(self._with([atom]), name=name).core for name, atom in self._named.items()}
+        self._together = _core.RuleSet([rule.core, *self._rules.values()])
 
     def answer(self) -> Repair:
         try:
@@ -183,11 +185,22 @@ class _Miner:
     def _measure(self) -> None:
         """Which atoms hold on the instances that are new."""
         for k in range(self._measured, len(self.instances)):
-            instance = self.instances[k]
-            for atom in self.atoms:
-                if _fires(self._sets[atom], instance):
-                    self.masks[atom] |= 1 << k
+            for atom in self._holding(self.instances[k]):
+                self.masks[atom] |= 1 << k
         self._measured = len(self.instances)
+
+    def _holding(self, instance: _Instance) -> list[str]:
+        """The atoms that hold on an instance. All are matched at once; where one holds on some matches of the graph
+        only, it is asked for this child."""
+        state = _core.State(instance.sample.graph, self._together)
+        rows = state.stats() if state.moves() is not None else {}
+        matches = rows[self.rule.name]["matched"]
+        held = []
+        for name, atom in self._named.items():
+            count = rows[name]["matched"] if name in rows else 0
+            if count == matches or (count and _fires(_core.RuleSet([self._rules[atom]]), instance)):
+                held.append(atom)
+        return held
 
     def _mask(self, good: bool) -> int:
         return sum(1 << k for k, instance in enumerate(self.instances) if instance.good is good)
