@@ -15,7 +15,8 @@ from typing import Any
 from rlflow.rewrite import Rule, read_rules
 from rlflow.rewrite.paths import library_files
 from rlflow.synthesis.examples import find_examples
-from rlflow.synthesis.prove import SAMPLES, Verdict, prove_all
+from rlflow.synthesis.prove import SAMPLES, prove_all
+from rlflow.synthesis.verdict import Verdict
 
 _WIDTH = 150
 
