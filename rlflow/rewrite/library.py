@@ -92,8 +92,7 @@ def load_rules(
     """
     rules: list[Rule] = []
     if paths is None or families:
-        shipped = RuleLibrary(_read_shipped())
-        rules += (shipped.select(families) if families else shipped).values()
+        rules += (RuleLibrary(_read_all()).select(families) if families else RuleLibrary(_read_shipped())).values()
     for path in _expanded(paths or ()):
         rules += (checked(rule, prove) for rule in read_rules([path]))
     return RuleLibrary(rules)
@@ -102,6 +101,17 @@ def load_rules(
 @functools.cache
 def _read_shipped() -> tuple[Rule, ...]:
     return tuple(checked(rule, None) for rule in read_rules(_paths.library_files()))
+
+
+@functools.cache
+def _read_all() -> tuple[Rule, ...]:
+    """With those that are loaded by name only."""
+    return (*_read_shipped(), *(checked(rule, None) for rule in read_rules(_paths.named_files())))
+
+
+def all_shipped() -> RuleLibrary:
+    """Every rule that comes with the package, those included that are loaded by name only."""
+    return RuleLibrary(_read_all())
 
 
 def _expanded(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:

@@ -8,6 +8,7 @@ from rlflow.errors import RuleError
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 LOADED_FOLDERS = ("core", "generated")  # `unproved/` is never loaded by default
+NAMED_FOLDERS = ("imported",)  # loaded where a rule or family of theirs is asked for by name
 
 
 def substitutions_dir() -> Path:
@@ -24,8 +25,17 @@ def substitutions_dir() -> Path:
 
 def library_files() -> list[Path]:
     """The rule files that are loaded by default, in a fixed order."""
+    return _files(LOADED_FOLDERS)
+
+
+def named_files() -> list[Path]:
+    """The rule files that ship too, but are loaded by name only, in a fixed order."""
+    return _files(NAMED_FOLDERS)
+
+
+def _files(folders: tuple[str, ...]) -> list[Path]:
     root = substitutions_dir()
-    return [path for folder in LOADED_FOLDERS for path in sorted((root / folder).glob("*.json"))]
+    return [path for folder in folders for path in sorted((root / folder).glob("*.json"))]
 
 
 def is_shipped(path: Path) -> bool:

@@ -171,8 +171,10 @@ class Maker:
         return active
 
     def _plain(self, term: Term, operands: list[int]) -> int:
-        if term.op in ELEMENTWISE and self.settings.equal_shapes and len({self.shape(v) for v in operands}) > 1:
-            raise Mismatch("shapes differ")
+        if term.op in ELEMENTWISE and self.settings.equal_shapes:
+            shapes = {self.shape(v) for v, t in zip(operands, term.operands, strict=True) if not _is_ones(t)}
+            if len(shapes) > 1:
+                raise Mismatch("shapes differ")
         value = self.add(PLAIN[term.op], {}, operands)
         if all(self.shape(v) == self.shape(value) for v in operands):
             found = [self.cuts.get(v, {}) for v in operands]
@@ -188,14 +190,19 @@ class Maker:
         """A small constant."""
         return int(self.builder.constant(F32, list(shape), _digest(shape, list(values)), list(values), None))
 
-    def identity_kernel(self, kernel: Sequence[int], divisor: int) -> int:
+    def identity(self) -> int:
+        """The identity matrix [C, C], as rules write it."""
+        n = self.settings.channels
+        return self.add("EyeLike", {}, [self.literal((n, n), [1.0] * (n * n))])
+
+    def identity_kernel(self, kernel: Sequence[int], mean: bool) -> int:
         """The weight [C, C, h, w] whose convolution is the identity, or the mean over windows."""
-        c, size = self.settings.channels, kernel[0] * kernel[1]
-        middle = (kernel[0] // 2) * kernel[1] + kernel[1] // 2
-        tap = [1.0 if divisor > 1 or k == middle else 0.0 for k in range(size)]
-        values = [v if o == i else 0.0 for o in range(c) for i in range(c) for v in tap]
-        weight = self.literal((c, c, *kernel), values)
-        return weight if divisor == 1 else self.add("Div", {}, [weight, self.literal((), [float(divisor)])])
+        points = self.add("Unsqueeze", {"axes": [2, 3]}, [self.identity()])
+        if not mean:
+            first, last = [k // 2 for k in kernel], [(k - 1) // 2 for k in kernel]
+            return self.add("Pad", {"pads": [0, 0, *first, 0, 0, *last], "value": 0.0}, [points])
+        spread = self.add("Expand", {"shape": [self.settings.channels] * 2 + list(kernel)}, [points])
+        return self.add("Div", {}, [spread, self.literal((), [float(kernel[0] * kernel[1])])])
 
 
 def _matmul(maker: Maker, term: Term, operands: list[int]) -> int:
@@ -316,14 +323,15 @@ def _same(maker: Maker, term: Term, operands: list[int]) -> int:
 
 def _kernel(maker: Maker, term: Term, operands: list[int]) -> int:
     kernel = [term.number("kernel_h", 1), term.number("kernel_w", 1)]
-    return maker.identity_kernel(kernel, kernel[0] * kernel[1] if term.op == "Cpool" else 1)
+    return maker.identity_kernel(kernel, term.op == "Cpool")
 
 
 def _matrix(maker: Maker, term: Term, operands: list[int]) -> int:
-    n = maker.settings.channels
-    if term.op == "Imatmul":
-        return maker.literal((n, n), [float(k % (n + 1) == 0) for k in range(n * n)])
-    return maker.literal((), [1.0])  # a tensor of ones, broadcast
+    return maker.identity() if term.op == "Imatmul" else maker.literal((), [1.0])  # a tensor of ones, broadcast
+
+
+def _is_ones(term: Term) -> bool:
+    return any(t.op == "Iewmul" for t in term.walk())
 
 
 _SPECIAL: dict[str, Callable[[Maker, Term, list[int]], int]] = {

@@ -75,7 +75,7 @@ def instance(rule: ForeignRule, shapes: dict[str, Shape], settings: Settings, re
 
 
 def _for_source(settings: Settings, reading: Reading) -> Settings:
-    return replace(settings, equal_shapes=reading.equal_shapes, groups=reading.groups)
+    return replace(settings, groups=reading.groups)
 
 
 def _channels_equal(maker: Maker) -> bool:
@@ -93,7 +93,7 @@ def draw(
     """A random instance, or None where the proposal did not fit. Raises Inexpressible."""
     proposal = _Proposal(rule, rng, reading, largest)
     shapes = proposal.shapes()
-    settings = Settings(constants, proposal.channels, reading.count_pad)
+    settings = Settings(constants, proposal.channels, reading.count_pad, reading.equal_shapes)
     try:
         return instance(rule, shapes, settings, reading)
     except Mismatch:

@@ -10,7 +10,7 @@ import numpy as np
 from rlflow import _core
 from rlflow.synthesis.domains import Field, Ordered
 from rlflow.synthesis.field import key_of
-from rlflow.synthesis.importers.building import Inexpressible
+from rlflow.synthesis.importers.building import ELEMENTWISE, Inexpressible
 from rlflow.synthesis.importers.instances import TASO, Instance, Reading, draw
 from rlflow.synthesis.importers.terms import ForeignRule
 from rlflow.synthesis.semantics import Evaluator, NeedsOrder
@@ -64,6 +64,7 @@ def judge(rule: ForeignRule, reading: Reading = TASO, *, matches: int = MATCHES,
     if rule.unreadable:
         raise Inexpressible(rule.unreadable)
     tally = Tally(reading)
+    broadcasts = not reading.equal_shapes and any(t.op in ELEMENTWISE for t in rule.operators())
     for attempt in range(_PROPOSALS * matches):
         rng = random.Random(key_of(seed, rule.origin, reading.name, attempt))
         item = draw(rule, rng, reading)
@@ -72,7 +73,7 @@ def judge(rule: ForeignRule, reading: Reading = TASO, *, matches: int = MATCHES,
         tally.matched += 1
         enough = tally.right >= matches
         _count(tally, item, None if enough else key_of(seed, attempt))
-        if enough and (reading.equal_shapes or tally.false or attempt > _BROADCAST * matches):
+        if enough and (not broadcasts or tally.false or attempt > _BROADCAST * matches):
             break
         if (tally.false and tally.matched >= 2 * matches) or tally.matched > 15 * matches:
             break
