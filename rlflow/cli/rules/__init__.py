@@ -6,14 +6,15 @@ import click
 
 from rlflow.cli.rules.check import check
 from rlflow.cli.rules.explain import explain
+from rlflow.cli.rules.import_ import import_rules
 from rlflow.cli.rules.list import list_rules
 from rlflow.cli.rules.show import show
 
 
 @click.group()
 def rules() -> None:
-    """The substitutions: list them, show one, prove them, ask why one does not fire."""
+    """The substitutions: list them, show one, prove them, import others', ask why one does not fire."""
 
 
-for verb in (list_rules, show, check, explain):
+for verb in (list_rules, show, check, explain, import_rules):
     rules.add_command(verb)
