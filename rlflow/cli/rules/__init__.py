@@ -8,6 +8,7 @@ from rlflow.cli.rules.check import check
 from rlflow.cli.rules.explain import explain
 from rlflow.cli.rules.import_ import import_rules
 from rlflow.cli.rules.list import list_rules
+from rlflow.cli.rules.redundancy import redundancy
 from rlflow.cli.rules.show import show
 
 
@@ -16,5 +17,5 @@ def rules() -> None:
     """The substitutions: list them, show one, prove them, import others', ask why one does not fire."""
 
 
-for verb in (list_rules, show, check, explain, import_rules):
+for verb in (list_rules, show, check, explain, import_rules, redundancy):
     rules.add_command(verb)
