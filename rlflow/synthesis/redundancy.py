@@ -37,7 +37,7 @@ def firings(rule: Rule, count: int = SAMPLES, seed: int = 0) -> list[tuple[_core
     found: dict[str, tuple[_core.Graph, _core.Graph]] = {}
     for k in range(_TRIES):
         sample = draw_sample(plan, random.Random(key_of("redundancy", seed, rule.digest, k)))
-        if sample is None or sample.symbols:
+        if sample is None or sample.symbols or _exposes_inner(rule, sample.graph):
             continue
         state = _core.State(sample.graph, rules, weight_limit_bytes=None)
         moves = state.moves()
@@ -49,6 +49,15 @@ def firings(rule: Rule, count: int = SAMPLES, seed: int = 0) -> list[tuple[_core
         if len(found) >= count:
             break
     return list(found.values())
+
+
+def _exposes_inner(rule: Rule, graph: _core.Graph) -> bool:
+    """Whether the graph uses values inside the match elsewhere: a chain may then share what one step alone would
+    compute twice."""
+    if any(graph.users(v) for v in graph.outputs()):
+        return True
+    roots = {graph.producer(v) for v in graph.outputs()}
+    return not rule.source[0].startswith("*") and len(roots) != len(rule.source)
 
 
 def chains_of(rule: Rule, library: RuleLibrary, steps: int = STEPS, samples: int = SAMPLES) -> set[Chain]:

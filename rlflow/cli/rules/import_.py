@@ -40,8 +40,17 @@ _MEANINGS = {
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-j", "--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes.")
 @click.option("--matches", type=click.IntRange(1), default=60, show_default=True, help="Exact comparisons a reading.")
+@click.option("--readings", is_flag=True, help="Also judge a true rule under stronger assumptions, for tables.")
 def import_rules(
-    file: str, out: str | None, kind: str | None, everything: bool, quiet: bool, as_json: bool, jobs: int, matches: int
+    file: str,
+    out: str | None,
+    kind: str | None,
+    everything: bool,
+    quiet: bool,
+    as_json: bool,
+    jobs: int,
+    matches: int,
+    readings: bool,
 ) -> None:
     """Judge the rules of FILE (TASO's graph_subst.pb, Tensat's text files), and import those that are true and new.
 
@@ -53,7 +62,10 @@ def import_rules(
     if not rules:
         raise UsageError(f"The file {file} has no rules.")
     outcomes = classify_all(
-        rules, options=Options(matches=matches, everything=everything), jobs=jobs, progress=_progress(quiet)
+        rules,
+        options=Options(matches=matches, everything=everything, all_readings=readings),
+        jobs=jobs,
+        progress=_progress(quiet),
     )
     if as_json:
         click.echo(json.dumps([dataclasses.asdict(o) for o in outcomes], indent=1))

@@ -119,6 +119,8 @@ class _Proposal:
     def shapes(self) -> dict[str, Shape]:
         for side in (*self.rule.sources, *self.rule.targets):
             self.fit(side, None)
+        for name in self.rule.variables():  # what an operator that is not known here hides
+            self.fit(Term(VARIABLE, name=name), None)
         return self.found
 
     def extent(self) -> int:

@@ -16,6 +16,10 @@ from rlflow.synthesis.importers.terms import BY_NAME, OUTPUT, VARIABLE, ForeignR
 _VARIABLE = re.compile(r"input_\d+")
 #: Infix words, longest first where one begins another: nothing separates one equation from the next.
 _WORD = re.compile(r"input_\d+|Imatmul|Iewmul|-?\d+|[A-Za-z_]\w*")
+_BLANK = re.compile(r"(?:\s+|[#;][^\n]*)*")
+_NUMBER = re.compile(r"-?\d+(_\d+)*(?=[\s,()])")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_BOUND = re.compile(r"\?[^\s()=]+")
 _CONSTANTS = ("Imatmul", "Iewmul")
 
 
@@ -31,7 +35,7 @@ class _Text:
         return RuleError(f"{reason}, at {near!r}" if near else f"{reason}, at the end", self.file, line)
 
     def skip(self) -> None:
-        found = re.compile(r"(\s|[#;][^\n]*)*").match(self.text, self.at)
+        found = _BLANK.match(self.text, self.at)
         self.at = found.end() if found else self.at
 
     def take(self, text: str) -> bool:
@@ -85,14 +89,14 @@ def read_tensat(text: str, *, multi: bool = False, file: str | None = None) -> l
 
 def _prefix(cursor: _Text) -> Term:
     if cursor.take("("):
-        name = cursor.word(re.compile(r"[A-Za-z_]\w*"))
+        name = cursor.word(_NAME)
         arguments: list[Term | int] = []
         while not cursor.take(")"):
             if cursor.at_end():
                 raise cursor.fail(f"the operator {name} is not closed")
-            arguments.append(_atom(cursor, re.compile(r"[^\s()]+"), _prefix))
+            arguments.append(_atom(cursor, _prefix))
         return _operator(cursor, name, arguments)
-    word = cursor.word(re.compile(r"\?[^\s()=]+"))
+    word = cursor.word(_BOUND)
     return variable(word[1:])
 
 
@@ -104,17 +108,17 @@ def _infix(cursor: _Text) -> Term:
     if name not in _CONSTANTS:
         cursor.expect("(", f"after the operator {name}")
         while True:
-            arguments.append(_atom(cursor, re.compile(r"-?\d+"), _infix))
+            arguments.append(_atom(cursor, _infix))
             if cursor.take(")"):
                 break
             cursor.expect(",", f"between the operands of {name}")
     return _operator(cursor, name, arguments)
 
 
-def _atom(cursor: _Text, pattern: re.Pattern[str], term: Callable[[_Text], Term]) -> Term | int:
+def _atom(cursor: _Text, term: Callable[[_Text], Term]) -> Term | int:
     """A parameter (a number, or a transposition such as 1_0_2), or an operand."""
     cursor.skip()
-    found = re.compile(r"-?\d+(_\d+)*(?=[\s,()])").match(cursor.text, cursor.at)
+    found = _NUMBER.match(cursor.text, cursor.at)
     if not found:
         return term(cursor)
     cursor.at = found.end()
