@@ -31,7 +31,7 @@ cdef class EGraph:
         return c
 
     def parse(self, str text):
-        """The class of an S-expression, which is added. Raises UsageError for text that cannot be read, GraphTypeError for terms that cannot be."""
+        """The class of an S-expression, which is added. Raises UsageError for text that cannot be read, GraphError for terms that cannot be."""
         return eg.egraph_parse(deref(self.ptr), text.encode())
 
     def add(self, str op, children=()):
@@ -47,7 +47,7 @@ cdef class EGraph:
         return deref(self.ptr).find(self.check_class(c))
 
     def unite(self, a, b):
-        """True if the two were different classes. Raises GraphTypeError where the language says that they cannot be equal."""
+        """True if the two were different classes. Raises GraphError where the language says that they cannot be equal."""
         return deref(self.ptr).unite(self.check_class(a), self.check_class(b))
 
     def rebuild(self):

@@ -153,6 +153,11 @@ std::optional<Tensor> transposed(const Tensor& x, const std::vector<int>& perm) 
   return out;
 }
 
+// Parameters that are text: a name with a shape, a permutation, a shape. The others are numbers.
+bool is_text_parameter(uint32_t op, size_t child) {
+  return op == kTInput || op == kTWeight || (op == kTTranspose && child == 1) || op == kTReshape;
+}
+
 // Which children must be tensors, for a node's kind check: all that are not parameters.
 bool is_parameter(uint32_t op, size_t child) {
   switch (op) {
@@ -215,14 +220,20 @@ std::optional<DataId> TensatLanguage::infer(uint32_t op, uint32_t attr, std::spa
     out.value = static_cast<int>(attr);
     return intern(out);
   }
-  std::vector<int> value;                   // parameters, in order
+  std::vector<int> value;                   // number parameters, in order
+  std::string text;
   std::vector<const Tensor*> in;
   bool weights_only = true;
   for (size_t i = 0; i < children.size(); ++i) {
     const Facts& f = *facts_[children[i]];
     if (is_parameter(op, i)) {
-      if (f.kind != Facts::kNumber && f.kind != Facts::kName) return std::nullopt;
-      value.push_back(f.value);
+      if (is_text_parameter(op, i)) {
+        if (f.kind != Facts::kNumber && f.kind != Facts::kName) return std::nullopt;
+        text = f.kind == Facts::kNumber ? std::to_string(f.value) : symbols_[f.value];   // a shape of one extent reads as a number
+      } else {
+        if (f.kind != Facts::kNumber) return std::nullopt;
+        value.push_back(f.value);
+      }
     } else {
       const bool pair = op == kTSplit0 || op == kTSplit1;
       if (op != kTNoop && f.kind != (pair ? Facts::kPair : Facts::kTensor)) return std::nullopt;
@@ -233,16 +244,15 @@ std::optional<DataId> TensatLanguage::infer(uint32_t op, uint32_t attr, std::spa
   std::optional<Tensor> result;
   switch (op) {
     case kTInput: case kTWeight: {
-      const std::string& name = symbols_[value[0]];
-      const size_t at = name.rfind('@');
+      const size_t at = text.rfind('@');
       if (at == std::string::npos) return std::nullopt;
-      result = uncut(numbers(std::string_view(name).substr(at + 1)));
+      result = uncut(numbers(std::string_view(text).substr(at + 1)));
       if (result->dims.empty()) return std::nullopt;
       weights_only = op == kTWeight;
       break;
     }
     case kTEwadd: case kTEwmul: result = elementwise(*in[0], *in[1]); break;
-    case kTTranspose: result = transposed(*in[0], numbers(symbols_[value[0]])); break;
+    case kTTranspose: result = transposed(*in[0], numbers(text)); break;
     case kTMatmul: result = matmul(*in[0], *in[1]); break;
     case kTConv2d: result = convolution(value[0], value[1], value[2], *in[0], *in[1]); break;
     case kTEnlarge:
@@ -277,7 +287,7 @@ std::optional<DataId> TensatLanguage::infer(uint32_t op, uint32_t attr, std::spa
       result->cuts[0] = in[0]->cuts[0];
       break;
     case kTReshape: {
-      result = uncut(numbers(symbols_[value[0]]));
+      result = uncut(numbers(text));
       if (elements(*result) != elements(*in[0])) return std::nullopt;
       break;
     }
@@ -303,14 +313,13 @@ double TensatLanguage::cost(const EGraph& g, ENodeId n, const TensatDevice& devi
   if (in.empty() || weights_only) return 0;
   double flops = 0, bytes = 4.0 * static_cast<double>(elements(out.first));
   switch (node.op) {
-    case kTNoop: case kTTranspose: case kTReshape: case kTDropout: case kTSplit0: case kTSplit1: case kTEnlarge: case kTMerge: return 0;
+    case kTNoop: case kTTranspose: case kTReshape: case kTDropout: case kTSplit: case kTSplit0: case kTSplit1: case kTEnlarge: case kTMerge: return 0;
     case kTMatmul: flops = 2.0 * static_cast<double>(elements(out.first)) * in[0]->first.dims.back(); break;
     case kTConv2d: {
       const Tensor& w = in[1]->first;
       flops = 2.0 * static_cast<double>(elements(out.first)) * w.dims[1] * w.dims[2] * w.dims[3];
       break;
     }
-    case kTSplit: bytes += 4.0 * static_cast<double>(elements(out.second)); break;
     default: flops = static_cast<double>(elements(out.first)); break;
   }
   for (const Facts* f : in) bytes += 4.0 * static_cast<double>(elements(f->first));

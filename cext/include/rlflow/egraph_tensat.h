@@ -41,7 +41,8 @@ class TensatLanguage : public TextLanguage {
   // Tensat keeps the shape and the cuts of the older class without comparing them; a class is weights only if either was.
   DataId merge(DataId kept, DataId absorbed) override;
   const Facts& facts(DataId id) const { return *facts_[id]; }
-  // Milliseconds of a node, from its operands' facts; what depends on weights alone is free, as are renamings.
+  // Milliseconds of a node, from its operands' facts. Free, as in Tensat: what depends on weights alone, split, transpose, reshape and
+  // dropout. A concatenation of activations pays for its copy.
   double cost(const EGraph& g, ENodeId n, const TensatDevice& device) const;
 
   int op_of(std::string_view name) override;

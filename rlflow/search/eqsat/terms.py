@@ -53,7 +53,7 @@ class TermGraph:
         return TermGraph(tuple(kept), number[self.root])
 
     def text(self) -> str:
-        """One S-expression; what is shared is written at each use."""
+        """One S-expression. What is shared is written at each use, as in Tensat: deep graphs with much sharing get long."""
         texts: list[str] = []
         for head, children in self.terms:
             texts.append(f"({head} {' '.join(texts[child] for child in children)})" if children else head)
@@ -266,3 +266,107 @@ def tensat_rules(egraph: EGraph, single: Iterable[str], multi: Sequence[str]) ->
     rules += [egraph.rule(f"multi{i}", lines, unordered=True) for i, lines in enumerate(pairs)]
     own = list(pairwise(ENLARGE))[::2]
     return rules + [egraph.rule(f"enlarge{i}", lines) for i, lines in enumerate(own)]
+
+
+# --- writing .model files ---------------------------------------------------------------------------------------------
+
+_PROJECTIONS = {"split_0": 0, "split_1": 1}
+
+
+def write_model(path: str | os.PathLike[str], graph: TermGraph) -> None:
+    """Write a graph as a ``.model`` file. Names of inputs and weights are not part of the format.
+
+    Raises :class:`~rlflow.errors.ModelError` for what the format cannot say: an output that an operator reads too, or an
+    operator without a number.
+    """
+    target = Path(path)
+    text = "".join(_Writer(graph.trimmed(), target).records())
+    partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(target)
+
+
+class _Writer:
+    def __init__(self, graph: TermGraph, path: Path) -> None:
+        self.terms, self.path = graph.terms, path
+        egraph = EGraph("tensat")
+        classes: list[int] = []
+        for head, children in self.terms:
+            operands = [classes[child] for child in children]
+            classes.append(egraph.add(head, operands) if children else egraph.parse(head))
+        self.shapes = [_shapes(egraph.data_text(cls)) for cls in classes]
+        self.guid: dict[int, tuple[int, int]] = {}
+        self._check_outputs(graph.root)
+
+    def _check_outputs(self, root: int) -> None:
+        outputs, waiting = set(), [root]
+        while waiting:
+            term = waiting.pop()
+            joins = self.terms[term].head == "noop"
+            waiting.extend(self.terms[term].children if joins else ())
+            outputs.update(() if joins else (term,))
+        for head, children in self.terms:
+            if head != "noop" and outputs & set(children):
+                raise ModelError(f"{self.path}: an output of the graph is read by {head}; a .model file cannot say that.")
+
+    def records(self) -> Iterable[str]:
+        following = 100
+        for term, (head, children) in enumerate(self.terms):
+            if not children or head == "noop":
+                continue
+            if head in _PROJECTIONS:
+                self.guid[term] = (self.guid[children[0]][0], _PROJECTIONS[head])
+                continue
+            self.guid[term] = (following, 0)
+            yield self._record(following, term)
+            following += 1
+
+    def _record(self, guid: int, term: int) -> str:
+        head, children = self.terms[term]
+        operator = "concat" if head.startswith("concat") else head
+        if operator not in NUMBERS:
+            raise ModelError(f"{self.path}: the operator {head} has no number in the .model format.")
+        tensors = [child for child in children if child in self.guid]
+        inputs = ",".join("{}:{}".format(*self.guid[child]) for child in tensors)
+        if operator in ("input", "weight"):
+            inputs = "10:0" if operator == "input" else "11:0"
+        numbers = [int(self.terms[c].head) for c in children if c not in self.guid and self.terms[c].head.isdigit()]
+        parameters = ",".join(map(str, self._parameters(operator, term, tensors, numbers)))
+        return f"{guid}\n{NUMBERS[operator]}\n{inputs}\n{parameters}\n"
+
+    def _parameters(self, operator: str, term: int, tensors: list[int], numbers: list[int]) -> Sequence[int]:
+        dims = [self.shapes[tensor][0] for tensor in tensors]
+        children = self.terms[term].children
+        match operator:
+            case "input" | "weight" | "reshape":
+                return self.shapes[term][0]
+            case "conv2d":
+                return [*dims[0], *dims[1], *numbers, *_padding(dims[0], dims[1][2:], numbers[:2], numbers[2])]
+            case "poolmax" | "poolavg":
+                padding = _padding(dims[0], numbers[:2], numbers[2:4], numbers[4])
+                return [*dims[0], NUMBERS[operator], *numbers, *padding]
+            case "concat" | "merge":
+                return numbers[:1]
+            case "split":
+                return [numbers[0], *(shape[numbers[0]] for shape in self.shapes[term])]
+            case "matmul":
+                return [numbers[0], len(dims[0])]
+            case "transpose":
+                perm = [int(part) for part in self.terms[children[1]].head.split("_")]
+                return [len(perm), *perm, int(self.terms[children[2]].head)]
+            case _:
+                return dims[0]
+
+
+def _shapes(text: str) -> list[list[int]]:
+    """The shapes in what the language says about a class: "[1,2]", or "([1,2], [1,3])" for a split."""
+    return [[int(d) for d in part.partition("]")[0].split(",")] for part in text.split("[")[1:] if part[0] != "]"]
+
+
+def _padding(dims: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: int) -> list[int]:
+    """Zeros on one side, as TASO computes them: of a total of max(k - s, 0), or max(k - in % s, 0), the larger half."""
+    totals = [
+        max(k - s if extent % s == 0 else k - extent % s, 0)
+        for extent, k, s in zip(dims[2:], kernel, stride, strict=True)
+    ]
+    return [(total + 1) // 2 if padding == 0 else 0 for total in totals]
