@@ -6,7 +6,7 @@ from libcpp.pair cimport pair
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from core cimport CStopToken, translate_exception
+from core cimport CGraph, CPricer, CRule, CStopToken, translate_exception
 
 cdef extern from "rlflow/egraph.h" namespace "rlflow::egraph" nogil:
     uint32_t kNone
@@ -81,3 +81,9 @@ cdef extern from "egraph_bridge.h" namespace "rlflow::bridge" nogil:
     shared_ptr[CRunner] make_runner(shared_ptr[CEGraph], const vector[shared_ptr[RewriteRule]]&, const vector[uint32_t]&, RunOptions,
                                     const string&, const string&, shared_ptr[CStopToken]) except +translate_exception
     string run_runner(CRunner&) except +translate_exception
+    shared_ptr[CEGraph] make_table_egraph(const CGraph&, vector[uint32_t]&) except +translate_exception
+    string egraph_declined(const CRule&) except +translate_exception
+    vector[shared_ptr[RewriteRule]] egraph_table_rules(const CEGraph&, shared_ptr[const CRule]) except +translate_exception
+    vector[double] egraph_table_costs(const CEGraph&, const vector[uint32_t]&, const CPricer&) except +translate_exception
+    shared_ptr[const CGraph] egraph_chosen(const CEGraph&, const CGraph&, const vector[uint32_t]&, const CExtraction&, const vector[uint32_t]&,
+                                           const vector[uint32_t]&, const vector[uint32_t]&) except +translate_exception

@@ -25,6 +25,16 @@ cdef class EGraph:
         self.ptr = eg.make_egraph(language.encode())
         self.language = language
 
+    @staticmethod
+    def of_graph(Graph graph):
+        """``(e-graph, classes of the outputs)`` of a graph, in the language "table": a class is a value."""
+        cdef EGraph out = EGraph.__new__(EGraph)
+        cdef vector[uint32_t] outputs
+        with nogil:
+            out.ptr = eg.make_table_egraph(deref(graph.ptr), outputs)
+        out.language = "table"
+        return out, [int(c) for c in u32(outputs)]
+
     cdef uint32_t check_class(self, c) except? 0xffffffff:
         if not 0 <= c < deref(self.ptr).class_capacity():
             raise _errors.UsageError(f"The e-graph has no class {c}.")
@@ -141,8 +151,44 @@ cdef class EGraph:
         cdef vector[double] out = eg.egraph_tensat_costs(deref(self.ptr), to_u32(nodes), gflops, gbps, overhead_us)
         return array(out.data(), out.size(), "f8")
 
+    def table_rules(self, Rule rule):
+        """A library rule for an e-graph in the language "table": several where operators are searched both ways. Raises RuleError if declined."""
+        cdef vector[shared_ptr[eg.RewriteRule]] made = eg.egraph_table_rules(deref(self.ptr), rule.ptr)
+        cdef EGraphRule one
+        cdef size_t i
+        out = []
+        for i in range(made.size()):
+            one = EGraphRule.__new__(EGraphRule)
+            one.ptr, one.egraph_language = made[i], self.language
+            out.append(one)
+        return out
+
+    def table_costs(self, nodes, Pricer pricer):
+        """Milliseconds of each node alone (n,) f64; constants, sources and projections are free."""
+        cdef vector[uint32_t] ids = to_u32(nodes)
+        cdef vector[double] out
+        cdef shared_ptr[const CPricer] p = pricer.const_ptr()
+        with nogil:
+            out = eg.egraph_table_costs(deref(self.ptr), ids, deref(p))
+        return array(out.data(), out.size(), "f8")
+
+    def chosen_graph(self, Graph like, outputs, Extraction problem, choice):
+        """The graph of a choice over ``snapshot(outputs)``, with the inputs of ``like``, the graph that this e-graph was made from."""
+        if problem.node_ids is None:
+            raise _errors.UsageError("this extraction problem is not a snapshot of an e-graph")
+        cdef vector[uint32_t] roots = to_u32(outputs), picks = to_u32(choice), nodes = to_u32(problem.node_ids), classes = to_u32(problem.class_ids)
+        cdef shared_ptr[const CGraph] g
+        with nogil:
+            g = eg.egraph_chosen(deref(self.ptr), deref(like.ptr), roots, problem.e, picks, nodes, classes)
+        return Graph.wrap(g)
+
     def __repr__(self):
         return f"<EGraph of {self.node_count} nodes in {self.class_count} classes, {self.language}>"
+
+
+def egraph_declines(Rule rule):
+    """Why an e-graph cannot use a library rule, as a clause; "" if it can."""
+    return eg.egraph_declined(deref(rule.ptr)).decode()
 
 
 cdef class EGraphRule:

@@ -7,6 +7,7 @@
 
 #include "rlflow/egraph_extract.h"
 #include "rlflow/egraph_run.h"
+#include "rlflow/egraph_table.h"
 #include "rlflow/egraph_tensat.h"
 #include "rlflow/error.h"
 #include "rlflow/state.h"
@@ -95,6 +96,33 @@ inline std::vector<double> egraph_tensat_costs(const EGraph& g, const std::vecto
     out.push_back(language->cost(g, n, {gflops, gbps, overhead_us}));
   }
   return out;
+}
+
+inline std::shared_ptr<EGraph> make_table_egraph(const Graph& graph, std::vector<uint32_t>& outputs) {
+  auto g = std::make_shared<EGraph>(std::make_shared<egraph::TableLanguage>());
+  const std::vector<uint32_t> cls = egraph::add_graph(*g, graph);
+  for (const ValueId v : graph.outputs()) outputs.push_back(cls[v]);
+  return g;
+}
+inline std::string egraph_declined(const Rule& rule) { return egraph::declined(rule); }
+inline std::vector<std::shared_ptr<egraph::RewriteRule>> egraph_table_rules(const EGraph& g, std::shared_ptr<const Rule> rule) {
+  auto language = std::dynamic_pointer_cast<egraph::TableLanguage>(g.language_ptr());
+  if (!language) throw Error(ErrorKind::kUsage, "the language of this e-graph is not the operator table");
+  std::vector<std::shared_ptr<egraph::RewriteRule>> out;
+  for (auto& r : egraph::table_rules(language, rule)) out.push_back(std::make_shared<egraph::RewriteRule>(std::move(r)));
+  return out;
+}
+inline std::vector<double> egraph_table_costs(const EGraph& g, const std::vector<uint32_t>& nodes, const Pricer& pricer) {
+  for (const uint32_t n : nodes)
+    if (n >= g.node_capacity()) throw Error(ErrorKind::kUsage, "the e-graph has no node " + std::to_string(n));
+  return egraph::table_costs(g, nodes, pricer);
+}
+inline GraphPtr egraph_chosen(const EGraph& g, const Graph& like, const std::vector<uint32_t>& roots, const egraph::Extraction& e,
+                              const std::vector<uint32_t>& choice, const std::vector<uint32_t>& nodes, const std::vector<uint32_t>& classes) {
+  check_classes(g, roots);
+  if (choice.size() != e.classes || classes.size() != e.classes || nodes.size() != e.nodes())
+    throw Error(ErrorKind::kUsage, "the choice is not one of this e-graph's snapshot");
+  return egraph::chosen_graph(g, like, roots, e, choice, nodes, classes);
 }
 
 // A runner that keeps alive what it works on.
