@@ -85,5 +85,6 @@ cdef extern from "egraph_bridge.h" namespace "rlflow::bridge" nogil:
     string egraph_declined(const CRule&) except +translate_exception
     vector[shared_ptr[RewriteRule]] egraph_table_rules(const CEGraph&, shared_ptr[const CRule]) except +translate_exception
     vector[double] egraph_table_costs(const CEGraph&, const vector[uint32_t]&, const CPricer&) except +translate_exception
+    vector[double] egraph_weight_bytes(const CEGraph&, const vector[uint32_t]&) except +translate_exception
     shared_ptr[const CGraph] egraph_chosen(const CEGraph&, const CGraph&, const vector[uint32_t]&, const CExtraction&, const vector[uint32_t]&,
                                            const vector[uint32_t]&, const vector[uint32_t]&) except +translate_exception

@@ -48,10 +48,6 @@ cdef class EGraph:
         """The class of the node ``op(children)``, where ``children`` are classes."""
         return eg.egraph_add(deref(self.ptr), op.encode(), 0, to_u32(children))
 
-    def number(self, int value):
-        """The class of a number."""
-        return self.parse(str(value))
-
     def find(self, c):
         """The oldest id of the class."""
         return deref(self.ptr).find(self.check_class(c))
@@ -170,6 +166,11 @@ cdef class EGraph:
         cdef shared_ptr[const CPricer] p = pricer.const_ptr()
         with nogil:
             out = eg.egraph_table_costs(deref(self.ptr), ids, deref(p))
+        return array(out.data(), out.size(), "f8")
+
+    def weight_bytes(self, nodes):
+        """Bytes (n,) f64 of each node's class where it is a constant that something reads at run time, else 0. ``nodes``: all of a snapshot."""
+        cdef vector[double] out = eg.egraph_weight_bytes(deref(self.ptr), to_u32(nodes))
         return array(out.data(), out.size(), "f8")
 
     def chosen_graph(self, Graph like, outputs, Extraction problem, choice):

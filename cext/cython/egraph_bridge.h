@@ -117,6 +117,11 @@ inline std::vector<double> egraph_table_costs(const EGraph& g, const std::vector
     if (n >= g.node_capacity()) throw Error(ErrorKind::kUsage, "the e-graph has no node " + std::to_string(n));
   return egraph::table_costs(g, nodes, pricer);
 }
+inline std::vector<double> egraph_weight_bytes(const EGraph& g, const std::vector<uint32_t>& nodes) {
+  for (const uint32_t n : nodes)
+    if (n >= g.node_capacity()) throw Error(ErrorKind::kUsage, "the e-graph has no node " + std::to_string(n));
+  return egraph::table_weight_bytes(g, nodes);
+}
 inline GraphPtr egraph_chosen(const EGraph& g, const Graph& like, const std::vector<uint32_t>& roots, const egraph::Extraction& e,
                               const std::vector<uint32_t>& choice, const std::vector<uint32_t>& nodes, const std::vector<uint32_t>& classes) {
   check_classes(g, roots);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 
 #include "rlflow/error.h"
 
@@ -158,18 +159,56 @@ bool Runner::multi_step(IterationReport& report) {
   const size_t unions = g_.unions();
   StopReason reason;
   for (size_t r = 0; r < rules_.size(); ++r)                     // all searches before the first change
-    if (sources_[r].size() > 1)
+    if (is_multi(r))
       for (const Source& s : sources_[r]) matches_of(s.matcher);
   Descendants before(g_);
   for (size_t r = 0; r < rules_.size() && !limit(reason); ++r)
-    if (sources_[r].size() > 1) changed |= apply_multi(r, report, &before);
+    if (is_multi(r)) changed |= apply_multi(r, report, &before);
   report.multi_seconds = now() - t0;
   settle(report);
   report.unions += g_.unions() - unions;
   return changed;
 }
 
+bool Runner::apply_groups(size_t rule, IterationReport& report, Descendants* before) {
+  const Source& source = sources_[rule][0];
+  const Matches& matches = *found_[source.matcher];
+  const size_t width = rules_[rule].variables;
+  std::map<std::vector<ClassId>, std::vector<uint32_t>> groups;  // ordered: the result must not depend on hashing
+  std::vector<ClassId> bound(width);
+  const auto bind = [&](uint32_t row) {
+    bound.assign(width, kNone);
+    for (size_t v = 0; v < source.variable.size(); ++v) bound[source.variable[v]] = matches.bound(row)[v];
+  };
+  for (uint32_t row = 0; row < matches.size(); ++row) {
+    bind(row);
+    groups[{bound.begin(), bound.begin() + rules_[rule].group}].push_back(row);
+  }
+  bool changed = false;
+  StopReason reason;
+  for (const auto& [shared, rows] : groups) {
+    RuleMatch match;
+    std::vector<ClassId> roots, all;
+    for (const uint32_t row : rows) {
+      const ClassId root = g_.find(matches.root(row));
+      if (std::find(roots.begin(), roots.end(), root) != roots.end()) continue;
+      bind(row);
+      roots.push_back(root);
+      all.insert(all.end(), bound.begin(), bound.end());
+      match.matched.push_back(matches.matched(row));
+    }
+    if (roots.size() < 2) continue;
+    match.roots = roots;
+    match.bound = all;
+    match.group = true;
+    changed |= apply(rule, match, before, report);
+    if (limit(reason)) break;
+  }
+  return changed;
+}
+
 bool Runner::apply_multi(size_t rule, IterationReport& report, Descendants* before) {
+  if (rules_[rule].group >= 0) return apply_groups(rule, report, before);
   std::vector<JoinInput> inputs;
   for (const Source& s : sources_[rule]) inputs.push_back({found_[s.matcher].get(), s.variable});
   bool changed = false;
@@ -231,7 +270,7 @@ size_t Runner::single_step(size_t iteration, IterationReport& report) {
   std::vector<std::pair<size_t, const Matches*>> work;
   StopReason reason;
   for (size_t r = 0; r < rules_.size(); ++r) {
-    if (sources_[r].size() != 1 || !may_search(r, iteration)) continue;
+    if (is_multi(r) || !may_search(r, iteration)) continue;
     const Matches& m = matches_of(sources_[r][0].matcher);
     if (may_apply(r, iteration, m.size())) work.emplace_back(r, &m);
     if (limit(reason)) break;
@@ -275,7 +314,7 @@ bool Runner::apply_rule(size_t rule) {
   bool changed = false;
   for (const Source& s : sources_[rule]) matches_of(s.matcher);
   Descendants before(g_);
-  if (sources_[rule].size() > 1) changed = apply_multi(rule, report, &before);
+  if (is_multi(rule)) changed = apply_multi(rule, report, &before);
   else changed = apply_single(rule, matches_of(sources_[rule][0].matcher), report);
   settle(report);
   report.nodes = g_.node_count();

@@ -49,11 +49,6 @@ Value merged(const Value& a, const Value& b) {
 
 TableLanguage::TableLanguage() { symbol(0, 1); }
 
-bool TableLanguage::is_tuple(OpId op) {
-  const OpInfo& row = op_info(op);
-  return op == kOpOpaque || row.outputs != 1 || row.has(kVariadicOutputs);
-}
-
 std::string TableLanguage::op_name(uint32_t op) const { return op == kOutputOf ? "Output" : op == kAbsent ? "Absent" : op_info(static_cast<OpId>(op)).name; }
 
 std::string TableLanguage::attr_text(uint32_t op, uint32_t attr) const {
@@ -145,7 +140,7 @@ std::optional<DataId> TableLanguage::infer(uint32_t op, uint32_t attr, std::span
     if (e.kind() != ErrorKind::kType) throw;
     return std::nullopt;
   }
-  out.tuple = is_tuple(id);
+  out.tuple = results.size() != 1;
   out.constant = constant;
   for (const InferOutput& r : results) out.values.push_back({r.type, r.has_data, r.has_data ? r.data : IntVec{}});
   return intern(out);
@@ -171,7 +166,7 @@ std::vector<ClassId> add_graph(EGraph& g, const Graph& graph) {
     children.clear();
     for (const ValueId v : graph.inputs(n)) children.push_back(v == kNoValue ? g.add(kAbsent, 0, {}) : cls[v]);
     Facts facts;
-    facts.tuple = TableLanguage::is_tuple(node.op);
+    facts.tuple = node.out_count != 1;
     facts.constant = graph.is_const(node.out_begin);
     for (ValueId v = node.out_begin; v < node.out_begin + node.out_count; ++v) {
       const IntVec* data = graph.data(v);
@@ -332,6 +327,26 @@ std::vector<double> table_costs(const EGraph& g, std::span<const ENodeId> nodes,
     const auto [it, fresh] = known.emplace(std::move(key), 0.0);
     if (fresh) it->second = price_alone(g, n, language, pricer);
     out.push_back(it->second);
+  }
+  return out;
+}
+
+std::vector<double> table_weight_bytes(const EGraph& g, std::span<const ENodeId> nodes) {
+  const TableLanguage& language = table_of(g);
+  std::vector<uint8_t> read(g.class_capacity(), 0);
+  for (const ENodeId n : nodes)
+    if (!language.facts(g.data(g.node(n).cls)).constant)
+      for (const ClassId c : g.children(n)) read[g.find(c)] = 1;
+  std::vector<double> out;
+  for (const ENodeId n : nodes) {
+    const TableLanguage::Facts& f = language.facts(g.data(g.node(n).cls));
+    double bytes = 0;
+    if (f.constant && read[g.class_of(n)])
+      for (const TableLanguage::Value& v : f.values) {
+        const TensorType& t = type_of(v.type);
+        bytes += static_cast<double>(element_count(t).value_or(0)) * dtype_bytes(t.dtype);
+      }
+    out.push_back(bytes);
   }
   return out;
 }

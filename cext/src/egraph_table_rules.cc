@@ -10,9 +10,12 @@
 namespace rlflow::egraph {
 namespace {
 
-constexpr int kMaxSwaps = 4;                // commutative operators of one rule that are searched both ways
+constexpr size_t kMaxShapes = 1024;         // of one rule's source
 
-bool any_tuple(const OpClass& ops) { return std::any_of(ops.members.begin(), ops.members.end(), TableLanguage::is_tuple); }
+// May have several outputs, so that a term for it stands for the first output of some nodes, and for others as a whole.
+bool any_variadic(const OpClass& ops) {
+  return std::any_of(ops.members.begin(), ops.members.end(), [](OpId op) { return op_info(op).outputs != 1 || op_info(op).has(kVariadicOutputs); });
+}
 bool any_commutative(const OpClass& ops) {
   return std::any_of(ops.members.begin(), ops.members.end(), [](OpId op) { return op_info(op).has(kCommutative); });
 }
@@ -26,25 +29,57 @@ template <class Visit>
 void each_term(const Rule& rule, Visit visit) {
   for (const int root : rule.source_roots()) each_term(rule, root, visit);
 }
-
-// Terms whose operands must be tried in both orders. Two variables that occur nowhere else are one place either way.
-std::vector<int> swaps_of(const Rule& rule) {
-  std::vector<int> uses(rule.value_names().size(), 0), out;
-  each_term(rule, [&](int i) {
-    if (rule.source(i).kind == Term::kVar) ++uses[rule.source(i).ref];
-  });
-  each_term(rule, [&](int i) {
-    const Term& t = rule.source(i);
-    if (t.kind != Term::kOp || t.children.size() != 2 || !any_commutative(t.ops)) return;
-    const auto free = [&](int c) { return rule.source(c).kind == Term::kVar && uses[rule.source(c).ref] == 1; };
-    if (!free(t.children[0]) || !free(t.children[1])) out.push_back(i);
-  });
-  return out;
+bool is_root(const Rule& rule, int index) {
+  const auto& roots = rule.source_roots();
+  return std::find(roots.begin(), roots.end(), index) != roots.end();
 }
 
+// What a source leaves open about the shape of a place: each choice is searched for as a pattern of its own.
+struct Shapes {
+  std::vector<int> swaps;                   // terms whose two operands are tried in both orders
+  std::vector<int> firsts;                  // terms that stand for a whole node or for the first output of one
+  size_t sequences = 0;                     // sequence variables: 1 to kMaxSequence operands each (in a starred source: one a member)
+
+  explicit Shapes(const Rule& rule) {
+    std::vector<int> uses(rule.value_names().size(), 0);
+    each_term(rule, [&](int i) {
+      if (rule.source(i).kind == Term::kVar) ++uses[rule.source(i).ref];
+    });
+    each_term(rule, [&](int i) {
+      const Term& t = rule.source(i);
+      if (t.kind != Term::kOp) return;
+      // Two variables that occur nowhere else are one place either way.
+      const auto free = [&](int c) { return rule.source(c).kind == Term::kVar && uses[rule.source(c).ref] == 1; };
+      if (t.children.size() == 2 && any_commutative(t.ops) && !(free(t.children[0]) && free(t.children[1]))) swaps.push_back(i);
+      if (any_variadic(t.ops) && t.projection == Term::kFirst && !is_root(rule, i)) firsts.push_back(i);
+    });
+    sequences = rule.star() ? 0 : rule.sequence_names().size();
+  }
+  size_t count() const {
+    size_t n = size_t{1} << std::min<size_t>(swaps.size() + firsts.size(), 20);
+    for (size_t i = 0; i < sequences && n <= kMaxShapes; ++i) n *= kMaxSequence;
+    return n;
+  }
+  bool swapped(int term, size_t shape) const { return bit(swaps, term, shape); }
+  bool first(int term, size_t shape) const { return bit(firsts, term, shape >> swaps.size()); }
+  int length(int sequence, size_t shape) const {
+    shape >>= swaps.size() + firsts.size();
+    for (int i = 0; i < sequence; ++i) shape /= kMaxSequence;
+    return static_cast<int>(shape % kMaxSequence) + 1;
+  }
+
+ private:
+  static bool bit(const std::vector<int>& terms, int term, size_t shape) {
+    const auto it = std::find(terms.begin(), terms.end(), term);
+    return it != terms.end() && shape >> (it - terms.begin()) & 1;
+  }
+};
+
+// Variables of the pattern: the rule's values, then the elements of its sequences.
 class Skeleton {
  public:
-  Skeleton(const Rule& rule, const std::vector<int>& swaps, uint32_t mask) : rule_(rule), swaps_(swaps), mask_(mask) {}
+  Skeleton(const Rule& rule, const Shapes& shapes, size_t shape) : rule_(rule), shapes_(shapes), shape_(shape) {}
+  static int variables(const Rule& rule) { return static_cast<int>(rule.value_names().size() + kMaxSequence * rule.sequence_names().size()); }
   Pattern compile(int root) {
     pattern_ = {};
     term(root);
@@ -52,6 +87,9 @@ class Skeleton {
   }
 
  private:
+  int element(int sequence, int at) {
+    return pattern_.add_variable(static_cast<int>(rule_.value_names().size()) + kMaxSequence * sequence + at);
+  }
   int term(int index) {
     const Term& t = rule_.source(index);
     if (t.kind == Term::kVar) return pattern_.add_variable(t.ref);
@@ -60,16 +98,20 @@ class Skeleton {
     node.any_attr = true;
     for (const OpId op : t.ops.members) node.ops.push_back(op);
     std::sort(node.ops.begin(), node.ops.end());
-    for (const int child : t.children) node.children.push_back(term(child));
-    const auto swap = std::find(swaps_.begin(), swaps_.end(), index);
-    if (swap != swaps_.end() && mask_ >> (swap - swaps_.begin()) & 1) std::swap(node.children[0], node.children[1]);
+    for (const int child : t.children) {
+      const Term& c = rule_.source(child);
+      const int length = c.kind != Term::kSeqVar ? 0 : rule_.star() ? 1 : shapes_.length(c.ref, shape_);
+      for (int i = 0; i < length; ++i) node.children.push_back(element(c.ref, i));
+      if (c.kind != Term::kSeqVar) node.children.push_back(term(child));
+    }
+    if (shapes_.swapped(index, shape_)) std::swap(node.children[0], node.children[1]);
     const int at = pattern_.add(std::move(node));
-    if (!any_tuple(t.ops)) return at;
+    if (t.projection == Term::kFirst && !shapes_.first(index, shape_)) return at;
     return pattern_.add({-1, {kOutputOf}, t.projection == Term::kBound, static_cast<uint32_t>(t.projection == Term::kIndexed ? t.output : 0), {at}});
   }
   const Rule& rule_;
-  const std::vector<int>& swaps_;
-  uint32_t mask_;
+  const Shapes& shapes_;
+  size_t shape_;
   Pattern pattern_;
 };
 
@@ -110,21 +152,23 @@ class TableApplier : public Applier {
   const std::vector<Outcome>& outcomes(const EGraph& g, const RuleMatch& match) {
     key_.clear();
     leaves_.clear();
-    for (size_t k = 0; k < patterns_.size(); ++k)
-      for (size_t i = 0; i < patterns_[k].nodes.size(); ++i) {
-        const PatternNode& p = patterns_[k].nodes[i];
+    for (size_t k = 0; k < match.roots.size(); ++k) {
+      const Pattern& pattern = patterns_[match.group ? 0 : k];
+      for (size_t i = 0; i < pattern.nodes.size(); ++i) {
+        const PatternNode& p = pattern.nodes[i];
         if (p.variable < 0) {
           const ENode& n = g.node(match.matched[k][i]);
           key_.push_back(n.op);
           key_.push_back(n.attr);
           continue;
         }
-        const ClassId c = g.find(match.bound[p.variable]);
+        const ClassId c = g.find(match.bound_of(k)[p.variable]);
         const auto known = std::find(leaves_.begin(), leaves_.end(), c);
         key_.push_back(static_cast<uint32_t>(known - leaves_.begin()));
         key_.push_back(g.data(c));
         if (known == leaves_.end()) leaves_.push_back(c);
       }
+    }
     const auto it = known_.find(key_);
     if (it != known_.end()) return it->second;
     return known_.emplace(key_, decide(g, match)).first->second;
@@ -146,12 +190,16 @@ class TableApplier : public Applier {
     const Graph& s = *place.graph;
     std::set<NodeId> roots;
     for (const ValueId v : s.outputs()) roots.insert(s.producer(v));
-    if (roots.size() != patterns_.size()) return out;            // two roots became one
+    if (roots.size() != match.roots.size()) return out;          // two roots became one
     std::vector<Bindings> found;
-    for (const NodeId root : roots)
-      rlflow::Matcher(s, *rule_).match_at(root, [&](const Bindings& b) {
-        if (std::set<NodeId>(b.roots.begin(), b.roots.end()) == roots) found.push_back(b);
-      });
+    if (match.group) {
+      rlflow::Matcher(s, *rule_).match_star(join_value(g, match, place), [&](const Bindings& b) { found.push_back(b); });
+    } else {
+      for (const NodeId root : roots)
+        rlflow::Matcher(s, *rule_).match_at(root, [&](const Bindings& b) {
+          if (std::set<NodeId>(b.roots.begin(), b.roots.end()) == roots) found.push_back(b);
+        });
+    }
     for (const Bindings& b : found) {
       ChildGraph child;
       if (child.build(s, *rule_, b)) out.push_back(read(*child.materialise(), place));
@@ -159,18 +207,26 @@ class TableApplier : public Applier {
     return out;
   }
 
+  size_t leaf_of(const EGraph& g, ClassId c) const { return std::find(leaves_.begin(), leaves_.end(), g.find(c)) - leaves_.begin(); }
+
+  ValueId join_value(const EGraph& g, const RuleMatch& match, const Place& place) const {
+    const Term& root = rule_->source(rule_->source_roots()[0]);
+    const int variable = rule_->source(root.children[rule_->join_child()]).ref;
+    return place.graph->node(place.leaf[leaf_of(g, match.bound_of(0)[variable])]).out_begin;
+  }
+
   bool small_graph(const EGraph& g, const RuleMatch& match, Place& place) const {
     GraphBuilder b;
     std::vector<ValueId> leaf;
     for (size_t i = 0; i < leaves_.size(); ++i) leaf.push_back(table_leaf(b, language_->facts(g.data(leaves_[i])), static_cast<uint32_t>(i)));
     std::vector<ValueId> roots;
-    for (size_t k = 0; k < patterns_.size(); ++k) {
-      const Pattern& p = patterns_[k];
+    for (size_t k = 0; k < match.roots.size(); ++k) {
+      const Pattern& p = patterns_[match.group ? 0 : k];
       std::vector<ValueId> value(p.nodes.size(), kNoValue), in;
       for (size_t i = 0; i < p.nodes.size(); ++i) {
         const PatternNode& node = p.nodes[i];
         if (node.variable >= 0) {
-          value[i] = leaf[std::find(leaves_.begin(), leaves_.end(), g.find(match.bound[node.variable])) - leaves_.begin()];
+          value[i] = leaf[leaf_of(g, match.bound_of(k)[node.variable])];
           continue;
         }
         const ENode& n = g.node(match.matched[k][i]);
@@ -209,7 +265,7 @@ class TableApplier : public Applier {
           t.children.push_back(v == kNoValue ? static_cast<int>(out.terms.size()) - 1 : term.at(v));
         }
       }
-      const bool tuple = t.variable < 0 && TableLanguage::is_tuple(node.op);
+      const bool tuple = t.variable < 0 && node.out_count != 1;
       out.terms.push_back(std::move(t));
       const int at = static_cast<int>(out.terms.size()) - 1;
       for (uint32_t k = 0; k < node.out_count; ++k) {
@@ -262,38 +318,38 @@ class TableApplier : public Applier {
 }  // namespace
 
 std::string declined(const Rule& rule) {
-  if (rule.star()) return "its source is starred: it takes any number of nodes at once";
   if (rule.uses_global()) return "it asks for independent(...): in an e-graph there is no one graph whose paths could be looked at";
   if (rule.uses_fanout()) return "it asks for users(...): in an e-graph a value has the users of many graphs";
   std::string reason;
   each_term(rule, [&](int i) {
     const Term& t = rule.source(i);
-    if (t.kind == Term::kSeqVar || t.has_sequence) reason = "its source holds a sequence variable, and skeletons have a fixed number of operands";
-    else if (t.kind != Term::kVar && t.kind != Term::kAbsent && t.kind != Term::kOp) reason = "its source holds a literal or a let";
-    else if (t.star) reason = "its source holds a starred term";
+    const auto sequences = std::count_if(t.children.begin(), t.children.end(), [&](int c) { return rule.source(c).kind == Term::kSeqVar; });
+    if (sequences > 1) reason = "two sequences stand among the operands of one operator";
+    else if (t.kind != Term::kVar && t.kind != Term::kAbsent && t.kind != Term::kOp && t.kind != Term::kSeqVar) reason = "its source holds a literal or a let";
+    else if (t.star && !is_root(rule, i)) reason = "its source holds a starred term below the root";
     else if (t.projection == Term::kAll) reason = "its source takes all outputs of an operator";
-    else if (t.kind == Term::kOp && any_tuple(t.ops) && t.ops.members.size() > 1) reason = "its source holds a class of operators, some of which have several outputs";
     else if (t.kind == Term::kOp && (t.ops.contains(kOpOpaque) || t.ops.contains(kOpConstant))) reason = "its source looks into a constant or an unknown operator";
   });
   if (!reason.empty()) return reason;
   for (const int root : rule.source_roots())
     if (rule.source(root).kind != Term::kOp) return "a root of it is no operator";
-    else if (any_tuple(rule.source(root).ops)) return "a root of it may have several outputs, which are replaced together";
-  if (swaps_of(rule).size() > kMaxSwaps) return "it holds more than " + std::to_string(kMaxSwaps) + " commutative operators to be searched both ways";
+    else if (rule.source(root).projection != Term::kFirst) return "a root of it is one output of several";
+  if (Shapes(rule).count() > kMaxShapes) return "its source has too many shapes: operands to swap, sequences of any length";
   return "";
 }
 
 std::vector<RewriteRule> table_rules(const std::shared_ptr<TableLanguage>& language, const RulePtr& rule) {
   if (const std::string reason = declined(*rule); !reason.empty()) throw Error(ErrorKind::kRule, "the e-graph declines the rule " + rule->name() + ": " + reason);
-  const std::vector<int> swaps = swaps_of(*rule);
+  const Shapes shapes(*rule);
   std::set<std::string> seen;
   std::vector<RewriteRule> out;
-  for (uint32_t mask = 0; mask < 1u << swaps.size(); ++mask) {
-    Skeleton skeleton(*rule, swaps, mask);
+  for (size_t shape = 0; shape < shapes.count(); ++shape) {
+    Skeleton skeleton(*rule, shapes, shape);
     RewriteRule r;
     r.name = rule->name();
-    r.variables = static_cast<int>(rule->value_names().size());
+    r.variables = Skeleton::variables(*rule);
     r.unordered = rule->ordered_roots();
+    if (rule->star()) r.group = static_cast<int>(rule->value_names().size());
     for (const int root : rule->source_roots()) r.sources.push_back(skeleton.compile(root));
     std::vector<int> renaming;
     if (r.sources.size() == 1 && !seen.insert(r.sources[0].canonical_text(renaming)).second) continue;  // the small graph finds both

@@ -366,7 +366,9 @@ class Problem:
         if self.prices.measures:
             self._measure_graphs([graph])
             state = type(root)(graph, root.ruleset, root.pricer, stop=root.stop)
-        node = SearchNode(state, self._cost(state), bytes.fromhex(graph.digest), _work(graph), depth=self.meter.expansions)
+        node = SearchNode(
+            state, self._cost(state), bytes.fromhex(graph.digest), _work(graph), depth=self.meter.expansions
+        )
         self._visit(node)
         self._report()
         return node

@@ -168,7 +168,10 @@ def test_gym_files_round_trip(tmp_path: Path, suffix: str) -> None:
     assert set(json.loads(gzip.decompress(raw) if suffix.endswith("gz") else raw)) == {"nodes", "root_eclasses"}
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"nodes": {"a": {}}}', '{"nodes": {"a": {"op": "x", "cost": 1, "eclass": "0", "children": ["b"]}}, "root_eclasses": ["0"]}'])  # fmt: skip
+DANGLING = '{"nodes": {"a": {"op": "x", "cost": 1, "eclass": "0", "children": ["b"]}}, "root_eclasses": ["0"]}'
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"nodes": {"a": {}}}', DANGLING])
 def test_other_files_are_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "x.json").write_text(content, encoding="utf-8")
     with pytest.raises(UsageError, match="not an e-graph in the JSON of extraction-gym"):

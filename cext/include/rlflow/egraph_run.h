@@ -15,9 +15,13 @@
 namespace rlflow::egraph {
 
 struct RuleMatch {
-  std::span<const ClassId> bound;           // by the rule's variable
+  std::span<const ClassId> bound;           // by the rule's variable; of a group, those of all members one after the other
   std::span<const ClassId> roots;
   std::vector<std::span<const ENodeId>> matched;                 // by root: as in Matches
+  bool group = false;
+  std::span<const ClassId> bound_of(size_t root) const {
+    return group ? bound.subspan(root * (bound.size() / roots.size()), bound.size() / roots.size()) : bound;
+  }
 };
 
 // Builds a rule's right-hand sides.
@@ -50,6 +54,8 @@ struct RewriteRule {
   std::vector<Pattern> sources;             // over the rule's variables
   int variables = 0;
   bool unordered = false;                   // several roots of one shape: each set of classes once
+  int group = -1;                           // >= 0: one source, whose matches are taken together, all that agree on the variables below it;
+                                            // a class is a member once. Counts as a rule with several roots.
   std::shared_ptr<Applier> applier;
 };
 
@@ -112,7 +118,9 @@ class Runner {
   struct Ban { size_t times = 0, until = 0; bool searched = false; };
   const Matches& matches_of(size_t matcher);
   bool multi_step(IterationReport& report);
+  bool is_multi(size_t rule) const { return sources_[rule].size() > 1 || rules_[rule].group >= 0; }
   bool apply_multi(size_t rule, IterationReport& report, Descendants* before);
+  bool apply_groups(size_t rule, IterationReport& report, Descendants* before);
   size_t single_step(size_t iteration, IterationReport& report);
   bool apply_single(size_t rule, const Matches& matches, IterationReport& report);
   bool apply(size_t rule, const RuleMatch& match, Descendants* before, IterationReport& report);

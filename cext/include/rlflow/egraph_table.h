@@ -1,6 +1,6 @@
 // Our operator table as a language of the e-graph: graphs in and out, and compiled rules (rule.h) on it.
 //
-// A class is a value; an operator with several outputs is a tuple, and each output a projection of it. A rule is found by its skeleton of
+// A class is a value; a node with several outputs is a tuple, and each output a projection of it. A rule is found by its skeleton of
 // operators; then the matched nodes are written as a small graph, with an input or constant for every class the rule does not look into, and
 // the core's own matcher and rewriter decide: conditions, attribute variables and expressions, lets and targets mean here what they mean
 // there. What they make of a small graph is remembered, so that each kind of place is decided once.
@@ -47,7 +47,6 @@ class TableLanguage : public Language {
   // A node's attributes are the table's, and how many outputs it has.
   uint32_t symbol(AttrId attrs, uint32_t outputs);
   std::pair<AttrId, uint32_t> attributes(uint32_t symbol) const { return symbols_[symbol]; }
-  static bool is_tuple(OpId op);            // may have several outputs: always a tuple, even with one
 
  protected:
   std::optional<DataId> infer(uint32_t op, uint32_t attr, std::span<const DataId> children) override;
@@ -72,9 +71,15 @@ std::vector<double> table_costs(const EGraph& g, std::span<const ENodeId> nodes,
 // A value with the facts in a graph under construction: an input of the type, or a constant that nothing else is known of.
 ValueId table_leaf(GraphBuilder& b, const TableLanguage::Facts& f, uint32_t number);
 
+// Bytes of each node's class where it is a constant that something reads at run time, else 0. `nodes`: all of a snapshot.
+std::vector<double> table_weight_bytes(const EGraph& g, std::span<const ENodeId> nodes);
+
+// Longest sequence of operands that a sequence variable stands for here; nodes with more operands are left as they are.
+inline constexpr int kMaxSequence = 8;
 // Why the e-graph cannot use a rule; "" if it can.
 std::string declined(const Rule& rule);
-// The rule for an e-graph of this language: several where commutative operators must be searched both ways. Throws Error(kRule) if declined.
+// The rule for an e-graph of this language: several where a source has several shapes (operands swapped,
+// sequences of one to kMaxSequence operands). Throws Error(kRule) if declined.
 std::vector<RewriteRule> table_rules(const std::shared_ptr<TableLanguage>& language, const RulePtr& rule);
 
 }  // namespace rlflow::egraph

@@ -78,9 +78,7 @@ def _cell(b: _Layers, x: int, state: int) -> int:
     def gate(kind: str, index: int) -> int:
         return b.call(kind, t[index])
 
-    t = [
-        b.call("ewadd", b.matmul(x, b.weight(512, 512)), b.matmul(state, b.weight(512, 512))) for _ in range(8)
-    ]
+    t = [b.call("ewadd", b.matmul(x, b.weight(512, 512)), b.matmul(state, b.weight(512, 512))) for _ in range(8)]
     m0 = b.call("ewadd", gate("relu", 0), gate("sigmoid", 3))
     m1 = b.call("ewadd", gate("sigmoid", 1), gate("tanh", 2))
     m2 = b.call("ewmul", gate("sigmoid", 4), gate("tanh", 5))

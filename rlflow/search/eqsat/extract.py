@@ -1,7 +1,7 @@
 """Choosing a graph from an e-graph: greedy, or by integer programming on HiGHS (the only door to it).
 
-The programme is Tensat's (MLSys 2021, §5.1) on the simplified problem: a variable a node, one node of each root, a chosen
-node's children each have a node, least cost. Order variables forbid cycles, and only inside strongly connected
+The programme is Tensat's (MLSys 2021, §5.1) on the simplified problem: a variable a node, one node of each root, a
+chosen node's children each have a node, least cost. Order variables forbid cycles, and only inside strongly connected
 components, so that a cycle-filtered e-graph has none.
 """
 
@@ -28,9 +28,9 @@ METHODS = ("greedy-tree", "greedy-dag", "ilp")
 class Extracted:
     """A choice with its cost (the problem's unit, ms for graphs) and what is known about the optimum.
 
-    ``choice`` (classes,): a node of each class, or :data:`NOTHING`. ``bound``: no choice costs less. ``status``: "optimal",
-    "time_limit" (a better choice may exist, up to ``gap``), "no_better_found" (the solver gave none; this is the greedy
-    one), or "heuristic" for the greedy methods, whose bound is 0. ``variables``: of the programme solved.
+    ``choice`` (classes,): a node of each class, or :data:`NOTHING`. ``bound``: no choice costs less. ``status``:
+    "optimal", "time_limit" (a better choice may exist, up to ``gap``), "no_better_found" (the solver gave none; this is
+    the greedy one), or "heuristic" for the greedy methods, whose bound is 0. ``variables``: of the programme solved.
     """
 
     choice: Choice
@@ -60,7 +60,9 @@ class Extracted:
                 seen.add(cls)
                 stack.append((cls, True))
                 node = int(self.choice[cls])
-                stack.extend((int(c), False) for c in reversed(child[begin[node] : begin[node + 1]]) if int(c) not in seen)
+                stack.extend(
+                    (int(c), False) for c in reversed(child[begin[node] : begin[node + 1]]) if int(c) not in seen
+                )
         return order
 
 
@@ -94,7 +96,14 @@ def extract(
 
 
 def _by_ilp(
-    full: Extraction, greedy: Choice, greedy_cost: float, seconds: float, gap: float, threads: int, order: str, t0: float
+    full: Extraction,
+    greedy: Choice,
+    greedy_cost: float,
+    seconds: float,
+    gap: float,
+    threads: int,
+    order: str,
+    t0: float,
 ) -> Extracted:
     simplified = full.simplify()
     small = simplified.problem
@@ -164,7 +173,7 @@ class _Programme:
             self.rows.append((1.0, math.inf, self._members[root], [1.0] * len(self._members[root])))
 
     def _children(self) -> None:
-        """Chosen nodes have their children; one row for all nodes of a class that share a child (exclusive, so tighter)."""
+        """Chosen nodes have their children; one row for all nodes of a class that share a child."""
         begin, child = self.problem.child_begin.tolist(), self.problem.child.tolist()
         for cls, members in enumerate(self._members):
             users: dict[int, list[int]] = {}
@@ -182,7 +191,7 @@ class _Programme:
         self.rows.append((0.0, math.inf, providers + nodes, [1.0] * len(providers) + [-1.0] * len(nodes)))
 
     def _order(self, cls: int, operand: int, nodes: list[int]) -> None:
-        """t[class] >= t[operand] + 1 where one of the nodes is chosen, within a component of M classes: 0 <= t <= M - 1."""
+        """t[class] >= t[operand] + 1 where one of the nodes is chosen; 0 <= t <= M - 1 in a component of M classes."""
         place, other = self.cyclic.get(cls), self.cyclic.get(operand)
         if place is None or other is None or place[0] != other[0]:
             return
@@ -247,7 +256,9 @@ class _Programme:
             if place is None:
                 continue
             below = [int(c) for c in child[begin[node] : begin[node + 1]]]
-            height[cls] = max((height[c] + 1 for c in below if c in height and self.cyclic[c][0] == place[0]), default=0)
+            height[cls] = max(
+                (height[c] + 1 for c in below if c in height and self.cyclic[c][0] == place[0]), default=0
+            )
             values[self.nodes + place[2]] = height[cls]
         return values
 

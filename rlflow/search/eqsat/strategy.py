@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,6 +17,10 @@ from rlflow.search.registry import register
 
 #: Part of the seconds left that one saturation may take; the rest is for extraction.
 SATURATION_SHARE = 0.5
+#: Where the cheapest graph's folded weights are too heavy, all the model's weights are charged this part of its cost,
+#: then more, until the choice is light enough.
+WEIGHT_SHARE = 0.1
+WEIGHT_FACTORS = (0.0, 1.0, 4.0, 16.0, 64.0)
 
 
 @register
@@ -74,11 +77,12 @@ class EqSat(StrategyBase):
     def _round(self, problem: Problem, node: SearchNode) -> SearchNode | None:
         """The cheapest graph found equal to ``node``'s, or None where that is ``node``'s own."""
         saturated = saturate(node.graph, node.state.ruleset, self._limits(problem), node.state.stop)
-        best = node
-        for graph in self._candidates(problem, saturated):
-            found = problem.admit(graph)
-            if found is not None and problem.improves(found, best):
-                best = found
+        best, seen = node, {node.graph.digest}
+        for fused in (False, True):
+            for method in dict.fromkeys((self._method(), "greedy-dag")):
+                found = self._lightest(problem, saturated, seen, fused, method)
+                if found is not None and problem.improves(found, best):
+                    best = found
         return None if best is node else best
 
     def _limits(self, problem: Problem) -> Limits:
@@ -86,19 +90,24 @@ class EqSat(StrategyBase):
         seconds = None if left is None else SATURATION_SHARE * left
         return Limits(self.iterations, self.nodes, seconds, self.multi, self.cycles, self.scheduler)
 
-    def _candidates(self, problem: Problem, saturated: SaturatedGraph) -> Iterator[Any]:
-        """Distinct graphs, the most promising first."""
-        pricer = node_pricer(problem)
-        seen = {saturated.graph.digest}
-        for fused in (False, True):
-            for method in dict.fromkeys((self._method(), "greedy-dag")):
-                if problem.stopped() is not None:
-                    return
-                choice = saturated.priced(pricer, fused=fused)
-                graph, _ = saturated.extract(choice, method, seconds=self._solver_seconds(problem))
-                if graph.digest not in seen:
-                    seen.add(graph.digest)
-                    yield graph
+    def _lightest(
+        self, problem: Problem, saturated: SaturatedGraph, seen: set[str], fused: bool, method: str
+    ) -> SearchNode | None:
+        """The first graph whose weights are light enough, asking more and more for weights; None where it was seen."""
+        root = problem.root()
+        unit = WEIGHT_SHARE * root.cost / max(1, root.state.weight_bytes)
+        for factor in WEIGHT_FACTORS:
+            if problem.stopped() is not None:
+                return None
+            choice = saturated.priced(node_pricer(problem), fused=fused, ms_per_weight_byte=factor * unit)
+            graph, _ = saturated.extract(choice, method, seconds=self._solver_seconds(problem))
+            if graph.digest in seen:
+                return None
+            seen.add(graph.digest)
+            found = problem.admit(graph)
+            if found is not None:
+                return found
+        return None
 
     def _method(self) -> str:
         if self.extraction != "auto":

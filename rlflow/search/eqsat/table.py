@@ -57,11 +57,18 @@ class SaturatedGraph:
             self._problem = self.egraph.snapshot(self.outputs)
         return self._problem
 
-    def priced(self, pricer: Pricer, *, fused: bool = False) -> Extraction:
-        """The choice with the price in ms of each node alone; ``fused``: what runtimes fuse counts :data:`FUSED` of it."""
+    def priced(self, pricer: Pricer, *, fused: bool = False, ms_per_weight_byte: float = 0.0) -> Extraction:
+        """The choice with the price in ms of each node alone; ``fused``: what runtimes fuse counts :data:`FUSED` of it.
+
+        ``ms_per_weight_byte`` is charged for every constant that something reads, so that the choice takes fewer.
+        """
         problem = self.problem
         cost = self.egraph.table_costs(problem.node_ids, pricer)
-        problem.set_cost(cost * self._fusion_factors() if fused else cost)
+        if fused:
+            cost = cost * self._fusion_factors()
+        if ms_per_weight_byte:
+            cost = cost + ms_per_weight_byte * self.egraph.weight_bytes(problem.node_ids)
+        problem.set_cost(cost)
         return problem
 
     def extract(self, problem: Extraction, method: str, **options: Any) -> tuple[Graph, Extracted]:
@@ -81,7 +88,7 @@ def _is_fusible(name: str) -> bool:
     return name not in _SOURCES and op_row(name)["fusion"] in _FUSIBLE
 
 
-def saturate(graph: Graph, rules: RuleSet, limits: Limits = Limits(), stop: Any = None) -> SaturatedGraph:  # noqa: B008 - frozen
+def saturate(graph: Graph, rules: RuleSet, limits: Limits = Limits(), stop: Any = None) -> SaturatedGraph:
     """Everything that the rules find equal to ``graph``, within ``limits``; rules in :func:`declined` are left out.
 
     Raises :class:`~rlflow.errors.GraphError` where two values that a rule equates are known to differ: a false rule.

@@ -35,7 +35,9 @@ class TermGraph:
     root: int
 
     def add_to(self, egraph: EGraph) -> int:
-        """The class of the root, after adding every term. Raises :class:`~rlflow.errors.GraphError` for wrong shapes."""
+        """The class of the root, after adding every term. Raises :class:`~rlflow.errors.GraphError` for wrong
+        shapes.
+        """
         classes: list[int] = []
         for head, children in self.terms:
             operands = [classes[child] for child in children]
@@ -53,7 +55,7 @@ class TermGraph:
         return TermGraph(tuple(kept), number[self.root])
 
     def text(self) -> str:
-        """One S-expression. What is shared is written at each use, as in Tensat: deep graphs with much sharing get long."""
+        """One S-expression. What is shared is written at each use, as in Tensat: much sharing makes it long."""
         texts: list[str] = []
         for head, children in self.terms:
             texts.append(f"({head} {' '.join(texts[child] for child in children)})" if children else head)
@@ -61,7 +63,7 @@ class TermGraph:
 
 
 class TermBuilder:
-    """Builds a :class:`TermGraph`; equal terms are one. Operators are positions of terms; integers in ``call`` are numbers."""
+    """Builds a :class:`TermGraph`; equal terms are one. Operands are positions of terms."""
 
     def __init__(self) -> None:
         self._terms: dict[Term, int] = {}
@@ -232,15 +234,11 @@ MERGE_GROUPS = tuple(
     for s in (1, 2)
     for a in (0, 2)
 )
+_ENLARGED = "(split 1 (conv2d 1 1 0 {a} ?input_1 (concat 0 4 (enlarge ?input_2 ?input_3) ?input_3)))"
 ENLARGE = tuple(
-    line
+    f"(conv2d 1 1 0 {a} ?input_1 ?input_{2 + half})=>(split_{half} {_ENLARGED.format(a=a)})"
     for a in (0, 2)
-    for line in (
-        f"(conv2d 1 1 0 {a} ?input_1 ?input_2)=>(split_0 (split 1 (conv2d 1 1 0 {a} ?input_1 "
-        "(concat 0 4 (enlarge ?input_2 ?input_3) ?input_3))))",
-        f"(conv2d 1 1 0 {a} ?input_1 ?input_3)=>(split_1 (split 1 (conv2d 1 1 0 {a} ?input_1 "
-        "(concat 0 4 (enlarge ?input_2 ?input_3) ?input_3))))",
-    )
+    for half in (0, 1)
 )
 
 
@@ -255,7 +253,7 @@ def read_rule_lines(path: str | os.PathLike[str]) -> list[str]:
 
 
 def tensat_rules(egraph: EGraph, single: Iterable[str], multi: Sequence[str]) -> list[EGraphRule]:
-    """Tensat's rules for an e-graph of its language: a line is a rule, two lines of ``multi`` are one; its own are added.
+    """Tensat's rules for an e-graph of its language: a line is a rule, two of ``multi`` are one. Its own are added.
 
     The rules apply wherever the shapes allow, as in Tensat; about a quarter of them is not true everywhere.
     """
@@ -276,8 +274,8 @@ _PROJECTIONS = {"split_0": 0, "split_1": 1}
 def write_model(path: str | os.PathLike[str], graph: TermGraph) -> None:
     """Write a graph as a ``.model`` file. Names of inputs and weights are not part of the format.
 
-    Raises :class:`~rlflow.errors.ModelError` for what the format cannot say: an output that an operator reads too, or an
-    operator without a number.
+    Raises :class:`~rlflow.errors.ModelError` for what the format cannot say: an output that an operator reads too, or
+    an operator without a number.
     """
     target = Path(path)
     text = "".join(_Writer(graph.trimmed(), target).records())
@@ -307,7 +305,9 @@ class _Writer:
             outputs.update(() if joins else (term,))
         for head, children in self.terms:
             if head != "noop" and outputs & set(children):
-                raise ModelError(f"{self.path}: an output of the graph is read by {head}; a .model file cannot say that.")
+                raise ModelError(
+                    f"{self.path}: an output of the graph is read by {head}; a .model file cannot say that."
+                )
 
     def records(self) -> Iterable[str]:
         following = 100
