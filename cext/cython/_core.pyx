@@ -613,3 +613,8 @@ cdef class State:
                     "heavy": deref(s)[k].heavy, "last_refusal": deref(s)[k].last_refusal.decode(),
                 }
         return out
+
+
+# ------------------------------------------------------------------------------------------------------------------- e-graphs
+
+include "egraph.pxi"

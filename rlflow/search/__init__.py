@@ -10,6 +10,7 @@ import numpy as np
 
 from rlflow.search.backtracking import Backtracking
 from rlflow.search.budget import Budget, BudgetMeter, StopReason
+from rlflow.search.eqsat.strategy import EqSat, Tensat
 from rlflow.search.greedy import Greedy
 from rlflow.search.interrupt import InterruptGuard, StopToken
 from rlflow.search.prices import Prices
@@ -25,6 +26,7 @@ __all__ = [
     "BudgetMeter",
     "Counts",
     "CurvePoint",
+    "EqSat",
     "Greedy",
     "InterruptGuard",
     "MoveTable",
@@ -39,6 +41,7 @@ __all__ = [
     "StopToken",
     "Strategy",
     "StrategyBase",
+    "Tensat",
     "TraceStep",
     "Visited",
     "describe",

@@ -349,6 +349,30 @@ class Problem:
         self._report()
         return child
 
+    def admit(self, graph: Any) -> SearchNode | None:
+        """Visit a graph that no move led to, such as an e-graph's; ``None`` where its folded weights are too heavy.
+
+        It counts as a candidate that is opened. Without a trace: only for strategies that declare that they have none.
+        """
+        self._check()
+        if self.meter.grant_candidates(1) < 1:
+            raise SearchStopped(self.stopped() or StopReason.BUDGET_CANDIDATES)
+        root = self.root().state
+        state = type(root)(graph, root.ruleset, root.pricer, stop=root.stop)
+        if state.weight_bytes > self._weight_limit and state.weight_bytes > root.weight_bytes:  # type: ignore[operator]
+            self.overweight += 1
+            return None
+        self.meter.expansions += 1
+        if self.prices.measures:
+            self._measure_graphs([graph])
+            state = type(root)(graph, root.ruleset, root.pricer, stop=root.stop)
+        node = SearchNode(
+            state, self._cost(state), bytes.fromhex(graph.digest), _work(graph), depth=self.meter.expansions
+        )
+        self._visit(node)
+        self._report()
+        return node
+
     def reopen(self, node: SearchNode, i: int, other: SearchNode) -> SearchNode | None:
         """Open, in ``other``, a descendant of ``node``, the move that is number ``i`` of ``node``; ``None`` where it is
         gone.
@@ -452,7 +476,9 @@ class Problem:
 
     def _measure(self, node: SearchNode, indices: Sequence[int]) -> None:
         """Measure what the children of ``node`` need; ends the search where the budget does not reach."""
-        graphs = [node.state.child(i) for i in indices]
+        self._measure_graphs([node.state.child(i) for i in indices])
+
+    def _measure_graphs(self, graphs: Sequence[Any]) -> None:
         self._measure_some(graphs, self.meter.measurements_left())
         if not all(map(self.prices.is_settled, graphs)):
             raise SearchStopped(self.stopped() or StopReason.BUDGET_MEASUREMENTS)

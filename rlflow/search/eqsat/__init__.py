@@ -1,0 +1,54 @@
+"""Equality saturation: many equal graphs at once, and the best of them.
+
+>>> from rlflow.search.eqsat import EGraph, Saturation, extract
+>>> egraph = EGraph("terms")
+>>> root = egraph.parse("(mul (mul a two) half)")
+>>> rules = [egraph.rule("associate", ["(mul (mul ?x ?y) ?z)=>(mul ?x (mul ?y ?z))"]),
+...          egraph.rule("cancel", ["(mul ?x (mul two half))=>?x"])]
+>>> Saturation(egraph, rules, [root]).run()
+'saturated'
+>>> problem = egraph.snapshot([root])
+>>> problem.set_cost([1.0] * len(problem))
+>>> extract(problem, "greedy-dag").cost
+1.0
+
+The e-graph itself is native; ``docs/eqsat.md`` says what it can do.
+"""
+
+from __future__ import annotations
+
+from rlflow._core import EGraph, EGraphRule, Extraction, Saturation
+from rlflow.search.eqsat.benchmarks import BENCHMARKS
+from rlflow.search.eqsat.extract import METHODS, Extracted, extract
+from rlflow.search.eqsat.gym import GymGraph, gym_graph, read_gym, write_gym
+from rlflow.search.eqsat.terms import (
+    Term,
+    TermBuilder,
+    TermGraph,
+    read_model,
+    read_rule_lines,
+    tensat_rules,
+    write_model,
+)
+
+__all__ = [
+    "BENCHMARKS",
+    "METHODS",
+    "EGraph",
+    "EGraphRule",
+    "Extracted",
+    "Extraction",
+    "GymGraph",
+    "Saturation",
+    "Term",
+    "TermBuilder",
+    "TermGraph",
+    "extract",
+    "gym_graph",
+    "read_gym",
+    "read_model",
+    "read_rule_lines",
+    "tensat_rules",
+    "write_gym",
+    "write_model",
+]
