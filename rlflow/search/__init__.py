@@ -8,26 +8,42 @@ from __future__ import annotations
 
 import numpy as np
 
+from rlflow.search.annealing import Annealing
 from rlflow.search.backtracking import Backtracking
+from rlflow.search.beam import Beam
 from rlflow.search.budget import Budget, BudgetMeter, StopReason
+from rlflow.search.commute import Sleep
+from rlflow.search.events import Chronicle, Event, History
+from rlflow.search.genetic import Genetic
 from rlflow.search.greedy import Greedy
 from rlflow.search.interrupt import InterruptGuard, StopToken
+from rlflow.search.mcts import Mcts
+from rlflow.search.portfolio import Portfolio
 from rlflow.search.prices import Prices
 from rlflow.search.problem import MoveTable, Problem, Progress, SearchNode, SearchStopped, StrategyBase
 from rlflow.search.random_walk import RandomRestarts
 from rlflow.search.registry import Strategy, describe, did_you_mean, make, names, option_table, register, strategy_class
 from rlflow.search.result import Counts, CurvePoint, Result, TraceStep, Visited
 from rlflow.search.trace import read_trace, replay, replay_states
+from rlflow.search.view import View
 
 __all__ = [
+    "Annealing",
     "Backtracking",
+    "Beam",
     "Budget",
     "BudgetMeter",
+    "Chronicle",
     "Counts",
     "CurvePoint",
+    "Event",
+    "Genetic",
     "Greedy",
+    "History",
     "InterruptGuard",
+    "Mcts",
     "MoveTable",
+    "Portfolio",
     "Prices",
     "Problem",
     "Progress",
@@ -35,11 +51,13 @@ __all__ = [
     "Result",
     "SearchNode",
     "SearchStopped",
+    "Sleep",
     "StopReason",
     "StopToken",
     "Strategy",
     "StrategyBase",
     "TraceStep",
+    "View",
     "Visited",
     "describe",
     "did_you_mean",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -138,6 +138,14 @@ class MoveTable:
         if self._signatures is None:
             self._signatures = _signatures(self.raw, self.index)
         return self._signatures
+
+
+class Selection(Protocol):
+    """Which of a node's candidates to look at; the others are not counted."""
+
+    def select(self, raw: Any, index: np.ndarray) -> np.ndarray:
+        """The part of ``index`` (positions among the core's moves) that is selected."""
+        ...
 
 
 class Connected(NamedTuple):
@@ -301,7 +309,7 @@ class Problem:
             self._visit(self._root)
         return self._root
 
-    def moves(self, node: SearchNode, connected: Connected | None = None) -> MoveTable:
+    def moves(self, node: SearchNode, connected: Selection | None = None) -> MoveTable:
         """The candidates of ``node``, priced and counted against the budget; ``connected``: only those that it selects.
 
         Where the budget allows fewer candidates than there are, an evenly spread choice of them is returned.

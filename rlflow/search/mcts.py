@@ -1,0 +1,214 @@
+"""Monte-Carlo tree search over rewrites, with values from costs instead of random play-outs.
+
+The tree hangs below a graph that no single rewrite improves. A simulation walks down along the edges that promise
+most, opens one new graph, goes downhill from it (``descent.py``), and hands the cost found there up the path. What an
+edge promises is
+
+* ``puct``: ``Q + c * prior * sqrt(N) / (1 + n)`` (Silver et al. 2017); the prior falls with the candidate's own cost;
+* ``uct``: ``Q + c * sqrt(ln(N) / n)`` (Kocsis and Szepesvari 2006), edges that were never tried first;
+
+where ``Q`` is between the mean and the best of the gains seen below, scaled to 0 … 1 over the tree. A graph that was
+reached before is not searched twice: the edge to it ends there, with its value. Orders of independent rewrites are
+pruned (``commute.py``). From a better graph the search starts a new tree.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from rlflow.errors import UsageError
+from rlflow.search.annealing import typical_change
+from rlflow.search.budget import StopReason
+from rlflow.search.commute import Sleep
+from rlflow.search.descent import descend
+from rlflow.search.problem import MoveTable, Problem, SearchNode, StrategyBase
+from rlflow.search.registry import register
+
+#: Share of the prior at the root of a tree that is drawn at random (Dirichlet, as in AlphaZero).
+_NOISE, _CONCENTRATION = 0.25, 0.3
+
+
+@register
+@dataclass(frozen=True)
+class Mcts(StrategyBase):
+    """Tree search that spends its simulations where gains were found.
+
+    ``c``: weight of exploration. ``policy``: puct or uct. ``mix``: 1 values an edge by the best gain below it, 0 by the
+    mean. ``depth``: longest chain of rewrites below the tree's root. ``vertices``: graphs that a tree may hold; a full
+    tree is dropped and grown anew with other random numbers. ``temperature``: of the prior, in units of a typical
+    change of cost. ``slack``: how much dearer than the best a graph may be.
+    """
+
+    c: float = 1.0
+    policy: str = "puct"
+    mix: float = 0.7
+    depth: int = 10
+    vertices: int = 1000
+    temperature: float = 0.5
+    slack: float = 1.2
+
+    name: ClassVar[str] = "mcts"
+
+    def __post_init__(self) -> None:
+        if self.policy not in ("puct", "uct"):
+            raise UsageError(f"The option 'policy' of search strategy 'mcts' is {self.policy!r}; expected puct or uct.")
+        if not (self.c >= 0.0 and 0.0 <= self.mix <= 1.0 and self.temperature > 0.0 and self.slack >= 1.0):
+            raise UsageError(
+                f"The options of search strategy 'mcts' are c={self.c:g}, mix={self.mix:g}, "
+                f"temperature={self.temperature:g}, slack={self.slack:g}; expected c of at least 0, mix from 0 to 1, "
+                "a temperature above 0 and a slack of at least 1."
+            )
+        if self.depth < 1 or self.vertices < 2:
+            raise UsageError(
+                f"The options of search strategy 'mcts' are depth={self.depth}, vertices={self.vertices}; "
+                "expected a depth of at least 1 and at least 2 vertices."
+            )
+
+    def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
+        """Tree after tree, each below the best graph so far, until one was searched to its end."""
+        unit = typical_change(problem.moves(problem.root()))
+        node = descend(problem, problem.root())[0]
+        while True:
+            tree = _Tree(self, problem, rng, node, unit)
+            better = tree.grow()
+            if better is not None:
+                node = better
+            elif tree.root.closed:
+                return StopReason.CONVERGED if tree.cut else StopReason.EXHAUSTED
+
+
+@dataclass(eq=False)
+class _Vertex:
+    """A graph in the tree. Arrays [n] run over its candidates; gains are parts of the tree's starting cost."""
+
+    table: MoveTable
+    sleep: Sleep
+    depth: int
+    prior: np.ndarray
+    total: np.ndarray  # sum of gains of the simulations through an edge
+    best: np.ndarray  # the best of them; before the first one, the gain that the candidate's cost promises
+    visits: np.ndarray
+    open_: np.ndarray  # edges that are worth another simulation
+    children: dict[int, _Vertex] = field(default_factory=dict)
+    value: float = 0.0  # the best gain seen at the graph or below
+
+    @property
+    def closed(self) -> bool:
+        return not self.open_.any()
+
+
+class _Tree:
+    """The tree below one graph."""
+
+    def __init__(
+        self, options: Mcts, problem: Problem, rng: np.random.Generator, base: SearchNode, unit: float
+    ) -> None:
+        self.options, self.problem, self.rng, self.base, self.unit = options, problem, rng, base, unit
+        self.vertices: dict[bytes, _Vertex] = {}
+        self.seen: dict[bytes, float] = {}  # gain at or below every graph that was opened
+        self.low, self.high = 0.0, 1e-12  # gains seen so far, to scale Q with
+        self.cut = False
+        self.root = self._vertex(base, Sleep(), 0)
+        if len(self.root.prior) and rng is not None:
+            noise = rng.dirichlet(np.full(len(self.root.prior), _CONCENTRATION))
+            self.root.prior = (1 - _NOISE) * self.root.prior + _NOISE * noise
+
+    def grow(self) -> SearchNode | None:
+        """Simulate until a better graph is found; ``None`` where the tree is full or searched to its end."""
+        floor = self.problem.gain_floor(self.base.cost)
+        while not self.root.closed and len(self.vertices) < self.options.vertices:
+            found = self._simulate()
+            if found is not None and found.cost < self.base.cost - floor:
+                return found
+        return None
+
+    def _simulate(self) -> SearchNode | None:
+        path: list[tuple[_Vertex, int]] = []
+        vertex = self.root
+        while True:
+            k = self._select(vertex)
+            path.append((vertex, k))
+            if k not in vertex.children:
+                break
+            vertex = vertex.children[k]
+        gain, end = self._expand(vertex, k)
+        self._back_up(path, gain)
+        return end
+
+    def _select(self, vertex: _Vertex) -> int:
+        o = self.options
+        visits = vertex.visits
+        mean = np.where(visits > 0, vertex.total / np.maximum(visits, 1), vertex.best)
+        q = ((1 - o.mix) * mean + o.mix * vertex.best - self.low) / (self.high - self.low)
+        all_visits = 1 + visits.sum()
+        if o.policy == "puct":
+            score = q + o.c * vertex.prior * math.sqrt(all_visits) / (1 + visits)
+        else:
+            score = np.where(
+                visits > 0, q + o.c * np.sqrt(math.log(all_visits) / np.maximum(visits, 1)), 1e6 + vertex.prior
+            )
+        return int(np.argmax(np.where(vertex.open_, score, -np.inf)))
+
+    def _expand(self, vertex: _Vertex, k: int) -> tuple[float, SearchNode | None]:
+        """Open edge ``k``: the gain there, and the graph at the end of the way down, unless it was known."""
+        known = self.seen.get(vertex.table.digests[k])
+        if known is not None:
+            vertex.open_[k] = False
+            return known, None
+        child = self.problem.open(vertex.table.node, vertex.table.index[k])
+        end = descend(self.problem, child)[0]
+        gain = self._gain(end.cost)
+        self.seen[child.digest] = max(gain, self.seen.get(child.digest, -math.inf))
+        if vertex.depth + 1 < self.options.depth:
+            explored = {
+                vertex.table.signatures[j]: frozenset(other.table.signatures) for j, other in vertex.children.items()
+            }
+            sleep = vertex.sleep.below(self.problem, vertex.table, k, explored)
+            below = self._vertex(child, sleep, vertex.depth + 1)
+            if not below.closed:
+                vertex.children[k] = below
+                return gain, end
+        else:
+            self.cut = True
+        vertex.open_[k] = False
+        return gain, end
+
+    def _back_up(self, path: list[tuple[_Vertex, int]], gain: float) -> None:
+        self.low, self.high = min(self.low, gain), max(self.high, gain)
+        for vertex, k in reversed(path):
+            vertex.best[k] = gain if vertex.visits[k] == 0 else max(vertex.best[k], gain)
+            vertex.total[k] += gain
+            vertex.visits[k] += 1
+            vertex.value = max(vertex.value, gain)
+            digest = vertex.table.node.digest
+            self.seen[digest] = max(self.seen.get(digest, -math.inf), gain)
+            if k in vertex.children and vertex.children[k].closed:
+                vertex.open_[k] = False
+
+    def _vertex(self, node: SearchNode, sleep: Sleep, depth: int) -> _Vertex:
+        table = self.problem.moves(node, sleep)
+        costs = table.cost
+        allowed = costs <= self.options.slack * self.problem.best_cost
+        self.cut = self.cut or not bool(allowed.all())
+        gains = np.array([self._gain(cost) for cost in costs.tolist()])
+        self.seen.setdefault(node.digest, self._gain(node.cost))
+        vertex = _Vertex(
+            table, sleep, depth, self._prior(costs, allowed), np.zeros(len(table)), gains,
+            np.zeros(len(table), dtype=int), allowed,
+        )  # fmt: skip
+        self.vertices[node.digest] = vertex
+        return vertex
+
+    def _prior(self, costs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+        if not allowed.any():
+            return np.zeros(len(costs))
+        weights = np.where(allowed, np.exp(-(costs - costs[allowed].min()) / (self.options.temperature * self.unit)), 0)
+        return np.asarray(weights / weights.sum())
+
+    def _gain(self, cost: float) -> float:
+        """Part of the tree's starting cost that ``cost`` saves."""
+        return (self.base.cost - cost) / (self.base.cost or 1.0)
