@@ -2,8 +2,9 @@
 
 The cost of every candidate is known before it is opened, so a step need not propose and reject: it draws from all
 candidates at once, in proportion to ``exp(-change / temperature)`` (the n-fold way; Bortz, Kalos and Lebowitz 1975).
-Each cycle cools from ``hot`` to ``cold`` and ends downhill; the next one starts hot again from the best graph and is
-longer. A walk does not enter a graph twice within a cycle, or plateaus would hold it.
+Each cycle cools from ``hot`` to ``cold`` and ends downhill. The next one is longer and starts hot again, every other
+time from the best graph, else from a graph on the way down to it: not every rewrite can be undone. A walk does not
+enter a graph twice within a cycle, or plateaus would hold it.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from rlflow.search.registry import register
 @register
 @dataclass(frozen=True)
 class Annealing(StrategyBase):
-    """A walk that takes dearer graphs while it is hot, reheated again and again from the best graph.
+    """A walk that takes dearer graphs while it is hot, reheated again and again.
 
     ``hot``, ``cold``: temperatures of a cycle's ends, in units of a typical change of cost (the median over the
     starting graph's candidates that change it). ``steps``: of the first cycle; each further one is ``stretch`` times as
     long, up to ten times. ``cycles``: their number, 0 for as many as the budget allows. ``slack``: how much dearer than
-    the best a graph may be.
+    the first graph of its cycle a graph may be.
     """
 
     hot: float = 0.5
@@ -57,14 +58,17 @@ class Annealing(StrategyBase):
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Cycle after cycle; an early end only where nothing can be rewritten."""
         unit = typical_change(problem.moves(problem.root()))
-        best, table, _ = descend(problem, problem.root())
-        if len(table) == 0:
+        best, table, rounds = descend(problem, problem.root())
+        if len(table) == 0 and not rounds:
             return StopReason.EXHAUSTED
+        on_the_way = [taken.table.node for taken in rounds] or [best]
         for cycle in count():
             if cycle == self.cycles > 0:
                 return StopReason.CONVERGED
             steps = int(self.steps * min(self.stretch**cycle, 10.0))
-            end = self._cycle(problem, rng, best, steps, unit)
+            starts = [best, on_the_way[int(rng.integers(len(on_the_way)))]]
+            walks = (self._cycle(problem, rng, start, steps, unit) for start in starts[:: -1 if cycle % 2 else 1])
+            end = next((end for end in walks if end is not None), None)
             if end is None:
                 return StopReason.CONVERGED
             if end.cost < best.cost - problem.gain_floor(best.cost):
@@ -79,7 +83,7 @@ class Annealing(StrategyBase):
         seen = {start.digest}
         for step in range(steps):
             temperature = unit * self.hot * (self.cold / self.hot) ** (step / max(steps - 1, 1))
-            k = self._draw(problem, problem.moves(node), rng, temperature, seen)
+            k = self._draw(problem.moves(node), rng, temperature, seen, self.slack * start.cost)
             if k is None:
                 break
             node = problem.open(node, k)
@@ -90,9 +94,9 @@ class Annealing(StrategyBase):
         return min(best, descend(problem, node)[0], key=lambda one: one.cost)
 
     def _draw(
-        self, problem: Problem, table: MoveTable, rng: np.random.Generator, temperature: float, seen: set[bytes]
+        self, table: MoveTable, rng: np.random.Generator, temperature: float, seen: set[bytes], ceiling: float
     ) -> int | None:
-        allowed = table.cost <= self.slack * problem.best_cost
+        allowed = table.cost <= ceiling
         for k in np.flatnonzero(allowed).tolist():
             allowed[k] = table.digests[k] not in seen
         choices = np.flatnonzero(allowed)

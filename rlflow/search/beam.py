@@ -1,7 +1,8 @@
 """Beam search: all graphs of a layer are one rewrite further than those of the layer before, and the best are kept.
 
 From a better graph the search goes downhill at once (``macro``; see ``descent.py``) and starts again at the end, so
-that the layers are spent on what greedy cannot do: getting over what costs something first.
+that the layers are spent on what greedy cannot do: getting over what costs something first. Where that ends, it starts
+once more from the beginning, layer by layer: a rewrite that was taken on the way down may exclude a better one.
 """
 
 from __future__ import annotations
@@ -49,11 +50,10 @@ class Beam(StrategyBase):
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Layers until none brings a better graph; then again from that one."""
         run = _Run(self, problem)
-        node: SearchNode | None = problem.root()
-        while node is not None:
-            if self.macro:
-                node = descend(problem, node)[0]
-            node = run.layers_from(node)
+        best = run.down_and_on(problem.root()) if self.macro else problem.root()
+        found = run.layers_from(problem.root(), go_on=True)
+        if self.macro and found is not None and found.cost < best.cost - problem.gain_floor(best.cost):
+            run.down_and_on(found)
         return StopReason.CONVERGED if run.cut else StopReason.EXHAUSTED
 
 
@@ -74,33 +74,47 @@ class _Run:
     problem: Problem
     cut: bool = False  # whether anything was left out, so that the end of the layers proves nothing
     seen: set[bytes] = field(default_factory=set)
+    met_again: set[bytes] = field(default_factory=set)  # graphs that two members of the layer before lead to
 
-    def layers_from(self, base: SearchNode) -> SearchNode | None:
-        """A better graph than ``base`` (the best of its layer), or ``None``."""
+    def down_and_on(self, node: SearchNode) -> SearchNode:
+        """Downhill, then layers, again from every better graph; the best found."""
+        while True:
+            node = descend(self.problem, node)[0]
+            better = self.layers_from(node)
+            if better is None:
+                return node
+            node = better
+
+    def layers_from(self, base: SearchNode, go_on: bool = False) -> SearchNode | None:
+        """A better graph than ``base``: the best of its layer, or with ``go_on`` of all layers; ``None`` where there is
+        none.
+        """
         best, idle = base, 0
         self.seen = {base.digest}
         layer = [_Member(base, Sleep())]
         while layer and idle < self.options.patience:
-            layer = self._next(layer, best)
+            layer = self._next(layer, self.options.slack * base.cost)
             found = min((member.node for member in layer), key=lambda node: node.cost, default=best)
             better = found.cost < best.cost - self.problem.gain_floor(best.cost)
-            if better and self.options.macro:
-                return found
             best, idle = (found, 0) if better else (best, idle + 1)
+            if better and not go_on:
+                return found
         self.cut = self.cut or bool(layer)
-        return None
+        return None if best is base else best
 
-    def _next(self, layer: Sequence[_Member], best: SearchNode) -> list[_Member]:
+    def _next(self, layer: Sequence[_Member], ceiling: float) -> list[_Member]:
         tables = [self._expand(member) for member in layer]
         below: list[dict[Signature, frozenset[Signature]]] = [{} for _ in layer]
         members = []
-        for parent, k in self._chosen(tables, best):
+        self.met_again = set()
+        for parent, k in self._chosen(tables, ceiling):
             table = tables[parent]
-            if table.digests[k] in self.seen:
-                continue
             child = self.problem.open(table.node, table.index[k])
             self.seen.add(child.digest)
             members.append(_Member(child, layer[parent].sleep, table, k, below[parent]))
+        for member in members:
+            if member.node.digest in self.met_again:
+                member.sleep, member.table = Sleep(), None
         return members
 
     def _expand(self, member: _Member) -> MoveTable:
@@ -113,9 +127,9 @@ class _Run:
             member.table = None
         return table
 
-    def _chosen(self, tables: Sequence[MoveTable], best: SearchNode) -> Iterator[tuple[int, int]]:
+    def _chosen(self, tables: Sequence[MoveTable], ceiling: float) -> Iterator[tuple[int, int]]:
         """The cheapest ``width`` new children, as (parent, position), with at most ``twins`` alike a parent."""
-        ceiling, unit = self.options.slack * best.cost, best.cost or 1.0
+        unit = ceiling or 1.0
         found = [
             (float(table.cost[k]), table.node.size + int(table.growth[k]), parent, k)
             for parent, table in enumerate(tables)
@@ -128,6 +142,7 @@ class _Run:
             table = tables[parent]
             digest = table.digests[k]
             if digest in chosen:
+                self.met_again.add(digest)  # what sleeps on one of the ways there need not on the other
                 continue
             alike = (parent, int(table.rule[k]), round((cost - table.node.cost) / unit, 6), int(table.growth[k]))
             twins[alike] += 1

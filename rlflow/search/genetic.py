@@ -35,10 +35,11 @@ _NEAR = 2
 class Genetic(StrategyBase):
     """A small population of graphs that exchange rewrites.
 
-    ``population``: graphs kept. ``crossover``: share of children with two parents. ``undo``: share of children made by
-    taking a rewrite, and all that need it, out of a trace. ``mutation``: longest random chain of rewrites.
+    ``population``: graphs kept. ``crossover``: share of children with two parents. ``undo``: share of children that
+    lose a rewrite, and all that need it, before they are changed. ``mutation``: longest random chain of rewrites.
     ``temperature``: of the draw of random rewrites, in units of a typical change of cost. ``slack``: how much dearer
-    than the best a graph may be. ``age``: children without a better graph after which all but the best are dropped.
+    than where it starts a chain may become. ``age``: children without a better graph after which all but the best are
+    dropped.
     """
 
     population: int = 12
@@ -83,8 +84,8 @@ class _Population:
     def evolve(self) -> StopReason:
         root = self.problem.root()
         self.unit = typical_change(self.problem.moves(root))
-        best, table, _ = descend(self.problem, root)
-        if len(table) == 0:
+        best, table, rounds = descend(self.problem, root)
+        if len(table) == 0 and not rounds:
             return StopReason.EXHAUSTED
         self._admit(best)
         fruitless = idle = 0
@@ -113,7 +114,7 @@ class _Population:
         if kind < self.options.crossover and len(self.members) > 1:
             child = self._crossed(one, self._parent())
         elif kind < self.options.crossover + self.options.undo and self.problem.history(one).events:
-            child = self._undone(one)
+            child = self._mutated(self._undone(one))
         else:
             child = self._mutated(one)
         return one if child.digest in self.seen else descend(self.problem, child)[0]
@@ -148,7 +149,7 @@ class _Population:
         node, connected = one, None
         for _ in range(int(self.rng.integers(1, self.options.mutation + 1))):
             table = self.problem.moves(node, connected)
-            choices = np.flatnonzero(table.cost <= self.options.slack * self.problem.best_cost)
+            choices = np.flatnonzero(table.cost <= self.options.slack * one.cost)
             if len(choices) == 0:
                 break
             if node is one:

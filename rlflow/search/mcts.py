@@ -9,12 +9,14 @@ edge promises is
 
 where ``Q`` is between the mean and the best of the gains seen below, scaled to 0 … 1 over the tree. A graph that was
 reached before is not searched twice: the edge to it ends there, with its value. Orders of independent rewrites are
-pruned (``commute.py``). From a better graph the search starts a new tree.
+pruned (``commute.py``). From a better graph the search starts a new tree; where the last tree ends, further ones grow
+below the graphs on the way down to it, because a rewrite that was taken there may exclude a better one.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -40,7 +42,7 @@ class Mcts(StrategyBase):
     ``c``: weight of exploration. ``policy``: puct or uct. ``mix``: 1 values an edge by the best gain below it, 0 by the
     mean. ``depth``: longest chain of rewrites below the tree's root. ``vertices``: graphs that a tree may hold; a full
     tree is dropped and grown anew with other random numbers. ``temperature``: of the prior, in units of a typical
-    change of cost. ``slack``: how much dearer than the best a graph may be.
+    change of cost. ``slack``: how much dearer than the tree's root a graph may be.
     """
 
     c: float = 1.0
@@ -69,16 +71,23 @@ class Mcts(StrategyBase):
             )
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
-        """Tree after tree, each below the best graph so far, until one was searched to its end."""
+        """Tree after tree, below the best graph and those on the way to it, until all were searched to the end."""
         unit = typical_change(problem.moves(problem.root()))
-        node = descend(problem, problem.root())[0]
-        while True:
-            tree = _Tree(self, problem, rng, node, unit)
+        best, _, rounds = descend(problem, problem.root())
+        starts = deque([best, *(taken.table.node for taken in reversed(rounds))])
+        cut = False
+        while starts:
+            tree = _Tree(self, problem, rng, starts[0], best.cost, unit)
             better = tree.grow()
+            cut = cut or tree.cut
             if better is not None:
-                node = better
+                best, _, rounds = descend(problem, better)
+                starts.extendleft([*(taken.table.node for taken in rounds), best])
             elif tree.root.closed:
-                return StopReason.CONVERGED if tree.cut else StopReason.EXHAUSTED
+                starts.popleft()
+            else:
+                starts.rotate(-1)  # full: the others first, then this one anew
+        return StopReason.CONVERGED if cut else StopReason.EXHAUSTED
 
 
 @dataclass(eq=False)
@@ -105,24 +114,32 @@ class _Tree:
     """The tree below one graph."""
 
     def __init__(
-        self, options: Mcts, problem: Problem, rng: np.random.Generator, base: SearchNode, unit: float
+        self,
+        options: Mcts,
+        problem: Problem,
+        rng: np.random.Generator,
+        base: SearchNode,
+        target: float,
+        unit: float,
     ) -> None:
-        self.options, self.problem, self.rng, self.base, self.unit = options, problem, rng, base, unit
+        self.options, self.problem, self.base, self.target, self.unit = options, problem, base, target, unit
         self.vertices: dict[bytes, _Vertex] = {}
         self.seen: dict[bytes, float] = {}  # gain at or below every graph that was opened
         self.low, self.high = 0.0, 1e-12  # gains seen so far, to scale Q with
         self.cut = False
         self.root = self._vertex(base, Sleep(), 0)
-        if len(self.root.prior) and rng is not None:
+        if len(self.root.prior):
             noise = rng.dirichlet(np.full(len(self.root.prior), _CONCENTRATION))
             self.root.prior = (1 - _NOISE) * self.root.prior + _NOISE * noise
 
     def grow(self) -> SearchNode | None:
-        """Simulate until a better graph is found; ``None`` where the tree is full or searched to its end."""
-        floor = self.problem.gain_floor(self.base.cost)
+        """Simulate until a graph cheaper than the target is found; ``None`` where the tree is full, or searched to its
+        end.
+        """
+        floor = self.problem.gain_floor(self.target)
         while not self.root.closed and len(self.vertices) < self.options.vertices:
             found = self._simulate()
-            if found is not None and found.cost < self.base.cost - floor:
+            if found is not None and found.cost < self.target - floor:
                 return found
         return None
 
@@ -192,7 +209,7 @@ class _Tree:
     def _vertex(self, node: SearchNode, sleep: Sleep, depth: int) -> _Vertex:
         table = self.problem.moves(node, sleep)
         costs = table.cost
-        allowed = costs <= self.options.slack * self.problem.best_cost
+        allowed = costs <= self.options.slack * self.base.cost
         self.cut = self.cut or not bool(allowed.all())
         gains = np.array([self._gain(cost) for cost in costs.tolist()])
         self.seen.setdefault(node.digest, self._gain(node.cost))

@@ -40,7 +40,7 @@ class Portfolio(StrategyBase):
     ``slice``: graphs that a member may open in its first turn; each further turn is ``growth`` times as long.
     """
 
-    members: str = "backtracking+annealing+genetic+beam"
+    members: str = "beam+backtracking+annealing+genetic"
     slice: int = 60
     growth: float = 1.3
 
@@ -158,7 +158,10 @@ class _Scheduler:
                 return StopReason.EXHAUSTED if StopReason.EXHAUSTED in ends else StopReason.CONVERGED
             member = max(ready, key=self._promise)
             before, spent = best.cost, _work(self.problem)
-            member.turn(best, self.options.slice * self.options.growth ** min(member.turns, 20))
+            member.turn(
+                self.problem.root() if member.runs == 0 else best,
+                self.options.slice * self.options.growth ** min(member.turns, 20),
+            )
             found = member.view.best if member.view is not None else best
             best = min(best, found, key=lambda node: node.cost)
             reason = self.problem.stopped()

@@ -22,7 +22,7 @@ class View(Problem):
     ) -> None:
         self.__dict__ = problem.__dict__
         self._start, self._turn = start, turn
-        self.best = self.root()
+        self.best = start or problem.root()
 
     def root(self) -> SearchNode:
         """Where this search starts; always the same node."""

@@ -9,7 +9,9 @@ from rlflow.errors import UsageError
 
 
 def test_the_strategies_are_there() -> None:
-    assert {"annealing", "backtracking", "beam", "genetic", "greedy", "mcts", "portfolio", "random"} <= set(search.names())
+    assert {"annealing", "backtracking", "beam", "genetic", "greedy", "mcts", "portfolio", "random"} <= set(
+        search.names()
+    )
 
 
 @pytest.mark.parametrize("name", search.names())
