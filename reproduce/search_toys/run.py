@@ -67,7 +67,9 @@ def table(rows: list[dict[str, Any]], strategies: list[str]) -> str:
         mine = {row["strategy"]: row for row in rows if row["toy"] == toy.name}
         cells = [cell(mine[strategy]) for strategy in strategies]
         lines.append(f"| {toy.name}: {toy.difficulty} | {mine[strategies[0]]['graphs']} | {' | '.join(cells)} |")
-    found = [sum(cell(row)[0].isdigit() and "/" not in cell(row) for row in rows if row["strategy"] == s) for s in strategies]
+    found = [
+        sum(cell(row)[0].isdigit() and "/" not in cell(row) for row in rows if row["strategy"] == s) for s in strategies
+    ]
     return "\n".join([*lines, f"| **found in every run** | | {' | '.join(map(str, found))} |"])
 
 

@@ -18,6 +18,7 @@ from rlflow.search.genetic import Genetic
 from rlflow.search.greedy import Greedy
 from rlflow.search.interrupt import InterruptGuard, StopToken
 from rlflow.search.mcts import Mcts
+from rlflow.search.partition import Partition
 from rlflow.search.portfolio import Portfolio
 from rlflow.search.prices import Prices
 from rlflow.search.problem import MoveTable, Problem, Progress, SearchNode, SearchStopped, StrategyBase
@@ -43,6 +44,7 @@ __all__ = [
     "InterruptGuard",
     "Mcts",
     "MoveTable",
+    "Partition",
     "Portfolio",
     "Prices",
     "Problem",

@@ -19,7 +19,7 @@ import numpy as np
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
 from rlflow.search.problem import Problem, SearchNode, SearchStopped, StrategyBase
-from rlflow.search.registry import Strategy, make, register
+from rlflow.search.registry import Strategy, make, register, specification
 from rlflow.search.result import Result
 from rlflow.search.view import View
 
@@ -59,7 +59,7 @@ class Portfolio(StrategyBase):
         """The members. Raises :class:`UsageError` for one that does not exist or is a portfolio itself."""
         found = []
         for part in filter(None, re.split(r"\+(?![^()]*\))", self.members.replace(" ", ""))):
-            spec = part.replace("(", ":").replace(";", ",").removesuffix(")")
+            spec = specification(part)
             if spec.partition(":")[0] == self.name:
                 raise UsageError("A portfolio cannot be a member of a portfolio; name its members instead.")
             found.append(make(spec))

@@ -330,9 +330,13 @@ class Problem:
     def _light_enough(self, node: SearchNode, index: np.ndarray) -> np.ndarray:
         """Without the candidates whose folded weights exceed the limit; taking weights away is always welcome."""
         weights = np.asarray(node.raw.weight_bytes)[index]
-        light = (weights <= self._weight_limit) | (weights <= node.state.weight_bytes)
+        light = self.admits(weights) | (weights <= node.state.weight_bytes)
         self.overweight += int((~light).sum())
         return index[light]
+
+    def admits(self, weight_bytes: Any) -> Any:
+        """Whether folded weights of so many bytes, a number or an array, keep within the limit."""
+        return weight_bytes <= self._weight_limit
 
     def open(self, node: SearchNode, i: int) -> SearchNode:
         """Open the child that move ``i`` (``MoveTable.index``) of ``node`` leads to; its cost is exact, measured if

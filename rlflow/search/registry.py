@@ -77,6 +77,11 @@ def make(spec: str | Strategy, **overrides: Any) -> Strategy:
     return kind(**_known(kind, options))
 
 
+def specification(nested: str) -> str:
+    """``beam:width=4,twins=1`` from ``beam(width=4;twins=1)``: so strategies are written inside an option."""
+    return nested.strip().replace("(", ":", 1).replace(";", ",").removesuffix(")")
+
+
 def describe(strategy: Strategy) -> str:
     """The specification that :func:`make` turns into this strategy again; options at their default are left out."""
     options = [
