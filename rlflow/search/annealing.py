@@ -28,9 +28,9 @@ class Annealing(StrategyBase):
     """A walk that takes dearer graphs while it is hot, reheated again and again.
 
     ``hot``, ``cold``: temperatures of a cycle's ends, in units of a typical change of cost (the median over the
-    starting graph's candidates that change it). ``steps``: of the first cycle; each further one is ``stretch`` times as
-    long, up to ten times. ``cycles``: their number, 0 for as many as the budget allows. ``slack``: how much dearer than
-    the first graph of its cycle a graph may be.
+    starting graph's candidates that change it). ``steps``: of the first cycle. ``stretch``: each further cycle is so
+    many times as long, up to ten times the first. ``cycles``: their number, 0 for as many as the budget allows.
+    ``slack``: how much dearer than the first graph of its cycle a graph may be.
     """
 
     hot: float = 0.5
@@ -41,6 +41,7 @@ class Annealing(StrategyBase):
     slack: float = 1.2
 
     name: ClassVar[str] = "annealing"
+    randomised: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if (

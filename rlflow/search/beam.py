@@ -25,11 +25,12 @@ from rlflow.search.registry import register
 @register
 @dataclass(frozen=True)
 class Beam(StrategyBase):
-    """The ``width`` cheapest graphs of every layer are rewritten further.
+    """The cheapest graphs of every layer are rewritten further.
 
-    ``patience``: layers without a better graph after which it gives up. ``twins``: rewrites with the same rule, change
-    of cost and change of size that one graph may bring into a layer (repeated blocks offer many). ``slack``: how much
-    dearer than the best a graph may be.
+    ``width``: graphs kept of a layer. ``patience``: layers without a better graph after which it gives up. ``twins``:
+    rewrites with the same rule, change of cost and change of size that one graph may bring into a layer (repeated
+    blocks offer many). ``slack``: how much dearer than the first layer a graph may be. ``macro``: go downhill at once
+    from better graphs.
     """
 
     width: int = 8

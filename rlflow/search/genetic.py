@@ -51,6 +51,7 @@ class Genetic(StrategyBase):
     age: int = 80
 
     name: ClassVar[str] = "genetic"
+    randomised: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.population < 2 or self.mutation < 1 or self.age < 1:

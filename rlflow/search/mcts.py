@@ -54,6 +54,7 @@ class Mcts(StrategyBase):
     slack: float = 1.2
 
     name: ClassVar[str] = "mcts"
+    randomised: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.policy not in ("puct", "uct"):
@@ -75,13 +76,15 @@ class Mcts(StrategyBase):
         unit = typical_change(problem.moves(problem.root()))
         best, _, rounds = descend(problem, problem.root())
         starts = deque([best, *(taken.table.node for taken in reversed(rounds))])
+        met = {best.digest: best.cost}
         cut = False
         while starts:
-            tree = _Tree(self, problem, rng, starts[0], best.cost, unit)
+            tree = _Tree(self, problem, rng, starts[0], best.cost, unit, met)
             better = tree.grow()
             cut = cut or tree.cut
             if better is not None:
                 best, _, rounds = descend(problem, better)
+                met[best.digest] = best.cost
                 starts.extendleft([*(taken.table.node for taken in rounds), best])
             elif tree.root.closed:
                 starts.popleft()
@@ -121,10 +124,12 @@ class _Tree:
         base: SearchNode,
         target: float,
         unit: float,
+        met: dict[bytes, float],
     ) -> None:
         self.options, self.problem, self.base, self.target, self.unit = options, problem, base, target, unit
         self.vertices: dict[bytes, _Vertex] = {}
         self.seen: dict[bytes, float] = {}  # gain at or below every graph that was opened
+        self.met = met  # cost at the end of the way down from graphs that are in no vertex
         self.low, self.high = 0.0, 1e-12  # gains seen so far, to scale Q with
         self.cut = False
         self.root = self._vertex(base, Sleep(), 0)
@@ -177,22 +182,30 @@ class _Tree:
             vertex.open_[k] = False
             return known, None
         child = self.problem.open(vertex.table.node, vertex.table.index[k])
-        end = descend(self.problem, child)[0]
-        gain = self._gain(end.cost)
+        explored = {vertex.table.signatures[j]: frozenset(one.table.signatures) for j, one in vertex.children.items()}
+        below = self._vertex(child, vertex.sleep.below(self.problem, vertex.table, k, explored), vertex.depth + 1)
+        gain, end = self._evaluated(below)
         self.seen[child.digest] = max(gain, self.seen.get(child.digest, -math.inf))
-        if vertex.depth + 1 < self.options.depth:
-            explored = {
-                vertex.table.signatures[j]: frozenset(other.table.signatures) for j, other in vertex.children.items()
-            }
-            sleep = vertex.sleep.below(self.problem, vertex.table, k, explored)
-            below = self._vertex(child, sleep, vertex.depth + 1)
-            if not below.closed:
-                vertex.children[k] = below
-                return gain, end
+        if vertex.depth + 1 < self.options.depth and not below.closed:
+            vertex.children[k] = below
         else:
-            self.cut = True
-        vertex.open_[k] = False
+            self.cut = self.cut or not below.closed
+            vertex.open_[k] = False
         return gain, end
+
+    def _evaluated(self, vertex: _Vertex) -> tuple[float, SearchNode]:
+        """The best gain on the way down from a new vertex, and the graph at its end.
+
+        Where every step down leads to a graph that was met before, there is nothing to learn from going there.
+        """
+        node, table = vertex.table.node, vertex.table
+        down = np.flatnonzero(table.cost < node.cost - self.problem.gain_floor(node.cost)).tolist()
+        met = [self.met[table.digests[k]] for k in down if table.digests[k] in self.met]
+        if len(met) == len(down):
+            return self._gain(min([node.cost, *met])), node
+        end, _, rounds = descend(self.problem, node)
+        self.met.update((digest, end.cost) for taken in rounds for digest in taken.visited)
+        return self._gain(end.cost), end
 
     def _back_up(self, path: list[tuple[_Vertex, int]], gain: float) -> None:
         self.low, self.high = min(self.low, gain), max(self.high, gain)

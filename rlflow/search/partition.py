@@ -29,9 +29,10 @@ from rlflow.search.view import View
 @register
 @dataclass(frozen=True)
 class Partition(StrategyBase):
-    """Optimises parts of at most ``size`` nodes with the strategy ``inner`` (``beam(width=4;twins=1)``).
+    """Optimises overlapping parts of the graph one by one; for graphs of thousands of nodes.
 
-    ``effort``: graphs that a part may open for each of its nodes. ``rounds``: how often the graph is cut anew.
+    ``inner``: the strategy for the parts, options in brackets: beam(width=4;twins=1). ``size``: nodes that a part may
+    have. ``effort``: graphs that a part may open for each of its nodes. ``rounds``: how often the graph is cut anew.
     ``finish``: go downhill on the whole graph at the end.
     """
 

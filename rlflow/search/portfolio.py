@@ -34,10 +34,10 @@ _CURIOSITY = 0.3
 @register
 @dataclass(frozen=True)
 class Portfolio(StrategyBase):
-    """Takes turns between the strategies of ``members``: names joined by ``+``, options in brackets and joined by ``;``
-    (``beam(width=4;twins=1)+mcts``).
+    """Takes turns between strategies and gives most of the budget to those that gain most.
 
-    ``slice``: graphs that a member may open in its first turn; each further turn is ``growth`` times as long.
+    ``members``: their names, joined by +, options in brackets and joined by a semicolon: beam(width=4;twins=1)+mcts.
+    ``slice``: graphs that a member may open in its first turn. ``growth``: each further turn is so many times as long.
     """
 
     members: str = "beam+backtracking+annealing+genetic"
@@ -45,6 +45,7 @@ class Portfolio(StrategyBase):
     growth: float = 1.3
 
     name: ClassVar[str] = "portfolio"
+    randomised: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.slice < 1 or not self.growth >= 1.0:

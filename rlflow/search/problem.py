@@ -20,6 +20,7 @@ from rlflow.search.budget import Budget, BudgetMeter, StopReason
 from rlflow.search.interrupt import StopToken
 from rlflow.search.prices import Prices
 from rlflow.search.result import Counts, CurvePoint, Result, TraceStep, Visited
+from rlflow.search.trace import replay_states
 
 PROGRESS_SECONDS = 0.2
 #: Costs that differ by less than this part are the same sum in another order.
@@ -138,6 +139,18 @@ class MoveTable:
         if self._signatures is None:
             self._signatures = _signatures(self.raw, self.index)
         return self._signatures
+
+
+class Observer(Protocol):
+    """Is told what a search does; see ``statistics.py``."""
+
+    def enumerated(self, table: MoveTable) -> None:
+        """The candidates of a node were handed to the strategy."""
+        ...
+
+    def opened(self, parent: SearchNode, child: SearchNode, rule: int, is_best: bool) -> None:
+        """A child was opened by rule number ``rule``; ``is_best``: it is the cheapest so far."""
+        ...
 
 
 class Selection(Protocol):
@@ -290,6 +303,7 @@ class Problem:
         self.overweight = 0
         #: Measurements that pricing the starting graph took; the budget does not count them.
         self.setup_measurements = 0
+        self.observer: Observer | None = None
         self._make_root, self._weight_limit, self.on_progress = make_root, weight_limit, on_progress
         self._root: SearchNode | None = None
         self._archive = Archive(runners_up)
@@ -325,7 +339,10 @@ class Problem:
         if granted < len(index):
             index = index[np.arange(granted) * len(index) // max(granted, 1)]
         self._report()
-        return MoveTable(node, index, node.cost + delta[index], exact[index])
+        table = MoveTable(node, index, node.cost + delta[index], exact[index])
+        if self.observer is not None:
+            self.observer.enumerated(table)
+        return table
 
     def _light_enough(self, node: SearchNode, index: np.ndarray) -> np.ndarray:
         """Without the candidates whose folded weights exceed the limit; taking weights away is always welcome."""
@@ -357,7 +374,10 @@ class Problem:
         child = SearchNode(
             state, self._cost(state), bytes.fromhex(state.graph.digest), size, _Link(step, node.link), node.depth + 1
         )
+        best_before = self._archive.best_cost
         self._visit(child)
+        if self.observer is not None:
+            self.observer.opened(node, child, int(node.raw.rule[i]), child.cost < best_before)
         self._report()
         return child
 
@@ -430,7 +450,7 @@ class Problem:
         """The outcome so far, for the strategy to return."""
         before = self.root().cost
         self._report(last=True)
-        visited = [one if has_trace else one._replace(trace=None) for one in self._archive.finalists()]
+        visited = [one if has_trace else one._replace(trace=None) for one in self.finalists()]
         meter = self.meter
         counts = Counts(meter.candidates, meter.expansions, meter.measurements, self.overweight)
         return Result(
@@ -444,6 +464,29 @@ class Problem:
             self.seed,
             tuple(visited[1:]),
         )
+
+    def finalists(self) -> list[Visited]:
+        """The best graph so far, and the runners-up."""
+        self.root()
+        return self._archive.finalists()
+
+    def replayed(self, trace: Iterable[TraceStep]) -> SearchNode:
+        """The node that a trace leads to from the starting graph; it counts as visited, and nothing is spent.
+
+        Raises :class:`rlflow.errors.UsageError` where a step does not apply.
+        """
+        node = Problem.root(self)
+        state, link, depth = node.state, node.link, node.depth
+        steps = list(trace)
+        for step, after in zip(steps, replay_states(node.state, steps), strict=True):
+            state, link, depth = after, _Link(step, link), depth + 1
+        if depth == node.depth:
+            return node
+        self.prices.settle_root(state.graph, lambda: self.stop.stopped)
+        digest = bytes.fromhex(state.graph.digest)
+        node = SearchNode(state, self._cost(state), digest, _work(state.graph), link, depth)
+        self._visit(node)
+        return node
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -510,6 +553,8 @@ class StrategyBase:
 
     name: ClassVar[str]
     has_trace: ClassVar[bool] = True
+    #: Whether another seed can give another result, so that several workers are worth having.
+    randomised: ClassVar[bool] = False
 
     def run(self, problem: Problem, rng: np.random.Generator) -> Result:
         """Search until nothing is left or the problem says stop."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rlflow.search.budget import StopReason
 from rlflow.search.problem import Problem, SearchNode
+from rlflow.search.result import Result
 
 
 class View(Problem):
@@ -32,6 +34,14 @@ class View(Problem):
     def start_cost(self) -> float:
         """Cost of the problem's own starting graph in milliseconds."""
         return super().root().cost
+
+    def result(self, reason: StopReason, strategy: str, *, has_trace: bool = True) -> Result:
+        """The outcome so far of the whole problem: the cost before is that of its own starting graph."""
+        start, self._start = self._start, None
+        try:
+            return super().result(reason, strategy, has_trace=has_trace)
+        finally:
+            self._start = start
 
     def _check(self) -> None:
         if self._turn is not None:
