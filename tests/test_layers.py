@@ -21,13 +21,16 @@ LAYERS: dict[str, int] = {
     "search": 5,
     "env": 6,
     "agents": 7,
-    "report": 8, "testing": 8, "compat": 8, "optimizer": 8, "deployment": 8,
+    "report": 8, "testing": 8, "compat": 8, "optimizer": 8, "deployment": 8, "comparison": 8,
     "cli": 9, "__main__": 9,
 }  # fmt: skip
 SIDEWAYS = {
     ("zoo", "frontends"),  # builders write ONNX through the frontend's builder
     ("deployment", "report"),  # files are written one way
     ("optimizer", "deployment"),  # the facade, and what it hands to the runtime
+    ("comparison", "deployment"),  # what is compared is timed as it would be deployed
+    ("comparison", "optimizer"),
+    ("comparison", "report"),
     ("optimizer", "report"),  # the façade hands out the report
     ("compat", "optimizer"),  # the ancestors' modules stand on the façade
     ("compat", "report"),

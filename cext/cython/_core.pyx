@@ -577,6 +577,19 @@ cdef class State:
         cdef vector[int64_t] k = key
         return deref(self.ptr).find(rule.encode(), k)
 
+    def take(self, uint32_t rule, nodes):
+        """``(state, key)`` after rule number ``rule`` at these nodes (a move's ``touched``), or None where it does not apply.
+
+        Nothing else is evaluated or priced: for replaying on large graphs.
+        """
+        cdef State s = State.__new__(State)
+        cdef vector[NodeId] touched = nodes
+        cdef vector[int64_t] key
+        s.ruleset, s.pricer, s.stop = self.ruleset, self.pricer, self.stop
+        with nogil:
+            s.ptr = deref(self.ptr).take(rule, touched, &key)
+        return (s, list(key)) if s.ptr.get() != NULL else None
+
     def _regions(self):
         cdef const RegionMap* m
         with nogil:

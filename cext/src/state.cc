@@ -117,6 +117,23 @@ std::shared_ptr<State> State::open(size_t move) {
   const Match& m = *matches_[all.match[move]];
   Workspace& w = workspace();
   if (!w.child.build(*graph_, rules_->rule(m.rule), m.bindings)) throw Error(ErrorKind::kGraph, "a valid move was refused: " + w.child.reason());
+  return built();
+}
+
+std::shared_ptr<State> State::take(uint32_t rule, const std::vector<NodeId>& nodes, std::vector<int64_t>* key) {
+  Workspace& w = workspace();
+  for (const MatchPtr& m : matches_) {
+    if (m->rule != rule || !std::equal(m->bindings.nodes.begin(), m->bindings.nodes.end(), nodes.begin(), nodes.end())) continue;
+    if (!w.child.build(*graph_, rules_->rule(m->rule), m->bindings)) continue;
+    *key = match_key(*graph_, *m);
+    return built();
+  }
+  return nullptr;
+}
+
+// The state of the child that lies in the workspace.
+std::shared_ptr<State> State::built() {
+  Workspace& w = workspace();
   std::shared_ptr<State> s(new State);
   s->graph_ = w.child.materialise();
   s->rules_ = rules_;

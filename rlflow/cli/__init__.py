@@ -8,10 +8,13 @@ from __future__ import annotations
 import click
 
 from rlflow.cli.common import ErrorGroup
+from rlflow.cli.compare import compare
+from rlflow.cli.explain import explain
 from rlflow.cli.info import info
 from rlflow.cli.inspect import inspect
 from rlflow.cli.optimize import optimize
 from rlflow.cli.rules import rules
+from rlflow.cli.search import search
 from rlflow.cli.zoo import zoo
 
 __all__ = ["main"]
@@ -38,5 +41,5 @@ def main() -> None:
     """Make a trained network faster: measured, proved rule by rule, and checked end to end."""
 
 
-for verb in (optimize, inspect, rules, zoo, info):
+for verb in (optimize, search, compare, inspect, rules, explain, zoo, info):
     main.add_command(verb)

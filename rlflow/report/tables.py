@@ -103,6 +103,22 @@ def _substitutions(report: Report, verbose: bool) -> Table:
     return table
 
 
+def rule_statistics(statistics: Mapping[str, Any], most: int | None = None) -> Table:
+    """What every rule was good for, from ``Statistics.to_dict``; the first ``most`` rows."""
+    table = _table("rule", "matched", "tried", "gained", "accepted", "winning")
+    rows = statistics["rules"]
+    for row in rows[:most]:
+        table.add_row(row["rule"], *(str(row[key]) for key in ("matched", "tried", "gained", "accepted", "winning")))
+    if most is not None and len(rows) > most:
+        table.add_row(f"… and {len(rows) - most} more", *[""] * 5)
+    depths = [int(depth) for depth in statistics["depths"]]
+    table.caption = (
+        f"{statistics['opened']} graphs opened, {statistics['duplicates']} of them again; "
+        f"{statistics['known_candidates']} candidates led to graphs opened before; deepest {max(depths, default=0)}"
+    )
+    return table
+
+
 def _verification(verified: Verified, verbose: bool) -> Table:
     table = _table("", "max abs", "max rel", "allowed", "")
     shown = verified.outputs if verbose else verified.outputs[:_MOST_OUTPUTS]

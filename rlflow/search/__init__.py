@@ -8,42 +8,79 @@ from __future__ import annotations
 
 import numpy as np
 
+from rlflow.search.annealing import Annealing
 from rlflow.search.backtracking import Backtracking
+from rlflow.search.beam import Beam
 from rlflow.search.budget import Budget, BudgetMeter, StopReason
+from rlflow.search.checkpoint import Checkpoint, solve_resumably
+from rlflow.search.commute import Sleep
 from rlflow.search.eqsat.strategy import EqSat, Tensat
+from rlflow.search.events import Chronicle, Event, History
+from rlflow.search.genetic import Genetic
 from rlflow.search.greedy import Greedy
 from rlflow.search.interrupt import InterruptGuard, StopToken
+from rlflow.search.mcts import Mcts
+from rlflow.search.parallel import solve_in_parallel
+from rlflow.search.partition import Partition
+from rlflow.search.portfolio import Portfolio
 from rlflow.search.prices import Prices
 from rlflow.search.problem import MoveTable, Problem, Progress, SearchNode, SearchStopped, StrategyBase
 from rlflow.search.random_walk import RandomRestarts
-from rlflow.search.registry import Strategy, describe, did_you_mean, make, names, option_table, register, strategy_class
+from rlflow.search.registry import (
+    Strategy,
+    catalogue,
+    describe,
+    did_you_mean,
+    make,
+    names,
+    option_table,
+    register,
+    strategy_class,
+)
 from rlflow.search.result import Counts, CurvePoint, Result, TraceStep, Visited
+from rlflow.search.statistics import RuleCounts, Statistics
 from rlflow.search.trace import read_trace, replay, replay_states
+from rlflow.search.view import View
 
 __all__ = [
+    "Annealing",
     "Backtracking",
+    "Beam",
     "Budget",
     "BudgetMeter",
+    "Checkpoint",
+    "Chronicle",
     "Counts",
     "CurvePoint",
     "EqSat",
+    "Event",
+    "Genetic",
     "Greedy",
+    "History",
     "InterruptGuard",
+    "Mcts",
     "MoveTable",
+    "Partition",
+    "Portfolio",
     "Prices",
     "Problem",
     "Progress",
     "RandomRestarts",
     "Result",
+    "RuleCounts",
     "SearchNode",
     "SearchStopped",
+    "Sleep",
+    "Statistics",
     "StopReason",
     "StopToken",
     "Strategy",
     "StrategyBase",
     "Tensat",
     "TraceStep",
+    "View",
     "Visited",
+    "catalogue",
     "describe",
     "did_you_mean",
     "generator",
@@ -55,6 +92,8 @@ __all__ = [
     "replay",
     "replay_states",
     "solve",
+    "solve_in_parallel",
+    "solve_resumably",
     "strategy_class",
 ]
 

@@ -46,8 +46,10 @@ _NEAR = 2
 class Backtracking(StrategyBase):
     """Best-first search with a queue of candidates up to ``alpha`` times as dear as the best graph.
 
-    ``queue``: candidates kept (more, once all of these were tried and time is left). ``chain``: longest run of rewrites
-    without a gain. ``step``: part of the best cost that each step of a chain counts extra in the order of the queue.
+    ``alpha``: how many times as dear as the best a graph may be. ``queue``: candidates kept (more, once all of these
+    were tried and time is left). ``chain``: longest run of rewrites without a gain. ``step``: part of the best cost
+    that each step of a chain counts extra in the order of the queue. ``macro``: go downhill at once from better graphs.
+    ``causal``: in a chain, follow only rewrites that its steps made possible or that lie near them.
     """
 
     alpha: float = 1.05

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from rlflow.search.budget import Budget, BudgetMeter, StopReason
 from rlflow.search.interrupt import StopToken
 from rlflow.search.prices import Prices
 from rlflow.search.result import Counts, CurvePoint, Result, TraceStep, Visited
+from rlflow.search.trace import replay_states
 
 PROGRESS_SECONDS = 0.2
 #: Costs that differ by less than this part are the same sum in another order.
@@ -138,6 +139,26 @@ class MoveTable:
         if self._signatures is None:
             self._signatures = _signatures(self.raw, self.index)
         return self._signatures
+
+
+class Observer(Protocol):
+    """Is told what a search does; see ``statistics.py``."""
+
+    def enumerated(self, table: MoveTable) -> None:
+        """The candidates of a node were handed to the strategy."""
+        ...
+
+    def opened(self, parent: SearchNode, child: SearchNode, rule: int, is_best: bool) -> None:
+        """A child was opened by rule number ``rule``; ``is_best``: it is the cheapest so far."""
+        ...
+
+
+class Selection(Protocol):
+    """Which of a node's candidates to look at; the others are not counted."""
+
+    def select(self, raw: Any, index: np.ndarray) -> np.ndarray:
+        """The part of ``index`` (positions among the core's moves) that is selected."""
+        ...
 
 
 class Connected(NamedTuple):
@@ -282,6 +303,7 @@ class Problem:
         self.overweight = 0
         #: Measurements that pricing the starting graph took; the budget does not count them.
         self.setup_measurements = 0
+        self.observer: Observer | None = None
         self._make_root, self._weight_limit, self.on_progress = make_root, weight_limit, on_progress
         self._root: SearchNode | None = None
         self._archive = Archive(runners_up)
@@ -301,7 +323,7 @@ class Problem:
             self._visit(self._root)
         return self._root
 
-    def moves(self, node: SearchNode, connected: Connected | None = None) -> MoveTable:
+    def moves(self, node: SearchNode, connected: Selection | None = None) -> MoveTable:
         """The candidates of ``node``, priced and counted against the budget; ``connected``: only those that it selects.
 
         Where the budget allows fewer candidates than there are, an evenly spread choice of them is returned.
@@ -317,14 +339,21 @@ class Problem:
         if granted < len(index):
             index = index[np.arange(granted) * len(index) // max(granted, 1)]
         self._report()
-        return MoveTable(node, index, node.cost + delta[index], exact[index])
+        table = MoveTable(node, index, node.cost + delta[index], exact[index])
+        if self.observer is not None:
+            self.observer.enumerated(table)
+        return table
 
     def _light_enough(self, node: SearchNode, index: np.ndarray) -> np.ndarray:
         """Without the candidates whose folded weights exceed the limit; taking weights away is always welcome."""
         weights = np.asarray(node.raw.weight_bytes)[index]
-        light = (weights <= self._weight_limit) | (weights <= node.state.weight_bytes)
+        light = self.admits(weights) | (weights <= node.state.weight_bytes)
         self.overweight += int((~light).sum())
         return index[light]
+
+    def admits(self, weight_bytes: Any) -> Any:
+        """Whether folded weights of so many bytes, a number or an array, keep within the limit."""
+        return weight_bytes <= self._weight_limit
 
     def open(self, node: SearchNode, i: int) -> SearchNode:
         """Open the child that move ``i`` (``MoveTable.index``) of ``node`` leads to; its cost is exact, measured if
@@ -345,7 +374,10 @@ class Problem:
         child = SearchNode(
             state, self._cost(state), bytes.fromhex(state.graph.digest), size, _Link(step, node.link), node.depth + 1
         )
+        best_before = self._archive.best_cost
         self._visit(child)
+        if self.observer is not None:
+            self.observer.opened(node, child, int(node.raw.rule[i]), child.cost < best_before)
         self._report()
         return child
 
@@ -442,7 +474,7 @@ class Problem:
         """The outcome so far, for the strategy to return."""
         before = self.root().cost
         self._report(last=True)
-        visited = [one if has_trace else one._replace(trace=None) for one in self._archive.finalists()]
+        visited = [one if has_trace else one._replace(trace=None) for one in self.finalists()]
         meter = self.meter
         counts = Counts(meter.candidates, meter.expansions, meter.measurements, self.overweight)
         return Result(
@@ -456,6 +488,29 @@ class Problem:
             self.seed,
             tuple(visited[1:]),
         )
+
+    def finalists(self) -> list[Visited]:
+        """The best graph so far, and the runners-up."""
+        self.root()
+        return self._archive.finalists()
+
+    def replayed(self, trace: Iterable[TraceStep]) -> SearchNode:
+        """The node that a trace leads to from the starting graph; it counts as visited, and nothing is spent.
+
+        Raises :class:`rlflow.errors.UsageError` where a step does not apply.
+        """
+        node = Problem.root(self)
+        state, link, depth = node.state, node.link, node.depth
+        steps = list(trace)
+        for step, after in zip(steps, replay_states(node.state, steps), strict=True):
+            state, link, depth = after, _Link(step, link), depth + 1
+        if depth == node.depth:
+            return node
+        self.prices.settle_root(state.graph, lambda: self.stop.stopped)
+        digest = bytes.fromhex(state.graph.digest)
+        node = SearchNode(state, self._cost(state), digest, _work(state.graph), link, depth)
+        self._visit(node)
+        return node
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -524,6 +579,8 @@ class StrategyBase:
 
     name: ClassVar[str]
     has_trace: ClassVar[bool] = True
+    #: Whether another seed can give another result, so that several workers are worth having.
+    randomised: ClassVar[bool] = False
 
     def run(self, problem: Problem, rng: np.random.Generator) -> Result:
         """Search until nothing is left or the problem says stop."""

@@ -27,6 +27,7 @@ class RandomRestarts(StrategyBase):
     slack: float = 1.2
 
     name: ClassVar[str] = "random"
+    randomised: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.length < 1 or self.walks < 0 or self.slack < 1.0:

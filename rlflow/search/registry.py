@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 import typing
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
@@ -33,6 +34,10 @@ class Strategy(Protocol):
 
 
 _REGISTRY: dict[str, type[Any]] = {}
+#: How a docstring begins to speak about options: ``one``: …, or ``one``, ``two``: …
+_OPTION = re.compile(r"(``\w+``(?:, ``\w+``)*): ")
+#: How a docstring begins to speak about options: ``one``: …, or ``one``, ``two``: …
+_OPTION = re.compile(r"(``\w+``(?:, ``\w+``)*): ")
 _T = TypeVar("_T", bound=type)
 
 
@@ -77,6 +82,11 @@ def make(spec: str | Strategy, **overrides: Any) -> Strategy:
     return kind(**_known(kind, options))
 
 
+def specification(nested: str) -> str:
+    """``beam:width=4,twins=1`` from ``beam(width=4;twins=1)``: so strategies are written inside an option."""
+    return nested.strip().replace("(", ":", 1).replace(";", ",").removesuffix(")")
+
+
 def describe(strategy: Strategy) -> str:
     """The specification that :func:`make` turns into this strategy again; options at their default are left out."""
     options = [
@@ -91,6 +101,37 @@ def option_table(kind: type[Any]) -> list[tuple[str, str, str]]:
     """``(option, type, default)`` of each hyper-parameter, as text."""
     hints = typing.get_type_hints(kind)
     return [(field.name, hints[field.name].__name__, _text(field.default)) for field in dataclasses.fields(kind)]
+
+
+def catalogue() -> list[dict[str, Any]]:
+    """Every strategy as plain data: name, a line about it, whether its results carry traces and depend on the seed, and
+    its options with type, default and a line each, taken from the docstring.
+    """
+    rows = []
+    for name in names():
+        kind = strategy_class(name)
+        doc = " ".join((kind.__doc__ or "").split())
+        options = [
+            {"name": option, "type": type_name, "default": default, "doc": _about(option, doc)}
+            for option, type_name, default in option_table(kind)
+        ]
+        rows.append(
+            {
+                "name": name,
+                "doc": re.split(_OPTION, doc, maxsplit=1)[0].strip().replace("``", ""),
+                "has_trace": kind.has_trace,
+                "randomised": getattr(kind, "randomised", False),
+                "options": options,
+            }
+        )
+    return rows
+
+
+def _about(option: str, doc: str) -> str:
+    """What a docstring says about an option: the text behind its name, up to the next option."""
+    parts = re.split(_OPTION, doc)
+    about = next((text for names, text in zip(parts[1::2], parts[2::2], strict=True) if f"``{option}``" in names), "")
+    return about.strip().replace("``", "")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -67,26 +67,26 @@ def optimum(problem: TinyProblem, limit: int = 20_000) -> Optimum:
     return Optimum(best, len(seen))
 
 
-def _rule(
+def rule(
     name: str, source: list[str], target: list[str], where: tuple[str, ...] = (), let: tuple[tuple[str, str], ...] = ()
 ) -> Rule:
     return Rule(name=name, family="tiny", source=tuple(source), target=tuple(target), where=where, let=let)
 
 
-_RELU_BELOW = _rule("relu-below-transpose", ["(Relu (Transpose{perm=?p} ?x))"], ["(Transpose{perm=?p} (Relu ?x))"])
-_RELU_ABOVE = _rule("relu-above-transpose", ["(Transpose{perm=?p} (Relu ?x))"], ["(Relu (Transpose{perm=?p} ?x))"])
-_CANCEL = _rule(
+RELU_BELOW = rule("relu-below-transpose", ["(Relu (Transpose{perm=?p} ?x))"], ["(Transpose{perm=?p} (Relu ?x))"])
+RELU_ABOVE = rule("relu-above-transpose", ["(Transpose{perm=?p} (Relu ?x))"], ["(Relu (Transpose{perm=?p} ?x))"])
+CANCEL = rule(
     "cancel-transposes", ["(Transpose{perm=?p} (Transpose{perm=?q} ?x))"], ["?x"], ("compose(?q, ?p) == iota(len(?p))",)
 )
-_TWICE = _rule("relu-twice", ["(Relu (Relu ?x))"], ["(Relu ?x)"])
-_SPLIT_RELU = _rule("relu-of-concat", ["(Relu (Concat{axis=?k} ?x ?y))"], ["(Concat{axis=?k} (Relu ?x) (Relu ?y))"])
-_SLICE_CONCAT = _rule(
+TWICE = rule("relu-twice", ["(Relu (Relu ?x))"], ["(Relu ?x)"])
+SPLIT_RELU = rule("relu-of-concat", ["(Relu (Concat{axis=?k} ?x ?y))"], ["(Concat{axis=?k} (Relu ?x) (Relu ?y))"])
+SLICE_CONCAT = rule(
     "slice-of-concat",
     ["(Slice{starts=?s, ends=?e, axes=?a, steps=?t} (Concat{axis=?k} ?x ?y))"],
     ["?y"],
     ("?a == [?k]", "?t == [1]", "?s == [dim(?x, ?k)]", "?e == [dim(?x, ?k) + dim(?y, ?k)]"),
 )
-_MERGE = _rule(
+MERGE = rule(
     "merge-products",
     ["(MatMul ?x ?v)", "(MatMul ?x ?w)"],
     ["?s:0", "?s:1"],
@@ -109,7 +109,7 @@ TINY: tuple[TinyProblem, ...] = (
         "twins",
         "the same improvement is open in six places at once",
         _chain(6),
-        (_TWICE,),
+        (TWICE,),
     ),
     TinyProblem(
         "plateau",
@@ -125,7 +125,7 @@ TINY: tuple[TinyProblem, ...] = (
         g = Transpose{perm=[1,0]}(f)
         return g
         """,
-        (_RELU_BELOW, _RELU_ABOVE, _CANCEL),
+        (RELU_BELOW, RELU_ABOVE, CANCEL),
         frozenset({"greedy"}),
     ),
     TinyProblem(
@@ -142,7 +142,7 @@ TINY: tuple[TinyProblem, ...] = (
         t = MatMul(s, w)
         return p, t
         """,
-        (_SPLIT_RELU, _SLICE_CONCAT),
+        (SPLIT_RELU, SLICE_CONCAT),
         frozenset({"greedy"}),
     ),
     TinyProblem(
@@ -157,7 +157,7 @@ TINY: tuple[TinyProblem, ...] = (
         c = Tanh(a)
         return b, c
         """,
-        (_MERGE,),
+        (MERGE,),
     ),
     TinyProblem(
         "exclusive",
@@ -174,7 +174,7 @@ TINY: tuple[TinyProblem, ...] = (
         s = MatMul(x, d)
         return p, q, r, s
         """,
-        (_MERGE,),
+        (MERGE,),
         frozenset({"greedy"}),
     ),
     TinyProblem(
@@ -185,7 +185,7 @@ TINY: tuple[TinyProblem, ...] = (
         y = Tanh(x)
         return y
         """,
-        (_TWICE, _CANCEL),
+        (TWICE, CANCEL),
     ),
 )
 

@@ -20,6 +20,11 @@ VARIANTS = [
     "backtracking:macro=off,causal=off",
     "backtracking:queue=3",
     "random:walks=3",
+    "beam:width=2,macro=off",
+    "mcts:policy=uct,depth=2,vertices=5",
+    "annealing:steps=3,cycles=2",
+    "genetic:population=3,undo=0.5,age=5",
+    "portfolio:members=greedy+mcts(policy=uct;c=2)+random,slice=2",
 ]
 IN_PROCESS = [check for check in CHECKS if check is not fresh_process_reproduces]
 
@@ -42,12 +47,6 @@ def test_the_default_strategy_reaches_every_known_optimum(tiny: TinyProblem) -> 
     result = search.solve(tiny.problem("2000x"))
     assert result.stop_reason is StopReason.EXHAUSTED
     assert result.cost_after_ms == pytest.approx(known.cost_ms, rel=1e-9)
-
-
-@pytest.mark.parametrize("tiny", [tiny for tiny in TINY if tiny.defeats], ids=lambda tiny: tiny.name)
-def test_the_difficulty_is_real(tiny: TinyProblem) -> None:
-    for strategy in tiny.defeats:
-        assert search.solve(tiny.problem("2000x"), strategy).cost_after_ms > optimum(tiny).cost_ms * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("tiny", TINY, ids=lambda tiny: tiny.name)

@@ -8,8 +8,10 @@ from rlflow import search
 from rlflow.errors import UsageError
 
 
-def test_the_three_strategies_are_there() -> None:
-    assert {"backtracking", "greedy", "random"} <= set(search.names())
+def test_the_strategies_are_there() -> None:
+    assert {"annealing", "backtracking", "beam", "genetic", "greedy", "mcts", "portfolio", "random"} <= set(
+        search.names()
+    )
 
 
 @pytest.mark.parametrize("name", search.names())
@@ -40,7 +42,7 @@ def test_options_are_read_and_written_back(spec: str, expected: dict[str, object
     ("spec", "says"),
     [
         ("backtrackng", "Did you mean backtracking"),
-        ("zzz", "There are: backtracking, greedy, random"),
+        ("zzz", "There are: annealing, backtracking"),
         ("backtracking:alfa=1.1", "Did you mean alpha"),
         ("backtracking:alpha=high", "expected a number"),
         ("backtracking:alpha=0.9", "at least 1"),

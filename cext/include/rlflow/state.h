@@ -51,12 +51,16 @@ class State {
   std::vector<int64_t> key(size_t move);
   // The move of that rule with that key, or -1.
   int64_t find(std::string_view rule, const std::vector<int64_t>& key);
+  // The state after the rule applied to these nodes (a move's `touched`), and its key; null where there is no such match or it is refused.
+  // Evaluates no other match, and prices nothing: for replaying on large graphs.
+  std::shared_ptr<State> take(uint32_t rule, const std::vector<NodeId>& nodes, std::vector<int64_t>* key);
   const std::vector<RuleStats>& stats() const { return stats_; }
   bool stopped() const { return stop_ && stop_->stop.load(std::memory_order_relaxed); }
 
  private:
   State() = default;
   void evaluate_all();
+  std::shared_ptr<State> built();
   void price_again();
   GraphPtr graph_;
   RuleSetPtr rules_;

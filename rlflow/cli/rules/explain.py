@@ -1,6 +1,8 @@
-"""``rlflow rules explain``."""
+"""``rlflow rules explain``, and ``rlflow explain``, which asks the same with the model first."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import click
 
@@ -8,23 +10,56 @@ from rlflow.cli.common import parse_dims
 from rlflow.cli.rules.common import load_library, named_rule, rule_files
 from rlflow.errors import UsageError
 
+_NODE = click.option("--node", metavar="NAME", help="Only there: a node's name, or its canonical position.")
+_FREEZE = click.option("--freeze", multiple=True, metavar="N=1", help="Size of a symbolic dimension.")
+
 
 @click.command("explain")
 @click.argument("name")
 @click.argument("model")
-@click.option("--node", type=int, help="Position of one node in the graph's canonical order.")
-@click.option("--freeze", multiple=True, metavar="N=1", help="Size of a symbolic dimension.")
+@_NODE
+@_FREEZE
 @rule_files
-def explain(name: str, model: str, node: int | None, freeze: tuple[str, ...], files: tuple[str, ...]) -> None:
+def explain(name: str, model: str, node: str | None, freeze: tuple[str, ...], files: tuple[str, ...]) -> None:
     """Say where the rule NAME fires in MODEL, and why it does not elsewhere."""
+    _explain(name, model, node, freeze, files)
+
+
+@click.command("explain")
+@click.argument("model")
+@click.option("--rule", "name", required=True, metavar="NAME", help="The rule; see rlflow rules list.")
+@_NODE
+@_FREEZE
+@rule_files
+def explain_model(name: str, model: str, node: str | None, freeze: tuple[str, ...], files: tuple[str, ...]) -> None:
+    """Say where a rule fires in MODEL, and why it does not elsewhere (as rlflow rules explain does)."""
+    _explain(name, model, node, freeze, files)
+
+
+def _explain(name: str, model: str, node: str | None, freeze: tuple[str, ...], files: tuple[str, ...]) -> None:
     from rlflow.frontends import load_model
     from rlflow.rewrite import explain as explain_rule
 
     rule = named_rule(load_library(files), name)
-    graph = load_model(model, freeze=parse_dims("--freeze", freeze) or None).graph
-    order = graph.order()
-    if node is not None and not 0 <= node < len(order):
-        raise UsageError(f"The model has {len(order)} nodes; there is none at position {node}.")
-    sentences = explain_rule(graph, rule, None if node is None else order[node])
+    imported = load_model(model, freeze=parse_dims("--freeze", freeze) or None)
+    sentences = explain_rule(imported.graph, rule, None if node is None else _identifier(imported, node))
     for sentence in sentences or [f"No node of the model could be the root of {name}."]:
         click.echo(sentence)
+
+
+def _identifier(imported: Any, node: str) -> int:
+    """The core's number of a node given by name, by the name of a value that it makes, or by position."""
+    from rlflow.search.registry import did_you_mean
+
+    graph = imported.graph
+    order, named = graph.order(), imported.origin.nodes
+    names = {named[n].node.name: n for n in order if n in named and named[n].node.name}
+    made = {output: n for n in order if n in named for output in named[n].node.output}
+    if node in names or node in made:
+        return int(names.get(node, made.get(node, -1)))
+    if not node.lstrip("-").isdigit():
+        raise UsageError(f"The model has no node {node!r}, or the import made it part of another. "
+                         f"{did_you_mean(node, {*names, *made})}")  # fmt: skip
+    if not 0 <= int(node) < len(order):
+        raise UsageError(f"The model has {len(order)} nodes; there is none at position {node}.")
+    return int(order[int(node)])

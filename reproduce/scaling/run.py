@@ -1,0 +1,118 @@
+"""Time, memory and gain on transformer stacks of 100 to 20,000 nodes, with and without partition.
+
+    python reproduce/scaling/run.py [--layers 2 6 20 60 200 400] [--search a b] [--budget 20s] [--resume] [--plot FILE]
+
+Every run is a process of its own, with the analytic cost, so that its memory can be told from that of the others.
+results/latest.jsonl holds the machine and a line a run. A run that reached its budget is a lower bound of the gain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, os.fspath(HERE.parents[0]))
+
+import machine  # from the folder above
+
+LAYERS = [2, 6, 20, 60, 200, 400]
+STRATEGIES = ["greedy", "backtracking", "beam", "annealing", "partition:inner=greedy", "partition"]
+SIZES = {"hidden": 64, "heads": 4, "feed_forward": 256, "vocab": 100}  # small weights: the number of nodes is the point
+
+
+def measure(layers: int, strategy: str, budget: str) -> dict[str, Any]:
+    """One search in this process; megabytes above what the loaded model takes."""
+    from rlflow import cost, search, zoo
+    from rlflow.frontends import load_model
+    from rlflow.rewrite import load_rules
+
+    graph = load_model(zoo.build("bert-base", layers=layers, **SIZES)).graph
+    problem = search.Problem(graph, load_rules(), cost.make("analytic"), budget)
+    problem.root()
+    before = peak_mb()
+    started, cpu = time.perf_counter(), time.process_time()
+    result = search.solve(problem, strategy)
+    return {
+        "kind": "scaling",
+        "layers": layers,
+        "nodes": graph.num_nodes,
+        "strategy": strategy,
+        "seconds": time.perf_counter() - started,
+        "cpu_seconds": time.process_time() - cpu,
+        "search_mb": peak_mb() - before,
+        "total_mb": peak_mb(),
+        "gain": 1 - result.cost_after_ms / result.cost_before_ms,
+        "steps": len(result.trace or ()),
+        "stop_reason": str(result.stop_reason),
+        **result.counts._asdict(),
+    }
+
+
+def peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    nodes = sorted({row["nodes"] for row in rows})
+    lines = [f"| strategy | {' | '.join(f'{n:,} nodes' for n in nodes)} |", "|---|" + "--:|" * len(nodes)]
+    for strategy in dict.fromkeys(row["strategy"] for row in rows):
+        mine = {row["nodes"]: row for row in rows if row["strategy"] == strategy}
+        cells = [cell(mine[n]) if n in mine else "" for n in nodes]
+        lines.append(f"| {strategy} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", "Gain, CPU seconds, megabytes of the search; * where the budget ended it."])
+
+
+def cell(row: dict[str, Any]) -> str:
+    ended = "*" if row["stop_reason"].startswith("budget") else ""
+    return f"{100 * row['gain']:.1f} %, {row['cpu_seconds']:.1f} s{ended}, {row['search_mb']:.0f} MB"
+
+
+def plot(rows: list[dict[str, Any]], path: str) -> None:
+    from rlflow.report.plots import lines_against_size
+
+    lines_against_size(
+        rows, path, x="nodes", series="strategy", panels={"cpu_seconds": "CPU s", "search_mb": "MB", "gain": "gain"}
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", type=int, nargs="*", default=LAYERS)
+    parser.add_argument("--search", nargs="*", default=STRATEGIES)
+    parser.add_argument("--budget", default="20s")
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "latest.jsonl")
+    parser.add_argument("--resume", action="store_true", help="keep the runs that the file already has")
+    parser.add_argument("--plot", metavar="FILE", help="draw the curves (extra [report])")
+    parser.add_argument("--one", nargs=2, metavar=("LAYERS", "STRATEGY"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(int(options.one[0]), options.one[1], options.budget)))
+        return 0
+    rows = (
+        [json.loads(line) for line in options.out.read_text().splitlines()]
+        if options.resume and options.out.exists()
+        else []
+    )
+    rows = rows or [machine.header(["python", "reproduce/scaling/run.py", "--budget", options.budget])]
+    done = {(row["layers"], row["strategy"]) for row in rows[1:]}
+    for layers, strategy in ((n, s) for n in options.layers for s in options.search if (n, s) not in done):
+        command = [sys.executable, __file__, "--budget", options.budget, "--one", str(layers), strategy]
+        rows.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+        machine.write_jsonl(options.out, rows)
+        print(f"{rows[-1]['nodes']} nodes, {strategy}: {cell(rows[-1])}", file=sys.stderr, flush=True)
+    print(table(rows[1:]))
+    if options.plot:
+        plot(rows[1:], options.plot)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

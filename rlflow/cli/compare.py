@@ -1,0 +1,130 @@
+"""``rlflow compare``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from rlflow.cli.common import console, parse_dims
+
+if TYPE_CHECKING:
+    from rlflow.comparison import Comparison, Difference
+
+
+@click.command()
+@click.argument("models", metavar="MODEL...", nargs=-1, required=True)
+@click.option(
+    "--search",
+    "searches",
+    required=True,
+    metavar="A,B…",
+    help="Strategies; options in brackets: beam(width=4;twins=1).",
+)
+@click.option("--budget", default="60s", show_default=True, help="Of each search: 60s, 500c, 50x or 20m.")
+@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Searches of each kind.")
+@click.option("--cost", default="onnxruntime", show_default=True, help="Cost model; analytic times nothing.")
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of the runtime.")
+@click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of a symbolic dimension, for measuring only.")
+@click.option("--rules", multiple=True, metavar="FILE|FAMILY", help="Rules to use instead of all that ship.")
+@click.option("--gate-seconds", type=float, default=60.0, show_default=True, help="For timing the winners of a model.")
+@click.option("--keep", metavar="FILE", help="JSON lines, written as it goes; what FILE has already is not run again.")
+@click.option("--json", "json_file", metavar="FILE", help="Write everything as JSON.")
+@click.option("--csv", "csv_file", metavar="FILE", help="Write a line a search as CSV.")
+@click.option("--plot", "plot_file", metavar="FILE", help="Draw the anytime curves (extra [report]).")
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+def compare(
+    models: tuple[str, ...],
+    searches: str,
+    budget: str,
+    seeds: int,
+    cost: str,
+    threads: int,
+    dims: tuple[str, ...],
+    rules: tuple[str, ...],
+    gate_seconds: float,
+    keep: str | None,
+    json_file: str | None,
+    csv_file: str | None,
+    plot_file: str | None,
+    quiet: bool,
+) -> None:
+    """Race search strategies on MODELs: the same budget for all, several seeds, the winners timed end to end.
+
+    A strategy is called better only where the difference is significant. Ctrl-C keeps what is done (--keep).
+    """
+    from rlflow.cli.progress import reporter
+    from rlflow.comparison import compare_searches
+    from rlflow.report import write_json
+    from rlflow.report.files import check_output, write_atomically
+    from rlflow.search.registry import specification
+
+    for path in filter(None, (keep, json_file, csv_file, plot_file)):
+        check_output(path, None)
+    if plot_file is not None:
+        from rlflow.report.plots import matplotlib_or_sentence
+
+        matplotlib_or_sentence()  # refuse before the work starts
+    with reporter(quiet) as told:
+        found = compare_searches(
+            models,
+            [specification(spec) for spec in searches.split(",")],
+            budget=budget,
+            seeds=seeds,
+            cost=cost,
+            threads=threads,
+            dims=parse_dims("--dim", dims),
+            rules=list(rules) or None,
+            gate_seconds=gate_seconds,
+            keep=keep,
+            on_stage=told.stage,
+        )
+    if json_file is not None:
+        write_json(found.to_dict(), json_file)
+    if csv_file is not None:
+        write_atomically(csv_file, found.csv().encode())
+    if plot_file is not None:
+        from rlflow.report.plots import anytime_curves
+
+        anytime_curves(found.runs, plot_file, _unit(budget))
+    if not quiet:
+        _print(found)
+
+
+def _unit(budget: str) -> str:
+    return {"s": "seconds", "c": "candidates", "x": "expansions", "m": "measurements"}[budget.strip()[-1]]
+
+
+def _print(found: Comparison) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for number, title in enumerate(
+        ("model", "strategy", "cost / before", "speed-up", "95 % interval", "seconds", "opened")
+    ):
+        table.add_column(title, justify="right" if number > 1 else "left", no_wrap=True)
+    for row in found.summary():
+        spread = "" if row["relative_cost_ci"] is None else f" ± {row['relative_cost_ci']:.4f}"
+        low_high = row["speedup_ci95"]
+        table.add_row(
+            row["model"],
+            row["strategy"],
+            f"{row['relative_cost']:.4f}{spread}",
+            "" if row["speedup"] is None else f"{row['speedup']:.3f}",
+            "" if low_high is None else f"{low_high[0]:.3f} to {low_high[1]:.3f}",
+            f"{row['seconds']:.1f}",
+            f"{row['expansions']:.0f}",
+        )
+    console().print(table)
+    for difference in found.differences:
+        if difference.significant:
+            click.echo(_sentence(difference))
+    silent = sum(not difference.significant for difference in found.differences)
+    if silent:
+        click.echo(f"{silent} of {len(found.differences)} differences are not significant.")
+
+
+def _sentence(d: Difference) -> str:
+    what = "a lower cost" if d.measure == "cost" else "a faster model"
+    return f"{d.model}: {d.better} finds {what} than {d.worse}, by {d.ratio:.4f} ({d.low:.4f} to {d.high:.4f})."

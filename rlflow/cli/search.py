@@ -1,0 +1,141 @@
+"""``rlflow search``: the strategies, and a search alone, without timing, verification or a written model."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rlflow.cli.common import console, parse_dims
+from rlflow.errors import UsageError
+
+if TYPE_CHECKING:
+    from rlflow.search import Budget, Problem, Result, Statistics
+
+
+@click.group()
+def search() -> None:
+    """The strategies that choose rewrites: list them with their options, run one on a model."""
+
+
+@search.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_strategies(as_json: bool) -> None:
+    """List the strategies, their options and the defaults."""
+    from rlflow.search import catalogue
+
+    rows = catalogue()
+    if as_json:
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    for row in rows:
+        click.echo(f"{row['name']}: {row['doc']}")
+        for option in row["options"]:
+            click.echo(f"  {option['name']}={option['default']} ({option['type']})" + _doc(option["doc"]))
+
+
+def _doc(text: str) -> str:
+    return f": {text}" if text else ""
+
+
+@search.command("run")
+@click.argument("model")
+@click.option("--search", "spec", default="backtracking", show_default=True, help="Strategy, with options.")
+@click.option("--cost", default="analytic", show_default=True, help="Cost model: analytic or onnxruntime.")
+@click.option("--budget", default="60s", show_default=True, help="60s, 500c, 50x or 20m; see rlflow optimize.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of the runtime.")
+@click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of a symbolic dimension, for pricing only.")
+@click.option("--rules", multiple=True, metavar="FILE|FAMILY", help="Rules to use instead of all that ship.")
+@click.option("--stats", is_flag=True, help="Show what every rule was good for.")
+@click.option("--checkpoint", metavar="FILE", help="Keep the best graphs, as traces, in FILE while the search runs.")
+@click.option("--resume", is_flag=True, help="Go on from the best graph of the checkpoint, with a budget of its own.")
+@click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
+@click.option("--json", "json_file", metavar="FILE", help="Write the result, trace and curve included, as JSON.")
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+def run(
+    model: str,
+    spec: str,
+    cost: str,
+    budget: str,
+    seed: int,
+    threads: int,
+    dims: tuple[str, ...],
+    rules: tuple[str, ...],
+    stats: bool,
+    checkpoint: str | None,
+    resume: bool,
+    workers: int,
+    json_file: str | None,
+    quiet: bool,
+) -> None:
+    """Search for a cheaper graph of MODEL by the cost model's figures alone; nothing is timed end to end or written."""
+    from rlflow import search as searching
+    from rlflow.report import write_json
+    from rlflow.report.files import check_output
+
+    if resume and checkpoint is None:
+        raise UsageError("--resume goes on from a checkpoint; say which with --checkpoint FILE.")
+    if workers > 1 and (checkpoint is not None or stats):
+        raise UsageError("--checkpoint and --stats follow one search; leave them out, or use one worker.")
+    for path in filter(None, (json_file, checkpoint)):
+        check_output(path, model)
+    strategy, limits = searching.make(spec), searching.Budget.parse(budget)
+    make_problem = functools.partial(_problem, model, cost, threads, parse_dims("--dim", dims), rules)
+    if workers > 1:
+        result, statistics = searching.solve_in_parallel(make_problem, strategy, limits, seed, workers), None
+    else:
+        result, statistics = _alone(make_problem(limits, seed), strategy, stats, checkpoint, resume, quiet)
+    plain = result.to_dict() | {"strategy": searching.describe(strategy), "workers": workers}
+    if statistics is not None:
+        plain["statistics"] = statistics.to_dict(result.trace)
+    if json_file is not None:
+        write_json(plain, json_file)
+    if not quiet:
+        _print(result, statistics)
+
+
+def _problem(
+    model: str, cost: str, threads: int, dims: dict[str, int], rules: tuple[str, ...], budget: Budget, seed: int
+) -> Problem:
+    """The problem of a model file; also called in worker processes."""
+    from rlflow import cost as costs
+    from rlflow.frontends import load_model
+    from rlflow.optimizer import load_library
+    from rlflow.search import Problem
+
+    graph = load_model(model).graph
+    return Problem(
+        graph, load_library(list(rules) or None), costs.make(cost, threads=threads, dims=dims), budget, seed=seed
+    )
+
+
+def _alone(
+    problem: Problem, strategy: Any, stats: bool, checkpoint: str | None, resume: bool, quiet: bool
+) -> tuple[Result, Statistics | None]:
+    from rlflow.cli.progress import reporter
+    from rlflow.search import InterruptGuard, Statistics, generator, solve_resumably
+
+    statistics = Statistics(problem.rule_names) if stats else None
+    with reporter(quiet) as told, InterruptGuard(problem.stop):
+        told.stage("searching")
+        problem.on_progress, problem.observer = told.progress, statistics
+        if checkpoint is None:
+            return strategy.run(problem, generator(problem.seed)), statistics
+        return solve_resumably(problem, strategy, checkpoint, resume=resume, rng=generator), statistics
+
+
+def _print(result: Result, statistics: Statistics | None) -> None:
+    change = 100.0 * (result.cost_after_ms / result.cost_before_ms - 1.0) if result.cost_before_ms else 0.0
+    counts = result.counts
+    click.echo(f"{result.cost_before_ms:.6g} ms -> {result.cost_after_ms:.6g} ms ({change:+.2f} %)")
+    click.echo(
+        f"{len(result.trace or ())} rewrites; {counts.candidates} candidates, {counts.expansions} expansions, "
+        f"{counts.measurements} measurements in {result.seconds:.1f} s ({result.stop_reason})"
+    )
+    if statistics is not None:
+        from rlflow.report.tables import rule_statistics
+
+        console().print(rule_statistics(statistics.to_dict(result.trace)))

@@ -1,0 +1,85 @@
+"""Figures, drawn with matplotlib (the extra ``report``)."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlflow.errors import OutputError, UsageError
+
+__all__ = ["anytime_curves", "lines_against_size", "matplotlib_or_sentence"]
+
+_MARKERS = "osD^vP*Xd<>h"
+
+
+def matplotlib_or_sentence() -> Any:
+    """``matplotlib.figure``, for files without a screen. Raises :class:`UsageError` where it is not installed."""
+    try:
+        from matplotlib import figure
+    except ImportError as error:
+        raise UsageError(
+            "Figures need matplotlib, which is not installed; install the extra: pip install 'rlflow[report]'."
+        ) from error
+    return figure
+
+
+def anytime_curves(runs: Sequence[Mapping[str, Any]], path: str | os.PathLike[str], unit: str = "expansions") -> None:
+    """A panel a model: the mean over seeds of the best cost so far, relative to the start, over what was spent.
+
+    ``runs`` are rows of a comparison; ``unit``: ``expansions``, ``candidates``, ``measurements`` or ``seconds``.
+    """
+    models = list(dict.fromkeys(run["model"] for run in runs))
+    figure = matplotlib_or_sentence().Figure(figsize=(5.0 * min(len(models), 3), 3.6 * -(-len(models) // 3)))
+    for place, model in enumerate(models):
+        axes = figure.add_subplot(-(-len(models) // 3), min(len(models), 3), place + 1)
+        mine = [run for run in runs if run["model"] == model]
+        end = max(max(run[unit], 1e-3) for run in mine)
+        for strategy in dict.fromkeys(run["strategy"] for run in mine):
+            grid = np.geomspace(max(end * 1e-4, 1e-3), end, 200)
+            curves = [_steps(run, unit, grid) for run in mine if run["strategy"] == strategy]
+            axes.plot(grid, np.mean(curves, axis=0), label=strategy, linewidth=1.4)
+        axes.set(title=model, xlabel=unit, xscale="log", ylabel="cost / cost at the start")
+        axes.legend(fontsize=7)
+    _save(figure, path)
+
+
+def _steps(run: Mapping[str, Any], unit: str, grid: np.ndarray) -> np.ndarray:
+    """The run's anytime curve at the points of ``grid``."""
+    spent = np.array([point[unit] for point in run["curve"]], dtype=float)
+    cost = np.array([point["cost_ms"] for point in run["curve"]]) / run["cost_before_ms"]
+    return cost[np.maximum(np.searchsorted(spent, grid, side="right") - 1, 0)]
+
+
+def lines_against_size(
+    rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str], *, x: str, series: str, panels: Mapping[str, str]
+) -> None:
+    """A panel a quantity (``panels``: key of the rows to label), a line for each value of ``series``, over ``x``."""
+    figure = matplotlib_or_sentence().Figure(figsize=(4.6 * len(panels), 3.8))
+    for place, (key, label) in enumerate(panels.items()):
+        axes = figure.add_subplot(1, len(panels), place + 1)
+        lines = defaultdict(list)
+        for row in rows:
+            lines[row[series]].append((row[x], row[key]))
+        for marker, (name, points) in zip(_MARKERS, lines.items(), strict=False):
+            axes.plot(*zip(*sorted(points), strict=True), marker=marker, markersize=4, linewidth=1.2, label=name)
+        positive = all(row[key] > 0 for row in rows)
+        axes.set(xlabel=x, ylabel=label, xscale="log", yscale="log" if positive else "linear")
+        axes.legend(fontsize=7)
+    _save(figure, path)
+
+
+def _save(figure: Any, path: str | os.PathLike[str]) -> None:
+    figure.tight_layout()
+    target = Path(path)
+    partial = target.with_name(f".{target.stem}.partial{target.suffix}")
+    try:
+        figure.savefig(partial, dpi=150)
+        partial.replace(target)
+    except (OSError, ValueError) as error:
+        partial.unlink(missing_ok=True)
+        raise OutputError(f"The figure {target} cannot be written: {error}.") from error

@@ -1,0 +1,244 @@
+"""Monte-Carlo tree search over rewrites, with values from costs instead of random play-outs.
+
+The tree hangs below a graph that no single rewrite improves. A simulation walks down along the edges that promise
+most, opens one new graph, goes downhill from it (``descent.py``), and hands the cost found there up the path. What an
+edge promises is
+
+* ``puct``: ``Q + c * prior * sqrt(N) / (1 + n)`` (Silver et al. 2017); the prior falls with the candidate's own cost;
+* ``uct``: ``Q + c * sqrt(ln(N) / n)`` (Kocsis and Szepesvari 2006), edges that were never tried first;
+
+where ``Q`` is between the mean and the best of the gains seen below, scaled to 0 … 1 over the tree. A graph that was
+reached before is not searched twice: the edge to it ends there, with its value. Orders of independent rewrites are
+pruned (``commute.py``). From a better graph the search starts a new tree; where the last tree ends, further ones grow
+below the graphs on the way down to it, because a rewrite that was taken there may exclude a better one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from rlflow.errors import UsageError
+from rlflow.search.annealing import typical_change
+from rlflow.search.budget import StopReason
+from rlflow.search.commute import Sleep
+from rlflow.search.descent import descend
+from rlflow.search.problem import MoveTable, Problem, SearchNode, StrategyBase
+from rlflow.search.registry import register
+
+#: Share of the prior at the root of a tree that is drawn at random (Dirichlet, as in AlphaZero).
+_NOISE, _CONCENTRATION = 0.25, 0.3
+
+
+@register
+@dataclass(frozen=True)
+class Mcts(StrategyBase):
+    """Tree search that spends its simulations where gains were found.
+
+    ``c``: weight of exploration. ``policy``: puct or uct. ``mix``: 1 values an edge by the best gain below it, 0 by the
+    mean. ``depth``: longest chain of rewrites below the tree's root. ``vertices``: graphs that a tree may hold; a full
+    tree is dropped and grown anew with other random numbers. ``temperature``: of the prior, in units of a typical
+    change of cost. ``slack``: how much dearer than the tree's root a graph may be.
+    """
+
+    c: float = 1.0
+    policy: str = "puct"
+    mix: float = 0.7
+    depth: int = 10
+    vertices: int = 1000
+    temperature: float = 0.5
+    slack: float = 1.2
+
+    name: ClassVar[str] = "mcts"
+    randomised: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.policy not in ("puct", "uct"):
+            raise UsageError(f"The option 'policy' of search strategy 'mcts' is {self.policy!r}; expected puct or uct.")
+        if not (self.c >= 0.0 and 0.0 <= self.mix <= 1.0 and self.temperature > 0.0 and self.slack >= 1.0):
+            raise UsageError(
+                f"The options of search strategy 'mcts' are c={self.c:g}, mix={self.mix:g}, "
+                f"temperature={self.temperature:g}, slack={self.slack:g}; expected c of at least 0, mix from 0 to 1, "
+                "a temperature above 0 and a slack of at least 1."
+            )
+        if self.depth < 1 or self.vertices < 2:
+            raise UsageError(
+                f"The options of search strategy 'mcts' are depth={self.depth}, vertices={self.vertices}; "
+                "expected a depth of at least 1 and at least 2 vertices."
+            )
+
+    def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
+        """Tree after tree, below the best graph and those on the way to it, until all were searched to the end."""
+        unit = typical_change(problem.moves(problem.root()))
+        best, _, rounds = descend(problem, problem.root())
+        starts = deque([best, *(taken.table.node for taken in reversed(rounds))])
+        met = {best.digest: best.cost}
+        cut = False
+        while starts:
+            tree = _Tree(self, problem, rng, starts[0], best.cost, unit, met)
+            better = tree.grow()
+            cut = cut or tree.cut
+            if better is not None:
+                best, _, rounds = descend(problem, better)
+                met[best.digest] = best.cost
+                starts.extendleft([*(taken.table.node for taken in rounds), best])
+            elif tree.root.closed:
+                starts.popleft()
+            else:
+                starts.rotate(-1)  # full: the others first, then this one anew
+        return StopReason.CONVERGED if cut else StopReason.EXHAUSTED
+
+
+@dataclass(eq=False)
+class _Vertex:
+    """A graph in the tree. Arrays [n] run over its candidates; gains are parts of the tree's starting cost."""
+
+    table: MoveTable
+    sleep: Sleep
+    depth: int
+    prior: np.ndarray
+    total: np.ndarray  # sum of gains of the simulations through an edge
+    best: np.ndarray  # the best of them; before the first one, the gain that the candidate's cost promises
+    visits: np.ndarray
+    open_: np.ndarray  # edges that are worth another simulation
+    children: dict[int, _Vertex] = field(default_factory=dict)
+    value: float = 0.0  # the best gain seen at the graph or below
+
+    @property
+    def closed(self) -> bool:
+        return not self.open_.any()
+
+
+class _Tree:
+    """The tree below one graph."""
+
+    def __init__(
+        self,
+        options: Mcts,
+        problem: Problem,
+        rng: np.random.Generator,
+        base: SearchNode,
+        target: float,
+        unit: float,
+        met: dict[bytes, float],
+    ) -> None:
+        self.options, self.problem, self.base, self.target, self.unit = options, problem, base, target, unit
+        self.vertices: dict[bytes, _Vertex] = {}
+        self.seen: dict[bytes, float] = {}  # gain at or below every graph that was opened
+        self.met = met  # cost at the end of the way down from graphs that are in no vertex
+        self.low, self.high = 0.0, 1e-12  # gains seen so far, to scale Q with
+        self.cut = False
+        self.root = self._vertex(base, Sleep(), 0)
+        if len(self.root.prior):
+            noise = rng.dirichlet(np.full(len(self.root.prior), _CONCENTRATION))
+            self.root.prior = (1 - _NOISE) * self.root.prior + _NOISE * noise
+
+    def grow(self) -> SearchNode | None:
+        """Simulate until a graph cheaper than the target is found; ``None`` where the tree is full, or searched to its
+        end.
+        """
+        floor = self.problem.gain_floor(self.target)
+        while not self.root.closed and len(self.vertices) < self.options.vertices:
+            found = self._simulate()
+            if found is not None and found.cost < self.target - floor:
+                return found
+        return None
+
+    def _simulate(self) -> SearchNode | None:
+        path: list[tuple[_Vertex, int]] = []
+        vertex = self.root
+        while True:
+            k = self._select(vertex)
+            path.append((vertex, k))
+            if k not in vertex.children:
+                break
+            vertex = vertex.children[k]
+        gain, end = self._expand(vertex, k)
+        self._back_up(path, gain)
+        return end
+
+    def _select(self, vertex: _Vertex) -> int:
+        o = self.options
+        visits = vertex.visits
+        mean = np.where(visits > 0, vertex.total / np.maximum(visits, 1), vertex.best)
+        q = ((1 - o.mix) * mean + o.mix * vertex.best - self.low) / (self.high - self.low)
+        all_visits = 1 + visits.sum()
+        if o.policy == "puct":
+            score = q + o.c * vertex.prior * math.sqrt(all_visits) / (1 + visits)
+        else:
+            score = np.where(
+                visits > 0, q + o.c * np.sqrt(math.log(all_visits) / np.maximum(visits, 1)), 1e6 + vertex.prior
+            )
+        return int(np.argmax(np.where(vertex.open_, score, -np.inf)))
+
+    def _expand(self, vertex: _Vertex, k: int) -> tuple[float, SearchNode | None]:
+        """Open edge ``k``: the gain there, and the graph at the end of the way down, unless it was known."""
+        known = self.seen.get(vertex.table.digests[k])
+        if known is not None:
+            vertex.open_[k] = False
+            return known, None
+        child = self.problem.open(vertex.table.node, vertex.table.index[k])
+        explored = {vertex.table.signatures[j]: frozenset(one.table.signatures) for j, one in vertex.children.items()}
+        below = self._vertex(child, vertex.sleep.below(self.problem, vertex.table, k, explored), vertex.depth + 1)
+        gain, end = self._evaluated(below)
+        self.seen[child.digest] = max(gain, self.seen.get(child.digest, -math.inf))
+        if vertex.depth + 1 < self.options.depth and not below.closed:
+            vertex.children[k] = below
+        else:
+            self.cut = self.cut or not below.closed
+            vertex.open_[k] = False
+        return gain, end
+
+    def _evaluated(self, vertex: _Vertex) -> tuple[float, SearchNode]:
+        """The best gain on the way down from a new vertex, and the graph at its end.
+
+        Where every step down leads to a graph that was met before, there is nothing to learn from going there.
+        """
+        node, table = vertex.table.node, vertex.table
+        down = np.flatnonzero(table.cost < node.cost - self.problem.gain_floor(node.cost)).tolist()
+        met = [self.met[table.digests[k]] for k in down if table.digests[k] in self.met]
+        if len(met) == len(down):
+            return self._gain(min([node.cost, *met])), node
+        end, _, rounds = descend(self.problem, node)
+        self.met.update((digest, end.cost) for taken in rounds for digest in taken.visited)
+        return self._gain(end.cost), end
+
+    def _back_up(self, path: list[tuple[_Vertex, int]], gain: float) -> None:
+        self.low, self.high = min(self.low, gain), max(self.high, gain)
+        for vertex, k in reversed(path):
+            vertex.best[k] = gain if vertex.visits[k] == 0 else max(vertex.best[k], gain)
+            vertex.total[k] += gain
+            vertex.visits[k] += 1
+            vertex.value = max(vertex.value, gain)
+            digest = vertex.table.node.digest
+            self.seen[digest] = max(self.seen.get(digest, -math.inf), gain)
+            if k in vertex.children and vertex.children[k].closed:
+                vertex.open_[k] = False
+
+    def _vertex(self, node: SearchNode, sleep: Sleep, depth: int) -> _Vertex:
+        table = self.problem.moves(node, sleep)
+        costs = table.cost
+        allowed = costs <= self.options.slack * self.base.cost
+        self.cut = self.cut or not bool(allowed.all())
+        gains = np.array([self._gain(cost) for cost in costs.tolist()])
+        self.seen.setdefault(node.digest, self._gain(node.cost))
+        vertex = _Vertex(
+            table, sleep, depth, self._prior(costs, allowed), np.zeros(len(table)), gains,
+            np.zeros(len(table), dtype=int), allowed,
+        )  # fmt: skip
+        self.vertices[node.digest] = vertex
+        return vertex
+
+    def _prior(self, costs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+        if not allowed.any():
+            return np.zeros(len(costs))
+        weights = np.where(allowed, np.exp(-(costs - costs[allowed].min()) / (self.options.temperature * self.unit)), 0)
+        return np.asarray(weights / weights.sum())
+
+    def _gain(self, cost: float) -> float:
+        """Part of the tree's starting cost that ``cost`` saves."""
+        return (self.base.cost - cost) / (self.base.cost or 1.0)

@@ -1,0 +1,191 @@
+"""Several strategies under one budget; most of it goes to those that gain most for what they spend.
+
+Each member runs in a thread of its own, but only one at a time: it works until its slice is used up, waits inside its
+next call to the problem, and goes on from there when it is chosen again. So any strategy can be a member, none has to
+know, and the order of events depends on counts alone. A member that comes to its end starts again from the best graph
+of all, where another member has found a better one since.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from rlflow.errors import UsageError
+from rlflow.search.budget import StopReason
+from rlflow.search.problem import Problem, SearchNode, SearchStopped, StrategyBase
+from rlflow.search.registry import Strategy, make, register, specification
+from rlflow.search.result import Result
+from rlflow.search.view import View
+
+#: Candidates that count as one opened graph when work is compared: pricing a candidate takes microseconds.
+_CANDIDATES = 50
+#: What a slice gained counts this much less with every later slice of the member.
+_MEMORY = 0.6
+#: Weight of trying members that had few slices (UCB1; Auer et al. 2002).
+_CURIOSITY = 0.3
+
+
+@register
+@dataclass(frozen=True)
+class Portfolio(StrategyBase):
+    """Takes turns between strategies and gives most of the budget to those that gain most.
+
+    ``members``: their names, joined by +, options in brackets and joined by a semicolon: beam(width=4;twins=1)+mcts.
+    ``slice``: graphs that a member may open in its first turn. ``growth``: each further turn is so many times as long.
+    """
+
+    members: str = "beam+backtracking+annealing+genetic"
+    slice: int = 60
+    growth: float = 1.3
+
+    name: ClassVar[str] = "portfolio"
+    randomised: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.slice < 1 or not self.growth >= 1.0:
+            raise UsageError(
+                f"The options of search strategy 'portfolio' are slice={self.slice}, growth={self.growth:g}; "
+                "expected at least 1 each."
+            )
+        if not self.strategies():
+            raise UsageError("The search strategy 'portfolio' has no members; name some, as in members=beam+mcts.")
+
+    def strategies(self) -> list[Strategy]:
+        """The members. Raises :class:`UsageError` for one that does not exist or is a portfolio itself."""
+        found = []
+        for part in filter(None, re.split(r"\+(?![^()]*\))", self.members.replace(" ", ""))):
+            spec = specification(part)
+            if spec.partition(":")[0] == self.name:
+                raise UsageError("A portfolio cannot be a member of a portfolio; name its members instead.")
+            found.append(make(spec))
+        return found
+
+    def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
+        """Turn after turn, until the budget is spent or no member has anything left to do."""
+        seeds = rng.integers(1 << 63, size=len(self.strategies()))
+        members = [
+            _Member(problem, strategy, int(seed)) for strategy, seed in zip(self.strategies(), seeds, strict=True)
+        ]
+        try:
+            return _Scheduler(self, problem, members).run()
+        finally:
+            for member in members:
+                member.close()
+
+
+@dataclass(eq=False)
+class _Member:
+    """A strategy with its thread. ``score``: gains per work, recent ones first; ``turns``: how often it was chosen."""
+
+    problem: Problem
+    strategy: Strategy
+    seed: int
+    score: float = 0.0
+    turns: int = 0
+    view: View | None = None
+    outcome: Result | BaseException | None = None
+    runs: int = 0
+    _closing: bool = False
+    _until: float = 0.0
+    _thread: threading.Thread | None = None
+    _go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    _back: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+
+    @property
+    def idle(self) -> bool:
+        """Whether its last run came to an end."""
+        return self._thread is None
+
+    def turn(self, start: SearchNode, work: float) -> None:
+        """Let it do ``work``; from ``start`` on where it has to begin again. Raises what the strategy raises."""
+        self._until = _work(self.problem) + work
+        if self._thread is None:
+            self.outcome = None
+            self.view = View(self.problem, start, self._wait)
+            rng = np.random.Generator(np.random.PCG64([self.seed, self.runs]))
+            self.runs += 1
+            self._thread = threading.Thread(target=self._run, args=(self.view, rng), daemon=True)
+            self._thread.start()
+        else:
+            self._go.release()
+        self._back.acquire()
+        if self.outcome is not None:
+            self._thread.join()
+            self._thread = None
+        if isinstance(self.outcome, BaseException):
+            raise self.outcome
+
+    def close(self) -> None:
+        """End the thread, wherever it waits."""
+        if self._thread is not None:
+            self._closing = True
+            self._go.release()
+            self._thread.join()
+
+    def _run(self, view: View, rng: np.random.Generator) -> None:
+        try:
+            self.outcome = self.strategy.run(view, rng)
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that asked for the turn
+            self.outcome = error
+        self._back.release()
+
+    def _wait(self) -> None:
+        """Called by the problem before every step of this member."""
+        if _work(self.problem) >= self._until and not self._closing:
+            self._back.release()
+            self._go.acquire()
+        if self._closing:
+            raise SearchStopped(StopReason.INTERRUPTED)
+
+
+@dataclass(eq=False)
+class _Scheduler:
+    options: Portfolio
+    problem: Problem
+    members: list[_Member]
+
+    def run(self) -> StopReason:
+        best = self.problem.root()
+        while True:
+            ready = [one for one in self.members if not one.idle or one.runs == 0 or _stale(one, best)]
+            if not ready:
+                ends = [one.outcome.stop_reason for one in self.members if isinstance(one.outcome, Result)]
+                return StopReason.EXHAUSTED if StopReason.EXHAUSTED in ends else StopReason.CONVERGED
+            member = max(ready, key=self._promise)
+            before, spent = best.cost, _work(self.problem)
+            member.turn(
+                self.problem.root() if member.runs == 0 else best,
+                self.options.slice * self.options.growth ** min(member.turns, 20),
+            )
+            found = member.view.best if member.view is not None else best
+            best = min(best, found, key=lambda node: node.cost)
+            reason = self.problem.stopped()
+            if reason is not None:
+                return reason
+            spent = max(_work(self.problem) - spent, 1.0)
+            gain = math.log(before / best.cost) / spent if best.cost > 0 else 0.0
+            member.turns += 1
+            member.score = gain if member.turns == 1 else _MEMORY * member.score + (1 - _MEMORY) * gain
+
+    def _promise(self, member: _Member) -> float:
+        """Who was never chosen comes first, in the order given; then gain for work, and curiosity."""
+        if member.turns == 0:
+            return math.inf
+        top = max(one.score for one in self.members) or 1.0
+        turns = sum(one.turns for one in self.members)
+        return member.score / top + _CURIOSITY * math.sqrt(math.log(turns) / member.turns)
+
+
+def _stale(member: _Member, best: SearchNode) -> bool:
+    """Whether there is a better graph now than the one that the member found, or came from, in its last run."""
+    return member.view is not None and best.cost < member.view.best.cost
+
+
+def _work(problem: Problem) -> float:
+    return problem.meter.expansions + problem.meter.candidates / _CANDIDATES

@@ -1,0 +1,126 @@
+"""A trace of a part, replayed on the whole graph, or on a twin of the part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from rlflow.search.problem import SearchNode, _Link, _work
+from rlflow.search.regions import Region
+from rlflow.search.result import TraceStep
+from rlflow.search.view import View
+
+#: A node of a part: its place among the members, or (number of the step, place among the nodes that the step made).
+Name = int | tuple[int, int]
+
+
+class Made(NamedTuple):
+    """A node that a step made: its operator, and what it reads as (node, output); ``None`` for an input of the part or
+    an input that is left out.
+    """
+
+    op: str
+    reads: tuple[tuple[Name, int] | None, ...]
+
+
+class Step(NamedTuple):
+    """A rewrite of a part: rule number, the nodes it matches, and those it makes."""
+
+    rule: int
+    touched: tuple[Name, ...]
+    made: tuple[Made, ...]
+
+
+def steps_of(region: Region, state: Any, trace: Iterable[TraceStep]) -> list[Step]:
+    """The steps of a trace that was found on ``region``; ``state``: the core's, at the region's graph."""
+    names: dict[int, Name] = {}
+    for member, place in enumerate(region.places):
+        names.setdefault(place, member)
+    steps: list[Step] = []
+    for rule, key in trace:
+        i = state.find(rule, list(key))
+        raw = state.moves()
+        touched = raw.touched[raw.touched_begin[i] : raw.touched_begin[i + 1]].tolist()
+        after = state.open(i)
+        fresh = sorted(set(after.graph.order()) - set(state.graph.order()))
+        names.update({node: (len(steps), k) for k, node in enumerate(fresh)})
+        made = tuple(Made(after.graph.op(node), tuple(_reads(after.graph, node, names))) for node in fresh)
+        steps.append(Step(int(raw.rule[i]), tuple(names[node] for node in touched), made))
+        state = after
+    return steps
+
+
+def _reads(graph: Any, node: int, names: dict[int, Name]) -> Iterator[tuple[Name, int] | None]:
+    for value in graph.node_inputs(node):
+        producer = graph.producer(value) if value >= 0 else -1
+        yield (names[producer], graph.output_index(value)) if producer in names else None
+
+
+@dataclass
+class Stitcher:
+    """Applies the steps of parts to the whole graph that ``view`` starts from."""
+
+    view: View
+
+    def apply(self, node: SearchNode, members: Sequence[int], steps: Sequence[Step]) -> SearchNode:
+        """The node after those steps that apply; a step that does not, and what needs it, is passed over.
+
+        Every step counts as an opened graph; only the last graph is priced and can become the best. Raises
+        :class:`rlflow.search.SearchStopped`, after pricing what was done until then.
+        """
+        numbers: dict[Name, int] = dict(enumerate(members))
+        state, link, done = node.state, node.link, 0
+        try:
+            for number, step in enumerate(steps):
+                if any(name not in numbers for name in step.touched):
+                    continue
+                self.view._check()
+                found = state.take(step.rule, [numbers[name] for name in step.touched])
+                if found is None:
+                    continue
+                self.view.meter.expansions += 1
+                before, (state, key) = set(state.graph.order()), found
+                link = _Link(TraceStep(self.view.rule_names[step.rule], tuple(map(int, key))), link)
+                done += 1
+                _recognise(state.graph, before, number, step, numbers)
+        finally:
+            result = node if done == 0 else self._visited(node, state, link, done)
+        return result
+
+    def _visited(self, node: SearchNode, state: Any, link: _Link | None, steps: int) -> SearchNode:
+        cost, digest = self.view._cost(state), bytes.fromhex(state.graph.digest)
+        child = SearchNode(state, cost, digest, _work(state.graph), link, node.depth + steps)
+        if self.view.prices.is_settled(state.graph) and self.view.admits(state.weight_bytes):
+            self.view._visit(child)
+            return child
+        return node
+
+
+def _recognise(graph: Any, before: set[int], number: int, step: Step, numbers: dict[Name, int]) -> None:
+    """Find the nodes that a step made in the whole graph, where some of them may have been there already."""
+    fresh = sorted(set(graph.order()) - before)
+    for k, made in enumerate(step.made):
+        found = next(
+            (node for node in _candidates(graph, made, numbers, fresh) if _is(graph, node, made, numbers)), None
+        )
+        if found is not None:
+            numbers[(number, k)] = found
+            fresh = [node for node in fresh if node != found]
+
+
+def _candidates(graph: Any, made: Made, numbers: dict[Name, int], fresh: Sequence[int]) -> Iterator[int]:
+    yield from fresh
+    source = next((numbers[read[0]] for read in made.reads if read is not None and read[0] in numbers), None)
+    if source is not None and graph.alive(source):
+        for value in graph.node_outputs(source):
+            yield from (user for user, _ in graph.users(value))
+
+
+def _is(graph: Any, node: int, made: Made, numbers: dict[Name, int]) -> bool:
+    """Whether ``node`` has the operator and reads the known values, in any order where the operator is commutative."""
+    if graph.op(node) != made.op:
+        return False
+    reads = [(graph.producer(value), graph.output_index(value)) for value in graph.node_inputs(node) if value >= 0]
+    wanted = [(numbers[read[0]], read[1]) for read in made.reads if read is not None and read[0] in numbers]
+    return all(read in reads for read in wanted)

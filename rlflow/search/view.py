@@ -1,0 +1,54 @@
+"""A problem as one of several searches sees it: everything is shared but where it starts and when it is its turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rlflow.search.budget import StopReason
+from rlflow.search.problem import Problem, SearchNode
+from rlflow.search.result import Result
+
+
+class View(Problem):
+    """The same budget, clock, best graph and curve as ``problem``, with a starting point of its own.
+
+    ``start``: the node that :meth:`root` returns (default: the problem's). ``turn`` is called before every step; it may
+    wait, or raise :class:`rlflow.search.SearchStopped` to end the search that uses this view. ``best``: the cheapest
+    node that was visited through this view.
+    """
+
+    __slots__ = ("_start", "_turn", "best")  # everything else lives in the problem's own dictionary
+
+    def __init__(
+        self, problem: Problem, start: SearchNode | None = None, turn: Callable[[], None] | None = None
+    ) -> None:
+        self.__dict__ = problem.__dict__
+        self._start, self._turn = start, turn
+        self.best = start or problem.root()
+
+    def root(self) -> SearchNode:
+        """Where this search starts; always the same node."""
+        return self._start or super().root()
+
+    @property
+    def start_cost(self) -> float:
+        """Cost of the problem's own starting graph in milliseconds."""
+        return super().root().cost
+
+    def result(self, reason: StopReason, strategy: str, *, has_trace: bool = True) -> Result:
+        """The outcome so far of the whole problem: the cost before is that of its own starting graph."""
+        start, self._start = self._start, None
+        try:
+            return super().result(reason, strategy, has_trace=has_trace)
+        finally:
+            self._start = start
+
+    def _check(self) -> None:
+        if self._turn is not None:
+            self._turn()
+        super()._check()
+
+    def _visit(self, node: SearchNode) -> None:
+        super()._visit(node)
+        if node.cost < self.best.cost:
+            self.best = node
