@@ -53,7 +53,7 @@ void State::evaluate_all() {
     const Match& m = *matches_[k];
     RuleStats& s = stats_[m.rule];
     ++s.matched;
-    if (!w.child.build(*graph_, rules_->rule(m.rule), m.bindings)) {
+    if (!w.child.build(graph_, rules_->rule(m.rule), m.bindings)) {
       ++s.refused;
       s.last_refusal = w.child.reason();
       continue;
@@ -98,7 +98,7 @@ void State::price_again() {
     if (moves_.unknown[i]) {
       const Match& m = *matches_[moves_.match[i]];
       w.unknown.clear();
-      if (w.child.build(*graph_, rules_->rule(m.rule), m.bindings)) {
+      if (w.child.build(graph_, rules_->rule(m.rule), m.bindings)) {
         DeltaPrice price = pricer_->delta(*graph_, regions_, w.child.graph(), w.child.changed(), &w.unknown, w.scratch);
         moves_.delta_ms[i] = price.known_ms_delta();
         moves_.unknown[i] = price.unknown_new + price.unknown_gone;
@@ -116,7 +116,7 @@ std::shared_ptr<State> State::open(size_t move) {
   if (move >= all.size()) throw Error(ErrorKind::kUsage, "move " + std::to_string(move) + " of " + std::to_string(all.size()));
   const Match& m = *matches_[all.match[move]];
   Workspace& w = workspace();
-  if (!w.child.build(*graph_, rules_->rule(m.rule), m.bindings)) throw Error(ErrorKind::kGraph, "a valid move was refused: " + w.child.reason());
+  if (!w.child.build(graph_, rules_->rule(m.rule), m.bindings)) throw Error(ErrorKind::kGraph, "a valid move was refused: " + w.child.reason());
   std::shared_ptr<State> s(new State);
   s->graph_ = w.child.materialise();
   s->rules_ = rules_;
@@ -132,7 +132,7 @@ GraphPtr State::child(size_t move) {
   if (move >= all.size()) throw Error(ErrorKind::kUsage, "move " + std::to_string(move) + " of " + std::to_string(all.size()));
   const Match& m = *matches_[all.match[move]];
   Workspace& w = workspace();
-  if (!w.child.build(*graph_, rules_->rule(m.rule), m.bindings)) throw Error(ErrorKind::kGraph, "a valid move was refused: " + w.child.reason());
+  if (!w.child.build(graph_, rules_->rule(m.rule), m.bindings)) throw Error(ErrorKind::kGraph, "a valid move was refused: " + w.child.reason());
   return w.child.materialise();
 }
 
