@@ -553,12 +553,35 @@ cdef class State:
             self.moves_, self.priced_ = result, prices
         return result
 
+    cdef State beside(self, Graph graph):
+        """A state with the same owners, whose native part the caller fills in."""
+        cdef State s = State.__new__(State)
+        s.ruleset, s.pricer, s.stop, s.graph_ = self.ruleset, self.pricer, self.stop, graph
+        return s
+
     def open(self, size_t i):
         """The state after move ``i``."""
-        cdef State s = State.__new__(State)
-        s.ruleset, s.pricer, s.stop = self.ruleset, self.pricer, self.stop
+        cdef State s = self.beside(None)
         with nogil:
             s.ptr = deref(self.ptr).open(i)
+        return s
+
+    def near(self, State base, nodes):
+        """This state with only those moves that ``base``, a state before it, did not have, or that touch one of the nodes.
+
+        Nothing else is evaluated. Moves are numbered anew, and ``open`` takes these numbers.
+        """
+        cdef State s = self.beside(self.graph_)
+        cdef vector[uint32_t] ids = nodes
+        with nogil:
+            s.ptr = state_near(deref(self.ptr), deref(base.ptr), ids)
+        return s
+
+    def same(self, State before, size_t i):
+        """This state with one move at most: number ``i`` of ``before``, a state before it, where that still stands."""
+        cdef State s = self.beside(self.graph_)
+        with nogil:
+            s.ptr = deref(self.ptr).same(deref(before.ptr), i)
         return s
 
     def child(self, size_t i):

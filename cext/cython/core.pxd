@@ -155,6 +155,7 @@ cdef extern from "rlflow/state.h" namespace "rlflow" nogil:
         shared_ptr[const CGraph] child(size_t) except +translate_exception
         vector[int64_t] key(size_t) except +translate_exception
         int64_t find(const string&, const vector[int64_t]&) except +translate_exception
+        shared_ptr[CState] same(CState&, size_t) except +translate_exception
         const vector[RuleStats]& stats()
 
 cdef extern from "bridge.h" namespace "rlflow::bridge" nogil:
@@ -184,6 +185,7 @@ cdef extern from "bridge.h" namespace "rlflow::bridge" nogil:
     shared_ptr[const CRuleSet] make_rule_set(vector[shared_ptr[const CRule]]) except +translate_exception
     shared_ptr[CState] make_state(shared_ptr[const CGraph], shared_ptr[const CRuleSet], shared_ptr[const CPricer], int64_t,
                                   shared_ptr[CStopToken]) except +translate_exception
+    shared_ptr[CState] state_near(const CState&, CState&, const vector[uint32_t]&) except +translate_exception
     vector[uint8_t] digest_bytes(const vector[Hash128]&)
     vector[uint32_t] graph_order(const CGraph&)
     vector[uint32_t] graph_inputs(const CGraph&)

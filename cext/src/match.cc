@@ -97,6 +97,10 @@ bool Matcher::match_node(int term, NodeId node, size_t at) {
     return false;
   }
   if (n.flags & kDead) return false;
+  if (n.flags & kConst && !b_.roots.empty() && node == b_.roots.back()) {
+    fail([&] { return node_text(node) + " is constant: it is folded when the model is written, and costs nothing"; });
+    return false;
+  }
   // What a node binds is undone by restoring these; the vectors are small.
   auto attrs = b_.attrs;
   auto rests = b_.rests;
@@ -374,6 +378,12 @@ void Matcher::match_star(ValueId join, const Sink& sink) {
   first_only_ = false;
 }
 
+Match::Match(uint32_t rule_, const Bindings& bindings_) : rule(rule_), bindings(bindings_) {
+  Hasher h(rule);
+  for (NodeId n : bindings.nodes) h.add(n);
+  signature = h.finish().lo;
+}
+
 std::vector<int64_t> match_key(const Graph& g, const Match& m) {
   const Bindings& b = m.bindings;
   std::vector<int64_t> key;
@@ -394,12 +404,12 @@ namespace {
 
 void match_rule_at(const Graph& g, const RuleSet& rules, uint32_t r, NodeId n, std::vector<MatchPtr>& out) {
   if (!rules.may_match(r, g, n)) return;
-  Matcher(g, rules.rule(r)).match_at(n, [&](const Bindings& b) { out.push_back(std::make_shared<Match>(Match{r, b})); });
+  Matcher(g, rules.rule(r)).match_at(n, [&](const Bindings& b) { out.push_back(std::make_shared<Match>(r, b)); });
 }
 
 void match_star_at(const Graph& g, const RuleSet& rules, uint32_t r, ValueId v, std::vector<MatchPtr>& out) {
   if (g.users(v).size() < 2) return;
-  Matcher(g, rules.rule(r)).match_star(v, [&](const Bindings& b) { out.push_back(std::make_shared<Match>(Match{r, b})); });
+  Matcher(g, rules.rule(r)).match_star(v, [&](const Bindings& b) { out.push_back(std::make_shared<Match>(r, b)); });
 }
 
 void match_rule_everywhere(const Graph& g, const RuleSet& rules, uint32_t r, std::vector<MatchPtr>& out) {
@@ -456,7 +466,8 @@ void values_below(const Graph& g, NodeId n, int levels, std::vector<uint8_t>& ma
 std::vector<MatchPtr> enumerate_matches(const Graph& g, const RuleSet& rules) {
   std::vector<MatchPtr> out;
   for (NodeId n : g.order()) {
-    for (uint32_t r : rules.rooted_at(g.node(n).op)) match_rule_at(g, rules, r, n, out);
+    if (!(g.node(n).flags & kConst))
+      for (uint32_t r : rules.rooted_at(g.node(n).op)) match_rule_at(g, rules, r, n, out);
     for (int k = 0; k < g.node(n).out_count; ++k)
       for (uint32_t r : rules.star_rules()) match_star_at(g, rules, r, g.node(n).out_begin + k, out);
   }
@@ -523,12 +534,14 @@ std::vector<MatchPtr> update_matches(const Graph& parent, const std::vector<Matc
     if (rule.star() ? values[star_join(rules, *m)] != 0 : rule.source_roots().size() > 1 ? joined.contains(m->root()) : near.contains(m->root())) continue;
     out.push_back(m);
   }
-  for (NodeId n : joined.nodes())
+  for (NodeId n : joined.nodes()) {
+    if (child.node(n).flags & kConst) continue;
     for (uint32_t r : rules.rooted_at(child.node(n).op)) {
       const Rule& rule = rules.rule(r);
       if (again(rule) || (rule.source_roots().size() == 1 && !near.contains(n))) continue;
       match_rule_at(child, rules, r, n, out);
     }
+  }
   for (uint32_t r : rules.star_rules())
     if (!again(rules.rule(r)))
       for (ValueId v = 0; v < child.value_capacity(); ++v)

@@ -48,7 +48,9 @@ void State::evaluate_all() {
   stats_.assign(rules_->size(), {});
   Workspace& w = workspace();
   std::unordered_set<Hash128, Hash128Hasher> seen;
-  for (uint32_t k = 0; k < matches_.size(); ++k) {
+  const size_t count = partial_ ? picked_.size() : matches_.size();
+  for (size_t at = 0; at < count; ++at) {
+    const uint32_t k = partial_ ? picked_[at] : static_cast<uint32_t>(at);
     if (stopped()) return;  // not marked as evaluated: a stopped search asks no more
     const Match& m = *matches_[k];
     RuleStats& s = stats_[m.rule];
@@ -111,41 +113,80 @@ void State::price_again() {
   moves_.unknown_begin = std::move(begin);
 }
 
-std::shared_ptr<State> State::open(size_t move) {
-  const Moves& all = moves();
-  if (move >= all.size()) throw Error(ErrorKind::kUsage, "move " + std::to_string(move) + " of " + std::to_string(all.size()));
-  const Match& m = *matches_[all.match[move]];
-  Workspace& w = workspace();
-  if (!w.child.build(graph_, rules_->rule(m.rule), m.bindings)) throw Error(ErrorKind::kGraph, "a valid move was refused: " + w.child.reason());
+std::shared_ptr<State> State::beside(GraphPtr graph) const {
   std::shared_ptr<State> s(new State);
-  s->graph_ = w.child.materialise();
+  s->graph_ = std::move(graph);
   s->rules_ = rules_;
   s->pricer_ = pricer_;
   s->weight_limit_ = weight_limit_;
   s->stop_ = stop_;
+  return s;
+}
+
+const Match& State::match_of(size_t move) {
+  const Moves& all = moves();
+  if (move >= all.size()) throw Error(ErrorKind::kUsage, "move " + std::to_string(move) + " of " + std::to_string(all.size()));
+  return *matches_[all.match[move]];
+}
+
+std::shared_ptr<State> State::open(size_t move) {
+  const Match& m = match_of(move);
+  Workspace& w = workspace();
+  if (!w.child.build(graph_, rules_->rule(m.rule), m.bindings)) throw Error(ErrorKind::kGraph, "a valid move was refused: " + w.child.reason());
+  auto s = beside(w.child.materialise());
   s->matches_ = update_matches(*graph_, matches_, *s->graph_, w.child.changed(), *rules_);
   return s;
 }
 
 GraphPtr State::child(size_t move) {
-  const Moves& all = moves();
-  if (move >= all.size()) throw Error(ErrorKind::kUsage, "move " + std::to_string(move) + " of " + std::to_string(all.size()));
-  const Match& m = *matches_[all.match[move]];
+  const Match& m = match_of(move);
   Workspace& w = workspace();
   if (!w.child.build(graph_, rules_->rule(m.rule), m.bindings)) throw Error(ErrorKind::kGraph, "a valid move was refused: " + w.child.reason());
   return w.child.materialise();
 }
 
-std::vector<int64_t> State::key(size_t move) {
-  const Moves& all = moves();
-  if (move >= all.size()) throw Error(ErrorKind::kUsage, "move " + std::to_string(move) + " of " + std::to_string(all.size()));
-  return match_key(*graph_, *matches_[all.match[move]]);
+std::vector<int64_t> State::key(size_t move) { return match_key(*graph_, match_of(move)); }
+
+std::shared_ptr<State> State::only(std::vector<uint32_t> picked) const {
+  auto s = beside(graph_);
+  s->matches_ = matches_;
+  s->regions_ = regions_;
+  s->mapped_ = mapped_;
+  s->prices_seen_ = prices_seen_;
+  s->partial_ = true;
+  s->picked_ = std::move(picked);
+  return s;
+}
+
+std::shared_ptr<State> State::near(State& base, std::span<const NodeId> nodes) const {
+  if (base.known_.empty())
+    for (size_t i = 0; i < base.moves().size(); ++i) base.known_.insert(base.match_of(i).signature);
+  std::vector<uint8_t> mark(graph_->node_capacity(), 0);
+  for (NodeId n : nodes)
+    if (n < mark.size()) mark[n] = 1;
+  std::vector<uint32_t> picked;
+  for (uint32_t k = 0; k < matches_.size(); ++k) {
+    const Match& m = *matches_[k];
+    const auto& touched = m.bindings.nodes;
+    if (!base.known_.contains(m.signature) || std::any_of(touched.begin(), touched.end(), [&](NodeId n) { return mark[n]; })) picked.push_back(k);
+  }
+  return only(std::move(picked));
+}
+
+std::shared_ptr<State> State::same(State& before, size_t move) const {
+  const Match& wanted = before.match_of(move);
+  std::vector<uint32_t> picked;
+  for (uint32_t k = 0; k < matches_.size(); ++k) {
+    if (matches_[k].get() == &wanted) return only({k});
+    if (matches_[k]->signature == wanted.signature) picked.push_back(k);  // found again, near what changed
+  }
+  return only(std::move(picked));
 }
 
 int64_t State::find(std::string_view rule, const std::vector<int64_t>& wanted) {
   const Moves& all = moves();
   for (size_t i = 0; i < all.size(); ++i)
-    if (rules_->rule(all.rule[i]).name() == rule && match_key(*graph_, *matches_[all.match[i]]) == wanted) return static_cast<int64_t>(i);
+    if (rules_->rule(all.rule[i]).name() == rule && key(i) == wanted) return static_cast<int64_t>(i);
   return -1;
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -141,10 +141,21 @@ class MoveTable:
 
 
 class Connected(NamedTuple):
-    """Selects the candidates that are not among the ``known`` ones, or that touch one of the nodes ``near``."""
+    """Selects the candidates that are not among the ``known`` ones, or that touch one of the nodes ``near``.
+
+    ``base``: the node whose candidates are the known ones. With it the others are never evaluated.
+    """
 
     known: Container[Signature]
     near: Iterable[int]
+    base: SearchNode | None = None
+
+    def part_of(self, node: SearchNode) -> SearchNode | None:
+        """``node`` with the selected candidates alone, where its state can tell them apart before it evaluates them."""
+        near = getattr(node.state, "near", None)
+        if self.base is None or near is None:
+            return None
+        return replace(node, state=near(self.base.state, self.near), raw=None)
 
     def select(self, raw: Any, index: np.ndarray) -> np.ndarray:
         """The part of ``index`` that is selected."""
@@ -304,9 +315,13 @@ class Problem:
     def moves(self, node: SearchNode, connected: Connected | None = None) -> MoveTable:
         """The candidates of ``node``, priced and counted against the budget; ``connected``: only those that it selects.
 
-        Where the budget allows fewer candidates than there are, an evenly spread choice of them is returned.
+        Open what is in the table from ``table.node``. Where the budget allows fewer candidates than there are, an
+        evenly spread choice of them is returned.
         """
         self._check()
+        part = connected.part_of(node) if connected is not None else None
+        if part is not None:
+            node, connected = part, None
         raw = node.raw = node.state.moves()
         delta, exact = self.prices.deltas(node.state, raw)
         index = np.arange(len(raw))
@@ -354,6 +369,11 @@ class Problem:
         gone.
         """
         self._check()
+        if hasattr(other.state, "same"):
+            part = replace(other, state=other.state.same(node.state, int(i)))
+            part.raw = part.state.moves()
+            rule = self.rule_names[int(node.raw.rule[i])]
+            return self._open(part, 0, rule, other.size + _growth(part.raw, 0)) if len(part.raw) else None
         wanted = _signatures(node.raw, np.array([i]))[0]
         other.raw = other.state.moves()
         index = np.flatnonzero(np.asarray(other.raw.rule) == wanted[0])

@@ -11,8 +11,10 @@
 namespace rlflow {
 
 struct Match {
-  uint32_t rule = 0;
+  Match(uint32_t rule, const Bindings& bindings);
+  uint32_t rule;
   Bindings bindings;
+  uint64_t signature;               // of the rule and the matched nodes: the same in parent and child where the match persists
   NodeId root() const { return bindings.roots[0]; }
 };
 using MatchPtr = std::shared_ptr<const Match>;

@@ -2,7 +2,9 @@
 #pragma once
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "rlflow/cost.h"
@@ -51,6 +53,10 @@ class State {
   std::vector<int64_t> key(size_t move);
   // The move of that rule with that key, or -1.
   int64_t find(std::string_view rule, const std::vector<int64_t>& key);
+  // This state with a part of its candidates: those that `base`, a state before it, did not have, or that touch one of the nodes.
+  std::shared_ptr<State> near(State& base, std::span<const NodeId> nodes) const;
+  // This state with one candidate at most: the move of `before`, a state before it, where it still stands.
+  std::shared_ptr<State> same(State& before, size_t move) const;
   const std::vector<RuleStats>& stats() const { return stats_; }
   bool stopped() const { return stop_ && stop_->stop.load(std::memory_order_relaxed); }
 
@@ -58,12 +64,18 @@ class State {
   State() = default;
   void evaluate_all();
   void price_again();
+  const Match& match_of(size_t move);
+  std::shared_ptr<State> beside(GraphPtr graph) const;       // with the same rules, prices and limits, and no matches yet
+  std::shared_ptr<State> only(std::vector<uint32_t> picked) const;
   GraphPtr graph_;
   RuleSetPtr rules_;
   std::shared_ptr<const Pricer> pricer_;
   int64_t weight_limit_ = -1;
   std::shared_ptr<StopToken> stop_;
   std::vector<MatchPtr> matches_;
+  bool partial_ = false;
+  std::vector<uint32_t> picked_;            // a partial state evaluates only these matches
+  std::unordered_set<uint64_t> known_;      // signatures of the moves, once asked for
   Moves moves_;
   std::vector<RuleStats> stats_;
   RegionMap regions_;
