@@ -518,7 +518,7 @@ cdef class State:
     cdef Moves moves_
     cdef uint64_t priced_
 
-    def __init__(self, Graph graph, RuleSet ruleset, pricer=None, weight_limit_bytes=-1, stop=None):
+    def __init__(self, Graph graph, RuleSet ruleset, pricer=None, weight_limit_bytes=-1, stop=None, bint profile=False):
         cdef shared_ptr[const CPricer] p
         cdef shared_ptr[CStopToken] t
         cdef int64_t limit = -1 if weight_limit_bytes is None else weight_limit_bytes
@@ -530,7 +530,7 @@ cdef class State:
         cdef shared_ptr[const CGraph] g = graph.ptr
         cdef shared_ptr[const CRuleSet] r = ruleset.ptr
         with nogil:
-            self.ptr = make_state(g, r, p, limit, t)
+            self.ptr = make_state(g, r, p, limit, t, profile)
 
     @property
     def graph(self):
@@ -634,5 +634,23 @@ cdef class State:
                 out[self.ruleset.rules[k].name] = {
                     "matched": deref(s)[k].matched, "refused": deref(s)[k].refused, "duplicate": deref(s)[k].duplicate,
                     "heavy": deref(s)[k].heavy, "last_refusal": deref(s)[k].last_refusal.decode(),
+                }
+        return out
+
+    def profile(self):
+        """What each rule took over this state and all others opened from the same root: tried, matched, built (children), match_ms, build_ms.
+
+        Empty unless the root was made with ``profile=True``. Rules that were never tried are left out.
+        """
+        cdef const RuleProfile* p = deref(self.ptr).profile()
+        cdef size_t k
+        out = {}
+        if p == NULL:
+            return out
+        for k in range(p.rows.size()):
+            if p.rows[k].tried or p.rows[k].built:
+                out[self.ruleset.rules[k].name] = {
+                    "tried": p.rows[k].tried, "matched": p.rows[k].matched, "built": p.rows[k].built,
+                    "match_ms": p.rows[k].match_ns * 1e-6, "build_ms": p.rows[k].build_ns * 1e-6,
                 }
         return out

@@ -1,6 +1,7 @@
 #include "rlflow/match.h"
 
 #include <algorithm>
+#include <chrono>
 
 namespace rlflow {
 namespace {
@@ -402,26 +403,49 @@ std::vector<int64_t> match_key(const Graph& g, const Match& m) {
 
 namespace {
 
-void match_rule_at(const Graph& g, const RuleSet& rules, uint32_t r, NodeId n, std::vector<MatchPtr>& out) {
-  if (!rules.may_match(r, g, n)) return;
-  Matcher(g, rules.rule(r)).match_at(n, [&](const Bindings& b) { out.push_back(std::make_shared<Match>(r, b)); });
-}
+// Finds matches and appends them to a list; where there is a profile, counts and times what each rule took.
+class Finder {
+ public:
+  Finder(const Graph& g, const RuleSet& rules, RuleProfile* profile, std::vector<MatchPtr>& out) : g_(g), rules_(rules), profile_(profile), out_(out) {}
 
-void match_star_at(const Graph& g, const RuleSet& rules, uint32_t r, ValueId v, std::vector<MatchPtr>& out) {
-  if (g.users(v).size() < 2) return;
-  Matcher(g, rules.rule(r)).match_star(v, [&](const Bindings& b) { out.push_back(std::make_shared<Match>(r, b)); });
-}
-
-void match_rule_everywhere(const Graph& g, const RuleSet& rules, uint32_t r, std::vector<MatchPtr>& out) {
-  const Rule& rule = rules.rule(r);
-  for (NodeId n : g.order()) {
-    if (rule.star()) {
-      for (int k = 0; k < g.node(n).out_count; ++k) match_star_at(g, rules, r, g.node(n).out_begin + k, out);
-    } else if (rule.source(rule.source_roots()[0]).ops.contains(g.node(n).op)) {
-      match_rule_at(g, rules, r, n, out);
+  void at(uint32_t r, NodeId n) {
+    if (!rules_.may_match(r, g_, n)) return;
+    counted(r, [&](Matcher& m, const Matcher::Sink& sink) { m.match_at(n, sink); });
+  }
+  void star(uint32_t r, ValueId v) {
+    if (!rules_.may_gather(r, g_, v)) return;
+    counted(r, [&](Matcher& m, const Matcher::Sink& sink) { m.match_star(v, sink); });
+  }
+  void everywhere(uint32_t r) {
+    const Rule& rule = rules_.rule(r);
+    for (NodeId n : g_.order()) {
+      if (rule.star()) {
+        for (int k = 0; k < g_.node(n).out_count; ++k) star(r, g_.node(n).out_begin + k);
+      } else if (rule.source(rule.source_roots()[0]).ops.contains(g_.node(n).op)) {
+        at(r, n);
+      }
     }
   }
-}
+
+ private:
+  template <class Match_>
+  void counted(uint32_t r, Match_&& match) {
+    Matcher matcher(g_, rules_.rule(r));
+    const Matcher::Sink sink = [&](const Bindings& b) { out_.push_back(std::make_shared<Match>(r, b)); };
+    if (!profile_) return match(matcher, sink);
+    const size_t before = out_.size();
+    const auto start = std::chrono::steady_clock::now();
+    match(matcher, sink);
+    RuleProfile::Row& row = profile_->rows[r];
+    row.match_ns += static_cast<uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
+    ++row.tried;
+    row.matched += out_.size() - before;
+  }
+  const Graph& g_;
+  const RuleSet& rules_;
+  RuleProfile* profile_;
+  std::vector<MatchPtr>& out_;
+};
 
 ValueId star_join(const RuleSet& rules, const Match& m) {
   const Rule& rule = rules.rule(m.rule);
@@ -463,13 +487,14 @@ void values_below(const Graph& g, NodeId n, int levels, std::vector<uint8_t>& ma
 
 }  // namespace
 
-std::vector<MatchPtr> enumerate_matches(const Graph& g, const RuleSet& rules) {
+std::vector<MatchPtr> enumerate_matches(const Graph& g, const RuleSet& rules, RuleProfile* profile) {
   std::vector<MatchPtr> out;
+  Finder find(g, rules, profile, out);
   for (NodeId n : g.order()) {
     if (!(g.node(n).flags & kConst))
-      for (uint32_t r : rules.rooted_at(g.node(n).op)) match_rule_at(g, rules, r, n, out);
+      for (uint32_t r : rules.rooted_at(g.node(n).op)) find.at(r, n);
     for (int k = 0; k < g.node(n).out_count; ++k)
-      for (uint32_t r : rules.star_rules()) match_star_at(g, rules, r, g.node(n).out_begin + k, out);
+      for (uint32_t r : rules.star_rules()) find.star(r, g.node(n).out_begin + k);
   }
   sort_matches(g, out);
   return out;
@@ -501,7 +526,7 @@ void sort_matches(const Graph& g, std::vector<MatchPtr>& matches) {
 }
 
 std::vector<MatchPtr> update_matches(const Graph& parent, const std::vector<MatchPtr>& matches, const Graph& child,
-                                     std::span<const NodeId> changed, const RuleSet& rules) {
+                                     std::span<const NodeId> changed, const RuleSet& rules, RuleProfile* profile) {
   // Roots whose pattern may reach something that changed; one level more for those that changed only in who uses them.
   Neighbourhood near(child);
   std::vector<uint8_t> values(child.value_capacity(), 0);
@@ -524,6 +549,7 @@ std::vector<MatchPtr> update_matches(const Graph& parent, const std::vector<Matc
   auto again = [&](const Rule& rule) { return rule.uses_global(); };
   std::vector<MatchPtr> out;
   out.reserve(matches.size() + 16);
+  Finder find(child, rules, profile, out);
   for (const MatchPtr& m : matches) {
     const Rule& rule = rules.rule(m->rule);
     if (again(rule)) continue;
@@ -539,15 +565,15 @@ std::vector<MatchPtr> update_matches(const Graph& parent, const std::vector<Matc
     for (uint32_t r : rules.rooted_at(child.node(n).op)) {
       const Rule& rule = rules.rule(r);
       if (again(rule) || (rule.source_roots().size() == 1 && !near.contains(n))) continue;
-      match_rule_at(child, rules, r, n, out);
+      find.at(r, n);
     }
   }
   for (uint32_t r : rules.star_rules())
     if (!again(rules.rule(r)))
       for (ValueId v = 0; v < child.value_capacity(); ++v)
-        if (values[v] && child.alive(child.producer(v))) match_star_at(child, rules, r, v, out);
+        if (values[v] && child.alive(child.producer(v))) find.star(r, v);
   for (uint32_t r = 0; r < rules.size(); ++r)
-    if (again(rules.rule(r))) match_rule_everywhere(child, rules, r, out);
+    if (again(rules.rule(r))) find.everywhere(r);
   sort_matches(child, out);
   return out;
 }

@@ -568,4 +568,12 @@ bool RuleSet::may_match(uint32_t r, const Graph& g, NodeId node) const {
   return true;
 }
 
+bool RuleSet::may_gather(uint32_t r, const Graph& g, ValueId join) const {
+  const Term& member = rules_[r]->source(rules_[r]->source_roots()[0]);
+  int found = 0;
+  for (const Graph::Use& u : g.users(join))
+    if (member.ops.contains(g.node(u.node).op) && may_match(r, g, u.node) && ++found == 2) return true;
+  return false;
+}
+
 }  // namespace rlflow

@@ -1,6 +1,7 @@
 #include "rlflow/state.h"
 
 #include <algorithm>
+#include <chrono>
 #include <unordered_set>
 
 namespace rlflow {
@@ -17,11 +18,31 @@ Workspace& workspace() {
   return w;
 }
 
+// Adds the time until its end to a row.
+class BuildTimer {
+ public:
+  explicit BuildTimer(RuleProfile::Row* row) : row_(row) {
+    if (row_) start_ = std::chrono::steady_clock::now();
+  }
+  ~BuildTimer() {
+    if (!row_) return;
+    row_->build_ns += static_cast<uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now() - start_).count());
+    ++row_->built;
+  }
+  BuildTimer(const BuildTimer&) = delete;
+  BuildTimer& operator=(const BuildTimer&) = delete;
+
+ private:
+  RuleProfile::Row* row_;
+  std::chrono::steady_clock::time_point start_;
+};
+
 }  // namespace
 
-State::State(GraphPtr graph, RuleSetPtr rules, std::shared_ptr<const Pricer> pricer, int64_t weight_limit, std::shared_ptr<StopToken> stop)
-    : graph_(std::move(graph)), rules_(std::move(rules)), pricer_(std::move(pricer)), weight_limit_(weight_limit), stop_(std::move(stop)) {
-  matches_ = enumerate_matches(*graph_, *rules_);
+State::State(GraphPtr graph, RuleSetPtr rules, std::shared_ptr<const Pricer> pricer, int64_t weight_limit, std::shared_ptr<StopToken> stop,
+             std::shared_ptr<RuleProfile> profile)
+    : graph_(std::move(graph)), rules_(std::move(rules)), pricer_(std::move(pricer)), weight_limit_(weight_limit), stop_(std::move(stop)), profile_(std::move(profile)) {
+  matches_ = enumerate_matches(*graph_, *rules_, profile_.get());
 }
 
 const RegionMap& State::regions() {
@@ -55,6 +76,7 @@ void State::evaluate_all() {
     const Match& m = *matches_[k];
     RuleStats& s = stats_[m.rule];
     ++s.matched;
+    const BuildTimer timer(profile_ ? &profile_->rows[m.rule] : nullptr);
     if (!w.child.build(graph_, rules_->rule(m.rule), m.bindings)) {
       ++s.refused;
       s.last_refusal = w.child.reason();
@@ -120,6 +142,7 @@ std::shared_ptr<State> State::beside(GraphPtr graph) const {
   s->pricer_ = pricer_;
   s->weight_limit_ = weight_limit_;
   s->stop_ = stop_;
+  s->profile_ = profile_;
   return s;
 }
 
@@ -134,7 +157,7 @@ std::shared_ptr<State> State::open(size_t move) {
   Workspace& w = workspace();
   if (!w.child.build(graph_, rules_->rule(m.rule), m.bindings)) throw Error(ErrorKind::kGraph, "a valid move was refused: " + w.child.reason());
   auto s = beside(w.child.materialise());
-  s->matches_ = update_matches(*graph_, matches_, *s->graph_, w.child.changed(), *rules_);
+  s->matches_ = update_matches(*graph_, matches_, *s->graph_, w.child.changed(), *rules_, profile_.get());
   return s;
 }
 

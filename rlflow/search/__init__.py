@@ -17,6 +17,7 @@ from rlflow.search.problem import MoveTable, Problem, Progress, SearchNode, Sear
 from rlflow.search.random_walk import RandomRestarts
 from rlflow.search.registry import Strategy, describe, did_you_mean, make, names, option_table, register, strategy_class
 from rlflow.search.result import Counts, CurvePoint, Result, TraceStep, Visited
+from rlflow.search.rule_profile import RuleUse, rule_uses
 from rlflow.search.trace import read_trace, replay, replay_states
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Progress",
     "RandomRestarts",
     "Result",
+    "RuleUse",
     "SearchNode",
     "SearchStopped",
     "StopReason",
@@ -51,6 +53,7 @@ __all__ = [
     "register",
     "replay",
     "replay_states",
+    "rule_uses",
     "solve",
     "strategy_class",
 ]

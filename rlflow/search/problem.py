@@ -210,7 +210,8 @@ class Problem:
 
     ``rules`` is a rule library or a compiled rule set; ``cost_model`` anything of :mod:`rlflow.cost`. ``weight_limit``:
     bytes that folded weights may take (default: 1.25 times the model's own). ``on_progress`` is called about five times
-    a second. ``runners_up``: how many graphs besides the best are handed on.
+    a second. ``runners_up``: how many graphs besides the best are handed on. ``profile_rules``: count and time what
+    each rule takes (:meth:`rule_profile`).
     """
 
     def __init__(
@@ -226,6 +227,7 @@ class Problem:
         runners_up: int = 3,
         stop: StopToken | None = None,
         clock: Callable[[], float] = time.monotonic,
+        profile_rules: bool = False,
     ) -> None:
         from rlflow.rewrite import State, compiled  # the matcher is opened when it is needed
         from rlflow.rewrite import StopToken as NativeStop
@@ -237,7 +239,7 @@ class Problem:
 
         def make_root() -> Any:
             self.setup_measurements = prices.settle_root(graph, lambda: self.stop.stopped)
-            return State(graph, ruleset, prices.pricer, stop=native)
+            return State(graph, ruleset, prices.pricer, stop=native, profile=profile_rules)
 
         self._setup(make_root, ruleset.names, prices, budget, seed, weight_limit, on_progress, runners_up, stop, clock)
 
@@ -418,6 +420,11 @@ class Problem:
     def gain_floor(self, cost: float) -> float:
         """Differences up to this many milliseconds count as none: rounding, or the noise of measured prices."""
         return self.prices.noise_ms(cost)
+
+    def rule_profile(self) -> dict[str, dict[str, Any]]:
+        """What each rule took so far, by name, as ``State.profile`` of the core gives it; empty where nobody asked."""
+        profile = getattr(self.root().state, "profile", None)
+        return {} if profile is None else profile()
 
     @property
     def best_cost(self) -> float:

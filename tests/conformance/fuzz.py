@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import time
 from collections import Counter
@@ -23,10 +24,11 @@ import numpy as np
 
 from rlflow.errors import RlflowError
 from rlflow.frontends import graph_to_model
-from rlflow.frontends.constants import numpy_dtype
+from rlflow.frontends.constants import ConstantStore, numpy_dtype
 from rlflow.graph import Graph
 from rlflow.rewrite import RuleLibrary, RuleSet, State, compiled, load_rules
 from rlflow.runtime import Worker
+from rlflow.synthesis.floats import filled
 from rlflow.testing import random_graph
 from rlflow.verify.compare import compare, noise_floor
 
@@ -35,6 +37,8 @@ STEPS = 30
 _LARGE = 120
 #: A random graph is drawn again, so many times at most, until so many rewrites are open in it.
 _ATTEMPTS, _OPEN = 20, 5
+#: So many examples stand side by side; the stride is a prime, so that neighbours are of different families.
+_EXAMPLES, _STRIDE = 6, 97
 #: What a graph is made of, in turn: everything, and the operators between which most rules hold.
 _POOLS: tuple[tuple[str, ...] | None, ...] = (
     None,
@@ -70,27 +74,38 @@ class Outcome:
         return {key: value for key, value in vars(self).items() if value is not None}
 
 
-def first_graph(seed: int, library: RuleLibrary, rules: RuleSet) -> Any:
-    """The graph that the sequence of this seed starts from: every other one a random graph in which something may be
-    rewritten, the others a rule's own example, so that the rules of rare operators have their turn.
+def first_graphs(seed: int, library: RuleLibrary, rules: RuleSet) -> list[Graph]:
+    """What the sequence of this seed starts from, to stand side by side: every other time a random graph in which
+    something may be rewritten, else some rules' own examples, so that the rules of rare operators have their turn.
     """
     rng = np.random.default_rng([seed, 1])
     if seed % 2:
         examples = [text for rule in library.values() for text in rule.fires]
-        return Graph.parse(examples[(seed // 2) * 97 % len(examples)])
+        first = seed // 2 * _EXAMPLES * _STRIDE
+        return [Graph.parse(examples[(first + k * _STRIDE) % len(examples)]) for k in range(_EXAMPLES)]
     pool = _POOLS[seed // 2 % len(_POOLS)]
     for attempt in range(_ATTEMPTS):
         graph = random_graph(_ATTEMPTS * seed + attempt, int(rng.integers(8, 24)), ops=pool)
         if len(State(graph, rules).moves()) >= _OPEN:
             break
-    return graph
+    return [graph]
 
 
-def sequence(seed: int, library: RuleLibrary, rules: RuleSet, steps: int = STEPS) -> Iterator[Step]:
+def joined(graphs: Sequence[Graph]) -> Graph:
+    """Several graphs as one."""
+    lines: list[str] = []
+    results: list[str] = []
+    for number, graph in enumerate(graphs):
+        for line in re.sub(r"\b([xv]\d+)\b", rf"\1of{number}", graph.text()).splitlines():
+            (results if line.startswith("return ") else lines).append(line.removeprefix("return "))
+    return Graph.parse("\n".join([*lines, "return " + ", ".join(results)]))
+
+
+def sequence(graph: Graph, seed: int, rules: RuleSet, steps: int = STEPS) -> Iterator[Step]:
     """Random rewrites: first a rule, all that fire alike, then one of its matches. The first step is the start."""
     rng = np.random.default_rng([seed, 2])
-    state = State(first_graph(seed, library, rules), rules)
-    yield Step("", [], state.graph)
+    state = State(graph, rules)
+    yield Step("", [], graph)
     for _ in range(steps):
         moves = state.moves()
         allowed = np.arange(len(moves))
@@ -117,14 +132,15 @@ class Fuzzer:
         first step that made the difference is looked for.
         """
         done: list[Step] = []
+        start, self.constants = self.start(seed)
         try:
-            for step in sequence(seed, self.library, self.rules, self.steps):
+            for step in sequence(start, seed, self.rules, self.steps):
                 done.append(step)
         except RlflowError as error:
             return self._failed(seed, done, len(done), f"applying a move failed: {error}")
-        feeds = _feeds(done[0].graph, seed)
-        reference = self._run(done[0].graph, feeds)
-        noise = noise_floor([reference], [[self._run(done[0].graph, _moved(feeds))]])
+        feeds = _feeds(start, seed)
+        reference = self._run(start, feeds)
+        noise = noise_floor([reference], [[self._run(start, _moved(feeds))]])
         for last in sorted({*range(self.every, len(done), self.every), len(done) - 1} - {0}):
             if self._differs(done[last].graph, feeds, reference, noise) is None:
                 continue
@@ -134,13 +150,26 @@ class Fuzzer:
                     return self._failed(seed, done, number, why)
         return Outcome(seed, [step.rule for step in done[1:]])
 
+    def start(self, seed: int) -> tuple[Graph, ConstantStore]:
+        """The first graph and its constants, without what the runtime refuses or gives no finite result for."""
+        parts = [part for part in first_graphs(seed, self.library, self.rules) if self._runs(part, seed)]
+        return filled(joined(parts) if parts else random_graph(seed, 12, ops=_POOLS[1]))
+
+    def _runs(self, graph: Graph, seed: int) -> bool:
+        whole, self.constants = filled(graph)
+        try:
+            outputs = self._run(whole, _feeds(whole, seed))
+        except RlflowError:
+            return False
+        return all(np.isfinite(array).all() for array in outputs.values() if np.asarray(array).dtype.kind == "f")
+
     def _failed(self, seed: int, done: Sequence[Step], number: int, why: str) -> Outcome:
         """``number``: of the step that failed, counted from 1."""
         rule = f"rule {done[number].rule} at {done[number].key}: " if number < len(done) else ""
         return Outcome(seed, [step.rule for step in done[1:]], rule + why, number, done[number - 1].graph.text())
 
     def _run(self, graph: Any, feeds: dict[str, np.ndarray]) -> dict[str, Any]:
-        handle = self.worker.load(graph_to_model(graph).SerializeToString(), level="disable")
+        handle = self.worker.load(graph_to_model(graph, self.constants).SerializeToString(), level="disable")
         try:
             return self.worker.run(handle, feeds)
         finally:
@@ -162,7 +191,7 @@ def _feeds(graph: Any, seed: int) -> dict[str, np.ndarray]:
         value = graph.node_outputs(n)[0]
         shape, kind = graph.shape(value), numpy_dtype(graph.dtype(value))
         floats = np.issubdtype(kind, np.floating)
-        feeds[graph.input_name(n)] = (rng.standard_normal(shape) if floats else np.zeros(shape)).astype(kind)
+        feeds[graph.input_name(n)] = np.asarray(rng.standard_normal(shape) if floats else np.zeros(shape), kind)
     return feeds
 
 
@@ -170,7 +199,7 @@ def _moved(feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The inputs one unit in the last place further up."""
 
     def moved(array: np.ndarray) -> np.ndarray:
-        return np.nextafter(array, array.dtype.type(np.inf)) if array.dtype.kind == "f" else array
+        return np.asarray(np.nextafter(array, array.dtype.type(np.inf))) if array.dtype.kind == "f" else array
 
     return {name: moved(array) for name, array in feeds.items()}
 

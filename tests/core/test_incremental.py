@@ -80,6 +80,19 @@ def touched(state: State, i: int) -> list[int]:
     return moves.touched[moves.touched_begin[i] : moves.touched_begin[i + 1]].tolist()
 
 
+def test_a_profile_counts_what_the_states_did() -> None:
+    assert State(random_graph(3), RULES).profile() == {}
+    root = State(random_graph(3), RULES, profile=True)
+    root.moves()
+    before = root.profile()
+    assert sum(row["matched"] for row in before.values()) == sum(row["matched"] for row in root.stats().values())
+    assert all(row["tried"] > 0 and row["match_ms"] > 0 for row in before.values())
+    root.open(0).moves()
+    after = root.profile()
+    assert sum(row["built"] for row in after.values()) > sum(row["built"] for row in before.values())
+    assert all(after[name]["tried"] >= row["tried"] for name, row in before.items())
+
+
 def test_what_is_constant_is_not_rewritten() -> None:
     rule = Rule("absolute", ["(Relu ?x)"], ["(Abs (Relu ?x))"])
     graph = Graph.parse("w: f32[2] = const\nx: f32[2] = input\na = Relu(w)\nb = Relu(x)\nc = Add(a, b)\nreturn c\n")

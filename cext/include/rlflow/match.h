@@ -76,11 +76,22 @@ class Matcher {
 // The key of a match: ordinals in canonical topological order, so that a trace replays on any copy of the graph.
 std::vector<int64_t> match_key(const Graph& g, const Match& m);
 
+// What the rules of a set cost, by rule: counted over a whole search where somebody asks for it.
+struct RuleProfile {
+  struct Row {
+    uint64_t tried = 0;             // places where the operators stand and the pattern was looked at
+    uint64_t matched = 0, built = 0;                              // matches found; children built and priced
+    uint64_t match_ns = 0, build_ns = 0;
+  };
+  explicit RuleProfile(size_t rules) : rows(rules) {}
+  std::vector<Row> rows;
+};
+
 // Every match of every rule, rule by rule in canonical order of roots.
-std::vector<MatchPtr> enumerate_matches(const Graph& g, const RuleSet& rules);
+std::vector<MatchPtr> enumerate_matches(const Graph& g, const RuleSet& rules, RuleProfile* profile = nullptr);
 // The child's matches from the parent's, looking only around what changed. Equals enumerate_matches(child) as a set.
 std::vector<MatchPtr> update_matches(const Graph& parent, const std::vector<MatchPtr>& matches, const Graph& child,
-                                     std::span<const NodeId> changed, const RuleSet& rules);
+                                     std::span<const NodeId> changed, const RuleSet& rules, RuleProfile* profile = nullptr);
 void sort_matches(const Graph& g, std::vector<MatchPtr>& matches);
 
 // Sentences that say why `rule` does not fire at `node` (kNoNode: at every node its root could be), or that it does.

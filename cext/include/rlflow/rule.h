@@ -130,6 +130,8 @@ class RuleSet {
   // A cheap necessary condition for rule `r` at `node`: what the root's operands must be computed by. Most rules fail here, before
   // anything is bound.
   bool may_match(uint32_t r, const Graph& g, NodeId node) const;
+  // The same for a star rule: two readers of `join` that its members may be.
+  bool may_gather(uint32_t r, const Graph& g, ValueId join) const;
   const std::vector<RulePtr>& rules() const { return rules_; }
   // Single- and multi-root rules whose first root may be `op`.
   const std::vector<uint32_t>& rooted_at(OpId op) const { return by_root_[op]; }

@@ -40,7 +40,8 @@ struct StopToken {
 
 class State {
  public:
-  State(GraphPtr graph, RuleSetPtr rules, std::shared_ptr<const Pricer> pricer, int64_t weight_limit, std::shared_ptr<StopToken> stop);
+  State(GraphPtr graph, RuleSetPtr rules, std::shared_ptr<const Pricer> pricer, int64_t weight_limit, std::shared_ptr<StopToken> stop,
+        std::shared_ptr<RuleProfile> profile = nullptr);
 
   const GraphPtr& graph() const { return graph_; }
   const RuleSet& rules() const { return *rules_; }
@@ -58,6 +59,7 @@ class State {
   // This state with one candidate at most: the move of `before`, a state before it, where it still stands.
   std::shared_ptr<State> same(State& before, size_t move) const;
   const std::vector<RuleStats>& stats() const { return stats_; }
+  const RuleProfile* profile() const { return profile_.get(); }      // shared with the states opened from this one; null where none is kept
   bool stopped() const { return stop_ && stop_->stop.load(std::memory_order_relaxed); }
 
  private:
@@ -72,6 +74,7 @@ class State {
   std::shared_ptr<const Pricer> pricer_;
   int64_t weight_limit_ = -1;
   std::shared_ptr<StopToken> stop_;
+  std::shared_ptr<RuleProfile> profile_;
   std::vector<MatchPtr> matches_;
   bool partial_ = false;
   std::vector<uint32_t> picked_;            // a partial state evaluates only these matches
