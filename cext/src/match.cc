@@ -311,11 +311,11 @@ bool Matcher::deferred_hold() {
   return true;
 }
 
-bool Matcher::conditions_hold(const Bindings& b) {
+bool Matcher::conditions_hold(const Rule& rule, const Bindings& b) {
   std::vector<EVal> lets;
   EvalScope scope{&g_, &b, &lets, kUnknown, kUnknown};
-  for (const LetExpr& l : rule_.let_exprs()) lets.push_back(evaluate(*l.expr, scope));
-  for (const ExprPtr& w : rule_.where()) {
+  for (const LetExpr& l : rule.let_exprs()) lets.push_back(evaluate(*l.expr, scope));
+  for (const ExprPtr& w : rule.where()) {
     Tri t = evaluate(*w, scope).truth();
     if (t == Tri::kTrue) continue;
     fail([&] { return std::string("the condition `") + w->source + "` is " + (t == Tri::kFalse ? "false" : "not known"); });
@@ -327,7 +327,9 @@ bool Matcher::conditions_hold(const Bindings& b) {
 bool Matcher::complete() {
   if (!deferred_hold()) return false;
   if (first_only_) return true;  // a member of a star group; the caller asks for the conditions
-  if (conditions_hold(b_)) (*sink_)(b_);
+  if (!rules_ && conditions_hold(rule_, b_)) (*sink_)(b_, 0);
+  for (uint32_t r : family_)
+    if (conditions_hold(rules_->rule(r), b_)) (*sink_)(b_, r);
   return false;                  // go on to the next solution
 }
 
@@ -365,14 +367,14 @@ void Matcher::match_star(ValueId join, const Sink& sink) {
       deferred_.clear();
       b_.roots.push_back(n);
       // The member's own variables stay bound when it matches: solve() stops at the first solution.
-      if (match_node(root, n, 0) && conditions_hold(b_)) {
+      if (match_node(root, n, 0) && conditions_hold(rule_, b_)) {
         ++members_;
       } else {
         b_ = std::move(before);
         left.push_back(n);
       }
     }
-    if (members_ >= 2) sink(b_);
+    if (members_ >= 2) sink(b_, family_.empty() ? 0 : family_[0]);
     if (members_ == 0) break;
     rest = std::move(left);
   }
@@ -430,16 +432,19 @@ class Finder {
  private:
   template <class Match_>
   void counted(uint32_t r, Match_&& match) {
-    Matcher matcher(g_, rules_.rule(r));
-    const Matcher::Sink sink = [&](const Bindings& b) { out_.push_back(std::make_shared<Match>(r, b)); };
+    Matcher matcher(g_, rules_, r);
+    const Matcher::Sink sink = [&](const Bindings& b, uint32_t rule) { out_.push_back(std::make_shared<Match>(rule, b)); };
     if (!profile_) return match(matcher, sink);
     const size_t before = out_.size();
     const auto start = std::chrono::steady_clock::now();
     match(matcher, sink);
-    RuleProfile::Row& row = profile_->rows[r];
-    row.match_ns += static_cast<uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
-    ++row.tried;
-    row.matched += out_.size() - before;
+    const auto family = rules_.family(r);
+    const auto ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
+    for (uint32_t k : family) {  // they share the walk, so they share its time
+      ++profile_->rows[k].tried;
+      profile_->rows[k].match_ns += static_cast<uint64_t>(ns) / family.size();
+    }
+    for (size_t k = before; k < out_.size(); ++k) ++profile_->rows[out_[k]->rule].matched;
   }
   const Graph& g_;
   const RuleSet& rules_;
@@ -573,7 +578,7 @@ std::vector<MatchPtr> update_matches(const Graph& parent, const std::vector<Matc
       for (ValueId v = 0; v < child.value_capacity(); ++v)
         if (values[v] && child.alive(child.producer(v))) find.star(r, v);
   for (uint32_t r = 0; r < rules.size(); ++r)
-    if (again(rules.rule(r))) find.everywhere(r);
+    if (rules.leads(r) && again(rules.rule(r))) find.everywhere(r);
   sort_matches(child, out);
   return out;
 }
@@ -586,7 +591,7 @@ std::vector<std::string> explain(const Graph& g, const Rule& rule, NodeId node) 
     Failure why;
     int found = 0;
     Matcher matcher(g, rule, &why);
-    auto sink = [&](const Bindings&) { ++found; };
+    auto sink = [&](const Bindings&, uint32_t) { ++found; };
     if (rule.star()) {
       size_t slot = static_cast<size_t>(rule.join_child());
       if (slot < g.inputs(n).size() && g.inputs(n)[slot] != kNoValue) matcher.match_star(g.inputs(n)[slot], sink);

@@ -93,6 +93,27 @@ def test_a_profile_counts_what_the_states_did() -> None:
     assert all(after[name]["tried"] >= row["tried"] for name, row in before.items())
 
 
+def test_rules_that_share_a_pattern_match_as_they_do_alone() -> None:
+    statements = [
+        ("abs", ["(Relu (Add ?a ?b))"], ["(Abs (Relu (Add ?a ?b)))"], ["rank(?a) == 2"]),
+        ("neg", ["(Relu (Add ?a ?b))"], ["(Neg (Relu (Add ?b ?a)))"], ["constant(?a)"]),
+        ("other", ["(Relu (Add ?b ?a))"], ["(Neg (Relu (Add ?b ?a)))"], []),
+        ("never", ["(Relu (Add ?a ?b))"], ["(Relu (Neg (Neg (Add ?a ?b))))"], ["rank(?a) == 9"]),
+    ]
+    together = RuleSet(Rule(*statement) for statement in statements)
+    found = 0
+    for seed in range(40):
+        graph = random_graph(seed)
+        state = State(graph, together)
+        state.moves()
+        for name, *rest in statements:
+            alone = State(graph, RuleSet([Rule(name, *rest)]))
+            alone.moves()
+            assert state.stats().get(name, {}).get("matched") == alone.stats().get(name, {}).get("matched")
+        found += sum(row["matched"] for row in state.stats().values())
+    assert found > 20
+
+
 def test_what_is_constant_is_not_rewritten() -> None:
     rule = Rule("absolute", ["(Relu ?x)"], ["(Abs (Relu ?x))"])
     graph = Graph.parse("w: f32[2] = const\nx: f32[2] = input\na = Relu(w)\nb = Relu(x)\nc = Add(a, b)\nreturn c\n")

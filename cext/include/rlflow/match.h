@@ -27,15 +27,17 @@ struct Failure {
 
 class Matcher {
  public:
-  using Sink = std::function<void(const Bindings&)>;
+  using Sink = std::function<void(const Bindings&, uint32_t rule)>;   // `rule` as the family names it, else 0
   Matcher(const Graph& graph, const Rule& rule, Failure* why = nullptr) : g_(graph), rule_(rule), why_(why) {}
+  // For all rules of a family at once: one walk over the pattern, then the conditions of each.
+  Matcher(const Graph& graph, const RuleSet& rules, uint32_t leader) : g_(graph), rule_(rules.rule(leader)), rules_(&rules), family_(rules.family(leader)) {}
 
   // All matches whose first root is `node`. Not for star rules.
   void match_at(NodeId node, const Sink& sink);
   // All groups of a star rule around one shared value.
   void match_star(ValueId join, const Sink& sink);
-  // The conditions of the rule, for bindings made elsewhere; lets are evaluated on the way.
-  bool conditions_hold(const Bindings& b);
+  // The conditions of a rule, for bindings made elsewhere; lets are evaluated on the way.
+  bool conditions_hold(const Rule& rule, const Bindings& b);
 
  private:
   struct Goal {
@@ -63,7 +65,9 @@ class Matcher {
 
   const Graph& g_;
   const Rule& rule_;
-  Failure* why_;
+  Failure* why_ = nullptr;
+  const RuleSet* rules_ = nullptr;
+  std::span<const uint32_t> family_;
   Bindings b_;
   std::vector<Goal> goals_;
   std::vector<Deferred> deferred_;
