@@ -80,6 +80,10 @@ test: $(VENV)/.dev ## the test suite (under ten minutes on two cores)
 test-all: $(VENV)/.dev ## the test suite with the slow tests
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "" $(TESTS)
 
+.PHONY: fuzz
+fuzz: $(VENV)/.dev ## 2,000 random sequences of 30 rewrites, outputs compared in ONNX Runtime; goes on where it was stopped
+	$(BIN)/python tests/conformance/fuzz.py --jobs $(JOBS) --seeds $(or $(SEEDS),0:2000)
+
 .PHONY: native-test
 native-test: check ## the C++ unit tests under the address and undefined-behaviour sanitizers
 	"$(PYTHON)" tests/native/build_native.py --sanitize --run

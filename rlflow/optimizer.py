@@ -62,6 +62,7 @@ def optimize(
     verify: bool = True,
     keep_initializer_inputs: bool = False,
     gate_seconds: float | None = None,
+    profile_rules: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
     on_stage: Callable[[str], None] | None = None,
     stop: StopToken | None = None,
@@ -72,8 +73,9 @@ def optimize(
     ``"500c"`` candidates, ``"50x"`` expansions, ``"20m"`` measurements. ``dims`` binds symbolic dimensions for
     measuring only, ``freeze`` for good. ``input_data``: arrays by input name, or the path of a ``.npz`` file, to verify
     on besides random inputs. ``rules``: a rule library, or files and family names (default: everything that ships).
-    ``output``: file to write; where nothing is gained it receives the model as it came. ``on_progress`` is told about
-    the search five times a second, ``on_stage`` what happens next. Ctrl-C ends the search with the best so far.
+    ``output``: file to write; where nothing is gained it receives the model as it came. ``profile_rules``: the report
+    says what each rule took. ``on_progress`` is told about the search five times a second, ``on_stage`` what happens
+    next. Ctrl-C ends the search with the best so far.
 
     Raises :class:`rlflow.errors.UsageError` (also :class:`BudgetError`), :class:`ModelError`, :class:`CostError`,
     :class:`OutputError`, and :class:`VerificationFailed` where the outputs differ; then nothing is written.
@@ -92,6 +94,7 @@ def optimize(
         verify=verify,
         keep_initializer_inputs=keep_initializer_inputs,
         gate_seconds=gate_seconds,
+        profile_rules=profile_rules,
         on_progress=on_progress,
         on_stage=on_stage or (lambda sentence: None),
         stop=stop or StopToken(),
@@ -192,6 +195,7 @@ class _Run:
     verify: bool
     keep_initializer_inputs: bool
     gate_seconds: float | None
+    profile_rules: bool
     on_progress: Callable[[Progress], None] | None
     on_stage: Callable[[str], None]
     stop: StopToken
@@ -203,6 +207,7 @@ class _Run:
     inputs: Inputs | None = None
     folder: Path | None = None
     measurements_before: int = 0
+    rule_rows: dict[str, dict[str, Any]] | None = None
     replayed: dict[tuple[TraceStep, ...], Any] = field(default_factory=dict)
 
     def __enter__(self) -> _Run:
@@ -293,6 +298,7 @@ class _Run:
             seed=self.seed,
             on_progress=self.on_progress,
             stop=self.stop,
+            profile_rules=self.profile_rules,
         )
         with InterruptGuard(self.stop):
             problem.root()
@@ -300,7 +306,10 @@ class _Run:
             self.on_stage(
                 f"searching ({_search.describe(self.strategy)}, {self.budget}, {len(problem.rule_names)} rules)"
             )
-            return _search.solve(problem, self.strategy)
+            result = _search.solve(problem, self.strategy)
+        if self.profile_rules:
+            self.rule_rows = problem.rule_profile()
+        return result
 
     def _gate(self, report: Report, exports: Mapping[str, Export]) -> tuple[Report, str | None]:
         """The report with what the final comparison found, and the name of the winner."""
@@ -510,10 +519,16 @@ class _Run:
             report,
             runtime=self._runtime(),
             notes=tuple(dict.fromkeys(self.notes)),
+            rule_profile=self._rule_profile([step["rule"] for step in report.trace or ()]),
             seconds_total=time.monotonic() - self.started,
             written=None if self.output is None else str(self.output),
             version=__version__,
         )
+
+    def _rule_profile(self, applied: Sequence[str]) -> list[dict[str, Any]] | None:
+        if self.rule_rows is None:
+            return None
+        return [use._asdict() for use in _search.rule_uses(self.rule_rows, self.library, applied)]
 
     def _runtime(self) -> RuntimeInfo:
         if self.worker is None:

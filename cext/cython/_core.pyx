@@ -518,7 +518,7 @@ cdef class State:
     cdef Moves moves_
     cdef uint64_t priced_
 
-    def __init__(self, Graph graph, RuleSet ruleset, pricer=None, weight_limit_bytes=-1, stop=None):
+    def __init__(self, Graph graph, RuleSet ruleset, pricer=None, weight_limit_bytes=-1, stop=None, bint profile=False):
         cdef shared_ptr[const CPricer] p
         cdef shared_ptr[CStopToken] t
         cdef int64_t limit = -1 if weight_limit_bytes is None else weight_limit_bytes
@@ -530,7 +530,7 @@ cdef class State:
         cdef shared_ptr[const CGraph] g = graph.ptr
         cdef shared_ptr[const CRuleSet] r = ruleset.ptr
         with nogil:
-            self.ptr = make_state(g, r, p, limit, t)
+            self.ptr = make_state(g, r, p, limit, t, profile)
 
     @property
     def graph(self):
@@ -553,12 +553,35 @@ cdef class State:
             self.moves_, self.priced_ = result, prices
         return result
 
+    cdef State beside(self, Graph graph):
+        """A state with the same owners, whose native part the caller fills in."""
+        cdef State s = State.__new__(State)
+        s.ruleset, s.pricer, s.stop, s.graph_ = self.ruleset, self.pricer, self.stop, graph
+        return s
+
     def open(self, size_t i):
         """The state after move ``i``."""
-        cdef State s = State.__new__(State)
-        s.ruleset, s.pricer, s.stop = self.ruleset, self.pricer, self.stop
+        cdef State s = self.beside(None)
         with nogil:
             s.ptr = deref(self.ptr).open(i)
+        return s
+
+    def near(self, State base, nodes):
+        """This state with only those moves that ``base``, a state before it, did not have, or that touch one of the nodes.
+
+        Nothing else is evaluated. Moves are numbered anew, and ``open`` takes these numbers.
+        """
+        cdef State s = self.beside(self.graph_)
+        cdef vector[uint32_t] ids = nodes
+        with nogil:
+            s.ptr = state_near(deref(self.ptr), deref(base.ptr), ids)
+        return s
+
+    def same(self, State before, size_t i):
+        """This state with one move at most: number ``i`` of ``before``, a state before it, where that still stands."""
+        cdef State s = self.beside(self.graph_)
+        with nogil:
+            s.ptr = deref(self.ptr).same(deref(before.ptr), i)
         return s
 
     def child(self, size_t i):
@@ -627,6 +650,23 @@ cdef class State:
                 }
         return out
 
+    def profile(self):
+        """What each rule took over this state and all others opened from the same root: tried, matched, built (children), match_ms, build_ms.
+
+        Empty unless the root was made with ``profile=True``. Rules that were never tried are left out.
+        """
+        cdef const RuleProfile* p = deref(self.ptr).profile()
+        cdef size_t k
+        out = {}
+        if p == NULL:
+            return out
+        for k in range(p.rows.size()):
+            if p.rows[k].tried or p.rows[k].built:
+                out[self.ruleset.rules[k].name] = {
+                    "tried": p.rows[k].tried, "matched": p.rows[k].matched, "built": p.rows[k].built,
+                    "match_ms": p.rows[k].match_ns * 1e-6, "build_ms": p.rows[k].build_ns * 1e-6,
+                }
+        return out
 
 # ------------------------------------------------------------------------------------------------------------------- e-graphs
 

@@ -65,9 +65,12 @@ inline std::shared_ptr<const Rule> make_rule(std::string name, std::vector<std::
   return std::make_shared<const Rule>(std::move(name), std::move(source), std::move(target), std::move(where), std::move(let));
 }
 inline std::shared_ptr<const RuleSet> make_rule_set(std::vector<std::shared_ptr<const Rule>> rules) { return std::make_shared<const RuleSet>(std::move(rules)); }
-inline std::shared_ptr<State> make_state(GraphPtr g, RuleSetPtr rules, std::shared_ptr<const Pricer> pricer, int64_t limit, std::shared_ptr<StopToken> stop) {
-  return std::make_shared<State>(std::move(g), std::move(rules), std::move(pricer), limit, std::move(stop));
+inline std::shared_ptr<State> make_state(GraphPtr g, RuleSetPtr rules, std::shared_ptr<const Pricer> pricer, int64_t limit, std::shared_ptr<StopToken> stop,
+                                         bool profile) {
+  auto rows = profile ? std::make_shared<RuleProfile>(rules->size()) : nullptr;
+  return std::make_shared<State>(std::move(g), std::move(rules), std::move(pricer), limit, std::move(stop), std::move(rows));
 }
+inline std::shared_ptr<State> state_near(const State& s, State& base, const std::vector<uint32_t>& nodes) { return s.near(base, nodes); }
 inline std::vector<uint32_t> copied(std::span<const uint32_t> s) { return {s.begin(), s.end()}; }
 inline std::vector<uint32_t> graph_order(const Graph& g) { return copied(g.order()); }
 inline std::vector<uint32_t> graph_inputs(const Graph& g) { return copied(g.graph_inputs()); }

@@ -124,6 +124,10 @@ cdef extern from "rlflow/rule.h" namespace "rlflow" nogil:
         const Hash128& digest()
 
 cdef extern from "rlflow/match.h" namespace "rlflow" nogil:
+    cdef cppclass RuleProfileRow "rlflow::RuleProfile::Row":
+        uint64_t tried, matched, built, match_ns, build_ns
+    cdef cppclass RuleProfile:
+        vector[RuleProfileRow] rows
     vector[string] explain_native "rlflow::explain"(const CGraph&, const CRule&, NodeId) except +translate_exception
 
 cdef extern from "rlflow/cost.h" namespace "rlflow" nogil:
@@ -156,7 +160,9 @@ cdef extern from "rlflow/state.h" namespace "rlflow" nogil:
         vector[int64_t] key(size_t) except +translate_exception
         int64_t find(const string&, const vector[int64_t]&) except +translate_exception
         shared_ptr[CState] take(uint32_t, const vector[NodeId]&, vector[int64_t]*) except +translate_exception
+        shared_ptr[CState] same(CState&, size_t) except +translate_exception
         const vector[RuleStats]& stats()
+        const RuleProfile* profile()
 
 cdef extern from "bridge.h" namespace "rlflow::bridge" nogil:
     void set_error_class(int, object) with gil
@@ -184,7 +190,8 @@ cdef extern from "bridge.h" namespace "rlflow::bridge" nogil:
     shared_ptr[const CRule] make_rule(string, vector[string], vector[string], vector[string], vector[pair[string, string]]) except +translate_exception
     shared_ptr[const CRuleSet] make_rule_set(vector[shared_ptr[const CRule]]) except +translate_exception
     shared_ptr[CState] make_state(shared_ptr[const CGraph], shared_ptr[const CRuleSet], shared_ptr[const CPricer], int64_t,
-                                  shared_ptr[CStopToken]) except +translate_exception
+                                  shared_ptr[CStopToken], cbool) except +translate_exception
+    shared_ptr[CState] state_near(const CState&, CState&, const vector[uint32_t]&) except +translate_exception
     vector[uint8_t] digest_bytes(const vector[Hash128]&)
     vector[uint32_t] graph_order(const CGraph&)
     vector[uint32_t] graph_inputs(const CGraph&)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <mutex>
+#include <ranges>
 #include <shared_mutex>
 
 namespace rlflow {
@@ -137,49 +138,32 @@ void Graph::index() {
   }
   for (NodeId n = 0; n < nodes_.size(); ++n)
     if (state[n] != kDone) nodes_[n].flags |= kDead;
-  // Uses in canonical order: a counting sort of the operands, node by node.
-  size_t values = value_type_.size();
-  use_begin_.assign(values + 1, 0);
-  for (NodeId n : order_)
+  index_uses_of(order());
+}
+
+// A counting sort of the operands, node by node.
+template <class Nodes>
+void Graph::index_uses_of(Nodes nodes) {
+  const size_t values = value_type_.size();
+  use_end_.assign(values + 1, 0);
+  for (NodeId n : nodes)
     for (ValueId v : inputs(n))
-      if (v != kNoValue) ++use_begin_[v + 1];
-  for (size_t v = 0; v < values; ++v) use_begin_[v + 1] += use_begin_[v];
-  uses_.resize(use_begin_[values]);
-  use_cursor_.assign(use_begin_.begin(), use_begin_.end() - 1);
-  for (NodeId n : order_) {
+      if (v != kNoValue) ++use_end_[v + 1];
+  for (size_t v = 0; v < values; ++v) use_end_[v + 1] += use_end_[v];
+  uses_.resize(use_end_[values]);
+  use_begin_.assign(use_end_.begin(), use_end_.end() - 1);
+  use_end_.assign(use_begin_.begin(), use_begin_.end());
+  for (NodeId n : nodes) {
     auto in = inputs(n);
     for (uint32_t s = 0; s < in.size(); ++s)
-      if (in[s] != kNoValue) uses_[use_cursor_[in[s]]++] = {n, s};
+      if (in[s] != kNoValue) uses_[use_end_[in[s]]++] = {n, s};
   }
   output_uses_.assign(values, 0);
   for (ValueId v : outputs_) ++output_uses_[v];
 }
 
 void Graph::index_uses() {
-  size_t values = value_type_.size();
-  use_begin_.assign(values + 1, 0);
-  const size_t count = nodes_.size();
-  for (NodeId n = 0; n < count; ++n) {
-    const Node& node = nodes_[n];
-    if (node.flags & kDead) continue;
-    for (uint32_t s = 0; s < node.in_count; ++s) {
-      ValueId v = pool_[node.in_begin + s];
-      if (v != kNoValue) ++use_begin_[v + 1];
-    }
-  }
-  for (size_t v = 0; v < values; ++v) use_begin_[v + 1] += use_begin_[v];
-  uses_.resize(use_begin_[values]);
-  use_cursor_.assign(use_begin_.begin(), use_begin_.end() - 1);
-  for (NodeId n = 0; n < count; ++n) {
-    const Node& node = nodes_[n];
-    if (node.flags & kDead) continue;
-    for (uint32_t s = 0; s < node.in_count; ++s) {
-      ValueId v = pool_[node.in_begin + s];
-      if (v != kNoValue) uses_[use_cursor_[v]++] = {n, s};
-    }
-  }
-  output_uses_.assign(values, 0);
-  for (ValueId v : outputs_) ++output_uses_[v];
+  index_uses_of(std::views::iota(NodeId{0}, static_cast<NodeId>(nodes_.size())) | std::views::filter([this](NodeId n) { return alive(n); }));
 }
 
 void Graph::hash_outputs() {
@@ -244,8 +228,8 @@ bool Graph::depends_on(NodeId user, NodeId source) const {
 size_t Graph::memory_bytes() const {
   auto bytes = [](const auto& v) { return v.capacity() * sizeof(v[0]); };
   return sizeof(Graph) + bytes(nodes_) + bytes(pool_) + bytes(value_node_) + bytes(value_type_) + bytes(value_data_) +
-         bytes(outputs_) + bytes(graph_inputs_) + bytes(order_) + bytes(position_) + bytes(use_begin_) + bytes(uses_) +
-         bytes(output_uses_) + bytes(node_digest_) + bytes(digest_table_) + bytes(use_cursor_);
+         bytes(outputs_) + bytes(graph_inputs_) + bytes(order_) + bytes(position_) + bytes(use_begin_) + bytes(use_end_) + bytes(uses_) +
+         bytes(output_uses_) + bytes(node_digest_) + bytes(digest_table_);
 }
 
 std::string input_name(const Graph& g, NodeId n) { return g.attrs(n).get_string("name"); }

@@ -1,6 +1,7 @@
 #include "rlflow/match.h"
 
 #include <algorithm>
+#include <chrono>
 
 namespace rlflow {
 namespace {
@@ -97,6 +98,10 @@ bool Matcher::match_node(int term, NodeId node, size_t at) {
     return false;
   }
   if (n.flags & kDead) return false;
+  if (n.flags & kConst && !b_.roots.empty() && node == b_.roots.back()) {
+    fail([&] { return node_text(node) + " is constant: it is folded when the model is written, and costs nothing"; });
+    return false;
+  }
   // What a node binds is undone by restoring these; the vectors are small.
   auto attrs = b_.attrs;
   auto rests = b_.rests;
@@ -306,11 +311,11 @@ bool Matcher::deferred_hold() {
   return true;
 }
 
-bool Matcher::conditions_hold(const Bindings& b) {
+bool Matcher::conditions_hold(const Rule& rule, const Bindings& b) {
   std::vector<EVal> lets;
   EvalScope scope{&g_, &b, &lets, kUnknown, kUnknown};
-  for (const LetExpr& l : rule_.let_exprs()) lets.push_back(evaluate(*l.expr, scope));
-  for (const ExprPtr& w : rule_.where()) {
+  for (const LetExpr& l : rule.let_exprs()) lets.push_back(evaluate(*l.expr, scope));
+  for (const ExprPtr& w : rule.where()) {
     Tri t = evaluate(*w, scope).truth();
     if (t == Tri::kTrue) continue;
     fail([&] { return std::string("the condition `") + w->source + "` is " + (t == Tri::kFalse ? "false" : "not known"); });
@@ -322,7 +327,9 @@ bool Matcher::conditions_hold(const Bindings& b) {
 bool Matcher::complete() {
   if (!deferred_hold()) return false;
   if (first_only_) return true;  // a member of a star group; the caller asks for the conditions
-  if (conditions_hold(b_)) (*sink_)(b_);
+  if (!rules_ && conditions_hold(rule_, b_)) (*sink_)(b_, 0);
+  for (uint32_t r : family_)
+    if (conditions_hold(rules_->rule(r), b_)) (*sink_)(b_, r);
   return false;                  // go on to the next solution
 }
 
@@ -360,18 +367,24 @@ void Matcher::match_star(ValueId join, const Sink& sink) {
       deferred_.clear();
       b_.roots.push_back(n);
       // The member's own variables stay bound when it matches: solve() stops at the first solution.
-      if (match_node(root, n, 0) && conditions_hold(b_)) {
+      if (match_node(root, n, 0) && conditions_hold(rule_, b_)) {
         ++members_;
       } else {
         b_ = std::move(before);
         left.push_back(n);
       }
     }
-    if (members_ >= 2) sink(b_);
+    if (members_ >= 2) sink(b_, family_.empty() ? 0 : family_[0]);
     if (members_ == 0) break;
     rest = std::move(left);
   }
   first_only_ = false;
+}
+
+Match::Match(uint32_t rule_, const Bindings& bindings_) : rule(rule_), bindings(bindings_) {
+  Hasher h(rule);
+  for (NodeId n : bindings.nodes) h.add(n);
+  signature = h.finish().lo;
 }
 
 std::vector<int64_t> match_key(const Graph& g, const Match& m) {
@@ -392,26 +405,52 @@ std::vector<int64_t> match_key(const Graph& g, const Match& m) {
 
 namespace {
 
-void match_rule_at(const Graph& g, const RuleSet& rules, uint32_t r, NodeId n, std::vector<MatchPtr>& out) {
-  if (!rules.may_match(r, g, n)) return;
-  Matcher(g, rules.rule(r)).match_at(n, [&](const Bindings& b) { out.push_back(std::make_shared<Match>(Match{r, b})); });
-}
+// Finds matches and appends them to a list; where there is a profile, counts and times what each rule took.
+class Finder {
+ public:
+  Finder(const Graph& g, const RuleSet& rules, RuleProfile* profile, std::vector<MatchPtr>& out) : g_(g), rules_(rules), profile_(profile), out_(out) {}
 
-void match_star_at(const Graph& g, const RuleSet& rules, uint32_t r, ValueId v, std::vector<MatchPtr>& out) {
-  if (g.users(v).size() < 2) return;
-  Matcher(g, rules.rule(r)).match_star(v, [&](const Bindings& b) { out.push_back(std::make_shared<Match>(Match{r, b})); });
-}
-
-void match_rule_everywhere(const Graph& g, const RuleSet& rules, uint32_t r, std::vector<MatchPtr>& out) {
-  const Rule& rule = rules.rule(r);
-  for (NodeId n : g.order()) {
-    if (rule.star()) {
-      for (int k = 0; k < g.node(n).out_count; ++k) match_star_at(g, rules, r, g.node(n).out_begin + k, out);
-    } else if (rule.source(rule.source_roots()[0]).ops.contains(g.node(n).op)) {
-      match_rule_at(g, rules, r, n, out);
+  void at(uint32_t r, NodeId n) {
+    if (!rules_.may_match(r, g_, n)) return;
+    counted(r, [&](Matcher& m, const Matcher::Sink& sink) { m.match_at(n, sink); });
+  }
+  void star(uint32_t r, ValueId v) {
+    if (!rules_.may_gather(r, g_, v)) return;
+    counted(r, [&](Matcher& m, const Matcher::Sink& sink) { m.match_star(v, sink); });
+  }
+  void everywhere(uint32_t r) {
+    const Rule& rule = rules_.rule(r);
+    for (NodeId n : g_.order()) {
+      if (rule.star()) {
+        for (int k = 0; k < g_.node(n).out_count; ++k) star(r, g_.node(n).out_begin + k);
+      } else if (rule.source(rule.source_roots()[0]).ops.contains(g_.node(n).op)) {
+        at(r, n);
+      }
     }
   }
-}
+
+ private:
+  template <class Match_>
+  void counted(uint32_t r, Match_&& match) {
+    Matcher matcher(g_, rules_, r);
+    const Matcher::Sink sink = [&](const Bindings& b, uint32_t rule) { out_.push_back(std::make_shared<Match>(rule, b)); };
+    if (!profile_) return match(matcher, sink);
+    const size_t before = out_.size();
+    const auto start = std::chrono::steady_clock::now();
+    match(matcher, sink);
+    const auto family = rules_.family(r);
+    const auto ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
+    for (uint32_t k : family) {  // they share the walk, so they share its time
+      ++profile_->rows[k].tried;
+      profile_->rows[k].match_ns += static_cast<uint64_t>(ns) / family.size();
+    }
+    for (size_t k = before; k < out_.size(); ++k) ++profile_->rows[out_[k]->rule].matched;
+  }
+  const Graph& g_;
+  const RuleSet& rules_;
+  RuleProfile* profile_;
+  std::vector<MatchPtr>& out_;
+};
 
 ValueId star_join(const RuleSet& rules, const Match& m) {
   const Rule& rule = rules.rule(m.rule);
@@ -453,12 +492,14 @@ void values_below(const Graph& g, NodeId n, int levels, std::vector<uint8_t>& ma
 
 }  // namespace
 
-std::vector<MatchPtr> enumerate_matches(const Graph& g, const RuleSet& rules) {
+std::vector<MatchPtr> enumerate_matches(const Graph& g, const RuleSet& rules, RuleProfile* profile) {
   std::vector<MatchPtr> out;
+  Finder find(g, rules, profile, out);
   for (NodeId n : g.order()) {
-    for (uint32_t r : rules.rooted_at(g.node(n).op)) match_rule_at(g, rules, r, n, out);
+    if (!(g.node(n).flags & kConst))
+      for (uint32_t r : rules.rooted_at(g.node(n).op)) find.at(r, n);
     for (int k = 0; k < g.node(n).out_count; ++k)
-      for (uint32_t r : rules.star_rules()) match_star_at(g, rules, r, g.node(n).out_begin + k, out);
+      for (uint32_t r : rules.star_rules()) find.star(r, g.node(n).out_begin + k);
   }
   sort_matches(g, out);
   return out;
@@ -490,7 +531,7 @@ void sort_matches(const Graph& g, std::vector<MatchPtr>& matches) {
 }
 
 std::vector<MatchPtr> update_matches(const Graph& parent, const std::vector<MatchPtr>& matches, const Graph& child,
-                                     std::span<const NodeId> changed, const RuleSet& rules) {
+                                     std::span<const NodeId> changed, const RuleSet& rules, RuleProfile* profile) {
   // Roots whose pattern may reach something that changed; one level more for those that changed only in who uses them.
   Neighbourhood near(child);
   std::vector<uint8_t> values(child.value_capacity(), 0);
@@ -513,6 +554,7 @@ std::vector<MatchPtr> update_matches(const Graph& parent, const std::vector<Matc
   auto again = [&](const Rule& rule) { return rule.uses_global(); };
   std::vector<MatchPtr> out;
   out.reserve(matches.size() + 16);
+  Finder find(child, rules, profile, out);
   for (const MatchPtr& m : matches) {
     const Rule& rule = rules.rule(m->rule);
     if (again(rule)) continue;
@@ -523,18 +565,20 @@ std::vector<MatchPtr> update_matches(const Graph& parent, const std::vector<Matc
     if (rule.star() ? values[star_join(rules, *m)] != 0 : rule.source_roots().size() > 1 ? joined.contains(m->root()) : near.contains(m->root())) continue;
     out.push_back(m);
   }
-  for (NodeId n : joined.nodes())
+  for (NodeId n : joined.nodes()) {
+    if (child.node(n).flags & kConst) continue;
     for (uint32_t r : rules.rooted_at(child.node(n).op)) {
       const Rule& rule = rules.rule(r);
       if (again(rule) || (rule.source_roots().size() == 1 && !near.contains(n))) continue;
-      match_rule_at(child, rules, r, n, out);
+      find.at(r, n);
     }
+  }
   for (uint32_t r : rules.star_rules())
     if (!again(rules.rule(r)))
       for (ValueId v = 0; v < child.value_capacity(); ++v)
-        if (values[v] && child.alive(child.producer(v))) match_star_at(child, rules, r, v, out);
+        if (values[v] && child.alive(child.producer(v))) find.star(r, v);
   for (uint32_t r = 0; r < rules.size(); ++r)
-    if (again(rules.rule(r))) match_rule_everywhere(child, rules, r, out);
+    if (rules.leads(r) && again(rules.rule(r))) find.everywhere(r);
   sort_matches(child, out);
   return out;
 }
@@ -547,7 +591,7 @@ std::vector<std::string> explain(const Graph& g, const Rule& rule, NodeId node) 
     Failure why;
     int found = 0;
     Matcher matcher(g, rule, &why);
-    auto sink = [&](const Bindings&) { ++found; };
+    auto sink = [&](const Bindings&, uint32_t) { ++found; };
     if (rule.star()) {
       size_t slot = static_cast<size_t>(rule.join_child());
       if (slot < g.inputs(n).size() && g.inputs(n)[slot] != kNoValue) matcher.match_star(g.inputs(n)[slot], sink);

@@ -39,7 +39,6 @@ struct ChildGraph::Scope {
   const Bindings& b;
   const std::vector<EVal>& lets;
   Int i = kUnknown, n = kUnknown;
-  std::vector<std::vector<ValueId>>* let_terms;
   EvalScope eval(const Graph& parent) const { return {&parent, &b, &lets, i, n}; }
 };
 
@@ -48,37 +47,14 @@ bool ChildGraph::refuse(std::string why) {
   return false;
 }
 
-void ChildGraph::start(const Graph& parent) {
-  parent_ = &parent;
-  g_.nodes_ = parent.nodes_;
-  g_.pool_ = parent.pool_;
-  g_.value_node_ = parent.value_node_;
-  g_.value_type_ = parent.value_type_;
-  g_.value_data_ = parent.value_data_;
-  g_.outputs_ = parent.outputs_;
-  g_.graph_inputs_ = parent.graph_inputs_;
-  g_.node_digest_ = parent.node_digest_;
-  g_.digest_table_.clear();
-  g_.order_.clear();
-  first_new_ = static_cast<NodeId>(g_.nodes_.size());
-  replaced_.clear();
-  changed_.clear();
-  redirected_.clear();
-  dead_.clear();
-  noted_.assign(g_.nodes_.size(), 0);
-  reason_.clear();
-  guard_ = 0;
-}
-
-bool ChildGraph::build(const Graph& parent, const Rule& rule, const Bindings& b) {
+bool ChildGraph::build(const GraphPtr& parent, const Rule& rule, const Bindings& b) {
   start(parent);
   rule_ = &rule;
   try {
     std::vector<EVal> lets;
-    EvalScope scope{&parent, &b, &lets, kUnknown, kUnknown};
+    EvalScope scope{parent.get(), &b, &lets, kUnknown, kUnknown};
     for (const LetExpr& l : rule.let_exprs()) lets.push_back(evaluate(*l.expr, scope));
-    std::vector<std::vector<ValueId>> let_terms(64);
-    Scope s{b, lets, kUnknown, kUnknown, &let_terms};
+    Scope s{b, lets, kUnknown, kUnknown};
     std::vector<std::vector<ValueId>> targets;
     for (int t : rule.target_roots()) targets.push_back(target_values(t, s));
     if (!pair_roots(b, targets)) return false;
@@ -86,23 +62,14 @@ bool ChildGraph::build(const Graph& parent, const Rule& rule, const Bindings& b)
     return refuse(e.what());
   }
   if (replaced_.empty()) return refuse("the target is the source: nothing changes");
-  const size_t values = g_.value_type_.size();
-  uses_.assign(values, 0);
-  for (ValueId v = 0; v < parent.value_capacity(); ++v) uses_[v] = parent.use_begin_[v + 1] - parent.use_begin_[v] + parent.output_uses_[v];
-  for (NodeId n = first_new_; n < g_.nodes_.size(); ++n)
-    for (ValueId v : g_.inputs(n))
-      if (v != kNoValue) ++uses_[v];
-  for (auto [from, to] : replaced_) redirect(from, to);
-  if (rule.source_roots().size() + rule.star() > 1 && makes_cycle()) return refuse("the roots depend on each other: replacing them together would make a cycle");
-  collect();
-  rehash();
+  if (!exchange()) return refuse("the roots depend on each other: replacing them together would make a cycle");
   for (NodeId n = first_new_; n < g_.nodes_.size(); ++n)
     if (g_.alive(n)) {
       note(n);
       for (ValueId v : g_.inputs(n))
         if (v != kNoValue) note(g_.value_node_[v]);
     }
-  if (g_.digest_ == parent.digest_) return refuse("the child is the same graph");
+  if (g_.digest_ == parent->digest_) return refuse("the child is the same graph");
   return true;
 }
 
@@ -115,7 +82,7 @@ std::vector<ValueId> ChildGraph::target_values(int index, Scope& s) {
     if (n < 0) n = static_cast<int>(s.b.roots.size() > 1 ? s.b.roots.size() : parent_->node(s.b.roots[0]).out_count);
     std::vector<ValueId> out;
     for (int i = 0; i < n; ++i) {
-      Scope inner{s.b, s.lets, i, n, s.let_terms};
+      Scope inner{s.b, s.lets, i, n};
       out.push_back(target_value(index, inner));
     }
     return out;
@@ -360,188 +327,6 @@ bool ChildGraph::replace(ValueId from, ValueId to) {
   }
   replaced_.emplace_back(from, to);
   return true;
-}
-
-void ChildGraph::note(NodeId n) {
-  if (n >= noted_.size()) noted_.resize(g_.nodes_.size(), 0);
-  if (noted_[n]) return;
-  noted_[n] = 1;
-  changed_.push_back(n);
-}
-
-void ChildGraph::redirect(ValueId from, ValueId to) {
-  note(g_.value_node_[from]);
-  note(g_.value_node_[to]);
-  for (const auto& use : parent_->users(from)) {
-    ValueId& slot = g_.pool_[g_.nodes_[use.node].in_begin + use.slot];
-    if (slot != from) continue;
-    slot = to;
-    --uses_[from];
-    ++uses_[to];
-    redirected_.push_back(use.node);
-    note(use.node);
-  }
-  for (ValueId& v : g_.outputs_)
-    if (v == from) {
-      v = to;
-      --uses_[from];
-      ++uses_[to];
-    }
-}
-
-// Replacing several roots at once may close a cycle: a path from a new node through redirected users back to itself.
-bool ChildGraph::makes_cycle() const {
-  std::vector<uint8_t> state(g_.nodes_.size(), 0);  // 1 on the path, 2 done
-  uint32_t floor = UINT32_MAX;                      // nothing before the first root can depend on a redirected node
-  for (auto [from, to] : replaced_) floor = std::min(floor, parent_->position(g_.value_node_[from]));
-  std::vector<std::pair<NodeId, uint32_t>> stack;
-  for (NodeId start = first_new_; start < g_.nodes_.size(); ++start) {
-    if (state[start]) continue;
-    stack.emplace_back(start, 0);
-    state[start] = 1;
-    while (!stack.empty()) {
-      auto& [n, next] = stack.back();
-      const Node& node = g_.nodes_[n];
-      if (next == node.in_count) {
-        state[n] = 2;
-        stack.pop_back();
-        continue;
-      }
-      ValueId v = g_.pool_[node.in_begin + next++];
-      if (v == kNoValue) continue;
-      NodeId p = g_.value_node_[v];
-      if (state[p] == 1) return true;
-      if (state[p] || (p < first_new_ && parent_->position(p) <= floor)) continue;
-      state[p] = 1;
-      stack.emplace_back(p, 0);
-    }
-  }
-  return false;
-}
-
-// Nodes without users die, and what only they used after them.
-void ChildGraph::release(NodeId n) {
-  std::vector<NodeId> stack{n};
-  while (!stack.empty()) {
-    NodeId m = stack.back();
-    stack.pop_back();
-    Node& node = g_.nodes_[m];
-    if ((node.flags & kDead) || node.op == kOpInput) continue;
-    bool used = false;
-    for (int k = 0; k < node.out_count; ++k) used = used || uses_[node.out_begin + k];
-    if (used) continue;
-    node.flags |= kDead;
-    dead_.push_back(m);
-    note(m);
-    for (ValueId v : g_.inputs(m)) {
-      if (v == kNoValue) continue;
-      --uses_[v];
-      note(g_.value_node_[v]);
-      if (!uses_[v]) stack.push_back(g_.value_node_[v]);
-    }
-  }
-}
-
-void ChildGraph::collect() {
-  for (auto [from, to] : replaced_) release(g_.value_node_[from]);
-  for (NodeId n = static_cast<NodeId>(g_.nodes_.size()); n-- > first_new_;) release(n);
-}
-
-void ChildGraph::merge_duplicate(NodeId from, NodeId into) {
-  for (int k = 0; k < g_.nodes_[from].out_count; ++k) {
-    ValueId a = g_.nodes_[from].out_begin + k, b = g_.nodes_[into].out_begin + k;
-    for (const auto& use : g_.users(a)) {
-      ValueId& slot = g_.pool_[g_.nodes_[use.node].in_begin + use.slot];
-      if (slot != a || (g_.nodes_[use.node].flags & kDead)) continue;
-      slot = b;
-      --uses_[a];
-      ++uses_[b];
-      note(use.node);
-    }
-    for (ValueId& v : g_.outputs_)
-      if (v == a) {
-        v = b;
-        --uses_[a];
-        ++uses_[b];
-      }
-  }
-  note(into);
-  release(from);
-}
-
-// New digests for everything downstream of a redirected operand; nodes that have become equal to another are merged.
-void ChildGraph::rehash() {
-  g_.index_uses();
-  dirty_.assign(g_.nodes_.size(), 0);
-  std::vector<NodeId> cone;
-  auto mark = [&](NodeId n) {
-    if (dirty_[n] || (g_.nodes_[n].flags & kDead)) return;
-    dirty_[n] = 1;
-    cone.push_back(n);
-  };
-  for (NodeId n : redirected_) mark(n);
-  for (size_t k = 0; k < cone.size(); ++k) {
-    const Node& node = g_.nodes_[cone[k]];
-    for (int o = 0; o < node.out_count; ++o)
-      for (const auto& use : g_.users(node.out_begin + o)) mark(use.node);
-  }
-  // Depth-first over dirty operands: each node after what it reads. (1 dirty, 2 open, 3 done)
-  std::vector<NodeId> order;
-  order.reserve(cone.size());
-  std::vector<std::pair<NodeId, uint32_t>> stack;
-  for (NodeId start : cone) {
-    if (dirty_[start] != 1) continue;
-    dirty_[start] = 2;
-    stack.emplace_back(start, 0);
-    while (!stack.empty()) {
-      auto& [n, next] = stack.back();
-      const Node& node = g_.nodes_[n];
-      if (next == node.in_count) {
-        dirty_[n] = 3;
-        order.push_back(n);
-        stack.pop_back();
-        continue;
-      }
-      ValueId v = g_.pool_[node.in_begin + next++];
-      if (v == kNoValue) continue;
-      NodeId p = g_.value_node_[v];
-      if (dirty_[p] != 1) continue;
-      dirty_[p] = 2;
-      stack.emplace_back(p, 0);
-    }
-  }
-  bool merged = false;
-  std::unordered_map<Hash128, NodeId, Hash128Hasher> fresh;
-  for (NodeId n = first_new_; n < g_.nodes_.size(); ++n)
-    if (!(g_.nodes_[n].flags & kDead) && !dirty_[n]) fresh.emplace(g_.node_digest_[n], n);
-  for (NodeId n : order) {
-    Node& node = g_.nodes_[n];
-    if (node.flags & kDead) continue;
-    g_.node_digest_[n] = g_.hash_node(n);
-    if (!op_info(node.op).has(kPure)) continue;
-    if (node.in_count) {
-      bool constant = true;
-      for (ValueId v : g_.inputs(n)) constant = constant && (v == kNoValue || g_.is_const(v));
-      if (constant != bool(node.flags & kConst)) {
-        node.flags = constant ? node.flags | kConst : node.flags & ~kConst;
-        note(n);
-        for (int o = 0; o < node.out_count; ++o)
-          for (const auto& use : g_.users(node.out_begin + o)) note(use.node);
-      }
-    }
-    NodeId same = parent_->find_node(g_.node_digest_[n]);
-    if (same != kNoNode && (dirty_[same] || (g_.nodes_[same].flags & kDead))) same = kNoNode;
-    if (same == kNoNode) {
-      auto [it, inserted] = fresh.try_emplace(g_.node_digest_[n], n);
-      if (!inserted) same = it->second;
-    }
-    if (same == kNoNode || same == n) continue;
-    merge_duplicate(n, same);
-    merged = true;
-  }
-  // Dead nodes were counted among the users until now.
-  if (merged || !dead_.empty()) g_.index_uses();
-  g_.hash_outputs();
 }
 
 ChangeCount ChildGraph::count() const {

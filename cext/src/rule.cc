@@ -530,17 +530,31 @@ Bindings Rule::fresh_bindings() const {
   return b;
 }
 
-RuleSet::RuleSet(std::vector<RulePtr> rules) : rules_(std::move(rules)), by_root_(op_table().size()) {
+bool Rule::same_source(const Rule& other) const {
+  auto names = [](const Rule& r) { return std::tie(r.value_names_, r.sequence_names_, r.attr_names_, r.rest_names_, r.op_names_); };
+  return source_text_ == other.source_text_ && uses_global_ == other.uses_global_ && names(*this) == names(other);
+}
+
+RuleSet::RuleSet(std::vector<RulePtr> rules) : rules_(std::move(rules)), by_root_(op_table().size()), families_(rules_.size()) {
   Hasher h(9);
+  std::unordered_map<std::string, std::vector<uint32_t>> leaders;   // by the first source term
   for (uint32_t r = 0; r < rules_.size(); ++r) {
     const Rule& rule = *rules_[r];
     h.add_bytes(rule.name());
     h.add(rule.digest());
     depth_ = std::max(depth_, rule.depth());
     uses_fanout_ = uses_fanout_ || rule.uses_fanout();
-    if (rule.star()) star_.push_back(r);
-    else
-      for (OpId op : rule.source(rule.source_roots()[0]).ops.members) by_root_[op].push_back(r);
+    if (rule.star()) {
+      star_.push_back(r);
+      families_[r].push_back(r);
+      continue;
+    }
+    auto& known = leaders[rule.source_text()[0]];
+    auto same = std::find_if(known.begin(), known.end(), [&](uint32_t k) { return rules_[k]->same_source(rule); });
+    families_[same == known.end() ? r : *same].push_back(r);
+    if (same != known.end()) continue;
+    known.push_back(r);
+    for (OpId op : rule.source(rule.source_roots()[0]).ops.members) by_root_[op].push_back(r);
   }
   digest_ = h.finish();
   for (const RulePtr& rule : rules_) {
@@ -566,6 +580,14 @@ bool RuleSet::may_match(uint32_t r, const Graph& g, NodeId node) const {
     if (!any) return false;
   }
   return true;
+}
+
+bool RuleSet::may_gather(uint32_t r, const Graph& g, ValueId join) const {
+  const Term& member = rules_[r]->source(rules_[r]->source_roots()[0]);
+  int found = 0;
+  for (const Graph::Use& u : g.users(join))
+    if (member.ops.contains(g.node(u.node).op) && may_match(r, g, u.node) && ++found == 2) return true;
+  return false;
 }
 
 }  // namespace rlflow

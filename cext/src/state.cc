@@ -1,6 +1,7 @@
 #include "rlflow/state.h"
 
 #include <algorithm>
+#include <chrono>
 #include <unordered_set>
 
 namespace rlflow {
@@ -17,11 +18,31 @@ Workspace& workspace() {
   return w;
 }
 
+// Adds the time until its end to a row.
+class BuildTimer {
+ public:
+  explicit BuildTimer(RuleProfile::Row* row) : row_(row) {
+    if (row_) start_ = std::chrono::steady_clock::now();
+  }
+  ~BuildTimer() {
+    if (!row_) return;
+    row_->build_ns += static_cast<uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now() - start_).count());
+    ++row_->built;
+  }
+  BuildTimer(const BuildTimer&) = delete;
+  BuildTimer& operator=(const BuildTimer&) = delete;
+
+ private:
+  RuleProfile::Row* row_;
+  std::chrono::steady_clock::time_point start_;
+};
+
 }  // namespace
 
-State::State(GraphPtr graph, RuleSetPtr rules, std::shared_ptr<const Pricer> pricer, int64_t weight_limit, std::shared_ptr<StopToken> stop)
-    : graph_(std::move(graph)), rules_(std::move(rules)), pricer_(std::move(pricer)), weight_limit_(weight_limit), stop_(std::move(stop)) {
-  matches_ = enumerate_matches(*graph_, *rules_);
+State::State(GraphPtr graph, RuleSetPtr rules, std::shared_ptr<const Pricer> pricer, int64_t weight_limit, std::shared_ptr<StopToken> stop,
+             std::shared_ptr<RuleProfile> profile)
+    : graph_(std::move(graph)), rules_(std::move(rules)), pricer_(std::move(pricer)), weight_limit_(weight_limit), stop_(std::move(stop)), profile_(std::move(profile)) {
+  matches_ = enumerate_matches(*graph_, *rules_, profile_.get());
 }
 
 const RegionMap& State::regions() {
@@ -48,12 +69,15 @@ void State::evaluate_all() {
   stats_.assign(rules_->size(), {});
   Workspace& w = workspace();
   std::unordered_set<Hash128, Hash128Hasher> seen;
-  for (uint32_t k = 0; k < matches_.size(); ++k) {
+  const size_t count = partial_ ? picked_.size() : matches_.size();
+  for (size_t at = 0; at < count; ++at) {
+    const uint32_t k = partial_ ? picked_[at] : static_cast<uint32_t>(at);
     if (stopped()) return;  // not marked as evaluated: a stopped search asks no more
     const Match& m = *matches_[k];
     RuleStats& s = stats_[m.rule];
     ++s.matched;
-    if (!w.child.build(*graph_, rules_->rule(m.rule), m.bindings)) {
+    const BuildTimer timer(profile_ ? &profile_->rows[m.rule] : nullptr);
+    if (!w.child.build(graph_, rules_->rule(m.rule), m.bindings)) {
       ++s.refused;
       s.last_refusal = w.child.reason();
       continue;
@@ -98,7 +122,7 @@ void State::price_again() {
     if (moves_.unknown[i]) {
       const Match& m = *matches_[moves_.match[i]];
       w.unknown.clear();
-      if (w.child.build(*graph_, rules_->rule(m.rule), m.bindings)) {
+      if (w.child.build(graph_, rules_->rule(m.rule), m.bindings)) {
         DeltaPrice price = pricer_->delta(*graph_, regions_, w.child.graph(), w.child.changed(), &w.unknown, w.scratch);
         moves_.delta_ms[i] = price.known_ms_delta();
         moves_.unknown[i] = price.unknown_new + price.unknown_gone;
@@ -111,12 +135,27 @@ void State::price_again() {
   moves_.unknown_begin = std::move(begin);
 }
 
-std::shared_ptr<State> State::open(size_t move) {
+std::shared_ptr<State> State::beside(GraphPtr graph) const {
+  std::shared_ptr<State> s(new State);
+  s->graph_ = std::move(graph);
+  s->rules_ = rules_;
+  s->pricer_ = pricer_;
+  s->weight_limit_ = weight_limit_;
+  s->stop_ = stop_;
+  s->profile_ = profile_;
+  return s;
+}
+
+const Match& State::match_of(size_t move) {
   const Moves& all = moves();
   if (move >= all.size()) throw Error(ErrorKind::kUsage, "move " + std::to_string(move) + " of " + std::to_string(all.size()));
-  const Match& m = *matches_[all.match[move]];
+  return *matches_[all.match[move]];
+}
+
+std::shared_ptr<State> State::open(size_t move) {
+  const Match& m = match_of(move);
   Workspace& w = workspace();
-  if (!w.child.build(*graph_, rules_->rule(m.rule), m.bindings)) throw Error(ErrorKind::kGraph, "a valid move was refused: " + w.child.reason());
+  if (!w.child.build(graph_, rules_->rule(m.rule), m.bindings)) throw Error(ErrorKind::kGraph, "a valid move was refused: " + w.child.reason());
   return built();
 }
 
@@ -124,7 +163,7 @@ std::shared_ptr<State> State::take(uint32_t rule, const std::vector<NodeId>& nod
   Workspace& w = workspace();
   for (const MatchPtr& m : matches_) {
     if (m->rule != rule || !std::equal(m->bindings.nodes.begin(), m->bindings.nodes.end(), nodes.begin(), nodes.end())) continue;
-    if (!w.child.build(*graph_, rules_->rule(m->rule), m->bindings)) continue;
+    if (!w.child.build(graph_, rules_->rule(m->rule), m->bindings)) continue;
     *key = match_key(*graph_, *m);
     return built();
   }
@@ -134,35 +173,60 @@ std::shared_ptr<State> State::take(uint32_t rule, const std::vector<NodeId>& nod
 // The state of the child that lies in the workspace.
 std::shared_ptr<State> State::built() {
   Workspace& w = workspace();
-  std::shared_ptr<State> s(new State);
-  s->graph_ = w.child.materialise();
-  s->rules_ = rules_;
-  s->pricer_ = pricer_;
-  s->weight_limit_ = weight_limit_;
-  s->stop_ = stop_;
-  s->matches_ = update_matches(*graph_, matches_, *s->graph_, w.child.changed(), *rules_);
+  auto s = beside(w.child.materialise());
+  s->matches_ = update_matches(*graph_, matches_, *s->graph_, w.child.changed(), *rules_, profile_.get());
   return s;
 }
 
 GraphPtr State::child(size_t move) {
-  const Moves& all = moves();
-  if (move >= all.size()) throw Error(ErrorKind::kUsage, "move " + std::to_string(move) + " of " + std::to_string(all.size()));
-  const Match& m = *matches_[all.match[move]];
+  const Match& m = match_of(move);
   Workspace& w = workspace();
-  if (!w.child.build(*graph_, rules_->rule(m.rule), m.bindings)) throw Error(ErrorKind::kGraph, "a valid move was refused: " + w.child.reason());
+  if (!w.child.build(graph_, rules_->rule(m.rule), m.bindings)) throw Error(ErrorKind::kGraph, "a valid move was refused: " + w.child.reason());
   return w.child.materialise();
 }
 
-std::vector<int64_t> State::key(size_t move) {
-  const Moves& all = moves();
-  if (move >= all.size()) throw Error(ErrorKind::kUsage, "move " + std::to_string(move) + " of " + std::to_string(all.size()));
-  return match_key(*graph_, *matches_[all.match[move]]);
+std::vector<int64_t> State::key(size_t move) { return match_key(*graph_, match_of(move)); }
+
+std::shared_ptr<State> State::only(std::vector<uint32_t> picked) const {
+  auto s = beside(graph_);
+  s->matches_ = matches_;
+  s->regions_ = regions_;
+  s->mapped_ = mapped_;
+  s->prices_seen_ = prices_seen_;
+  s->partial_ = true;
+  s->picked_ = std::move(picked);
+  return s;
+}
+
+std::shared_ptr<State> State::near(State& base, std::span<const NodeId> nodes) const {
+  if (base.known_.empty())
+    for (size_t i = 0; i < base.moves().size(); ++i) base.known_.insert(base.match_of(i).signature);
+  std::vector<uint8_t> mark(graph_->node_capacity(), 0);
+  for (NodeId n : nodes)
+    if (n < mark.size()) mark[n] = 1;
+  std::vector<uint32_t> picked;
+  for (uint32_t k = 0; k < matches_.size(); ++k) {
+    const Match& m = *matches_[k];
+    const auto& touched = m.bindings.nodes;
+    if (!base.known_.contains(m.signature) || std::any_of(touched.begin(), touched.end(), [&](NodeId n) { return mark[n]; })) picked.push_back(k);
+  }
+  return only(std::move(picked));
+}
+
+std::shared_ptr<State> State::same(State& before, size_t move) const {
+  const Match& wanted = before.match_of(move);
+  std::vector<uint32_t> picked;
+  for (uint32_t k = 0; k < matches_.size(); ++k) {
+    if (matches_[k].get() == &wanted) return only({k});
+    if (matches_[k]->signature == wanted.signature) picked.push_back(k);  // found again, near what changed
+  }
+  return only(std::move(picked));
 }
 
 int64_t State::find(std::string_view rule, const std::vector<int64_t>& wanted) {
   const Moves& all = moves();
   for (size_t i = 0; i < all.size(); ++i)
-    if (rules_->rule(all.rule[i]).name() == rule && match_key(*graph_, *matches_[all.match[i]]) == wanted) return static_cast<int64_t>(i);
+    if (rules_->rule(all.rule[i]).name() == rule && key(i) == wanted) return static_cast<int64_t>(i);
   return -1;
 }
 

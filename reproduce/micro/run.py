@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -123,10 +123,10 @@ class Bench:
     def bert(self) -> Any:
         return self.graph("bert6-classifier", layers=BERT_BASE_LAYERS)
 
-    def state(self, graph: Any, priced: bool = True) -> Any:
+    def state(self, graph: Any, priced: bool = True, rules: Any = None) -> Any:
         from rlflow.rewrite import State
 
-        return State(graph, self.rules, self.pricer) if priced else State(graph, self.rules)
+        return State(graph, rules or self.rules, self.pricer if priced else None)
 
     def figures(self, only: list[str]) -> Iterator[Figure]:
         for name, measure in FIGURES.items():
@@ -224,6 +224,55 @@ def walk(bench: Bench, graph: Any) -> tuple[float, int, int]:
     return len(seen) / (time.process_time() - start), len(seen), opened
 
 
+def doubling(bench: Bench) -> Iterator[Figure]:
+    """Twice as many rules must not take twice as long to match.
+
+    The second half of the doubled sets: the same rules under other names (every match is found twice, the worst case),
+    and the same rules with a condition that never holds (all of the work up to the conditions, nothing found).
+    """
+    graph = bench.bert()
+    sets = rule_sets(bench.rules)
+    times = {name: [] for name in sets}
+    for _ in range(max(5, int(20 * bench.seconds))):  # interleaved, so that a neighbour disturbs all alike
+        for name, rules in sets.items():
+            start = time.process_time()
+            found = bench.state(graph, priced=False, rules=rules)
+            times[name].append(time.process_time() - start)
+            del found
+    medians = {name: statistics.median(samples) for name, samples in times.items()}
+    details = {"ms": {name: 1e3 * median for name, median in medians.items()}} | {
+        "rules": {name: len(rules) for name, rules in sets.items()}
+    }
+    for larger, smaller in (("whole", "half"), ("never", "whole"), ("twice", "whole")):
+        ratio = medians[larger] / medians[smaller]
+        what = f"BERT-base: enumeration with {SETS[larger]}, over that with {SETS[smaller]}"
+        yield Figure(f"rules-{larger}", what, ratio, "times", 2.0, details=details)
+
+
+SETS = {
+    "half": "every second rule",
+    "whole": "the library",
+    "never": "as many rules again that fail at their conditions",
+    "twice": "every rule twice",
+}
+
+
+def rule_sets(whole: Any) -> dict[str, Any]:
+    """The sets of :func:`doubling`, from a compiled library."""
+    from rlflow.rewrite import Rule, RuleSet, load_rules
+
+    def again(rule: Rule, where: tuple[str, ...], suffix: str) -> Any:
+        return replace(rule, name=f"{rule.name}-{suffix}", where=(*rule.where, *where)).core
+
+    library = list(load_rules().values())
+    return {
+        "half": RuleSet(whole.rules[::2]),
+        "whole": whole,
+        "never": RuleSet([*whole.rules, *(again(rule, ("1 == 2",), "never") for rule in library)]),
+        "twice": RuleSet([*whole.rules, *(again(rule, (), "again") for rule in library)]),
+    }
+
+
 def memory(bench: Bench) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="rlflow-micro-") as folder:
         path = os.path.join(folder, "bert-base.onnx")
@@ -273,6 +322,7 @@ FIGURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "opening": opening,
     "growth": growth,
     "unique": unique,
+    "rules": doubling,
     "memory": memory,
 }
 

@@ -42,6 +42,7 @@ from rlflow.errors import UsageError
 )
 @click.option("--rules", multiple=True, metavar="FILE|FAMILY", help="Rules to use instead of all that ship.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON.")
+@click.option("--profile-rules", is_flag=True, help="Show what each rule took: tried, matched, applied, time.")
 @click.option("--no-verify", is_flag=True, help="Do not compare the outputs with the original's.")
 @click.option(
     "--keep-initializer-inputs",
@@ -65,6 +66,7 @@ def optimize(
     input_data: tuple[str, ...],
     rules: tuple[str, ...],
     json_file: str | None,
+    profile_rules: bool,
     no_verify: bool,
     keep_initializer_inputs: bool,
     quiet: bool,
@@ -105,6 +107,7 @@ def optimize(
             input_data=list(input_data) or None,
             rules=list(rules) or None,
             verify=not no_verify,
+            profile_rules=profile_rules,
             keep_initializer_inputs=keep_initializer_inputs,
             on_progress=told.progress,
             on_stage=told.stage,

@@ -61,6 +61,8 @@ class Report:
     ``speedup`` compares with. All three times are ``None`` where no clock was used (an analytic cost model).
     ``cost_before_ms`` and ``cost_after_ms`` are the cost model's. ``measurements_before``: those that pricing the model
     took before the search, which no budget counts. ``written``: where the result is, ``None`` if it was only returned.
+    ``rule_profile``: what each rule took, the dearest first (the fields of ``rlflow.search.RuleUse``), or ``None``
+    where nobody asked.
     """
 
     model: str
@@ -95,6 +97,7 @@ class Report:
     bytes_before: int | None = None
     bytes_after: int | None = None
     rules: int = 0
+    rule_profile: Sequence[Mapping[str, Any]] | None = None
     gate: Mapping[str, Any] | None = None
     notes: Sequence[str] = ()
     written: str | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlflow.report.files import write_atomically
@@ -40,6 +40,9 @@ def _parts(report: Report, verbose: bool) -> Iterator[RenderableType]:
     if report.improved and report.trace:
         yield line(f"Substitutions applied, in order ({len(report.trace)})")
         yield _substitutions(report, verbose)
+    if report.rule_profile is not None:
+        yield line(f"Rules by time ({len(report.rule_profile)} of {report.rules} were tried)")
+        yield _rule_profile(report.rule_profile, verbose)
     if report.verified is not None:
         yield line("Outputs against the original's")
         yield _verification(report.verified, verbose)
@@ -116,6 +119,18 @@ def rule_statistics(statistics: Mapping[str, Any], most: int | None = None) -> T
         f"{statistics['opened']} graphs opened, {statistics['duplicates']} of them again; "
         f"{statistics['known_candidates']} candidates led to graphs opened before; deepest {max(depths, default=0)}"
     )
+    return table
+
+
+def _rule_profile(uses: Sequence[Mapping[str, Any]], verbose: bool) -> Table:
+    table = _table("rule", "tried", "matched", "built", "applied", "matching ms", "building ms", "written in")
+    shown = uses if verbose else uses[:_MOST_RULES]
+    for use in shown:
+        place = "" if use["file"] is None else f"{os.path.basename(use['file'])}:{use['line']}"
+        counts = (str(use[name]) for name in ("tried", "matched", "built", "applied"))
+        table.add_row(use["rule"], *counts, f"{use['match_ms']:.2f}", f"{use['build_ms']:.2f}", place)
+    if len(shown) < len(uses):
+        table.add_row(f"… and {len(uses) - len(shown)} more (--verbose)")
     return table
 
 

@@ -38,6 +38,7 @@ from rlflow.search.registry import (
     strategy_class,
 )
 from rlflow.search.result import Counts, CurvePoint, Result, TraceStep, Visited
+from rlflow.search.rule_profile import RuleUse, rule_uses
 from rlflow.search.statistics import RuleCounts, Statistics
 from rlflow.search.trace import read_trace, replay, replay_states
 from rlflow.search.view import View
@@ -68,6 +69,7 @@ __all__ = [
     "RandomRestarts",
     "Result",
     "RuleCounts",
+    "RuleUse",
     "SearchNode",
     "SearchStopped",
     "Sleep",
@@ -91,6 +93,7 @@ __all__ = [
     "register",
     "replay",
     "replay_states",
+    "rule_uses",
     "solve",
     "solve_in_parallel",
     "solve_resumably",

@@ -202,7 +202,7 @@ class _Search:
     def _connected(self, base: _Base, child: SearchNode) -> Connected:
         """The rewrites that belong to the chain: not open in the base, or near what the chain made."""
         made = child.nodes - base.node.nodes
-        return Connected(base.known, self.problem.neighbourhood(child, made, _NEAR))
+        return Connected(base.known, self.problem.neighbourhood(child, made, _NEAR), base.node)
 
     def _push_moves(
         self, base: _Base, table: MoveTable, rules: tuple[int, ...], start: Signature | None, regret: float

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -162,10 +162,21 @@ class Selection(Protocol):
 
 
 class Connected(NamedTuple):
-    """Selects the candidates that are not among the ``known`` ones, or that touch one of the nodes ``near``."""
+    """Selects the candidates that are not among the ``known`` ones, or that touch one of the nodes ``near``.
+
+    ``base``: the node whose candidates are the known ones. With it the others are never evaluated.
+    """
 
     known: Container[Signature]
     near: Iterable[int]
+    base: SearchNode | None = None
+
+    def part_of(self, node: SearchNode) -> SearchNode | None:
+        """``node`` with the selected candidates alone, where its state can tell them apart before it evaluates them."""
+        near = getattr(node.state, "near", None)
+        if self.base is None or near is None:
+            return None
+        return replace(node, state=near(self.base.state, self.near), raw=None)
 
     def select(self, raw: Any, index: np.ndarray) -> np.ndarray:
         """The part of ``index`` that is selected."""
@@ -220,7 +231,8 @@ class Problem:
 
     ``rules`` is a rule library or a compiled rule set; ``cost_model`` anything of :mod:`rlflow.cost`. ``weight_limit``:
     bytes that folded weights may take (default: 1.25 times the model's own). ``on_progress`` is called about five times
-    a second. ``runners_up``: how many graphs besides the best are handed on.
+    a second. ``runners_up``: how many graphs besides the best are handed on. ``profile_rules``: count and time what
+    each rule takes (:meth:`rule_profile`).
     """
 
     def __init__(
@@ -236,6 +248,7 @@ class Problem:
         runners_up: int = 3,
         stop: StopToken | None = None,
         clock: Callable[[], float] = time.monotonic,
+        profile_rules: bool = False,
     ) -> None:
         from rlflow.rewrite import State, compiled  # the matcher is opened when it is needed
         from rlflow.rewrite import StopToken as NativeStop
@@ -247,7 +260,7 @@ class Problem:
 
         def make_root() -> Any:
             self.setup_measurements = prices.settle_root(graph, lambda: self.stop.stopped)
-            return State(graph, ruleset, prices.pricer, stop=native)
+            return State(graph, ruleset, prices.pricer, stop=native, profile=profile_rules)
 
         self._setup(make_root, ruleset.names, prices, budget, seed, weight_limit, on_progress, runners_up, stop, clock)
 
@@ -326,9 +339,13 @@ class Problem:
     def moves(self, node: SearchNode, connected: Selection | None = None) -> MoveTable:
         """The candidates of ``node``, priced and counted against the budget; ``connected``: only those that it selects.
 
-        Where the budget allows fewer candidates than there are, an evenly spread choice of them is returned.
+        Open what is in the table from ``table.node``. Where the budget allows fewer candidates than there are, an
+        evenly spread choice of them is returned.
         """
         self._check()
+        part = connected.part_of(node) if connected is not None else None
+        if part is not None:
+            node, connected = part, None
         raw = node.raw = node.state.moves()
         delta, exact = self.prices.deltas(node.state, raw)
         index = np.arange(len(raw))
@@ -410,6 +427,11 @@ class Problem:
         gone.
         """
         self._check()
+        if hasattr(other.state, "same"):
+            part = replace(other, state=other.state.same(node.state, int(i)))
+            part.raw = part.state.moves()
+            rule = self.rule_names[int(node.raw.rule[i])]
+            return self._open(part, 0, rule, other.size + _growth(part.raw, 0)) if len(part.raw) else None
         wanted = _signatures(node.raw, np.array([i]))[0]
         other.raw = other.state.moves()
         index = np.flatnonzero(np.asarray(other.raw.rule) == wanted[0])
@@ -454,6 +476,11 @@ class Problem:
     def gain_floor(self, cost: float) -> float:
         """Differences up to this many milliseconds count as none: rounding, or the noise of measured prices."""
         return self.prices.noise_ms(cost)
+
+    def rule_profile(self) -> dict[str, dict[str, Any]]:
+        """What each rule took so far, by name, as ``State.profile`` of the core gives it; empty where nobody asked."""
+        profile = getattr(self.root().state, "profile", None)
+        return {} if profile is None else profile()
 
     @property
     def best_cost(self) -> float:

@@ -184,7 +184,7 @@ def _is_list(op: str, name: str) -> bool:
 
 
 _LISTS = frozenset(
-    "axes perm split starts ends steps shape pads strides dilations kernel_shape repeats output_padding sizes".split()
+    ["axes", "perm", "split", "starts", "ends", "steps", "shape", "pads", "strides", "dilations", "kernel_shape", "repeats", "output_padding", "sizes"]
 )
 
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 from core_graphs import RULES, random_graph
 
-from rlflow._core import Graph, Pricer, State
+from rlflow._core import Graph, Pricer, Rule, RuleSet, State, explain
 
 Move = tuple[str, tuple[int, ...], str]
 
@@ -40,6 +40,86 @@ def test_a_walk_keeps_matches_and_digests_exact(block: int) -> None:
             assert state.find(moves[choice][0], moves[choice][1]) == choice
             state = child
     assert len(fired) >= 5, "the walk hardly rewrote anything"
+
+
+def test_a_part_of_the_moves_is_what_the_whole_has_there() -> None:
+    """``near``: new matches and those that touch the nodes; ``same``: the one that still stands, or nothing."""
+    parts = kept = gone = 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        base = State(random_graph(seed), RULES)
+        if not len(base.moves()):
+            continue
+        known = {(base.moves().rule[i], tuple(touched(base, i))) for i in range(len(base.moves()))}
+        child = base.open(rng.randrange(len(base.moves())))
+        whole = moves_of(child)
+        near = set(child.graph.order()[:3])
+        part = child.near(base, sorted(near))
+        wanted = [
+            (child.moves().rule[i], tuple(touched(child, i))) not in known or bool(near & set(touched(child, i)))
+            for i in range(len(whole))
+        ]
+        selected = moves_of(part)
+        assert {m[2] for m in selected} >= {m[2] for m, wants in zip(whole, wanted, strict=True) if wants}
+        assert {m[2] for m in selected} <= {m[2] for m in whole}
+        for k, move in enumerate(selected):
+            assert part.open(k).graph.digest == move[2]
+            assert moves_of(part.open(k)) == moves_of(State(part.open(k).graph, RULES))
+        parts += len(selected)
+        for i in range(len(base.moves())):
+            one = child.same(base, i)
+            kept, gone = kept + (len(one.moves()) > 0), gone + (len(one.moves()) == 0)
+            for move in moves_of(one):
+                assert move[0] == RULES.names[base.moves().rule[i]]
+                assert move[2] in {m[2] for m in whole}
+    assert min(parts, kept, gone) > 50
+
+
+def touched(state: State, i: int) -> list[int]:
+    moves = state.moves()
+    return moves.touched[moves.touched_begin[i] : moves.touched_begin[i + 1]].tolist()
+
+
+def test_a_profile_counts_what_the_states_did() -> None:
+    assert State(random_graph(3), RULES).profile() == {}
+    root = State(random_graph(3), RULES, profile=True)
+    root.moves()
+    before = root.profile()
+    assert sum(row["matched"] for row in before.values()) == sum(row["matched"] for row in root.stats().values())
+    assert all(row["tried"] > 0 and row["match_ms"] > 0 for row in before.values())
+    root.open(0).moves()
+    after = root.profile()
+    assert sum(row["built"] for row in after.values()) > sum(row["built"] for row in before.values())
+    assert all(after[name]["tried"] >= row["tried"] for name, row in before.items())
+
+
+def test_rules_that_share_a_pattern_match_as_they_do_alone() -> None:
+    statements = [
+        ("abs", ["(Relu (Add ?a ?b))"], ["(Abs (Relu (Add ?a ?b)))"], ["rank(?a) == 2"]),
+        ("neg", ["(Relu (Add ?a ?b))"], ["(Neg (Relu (Add ?b ?a)))"], ["constant(?a)"]),
+        ("other", ["(Relu (Add ?b ?a))"], ["(Neg (Relu (Add ?b ?a)))"], []),
+        ("never", ["(Relu (Add ?a ?b))"], ["(Relu (Neg (Neg (Add ?a ?b))))"], ["rank(?a) == 9"]),
+    ]
+    together = RuleSet(Rule(*statement) for statement in statements)
+    found = 0
+    for seed in range(40):
+        graph = random_graph(seed)
+        state = State(graph, together)
+        state.moves()
+        for name, *rest in statements:
+            alone = State(graph, RuleSet([Rule(name, *rest)]))
+            alone.moves()
+            assert state.stats().get(name, {}).get("matched") == alone.stats().get(name, {}).get("matched")
+        found += sum(row["matched"] for row in state.stats().values())
+    assert found > 20
+
+
+def test_what_is_constant_is_not_rewritten() -> None:
+    rule = Rule("absolute", ["(Relu ?x)"], ["(Abs (Relu ?x))"])
+    graph = Graph.parse("w: f32[2] = const\nx: f32[2] = input\na = Relu(w)\nb = Relu(x)\nc = Add(a, b)\nreturn c\n")
+    assert len(State(graph, RuleSet([rule])).moves()) == 1
+    constant, work = explain(graph, rule)
+    assert "constant" in constant and "fires" in work
 
 
 @pytest.mark.parametrize("pricer", [Pricer.analytic(), Pricer.analytic(overhead_us=7.0, fusion="onnxruntime")])

@@ -51,7 +51,7 @@ class Graph {
   uint32_t position(NodeId n) const { return position_[n]; }     // index in order(); undefined for dead nodes
   // (user node, input slot) pairs of a value, in order() order. Graph outputs are not users: see output_uses.
   struct Use { NodeId node; uint32_t slot; };
-  std::span<const Use> users(ValueId v) const { return {uses_.data() + use_begin_[v], use_begin_[v + 1] - use_begin_[v]}; }
+  std::span<const Use> users(ValueId v) const { return {uses_.data() + use_begin_[v], use_end_[v] - use_begin_[v]}; }
   int output_uses(ValueId v) const { return output_uses_[v]; }
   const Hash128& node_digest(NodeId n) const { return node_digest_[n]; }
   const Hash128& digest() const { return digest_; }
@@ -66,6 +66,7 @@ class Graph {
   friend class ChildGraph;
   void index();                                                  // order, positions, uses; throws Error(kGraph) on a cycle
   void index_uses();                                             // uses alone, by node id (a scratch graph has no order)
+  template <class Nodes> void index_uses_of(Nodes nodes);       // those that the nodes make, in their order
   void hash();                                                   // node digests and the graph digest
   void hash_outputs();                                           // the graph digest from the node digests
   void build_digest_table();
@@ -79,12 +80,11 @@ class Graph {
   std::vector<NodeId> graph_inputs_;
   std::vector<NodeId> order_;
   std::vector<uint32_t> position_;
-  std::vector<uint32_t> use_begin_;
+  std::vector<uint32_t> use_begin_, use_end_;                    // by value: its part of uses_ (a scratch graph moves single parts to the end)
   std::vector<Use> uses_;
   std::vector<uint16_t> output_uses_;
   std::vector<Hash128> node_digest_;
   std::vector<NodeId> digest_table_;                             // open addressing by node digest; kNoNode = free
-  std::vector<uint32_t> use_cursor_;                             // scratch of index_uses
   Hash128 digest_;
 };
 using GraphPtr = std::shared_ptr<const Graph>;

@@ -11,8 +11,10 @@
 namespace rlflow {
 
 struct Match {
-  uint32_t rule = 0;
+  Match(uint32_t rule, const Bindings& bindings);
+  uint32_t rule;
   Bindings bindings;
+  uint64_t signature;               // of the rule and the matched nodes: the same in parent and child where the match persists
   NodeId root() const { return bindings.roots[0]; }
 };
 using MatchPtr = std::shared_ptr<const Match>;
@@ -25,15 +27,17 @@ struct Failure {
 
 class Matcher {
  public:
-  using Sink = std::function<void(const Bindings&)>;
+  using Sink = std::function<void(const Bindings&, uint32_t rule)>;   // `rule` as the family names it, else 0
   Matcher(const Graph& graph, const Rule& rule, Failure* why = nullptr) : g_(graph), rule_(rule), why_(why) {}
+  // For all rules of a family at once: one walk over the pattern, then the conditions of each.
+  Matcher(const Graph& graph, const RuleSet& rules, uint32_t leader) : g_(graph), rule_(rules.rule(leader)), rules_(&rules), family_(rules.family(leader)) {}
 
   // All matches whose first root is `node`. Not for star rules.
   void match_at(NodeId node, const Sink& sink);
   // All groups of a star rule around one shared value.
   void match_star(ValueId join, const Sink& sink);
-  // The conditions of the rule, for bindings made elsewhere; lets are evaluated on the way.
-  bool conditions_hold(const Bindings& b);
+  // The conditions of a rule, for bindings made elsewhere; lets are evaluated on the way.
+  bool conditions_hold(const Rule& rule, const Bindings& b);
 
  private:
   struct Goal {
@@ -61,7 +65,9 @@ class Matcher {
 
   const Graph& g_;
   const Rule& rule_;
-  Failure* why_;
+  Failure* why_ = nullptr;
+  const RuleSet* rules_ = nullptr;
+  std::span<const uint32_t> family_;
   Bindings b_;
   std::vector<Goal> goals_;
   std::vector<Deferred> deferred_;
@@ -74,11 +80,22 @@ class Matcher {
 // The key of a match: ordinals in canonical topological order, so that a trace replays on any copy of the graph.
 std::vector<int64_t> match_key(const Graph& g, const Match& m);
 
+// What the rules of a set cost, by rule: counted over a whole search where somebody asks for it.
+struct RuleProfile {
+  struct Row {
+    uint64_t tried = 0;             // places where the operators stand and the pattern was looked at
+    uint64_t matched = 0, built = 0;                              // matches found; children built and priced
+    uint64_t match_ns = 0, build_ns = 0;
+  };
+  explicit RuleProfile(size_t rules) : rows(rules) {}
+  std::vector<Row> rows;
+};
+
 // Every match of every rule, rule by rule in canonical order of roots.
-std::vector<MatchPtr> enumerate_matches(const Graph& g, const RuleSet& rules);
+std::vector<MatchPtr> enumerate_matches(const Graph& g, const RuleSet& rules, RuleProfile* profile = nullptr);
 // The child's matches from the parent's, looking only around what changed. Equals enumerate_matches(child) as a set.
 std::vector<MatchPtr> update_matches(const Graph& parent, const std::vector<MatchPtr>& matches, const Graph& child,
-                                     std::span<const NodeId> changed, const RuleSet& rules);
+                                     std::span<const NodeId> changed, const RuleSet& rules, RuleProfile* profile = nullptr);
 void sort_matches(const Graph& g, std::vector<MatchPtr>& matches);
 
 // Sentences that say why `rule` does not fire at `node` (kNoNode: at every node its root could be), or that it does.

@@ -1,6 +1,7 @@
 // A substitution: parsed, checked and compiled once (DESIGN C3; the term language is described in docs/rules.md).
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -100,6 +101,9 @@ class Rule {
   const std::vector<LetExpr>& let_exprs() const { return let_exprs_; }
   int let_term(int i) const { return let_terms_[i]; }
   Bindings fresh_bindings() const;
+  const std::vector<std::string>& source_text() const { return source_text_; }
+  // The same pattern and the same variables as another rule's: what one binds, the other binds too.
+  bool same_source(const Rule& other) const;
   const std::vector<std::string>& value_names() const { return value_names_; }
   const std::vector<std::string>& sequence_names() const { return sequence_names_; }
   const std::vector<std::string>& attr_names() const { return attr_names_; }
@@ -130,8 +134,13 @@ class RuleSet {
   // A cheap necessary condition for rule `r` at `node`: what the root's operands must be computed by. Most rules fail here, before
   // anything is bound.
   bool may_match(uint32_t r, const Graph& g, NodeId node) const;
+  // The same for a star rule: two readers of `join` that its members may be.
+  bool may_gather(uint32_t r, const Graph& g, ValueId join) const;
   const std::vector<RulePtr>& rules() const { return rules_; }
-  // Single- and multi-root rules whose first root may be `op`.
+  // Rules that share a pattern are matched together: the first of them leads, and family(leader) names them all.
+  std::span<const uint32_t> family(uint32_t leader) const { return families_[leader]; }
+  bool leads(uint32_t r) const { return !families_[r].empty(); }
+  // Single- and multi-root leaders whose first root may be `op`.
   const std::vector<uint32_t>& rooted_at(OpId op) const { return by_root_[op]; }
   const std::vector<uint32_t>& star_rules() const { return star_; }
   int depth() const { return depth_; }
@@ -147,6 +156,7 @@ class RuleSet {
   };
   std::vector<std::vector<OperandTest>> tests_; // per rule
   std::vector<uint32_t> star_;
+  std::vector<std::vector<uint32_t>> families_;   // by leader; empty for the others
   int depth_ = 1;
   bool uses_fanout_ = false;
   Hash128 digest_;

@@ -2,7 +2,9 @@
 #pragma once
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "rlflow/cost.h"
@@ -38,7 +40,8 @@ struct StopToken {
 
 class State {
  public:
-  State(GraphPtr graph, RuleSetPtr rules, std::shared_ptr<const Pricer> pricer, int64_t weight_limit, std::shared_ptr<StopToken> stop);
+  State(GraphPtr graph, RuleSetPtr rules, std::shared_ptr<const Pricer> pricer, int64_t weight_limit, std::shared_ptr<StopToken> stop,
+        std::shared_ptr<RuleProfile> profile = nullptr);
 
   const GraphPtr& graph() const { return graph_; }
   const RuleSet& rules() const { return *rules_; }
@@ -54,7 +57,12 @@ class State {
   // The state after the rule applied to these nodes (a move's `touched`), and its key; null where there is no such match or it is refused.
   // Evaluates no other match, and prices nothing: for replaying on large graphs.
   std::shared_ptr<State> take(uint32_t rule, const std::vector<NodeId>& nodes, std::vector<int64_t>* key);
+  // This state with a part of its candidates: those that `base`, a state before it, did not have, or that touch one of the nodes.
+  std::shared_ptr<State> near(State& base, std::span<const NodeId> nodes) const;
+  // This state with one candidate at most: the move of `before`, a state before it, where it still stands.
+  std::shared_ptr<State> same(State& before, size_t move) const;
   const std::vector<RuleStats>& stats() const { return stats_; }
+  const RuleProfile* profile() const { return profile_.get(); }      // shared with the states opened from this one; null where none is kept
   bool stopped() const { return stop_ && stop_->stop.load(std::memory_order_relaxed); }
 
  private:
@@ -62,12 +70,19 @@ class State {
   void evaluate_all();
   std::shared_ptr<State> built();
   void price_again();
+  const Match& match_of(size_t move);
+  std::shared_ptr<State> beside(GraphPtr graph) const;       // with the same rules, prices and limits, and no matches yet
+  std::shared_ptr<State> only(std::vector<uint32_t> picked) const;
   GraphPtr graph_;
   RuleSetPtr rules_;
   std::shared_ptr<const Pricer> pricer_;
   int64_t weight_limit_ = -1;
   std::shared_ptr<StopToken> stop_;
+  std::shared_ptr<RuleProfile> profile_;
   std::vector<MatchPtr> matches_;
+  bool partial_ = false;
+  std::vector<uint32_t> picked_;            // a partial state evaluates only these matches
+  std::unordered_set<uint64_t> known_;      // signatures of the moves, once asked for
   Moves moves_;
   std::vector<RuleStats> stats_;
   RegionMap regions_;
