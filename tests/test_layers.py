@@ -43,6 +43,7 @@ DOORS: dict[str, set[str]] = {
     "onnxscript": {"frontends"},
     "onnxslim": {"frontends"},
     "onnxruntime": {"runtime"},
+    "openvino": {"runtime"},
     "torch": {"nn", "agents", "cost/gpu.py"},
     "gymnasium": {"env"},
     "z3": {"synthesis/prove.py", "synthesis/prove"},

@@ -56,7 +56,7 @@ class _Process:
 
 
 class Worker:
-    """ONNX Runtime in a process of its own, so that a crash, a hang or a leak there costs one request and nothing else.
+    """A runtime in a process of its own, so that a crash, a hang or a leak there costs one request and nothing else.
 
     A request that kills the process, or takes longer than its limit, raises :class:`RuntimeCrashed`; one that the
     runtime answers with an error raises :class:`RuntimeRefused`. Either way the next request is served: a new process
@@ -68,10 +68,10 @@ class Worker:
     module = "rlflow.runtime.worker"
 
     def __init__(self, options: RuntimeOptions | None = None, *, time_limit: float = 120.0) -> None:
-        reason = unavailable_reason()
+        self.options = options or RuntimeOptions()
+        reason = unavailable_reason(self.options.runtime)
         if reason is not None:
             raise RuntimeUnavailable(reason)
-        self.options = options or RuntimeOptions()
         self.time_limit = time_limit
         self.starts = 0
         self._process: _Process | None = None
@@ -389,6 +389,7 @@ class Worker:
             )
         errors = tempfile.TemporaryFile(prefix="rlflow-worker-")  # noqa: SIM115 - lives as long as the process
         command = [sys.executable, "-c", _BOOTSTRAP.format(module=self.module), json.dumps(sys.path)]
+        command.append(self.options.runtime)
         child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
         process = _Process(child, errors)
         watch = _Watch(child, _START_SECONDS)

@@ -230,7 +230,7 @@ class TestRealRuntime:
     @pytest.mark.parametrize("count", [2, 3])
     def test_every_model_goes_first_equally_often(self, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
         """Were the orders of loading and of rounds drawn alike, one model would always go first (and seem slower)."""
-        from rlflow.runtime import sessions
+        from rlflow.runtime import loops
 
         class Recorded:
             def __init__(self, name: str) -> None:
@@ -249,10 +249,10 @@ class TestRealRuntime:
                 loaded.append(handles[0].name)
 
             def time_interleaved(self, handles: Sequence[Any], feeds: Any, **how: Any) -> Samples:
-                return sessions.time_interleaved(handles, [{}] * len(handles), 1, 1, how["seed"], None, 1, 0.0)
+                return loops.time_interleaved(handles, [{}] * len(handles), 1, 1, how["seed"], None, 1, 0.0)
 
         names = "abc"[:count]
-        monkeypatch.setattr(sessions.gc, "collect", lambda: 0)  # slow in a large process, and of no interest here
+        monkeypatch.setattr(loops.gc, "collect", lambda: 0)  # slow in a large process, and of no interest here
         first: list[tuple[str, str]] = []
         loaded: list[str] = []
         sampler = WorkerSampler(Recorder(), {}, {})  # type: ignore[arg-type]
