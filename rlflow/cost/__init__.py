@@ -25,6 +25,7 @@ Factory = Callable[..., CostModel]
 # Imported when made, so that listing the models opens no runtime.
 _BUILT_IN = {
     "analytic": ("rlflow.cost.analytic", "AnalyticCost"),
+    "end-to-end": ("rlflow.cost.endtoend", "EndToEndCost"),
     "onnxruntime": ("rlflow.cost.onnxruntime", "OnnxRuntimeCost"),
 }
 _registered: dict[str, Factory] = {}

@@ -317,7 +317,7 @@ class OnnxRuntimeCost:
             try:
                 self._prepare(job)
                 if job.model is not None:
-                    items.append((job.key, _serialized(job.model), _specs(job.model)))
+                    items.append((job.key, _serialized(job.model), input_specs(job.model)))
                 else:
                     ms = self._calibrated_now().dispatch * len(job.region.nodes)
                     prices[job.key] = Price(ms, 0.0, 0)  # its result is known, so the runtime folds it
@@ -357,7 +357,7 @@ class OnnxRuntimeCost:
         if job.model is None or any((job.graph.shape(v) or [0, 1])[1] % self.pricer.block for v in job.fronted):
             return None
         rng = np.random.default_rng(0)
-        feeds = {name: random_array(spec, rng) for name, spec in _specs(job.model).items()}
+        feeds = {name: random_array(spec, rng) for name, spec in input_specs(job.model).items()}
         try:
             nodes = self.worker.profile(_serialized(job.model), feeds, runs=_PROFILE_RUNS, level=_LEVEL)
         except (RuntimeRefused, RuntimeCrashed):
@@ -415,7 +415,7 @@ class OnnxRuntimeCost:
     def _probe(self, graphs: Mapping[str, Graph]) -> tuple[Price, dict[str, float]]:
         empty = self.worker.overhead(level=_LEVEL)
         overhead = Price(empty.ms, empty.spread_ms, empty.samples)
-        results = self._timed([(name, _serialized(graph), _specs(graph)) for name, graph in graphs.items()])
+        results = self._timed([(name, _serialized(graph), input_specs(graph)) for name, graph in graphs.items()])
         for name, result in results.items():
             if isinstance(result, str):
                 raise CostError(f"ONNX Runtime cannot be calibrated here: the probe {name} failed: {result}")
@@ -456,8 +456,10 @@ def _serialized(graph: Graph) -> bytes:
     return graph_to_model(graph).SerializeToString()
 
 
-def _specs(graph: Graph) -> dict[str, FeedSpec]:
-    """Random inputs that the graph accepts: indices in range, nothing outside an operator's domain."""
+def input_specs(graph: Graph, dims: Mapping[str, int] | None = None) -> dict[str, FeedSpec]:
+    """Random inputs that the graph accepts: indices in range, nothing outside an operator's domain. ``dims``: values of
+    symbolic dimensions; others count as 1 where it is given, and are refused where not.
+    """
     from rlflow.graph.ranges import input_ranges
 
     ranges = input_ranges(graph)
@@ -465,12 +467,22 @@ def _specs(graph: Graph) -> dict[str, FeedSpec]:
     specs = {}
     for node in graph.inputs():
         value, name = graph.node_outputs(node)[0], graph.input_name(node)
-        dtype, shape = _NUMPY_NAMES.get(graph.dtype(value)), graph.shape(value)
-        if dtype is None or shape is None or any(not isinstance(dim, int) for dim in shape):
+        dtype, shape = _NUMPY_NAMES.get(graph.dtype(value)), _sizes(graph.shape(value), dims)
+        if dtype is None or shape is None:
             raise CostError(
                 f"A region cannot be priced by itself: no random input can be made for an operand of type "
                 f"{graph.type_text(value)}."
             )
         low, high = ranges.get(name, _POSITIVE if positive and dtype.startswith("float") else (None, None))
-        specs[name] = FeedSpec(tuple(int(dim) for dim in shape if isinstance(dim, int)), dtype, low, high)
+        specs[name] = FeedSpec(shape, dtype, low, high)
     return specs
+
+
+def _sizes(shape: Sequence[Any] | None, dims: Mapping[str, int] | None) -> tuple[int, ...] | None:
+    """A shape in numbers; ``None`` where it has none."""
+    from rlflow.frontends import symbolic
+
+    if shape is None or any(dim is None or (dims is None and not isinstance(dim, int)) for dim in shape):
+        return None
+    values = {name: (dims or {}).get(name, 1) for name in symbolic.names(shape)}
+    return tuple(int(symbolic.evaluate(dim, values)) for dim in shape)

@@ -113,6 +113,15 @@ class Worker:
         """Runtime, version, provider, device and available threads; keys as in ``rlflow info``."""
         return {**self._ask("describe", self.options.provider), "threads": self.options.threads}
 
+    def require_provider(self) -> None:
+        """Raise :class:`RuntimeUnavailable`, with what there is, where the runtime lacks the provider asked for."""
+        found = self._ask("describe", self.options.provider)
+        if self.options.runtime == "onnxruntime" and self.options.provider not in found["providers"]:
+            raise RuntimeUnavailable(
+                f"This ONNX Runtime ({found['version']}) has no {self.options.provider}; "
+                f"it offers {', '.join(found['providers'])}."
+            )
+
     def load(
         self,
         model: ModelSource,

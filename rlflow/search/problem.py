@@ -442,7 +442,7 @@ class Problem:
             raise SearchStopped(reason)
 
     def _cost(self, state: Any) -> float:
-        cost = float(state.cost)
+        cost = self.prices.cost(state)
         if not np.isfinite(cost):
             raise CostError(
                 f"The price of a graph of {state.graph.num_nodes} nodes is {cost}; "
