@@ -18,8 +18,8 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -27,9 +27,18 @@ from rlflow._core import Pricer
 from rlflow.cost import calibration, regions
 from rlflow.cost.calibration import Calibration
 from rlflow.cost.database import Price, PriceContext, PriceDatabase
+from rlflow.cost.interpolate import Estimate, Interpolation, Sample
 from rlflow.cost.protocol import CostReport, FillReport, RegionCost
-from rlflow.errors import CostError, GraphError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable
-from rlflow.runtime import FeedSpec, Measurement, RuntimeOptions, Worker, random_array, unavailable_reason
+from rlflow.errors import CostError, GraphError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable, UsageError
+from rlflow.runtime import (
+    CPU_PROVIDER,
+    FeedSpec,
+    Measurement,
+    RuntimeOptions,
+    Worker,
+    random_array,
+    unavailable_reason,
+)
 
 if TYPE_CHECKING:
     from rlflow._core import Region
@@ -70,16 +79,21 @@ class _Job:
 class OnnxRuntimeCost:
     """Prices as ONNX Runtime on this machine's CPU pays them.
 
-    ``threads``: intra-operator threads; ``dims``: values of symbolic dimensions, others count as 1 (measuring needs
-    numbers); ``database``: an open :class:`PriceDatabase`, a path, or ``None`` for the user's own; ``worker``: an open
+    ``threads``: intra-operator threads; ``provider``: an execution provider; ``dims``: values of symbolic dimensions,
+    others count as 1 (measuring needs numbers); ``database``: an open :class:`PriceDatabase`, a path, or ``None`` for the user's own; ``worker``: an open
     worker to share, whose options then decide. ``repeats`` samples of ``min_time`` seconds make a price;
     ``time_limit`` seconds end a region that hangs.
+
+    ``measure="lazy"``: once the first graph is measured, a region that is like measured ones in operators and size is
+    priced by interpolation (:mod:`rlflow.cost.interpolate`), which is marked in every report. ``fusion``: another
+    fusion table, for comparison; ``none`` prices every operator by itself, warm, as the first tools of this kind did.
 
     One object prices one model and what it is rewritten to: the first graph says how many bytes of weights a run reads.
     """
 
     name = "onnxruntime"
     measures = True
+    runtime_name: ClassVar[str] = "onnxruntime"
 
     def __init__(
         self,
@@ -91,8 +105,19 @@ class OnnxRuntimeCost:
         repeats: int = 9,
         min_time: float = 2e-4,
         time_limit: float = 30.0,
+        provider: str = CPU_PROVIDER,
+        measure: str = "eager",
+        fusion: str | None = None,
     ) -> None:
-        self.threads = worker.options.threads if worker is not None else threads
+        if measure not in ("eager", "lazy"):
+            raise UsageError(f"Regions are measured 'eager' or 'lazy', not {measure!r}.")
+        self.options = (
+            worker.options if worker is not None else RuntimeOptions(provider, threads, runtime=self.runtime_name)
+        )
+        self.threads = self.options.threads
+        self.lazy, self.estimates = measure == "lazy", dict[str, Estimate]()
+        self._fusion = fusion or self._own_fusion()
+        self._interpolation: Interpolation | None = None
         self.dims = dict(dims or {})
         self.refusals: dict[str, str] = {}
         self.totals = FillReport()
@@ -106,15 +131,17 @@ class OnnxRuntimeCost:
         self._working_set: float | None = None
         self._calibration: Calibration | None = None
         self._context: PriceContext | None = None
+        self._described: dict[str, Any] | None = None
 
     # --- what it runs on -------------------------------------------------------------------------------------------
 
     def available(self) -> str | None:
         """Why ONNX Runtime cannot measure here, in a sentence, or ``None``; starts the worker."""
-        reason = unavailable_reason()
+        reason = unavailable_reason(self.runtime_name)
         if reason is not None:
             return reason
         try:
+            self.worker.require_provider()
             self._place()
         except (RuntimeUnavailable, CostError) as error:
             return str(error)
@@ -126,7 +153,7 @@ class OnnxRuntimeCost:
         if self._given_worker is not None:
             return self._given_worker
         if self._own_worker is None:
-            self._own_worker = Worker(RuntimeOptions(threads=self.threads))
+            self._own_worker = Worker(self.options)
         return self._own_worker
 
     @property
@@ -152,11 +179,18 @@ class OnnxRuntimeCost:
     def pricer(self) -> Pricer:
         """The native pricer; made, and the machine calibrated, on first use."""
         if self._pricer is None:
-            block = calibration.channel_block(self._changes_layout)
+            # Only the processor's own kernels of ONNX Runtime have the blocked layout that its table describes.
+            known = self._fusion == "onnxruntime"
+            block = calibration.channel_block(self._changes_layout) if known else 0
             self._calibration = self._calibrated(block)
-            self._pricer = Pricer.table("onnxruntime", block=block)
+            self._pricer = Pricer.table(self._fusion, block=block)
             self._pricer.set_view_price(max(self._calibration.view, 1e-5))
         return self._pricer
+
+    def _own_fusion(self) -> str:
+        """The fusion table of the runtime and provider; that of any serious runtime where there is none."""
+        plain = self.options.runtime == "onnxruntime" and self.options.provider == CPU_PROVIDER
+        return "onnxruntime" if plain else "generic"
 
     @property
     def relative_noise(self) -> float:
@@ -195,6 +229,9 @@ class OnnxRuntimeCost:
                 opaque.extend(operators)
             elif note is not None:
                 opaque.extend(operators)
+            elif region.signature in self.estimates:
+                guess = self.estimates[region.signature]
+                note = f"estimated from {guess.samples} measured regions like it (±{100 * guess.error:.0f} %)"
             figures = (region.ms, region.flops, region.bytes, self._spread.get(region.signature))
             rows.append(RegionCost(region.signature, region.kind, operators, *figures, note))
         return CostReport(
@@ -208,7 +245,19 @@ class OnnxRuntimeCost:
             unpriced=tuple(dict.fromkeys(opaque)),
             refusals={row.signature: self.refusals[row.signature] for row in rows if row.signature in self.refusals},
             weight_bytes=summary["weight_bytes"],
+            estimated=sum(row.signature in self.estimates for row in rows),
         )
+
+    def notes(self) -> list[str]:
+        """What a report has to say about how these prices came about."""
+        if not self.estimates:
+            return []
+        error = float(np.median([guess.error for guess in self.estimates.values()]))
+        note = (
+            f"{len(self.estimates)} regions were priced by interpolation, not by the clock (such estimates are off by "
+            f"±{100 * error:.0f} % in the median); only the final comparison decided."
+        )
+        return [note]
 
     def fill(
         self, graphs: Iterable[Graph], *, limit: int | None = None, stop: Callable[[], bool] | None = None
@@ -224,7 +273,8 @@ class OnnxRuntimeCost:
             self._working_set = max(float(self.pricer.summary(graph)["weight_bytes"]) for graph in graphs)
         jobs = self._jobs(graphs)
         cached = self._from_database(jobs)
-        waiting = [job for job in jobs.values() if job.key not in cached]
+        missing = [job for job in jobs.values() if job.key not in cached]
+        waiting = self._not_estimated(missing)
         allowed = waiting if limit is None else waiting[: max(limit, 0)]
         measured = refused = 0
         for begin in range(0, len(allowed), BATCH):
@@ -235,12 +285,42 @@ class OnnxRuntimeCost:
             self.database.put_many({self._kept_as(job.key): prices[job.key] for job in batch}, self._place())
             for job in batch:
                 self._set(job, prices[job.key])
+                self._learn(prices[job.key])
             measured += len(batch)
             refused += sum(prices[job.key].ms is None for job in batch)
         remaining = sum(len(job.waiting) for job in waiting[measured:])
-        report = FillReport(measured, len(cached), refused, remaining, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        report = FillReport(measured, len(cached), refused, remaining, seconds, len(missing) - len(waiting))
         self.totals = self.totals + report
         return report
+
+    # --- estimates -------------------------------------------------------------------------------------------------
+
+    def _not_estimated(self, jobs: list[_Job]) -> list[_Job]:
+        """Price by interpolation what can be, where that was asked for; the rest. The first graph is always measured:
+        it is on both sides of every comparison, and it is what estimates follow from.
+        """
+        if not self.lazy:
+            return jobs
+        if self._interpolation is None:
+            self._interpolation = Interpolation()
+            for price in self.database.all_here(self._place()).values():
+                self._learn(price)
+            return jobs
+        rest = []
+        for job in jobs:
+            what = _described(job)
+            guess = self._interpolation.estimate(what["kind"], what["operators"], what["flops"], what["bytes"])
+            if guess is None:
+                rest.append(job)
+                continue
+            self._set(job, Price(guess.ms))
+            self.estimates.update(dict.fromkeys(job.waiting, guess))
+        return rest
+
+    def _learn(self, price: Price) -> None:
+        if self._interpolation is not None and price.ms is not None and price.samples:
+            self._interpolation.add(Sample(price.kind, price.operators, price.flops, price.bytes, price.ms))
 
     # --- which regions ---------------------------------------------------------------------------------------------
 
@@ -279,7 +359,9 @@ class OnnxRuntimeCost:
 
     def _set(self, job: _Job, price: Price) -> None:
         """Price every layout context of a region."""
-        least = self._calibrated_now().weights_ms(_weight_bytes(job.graph, job.region), self._working_set or 0.0)
+        least = 0.0
+        if self._fusion != "none":
+            least = self._calibrated_now().weights_ms(_weight_bytes(job.graph, job.region), self._working_set or 0.0)
         for signature, region in job.waiting.items():
             if price.ms is None:
                 self.refusals[signature] = price.refusal or "the runtime refused it"
@@ -327,7 +409,11 @@ class OnnxRuntimeCost:
         for job in jobs:
             if job.key not in prices:
                 prices[job.key] = self._price(job, results[job.key])
-        return prices
+        return {job.key: replace(prices[job.key], clock=self._clock_state(), **_described(job)) for job in jobs}
+
+    def _clock_state(self) -> str:
+        state = self._description().get("clock_state", "")
+        return f"{self.options.effective_clock} time{'; ' if state else ''}{state}"
 
     def _prepare(self, job: _Job) -> None:
         if job.region.blocked:
@@ -390,8 +476,13 @@ class OnnxRuntimeCost:
 
     def _place(self) -> PriceContext:
         if self._context is None:
-            self._context = PriceContext.of(self.worker.describe(), _LEVEL)
+            self._context = PriceContext.of(self._description(), _LEVEL)
         return self._context
+
+    def _description(self) -> dict[str, Any]:
+        if self._described is None:
+            self._described = dict(self.worker.describe())
+        return self._described
 
     def _changes_layout(self, graph: Graph) -> bool:
         return b"ReorderInput" in self.worker.optimized(_serialized(graph), level=_LEVEL)
@@ -423,6 +514,18 @@ class OnnxRuntimeCost:
         rows = {f"{_METHOD}:probe:{name}": Price(m.ms, m.spread_ms, m.samples) for name, m in measured.items()}
         self.database.put_many({**rows, f"{_METHOD}:probe:overhead": overhead}, self._place())
         return overhead, {name: m.ms for name, m in measured.items()}
+
+
+def _described(job: _Job) -> dict[str, Any]:
+    """What a region is, for people and for interpolation: regions of the blocked layout are a kind of their own."""
+    region = job.region
+    layout = " blocked" if region.blocked else ""
+    return {
+        "kind": f"{region.kind}{layout}",
+        "operators": " ".join(regions.operators(job.graph, region)),
+        "flops": region.flops,
+        "bytes": region.bytes,
+    }
 
 
 def _reads_plain(graph: Graph, region: Region, block: int) -> bool:
