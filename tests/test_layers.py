@@ -21,7 +21,7 @@ LAYERS: dict[str, int] = {
     "search": 5,
     "env": 6,
     "agents": 7,
-    "report": 8, "testing": 8, "compat": 8, "optimizer": 8, "deployment": 8,
+    "report": 8, "testing": 8, "compat": 8, "optimizer": 8, "deployment": 8, "fidelity": 8,
     "cli": 9, "__main__": 9,
 }  # fmt: skip
 SIDEWAYS = {
@@ -29,6 +29,8 @@ SIDEWAYS = {
     ("deployment", "report"),  # files are written one way
     ("optimizer", "deployment"),  # the facade, and what it hands to the runtime
     ("optimizer", "report"),  # the façade hands out the report
+    ("fidelity", "deployment"),
+    ("fidelity", "optimizer"),  # rules are loaded one way
     ("compat", "optimizer"),  # the ancestors' modules stand on the façade
     ("compat", "report"),
     ("__main__", "cli"),  # `python -m rlflow` is the command line

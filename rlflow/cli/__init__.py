@@ -8,6 +8,7 @@ from __future__ import annotations
 import click
 
 from rlflow.cli.common import ErrorGroup
+from rlflow.cli.cost import cost
 from rlflow.cli.info import info
 from rlflow.cli.inspect import inspect
 from rlflow.cli.optimize import optimize
@@ -38,5 +39,5 @@ def main() -> None:
     """Make a trained network faster: measured, proved rule by rule, and checked end to end."""
 
 
-for verb in (optimize, inspect, rules, zoo, info):
+for verb in (optimize, inspect, cost, rules, zoo, info):
     main.add_command(verb)

@@ -97,8 +97,12 @@ def half_width(ratios: Sequence[float]) -> float:
     count = len(ratios)
     if count < MIN_BLOCKS:
         return math.inf
-    quantile = _STUDENT[min(count - MIN_BLOCKS, len(_STUDENT) - 1)]
-    return quantile * float(np.std(ratios, ddof=1)) / math.sqrt(count)
+    return student(count) * float(np.std(ratios, ddof=1)) / math.sqrt(count)
+
+
+def student(count: int) -> float:
+    """Half a 95 % interval in standard errors, for so many values (at least ``MIN_BLOCKS``)."""
+    return _STUDENT[min(max(count - MIN_BLOCKS, 0), len(_STUDENT) - 1)]
 
 
 class EndToEndCost:

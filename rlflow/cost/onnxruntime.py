@@ -80,9 +80,9 @@ class OnnxRuntimeCost:
     """Prices as ONNX Runtime on this machine's CPU pays them.
 
     ``threads``: intra-operator threads; ``provider``: an execution provider; ``dims``: values of symbolic dimensions,
-    others count as 1 (measuring needs numbers); ``database``: an open :class:`PriceDatabase`, a path, or ``None`` for the user's own; ``worker``: an open
-    worker to share, whose options then decide. ``repeats`` samples of ``min_time`` seconds make a price;
-    ``time_limit`` seconds end a region that hangs.
+    others count as 1 (measuring needs numbers); ``database``: an open :class:`PriceDatabase`, a path, or ``None`` for
+    the user's own; ``worker``: an open worker to share, whose options then decide. ``repeats`` samples of ``min_time``
+    seconds make a price; ``time_limit`` seconds end a region that hangs.
 
     ``measure="lazy"``: once the first graph is measured, a region that is like measured ones in operators and size is
     priced by interpolation (:mod:`rlflow.cost.interpolate`), which is marked in every report. ``fusion``: another

@@ -34,9 +34,9 @@ class CostReport:
     """The price of a graph: ``total_ms`` is the sum over the regions that have one.
 
     ``source`` is ``analytic``, ``measured`` (``estimated`` of its regions by interpolation, the others by the clock),
-    or ``end-to-end``. ``spread_ms`` is the root of the summed squares of the regions' interquartile ranges (``None`` where nothing was measured). ``unmeasured`` regions are *not* in the total;
-    ``unpriced`` names the operators that count as zero because they cannot be priced at all, ``refusals`` says, by
-    signature, why.
+    or ``end-to-end``. ``spread_ms`` is the root of the summed squares of the regions' interquartile ranges (``None``
+    where nothing was measured). ``unmeasured`` regions are *not* in the total; ``unpriced`` names the operators that
+    count as zero because they cannot be priced at all, ``refusals`` says, by signature, why.
     """
 
     total_ms: float
