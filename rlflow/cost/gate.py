@@ -276,6 +276,7 @@ class _Gate:
             maximum=MAX_BLOCKS,
             overrun=max(OVERRUN * self.seconds, OVERRUN_SECONDS) - self._elapsed(),
             stop=lambda: self.stop() or challenger in self.dropped,
+            clock=self._elapsed,
         )
         if challenger in self.dropped:
             reason = f"The chosen candidate failed while it was timed: {self.dropped[challenger]}"

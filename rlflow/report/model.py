@@ -59,8 +59,9 @@ class Report:
 
     ``original_ms``: the model as it came. ``baseline_ms``: the model as imported, without rewrites, which is what
     ``speedup`` compares with. All three times are ``None`` where no clock was used (an analytic cost model).
-    ``cost_before_ms`` and ``cost_after_ms`` are the cost model's. ``measurements_before``: those that pricing the model
-    took before the search, which no budget counts. ``written``: where the result is, ``None`` if it was only returned.
+    ``cost_before_ms`` and ``cost_after_ms`` are the cost model's. ``measurements_before``: those of
+    ``measurements`` that pricing the model took before the search. ``written``: where the result is, ``None`` if it was
+    only returned.
     """
 
     model: str

@@ -45,8 +45,8 @@ class Prices:
         """The cost of an opened state in milliseconds."""
         return float(state.cost)
 
-    def settle_root(self, graph: Any, stop: Callable[[], bool]) -> int:
-        """Make every price of the starting graph known; the number of measurements that took."""
+    def settle_root(self, graph: Any, stop: Callable[[], bool], limit: int | None = None) -> int:
+        """Make every price of the starting graph known, by at most ``limit`` measurements; the number made."""
         return 0
 
     def deltas(self, state: Any, raw: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -84,12 +84,15 @@ class MeasuredPrices(Prices):
         """
         return min(1e-4 * cost, 1e-3)
 
-    def settle_root(self, graph: Any, stop: Callable[[], bool]) -> int:
+    def settle_root(self, graph: Any, stop: Callable[[], bool], limit: int | None = None) -> int:
         """As above; what the runtime will not run alone gets an estimate, because both sides of every comparison may
-        contain it.
+        contain it. So does what the limit leaves out; the search is over then.
         """
-        report = self._model.fill([graph], stop=stop)
+        report = self._model.fill([graph], limit=limit, stop=stop)
         self._learn(graph)
+        if report.remaining:
+            missing = self.pricer.regions(graph, unpriced_only=True)
+            self.pricer.set_prices([region.signature for region in missing], [self._estimate(r) for r in missing])
         self._replace_refused(graph, self._estimate)
         return int(report.measured)
 
@@ -168,7 +171,7 @@ class GraphPrices(Prices):
         ms = self._model.graph_ms(state.graph.digest)
         return REFUSED_MS if ms is None else float(ms)
 
-    def settle_root(self, graph: Any, stop: Callable[[], bool]) -> int:
+    def settle_root(self, graph: Any, stop: Callable[[], bool], limit: int | None = None) -> int:
         report = self._model.fill([graph])
         ranked = self.pricer.price(graph)[0]
         if ranked > 0:

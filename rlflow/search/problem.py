@@ -225,7 +225,8 @@ class Problem:
         stop.when_stopped(native.set)
 
         def make_root() -> Any:
-            self.setup_measurements = prices.settle_root(graph, lambda: self.stop.stopped)
+            left = self.meter.measurements_left()
+            self.setup_measurements = prices.settle_root(graph, lambda: self.stop.stopped, left)
             return State(graph, ruleset, prices.pricer, stop=native)
 
         self._setup(make_root, ruleset.names, prices, budget, seed, weight_limit, on_progress, runners_up, stop, clock)
@@ -280,7 +281,7 @@ class Problem:
         self.stop = stop or StopToken()
         self.prices = prices
         self.overweight = 0
-        #: Measurements that pricing the starting graph took; the budget does not count them.
+        #: Measurements that pricing the starting graph took, the first that the budget counts.
         self.setup_measurements = 0
         self._make_root, self._weight_limit, self.on_progress = make_root, weight_limit, on_progress
         self._root: SearchNode | None = None
@@ -294,6 +295,7 @@ class Problem:
         """The starting graph; always the same node. The first call prices it, then starts the clock."""
         if self._root is None:
             state = self._make_root()
+            self.meter.measurements += self.setup_measurements
             self._root = SearchNode(state, self._cost(state), bytes.fromhex(state.graph.digest), _work(state.graph))
             if self._weight_limit is None:
                 self._weight_limit = int(WEIGHT_FACTOR * state.weight_bytes) + WEIGHT_SLACK_BYTES
