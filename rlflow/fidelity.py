@@ -147,6 +147,7 @@ def calibrate(
     measure_cmd: Any = None,
     tolerance: float = 0.01,
     seconds: float = 6.0,
+    max_noise: float = 0.05,
     rules: Any = None,
     operators: bool = True,
     known: Sequence[Timed] = (),
@@ -156,9 +157,9 @@ def calibrate(
     """Price and time ``model`` and ``count`` variants of it.
 
     ``cost``: the cost model to judge; beside it, where ``operators``, the sum of single-operator times. ``tolerance``
-    and ``seconds``: how well, and how long at most, each variant is timed. ``known``: rows of an earlier run of the
-    same model and seed, which are not timed again. ``on_row`` is told each row, its number and how many there will be;
-    ``stop`` is asked before each.
+    and ``seconds``: how well, and how long at most, each variant is timed; ``max_noise``: see the end-to-end cost.
+    ``known``: rows of an earlier run of the same model and seed, which are not timed again. ``on_row`` is told each
+    row, its number and how many there will be; ``stop`` is asked before each.
 
     Raises :class:`CostError` where the model cannot be timed or the machine is too noisy, :class:`UsageError` for a
     count below 1.
@@ -175,11 +176,9 @@ def calibrate(
     with ExitStack() as stack:
         worker = stack.enter_context(open_worker(threads))
         inputs = Inputs.of(worker, source_of(imported, model), imported.graph, dict(dims or {}), None, seed)
-        clock: Any = _cost.make(
-            "end-to-end", dims=dims, tolerance=tolerance, seconds=seconds, seed=seed, threads=threads,
-            **place.cost_options("end-to-end", "eager"),
-        )  # fmt: skip
-        stack.callback(clock.close)
+        how = {"tolerance": tolerance, "seconds": seconds, "max_noise": max_noise, "seed": seed, "threads": threads}
+        own = place.cost_options("end-to-end", "eager")
+        clock: Any = _cost.make("end-to-end", dims=dims, **how, **own)
         clock.attach(lambda graph: save_model(imported, graph).SerializeToString(), lambda: inputs.feeds[0])
         judged = {cost: _cost.make(cost, threads=threads, dims=dims, **place.cost_options(cost, "eager"))}
         if operators:

@@ -181,6 +181,13 @@ def _opened(path: str | None) -> PriceDatabase:
 )  # fmt: skip
 @click.option("--provider", metavar="NAME", help="Execution provider of ONNX Runtime.")
 @click.option("--measure-cmd", metavar="COMMAND", help="Time on your own device: a command that prints milliseconds.")
+@click.option(
+    "--max-noise",
+    type=float,
+    default=0.05,
+    show_default=True,
+    help="Refuse a machine that noisy.",
+)
 @click.option("--no-operators", is_flag=True, help="Without the sum of single-operator times beside it.")
 @click.option("--json", "json_file", metavar="FILE", help="Write every row; kept up to date while it runs.")
 @click.option("--resume", is_flag=True, help="Keep the rows that the JSON file has for these models.")
@@ -197,6 +204,7 @@ def calibrate(
     runtime: str,
     provider: str | None,
     measure_cmd: str | None,
+    max_noise: float,
     no_operators: bool,
     json_file: str | None,
     resume: bool,
@@ -216,9 +224,11 @@ def calibrate(
     how = {
         "count": variants, "cost": cost_name, "threads": threads, "seed": seed, "dims": parse_dims("--dim", dims),
         "runtime": runtime, "provider": provider, "measure_cmd": device_command(measure_cmd, 1, 300.0),
-        "tolerance": tolerance, "seconds": seconds, "operators": not no_operators,
+        "tolerance": tolerance, "seconds": seconds, "max_noise": max_noise, "operators": not no_operators,
     }  # fmt: skip
-    ledger = _Ledger(json_file, {key: str(value) for key, value in how.items()}, resume)
+    # A run may go on with more variants and more patience; anything else would mix what does not compare.
+    same = {key: str(value) for key, value in how.items() if key not in ("count", "seconds", "max_noise")}
+    ledger = _Ledger(json_file, same, resume)
     found = [one for one in (_calibrated(model, how, ledger) for model in models) if one is not None]
     _print_agreements(found)
     if plot is not None:

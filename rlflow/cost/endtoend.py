@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 #: Graphs that are timed beside the baseline in one block: more of them share its cost, but stop together.
 TOGETHER = 4
 MIN_BLOCKS, MAX_BLOCKS = 3, 16
+#: A machine is not called too noisy on fewer blocks than these.
+BLOCKS_TO_REFUSE = 10
 #: Two-sided 97.5 % quantiles of Student's law for so many blocks, 3 and up: blocks are means of many rounds.
 _STUDENT = (4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
 #: A change of the machine's speed that is told.
@@ -85,7 +87,7 @@ class _Candidate:
 
     @property
     def centre(self) -> float:
-        return float(np.median(self.ratios))
+        return centre(self.ratios)
 
     @property
     def half_width(self) -> float:
@@ -93,11 +95,24 @@ class _Candidate:
 
 
 def half_width(ratios: Sequence[float]) -> float:
-    """Half the 95 % interval of the mean of a few values; infinite for fewer than ``MIN_BLOCKS``."""
+    """Half the 95 % interval of :func:`centre` (Yuen 1974): of every eight values the extreme ones on either side are
+    replaced by their neighbours, so that one block in which something else ran does not spoil the others. Infinite for
+    fewer than ``MIN_BLOCKS``.
+    """
     count = len(ratios)
     if count < MIN_BLOCKS:
         return math.inf
-    return student(count) * float(np.std(ratios, ddof=1)) / math.sqrt(count)
+    cut = count // 8
+    ordered = np.sort(np.asarray(ratios, dtype=float))
+    ordered[:cut], ordered[count - cut :] = ordered[cut], ordered[count - cut - 1]
+    part = 1.0 - 2.0 * cut / count
+    return student(count - 2 * cut) * float(np.std(ordered, ddof=1)) / (part * math.sqrt(count))
+
+
+def centre(ratios: Sequence[float]) -> float:
+    """The mean without one of every eight values on either side."""
+    cut = len(ratios) // 8
+    return float(np.mean(np.sort(np.asarray(ratios, dtype=float))[cut : len(ratios) - cut]))
 
 
 def student(count: int) -> float:
@@ -309,7 +324,9 @@ class EndToEndCost:
             samples = self._block(sampler, [_BASELINE, _AGAIN])
             times.append(float(np.median(samples[:, 0])))
             ratios.append(_median_ratio(samples, 1))
-            if len(ratios) >= MIN_BLOCKS + 1 and (half_width(ratios) <= self.tolerance or self._clock() >= deadline):
+            found, late = half_width(ratios), self._clock() >= deadline
+            enough = found <= self.max_noise or len(ratios) >= BLOCKS_TO_REFUSE
+            if len(ratios) > MIN_BLOCKS and (found <= self.tolerance or (late and enough)):
                 break
         return times, ratios
 

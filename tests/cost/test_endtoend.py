@@ -12,7 +12,7 @@ import pytest
 
 from rlflow import cost, search
 from rlflow.cost.command import DeviceCommand
-from rlflow.cost.endtoend import MIN_BLOCKS, TOGETHER, EndToEndCost, half_width
+from rlflow.cost.endtoend import MIN_BLOCKS, TOGETHER, EndToEndCost, centre, half_width
 from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused, UsageError
 from rlflow.graph import Graph
 from rlflow.runtime import Samples
@@ -69,6 +69,9 @@ def test_half_width_is_students() -> None:
     assert half_width([0.0, 1.0]) == math.inf
     assert half_width([1.0, 2.0, 3.0]) == pytest.approx(4.30 / math.sqrt(3))
     assert half_width([0.5] * 40) == 0.0
+    assert half_width([0.0, 0.01] * 5 + [9.0]) < 0.01  # one block in which something else ran
+    assert centre([0.0, 1.0, 2.0]) == 1.0
+    assert centre([0.0] * 9 + [9.0]) == 0.0
 
 
 def test_costs_are_times_of_whole_graphs() -> None:
