@@ -427,7 +427,7 @@ def _stand_in(graph: Graph) -> bytes:
 
 def _stand_in_feeds(graph: Graph, dims: Mapping[str, int]) -> dict[str, np.ndarray]:
     """Random inputs that the graph accepts."""
-    from rlflow.cost.onnxruntime import input_specs
+    from rlflow.cost.specs import input_specs
 
     rng = np.random.default_rng(0)
     return {name: random_array(spec, rng) for name, spec in input_specs(graph, dims).items()}

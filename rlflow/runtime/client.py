@@ -79,7 +79,7 @@ class Worker:
         self._keys = itertools.count(1)
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._spilled: dict[str, list[int]] = {}
-        self._overhead: dict[RuntimeOptions, Measurement] = {}
+        self._overhead: dict[tuple[RuntimeOptions, int], Measurement] = {}
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -232,10 +232,11 @@ class Worker:
         is loaded, warmed up and timed ``repeats`` times, a sample being as many runs as last ``min_time`` seconds;
         the clock is that of the options. Two sessions of one model differ by some per cent as long as they live
         (where their buffers lie decides); ``sessions`` above 1 spreads the repeats over several. With ``flush_bytes``
-        a sample is one run after walking through that much memory (weights then come from memory, as they do inside a
-        model larger than the caches). The answer holds a :class:`Measurement` or, where the runtime refused the
-        model, crashed twice on it or exceeded ``time_limit`` seconds, a sentence. The overhead of a run is part of
-        the price; see :meth:`overhead`."""
+        a sample is one run after walking through that much memory and then through the inputs: weights, code and
+        buffers for results are then where they are inside a model, outside the near caches, and only the inputs are
+        fresh. The answer holds a :class:`Measurement` or, where the runtime refused the model, crashed twice on it or
+        exceeded ``time_limit`` seconds, a sentence. The overhead of a run is part of the price; see :meth:`overhead`.
+        """
         waiting = list(items)
         options = self._options(level, threads)
         results: dict[Any, Measurement | str] = {}
@@ -256,14 +257,15 @@ class Worker:
             waiting = [item for item in waiting if item[0] not in results]
         return results
 
-    def overhead(self, *, level: str | None = None, threads: int | None = None) -> Measurement:
+    def overhead(self, *, level: str | None = None, threads: int | None = None, flush_bytes: int = 0) -> Measurement:
         """What a run costs before any work is done: the price of an identity on one float, by the same clock
-        (measured once).
+        (measured once). ``flush_bytes`` as for :meth:`measure_many`.
         """
         options = self._options(level, threads)
-        if options not in self._overhead:
-            self._overhead[options] = self._ask("overhead", options, 1e-3, 15)
-        return self._overhead[options]
+        key = (options, flush_bytes)
+        if key not in self._overhead:
+            self._overhead[key] = self._ask("overhead", options, 1e-3, 15, flush_bytes)
+        return self._overhead[key]
 
     def profile(
         self,

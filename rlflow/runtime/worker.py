@@ -62,8 +62,10 @@ class Service:
                 result = _sentence(error, self.name)
             self._answer(("item", (key, result)))
 
-    def overhead(self, options: RuntimeOptions, min_sample: float, repeats: int) -> Any:
-        return loops.measure(self._lib.Session, loops.identity_model(), None, options, min_sample, repeats, 0, 0, 3)
+    def overhead(self, options: RuntimeOptions, min_sample: float, repeats: int, flush_bytes: int) -> Any:
+        return loops.measure(
+            self._lib.Session, loops.identity_model(), None, options, min_sample, repeats, 0, flush_bytes, 3
+        )
 
     def profile(self, source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any], runs: int) -> Any:
         return self._lib.profile(source, options, feeds, runs)
