@@ -552,6 +552,7 @@ class _Run:
             runtime=self._runtime(),
             notes=tuple(dict.fromkeys(self.notes)),
             seconds_total=time.monotonic() - self.started,
+            seconds_measuring=getattr(getattr(self.cost_model, "totals", None), "seconds", None),
             written=None if self.output is None else str(self.output),
             version=__version__,
         )

@@ -429,6 +429,14 @@ def _imported_row(entry: Any, where: str) -> tuple[Any, ...]:
     ms = entry["ms"]
     if ms is not None and not (isinstance(ms, (int, float)) and math.isfinite(ms) and ms >= 0):
         raise UsageError(f"{where} the field 'ms' is {ms!r}; expected milliseconds, or null for a refusal.")
+    for key in ("spread_ms", "flops", "bytes"):
+        value = entry[key]
+        if not (isinstance(value, (int, float)) and math.isfinite(value)) and not (
+            key == "spread_ms" and value is None
+        ):
+            raise UsageError(f"{where} the field {key!r} is {value!r}; expected a number.")
+    if not (entry["refusal"] is None or isinstance(entry["refusal"], str)):
+        raise UsageError(f"{where} the field 'refusal' is {entry['refusal']!r}; expected a sentence or null.")
     return tuple(entry[name] for name in _COLUMNS)
 
 

@@ -60,7 +60,7 @@ _LARGE_PART = 0.25
 #: Part of the key of every kept price; raise it when the way of measuring changes.
 _METHOD = "2"
 #: Memory that is walked through before each sample: more than a second-level cache holds, less than a shared one.
-FLUSH_BYTES = 4 << 20
+FLUSH_MB = 4.0
 
 
 @dataclass
@@ -86,6 +86,7 @@ class OnnxRuntimeCost:
     ``measure="lazy"``: once the first graph is measured, a region that is like measured ones in operators and size is
     priced by interpolation (:mod:`rlflow.cost.interpolate`), which is marked in every report. ``fusion``: another
     fusion table, for comparison; ``none`` prices every operator by itself, warm, as the first tools of this kind did.
+    ``flush_mb``: megabytes that are walked through before each sample (4; 0 with ``fusion="none"``).
 
     One object prices one model and what it is rewritten to: the first graph says how many bytes of weights a run reads.
     """
@@ -107,6 +108,7 @@ class OnnxRuntimeCost:
         provider: str = CPU_PROVIDER,
         measure: str = "eager",
         fusion: str | None = None,
+        flush_mb: float | None = None,
     ) -> None:
         if measure not in ("eager", "lazy"):
             raise UsageError(f"Regions are measured 'eager' or 'lazy', not {measure!r}.")
@@ -117,7 +119,10 @@ class OnnxRuntimeCost:
         self.lazy, self.estimates = measure == "lazy", dict[str, Estimate]()
         self._fusion = fusion or self._own_fusion()
         self._interpolation: Interpolation | None = None
-        self._cold = self._fusion != "none"
+        megabytes = (0.0 if self._fusion == "none" else FLUSH_MB) if flush_mb is None else float(flush_mb)
+        if not 0 <= megabytes <= 1024:
+            raise UsageError(f"The option flush_mb of a cost model is {megabytes:g}; expected 0 to 1024 megabytes.")
+        self._flush = int(megabytes * (1 << 20))
         self.dims = dict(dims or {})
         self.refusals: dict[str, str] = {}
         self.totals = FillReport()
@@ -346,7 +351,8 @@ class OnnxRuntimeCost:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def _kept_as(self, key: str) -> str:
-        return f"{_METHOD}:{key}" if self._cold else f"{_METHOD}:warm:{key}"
+        usual = self._flush == int(FLUSH_MB * (1 << 20))
+        return f"{_METHOD}:{key}" if usual else f"{_METHOD}:flush-{self._flush}:{key}"
 
     def _from_database(self, jobs: Mapping[str, _Job]) -> set[str]:
         if not jobs:
@@ -360,7 +366,7 @@ class OnnxRuntimeCost:
     def _set(self, job: _Job, price: Price) -> None:
         """Price every layout context of a region."""
         least = 0.0
-        if self._cold:
+        if self._fusion != "none":
             least = self._calibrated_now().weights_ms(_weight_bytes(job.graph, job.region), self._working_set or 0.0)
         for signature, region in job.waiting.items():
             if price.ms is None:
@@ -405,7 +411,7 @@ class OnnxRuntimeCost:
                     prices[job.key] = Price(ms, 0.0, 0)  # its result is known, so the runtime folds it
             except (CostError, GraphError) as error:
                 prices[job.key] = Price(None, refusal=str(error))
-        results = self._timed(items, self._cold)
+        results = self._timed(items, cold=True)
         for job in jobs:
             if job.key not in prices:
                 prices[job.key] = self._price(job, results[job.key])
@@ -473,7 +479,7 @@ class OnnxRuntimeCost:
             level=_LEVEL,
             repeats=self._repeats,
             min_time=self._min_time,
-            flush_bytes=FLUSH_BYTES if cold else 0,
+            flush_bytes=self._flush if cold else 0,
             time_limit=self._time_limit,
         )
 
@@ -509,13 +515,13 @@ class OnnxRuntimeCost:
         return calibration.calibrate(overhead.ms or 0.0, ms, block)
 
     def _probe(self, graphs: Mapping[str, Graph]) -> tuple[Price, dict[str, float]]:
-        empty = self.worker.overhead(level=_LEVEL, flush_bytes=FLUSH_BYTES if self._cold else 0)
+        empty = self.worker.overhead(level=_LEVEL, flush_bytes=self._flush)
         overhead = Price(empty.ms, empty.spread_ms, empty.samples)
         items = [(name, _serialized(graph), input_specs(graph)) for name, graph in graphs.items()]
         # Changes of layout are taken off cold regions; a dispatch and the reading of weights are told from long chains.
         layout = [item for item in items if item[0].startswith("pool-")]
         chains = [item for item in items if item not in layout]
-        results = {**self._timed(chains, cold=False), **self._timed(layout, cold=self._cold)}
+        results = {**self._timed(chains, cold=False), **self._timed(layout, cold=True)}
         for name, result in results.items():
             if isinstance(result, str):
                 raise CostError(f"The runtime cannot be calibrated here: the probe {name} failed: {result}")

@@ -168,6 +168,8 @@ class TestUpkeep:
             (lambda lines: [lines[0], "[1]\n"], "line 2: expected the fields"),
             (lambda lines: [lines[0], lines[1].replace('"threads": 1', '"threads": "x"')], "field 'threads' is 'x'"),
             (lambda lines: [lines[0], lines[1].replace('"ms": 2.5', '"ms": -1')], "field 'ms' is -1"),
+            (lambda lines: [lines[0], lines[1].replace('"ms": 2.5', '"ms": NaN')], "field 'ms' is nan"),
+            (lambda lines: [lines[0], lines[1].replace('"flops": 1000000.0', '"flops": "x"')], "field 'flops' is 'x'"),
             (lambda lines: [*lines, lines[1][:40]], "line 3: expected a JSON object"),
         ],
     )

@@ -14,8 +14,8 @@ import onnx
 import pytest
 from model_tools import BOOL, model, node_names, random, run, value
 from onnx import helper, numpy_helper
-
 from rlflow._core import Rule, RuleSet, State
+
 from rlflow.errors import GraphError
 from rlflow.frontends import expressible, load_model, save_model
 from rlflow.frontends.importer import ImportedModel
