@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlflow.errors import UsageError
 from rlflow.report.files import write_atomically
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from rlflow.cost.command import DeviceCommand
     from rlflow.runtime import Worker
 
 #: Models larger than this go to the runtime as files, because a protobuf message may not exceed 2 GB.
@@ -27,6 +29,75 @@ def open_worker(threads: int) -> Worker:
     from rlflow.runtime import RuntimeOptions, Worker
 
     return Worker(RuntimeOptions(threads=threads))
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Where the result will run: a runtime and its provider here, or a device behind a command."""
+
+    threads: int
+    runtime: str
+    provider: str
+    command: DeviceCommand | None = None
+
+    @classmethod
+    def of(cls, threads: int, runtime: str, provider: str | None, command: str | DeviceCommand | None) -> Deployment:
+        """Raises :class:`UsageError` for a combination that makes no sense."""
+        from rlflow.cost.command import DeviceCommand
+        from rlflow.runtime import CPU_PROVIDER, RuntimeOptions, provider_name
+
+        if command is not None and (runtime != "onnxruntime" or provider is not None):
+            raise UsageError(
+                "The measuring command already says where the model runs; leave out the runtime and the provider."
+            )
+        chosen = CPU_PROVIDER if provider is None else provider_name(provider)
+        RuntimeOptions(runtime=runtime, provider=chosen)  # refuses what does not go together
+        device = DeviceCommand(command) if isinstance(command, str) else command
+        return cls(threads, runtime, chosen, device)
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it is ONNX Runtime on this processor, which then also computes what outputs are compared with."""
+        return self.runtime == "onnxruntime" and self.provider == "CPUExecutionProvider"
+
+    def worker(self) -> Worker:
+        from rlflow.runtime import RuntimeOptions, Worker
+
+        options = RuntimeOptions(runtime=self.runtime, provider=self.provider, threads=self.threads)
+        worker = Worker(options)
+        if not self.is_default:
+            worker.require_provider()
+        return worker
+
+    def cost_options(self, cost: str, measure: str) -> dict[str, Any]:
+        """What the cost model ``cost`` has to be told about all this; what it cannot use is left to the gate."""
+        if measure not in ("eager", "lazy"):
+            raise UsageError(f"Regions are measured 'eager' or 'lazy', not {measure!r}.")
+        name, options = cost.partition(":")[0], {}
+        if name == "end-to-end":
+            options = {"runtime": self.runtime, "provider": self.provider, "measure_cmd": self.command}
+        elif name in ("onnxruntime", "openvino") and self.provider != "CPUExecutionProvider":
+            options = {"provider": self.provider}
+        return {**options, "measure": measure} if measure != "eager" else options
+
+    def runtime_name(self, runtime: str) -> str:
+        return runtime if self.provider == "CPUExecutionProvider" else f"{runtime} ({self.provider})"
+
+
+def runner(reference: Worker, deployed: Worker) -> Any:
+    """Runs models to compare their outputs: as deployed where they are deployed, and tightly in the reference, whose
+    optimisations can be switched off.
+    """
+    from rlflow import verify
+
+    if reference is deployed:
+        return verify.WorkerRunner(reference)
+    tight, loose = verify.WorkerRunner(reference), verify.WorkerRunner(deployed)
+
+    def run(model: Any, feeds: Any, level: str) -> Any:
+        return (tight if level == "disable" else loose)(model, feeds, level)
+
+    return run
 
 
 def as_source(model: Any) -> bytes | str:
@@ -102,11 +173,11 @@ def _bind_open(
 
 
 def verified(
-    worker: Worker, inputs: Inputs, original: bytes | str, optimised: bytes | str, seed: int, noise: Any = None
+    runs: Any, inputs: Inputs, original: bytes | str, optimised: bytes | str, seed: int, noise: Any = None
 ) -> Any:
     from rlflow import verify
 
-    return verify.verify(verify.WorkerRunner(worker), original, optimised, inputs.feeds, noise=noise, seed=seed)
+    return verify.verify(runs, original, optimised, inputs.feeds, noise=noise, seed=seed)
 
 
 class Export:

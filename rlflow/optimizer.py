@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlflow import search as _search
-from rlflow.deployment import Export, Inputs, as_source, open_worker, source_of, verified
+from rlflow.deployment import Deployment, Export, Inputs, as_source, open_worker, runner, source_of, verified
 from rlflow.errors import GraphError, ModelError, RuntimeUnavailable, UsageError, VerificationFailed
 from rlflow.report import OutputFigures, Report, RuntimeInfo, TimeInterval, Verified
 from rlflow.report.files import check_output, write_atomically
@@ -28,6 +28,7 @@ from rlflow.search import Budget, InterruptGuard, Problem, Progress, Result, Sto
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from rlflow.cost.command import DeviceCommand
     from rlflow.runtime import Worker
 
 __all__ = ["OptimizeResult", "compare", "optimize", "replay"]
@@ -63,6 +64,10 @@ def optimize(
     keep_initializer_inputs: bool = False,
     gate_seconds: float | None = None,
     profile_rules: bool = False,
+    runtime: str = "onnxruntime",
+    provider: str | None = None,
+    measure: str = "eager",
+    measure_cmd: str | DeviceCommand | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     on_stage: Callable[[str], None] | None = None,
     stop: StopToken | None = None,
@@ -73,6 +78,10 @@ def optimize(
     ``"500c"`` candidates, ``"50x"`` expansions, ``"20m"`` measurements. ``dims`` binds symbolic dimensions for
     measuring only, ``freeze`` for good. ``input_data``: arrays by input name, or the path of a ``.npz`` file, to verify
     on besides random inputs. ``rules``: a rule library, or files and family names (default: everything that ships).
+    ``runtime`` (``onnxruntime`` or ``openvino``), ``provider`` (of ONNX Runtime) or ``measure_cmd`` (a command that
+    prints milliseconds, see :class:`rlflow.cost.command.DeviceCommand`) say where the model will run: the final
+    comparison and the costs that use a clock are timed there. ``measure="lazy"``: regions like measured ones are priced
+    by interpolation during the search.
     ``output``: file to write; where nothing is gained it receives the model as it came. ``profile_rules``: the report
     says what each rule took. ``on_progress`` is told about the search five times a second, ``on_stage`` what happens
     next. Ctrl-C ends the search with the best so far.
@@ -95,6 +104,8 @@ def optimize(
         keep_initializer_inputs=keep_initializer_inputs,
         gate_seconds=gate_seconds,
         profile_rules=profile_rules,
+        place=Deployment.of(int(threads), runtime, provider, measure_cmd),
+        measure=measure,
         on_progress=on_progress,
         on_stage=on_stage or (lambda sentence: None),
         stop=stop or StopToken(),
@@ -112,6 +123,8 @@ def compare(
     threads: int = 1,
     dims: Mapping[str, int] | None = None,
     input_data: Any = None,
+    runtime: str = "onnxruntime",
+    provider: str | None = None,
 ) -> Any:
     """Run two models on the same inputs and compare their outputs; returns :class:`rlflow.verify.Verification`.
 
@@ -120,10 +133,13 @@ def compare(
     from rlflow.frontends import load_model
 
     with ExitStack() as stack:
-        worker = stack.enter_context(open_worker(threads))
+        place = Deployment.of(threads, runtime, provider, None)
+        reference = stack.enter_context(open_worker(threads))
+        deployed = reference if place.is_default else stack.enter_context(place.worker())
         imported = load_model(original)
-        inputs = Inputs.of(worker, source_of(imported, original), imported.graph, dict(dims or {}), input_data, seed)
-        return verified(worker, inputs, source_of(imported, original), as_source(other), seed)
+        source = source_of(imported, original)
+        inputs = Inputs.of(reference, source, imported.graph, dict(dims or {}), input_data, seed)
+        return verified(runner(reference, deployed), inputs, source, as_source(other), seed)
 
 
 def replay(
@@ -196,6 +212,8 @@ class _Run:
     keep_initializer_inputs: bool
     gate_seconds: float | None
     profile_rules: bool
+    place: Deployment
+    measure: str
     on_progress: Callable[[Progress], None] | None
     on_stage: Callable[[str], None]
     stop: StopToken
@@ -204,6 +222,7 @@ class _Run:
     stack: ExitStack = field(default_factory=ExitStack)
     started: float = field(default_factory=time.monotonic)
     worker: Worker | None = None
+    reference: Worker | None = None
     inputs: Inputs | None = None
     folder: Path | None = None
     measurements_before: int = 0
@@ -281,7 +300,8 @@ class _Run:
 
         if not isinstance(self.cost, str):
             return self.cost
-        model = cost.make(self.cost, threads=self.threads, dims={**self.dims, **self.freeze})
+        own = self.place.cost_options(self.cost, self.measure)
+        model = cost.make(self.cost, threads=self.threads, dims={**self.dims, **self.freeze}, **own)
         self.stack.callback(model.close)
         reason = model.available()
         if reason is not None:
@@ -290,6 +310,9 @@ class _Run:
 
     def _searched(self) -> Result:
         self.on_stage("pricing the model")
+        attach = getattr(self.cost_model, "attach", None)
+        if attach is not None:  # whole graphs are timed as they would be deployed
+            attach(lambda graph: self._export(graph).source, lambda: self._inputs().feeds[0])
         problem = Problem(
             self.imported.graph,
             self.library,
@@ -313,7 +336,7 @@ class _Run:
 
     def _gate(self, report: Report, exports: Mapping[str, Export]) -> tuple[Report, str | None]:
         """The report with what the final comparison found, and the name of the winner."""
-        if not self.cost_model.measures:
+        if not self.cost_model.measures and self.place.command is None:
             winner = next(iter(exports), None)
             reason = report.reason if winner is None else "the analytic cost is lower; no clock was used"
             return replace(report, reason=reason), winner
@@ -321,15 +344,18 @@ class _Run:
 
         self.on_stage("timing the candidates against the original" if exports else "timing the model")
         baseline = self._baseline()
-        decision = gate.choose(
-            self._worker(),
-            baseline,
-            {name: export.source for name, export in exports.items()},
-            self._inputs().feeds[0],
-            seconds=self._gate_seconds(),
-            seed=self.seed,
-            beside={} if baseline == self.source else {"original": self.source},
-        )
+        token = StopToken()  # of its own: a search that was interrupted still has its best confirmed
+        with InterruptGuard(token):
+            decision = gate.choose(
+                self.place.command or self._worker(),
+                baseline,
+                {name: export.source for name, export in exports.items()},
+                {} if self.place.command is not None else self._inputs().feeds[0],
+                seconds=self._gate_seconds(),
+                seed=self.seed,
+                beside={} if baseline == self.source else {"original": self.source},
+                stop=lambda: token.stopped,
+            )
         self.notes.extend(
             f"{name} took no part in the final comparison: {why}" for name, why in decision.dropped.items()
         )
@@ -393,9 +419,9 @@ class _Run:
         self.on_stage("comparing the outputs with the original's")
         from rlflow import verify
 
-        worker, inputs = self._worker(), self._inputs()
-        noise = verify.calibrate(verify.WorkerRunner(worker), self.source, inputs.feeds, seed=self.seed)
-        found = verified(worker, inputs, self.source, export.source, self.seed, noise)
+        inputs = self._inputs()
+        noise = verify.calibrate(self._runner(), self.source, inputs.feeds, seed=self.seed)
+        found = verified(self._runner(), inputs, self.source, export.source, self.seed, noise)
         if not found.passed:
             raise VerificationFailed(f"{self._culprit(chosen, inputs, noise)} {found.failure()} Nothing was written.")
         self.notes.extend(found.notes)
@@ -434,19 +460,33 @@ class _Run:
         return graphs
 
     def _agrees(self, graph: Any, inputs: Inputs, noise: Any) -> bool:
-        return verified(self._worker(), inputs, self.source, self._export(graph).source, self.seed, noise).passed
+        return verified(self._runner(), inputs, self.source, self._export(graph).source, self.seed, noise).passed
 
     # --- resources ----------------------------------------------------------------------------------------------------
 
     def _worker(self) -> Worker:
+        """Where the model will run; a command's device is stood in for by ONNX Runtime here."""
         if self.worker is None:
-            self.worker = self.stack.enter_context(open_worker(self.threads))
+            self.worker = self.stack.enter_context(self.place.worker())
         return self.worker
+
+    def _reference(self) -> Worker:
+        """ONNX Runtime on the processor: names the inputs, and computes what outputs are compared with."""
+        if self.place.is_default:
+            return self._worker()
+        if self.reference is None:
+            self.reference = self.stack.enter_context(open_worker(self.threads))
+        return self.reference
+
+    def _runner(self) -> Any:
+        return runner(self._reference(), self._worker())
 
     def _inputs(self) -> Inputs:
         if self.inputs is None:
             dims = {**self.dims, **self.freeze}
-            self.inputs = Inputs.of(self._worker(), self.source, self.imported.graph, dims, self.input_data, self.seed)
+            self.inputs = Inputs.of(
+                self._reference(), self.source, self.imported.graph, dims, self.input_data, self.seed
+            )
             self.notes.extend(self.inputs.notes)
         return self.inputs
 
@@ -515,12 +555,14 @@ class _Run:
     def _finished(self, report: Report) -> Report:
         from rlflow import __version__
 
+        self.notes.extend(getattr(self.cost_model, "notes", list)())
         return replace(
             report,
             runtime=self._runtime(),
             notes=tuple(dict.fromkeys(self.notes)),
             rule_profile=self._rule_profile([step["rule"] for step in report.trace or ()]),
             seconds_total=time.monotonic() - self.started,
+            seconds_measuring=getattr(getattr(self.cost_model, "totals", None), "seconds", None),
             written=None if self.output is None else str(self.output),
             version=__version__,
         )
@@ -531,10 +573,12 @@ class _Run:
         return [use._asdict() for use in _search.rule_uses(self.rule_rows, self.library, applied)]
 
     def _runtime(self) -> RuntimeInfo:
+        if self.place.command is not None:
+            return RuntimeInfo(self.place.command.name, "as the command says", self.threads)
         if self.worker is None:
-            return RuntimeInfo("onnxruntime", None, self.threads)
+            return RuntimeInfo(self.place.runtime, None, self.threads)
         found = self.worker.describe()
-        return RuntimeInfo(found["runtime"], found["version"], self.threads)
+        return RuntimeInfo(self.place.runtime_name(found["runtime"]), found["version"], self.threads)
 
 
 def figures(found: Any) -> Verified:

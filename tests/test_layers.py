@@ -21,7 +21,7 @@ LAYERS: dict[str, int] = {
     "search": 5,
     "env": 6,
     "agents": 7,
-    "report": 8, "testing": 8, "compat": 8, "optimizer": 8, "deployment": 8, "comparison": 8,
+    "report": 8, "testing": 8, "compat": 8, "optimizer": 8, "deployment": 8, "comparison": 8, "fidelity": 8,
     "cli": 9, "__main__": 9,
 }  # fmt: skip
 SIDEWAYS = {
@@ -32,6 +32,8 @@ SIDEWAYS = {
     ("comparison", "optimizer"),
     ("comparison", "report"),
     ("optimizer", "report"),  # the façade hands out the report
+    ("fidelity", "deployment"),
+    ("fidelity", "optimizer"),  # rules are loaded one way
     ("compat", "optimizer"),  # the ancestors' modules stand on the façade
     ("compat", "report"),
     ("__main__", "cli"),  # `python -m rlflow` is the command line
@@ -46,6 +48,7 @@ DOORS: dict[str, set[str]] = {
     "onnxscript": {"frontends"},
     "onnxslim": {"frontends"},
     "onnxruntime": {"runtime"},
+    "openvino": {"runtime"},
     "torch": {"nn", "agents", "cost/gpu.py"},
     "gymnasium": {"env"},
     "z3": {"synthesis/prove.py", "synthesis/prove"},

@@ -16,6 +16,8 @@ from rlflow.errors import RlflowError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from rlflow.cost.command import DeviceCommand
+
 
 class ErrorGroup(click.Group):
     """A group whose errors are one sentence on stderr, ``rlflow: error: …``, and an exit code."""
@@ -100,6 +102,13 @@ def parse_dims(option: str, pairs: Sequence[str]) -> dict[str, int]:
         if dims.setdefault(name, int(size)) != int(size):
             raise UsageError(f"The option {option} gives the dimension {name!r} two sizes, {dims[name]} and {size}.")
     return dims
+
+
+def device_command(command: str | None, jobs: int, time_limit: float) -> DeviceCommand | None:
+    """The ``--measure-cmd`` options as one value; raises :class:`UsageError`."""
+    from rlflow.cost.command import DeviceCommand
+
+    return None if command is None else DeviceCommand(command, time_limit, jobs)
 
 
 def plural(count: int, noun: str, plural_noun: str | None = None) -> str:

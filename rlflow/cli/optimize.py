@@ -22,7 +22,7 @@ from rlflow.errors import UsageError
     "--cost",
     default="onnxruntime",
     show_default=True,
-    help="Cost model: onnxruntime (measures) or analytic (no clock).",
+    help="Cost model: onnxruntime or openvino (measure regions), end-to-end (times whole graphs), analytic (no clock).",
 )
 @click.option(
     "--budget", default="60s", show_default=True, help="60s, 500c (candidates), 50x (expansions) or 20m (measurements)."
@@ -41,6 +41,33 @@ from rlflow.errors import UsageError
     help="Inputs to verify on: a .npz file, or name=file.npy (several times).",
 )
 @click.option("--rules", multiple=True, metavar="FILE|FAMILY", help="Rules to use instead of all that ship.")
+@click.option(
+    "--runtime",
+    type=click.Choice(["onnxruntime", "openvino"]),
+    default="onnxruntime",
+    show_default=True,
+    help="Runtime that times and runs the result.",
+)
+@click.option("--provider", metavar="NAME", help="Execution provider of ONNX Runtime: cuda, or any full name.")
+@click.option(
+    "--measure",
+    type=click.Choice(["eager", "lazy"]),
+    default="eager",
+    show_default=True,
+    help="lazy: regions like measured ones are priced by interpolation; the final comparison is timed all the same.",
+)
+@click.option(
+    "--measure-cmd",
+    metavar="COMMAND",
+    help="Time on your own device: a command that prints milliseconds, 'ssh board run.sh {model}'.",
+)
+@click.option(
+    "--measure-jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Such commands at a time ({slot})."
+)
+@click.option(
+    "--measure-timeout", type=float, default=300.0, show_default=True, help="Seconds that one such command may take."
+)
+@click.option("--gate-seconds", type=float, help="Time of the final comparison. [default: a third of the budget]")
 @click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON.")
 @click.option("--profile-rules", is_flag=True, help="Show what each rule took: tried, matched, applied, time.")
 @click.option("--no-verify", is_flag=True, help="Do not compare the outputs with the original's.")
@@ -65,6 +92,13 @@ def optimize(
     freeze: tuple[str, ...],
     input_data: tuple[str, ...],
     rules: tuple[str, ...],
+    runtime: str,
+    provider: str | None,
+    measure: str,
+    measure_cmd: str | None,
+    measure_jobs: int,
+    measure_timeout: float,
+    gate_seconds: float | None,
     json_file: str | None,
     profile_rules: bool,
     no_verify: bool,
@@ -84,6 +118,7 @@ def optimize(
     target = output or out
 
     from rlflow import optimizer
+    from rlflow.cli.common import device_command
     from rlflow.cli.progress import reporter
     from rlflow.report import render, write_json
     from rlflow.report.files import check_output, same_place
@@ -106,6 +141,11 @@ def optimize(
             freeze=parse_dims("--freeze", freeze),
             input_data=list(input_data) or None,
             rules=list(rules) or None,
+            runtime=runtime,
+            provider=provider,
+            measure=measure,
+            measure_cmd=device_command(measure_cmd, measure_jobs, measure_timeout),
+            gate_seconds=gate_seconds,
             verify=not no_verify,
             profile_rules=profile_rules,
             keep_initializer_inputs=keep_initializer_inputs,

@@ -5,7 +5,8 @@
 >>> model.cost(graph).total_ms
 
 A cost model partitions the graph into the regions that a runtime fuses and prices each of them: ``analytic`` by a
-roofline, without a clock; ``onnxruntime`` by timing the region alone, once, and keeping the price in a database.
+roofline, without a clock; ``onnxruntime`` and ``openvino`` by timing the region alone, once, and keeping the price in a
+database. ``end-to-end`` times whole graphs, in a runtime or on your own device.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ Factory = Callable[..., CostModel]
 # Imported when made, so that listing the models opens no runtime.
 _BUILT_IN = {
     "analytic": ("rlflow.cost.analytic", "AnalyticCost"),
+    "end-to-end": ("rlflow.cost.endtoend", "EndToEndCost"),
+    "openvino": ("rlflow.cost.openvino", "OpenVinoCost"),
     "onnxruntime": ("rlflow.cost.onnxruntime", "OnnxRuntimeCost"),
 }
 _registered: dict[str, Factory] = {}
@@ -43,11 +46,14 @@ def register(name: str, factory: Factory) -> None:
 
 
 def make(name: str, **options: Any) -> CostModel:
-    """The cost model ``name``. Options that all models take: ``threads`` and ``dims`` (values of symbolic dimensions,
-    for measuring); others are the model's own.
+    """The cost model ``name``, with options of its own where given: ``"end-to-end:tolerance=0.02"``.
+
+    Options that all models take: ``threads`` and ``dims`` (values of symbolic dimensions, for measuring); others are
+    the model's own.
 
     Raises UsageError for an unknown name or option.
     """
+    name, options = _with_spec(name, options)
     if name in _registered:
         return _registered[name](**options)
     if name not in _BUILT_IN:
@@ -61,3 +67,22 @@ def make(name: str, **options: Any) -> CostModel:
         if "argument" not in str(error):
             raise
         raise UsageError(f"The cost model {name!r} was made with options that it does not take: {error}") from error
+
+
+def _with_spec(spec: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    name, _, tail = spec.partition(":")
+    for part in filter(None, (piece.strip() for piece in tail.split(","))):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise UsageError(f"The option {part!r} of cost model {name!r} has no value; write {name}:{part}=… .")
+        options = {**options, key.strip(): _value(value.strip())}
+    return name, options
+
+
+def _value(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -10,36 +10,52 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import json
+import math
 import os
 import sqlite3
+import statistics
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-_VERSION = 1
+from rlflow.errors import UsageError
+
+_VERSION = 2
+_FORMAT = "rlflow prices"
 _BUSY_SECONDS = 10.0
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS prices (
     signature TEXT NOT NULL, device TEXT NOT NULL, runtime TEXT NOT NULL, version TEXT NOT NULL,
     threads INTEGER NOT NULL, level TEXT NOT NULL,
     ms REAL, spread_ms REAL, samples INTEGER NOT NULL, refusal TEXT, measured_at TEXT NOT NULL,
+    clock TEXT NOT NULL DEFAULT '', kind TEXT NOT NULL DEFAULT '', operators TEXT NOT NULL DEFAULT '',
+    flops REAL NOT NULL DEFAULT 0, bytes REAL NOT NULL DEFAULT 0,
     PRIMARY KEY (signature, device, runtime, version, threads, level)
 ) WITHOUT ROWID
 """
-_PUT = """
-INSERT INTO prices VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (signature, device, runtime, version, threads, level) DO UPDATE SET
-    ms = excluded.ms, spread_ms = excluded.spread_ms, samples = excluded.samples,
-    refusal = excluded.refusal, measured_at = excluded.measured_at
+#: What version 2 added to version 1: under which clock a price was taken, and what the region is.
+_ADDED = tuple(
+    f"ALTER TABLE prices ADD COLUMN {column} NOT NULL DEFAULT {default}"
+    for column, default in (
+        ("clock TEXT", "''"), ("kind TEXT", "''"), ("operators TEXT", "''"), ("flops REAL", "0"), ("bytes REAL", "0"),
+    )
+)  # fmt: skip
+_KEY = ("signature", "device", "runtime", "version", "threads", "level")
+_VALUES = ("ms", "spread_ms", "samples", "refusal", "measured_at", "clock", "kind", "operators", "flops", "bytes")
+_COLUMNS = (*_KEY, *_VALUES)
+_PUT = f"""
+INSERT INTO prices ({", ".join(_COLUMNS)}) VALUES ({", ".join("?" * len(_COLUMNS))})
+ON CONFLICT ({", ".join(_KEY)}) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _VALUES)}
 """
-_GET = """
-SELECT signature, ms, spread_ms, samples, refusal, measured_at FROM prices
-WHERE device = ? AND runtime = ? AND version = ? AND threads = ? AND level = ? AND signature IN ({marks})
-"""
+_PUT_NEWER = f"{_PUT} WHERE excluded.measured_at > prices.measured_at"
+_HERE = "device = ? AND runtime = ? AND version = ? AND threads = ? AND level = ?"
+_GET = f"SELECT signature, {', '.join(_VALUES)} FROM prices WHERE {_HERE} AND signature IN ({{marks}})"
+_ALL_HERE = f"SELECT signature, {', '.join(_VALUES)} FROM prices WHERE {_HERE} ORDER BY signature"
 _CHUNK = 500
 
 
@@ -73,6 +89,9 @@ class PriceContext:
 class Price:
     """Median milliseconds, interquartile range and number of samples; or, with ``ms`` ``None``, the sentence of the
     runtime's refusal.
+
+    ``clock`` says which clock it was and in which state; ``kind``, ``operators``, ``flops`` and ``bytes`` what was
+    measured (empty in what older versions wrote).
     """
 
     ms: float | None
@@ -80,6 +99,27 @@ class Price:
     samples: int = 0
     refusal: str | None = None
     measured_at: str = ""
+    clock: str = ""
+    kind: str = ""
+    operators: str = ""
+    flops: float = 0.0
+    bytes: float = 0.0
+
+    def _row(self, now: str) -> tuple[Any, ...]:
+        values = [getattr(self, name) for name in _VALUES]
+        values[_VALUES.index("measured_at")] = self.measured_at or now
+        return tuple(values)
+
+
+class ContextSummary(NamedTuple):
+    """What is known about one place: number of prices, of refusals among them, dates, and median relative spread."""
+
+    context: PriceContext
+    prices: int
+    refusals: int
+    oldest: str
+    newest: str
+    relative_spread: float | None
 
 
 def default_path() -> Path:
@@ -137,10 +177,7 @@ class PriceDatabase:
         """Store prices, replacing older ones of the same key; all of them or, should the process die, none."""
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         where = context._row()
-        rows = [
-            (signature, *where, price.ms, price.spread_ms, price.samples, price.refusal, price.measured_at or now)
-            for signature, price in prices.items()
-        ]
+        rows = [(signature, *where, *price._row(now)) for signature, price in prices.items()]
 
         def write() -> None:
             with self._transaction():
@@ -148,15 +185,108 @@ class PriceDatabase:
 
         self._guarded(write, "written")
 
-    def count(self) -> int:
-        """Number of stored prices, over all devices."""
-        counts = [0]
+    def all_here(self, context: PriceContext) -> dict[str, Price]:
+        """Every price of one place, by signature."""
+        found: dict[str, Price] = {}
 
         def read() -> None:
-            counts[0] = self._connection.execute("SELECT COUNT(*) FROM prices").fetchone()[0]
+            found.clear()
+            for signature, *values in self._connection.execute(_ALL_HERE, context._row()):
+                found[signature] = Price(*values)
 
         self._guarded(read, "read")
-        return counts[0]
+        return found
+
+    def count(self) -> int:
+        """Number of stored prices, over all devices."""
+        return int(self._one("SELECT COUNT(*) FROM prices"))
+
+    def contexts(self) -> list[ContextSummary]:
+        """Where prices were taken, most recent first."""
+        rows: list[Any] = []
+
+        def read() -> None:
+            query = f"SELECT {', '.join(_KEY[1:])}, ms, spread_ms, measured_at FROM prices"
+            rows[:] = self._connection.execute(query).fetchall()
+
+        self._guarded(read, "read")
+        grouped: dict[PriceContext, list[Any]] = {}
+        for *where, ms, spread, when in rows:
+            grouped.setdefault(PriceContext(*where), []).append((ms, spread, when))
+        found = [_summary(context, values) for context, values in grouped.items()]
+        return sorted(found, key=lambda one: (one.newest, one.context._row()), reverse=True)
+
+    def export_to(self, write: Callable[[str], Any]) -> int:
+        """Hand every price to ``write`` as a line of JSON, after a line that says what this is; their number."""
+        rows: list[Any] = []
+
+        def read() -> None:
+            rows[:] = self._connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM prices ORDER BY {', '.join(_KEY)}")
+
+        self._guarded(read, "read")
+        write(json.dumps({"format": _FORMAT, "version": _VERSION, "prices": len(rows)}) + "\n")
+        for row in rows:
+            write(json.dumps(dict(zip(_COLUMNS, row, strict=True)), ensure_ascii=False) + "\n")
+        return len(rows)
+
+    def import_from(self, lines: Iterable[str], name: str) -> tuple[int, int]:
+        """Take in what :meth:`export_to` wrote; of two prices of one key the more recent stays. Returns the numbers of
+        lines read and of prices that are new or replaced.
+
+        Raises :class:`UsageError`, naming the line, for anything else; nothing is taken in then.
+        """
+        rows = _imported(lines, name)
+        changed = [0]
+
+        def write() -> None:
+            with self._transaction():
+                before = self._connection.total_changes
+                self._connection.executemany(_PUT_NEWER, rows)
+                changed[0] = self._connection.total_changes - before
+
+        self._guarded(write, "written")
+        return len(rows), changed[0]
+
+    def prune(
+        self, *, before: str | None = None, other_than: PriceContext | None = None, refusals: bool = False,
+        everything: bool = False,
+    ) -> int:  # fmt: skip
+        """Delete prices: measured before a date (ISO, UTC), taken by another version of the runtime of ``other_than``
+        on its device, refusals, or all. The number deleted.
+        """
+        conditions: list[str] = []
+        values: list[Any] = []
+        if before is not None:
+            conditions.append("measured_at < ?")
+            values.append(before)
+        if other_than is not None:
+            conditions.append("(device = ? AND runtime = ? AND version <> ?)")
+            values += [other_than.device, other_than.runtime, other_than.version]
+        if refusals:
+            conditions.append("ms IS NULL")
+        if everything:
+            conditions, values = ["1"], []
+        if not conditions:
+            return 0
+        deleted = [0]
+
+        def write() -> None:
+            with self._transaction():
+                deleted[0] = self._connection.execute(
+                    f"DELETE FROM prices WHERE {' OR '.join(conditions)}", values
+                ).rowcount
+
+        self._guarded(write, "written")
+        return deleted[0]
+
+    def _one(self, query: str) -> Any:
+        found: list[Any] = [0]
+
+        def read() -> None:
+            found[0] = self._connection.execute(query).fetchone()[0]
+
+        self._guarded(read, "read")
+        return found[0]
 
     # --- trouble --------------------------------------------------------------------------------------------------
 
@@ -194,10 +324,12 @@ class PriceDatabase:
                 "PRAGMA journal_mode = WAL"
             ).fetchone()  # answers with another mode where the file system cannot do it
             connection.execute("PRAGMA synchronous = NORMAL")
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version not in (0, _VERSION):
-                raise sqlite3.DatabaseError(f"its schema version is {version}, this program writes version {_VERSION}")
             connection.execute("BEGIN IMMEDIATE")
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version not in (0, 1, _VERSION):
+                raise sqlite3.DatabaseError(f"its schema version is {version}, this program writes version {_VERSION}")
+            for statement in _ADDED if version == 1 else ():
+                connection.execute(statement)
             connection.execute(_SCHEMA)
             connection.execute(f"PRAGMA user_version = {_VERSION}")
             connection.execute("COMMIT")
@@ -256,6 +388,56 @@ class PriceDatabase:
         )
         self.path = None
         return self._connect(":memory:")
+
+
+def _summary(context: PriceContext, values: Sequence[tuple[float | None, float | None, str]]) -> ContextSummary:
+    spreads = [spread / ms for ms, spread, _ in values if ms and spread is not None]
+    dates = [when for _, _, when in values]
+    refused = sum(ms is None for ms, _, _ in values)
+    spread = statistics.median(spreads) if spreads else None
+    return ContextSummary(context, len(values), refused, min(dates), max(dates), spread)
+
+
+def _imported(lines: Iterable[str], name: str) -> list[tuple[Any, ...]]:
+    rows, number = [], 0
+    for number, line in enumerate(lines, 1):
+        where = f"While importing prices from {name}, line {number}:"
+        try:
+            entry = json.loads(line)
+        except ValueError as error:
+            raise UsageError(f"{where} expected a JSON object, found {line.strip()[:60]!r}.") from error
+        if number == 1:
+            if not isinstance(entry, dict) or entry.get("format") != _FORMAT:
+                raise UsageError(f"{where} this is no file of 'rlflow cost export'.")
+            if entry.get("version") != _VERSION:
+                raise UsageError(f"{where} its version is {entry.get('version')}; this program reads {_VERSION}.")
+            continue
+        rows.append(_imported_row(entry, where))
+    if number == 0:
+        raise UsageError(f"While importing prices from {name}: the file is empty.")
+    return rows
+
+
+def _imported_row(entry: Any, where: str) -> tuple[Any, ...]:
+    kinds = {"signature": str, "device": str, "runtime": str, "version": str, "threads": int, "level": str,
+             "samples": int, "measured_at": str, "clock": str, "kind": str, "operators": str}  # fmt: skip
+    if not isinstance(entry, dict) or set(entry) != set(_COLUMNS):
+        raise UsageError(f"{where} expected the fields {', '.join(_COLUMNS)}.")
+    for key, kind in kinds.items():
+        if not isinstance(entry[key], kind):
+            raise UsageError(f"{where} the field {key!r} is {entry[key]!r}; expected {kind.__name__}.")
+    ms = entry["ms"]
+    if ms is not None and not (isinstance(ms, (int, float)) and math.isfinite(ms) and ms >= 0):
+        raise UsageError(f"{where} the field 'ms' is {ms!r}; expected milliseconds, or null for a refusal.")
+    for key in ("spread_ms", "flops", "bytes"):
+        value = entry[key]
+        if not (isinstance(value, (int, float)) and math.isfinite(value)) and not (
+            key == "spread_ms" and value is None
+        ):
+            raise UsageError(f"{where} the field {key!r} is {value!r}; expected a number.")
+    if not (entry["refusal"] is None or isinstance(entry["refusal"], str)):
+        raise UsageError(f"{where} the field 'refusal' is {entry['refusal']!r}; expected a sentence or null.")
+    return tuple(entry[name] for name in _COLUMNS)
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:

@@ -18,23 +18,35 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from rlflow.cost.command import CommandSampler, DeviceCommand
 from rlflow.cost.timing import Interval, Speedup, log_ratios, median_interval, sample_until, speedup
 from rlflow.errors import BudgetError, CostError, RuntimeCrashed, RuntimeRefused, UsageError
 from rlflow.runtime import Handle, ModelSource, Samples, Worker
 
-#: Blocks that are always timed: the smallest count at which one bad block does not by itself rule out significance at
-#: 1 %.
+#: Blocks that are timed if the time allows: the smallest count at which one bad block does not by itself rule out
+#: significance at 1 %.
 MIN_BLOCKS = 8
+#: Fewer than this many can never be significant at 1 %.
+LEAST_BLOCKS = 7
+#: What the whole may take where those blocks need more than the time given: so many times that, and so many seconds at
+#: least. Then it ends without a claim.
+OVERRUN, OVERRUN_SECONDS = 3.0, 60.0
 #: Blocks that the time given is divided into: more of them say more than more rounds in fewer, but each loads the
 #: models again.
 AIM_BLOCKS = 14
 MAX_BLOCKS = 40
 MIN_ROUNDS = 3
+#: Of models whose run takes this many seconds, one round a block does: what differs is between blocks.
+LONG_RUN = 0.1
 MAX_ROUNDS = 200
 SELECTION_BLOCKS = 3
 SELECTION_SHARE = 0.35
 #: Confirmation ends early once the speed-up is known this well (natural logarithm).
 HALF_WIDTH = 0.004
+#: The selection takes all of its blocks where they need no more seconds than this.
+QUICK_SELECTION = 4.0
+#: An interval this wide on either side (natural logarithm) cannot tell the differences that rewrites make.
+NOISY = 0.05
 
 
 class ModelTiming(NamedTuple):
@@ -56,7 +68,8 @@ class GateDecision:
 
     Speed-up, interval and p value are those of the confirmation (of ``challenger``, the candidate chosen on the first
     sample), ``None`` where nothing reached it. ``timings`` come from the confirmation, or from the first sample where
-    there was no confirmation.
+    there was no confirmation. ``drift`` is how much slower (above 1) the baseline ran in the last blocks than in the
+    first; both sides of every ratio share it.
     """
 
     winner: str | None
@@ -73,6 +86,8 @@ class GateDecision:
     blocks: int = 0
     rounds: int = 0
     seconds: float = 0.0
+    drift: float | None = None
+    interrupted: bool = False
 
     @property
     def improved(self) -> bool:
@@ -91,14 +106,12 @@ class Sampler(Protocol):
     clock: str
 
     def block(self, names: Sequence[str], seed: int, seconds: float) -> Samples:
-        """Interleaved timings of the named models in fresh sessions, for about ``seconds``; at least ``MIN_ROUNDS``
-        rounds.
-        """
+        """Interleaved timings of the named models in fresh sessions, for about ``seconds``; at least one round."""
         ...
 
 
 def choose(
-    worker: Worker,
+    clock: Worker | DeviceCommand,
     baseline: ModelSource,
     candidates: Mapping[str, ModelSource],
     feeds: Mapping[str, Any],
@@ -108,17 +121,20 @@ def choose(
     alpha: float = 0.01,
     beside: Mapping[str, ModelSource] | None = None,
     on_progress: Callable[[str, float], None] | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> GateDecision:
-    """Time baseline and candidates in ``worker`` and decide whether one of them replaces the baseline.
+    """Time baseline and candidates by ``clock``, a worker or the command of a device, and decide whether one of them
+    replaces the baseline.
 
     A candidate is accepted if, on samples that did not choose it, it is faster at the one-sided level ``alpha``. One
     that the runtime refuses, that crashes or hangs, or that returns non-finite values where the baseline returns
     finite ones, is dropped with its sentence. The models of ``beside`` are timed along with the confirmation, and
     take no part. ``feeds`` are arrays by input name.
 
-    ``seconds`` is a target for the whole: the minimum (``MIN_BLOCKS`` blocks of ``MIN_ROUNDS`` rounds) is timed even
-    if it takes longer. ``on_progress`` is told the stage and the fraction done. Raises :class:`CostError` where the
-    baseline itself cannot be run.
+    ``seconds`` is what the whole should take. ``MIN_BLOCKS`` blocks are timed even if that takes longer, up to
+    ``OVERRUN`` times ``seconds`` or ``OVERRUN_SECONDS``; a claim needs ``LEAST_BLOCKS`` of them. ``on_progress`` is
+    told the stage and the fraction done. ``stop`` is asked after every block: the decision is then what the blocks so
+    far say. Raises :class:`CostError` where the baseline itself cannot be run.
     """
     if not seconds > 0:
         raise BudgetError(f"The time for the final comparison must be above zero seconds, not {seconds!r}.")
@@ -128,7 +144,8 @@ def choose(
             f"The models to time need different names, and none may be called baseline; got {', '.join(names)}."
         )
     models = {"baseline": baseline, **_prefixed("candidate", candidates), **_prefixed("beside", beside or {})}
-    with WorkerSampler(worker, models, feeds) as sampler:
+    started = time.perf_counter()
+    with _sampler(clock, models, feeds) as sampler:
         dropped = sampler.screen("baseline")
         extras = [name for name in sampler.names if name.startswith("beside:") and name not in dropped]
         entrants = [name for name in sampler.names if name.startswith("candidate:") and name not in dropped]
@@ -142,8 +159,16 @@ def choose(
             beside=extras,
             dropped=dropped,
             on_progress=on_progress,
+            stop=stop,
+            started=started,
         )
     return _with_plain_names(decision)
+
+
+def _sampler(
+    clock: Worker | DeviceCommand, models: Mapping[str, ModelSource], feeds: Mapping[str, Any]
+) -> WorkerSampler | CommandSampler:
+    return CommandSampler(clock, models) if isinstance(clock, DeviceCommand) else WorkerSampler(clock, models, feeds)
 
 
 def decide(
@@ -157,11 +182,15 @@ def decide(
     beside: Sequence[str] = (),
     dropped: Mapping[str, str] | None = None,
     on_progress: Callable[[str, float], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+    started: float | None = None,
 ) -> GateDecision:
-    """The gate's logic over any sampler; see :func:`choose`."""
+    """The gate's logic over any sampler; see :func:`choose`. ``started``: when the seconds began to count."""
     gate = _Gate(
-        sampler, baseline, list(candidates), list(beside), seconds, seed, alpha, dict(dropped or {}), on_progress
+        sampler, baseline, list(candidates), list(beside), seconds, seed, alpha, dict(dropped or {}), on_progress, stop
     )
+    if started is not None:
+        gate.started = started
     return gate.run()
 
 
@@ -179,7 +208,9 @@ class _Gate:
         alpha: float,
         dropped: dict[str, str],
         on_progress: Callable[[str, float], None] | None,
+        stop: Callable[[], bool] | None = None,
     ) -> None:
+        self.stop = stop or (lambda: False)
         self.sampler, self.baseline, self.candidates, self.beside = sampler, baseline, candidates, beside
         self.seconds, self.seed, self.alpha, self.dropped = seconds, seed, alpha, dropped
         self.on_progress = on_progress or (lambda stage, fraction: None)
@@ -193,6 +224,9 @@ class _Gate:
         first = self._select()
         if not self.candidates:
             return self._decision(None, "No candidate survived the timing.", first)
+        if self.stop():
+            reason = "The final comparison was interrupted before anything was confirmed, so the original is kept."
+            return self._decision(None, reason, first)
         ratios = {name: _pooled(first, self.baseline, name, self.sampler.clock) for name in self.candidates}
         challenger = max(self.candidates, key=lambda name: ratios[name])
         summary = {name: math.exp(ratio) for name, ratio in ratios.items()}
@@ -205,17 +239,24 @@ class _Gate:
         return self._confirm(challenger, summary)
 
     def _select(self) -> list[dict[str, Samples]]:
-        """The first sample: baseline, candidates and what is timed beside."""
+        """The first sample: baseline, candidates and what is timed beside; of large models one block, if the share of
+        the time allows no more.
+        """
         blocks: list[dict[str, Samples]] = []
         share = self.seconds * SELECTION_SHARE / SELECTION_BLOCKS
         for done in range(SELECTION_BLOCKS):
             blocks.append(self._block([self.baseline, *self.candidates, *self.beside], share))
             self.on_progress("selecting", (done + 1) / SELECTION_BLOCKS)
+            if self.stop() or self._elapsed() >= max(SELECTION_SHARE * self.seconds, QUICK_SELECTION):
+                break
         alive = {self.baseline, *self.candidates, *self.beside}
         return [{name: one for name, one in block.items() if name in alive} for block in blocks]
 
+    def _elapsed(self) -> float:
+        return time.perf_counter() - self.started
+
     def _confirm(self, challenger: str, first_sample: Mapping[str, float]) -> GateDecision:
-        left = max(self.seconds - (time.perf_counter() - self.started), 0.0)
+        left = max(self.seconds - self._elapsed(), 0.0)
         blocks: list[dict[str, Samples]] = []
 
         def draw(done: int) -> float:
@@ -223,13 +264,20 @@ class _Gate:
                 return 0.0
             blocks.append(self._block([self.baseline, challenger, *self.beside], left / AIM_BLOCKS))
             self.on_progress("confirming", min(1.0, (done + 1) / AIM_BLOCKS))
-            return (
-                0.0
-                if challenger in self.dropped
-                else _pooled(blocks[-1:], self.baseline, challenger, self.sampler.clock)
-            )
+            if challenger in self.dropped:
+                return 0.0
+            return _pooled(blocks[-1:], self.baseline, challenger, self.sampler.clock)
 
-        values = sample_until(draw, half_width=HALF_WIDTH, seconds=left, minimum=MIN_BLOCKS, maximum=MAX_BLOCKS)
+        values = sample_until(
+            draw,
+            half_width=HALF_WIDTH,
+            seconds=left,
+            minimum=MIN_BLOCKS,
+            maximum=MAX_BLOCKS,
+            overrun=max(OVERRUN * self.seconds, OVERRUN_SECONDS) - self._elapsed(),
+            stop=lambda: self.stop() or challenger in self.dropped,
+            clock=self._elapsed,
+        )
         if challenger in self.dropped:
             reason = f"The chosen candidate failed while it was timed: {self.dropped[challenger]}"
             return self._decision(None, reason, blocks, challenger, first_sample)
@@ -240,11 +288,31 @@ class _Gate:
     def _verdict(self, challenger: str, found: Speedup) -> tuple[str | None, str]:
         interval = f"95 % interval {found.low:.3f} to {found.high:.3f}"
         figures = f"{found.value:.3f} times as fast ({interval}, p = {found.p_value:.2g})"
+        cut = " The comparison was interrupted after that." if self.stop() else ""
         if found.p_value < self.alpha and found.value > 1.0:
-            return challenger, f"The chosen candidate is {figures} on samples that did not choose it."
+            return challenger, f"The chosen candidate is {figures} on samples that did not choose it.{cut}"
+        if found.pairs < LEAST_BLOCKS:
+            return None, self._unfinished(found.pairs)
+        if math.log(found.high / found.low) / 2.0 > NOISY:
+            noisy = (
+                f"This machine is too noisy to tell: the chosen candidate is {figures} on fresh samples, and an "
+                f"interval wider than {NOISY:.0%} either way decides nothing. Close other programs, or give more time."
+            )
+            return None, noisy + cut
+        level = f"not faster at the {self.alpha:.0%} level."
+        return None, f"No gain: the chosen candidate is {figures} on fresh samples, {level}{cut}"
+
+    def _unfinished(self, blocks: int) -> str:
+        if self.stop():
+            return (
+                f"The final comparison was interrupted after {blocks} of the {LEAST_BLOCKS} blocks that a claim needs, "
+                "so the original is kept."
+            )
+        each = self._elapsed() / (blocks + 1)
         return (
-            None,
-            f"No gain: the chosen candidate is {figures} on fresh samples, not faster at the {self.alpha:.0%} level.",
+            f"No claim: of the {LEAST_BLOCKS} blocks of timings that one needs, {blocks} took {self._elapsed():.0f} s "
+            f"where {self.seconds:g} s were given, so the original is kept. Give the final comparison about "
+            f"{math.ceil(each * (LEAST_BLOCKS + SELECTION_BLOCKS) / 10) * 10} s (--gate-seconds)."
         )
 
     def _block(self, names: list[str], seconds: float) -> dict[str, Samples]:
@@ -254,8 +322,9 @@ class _Gate:
         while True:
             try:
                 samples = self.sampler.block(names, int(self.seeds.spawn(1)[0].generate_state(1)[0]), seconds)
+                _check_durations(samples, names)
             except (RuntimeCrashed, RuntimeRefused) as error:
-                culprit = self._culprit(names, error)
+                culprit = error.model if isinstance(error, _BadDuration) else self._culprit(names, error)
                 if culprit == self.baseline:
                     raise CostError(f"The baseline could not be timed: {error}") from error
                 self.dropped[culprit] = str(error)
@@ -303,8 +372,36 @@ class _Gate:
             self.dropped,
             len(blocks),
             sum(len(block[self.baseline].wall_ms) for block in blocks),
-            time.perf_counter() - self.started,
+            self._elapsed(),
+            _drift([block[self.baseline] for block in blocks], self.sampler.clock),
+            self.stop(),
         )
+
+
+class _BadDuration(RuntimeRefused):
+    """A model was timed at no time, or at one that is not a number."""
+
+    def __init__(self, model: str, value: float) -> None:
+        super().__init__(f"The clock answered {value:g} milliseconds for it, which is no duration.")
+        self.model = model
+
+
+def _check_durations(samples: Samples, names: Sequence[str]) -> None:
+    for index, name in enumerate(names):
+        for matrix in (samples.wall_ms, samples.cpu_ms):
+            column = matrix[:, index]
+            bad = column[~(np.isfinite(column) & (column > 0))]
+            if bad.size:
+                raise _BadDuration(name, float(bad[0]))
+
+
+def _drift(blocks: Sequence[Samples], clock: str) -> float | None:
+    """Median of the last third of the blocks over that of the first third."""
+    third = len(blocks) // 3
+    if third == 0:
+        return None
+    first, last = (np.median(np.concatenate([b.by(clock) for b in part])) for part in (blocks[:third], blocks[-third:]))
+    return float(last / first)
 
 
 class WorkerSampler:
@@ -350,6 +447,18 @@ class WorkerSampler:
                 self.worker.unload(self._handles.pop(name))
         return dropped
 
+    def add(self, name: str, source: ModelSource) -> dict[str, Any]:
+        """Make a model known; its outputs. Raises what the runtime says."""
+        self.models[name] = source
+        return self._try(name)
+
+    def drop(self, name: str) -> None:
+        """Forget a model."""
+        self.models.pop(name, None)
+        handle = self._handles.pop(name, None)
+        if handle is not None:
+            self.worker.unload(handle)
+
     def _try(self, name: str) -> dict[str, Any]:
         handle = self.worker.load(self.models[name])
         try:
@@ -365,21 +474,20 @@ class WorkerSampler:
     def block(self, names: Sequence[str], seed: int, seconds: float) -> Samples:
         self.worker.restart()
         # Who is loaded first gets other addresses, so that is random too; and independent of the order of the rounds,
-        # or one
-        # model would go first more often than another.
+        # or one model would go first more often than another.
         order = np.random.default_rng([seed, 1]).permutation(len(names))
         shuffled = [self._handles[names[index]] for index in order]
-        slack = 4 * (MIN_ROUNDS + 3) * sum(self._seconds[name] for name in names)
+        total = sum(self._seconds[name] for name in names)
         started = time.perf_counter()
         self.worker.prepare(shuffled)
         samples = self.worker.time_interleaved(
             shuffled,
             self.feeds,
             rounds=MAX_ROUNDS,
-            min_rounds=MIN_ROUNDS,
+            min_rounds=MIN_ROUNDS if total < LONG_RUN * len(names) else 1,
             seed=seed + 1,
             seconds=max(0.0, seconds - (time.perf_counter() - started)),
-            time_limit=self.worker.time_limit + 2 * seconds + slack,
+            time_limit=self.worker.time_limit + 2 * seconds + 4 * (MIN_ROUNDS + 3) * total,
         )
         back = np.argsort(order)
         return Samples(samples.wall_ms[:, back], samples.cpu_ms[:, back], tuple(samples.inner[index] for index in back))

@@ -33,10 +33,10 @@ class RegionCost:
 class CostReport:
     """The price of a graph: ``total_ms`` is the sum over the regions that have one.
 
-    ``source`` is ``analytic`` or ``measured``. ``spread_ms`` is the root of the summed squares of the regions'
-    interquartile ranges (``None`` where nothing was measured). ``unmeasured`` regions are *not* in the total;
-    ``unpriced`` names the operators that count as zero because they cannot be priced at all, ``refusals`` says, by
-    signature, why.
+    ``source`` is ``analytic``, ``measured`` (``estimated`` of its regions by interpolation, the others by the clock),
+    or ``end-to-end``. ``spread_ms`` is the root of the summed squares of the regions' interquartile ranges (``None``
+    where nothing was measured). ``unmeasured`` regions are *not* in the total; ``unpriced`` names the operators that
+    count as zero because they cannot be priced at all, ``refusals`` says, by signature, why.
     """
 
     total_ms: float
@@ -49,6 +49,7 @@ class CostReport:
     unpriced: tuple[str, ...] = ()
     refusals: Mapping[str, str] = field(default_factory=dict)
     weight_bytes: int = 0
+    estimated: int = 0
 
     @property
     def complete(self) -> bool:
@@ -66,6 +67,7 @@ class FillReport:
 
     ``measured``: regions timed now (what a budget in measurements counts); ``cached``: found in the database;
     ``refused``: regions among the measured ones that the runtime would not run, priced as zero and named in reports;
+    ``estimated``: regions priced by interpolation (``measure="lazy"``);
     ``remaining``: signatures still without a price, because the limit was reached or a stop was asked for.
     """
 
@@ -74,6 +76,7 @@ class FillReport:
     refused: int = 0
     remaining: int = 0
     seconds: float = 0.0
+    estimated: int = 0
 
     def __add__(self, other: FillReport) -> FillReport:
         return FillReport(
@@ -82,6 +85,7 @@ class FillReport:
             self.refused + other.refused,
             other.remaining,
             self.seconds + other.seconds,
+            self.estimated + other.estimated,
         )
 
 

@@ -121,22 +121,28 @@ def sample_until(
     minimum: int,
     maximum: int,
     confidence: float = 0.95,
+    overrun: float | None = None,
+    stop: Callable[[], bool] | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> np.ndarray:
     """Draw values until the interval of their centre is narrower than ``half_width`` on both sides, or the time is
     spent.
 
-    At least ``minimum`` values are drawn whatever they take, at most ``maximum``. The width is the only thing looked
-    at, never the sign or the significance, so that looking often does not make a false claim likelier.
+    At least ``minimum`` values are drawn, at most ``maximum``; fewer where ``overrun`` seconds are over or ``stop``
+    asks for the end. The width and the time are the only things looked at, never the sign or the significance, so that
+    looking often does not make a false claim likelier.
     """
-    deadline = clock() + seconds
+    started = clock()
     values: list[float] = []
     while len(values) < maximum:
         values.append(float(draw(len(values))))
+        spent = clock() - started
+        if (stop is not None and stop()) or (overrun is not None and spent >= overrun):
+            break
         if len(values) < minimum:
             continue
         found = hodges_lehmann(values, confidence)
-        if (found.high - found.low) / 2.0 <= half_width or clock() >= deadline:
+        if spent >= seconds or (found.high - found.low) / 2.0 <= half_width:
             break
     return np.array(values)
 

@@ -59,8 +59,10 @@ class Report:
 
     ``original_ms``: the model as it came. ``baseline_ms``: the model as imported, without rewrites, which is what
     ``speedup`` compares with. All three times are ``None`` where no clock was used (an analytic cost model).
-    ``cost_before_ms`` and ``cost_after_ms`` are the cost model's. ``measurements_before``: those that pricing the model
-    took before the search, which no budget counts. ``written``: where the result is, ``None`` if it was only returned.
+    ``cost_before_ms`` and ``cost_after_ms`` are the cost model's. ``measurements_before``: those of
+    ``measurements`` that pricing the model took before the search. ``written``: where the result is, ``None`` if it was
+    only returned. ``seconds_measuring``: the part of ``seconds_total`` in which the cost model looked up or took
+    measurements; the final comparison's is ``gate["seconds"]``.
     ``rule_profile``: what each rule took, the dearest first (the fields of ``rlflow.search.RuleUse``), or ``None``
     where nobody asked.
     """
@@ -89,6 +91,7 @@ class Report:
     overweight: int = 0
     seconds: float = 0.0
     seconds_total: float = 0.0
+    seconds_measuring: float | None = None
     trace: Sequence[Mapping[str, Any]] | None = ()
     curve: Sequence[Mapping[str, Any]] = ()
     runtime: RuntimeInfo | None = None

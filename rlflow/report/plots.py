@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rlflow.errors import OutputError, UsageError
+from rlflow.errors import UsageError
+from rlflow.report.files import write_atomically
 
-__all__ = ["anytime_curves", "lines_against_size", "matplotlib_or_sentence"]
+__all__ = ["anytime_curves", "lines_against_size", "matplotlib_or_sentence", "scatter"]
+
+_KINDS = ("png", "svg", "pdf")
 
 _MARKERS = "osD^vP*Xd<>h"
 
@@ -73,13 +76,43 @@ def lines_against_size(
     _save(figure, path)
 
 
+def scatter(
+    panels: Mapping[str, Sequence[tuple[float, float, str]]], path: str | os.PathLike[str], *, title: str = ""
+) -> None:
+    """Predicted against measured milliseconds, one panel per cost model: points ``(measured, predicted, group)`` on
+    logarithmic axes, with the line on which both are equal. PNG, SVG or PDF, by the name of the file.
+
+    Raises :class:`UsageError` where matplotlib is not installed or the name has another ending, and
+    :class:`rlflow.errors.OutputError` where the file cannot be written.
+    """
+    figure = matplotlib_or_sentence().Figure(figsize=(5 * max(1, len(panels)), 4.6))
+    for column, (name, points) in enumerate(panels.items(), 1):
+        _panel(figure.add_subplot(1, len(panels), column), name, points)
+    if title:
+        figure.suptitle(title)
+    _save(figure, path)
+
+
+def _panel(axes: Any, name: str, points: Sequence[tuple[float, float, str]]) -> None:
+    for group in dict.fromkeys(group for *_, group in points):
+        inside = [(measured, predicted) for measured, predicted, own in points if own == group]
+        axes.scatter(*zip(*inside, strict=True), s=14, alpha=0.7, label=group)
+    ends = [value for measured, predicted, _ in points for value in (measured, predicted)]
+    if ends:
+        low, high = min(ends) / 1.1, max(ends) * 1.1
+        axes.plot([low, high], [low, high], color="grey", linewidth=0.8, zorder=0)
+        axes.set(xlim=(low, high), ylim=(low, high))
+    axes.set(xscale="log", yscale="log", title=name, xlabel="measured end to end, ms", ylabel="predicted, ms")
+    axes.set_aspect("equal")
+    if 0 < len(axes.collections) <= 16:
+        axes.legend(fontsize=7)
+
+
 def _save(figure: Any, path: str | os.PathLike[str]) -> None:
+    kind = os.path.splitext(os.fspath(path))[1].lstrip(".").lower()
+    if kind not in _KINDS:
+        raise UsageError(f"The plot {os.fspath(path)} would be of an unknown kind; end its name in .png, .svg or .pdf.")
     figure.tight_layout()
-    target = Path(path)
-    partial = target.with_name(f".{target.stem}.partial{target.suffix}")
-    try:
-        figure.savefig(partial, dpi=150)
-        partial.replace(target)
-    except (OSError, ValueError) as error:
-        partial.unlink(missing_ok=True)
-        raise OutputError(f"The figure {target} cannot be written: {error}.") from error
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=150)
+    write_atomically(path, buffer.getvalue())

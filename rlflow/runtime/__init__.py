@@ -1,10 +1,14 @@
-"""The one door to ONNX Runtime: models are loaded, run and timed in a worker process that may die without harm."""
+"""The one door to the runtimes, ONNX Runtime and OpenVINO: models are loaded, run and timed in a worker process that
+may die without harm.
+"""
 
 from __future__ import annotations
 
 from rlflow.runtime.client import Worker
 from rlflow.runtime.options import (
+    CPU_PROVIDER,
     LEVELS,
+    RUNTIMES,
     FeedSpec,
     Handle,
     Measurement,
@@ -14,12 +18,15 @@ from rlflow.runtime.options import (
     RuntimeOptions,
     Samples,
     TensorInfo,
+    provider_name,
     random_array,
     unavailable_reason,
 )
 
 __all__ = [
+    "CPU_PROVIDER",
     "LEVELS",
+    "RUNTIMES",
     "FeedSpec",
     "Handle",
     "Measurement",
@@ -30,6 +37,7 @@ __all__ = [
     "Samples",
     "TensorInfo",
     "Worker",
+    "provider_name",
     "random_array",
     "unavailable_reason",
 ]

@@ -56,7 +56,7 @@ class _Process:
 
 
 class Worker:
-    """ONNX Runtime in a process of its own, so that a crash, a hang or a leak there costs one request and nothing else.
+    """A runtime in a process of its own, so that a crash, a hang or a leak there costs one request and nothing else.
 
     A request that kills the process, or takes longer than its limit, raises :class:`RuntimeCrashed`; one that the
     runtime answers with an error raises :class:`RuntimeRefused`. Either way the next request is served: a new process
@@ -68,10 +68,10 @@ class Worker:
     module = "rlflow.runtime.worker"
 
     def __init__(self, options: RuntimeOptions | None = None, *, time_limit: float = 120.0) -> None:
-        reason = unavailable_reason()
+        self.options = options or RuntimeOptions()
+        reason = unavailable_reason(self.options.runtime)
         if reason is not None:
             raise RuntimeUnavailable(reason)
-        self.options = options or RuntimeOptions()
         self.time_limit = time_limit
         self.starts = 0
         self._process: _Process | None = None
@@ -79,7 +79,7 @@ class Worker:
         self._keys = itertools.count(1)
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._spilled: dict[str, list[int]] = {}
-        self._overhead: dict[RuntimeOptions, Measurement] = {}
+        self._overhead: dict[tuple[RuntimeOptions, int], Measurement] = {}
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -112,6 +112,15 @@ class Worker:
     def describe(self) -> dict[str, Any]:
         """Runtime, version, provider, device and available threads; keys as in ``rlflow info``."""
         return {**self._ask("describe", self.options.provider), "threads": self.options.threads}
+
+    def require_provider(self) -> None:
+        """Raise :class:`RuntimeUnavailable`, with what there is, where the runtime lacks the provider asked for."""
+        found = self._ask("describe", self.options.provider)
+        if self.options.runtime == "onnxruntime" and self.options.provider not in found["providers"]:
+            raise RuntimeUnavailable(
+                f"This ONNX Runtime ({found['version']}) has no {self.options.provider}; "
+                f"it offers {', '.join(found['providers'])}."
+            )
 
     def load(
         self,
@@ -223,10 +232,11 @@ class Worker:
         is loaded, warmed up and timed ``repeats`` times, a sample being as many runs as last ``min_time`` seconds;
         the clock is that of the options. Two sessions of one model differ by some per cent as long as they live
         (where their buffers lie decides); ``sessions`` above 1 spreads the repeats over several. With ``flush_bytes``
-        a sample is one run after walking through that much memory (weights then come from memory, as they do inside a
-        model larger than the caches). The answer holds a :class:`Measurement` or, where the runtime refused the
-        model, crashed twice on it or exceeded ``time_limit`` seconds, a sentence. The overhead of a run is part of
-        the price; see :meth:`overhead`."""
+        a sample is one run after walking through that much memory and then through the inputs: weights, code and
+        buffers for results are then where they are inside a model, outside the near caches, and only the inputs are
+        fresh. The answer holds a :class:`Measurement` or, where the runtime refused the model, crashed twice on it or
+        exceeded ``time_limit`` seconds, a sentence. The overhead of a run is part of the price; see :meth:`overhead`.
+        """
         waiting = list(items)
         options = self._options(level, threads)
         results: dict[Any, Measurement | str] = {}
@@ -247,14 +257,15 @@ class Worker:
             waiting = [item for item in waiting if item[0] not in results]
         return results
 
-    def overhead(self, *, level: str | None = None, threads: int | None = None) -> Measurement:
+    def overhead(self, *, level: str | None = None, threads: int | None = None, flush_bytes: int = 0) -> Measurement:
         """What a run costs before any work is done: the price of an identity on one float, by the same clock
-        (measured once).
+        (measured once). ``flush_bytes`` as for :meth:`measure_many`.
         """
         options = self._options(level, threads)
-        if options not in self._overhead:
-            self._overhead[options] = self._ask("overhead", options, 1e-3, 15)
-        return self._overhead[options]
+        key = (options, flush_bytes)
+        if key not in self._overhead:
+            self._overhead[key] = self._ask("overhead", options, 1e-3, 15, flush_bytes)
+        return self._overhead[key]
 
     def profile(
         self,
@@ -389,6 +400,7 @@ class Worker:
             )
         errors = tempfile.TemporaryFile(prefix="rlflow-worker-")  # noqa: SIM115 - lives as long as the process
         command = [sys.executable, "-c", _BOOTSTRAP.format(module=self.module), json.dumps(sys.path)]
+        command.append(self.options.runtime)
         child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
         process = _Process(child, errors)
         watch = _Watch(child, _START_SECONDS)

@@ -15,7 +15,9 @@ import numpy as np
 
 from rlflow.errors import UsageError
 
+RUNTIMES = ("onnxruntime", "openvino")
 LEVELS = ("disable", "basic", "extended", "layout", "all")
+CPU_PROVIDER = "CPUExecutionProvider"
 CLOCKS = ("auto", "wall", "cpu")
 
 #: A model as this package takes it: serialized ONNX, or the path of a file (needed for external data).
@@ -26,20 +28,28 @@ ModelSource = bytes | str | os.PathLike[str]
 class RuntimeOptions:
     """How sessions are opened and which clock prices them.
 
-    ``provider`` is an ONNX Runtime execution provider; ``threads`` the number of intra-operator threads; ``level``
-    how much the runtime may optimise (one of ``LEVELS``).
+    ``runtime`` is one of ``RUNTIMES``; ``provider`` an ONNX Runtime execution provider; ``threads`` the number of
+    intra-operator threads; ``level`` how much the runtime may optimise (one of ``LEVELS``).
 
     ``clock`` says what a duration means. ``wall`` is elapsed time. ``cpu`` is processor time of the worker. ``auto``
     takes processor time where a run uses exactly one thread of the CPU provider (there it *is* the latency on a free
     core, and other programs on the machine cannot add to it), and elapsed time otherwise.
     """
 
-    provider: str = "CPUExecutionProvider"
+    provider: str = CPU_PROVIDER
     threads: int = 1
     level: str = "all"
     clock: str = "auto"
+    runtime: str = "onnxruntime"
 
     def __post_init__(self) -> None:
+        if self.runtime not in RUNTIMES:
+            raise UsageError(f"The runtime {self.runtime!r} is unknown; choose one of {', '.join(RUNTIMES)}.")
+        if self.runtime != "onnxruntime" and self.provider != CPU_PROVIDER:
+            raise UsageError(
+                f"Execution providers belong to ONNX Runtime; {self.runtime} knows no {self.provider}. "
+                "Give either a provider or another runtime."
+            )
         if self.level not in LEVELS:
             raise UsageError(f"The optimisation level {self.level!r} is unknown; choose one of {', '.join(LEVELS)}.")
         if self.clock not in CLOCKS:
@@ -53,7 +63,7 @@ class RuntimeOptions:
         if self.clock != "auto":
             return self.clock
         fine = time.get_clock_info("process_time").resolution <= 1e-6
-        return "cpu" if fine and self.threads == 1 and self.provider == "CPUExecutionProvider" else "wall"
+        return "cpu" if fine and self.threads == 1 and self.provider == CPU_PROVIDER else "wall"
 
 
 @dataclass(frozen=True)
@@ -136,11 +146,26 @@ class NodeTime(NamedTuple):
     runs: int
 
 
-def unavailable_reason() -> str | None:
-    """Why ONNX Runtime cannot be used here, or ``None``; opens nothing."""
-    if importlib.util.find_spec("onnxruntime") is None:
-        return "ONNX Runtime is not installed in this Python environment; install it with: pip install onnxruntime"
-    return None
+def unavailable_reason(runtime: str = "onnxruntime") -> str | None:
+    """Why a runtime cannot be used here, or ``None``; opens nothing."""
+    if importlib.util.find_spec(runtime) is not None:
+        return None
+    if runtime == "openvino":
+        return (
+            "OpenVINO is not installed in this Python environment; install it with: pip install 'rlflow[openvino]' "
+            "(or pip install openvino)"
+        )
+    return "ONNX Runtime is not installed in this Python environment; install it with: pip install onnxruntime"
+
+
+def provider_name(text: str) -> str:
+    """The full name of an execution provider: ``cuda`` and ``CUDAExecutionProvider`` mean the same."""
+    if text.endswith("ExecutionProvider"):
+        return text
+    known = {"cpu": "CPU", "cuda": "CUDA", "tensorrt": "Tensorrt", "dml": "Dml", "rocm": "ROCM", "xnnpack": "Xnnpack",
+             "openvino": "OpenVINO", "coreml": "CoreML", "qnn": "QNN", "dnnl": "Dnnl", "acl": "ACL",
+             "migraphx": "MIGraphX", "webgpu": "WebGpu"}  # fmt: skip
+    return f"{known.get(text.lower(), text)}ExecutionProvider"
 
 
 def random_array(spec: FeedSpec, rng: np.random.Generator) -> np.ndarray:

@@ -8,6 +8,7 @@ the pipe.
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import os
 import signal
 import sys
@@ -15,19 +16,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from rlflow.errors import CostError, RuntimeRefused, RuntimeUnavailable, UsageError
-from rlflow.runtime import wire
+from rlflow.runtime import loops, wire
 from rlflow.runtime.options import RuntimeOptions
 
 _GRACE = 10.0
+_LIBRARIES = {"onnxruntime": "rlflow.runtime.sessions", "openvino": "rlflow.runtime.openvino"}
 
 
 class Service:
     """The requests that a worker understands, one method each."""
 
-    def __init__(self, answer: Callable[[Any], None]) -> None:
-        from rlflow.runtime import sessions
-
-        self._lib = sessions
+    def __init__(self, answer: Callable[[Any], None], runtime: str = "onnxruntime") -> None:
+        self._lib = importlib.import_module(_LIBRARIES[runtime])
+        self.name: str = self._lib.NAME
         self._answer = answer
         self._open: dict[int, Any] = {}
 
@@ -46,7 +47,7 @@ class Service:
         return self._open[key].run(feeds, outputs)
 
     def time_interleaved(self, keys: Sequence[int], feeds: Sequence[Mapping[str, Any]], *how: Any) -> Any:
-        return self._lib.time_interleaved([self._open[key] for key in keys], feeds, *how)
+        return loops.time_interleaved([self._open[key] for key in keys], feeds, *how)
 
     def measure_many(
         self, items: Sequence[tuple[Any, bytes, Mapping[str, Any] | None]], options: RuntimeOptions, *how: Any
@@ -54,15 +55,17 @@ class Service:
         """One message per item as soon as it is done, so that a crash loses nothing but the item that caused it."""
         for key, source, specs in items:
             try:
-                result: Any = self._lib.measure(source, specs, options, *how)
+                result: Any = loops.measure(self._lib.Session, source, specs, options, *how)
             except RuntimeUnavailable:
                 raise
             except Exception as error:  # noqa: BLE001 - the other models must still be measured
-                result = _sentence(error)
+                result = _sentence(error, self.name)
             self._answer(("item", (key, result)))
 
-    def overhead(self, options: RuntimeOptions, min_sample: float, repeats: int) -> Any:
-        return self._lib.measure(self._lib.identity_model(), None, options, min_sample, repeats, 0, 0, 3)
+    def overhead(self, options: RuntimeOptions, min_sample: float, repeats: int, flush_bytes: int) -> Any:
+        return loops.measure(
+            self._lib.Session, loops.identity_model(), None, options, min_sample, repeats, 0, flush_bytes, 3
+        )
 
     def profile(self, source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any], runs: int) -> Any:
         return self._lib.profile(source, options, feeds, runs)
@@ -72,7 +75,8 @@ class Service:
 
 
 def main() -> int:
-    """Serve the pipe on the standard streams; returns the exit status."""
+    """Serve the pipe on the standard streams, with the runtime that ``sys.argv[2]`` names; returns the exit status."""
+    runtime = sys.argv[2] if len(sys.argv) > 2 else "onnxruntime"
     requests, answers = _private_streams()
     limit = _Limit()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it may still want an answer
@@ -82,9 +86,9 @@ def main() -> int:
         limit.arm()
 
     try:
-        service = Service(answer)
+        service = Service(answer, runtime)
     except ImportError as error:
-        wire.send(answers, ("unavailable", f"ONNX Runtime cannot be imported here: {error}"))
+        wire.send(answers, ("unavailable", f"The runtime {runtime} cannot be imported here: {error}"))
         return 1
     wire.send(answers, ("ok", os.getpid()))
     while True:
@@ -120,16 +124,16 @@ def _handle(service: Service, method: str, arguments: Sequence[Any]) -> tuple[st
     except RuntimeUnavailable as error:
         return "unavailable", str(error)
     except Exception as error:  # noqa: BLE001 - whatever went wrong, the parent needs a sentence
-        return "refused", _sentence(error)
+        return "refused", _sentence(error, service.name)
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(error: Exception, name: str) -> str:
     if isinstance(error, (CostError, UsageError)):
         return str(error)
     if isinstance(error, MemoryError):
         return "The model does not fit into memory."
     kind = "" if isinstance(error, RuntimeRefused) else f"{type(error).__name__}: "
-    return f"ONNX Runtime failed: {kind}{' '.join(str(error).split())[:400]}"
+    return f"{name} failed: {kind}{' '.join(str(error).split())[:400]}"
 
 
 def _private_streams() -> tuple[BinaryIO, BinaryIO]:

@@ -37,10 +37,16 @@ class Prices:
     @staticmethod
     def of(cost_model: Any) -> Prices:
         """For a cost model of :mod:`rlflow.cost`: measured lazily where a clock decides."""
+        if getattr(cost_model, "whole", False):
+            return GraphPrices(cost_model)
         return MeasuredPrices(cost_model) if cost_model.measures else Prices(cost_model.pricer)
 
-    def settle_root(self, graph: Any, stop: Callable[[], bool]) -> int:
-        """Make every price of the starting graph known; the number of measurements that took."""
+    def cost(self, state: Any) -> float:
+        """The cost of an opened state in milliseconds."""
+        return float(state.cost)
+
+    def settle_root(self, graph: Any, stop: Callable[[], bool], limit: int | None = None) -> int:
+        """Make every price of the starting graph known, by at most ``limit`` measurements; the number made."""
         return 0
 
     def deltas(self, state: Any, raw: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -78,12 +84,15 @@ class MeasuredPrices(Prices):
         """
         return min(1e-4 * cost, 1e-3)
 
-    def settle_root(self, graph: Any, stop: Callable[[], bool]) -> int:
+    def settle_root(self, graph: Any, stop: Callable[[], bool], limit: int | None = None) -> int:
         """As above; what the runtime will not run alone gets an estimate, because both sides of every comparison may
-        contain it.
+        contain it. So does what the limit leaves out; the search is over then.
         """
-        report = self._model.fill([graph], stop=stop)
+        report = self._model.fill([graph], limit=limit, stop=stop)
         self._learn(graph)
+        if report.remaining:
+            missing = self.pricer.regions(graph, unpriced_only=True)
+            self.pricer.set_prices([region.signature for region in missing], [self._estimate(r) for r in missing])
         self._replace_refused(graph, self._estimate)
         return int(report.measured)
 
@@ -139,6 +148,51 @@ class MeasuredPrices(Prices):
         if fresh:
             self._refused.update(fresh)
             self.pricer.set_prices(fresh, np.array([price(found[signature]) for signature in fresh]))
+
+
+class GraphPrices(Prices):
+    """Prices of whole graphs (``--cost end-to-end``): candidates are ranked by the model's pricer, scaled to the clock;
+    what is opened is timed.
+    """
+
+    measures = True
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model.pricer)
+        self._model = model
+        self._scale = 1.0
+
+    def noise_ms(self, cost: float) -> float:
+        """What the clock cannot tell apart."""
+        return float(self._model.relative_noise) * cost
+
+    def cost(self, state: Any) -> float:
+        """The measured time; that of a graph which the runtime refuses keeps the search away from it."""
+        ms = self._model.graph_ms(state.graph.digest)
+        return REFUSED_MS if ms is None else float(ms)
+
+    def settle_root(self, graph: Any, stop: Callable[[], bool], limit: int | None = None) -> int:
+        report = self._model.fill([graph])
+        ranked = self.pricer.price(graph)[0]
+        if ranked > 0:
+            self._scale = float(self._model.graph_ms(graph.digest)) / ranked
+        return int(report.measured)
+
+    def deltas(self, state: Any, raw: Any) -> tuple[np.ndarray, np.ndarray]:
+        delta = np.array(raw.delta_ms, dtype=float) * self._scale
+        exact = np.zeros(len(raw), dtype=bool)
+        here = self.cost(state)
+        for i, digest in enumerate(np.ascontiguousarray(raw.digest)):
+            ms = self._model.graph_ms(digest.tobytes().hex())
+            if ms is not None:
+                delta[i], exact[i] = ms - here, True
+        return delta, exact
+
+    def measure(self, graphs: Sequence[Any], limit: int | None, stop: Callable[[], bool]) -> int:
+        return int(self._model.fill(graphs, limit=limit, stop=stop).measured)
+
+    def is_settled(self, graph: Any) -> bool:
+        return graph.digest in self._model.times
 
 
 def _roofline(region: Any) -> float:

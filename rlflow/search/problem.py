@@ -259,7 +259,8 @@ class Problem:
         stop.when_stopped(native.set)
 
         def make_root() -> Any:
-            self.setup_measurements = prices.settle_root(graph, lambda: self.stop.stopped)
+            left = self.meter.measurements_left()
+            self.setup_measurements = prices.settle_root(graph, lambda: self.stop.stopped, left)
             return State(graph, ruleset, prices.pricer, stop=native, profile=profile_rules)
 
         self._setup(make_root, ruleset.names, prices, budget, seed, weight_limit, on_progress, runners_up, stop, clock)
@@ -314,7 +315,7 @@ class Problem:
         self.stop = stop or StopToken()
         self.prices = prices
         self.overweight = 0
-        #: Measurements that pricing the starting graph took; the budget does not count them.
+        #: Measurements that pricing the starting graph took, the first that the budget counts.
         self.setup_measurements = 0
         self.observer: Observer | None = None
         self._make_root, self._weight_limit, self.on_progress = make_root, weight_limit, on_progress
@@ -329,6 +330,7 @@ class Problem:
         """The starting graph; always the same node. The first call prices it, then starts the clock."""
         if self._root is None:
             state = self._make_root()
+            self.meter.measurements += self.setup_measurements
             self._root = SearchNode(state, self._cost(state), bytes.fromhex(state.graph.digest), _work(state.graph))
             if self._weight_limit is None:
                 self._weight_limit = int(WEIGHT_FACTOR * state.weight_bytes) + WEIGHT_SLACK_BYTES
@@ -548,7 +550,7 @@ class Problem:
             raise SearchStopped(reason)
 
     def _cost(self, state: Any) -> float:
-        cost = float(state.cost)
+        cost = self.prices.cost(state)
         if not np.isfinite(cost):
             raise CostError(
                 f"The price of a graph of {state.graph.num_nodes} nodes is {cost}; "

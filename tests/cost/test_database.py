@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sqlite3
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rlflow.cost.database import Price, PriceContext, PriceDatabase, PriceDatabaseWarning, default_path
+from rlflow.errors import UsageError
 
 HERE = PriceContext("a processor", "onnxruntime", "1.0", 1, "all")
 PRICES = {"aa": Price(1.5, 0.1, 9), "bb": Price(None, refusal="The runtime refused it.")}
@@ -80,6 +86,124 @@ class TestPrices:
         }
         assert PriceContext.of(description, "all") == PriceContext("d", "onnxruntime", "1", 2, "all")
         assert PriceContext.of(description | {"provider": "GPU"}, "all").runtime == "onnxruntime/GPU"
+
+
+FULL = Price(
+    2.5, 0.25, 9, clock="cpu time; load 0.1", kind="Conv", operators="Conv Relu", flops=1e6, bytes=1e5,
+    measured_at="2026-01-02T03:04:05+00:00",
+)  # fmt: skip
+ELSEWHERE = PriceContext("another", "openvino", "2.0", 2, "all")
+
+
+class TestUpkeep:
+    def test_what_was_measured_and_how_is_kept(self, path: Path) -> None:
+        with PriceDatabase(path) as base:
+            base.put_many({"aa": FULL}, HERE)
+            assert base.get_many(["aa"], HERE) == {"aa": FULL}
+            assert base.all_here(HERE) == {"aa": FULL}
+            assert base.all_here(ELSEWHERE) == {}
+
+    def test_a_file_of_version_1_is_upgraded(self, path: Path) -> None:
+        path.parent.mkdir()
+        old = sqlite3.connect(path)
+        old.execute(
+            "CREATE TABLE prices (signature TEXT NOT NULL, device TEXT NOT NULL, runtime TEXT NOT NULL, "
+            "version TEXT NOT NULL, threads INTEGER NOT NULL, level TEXT NOT NULL, ms REAL, spread_ms REAL, "
+            "samples INTEGER NOT NULL, refusal TEXT, measured_at TEXT NOT NULL, "
+            "PRIMARY KEY (signature, device, runtime, version, threads, level)) WITHOUT ROWID"
+        )
+        row = ("aa", "a processor", "onnxruntime", "1.0", 1, "all", 1.5, 0.1, 9, None, "2026-01-01T00:00:00+00:00")
+        old.execute(f"INSERT INTO prices VALUES ({', '.join('?' * len(row))})", row)
+        old.execute("PRAGMA user_version = 1")
+        old.commit()
+        old.close()
+        for _ in range(2):
+            with PriceDatabase(path) as base:
+                assert base.get_many(["aa"], HERE)["aa"] == Price(1.5, 0.1, 9, measured_at=row[-1])
+        with PriceDatabase(path) as base:
+            base.put_many({"aa": FULL}, HERE)
+            assert base.get_many(["aa"], HERE) == {"aa": FULL}
+
+    def test_places_are_summed_up_latest_first(self, path: Path) -> None:
+        with PriceDatabase(path) as base:
+            base.put_many({"aa": FULL, "bb": Price(None, refusal="no", measured_at="2026-01-01T00:00:00+00:00")}, HERE)
+            base.put_many({"aa": replace(FULL, measured_at="2026-03-01T00:00:00+00:00")}, ELSEWHERE)
+            latest, first = base.contexts()
+        assert (latest.context, latest.prices, latest.refusals) == (ELSEWHERE, 1, 0)
+        assert (first.context, first.prices, first.refusals, first.relative_spread) == (HERE, 2, 1, 0.1)
+        assert (first.oldest[:10], first.newest[:10]) == ("2026-01-01", "2026-01-02")
+
+    def test_export_and_import_are_inverse(self, path: Path, tmp_path: Path) -> None:
+        lines: list[str] = []
+        with PriceDatabase(path) as base:
+            base.put_many({"aa": FULL, "bb": Price(None, refusal="ü no")}, HERE)
+            base.put_many({"aa": FULL}, ELSEWHERE)
+            assert base.export_to(lines.append) == 3
+        with PriceDatabase(tmp_path / "other.sqlite") as other:
+            assert other.import_from(lines, "f") == (3, 3)
+            assert other.import_from(lines, "f") == (3, 0)
+            assert other.get_many(["aa"], ELSEWHERE) == {"aa": FULL}
+            again: list[str] = []
+            other.export_to(again.append)
+        assert again == lines
+
+    @pytest.mark.parametrize(("here", "kept"), [("2025-01-01", 2.5), ("2027-01-01", 9.0)])
+    def test_the_more_recent_of_two_stays(self, path: Path, tmp_path: Path, here: str, kept: float) -> None:
+        lines: list[str] = []
+        with PriceDatabase(path) as base:
+            base.put_many({"aa": FULL}, HERE)
+            base.export_to(lines.append)
+        with PriceDatabase(tmp_path / "other.sqlite") as other:
+            other.put_many({"aa": Price(9.0, measured_at=f"{here}T00:00:00+00:00")}, HERE)
+            other.import_from(lines, "f")
+            assert other.get_many(["aa"], HERE)["aa"].ms == kept
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            (lambda lines: [], "the file is empty"),
+            (lambda lines: ["not json\n"], "line 1: expected a JSON object"),
+            (lambda lines: ['{"a": 1}\n'], "line 1: this is no file of 'rlflow cost export'"),
+            (lambda lines: [lines[0].replace('"version": 2', '"version": 7'), *lines[1:]], "its version is 7"),
+            (lambda lines: [lines[0], "[1]\n"], "line 2: expected the fields"),
+            (lambda lines: [lines[0], lines[1].replace('"threads": 1', '"threads": "x"')], "field 'threads' is 'x'"),
+            (lambda lines: [lines[0], lines[1].replace('"ms": 2.5', '"ms": -1')], "field 'ms' is -1"),
+            (lambda lines: [lines[0], lines[1].replace('"ms": 2.5', '"ms": NaN')], "field 'ms' is nan"),
+            (lambda lines: [lines[0], lines[1].replace('"flops": 1000000.0', '"flops": "x"')], "field 'flops' is 'x'"),
+            (lambda lines: [*lines, lines[1][:40]], "line 3: expected a JSON object"),
+        ],
+    )
+    def test_a_bad_import_takes_nothing_in(self, path: Path, change: Callable[..., list[str]], words: str) -> None:
+        lines: list[str] = []
+        with PriceDatabase(path) as base:
+            base.put_many({"aa": FULL}, HERE)
+            base.export_to(lines.append)
+            base.prune(everything=True)
+            with pytest.raises(UsageError, match=re.escape(words)):
+                base.import_from(change(lines), "prices.jsonl")
+            assert base.count() == 0
+
+    @pytest.mark.parametrize(
+        ("what", "left"),
+        [
+            ({}, ["aa", "bb", "cc", "dd"]),
+            ({"before": "2026-02-01"}, ["bb", "cc", "dd"]),
+            ({"refusals": True}, ["aa", "cc", "dd"]),
+            ({"other_than": PriceContext("a processor", "onnxruntime", "2.0")}, ["cc", "dd"]),
+            ({"refusals": True, "before": "2026-02-01"}, ["cc", "dd"]),
+            ({"everything": True}, []),
+        ],
+    )
+    def test_prune(self, path: Path, what: dict[str, Any], left: list[str]) -> None:
+        later = "2026-03-01T00:00:00+00:00"
+        with PriceDatabase(path) as base:
+            base.put_many({"aa": FULL, "bb": Price(None, refusal="no", measured_at=later)}, HERE)
+            base.put_many({"cc": replace(FULL, measured_at=later)}, replace(HERE, version="2.0"))
+            base.put_many({"dd": replace(FULL, measured_at=later)}, ELSEWHERE)
+            assert base.prune(**what) == 4 - len(left)
+            rows: list[str] = []
+            base.export_to(rows.append)
+            assert sorted(json.loads(row)["signature"] for row in rows[1:]) == left
 
 
 class TestPlace:
@@ -182,7 +306,28 @@ with PriceDatabase(path) as base:
 """
 
 
+UPGRADER = """
+import sys
+from rlflow.cost.database import PriceContext, PriceDatabase
+with PriceDatabase(sys.argv[1]) as base:
+    lines = []
+    base.export_to(lines.append)
+    base.import_from(lines, "itself")
+    base.prune(refusals=True)
+"""
+
+
 class TestProcesses:
+    def test_upkeep_at_the_same_time(self, path: Path) -> None:
+        with PriceDatabase(path) as base:
+            base.put_many({f"{n:032x}": Price(float(n), 0.0, 1) for n in range(500)}, HERE)
+        command = [sys.executable, "-W", "error", "-c", UPGRADER, str(path)]
+        running = [subprocess.Popen(command, env=_environment(), stderr=subprocess.PIPE) for _ in range(3)]
+        errors = [process.communicate(timeout=60)[1] for process in running]
+        assert [process.returncode for process in running] == [0, 0, 0], errors
+        with PriceDatabase(path) as base:
+            assert base.count() == 500
+
     def test_write_at_the_same_time_and_die_half_way(self, path: Path) -> None:
         commands = [
             [sys.executable, "-W", "error", "-c", WRITER, str(path), who, how]

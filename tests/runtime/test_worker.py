@@ -334,17 +334,17 @@ def test_a_worker_does_not_outlive_its_parent() -> None:
 FAULTY = """
 import os, signal
 from pathlib import Path
-from rlflow.runtime import sessions, worker
+from rlflow.runtime import loops, worker
 
-measure, once = sessions.measure, Path(__file__).with_name("crashed-once")
+measure, once = loops.measure, Path(__file__).with_name("crashed-once")
 
-def faulty(source, *rest):
+def faulty(opener, source, *rest):
     if b"always" in source or (b"sometimes" in source and not once.exists()):
         once.touch()
         os.kill(os.getpid(), signal.SIGSEGV)
-    return measure(source, *rest)
+    return measure(opener, source, *rest)
 
-sessions.measure = faulty
+loops.measure = faulty
 main = worker.main
 """
 

@@ -1,0 +1,236 @@
+"""Is the price right? A model and its rewritten variants, priced by regions, priced by single operators, and timed.
+
+``rlflow cost calibrate`` prints what is computed here. The variants come from random walks (as a search sees them) and
+from the trace of a search (as it chooses them). Every variant is timed end to end beside the original, interleaved,
+until the interval of their ratio is tight (:mod:`rlflow.cost.endtoend`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rlflow import cost as _cost
+from rlflow import search as _search
+from rlflow.cost.endtoend import student
+from rlflow.cost.fidelity import Agreement, agreement
+from rlflow.deployment import Deployment, Inputs, open_worker, source_of
+from rlflow.errors import CostError, GraphError, UsageError
+
+__all__ = ["Fidelity", "Timed", "Variant", "calibrate", "variants"]
+
+#: A walk may lead to graphs that cost at most this many times the original, by the roofline.
+SLACK = 1.6
+LONGEST_WALK = 24
+#: Bytes of weights that a variant may have, in parts of the original's.
+WEIGHTS = 1.5
+_SEARCH = "400x"
+#: The ancestors' price: each operator timed alone, and the times added up.
+OPERATORS = "sum of operators"
+
+
+class Variant(NamedTuple):
+    """A graph that computes the same, and where it comes from: ``original``, ``walk`` or ``search``."""
+
+    origin: str
+    graph: Any
+    steps: int
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One variant: milliseconds end to end, half the 95 % interval of their logarithm, and the price by each model."""
+
+    digest: str
+    origin: str
+    steps: int
+    measured_ms: float
+    half_width: float
+    blocks: int
+    predicted_ms: Mapping[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """What came of one model. ``skipped``: sentences about variants that could not be priced or timed."""
+
+    model: str
+    rows: Sequence[Timed]
+    skipped: Sequence[str] = ()
+    interrupted: bool = False
+
+    def agreements(self) -> dict[str, Agreement]:
+        """By cost model."""
+        names = list(self.rows[0].predicted_ms) if self.rows else []
+        measured = [row.measured_ms for row in self.rows]
+        widths = [row.half_width / student(row.blocks) for row in self.rows]
+        return {name: agreement([row.predicted_ms[name] for row in self.rows], measured, widths) for name in names}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "model": self.model,
+            "rows": [row.to_dict() for row in self.rows],
+            "agreement": {name: found._asdict() for name, found in self.agreements().items()},
+            "skipped": list(self.skipped),
+            "interrupted": self.interrupted,
+        }
+
+
+def variants(graph: Any, rules: Any, count: int, seed: int = 0) -> list[Variant]:
+    """At most ``count`` different graphs that compute what ``graph`` does: a quarter along the trace of a search by the
+    roofline, the others by random walks. Fewer where the rules do not reach as many. Same seed, same graphs.
+    """
+    from rlflow.rewrite import State, compiled
+
+    ruleset = compiled(rules)
+    pricer = _cost.make("analytic").pricer
+    root = State(graph, ruleset, pricer)
+    found: dict[str, Variant] = {graph.digest: Variant("original", graph, 0)}
+    for state, steps in _along_a_search(graph, rules, root, max(1, count // 4), seed):
+        found.setdefault(state.graph.digest, Variant("search", state.graph, steps))
+    rng = _search.generator(seed)
+    for _ in range(20 * count):
+        if len(found) > count:
+            break
+        state, steps = _walk(root, rng)
+        found.setdefault(state.graph.digest, Variant("walk", state.graph, steps))
+    return list(found.values())[1 : count + 1]
+
+
+def _along_a_search(graph: Any, rules: Any, root: Any, count: int, seed: int) -> Iterator[tuple[Any, int]]:
+    """States at even distances along the best trace that a search finds without a clock."""
+    problem = _search.Problem(graph, rules, _cost.make("analytic"), _SEARCH, seed=seed)
+    trace = _search.solve(problem, "backtracking").trace or ()
+    states = list(_search.replay_states(root, trace))
+    for index in sorted({round((k + 1) * len(states) / count) - 1 for k in range(count)}):
+        if 0 <= index < len(states):
+            yield states[index], index + 1
+
+
+def _walk(root: Any, rng: np.random.Generator) -> tuple[Any, int]:
+    """A random walk: first a rule, then one of its matches, so that rules with many matches do not take it all."""
+    state, steps = root, 0
+    length = int(min(rng.geometric(0.15), LONGEST_WALK))
+    for _ in range(length):
+        raw = state.moves()
+        cheap = float(state.cost) + np.asarray(raw.delta_ms) <= SLACK * float(root.cost)
+        light = np.asarray(raw.weight_bytes) <= WEIGHTS * max(root.weight_bytes, 1 << 16)
+        choices = np.flatnonzero(cheap & light)
+        if len(choices) == 0:
+            break
+        kinds = np.asarray(raw.rule)[choices]
+        kind = rng.choice(np.unique(kinds))
+        state = state.open(int(rng.choice(choices[kinds == kind])))
+        steps += 1
+    return state, steps
+
+
+def calibrate(
+    model: Any,
+    *,
+    count: int = 30,
+    cost: str = "onnxruntime",
+    threads: int = 1,
+    dims: Mapping[str, int] | None = None,
+    seed: int = 0,
+    runtime: str = "onnxruntime",
+    provider: str | None = None,
+    measure_cmd: Any = None,
+    tolerance: float = 0.01,
+    seconds: float = 6.0,
+    max_noise: float = 0.05,
+    rules: Any = None,
+    operators: bool = True,
+    known: Sequence[Timed] = (),
+    on_row: Callable[[Timed, int, int], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Fidelity:
+    """Price and time ``model`` and ``count`` variants of it.
+
+    ``cost``: the cost model to judge; beside it, where ``operators``, the sum of single-operator times. ``tolerance``
+    and ``seconds``: how well, and how long at most, each variant is timed; ``max_noise``: see the end-to-end cost.
+    ``known``: rows of an earlier run of the same model and seed, which are not timed again. ``on_row`` is told each
+    row, its number and how many there will be; ``stop`` is asked before each.
+
+    Raises :class:`CostError` where the model cannot be timed or the machine is too noisy, :class:`UsageError` for a
+    count below 1.
+    """
+    from rlflow.frontends import load_model, save_model
+    from rlflow.optimizer import load_library
+
+    if count < 1:
+        raise UsageError(f"The number of variants is {count}; expected at least 1.")
+    place = Deployment.of(threads, runtime, provider, measure_cmd)
+    imported = load_model(model)
+    if imported.passthrough is not None:
+        raise CostError(f"The model has no variants: it is carried through as it came: {imported.passthrough}")
+    with ExitStack() as stack:
+        worker = stack.enter_context(open_worker(threads))
+        inputs = Inputs.of(worker, source_of(imported, model), imported.graph, dict(dims or {}), None, seed)
+        how = {"tolerance": tolerance, "seconds": seconds, "max_noise": max_noise, "seed": seed, "threads": threads}
+        own = place.cost_options("end-to-end", "eager")
+        clock: Any = _cost.make("end-to-end", dims=dims, **how, **own)
+        clock.attach(lambda graph: save_model(imported, graph).SerializeToString(), lambda: inputs.feeds[0])
+        judged = {cost: _cost.make(cost, threads=threads, dims=dims, **place.cost_options(cost, "eager"))}
+        if operators:
+            judged[OPERATORS] = _cost.make("onnxruntime", threads=threads, dims=dims, fusion="none")
+        for one in (*judged.values(), clock):
+            stack.callback(one.close)
+            reason = one.available()
+            if reason is not None:
+                raise CostError(f"The cost model {one.name!r} cannot be judged here: {reason}")
+        todo = [Variant("original", imported.graph, 0), *variants(imported.graph, load_library(rules), count, seed)]
+        name = imported.source_path or "the model"
+        return _run(str(name), todo, clock, judged, {row.digest: row for row in known}, on_row, stop or (lambda: False))
+
+
+def _run(
+    name: str,
+    todo: Sequence[Variant],
+    clock: Any,
+    judged: Mapping[str, Any],
+    known: Mapping[str, Timed],
+    on_row: Callable[[Timed, int, int], None] | None,
+    stop: Callable[[], bool],
+) -> Fidelity:
+    rows: list[Timed] = []
+    skipped: list[str] = []
+    for number, variant in enumerate(todo, 1):
+        row = known.get(variant.graph.digest)
+        if row is None:
+            if stop():
+                return Fidelity(name, rows, skipped, interrupted=True)
+            clock.fill([todo[0].graph])  # the baseline, once
+            try:
+                row = _timed(variant, clock, judged)
+            except (CostError, GraphError) as error:
+                skipped.append(f"The variant {variant.graph.digest[:12]} was left out: {error}")
+                continue
+        rows.append(row)
+        if on_row is not None:
+            on_row(row, number, len(todo))
+    return Fidelity(name, rows, skipped)
+
+
+def _timed(variant: Variant, clock: Any, judged: Mapping[str, Any]) -> Timed:
+    graph = variant.graph
+    predicted = {name: model.cost(graph).total_ms for name, model in judged.items()}
+    clock.fill([graph])
+    found = clock.times[graph.digest]
+    if found.ms is None:
+        raise CostError(found.refusal or "it could not be timed")
+    return Timed(graph.digest, variant.origin, variant.steps, found.ms, found.half_width, found.blocks, predicted)
+
+
+def model_key(content: bytes) -> str:
+    """What a file of results names a model by, so that it is resumed for no other one."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()

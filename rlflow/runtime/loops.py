@@ -1,0 +1,247 @@
+"""What timing has in common whatever the runtime: interleaved rounds, samples that are long enough, the processor's
+name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from rlflow.errors import RuntimeRefused
+from rlflow.runtime.options import FeedSpec, Measurement, ModelIO, RuntimeOptions, Samples, feeds_from_specs
+
+
+class Session(Protocol):
+    """An open model, in any runtime."""
+
+    options: RuntimeOptions
+    io: ModelIO
+    load_seconds: float
+
+    def run(self, feeds: Mapping[str, Any], outputs: Sequence[str] | None = None) -> dict[str, Any]: ...
+
+    def runner(self, feeds: Mapping[str, Any]) -> Callable[[], None]: ...
+
+
+Opener = Callable[[Any, RuntimeOptions], Session]
+
+
+#: Models whose run is shorter than this are run once untimed before each sample; to longer ones refilling the caches
+#: (tens of megabytes, about a millisecond) means little.
+SETTLE_BELOW_NS = 50_000_000
+
+
+def time_interleaved(
+    sessions: Sequence[Session],
+    feeds: Sequence[Mapping[str, Any]],
+    rounds: int,
+    inner: int | None,
+    seed: int,
+    seconds: float | None,
+    min_rounds: int,
+    min_sample: float,
+) -> Samples:
+    """Time all models once per round, in a random order per round.
+
+    Within a round every model meets the same state of the machine, so that rounds are pairs; the random order makes
+    the models exchangeable within a round where they are equally fast, which is what the significance test assumes.
+    ``inner`` runs make one sample; ``None`` chooses, per model, enough of them to fill ``min_sample`` seconds.
+    ``seconds`` stops early, after at least ``min_rounds``.
+
+    A sample shows the model in a loop of its own, as it is deployed: the model before it has left the caches full of
+    *its* weights, so a model of short runs first runs once untimed. This is a choice, and it can move a ratio: on a
+    decoder step that reads 50 MB of weights, timed both ways in one run, the untimed run took 4 % off the original's
+    time and 10 % off its rewritten form's (speed-up 1.26 with it, 1.19 without).
+    """
+    runners = [session.runner(feed) for session, feed in zip(sessions, feeds, strict=True)]
+    counts = [inner or runs_to_fill(runner, min_sample) for runner in runners]
+    settles = [_sample(runner, 1)[0] < SETTLE_BELOW_NS for runner in runners]
+    rng = np.random.default_rng(seed)
+    wall, cpu = np.empty((rounds, len(runners))), np.empty((rounds, len(runners)))
+    done, deadline = 0, None if seconds is None else time.perf_counter() + seconds
+    with no_garbage_collection():
+        for done in range(1, rounds + 1):
+            for column in rng.permutation(len(runners)):
+                if settles[column]:
+                    runners[column]()
+                wall[done - 1, column], cpu[done - 1, column] = _sample(runners[column], counts[column])
+            if deadline is not None and done >= min_rounds and time.perf_counter() >= deadline:
+                break
+    return Samples(wall[:done] / 1e6, cpu[:done] / 1e6, tuple(counts))
+
+
+def measure(
+    open_session: Opener,
+    source: bytes,
+    specs: Mapping[str, Any] | None,
+    options: RuntimeOptions,
+    min_sample: float,
+    repeats: int,
+    seed: int,
+    flush_bytes: int,
+    sessions: int,
+) -> Measurement:
+    """Median and interquartile range of one small model, which ``open_session`` opens.
+
+    ``specs`` ``None`` makes random inputs from the model's own static shapes.
+    """
+    samples: list[float] = []
+    opened: list[Session] = []
+    for number in range(sessions):
+        opened = [
+            *opened[-1:],
+            open_session(source, options),
+        ]  # the last one stays open, so that this one lies elsewhere
+        share = repeats // sessions + (number < repeats % sessions)
+        samples += _measure_session(opened[-1], specs, share, min_sample, seed, flush_bytes)
+    low, median, high = np.percentile(samples, [25, 50, 75])
+    return Measurement(float(median), float(high - low), len(samples))
+
+
+def _measure_session(
+    session: Session, specs: Mapping[str, Any] | None, repeats: int, min_sample: float, seed: int, flush_bytes: int
+) -> list[float]:
+    rng = np.random.default_rng(seed)
+    feeds = feeds_from_specs(_own_specs(session.io) if specs is None else specs, rng)
+    once = session.runner(feeds)
+    clock = 1 if session.options.effective_clock == "cpu" else 0
+    flush = np.zeros(flush_bytes // 8) if flush_bytes else None
+    inner = 1 if flush is not None else runs_to_fill(once, min_sample)
+    samples = []
+    with no_garbage_collection():
+        for _ in range(repeats):
+            if flush is not None:
+                flush += 1.0  # pushes weights, code and results out of the near caches, as the rest of a model does;
+                for array in feeds.values():  # its inputs were only just computed
+                    array.max(initial=0) if array.dtype.kind in "iuf" else array.any()
+            samples.append(_sample(once, inner)[clock] / 1e6)
+    return samples
+
+
+def runs_to_fill(once: Callable[[], None], seconds: float) -> int:
+    """How many runs fill ``seconds``; warms the model up on the way."""
+    count = 1
+    while True:
+        elapsed = _sample(once, count)[0] * count / 1e9
+        if elapsed >= seconds:
+            # The first runs are slow (pages, caches), so look again with a warm model before settling for few.
+            best = min(elapsed, _sample(once, count)[0] * count / 1e9)
+            if best >= seconds:
+                return count
+            elapsed = best
+        count = max(count + 1, min(count * 16, int(count * seconds / max(elapsed, 1e-9) * 1.1) + 1))
+
+
+def identity_model() -> bytes:
+    """``y = Identity(x)`` on one float, written as raw protobuf so that no ONNX library is needed here."""
+
+    def field(number: int, value: int | bytes) -> bytes:
+        if isinstance(value, int):
+            return bytes([number << 3, value])
+        return bytes([number << 3 | 2, len(value)]) + value
+
+    shape = field(2, field(1, field(1, 1)))
+    kind = field(2, field(1, field(1, 1) + shape))
+    node = field(1, b"x") + field(2, b"y") + field(4, b"Identity")
+    graph = field(1, node) + field(2, b"g") + field(11, field(1, b"x") + kind) + field(12, field(1, b"y") + kind)
+    return field(1, 8) + field(7, graph) + field(8, field(1, b"") + field(2, 13))
+
+
+class no_garbage_collection:  # noqa: N801 - reads as a statement
+    """Keep Python's collector out of timed loops."""
+
+    def __enter__(self) -> None:
+        self._was = gc.isenabled()
+        gc.collect()
+        gc.disable()
+
+    def __exit__(self, *_: object) -> None:
+        if self._was:
+            gc.enable()
+
+
+def _sample(once: Callable[[], None], count: int) -> tuple[float, float]:
+    """Nanoseconds per run, by the wall and by the processor clock, over ``count`` runs."""
+    wall, cpu = time.perf_counter_ns(), time.process_time_ns()
+    for _ in range(count):
+        once()
+    cpu, wall = time.process_time_ns() - cpu, time.perf_counter_ns() - wall
+    return wall / count, cpu / count
+
+
+def _own_specs(io: ModelIO) -> dict[str, FeedSpec]:
+    specs = {}
+    for info in io.inputs:
+        if not info.is_tensor or not all(isinstance(dim, int) for dim in info.shape):
+            raise RuntimeRefused(
+                f"The input {info.name!r} has no static shape ({info.shape}); say which shape to measure it at."
+            )
+        specs[info.name] = FeedSpec(tuple(int(dim) for dim in info.shape if isinstance(dim, int)), info.dtype)
+    return specs
+
+
+def cpu_model() -> str:
+    """Name of the processor with family, model and widest vector unit: virtual machines hide the name, and kernels
+    depend on the unit.
+    """
+    path = Path("/proc/cpuinfo")
+    facts: dict[str, str] = {}
+    if path.exists():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            facts.setdefault(key.strip(), " ".join(value.split()))
+    name = facts.get("model name") or platform.processor() or platform.machine()
+    number = f" ({facts['cpu family']}/{facts['model']})" if "cpu family" in facts and "model" in facts else ""
+    flags = set(facts.get("flags", facts.get("Features", "")).split())
+    unit = next(
+        (flag for flag in ("amx_tile", "avx512_vnni", "avx512f", "avx2", "avx", "sve", "asimd") if flag in flags), ""
+    )
+    return f"{name}{number} {unit}".strip()
+
+
+def clock_state() -> str:
+    """What decides how fast the processor's clock ticks, as far as the operating system says, and how busy it is.
+
+    For people who wonder about a price; empty where nothing is known.
+    """
+    base = Path("/sys/devices/system/cpu")
+    facts = []
+    for label, path in (
+        ("governor", base / "cpu0/cpufreq/scaling_governor"),
+        ("turbo off", base / "intel_pstate/no_turbo"),
+        ("boost", base / "cpufreq/boost"),
+    ):
+        with contextlib.suppress(OSError):
+            facts.append(f"{label} {path.read_text(encoding='utf-8').strip()}")
+    mhz = _info_value("cpu MHz")
+    if mhz is not None:
+        facts.append(f"{float(mhz):.0f} MHz")
+    if hasattr(os, "getloadavg"):
+        facts.append(f"load {os.getloadavg()[0]:.1f}")
+    return ", ".join(facts)
+
+
+def _info_value(wanted: str) -> str | None:
+    path = Path("/proc/cpuinfo")
+    if not path.exists():
+        return None
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == wanted:
+            return value.strip()
+    return None
+
+
+def short(error: BaseException, most: int = 400) -> str:
+    """An error's text on one line, cut to ``most`` characters."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    text = text.removeprefix("[ONNXRuntimeError] : ")
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,124 @@
+"""``rlflow cost`` as users type it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from rlflow.cli import main
+from rlflow.cost.database import Price, PriceContext, PriceDatabase
+
+HERE = PriceContext("a processor", "onnxruntime", "1.0", 1, "all")
+PRICES = {
+    "aa": Price(2.5, 0.25, 9, kind="Conv", operators="Conv Relu", flops=1e6, bytes=1e5),
+    "bb": Price(None, refusal="no"),
+    "cc": Price(0.5, 0.01, 9, kind="MatMul", operators="MatMul Add", measured_at="2020-01-01T00:00:00+00:00"),
+}
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["cost", *map(str, arguments)])
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    path = tmp_path / "prices.sqlite"
+    with PriceDatabase(path) as database:
+        database.put_many(PRICES, HERE)
+    return path
+
+
+def test_show(base: Path) -> None:
+    plain = run("show", "--database", base)
+    assert plain.exit_code == 0
+    for words in ("3 prices", "onnxruntime 1.0, 1 thread", "1 refusal", "Conv Relu", "2020-01-01"):
+        assert words in plain.output
+    (place,) = json.loads(run("show", "--database", base, "--json", "--dearest", 1).output)["places"]
+    assert (place["device"], place["prices"], place["refusals"]) == ("a processor", 3, 1)
+    assert [row["operators"] for row in place["dearest"]] == ["Conv Relu"]
+
+
+def test_show_an_empty_one(tmp_path: Path) -> None:
+    assert "0 prices" in run("show", "--database", tmp_path / "new.sqlite").output
+
+
+def test_export_then_import(base: Path, tmp_path: Path) -> None:
+    file, other = tmp_path / "prices.jsonl", tmp_path / "other.sqlite"
+    assert "3 prices" in run("export", file, "--database", base).output
+    assert "3 prices read, 3 new" in run("import", file, "--database", other).output
+    assert "3 prices read, 0 new" in run("import", file, "--database", other).output
+    with PriceDatabase(other) as database:
+        assert database.get_many(["aa"], HERE)["aa"].operators == "Conv Relu"
+    assert run("export", "-", "--database", base).output == file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "left"), [(["--refusals"], 2), (["--older-than", 365], 2), (["--all"], 0), (["--other-versions"], 3)]
+)
+def test_prune(base: Path, options: list[object], left: int) -> None:
+    assert f", {left} left" in run("prune", "--database", base, *options).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["prune"], "Say what to prune"),
+        (["import", "no-such-file"], "cannot be read: No such file"),
+        (["show", "--database", "/no/such/folder/x.sqlite"], "its folder does not exist"),
+        (["calibrate", "no-such-model.onnx"], "does not exist"),
+        (["calibrate", "m.onnx", "--resume"], "--resume needs the file"),
+        (["calibrate", "m.onnx", "--json", "/no/such/folder/x.json"], "there is no directory"),
+        (["calibrate"], "Missing argument"),
+    ],
+)
+def test_mistakes_are_sentences(arguments: list[str], words: str, tmp_path: Path) -> None:
+    if arguments[0] == "prune":
+        arguments = [*arguments, "--database", str(tmp_path / "x.sqlite")]
+    found = run(*arguments)
+    assert found.exit_code in (1, 2)
+    assert words in found.output
+    assert "Traceback" not in found.output
+
+
+def test_a_bad_file_is_not_imported(base: Path, tmp_path: Path) -> None:
+    file = tmp_path / "bad.jsonl"
+    file.write_text("hello\n")
+    found = run("import", file, "--database", base)
+    assert found.exit_code == 2
+    assert "line 1: expected a JSON object, found 'hello'" in found.output
+
+
+def test_calibrate_writes_rows_and_resumes(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    from test_fidelity import model  # the small model of tests/cost
+
+    path, rows = tmp_path / "m.onnx", tmp_path / "rows.json"
+    path.write_bytes(model())
+    options = ["--variants", 2, "--tolerance", 0.3, "--seconds", 0.2, "--max-noise", 99, "--json", rows]
+    first = run("calibrate", path, *options)
+    assert first.exit_code == 0, first.output
+    assert "sum of operators" in first.output
+    kept = json.loads(rows.read_text())
+    assert [row["model"] for row in kept["rows"]] == ["m.onnx"] * 3
+    again = run("calibrate", path, *options, "--resume")
+    assert again.exit_code == 0, again.output
+    assert json.loads(rows.read_text()) == kept
+    other = run("calibrate", path, *options, "--resume", "--seed", 5)
+    assert other.exit_code == 2
+    assert "other options (seed)" in other.output
+
+
+def test_a_plot_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    from rlflow.errors import UsageError
+    from rlflow.report.plots import scatter
+
+    points = {"regions": [(1.0, 1.1, "a"), (2.0, 1.9, "b")], "operators": [(1.0, 1.3, "a")]}
+    for name in ("s.png", "s.svg"):
+        scatter(points, tmp_path / name, title="t")
+        assert (tmp_path / name).stat().st_size > 1000
+    with pytest.raises(UsageError, match=r"end its name in \.png"):
+        scatter(points, tmp_path / "s.txt")
