@@ -193,16 +193,16 @@ class TableApplier : public Applier {
     if (roots.size() != match.roots.size()) return out;          // two roots became one
     std::vector<Bindings> found;
     if (match.group) {
-      rlflow::Matcher(s, *rule_).match_star(join_value(g, match, place), [&](const Bindings& b) { found.push_back(b); });
+      rlflow::Matcher(s, *rule_).match_star(join_value(g, match, place), [&](const Bindings& b, uint32_t) { found.push_back(b); });
     } else {
       for (const NodeId root : roots)
-        rlflow::Matcher(s, *rule_).match_at(root, [&](const Bindings& b) {
+        rlflow::Matcher(s, *rule_).match_at(root, [&](const Bindings& b, uint32_t) {
           if (std::set<NodeId>(b.roots.begin(), b.roots.end()) == roots) found.push_back(b);
         });
     }
     for (const Bindings& b : found) {
       ChildGraph child;
-      if (child.build(s, *rule_, b)) out.push_back(read(*child.materialise(), place));
+      if (child.build(place.graph, *rule_, b)) out.push_back(read(*child.materialise(), place));
     }
     return out;
   }

@@ -95,6 +95,19 @@ REPORT_SCHEMA = {
 }  # fmt: skip
 
 
+def test_optimize_profiles_the_rules(model: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    result = rlflow("optimize", model, "--cost", "analytic", "--budget", "50x", "--profile-rules", "--json", report)
+    assert result.exit_code == 0, result.output
+    assert "Rules by time" in result.output
+    found = json.loads(report.read_text())
+    uses = found["rule_profile"]
+    times = [use["match_ms"] + use["build_ms"] for use in uses]
+    assert times == sorted(times, reverse=True) and times[0] > 0
+    assert sum(use["applied"] for use in uses) == len(found["trace"]) > 0
+    assert all(use["tried"] > 0 and use["file"].endswith(".json") and use["line"] > 0 for use in uses)
+
+
 def test_optimize_writes_a_model_and_a_report(model: Path, tmp_path: Path) -> None:
     out, report = tmp_path / "out.onnx", tmp_path / "report.json"
     done = rlflow("optimize", model, out, "--cost", "analytic", "--budget", "200x", "--json", report)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from fuzz import Fuzzer, sequence
 
+from rlflow._core import Rule, RuleSet
 from rlflow.rewrite import load_rules
 from rlflow.runtime import Worker
 
@@ -32,3 +33,13 @@ def test_a_seed_gives_one_sequence(fuzzer: Fuzzer) -> None:
     once, again = ([(step.rule, step.key) for step in sequence(fuzzer.start(8)[0], 8, fuzzer.rules)] for _ in range(2))
     assert once == again
     assert len(once) > 5
+
+
+def test_a_false_rule_is_caught_and_named(fuzzer: Fuzzer) -> None:
+    liar = Fuzzer(fuzzer.worker, fuzzer.library)
+    truth = Rule("truth", ["(Add ?a ?b)"], ["(Neg (Sub (Neg ?a) ?b))"])
+    liar.rules = RuleSet([truth, Rule("lie", ["(Sub ?a ?b)"], ["(Sub ?b ?a)"], ["same_shape(?a, ?b)"])])
+    failures = [one for one in (liar.check(seed) for seed in range(0, 20, 2)) if one.failure]
+    assert failures
+    for one in failures:
+        assert one.step is not None and one.rules[one.step - 1] == "lie", one.failure
