@@ -27,6 +27,7 @@ from rlflow.errors import ProofError, RlflowError, RuleError
 from rlflow.rewrite import PROVER_VERSION, ProofRecord, Rule, semantics_digest
 from rlflow.synthesis import floats
 from rlflow.synthesis.plan import make_plan
+from rlflow.synthesis.shrink import smallest
 from rlflow.synthesis.trial import Trial, explore
 from rlflow.synthesis.verdict import Counterexample, Verdict
 
@@ -58,9 +59,8 @@ def _judge(rule: Rule, samples: int, seed: int, check_floats: bool) -> Verdict:
 
 
 def _refuted(verdict: Verdict, trial: Trial) -> Verdict:
-    worst = min(trial.failures, key=lambda f: f.size)
+    worst, verdict.example = smallest(trial)
     verdict.status, verdict.kind, verdict.reason = "refuted", worst.kind, worst.reason
-    verdict.example = Counterexample(worst.graph.text())
     verdict.counterexample = verdict.example.text()
     return verdict
 

@@ -42,6 +42,7 @@ class Failure:
     reason: str
     graph: _core.Graph
     sample: Sample
+    child: _core.Graph | None = None
 
     @property
     def size(self) -> tuple[int, int]:
@@ -167,7 +168,7 @@ class Trial:
         problem = difference(parent, child, before, after)
         if problem:
             plain = Sample(parent, sample.index_inputs, {}, sample.wild)
-            return Outcome("bad", digest, Failure(*problem, parent, plain))
+            return Outcome("bad", digest, Failure(*problem, parent, plain, child))
         self._count(sample, parent)
         return Outcome("good", digest)
 
