@@ -24,12 +24,12 @@ from rlflow.synthesis.want import ANY, GiveUp, Want
 T = TypeVar("T")
 EXTENTS = (1, 2)
 HIGHEST_RANK = 4
-MOST_DRAWS, MOST_CHECKS = 3000, 300
+MOST_DRAWS, MOST_CHECKS = 1200, 100  # of each rank
 _REPRESENTATIVES = 2  # of an operator class: its members differ in their keys only
 
 
 @dataclass(frozen=True)
-class Extent:
+class Small:
     """What was enumerated: ``graphs`` in which the rule fired and both sides agreed; ``rank``: all whose inputs have at
     most this rank were counted through (-1: none)."""
 
@@ -73,7 +73,8 @@ class _Counted(Draw):
 
     def _shapes(self, name: str) -> list[tuple[int, ...]]:
         ranks = [r for r in self.plan.ranks.get(name, range(self.highest + 1)) if r <= self.highest]
-        return [shape for r in ranks for shape in itertools.product(EXTENTS, repeat=r)]
+        # The highest rank first: it is the one that this pass is about.
+        return [shape for r in sorted(ranks, reverse=True) for shape in itertools.product(EXTENTS, repeat=r)]
 
     def fresh(self, name: str, want: Want) -> int:
         dtype = want.dtype if want.dtype is not None else self.dtype
@@ -191,20 +192,25 @@ def small_graphs(rule: Rule, rank: int) -> Iterator[Sample | None]:
             return
 
 
-def enumerate_small(trial: Trial) -> Extent:
+def enumerate_small(trial: Trial) -> Small:
     """Lets the trial judge all small graphs, from low ranks to high, as far as the bounds on work go."""
-    before, draws, complete = trial.fired, 0, -1
+    before, complete = trial.fired, -1
     for rank in range(HIGHEST_RANK + 1):
-        for sample in small_graphs(trial.rule, rank):
-            draws += 1
-            if draws > MOST_DRAWS or trial.fired - before >= MOST_CHECKS or trial.failures:
-                return _extent(trial.fired - before, complete)
-            trial.tries += 1
-            if sample is not None:
-                trial.judge(sample)
-        complete = rank
-    return _extent(trial.fired - before, complete)
+        if _one_rank(trial, rank) and complete == rank - 1:
+            complete = rank
+        if trial.failures or trial.needs_order:
+            break
+    graphs = trial.fired - before
+    return Small(graphs, complete if graphs else -1)
 
 
-def _extent(graphs: int, complete: int) -> Extent:
-    return Extent(graphs, complete if graphs else -1)
+def _one_rank(trial: Trial, rank: int) -> bool:
+    """Judges the graphs of one rank; whether that were all."""
+    before = trial.fired
+    for draws, sample in enumerate(small_graphs(trial.rule, rank)):
+        if draws >= MOST_DRAWS or trial.fired - before >= MOST_CHECKS or trial.failures:
+            return False
+        trial.tries += 1
+        if sample is not None:
+            trial.judge(sample)
+    return True

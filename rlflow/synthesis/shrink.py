@@ -139,7 +139,10 @@ def _resized(node: _Node, d: int, e: int) -> _Node:
 
     if node.leaf:
         return replace(node, shape=tuple(new(list(node.shape))))
-    return replace(node, attrs={k: new(v) if k in _SIZED else v for k, v in node.attrs.items()})
+    attrs = {k: new(v) if k in _SIZED else v for k, v in node.attrs.items()}
+    if attrs.get("group") == d:  # a depthwise convolution stays one
+        attrs["group"] = e
+    return replace(node, attrs=attrs)
 
 
 def _simpler(node: _Node) -> Iterator[_Node]:

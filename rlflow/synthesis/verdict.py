@@ -57,7 +57,7 @@ class Verdict:
     rewrite); "undecided". ``kind`` of a refutation: "statement" (it does not compile), "shape" (the target is ill-typed
     or of another type), "value" (an exact counterexample), "float" (double precision disagrees, or a function leaves
     its domain), "numerics" (the declared class does not hold). ``counterexample`` is the smallest one found as text,
-    ``example`` the same as data; both ``None`` where there is none.
+    ``example`` the same as data; both ``None`` where there is none. ``laws``: of a derivation by z3, those it used.
     """
 
     rule: str
@@ -71,6 +71,7 @@ class Verdict:
     wild_fired: int = 0
     tries: int = 0
     seconds: float = 0.0
+    laws: tuple[str, ...] = ()
 
     @property
     def proved(self) -> bool:
