@@ -24,7 +24,10 @@ from rlflow.synthesis.want import ANY, GiveUp, Want
 T = TypeVar("T")
 EXTENTS = (1, 2)
 HIGHEST_RANK = 4
-MOST_DRAWS, MOST_CHECKS = 1200, 100  # of each rank
+MOST_DRAWS, MOST_CHECKS = 700, 80  # of each rank
+_PARAMETRIC = frozenset(
+    ("Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization", "GroupNormalization")
+)
 _REPRESENTATIVES = 2  # of an operator class: its members differ in their keys only
 
 
@@ -70,11 +73,29 @@ class _Counted(Draw):
         self.odometer, self.highest = odometer, rank
         self.hint, self.obey, self.dtype, self.strayed = None, True, 1, False
         self.reached = 0
+        self._parameters = {
+            id(child) for root in plan.roots for t in root.walk() if t.op in _PARAMETRIC for child in t.children[1:]
+        }
+        self.parameters = False  # whether the operand that is built next is a parameter of such an operator
 
     def _shapes(self, name: str) -> list[tuple[int, ...]]:
         ranks = [r for r in self.plan.ranks.get(name, range(self.highest + 1)) if r <= self.highest]
         # The highest rank first: it is the one that this pass is about.
         return [shape for r in sorted(ranks, reverse=True) for shape in itertools.product(EXTENTS, repeat=r)]
+
+    def is_parameter(self, term: Term) -> bool:
+        """Whether a term stands for weights, a bias or a statistic of a window or a normalisation."""
+        return id(term) in self._parameters
+
+    def kernel(self, n: int) -> list[int]:
+        return self.odometer.pick([[e] * n for e in EXTENTS])
+
+    def _fixed(self, want: Want) -> list[tuple[int, ...]]:
+        """The shapes that the parameters of a window or a normalisation can have: the rest is ill-typed."""
+        shape = want.shape
+        if not self.parameters or shape is None:
+            return []
+        return [shape] if len(shape) == 1 else [(e, *shape[1:]) for e in EXTENTS]
 
     def fresh(self, name: str, want: Want) -> int:
         dtype = want.dtype if want.dtype is not None else self.dtype
@@ -82,7 +103,7 @@ class _Counted(Draw):
             shape = self.odometer.pick([(), (1,), (2,)])
         else:
             equal = [self.shape(self.values[n]) for n in self.plan.same.get(name, ()) if n in self.values]
-            shape = self.odometer.pick(equal[:1] or self._shapes(name))
+            shape = self.odometer.pick(equal[:1] or self._fixed(want) or self._shapes(name))
         self.reached = max(self.reached, len(shape))
         if name in self.plan.constants:
             return self.constant(name, dtype, shape, want.index_below)
@@ -149,7 +170,18 @@ class _Counted(Draw):
         picked = term.output
         if isinstance(picked, str) and picked not in self.attrs:
             self.attrs[picked] = self.odometer.pick([0, 1])
-        return super().node(term, want)
+        before, self.parameters = self.parameters, False
+        try:
+            return super().node(term, want)
+        finally:
+            self.parameters = before
+
+    def child(self, term: Term, want: Want = ANY) -> int:
+        before, self.parameters = self.parameters, want.shape is not None and self.is_parameter(term)
+        try:
+            return super().child(term, want)
+        finally:
+            self.parameters = before
 
     def sample(self) -> Sample:
         roots: list[int] = []
