@@ -57,6 +57,8 @@ def _judge(rule: Rule, samples: int, seed: int, check_floats: bool, exhaustive: 
         plan = make_plan(rule.source, rule.where, dict(rule.let), rule.samples)
     except RuleError as error:
         return Verdict(rule.name, "refuted", "statement", error.reason)
+    if _loops(rule):
+        return Verdict(rule.name, "refuted", "loop", "its target has its source in it: it could be applied for ever")
     trial = explore(rule, plan, samples, seed, method=method)
     verdict = Verdict(rule.name, "undecided", fired=trial.fired, wild_fired=trial.wild, tries=trial.tries)
     if trial.failures:
@@ -67,6 +69,14 @@ def _judge(rule: Rule, samples: int, seed: int, check_floats: bool, exhaustive: 
     if trial.failures:
         return _refuted(verdict, trial)
     return _with_floats(rule, trial, verdict, check_floats, small)
+
+
+def _loops(rule: Rule) -> bool:
+    """Whether the only source stands in the target below something else, so that the rule grows what it made."""
+    if len(rule.source) != 1 or len(rule.target) != 1:
+        return False
+    source, target = ("".join(text.split()) for text in (rule.source[0], rule.target[0]))
+    return not source.startswith("*") and source != target and source in target
 
 
 def _refuted(verdict: Verdict, trial: Trial) -> Verdict:

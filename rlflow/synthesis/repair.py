@@ -14,9 +14,10 @@ import random
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from rlflow import _core
-from rlflow.errors import ProofError, RuleError
+from rlflow.errors import RlflowError, RuleError
 from rlflow.rewrite import Rule
 from rlflow.synthesis.atoms import candidates
 from rlflow.synthesis.domains import Domain
@@ -90,6 +91,15 @@ def repair(
 
 def _looser(rule: Rule) -> str:
     return "reassociates"
+
+
+def repair_or_say(rule: Rule, **options: Any) -> Repair:
+    """:func:`repair`, a fault of the prover as an answer that names it."""
+    try:
+        return repair(rule, **options)
+    except RlflowError as error:
+        verdict = Verdict(rule.name, "undecided", reason=f"the prover failed: {error}")
+        return Repair(rule, "none", verdict, reason=verdict.reason)
 
 
 class _Miner:
@@ -298,5 +308,3 @@ def _fires(ruleset: _core.RuleSet, instance: _Instance) -> bool:
         return any(moves.digest_hex(i) == instance.digest for i in range(len(moves)))
     return any(row["refused"] for row in state.stats().values())
 
-
-__all__ = ["ProofError", "Repair", "repair"]

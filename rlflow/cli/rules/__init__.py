@@ -7,13 +7,15 @@ import click
 from rlflow.cli.rules.explain import explain
 from rlflow.cli.rules.list import list_rules
 from rlflow.cli.rules.prove import prove
+from rlflow.cli.rules.repair import repair
 from rlflow.cli.rules.show import show
+from rlflow.cli.rules.stats import stats
 
 
 @click.group()
 def rules() -> None:
-    """The substitutions: list them, show one, prove them, ask why one does not fire."""
+    """The substitutions: list, show, count, prove and repair them, ask why one does not fire."""
 
 
-for verb in (list_rules, show, prove, explain):
+for verb in (list_rules, show, prove, repair, stats, explain):
     rules.add_command(verb)
