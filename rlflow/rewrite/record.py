@@ -31,7 +31,7 @@ class ProofRecord:
 
     ``method``: "field" (GF(2^61-1), pointwise functions arbitrary) or "ordered" (exact rationals). ``fired``: random
     evaluations in which the rule fired and both sides agreed; ``shapes``: distinct configurations of shapes and
-    attributes among them; ``dims``, ``ranks``: extents and ranks of inputs, from and to. ``degree``: bound on the degree
+    attributes among them; ``dims``, ``ranks``: extents and ranks of inputs, from and to. ``degree``: a bound on that
     of both sides, so that a false configuration passes one sample with probability at most ``degree`` / p (field
     only, else 0). ``small``: graphs with extents 1 and 2 that were counted through; ``small_rank``: all ranks up to it
     (-1: none completely).
@@ -66,7 +66,8 @@ class ProofRecord:
     @property
     def scope(self) -> str:
         """What was seen, in one sentence."""
-        where = f"{self.fired} samples over {self.shapes} configurations, ranks {_span(self.ranks)}, extents {_span(self.dims)}"
+        where = f"{self.fired} samples over {self.shapes} configurations, "
+        where += f"ranks {_span(self.ranks)}, extents {_span(self.dims)}"
         if self.method == "field":
             text = f"field: p = 2^61-1, degree <= {self.degree}, {where}"
         else:

@@ -15,20 +15,18 @@ ended after ``seconds``: it never hangs. ``pip install 'rlflow[prove]'`` brings 
 from __future__ import annotations
 
 import ast
+import functools
 import multiprocessing
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlflow.errors import ProofError, RuleError
 from rlflow.rewrite import Rule
 from rlflow.synthesis.laws import LAWS, Law
 from rlflow.synthesis.semantics import flags_of
 from rlflow.synthesis.terms import Term, literal, read_term
-
-if TYPE_CHECKING:
-    import z3
 
 SECONDS = 20.0
 RESOURCES = 400_000  # z3's rlimit for one question: less than a second
@@ -54,7 +52,7 @@ def derive(rule: Rule, seconds: float = SECONDS, laws: Sequence[Law] = LAWS) -> 
         rule.core  # noqa: B018 - compiles it
     except RuleError as error:
         return Derivation(False, (), error.reason)
-    context = multiprocessing.get_context("fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn")
+    context: Any = multiprocessing.get_context("fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn")
     receive, send = context.Pipe(duplex=False)
     plain = Rule(rule.name, rule.family, rule.source, rule.target, rule.where, rule.let)
     worker = context.Process(target=_work, args=(send, plain, tuple(laws)), daemon=True)
@@ -212,7 +210,7 @@ class _Attempt:
     def _target(self, text: str, names: _Names, let: dict[str, str]) -> Any:
         for name, value in let.items():
             if name.startswith("?"):
-                text = re.sub(re.escape(name) + r"(?!\w)", lambda _, v=value: v, text)
+                text = re.sub(re.escape(name) + r"(?!\w)", functools.partial(_constant, value), text)
         return self._term(read_term(text), names, let)
 
     def _term(self, term: Term, names: _Names, let: dict[str, str]) -> Any:
@@ -232,8 +230,7 @@ class _Attempt:
             kind = "?"  # a pointwise operator is a case of an operator variable
             arguments.append(self._literal(f"operator {term.op}"))
         key = (kind, tuple(n for n, _ in attributes), bool(term.rest), len(children), str(term.output))
-        applied = self._operator(key, len(arguments), len(children))(*arguments, *children)
-        return applied
+        return self._operator(key, len(arguments), len(children))(*arguments, *children)
 
     def _operator(self, key: tuple[Any, ...], attributes: int, operands: int) -> Any:
         if key not in self.operators:
@@ -315,7 +312,12 @@ class _Attempt:
         """A rank, or a number to compare it with; ``None`` for anything else."""
         if isinstance(node, ast.Constant) and isinstance(node.value, int):
             return self.z3.IntVal(node.value)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "rank" and len(node.args) == 1:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "rank"
+            and len(node.args) == 1
+        ):
             return self.rank(self._expression(node.args[0], names))
         return None
 
@@ -335,7 +337,9 @@ class _Attempt:
         ways = [(left, right), (right, left)] if law.both else [(left, right)]
         parts = []
         for here, there in ways:
-            claim = z3.Implies(z3.And(self.ok(here), *given), z3.And(here == there, *(self.ok(t) for t in self._below(there))))
+            claim = z3.Implies(
+                z3.And(self.ok(here), *given), z3.And(here == there, *(self.ok(t) for t in self._below(there)))
+            )
             trigger = {"patterns": [here]} if self._covers(here, bound) else {}
             parts.append(z3.ForAll(bound, claim, **trigger))
         return z3.And(*parts)
@@ -373,9 +377,15 @@ class _Attempt:
             z3.ForAll([x], same(x, x), patterns=[rank(x)]),
             z3.ForAll([x, y], z3.Implies(same(x, y), z3.And(same(y, x), rank(x) == rank(y))), patterns=[same(x, y)]),
             z3.ForAll([x, y], z3.Implies(same(x, y), shape(x) == shape(y)), patterns=[same(x, y)]),
-            z3.ForAll([x, y, k], z3.Implies(same(x, y), dim(x, k) == dim(y, k)), patterns=[z3.MultiPattern(same(x, y), dim(x, k))]),
             z3.ForAll(
-                [x, y, z], z3.Implies(z3.And(same(x, y), same(y, z)), same(x, z)), patterns=[z3.MultiPattern(same(x, y), same(y, z))]
+                [x, y, k],
+                z3.Implies(same(x, y), dim(x, k) == dim(y, k)),
+                patterns=[z3.MultiPattern(same(x, y), dim(x, k))],
+            ),
+            z3.ForAll(
+                [x, y, z],
+                z3.Implies(z3.And(same(x, y), same(y, z)), same(x, z)),
+                patterns=[z3.MultiPattern(same(x, y), same(y, z))],
             ),
         ]
         for key, function in list(self.operators.items()):
@@ -419,10 +429,15 @@ class _Attempt:
 
 #: What is taken for granted about shapes, in words; tests/synthesis/test_axioms.py checks it on random graphs.
 SHAPE_FACTS = (
-    "same_shape is an equivalence, and equal shapes have equal ranks",
-    "a pointwise operator of one operand keeps its shape; of two operands of one shape too, or where the second has rank 0",
-    "the rank of a product of two operands of rank two or more is the greater of theirs; of two matrices it has the rows "
-    "of the first and the columns of the second",
+    "same_shape is an equivalence, and equal shapes have equal ranks and extents",
+    (
+        "a pointwise operator of one operand keeps its shape; of two operands too, where they have one shape or the "
+        "second has rank 0"
+    ),
+    (
+        "the rank of a product of two operands of rank two or more is the greater of theirs; of two matrices it has "
+        "the rows of the first and the columns of the second"
+    ),
     "a convolution has as many channels as its weights have rows",
     "a join, a convolution, a pool and a transposition keep the rank of their (first) operand",
 )
@@ -432,5 +447,12 @@ def _spelled(text: str, let: dict[str, str]) -> str:
     """An expression with the names that ``let`` gives to expressions written out."""
     for name, value in let.items():
         if not name.startswith("?"):
-            text = re.sub(rf"(?<![\w?\"]){re.escape(name)}(?![\w\"(])", lambda _, v=value: f"({v})", text)
+            text = re.sub(
+                rf"(?<![\w?\"]){re.escape(name)}(?![\w\"(])", functools.partial(_constant, f"({value})"), text
+            )
     return text
+
+
+def _constant(value: str, _: re.Match[str]) -> str:
+    """A replacement that is taken as it stands, backslashes and all."""
+    return value

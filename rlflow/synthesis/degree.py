@@ -13,8 +13,35 @@ from rlflow.synthesis.terms import read_term
 _Degree = tuple[int, int]  # of numerator and denominator
 #: What moves elements, or makes each of one element of its operands: sums of several terms are everything else.
 _ONE_TERM = frozenset(
-    "Input Constant Identity Neg Cast Transpose Reshape Flatten Squeeze Unsqueeze Expand Tile Concat Split Slice Gather"
-    " GatherElements Pad Where Sum Mean Max Min MaxPool GlobalMaxPool BatchNormalization Reciprocal".split()
+    (
+        "Input",
+        "Constant",
+        "Identity",
+        "Neg",
+        "Cast",
+        "Transpose",
+        "Reshape",
+        "Flatten",
+        "Squeeze",
+        "Unsqueeze",
+        "Expand",
+        "Tile",
+        "Concat",
+        "Split",
+        "Slice",
+        "Gather",
+        "GatherElements",
+        "Pad",
+        "Where",
+        "Sum",
+        "Mean",
+        "Max",
+        "Min",
+        "MaxPool",
+        "GlobalMaxPool",
+        "BatchNormalization",
+        "Reciprocal",
+    )
 )
 _PRODUCTS = frozenset(("Mul", "MatMul", "Conv", "ConvTranspose", "Gemm"))
 
@@ -66,7 +93,7 @@ def _degree(op: str, operands: list[_Degree]) -> _Degree:
         return _sum([(operands[0][0] + operands[1][0], 1 + operands[0][1] + operands[1][1]), operands[2]])
     if op in ("Add", "Sub", "Sum", "Mean"):
         return _sum(operands)
-    if "unary" in flags_of(op) and op not in ("Neg", "Identity", "Cast") or "binary" in flags_of(op):
+    if ("unary" in flags_of(op) and op not in ("Neg", "Identity", "Cast")) or "binary" in flags_of(op):
         return 1, 0
     return max(operands, key=sum)
 
@@ -76,7 +103,9 @@ def _sum(operands: list[_Degree]) -> _Degree:
     return max(a + below - b for a, b in operands), below
 
 
-_SAFE_CONDITION = re.compile(r"(?:same_shape|same_type|constant|is_float|dtype)\([^()]*\)(?: == \"\w+\")?|not constant\(\$0\)")
+_SAFE_CONDITION = re.compile(
+    r"(?:same_shape|same_type|constant|is_float|dtype)\([^()]*\)(?: == \"\w+\")?|not constant\(\$0\)"
+)
 
 
 def size_argument(rule: Rule, small_rank: int) -> str:
@@ -101,5 +130,7 @@ def size_argument(rule: Rule, small_rank: int) -> str:
 def _pointwise(op: str, op_class: str | list[str] | None) -> bool:
     if not op:
         names = op_class if isinstance(op_class, list) else []
-        return op_class in ("unary", "unary0", "binary", "monotone") or (bool(names) and all(_pointwise(n, None) for n in names))
+        return op_class in ("unary", "unary0", "binary", "monotone") or (
+            bool(names) and all(_pointwise(n, None) for n in names)
+        )
     return op in ("Where", "Sum", "Max", "Min", "Mean") or bool({"unary", "binary"} & flags_of(op))

@@ -25,9 +25,7 @@ T = TypeVar("T")
 EXTENTS = (1, 2)
 HIGHEST_RANK = 4
 MOST_DRAWS, MOST_CHECKS = 700, 80  # of each rank
-_PARAMETRIC = frozenset(
-    ("Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization", "GroupNormalization")
-)
+_PARAMETRIC = frozenset(("Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization", "GroupNormalization"))
 _REPRESENTATIVES = 2  # of an operator class: its members differ in their keys only
 
 
@@ -130,7 +128,9 @@ class _Counted(Draw):
             fixed = self.plan.rest_attributes.get((rest, name))
             value = drawn()
             if fixed and fixed[0] is not None:
-                value = [fixed[0]] * len(value) if isinstance(value, list) and not isinstance(fixed[0], list) else fixed[0]
+                value = (
+                    [fixed[0]] * len(value) if isinstance(value, list) and not isinstance(fixed[0], list) else fixed[0]
+                )
             bound[name] = value
         return bound[name]
 

@@ -222,7 +222,7 @@ def _pair(rule: Rule, sample: Sample, seed: int) -> _Pair | None:
 
 
 def _error(a: np.ndarray, b: np.ndarray) -> float:
-    """Largest difference where ``a`` is finite, over its largest magnitude there; infinite where ``b`` is not finite."""
+    """Largest difference where ``a`` is finite, over its largest magnitude there; infinite where ``b`` is not."""
     if a.shape != b.shape:
         return math.inf
     if a.dtype.kind != "f":

@@ -13,10 +13,12 @@ from rlflow.synthesis.trial import explore
 from rlflow.synthesis.verdict import Counterexample, Verdict
 
 
-def one_verdict(rule: Rule, *, method: str = "auto", samples: int = SAMPLES, seed: int = 0, axioms: bool = False) -> Verdict:
-    """``auto``: the whole proof, with ``axioms`` a derivation from laws as a second argument; ``field`` and ``ordered``:
-    over that domain only, then floats; ``float``: floats only; ``axiom``: the derivation only. A fault of the prover
-    becomes an undecided verdict. Raises ProofError where z3 is asked for and absent."""
+def one_verdict(
+    rule: Rule, *, method: str = "auto", samples: int = SAMPLES, seed: int = 0, axioms: bool = False
+) -> Verdict:
+    """``auto``: the whole proof, with ``axioms`` a derivation from laws too, as a second argument; ``field`` and
+    ``ordered``: over that domain only, then floats; ``float``: floats only; ``axiom``: the derivation only. A fault of
+    the prover becomes an undecided verdict. Raises ProofError where z3 is asked for and absent."""
     if method == "axiom":
         return _derived(rule)
     if method == "float":
@@ -33,8 +35,7 @@ def _derived(rule: Rule) -> Verdict:
     from rlflow.synthesis.axioms import derive
 
     answer = derive(rule)
-    verdict = Verdict(rule.name, "proved" if answer.proved else "undecided", reason=answer.reason, laws=answer.laws)
-    return verdict
+    return Verdict(rule.name, "proved" if answer.proved else "undecided", reason=answer.reason, laws=answer.laws)
 
 
 def _float_only(rule: Rule, samples: int, seed: int) -> Verdict:

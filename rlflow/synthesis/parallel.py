@@ -25,8 +25,8 @@ def default_jobs() -> int:
 def run_all(
     task: Callable[[Rule], T], rules: Sequence[Rule], progress: Callable[[T], None] | None = None, jobs: int = 1
 ) -> list[T]:
-    """``task`` of every rule, in the rules' order; fewer after Ctrl-C. ``task`` must be importable by name (or a partial
-    of such) where ``jobs`` > 1. Raises ProofError where a process died."""
+    """``task`` of every rule, in the rules' order; fewer after Ctrl-C. Where ``jobs`` > 1, ``task`` must be importable
+    by name (or a partial of such). Raises ProofError where a process died."""
     if jobs <= 1 or len(rules) <= 1:
         return _one_by_one(task, rules, progress)
     context = multiprocessing.get_context("fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn")

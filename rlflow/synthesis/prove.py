@@ -30,8 +30,8 @@ from rlflow.rewrite import PROVER_VERSION, ProofRecord, Rule, semantics_digest
 from rlflow.synthesis import floats
 from rlflow.synthesis.degree import size_argument
 from rlflow.synthesis.exhaustive import Small, enumerate_small
-from rlflow.synthesis.plan import make_plan
 from rlflow.synthesis.parallel import run_all
+from rlflow.synthesis.plan import make_plan
 from rlflow.synthesis.shrink import smallest
 from rlflow.synthesis.trial import Trial, explore
 from rlflow.synthesis.verdict import Counterexample, Verdict
@@ -40,11 +40,17 @@ SAMPLES = 200
 
 
 def prove(
-    rule: Rule, *, samples: int = SAMPLES, seed: int = 0, check_floats: bool = True, exhaustive: bool = True, method: str = ""
+    rule: Rule,
+    *,
+    samples: int = SAMPLES,
+    seed: int = 0,
+    check_floats: bool = True,
+    exhaustive: bool = True,
+    method: str = "",
 ) -> Verdict:
     """The verdict on a rule. ``method``: "field" or "ordered" fixes the domain (otherwise the rule decides).
-    ``exhaustive``: small graphs are counted through too. Deterministic for a seed. Raises ProofError only where the prover itself is at fault (an
-    operator without meaning, a shape that the core infers wrongly)."""
+    ``exhaustive``: small graphs are counted through too. Deterministic for a seed. Raises ProofError only where the
+    prover itself is at fault (an operator without meaning, a shape that the core infers wrongly)."""
     started = time.perf_counter()
     verdict = _judge(rule, samples, seed, check_floats, exhaustive, method)
     verdict.seconds = time.perf_counter() - started

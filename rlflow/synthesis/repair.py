@@ -70,7 +70,13 @@ class _NoRepair(Exception):  # noqa: N818 - becomes an answer
 
 
 def repair(
-    rule: Rule, *, samples: int = SAMPLES, seed: int = 0, rounds: int = 12, check_floats: bool = True, seconds: float = 60.0
+    rule: Rule,
+    *,
+    samples: int = SAMPLES,
+    seed: int = 0,
+    rounds: int = 12,
+    check_floats: bool = True,
+    seconds: float = 60.0,
 ) -> Repair:
     """The conditions that a rule lacks; see :class:`Repair`. Deterministic for a seed unless ``seconds`` run out.
     Raises ProofError only where the prover itself is at fault."""
@@ -241,7 +247,9 @@ class _Miner:
             self.round += 1
             if self._holds(chosen, _QUICK) and self._holds(chosen, self.samples):
                 chosen = self._without_needless(chosen)
-                verdict = prove(self._with(chosen), samples=self.samples, seed=self.seed, check_floats=self.check_floats)
+                verdict = prove(
+                    self._with(chosen), samples=self.samples, seed=self.seed, check_floats=self.check_floats
+                )
                 if verdict.proved:
                     return chosen, verdict
                 self._refused.add(frozenset(chosen))
@@ -275,7 +283,11 @@ class _Miner:
                     else:
                         grown[more] = (kept / (left + 1.0), after)
             ranked = sorted(grown, key=lambda m: (-grown[m][0], tuple(order[a] for a in m)))[:_WIDTH]
-            beam = [(grown[more][1], more) for more in ranked if not best or (grown[more][1] & good).bit_count() > -best[0][0]]
+            beam = [
+                (grown[more][1], more)
+                for more in ranked
+                if not best or (grown[more][1] & good).bit_count() > -best[0][0]
+            ]
             if not beam:
                 break
         return list(best[1]) if best else None
@@ -307,4 +319,3 @@ def _fires(ruleset: _core.RuleSet, instance: _Instance) -> bool:
     if instance.digest:
         return any(moves.digest_hex(i) == instance.digest for i in range(len(moves)))
     return any(row["refused"] for row in state.stats().values())
-

@@ -112,7 +112,7 @@ def _smaller(spec: _Spec) -> Iterator[_Spec]:
         yield from ((nodes, tuple(o for o in outputs if o != v)) for v in outputs)
     yield from ((_without_axis(nodes, at), outputs) for at in (0, -1))
     extents = sorted({d for node in nodes for d in node.shape if d > 1}, reverse=True)
-    for d, e in ((d, e) for d in extents for e in range(1, d)):
+    for d, e in ((large, small) for large in extents for small in range(1, large)):
         yield tuple(_resized(node, d, e) for node in nodes), outputs
     for k, node in enumerate(nodes):
         for changed in _simpler(node):
@@ -302,7 +302,9 @@ class _Shown:
 
     def told(self, text: str) -> Counterexample:
         before, after = self._outputs(self.values)
-        k = next(k for k, (a, b) in enumerate(zip(before, after, strict=True)) if np.any(np.asarray(a != b, dtype=bool)))
+        k = next(
+            k for k, (a, b) in enumerate(zip(before, after, strict=True)) if np.any(np.asarray(a != b, dtype=bool))
+        )
         a, b = before[k], after[k]
         if a.size > _MOST_ELEMENTS:
             at = tuple(int(e[0]) for e in np.nonzero(np.asarray(a != b, dtype=bool)))

@@ -35,7 +35,11 @@ def test_laws_have_names_of_their_own() -> None:
 def test_the_shape_facts_hold() -> None:
     """Every node of random graphs is asked what the facts say of it."""
     seen = 0
-    texts = ("(MatMul (Add ?x ?y) ?z)", "(Relu (Concat{axis=?k} ?x (Mul ?y ?z)))", "(Conv{..?a} (AveragePool{..?p} ?x) ?w)")
+    texts = (
+        "(MatMul (Add ?x ?y) ?z)",
+        "(Relu (Concat{axis=?k} ?x (Mul ?y ?z)))",
+        "(Conv{..?a} (AveragePool{..?p} ?x) ?w)",
+    )
     for text in texts:
         plan = make_plan([text], [], {}, [])
         for k in range(150):

@@ -67,7 +67,9 @@ def test_what_is_true_or_hopeless_is_said() -> None:
 
 
 def test_the_answer_is_the_same_every_time() -> None:
-    statement = rule("(Transpose{perm=[1,0]} (MatMul ?x ?y))", "(MatMul (Transpose{perm=[1,0]} ?y) (Transpose{perm=[1,0]} ?x))")
+    statement = rule(
+        "(Transpose{perm=[1,0]} (MatMul ?x ?y))", "(MatMul (Transpose{perm=[1,0]} ?y) (Transpose{perm=[1,0]} ?x))"
+    )
     first, second = (repair(statement, samples=30, check_floats=False, seconds=600) for _ in range(2))
     assert first == second and first.status == "repaired"
 

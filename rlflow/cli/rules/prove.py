@@ -32,9 +32,13 @@ _METHODS = ("auto", "field", "ordered", "float", "axiom")
     show_default=True,
     help="auto: exactly (field or ordered, as the rule asks), then in floats; axiom: z3 from the operators' laws.",
 )
-@click.option("--samples", type=click.IntRange(min=1), default=200, show_default=True, help="Firing samples of each rule.")
+@click.option(
+    "--samples", type=click.IntRange(min=1), default=200, show_default=True, help="Firing samples of each rule."
+)
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--axioms", is_flag=True, help="Look for a derivation from the operators' laws too, as a second argument.")
+@click.option(
+    "--axioms", is_flag=True, help="Look for a derivation from the operators' laws too, as a second argument."
+)
 @click.option("--write", is_flag=True, help="Write the proof records into the files.")
 @click.option("--examples", is_flag=True, help="Find and write examples for rules without; prove nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON.")
@@ -100,7 +104,9 @@ def _end(rules: Sequence[Rule], verdicts: list[Verdict], quiet: bool) -> None:
     counts = Counter(v.status for v in verdicts)
     said = ", ".join(f"{counts[s]} {s}" for s in ("proved", "refuted", "identity", "undecided") if counts[s])
     if len(verdicts) < len(rules):
-        raise ProofError(f"Interrupted after {len(verdicts)} of {plural(len(rules), 'rule')}: {said or 'nothing known'}.")
+        raise ProofError(
+            f"Interrupted after {len(verdicts)} of {plural(len(rules), 'rule')}: {said or 'nothing known'}."
+        )
     if counts["proved"] < len(rules):
         raise ProofError(f"Of {plural(len(rules), 'rule')}: {said}; see above.")
     if not quiet:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @click.argument("file")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--jobs", "-j", type=click.IntRange(min=1), help="Processes; by default one a core.")
-@click.option("--samples", type=click.IntRange(min=1), default=200, show_default=True, help="Firing samples of each proof.")
+@click.option(
+    "--samples", type=click.IntRange(min=1), default=200, show_default=True, help="Firing samples of each proof."
+)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def repair(file: str, names: tuple[str, ...], jobs: int | None, samples: int, seed: int, as_json: bool) -> None:
