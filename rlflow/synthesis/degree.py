@@ -133,4 +133,6 @@ def _pointwise(op: str, op_class: str | list[str] | None) -> bool:
         return op_class in ("unary", "unary0", "binary", "monotone") or (
             bool(names) and all(_pointwise(n, None) for n in names)
         )
+    if op not in _core.op_names():
+        return False  # what the applier makes of other things
     return op in ("Where", "Sum", "Max", "Min", "Mean") or bool({"unary", "binary"} & flags_of(op))

@@ -29,6 +29,9 @@ class Law:
     def rules(self) -> list[Rule]:
         """The law as rules to be validated."""
         left, right = self.left, self.right
+        if left.startswith("(Split{"):  # a rule says what becomes of all outputs; the law is its case of two operands
+            whole = Rule(self.name, "law", (_CUT,), ("*?xs...",), ("?s == dims(?xs..., ?k)",), samples=self.samples)
+            return [whole]
         forth = Rule(self.name, "law", (left,), (right,), self.where, samples=self.samples)
         declared = re.search(r"\?f:\w+", left)  # what is the source declares the class of an operator variable
         if declared:
@@ -38,6 +41,7 @@ class Law:
         return [forth, back] if self.both else [forth]
 
 
+_CUT = "(Split{axis=?k, split=?s} (Concat{axis=?k} ?xs...))"
 _GROUPS = 'attr(?a, "group") == 1'
 
 
@@ -163,8 +167,8 @@ _CONVOLUTIONS = [
     ),
 ]
 _CUTS = (
-    {"?x": "f32[A,B]", "?y": "f32[A,C]", "?k": 1, "?s": "[B,C]"},
-    {"?x": "f32[B,A,D]", "?y": "f32[C,A,D]", "?k": 0, "?s": "[B,C]"},
+    {"?k": 0, "?xs": "f32[1,B]", "?s": {"choose": [[1], [1, 1], [1, 1, 1]]}},
+    {"?k": 1, "?xs": "f32[B,2]", "?s": {"choose": [[2], [2, 2], [2, 2, 2]]}},
 )
 _MOVEMENT = [
     Law("unary-of-concat", "(?f:unary (Concat{axis=?k} ?x ?y))", "(Concat{axis=?k} (?f ?x) (?f ?y))"),

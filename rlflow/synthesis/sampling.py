@@ -408,8 +408,8 @@ def draw_sample(plan: Plan, rng: random.Random, *, largest: int = 4) -> Sample |
     """One graph, or ``None`` where the draw came to nothing."""
     try:
         sample = Draw(plan, rng, largest=largest).sample()
-    except (GiveUp, GraphError):
-        return None
+    except (GiveUp, GraphError, ValueError, IndexError):
+        return None  # attributes that were bound at one rank do not fit another
     return _with_symbols(sample, rng) if rng.random() < 0.12 else sample
 
 

@@ -39,7 +39,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_missing_conditions_are_found_and_proved(name: str) -> None:
     statement, expected = CASES[name]
-    answer = repair(statement, samples=80, check_floats=False, seconds=600)
+    answer = repair(statement, samples=50, check_floats=False, seconds=600)
     assert answer.status == "repaired" and set(answer.added) == expected, (answer.added, answer.reason)
     assert answer.repaired is not None and answer.repaired.where == (*statement.where, *answer.added)
     assert answer.verdict.proved and answer.repaired.proof == answer.verdict.record and 0 < answer.kept <= 1
