@@ -51,6 +51,10 @@ class Rule:
         except RuleError as error:
             raise RuleError(f"the rule '{self.name}' is refused: {error.reason}", self.file, self.line) from error
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the compiled rule, which stays in its process."""
+        return {name: value for name, value in self.__dict__.items() if name != "core"}
+
     @property
     def digest(self) -> str:
         """Digest of the statement."""

@@ -8,7 +8,6 @@ import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import replace
 from typing import TypeVar
 
 from rlflow.errors import ProofError
@@ -33,8 +32,7 @@ def run_all(
     done: dict[int, T] = {}
     pool = ProcessPoolExecutor(min(jobs, len(rules)), context, initializer=_deaf)
     try:
-        # A copy without the compiled rule, which stays in its process.
-        futures: dict[Future[T], int] = {pool.submit(task, replace(rule)): k for k, rule in enumerate(rules)}
+        futures: dict[Future[T], int] = {pool.submit(task, rule): k for k, rule in enumerate(rules)}
         for future in as_completed(futures):
             done[futures[future]] = future.result()
             if progress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ from rlflow.synthesis.floats import compare
 from rlflow.synthesis.parallel import run_all
 from rlflow.synthesis.plan import make_plan
 from rlflow.synthesis.prove import prove
+from rlflow.synthesis.repair import repair_or_say
 from rlflow.synthesis.trial import explore
 
 
@@ -118,6 +120,12 @@ def test_processes_change_nothing_and_the_order_stays() -> None:
     one = prove_all(RULES, samples=20)
     two = prove_all(RULES, lambda v: told.append(v.rule), samples=20, jobs=2)
     assert one == two and sorted(told) == sorted(r.name for r in RULES)
+
+
+def test_repairs_come_back_from_processes() -> None:
+    task = functools.partial(repair_or_say, samples=20, check_floats=False)
+    answers = run_all(task, RULES[::2], jobs=2)
+    assert [a.status for a in answers] == ["proved", "proved"] and answers[0].repaired.core.digest == RULES[0].digest
 
 
 def _interrupting(r: Rule) -> str:
