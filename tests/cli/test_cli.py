@@ -377,9 +377,9 @@ def test_rules_are_proved(tmp_path: Path) -> None:
     path = own_rules(tmp_path / "own.json", TWICE)
     done = rlflow("rules", "prove", path, "--jobs", "1", "--samples", "40", "--write")
     assert done.exit_code == 0, done.output
-    assert "twice: proved; field: p = 2^61-1" in done.stdout and "1 rule: 1 proved." in done.stdout
+    assert "twice: proved; exact rationals: 40 samples" in done.stdout and "1 rule: 1 proved." in done.stdout
     record = json.loads(path.read_text())["rules"][0]["proof"]
-    assert record["fired"] == 40 and record["small"] > 0 and record["scope"].startswith("field:")
+    assert record["fired"] == 40 and record["small"] > 0 and record["scope"].startswith("exact rationals:")
     floats = rlflow("rules", "prove", path, "--jobs", "1", "--method", "float")
     assert floats.exit_code == 0 and "runs in floats" in floats.stdout
     assert rlflow("rules", "prove", path, "--method", "float", "--write").exit_code == 2
