@@ -60,6 +60,7 @@ def optimize(
     freeze: Mapping[str, int] | None = None,
     input_data: Any = None,
     rules: Any = None,
+    numerics: str | None = None,
     verify: bool = True,
     keep_initializer_inputs: bool = False,
     gate_seconds: float | None = None,
@@ -78,6 +79,8 @@ def optimize(
     ``"500c"`` candidates, ``"50x"`` expansions, ``"20m"`` measurements. ``dims`` binds symbolic dimensions for
     measuring only, ``freeze`` for good. ``input_data``: arrays by input name, or the path of a ``.npz`` file, to verify
     on besides random inputs. ``rules``: a rule library, or files and family names (default: everything that ships).
+    ``numerics``: the loosest class of rounding that a rule may have, "exact" (results the same bit for bit),
+    "reassociates" or "unstable" (default: no limit).
     ``runtime`` (``onnxruntime`` or ``openvino``), ``provider`` (of ONNX Runtime) or ``measure_cmd`` (a command that
     prints milliseconds, see :class:`rlflow.cost.command.DeviceCommand`) say where the model will run: the final
     comparison and the costs that use a clock are timed there. ``measure="lazy"``: regions like measured ones are priced
@@ -99,7 +102,7 @@ def optimize(
         dims=dict(dims or {}),
         freeze=dict(freeze or {}),
         input_data=input_data,
-        rules=rules,
+        rules=_within(rules, numerics),
         verify=verify,
         keep_initializer_inputs=keep_initializer_inputs,
         gate_seconds=gate_seconds,
@@ -166,6 +169,10 @@ def load_library(rules: Any) -> Any:
     paths = [item for item in items if _is_path(item)]
     families = [str(item) for item in items if not _is_path(item)]
     return load_rules(paths or None, families=families or None)
+
+
+def _within(rules: Any, numerics: str | None) -> Any:
+    return rules if numerics is None else load_library(rules).with_numerics(numerics)
 
 
 def _is_path(item: Any) -> bool:

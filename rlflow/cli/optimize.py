@@ -68,6 +68,11 @@ from rlflow.errors import UsageError
     "--measure-timeout", type=float, default=300.0, show_default=True, help="Seconds that one such command may take."
 )
 @click.option("--gate-seconds", type=float, help="Time of the final comparison. [default: a third of the budget]")
+@click.option(
+    "--numerics",
+    type=click.Choice(("exact", "reassociates", "unstable")),
+    help="Loosest rounding a rule may have; exact: every element the same bit for bit.",
+)
 @click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON.")
 @click.option("--profile-rules", is_flag=True, help="Show what each rule took: tried, matched, applied, time.")
 @click.option("--no-verify", is_flag=True, help="Do not compare the outputs with the original's.")
@@ -99,6 +104,7 @@ def optimize(
     measure_jobs: int,
     measure_timeout: float,
     gate_seconds: float | None,
+    numerics: str | None,
     json_file: str | None,
     profile_rules: bool,
     no_verify: bool,
@@ -146,6 +152,7 @@ def optimize(
             measure=measure,
             measure_cmd=device_command(measure_cmd, measure_jobs, measure_timeout),
             gate_seconds=gate_seconds,
+            numerics=numerics,
             verify=not no_verify,
             profile_rules=profile_rules,
             keep_initializer_inputs=keep_initializer_inputs,

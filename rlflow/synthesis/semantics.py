@@ -10,6 +10,7 @@ that the core's shape rules are checked on the way.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -137,7 +138,10 @@ class Evaluator:
             if values is None:
                 array = self._random(self._rng("constant", key[0]), dtype, shape)
             elif dtype in FLOATS:
-                array = self.domain.constants([_rounded(dtype, x) for x in values], shape)
+                rounded = [_rounded(dtype, x) for x in values]
+                if not all(map(math.isfinite, rounded)):
+                    raise Unsupported("a constant that is not finite in its type")
+                array = self.domain.constants(rounded, shape)
             else:
                 array = np.array(values, dtype=bool if dtype == BOOL else np.int64).reshape(shape)
             self._constants[key] = array
