@@ -61,9 +61,7 @@ class Outcome:
     def steps(self) -> str:
         """The derivation as text."""
         forward = len(self.chain) - self.backwards
-        return ", ".join(
-            name + (" (right to left)" if k >= forward else "") for k, name in enumerate(self.chain)
-        )
+        return ", ".join(name + (" (right to left)" if k >= forward else "") for k, name in enumerate(self.chain))
 
     def __str__(self) -> str:
         text = {
@@ -77,7 +75,8 @@ class Outcome:
             "undecided": f"not proved: {self.reason}",
         }[self.status]
         weights = f", {', '.join(self.weights)} constant" if self.weights else ""
-        needs = f" (with {'; '.join(self.conditions)})" if self.conditions and self.status in ("ours", "derived") else ""
+        known = self.conditions and self.status in ("ours", "derived")
+        needs = f" (with {'; '.join(self.conditions)})" if known else ""
         return f"{self.origin}: {text}{weights}{needs}"
 
 
@@ -332,7 +331,8 @@ def _one(rule: ForeignRule, options: Options) -> Outcome:
 
 
 def _entry(rule: ForeignRule, options: Options) -> Path:
-    parts = (_VERSION, PROVER_VERSION, _library().digest, rule.origin, rule.numbered, str(rule), sorted(asdict(options).items()))
+    versions = (_VERSION, PROVER_VERSION, _library().digest)
+    parts = (*versions, rule.origin, rule.numbered, str(rule), sorted(asdict(options).items()))
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
     return cache_folder().parent / "imports" / f"{digest}.json"
 

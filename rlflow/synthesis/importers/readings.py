@@ -44,7 +44,7 @@ class Tally:
 
     @property
     def status(self) -> str:
-        """"true", "false", "identity" (both sides are one graph of ours, always) or "never applies"."""
+        """ "true", "false", "identity" (both sides are one graph of ours, always) or "never applies"."""
         if self.false:
             return "false"
         if not self.right:
