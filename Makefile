@@ -103,7 +103,7 @@ backend-test: $(VENV)/.dev ## load, save and run every ONNX operator case and th
 
 .PHONY: prove
 prove: $(VENV)/.dev ## prove every rule of the library again
-	$(RLFLOW) rules check
+	$(RLFLOW) rules prove --all
 
 .PHONY: sdist
 sdist: $(VENV)/.dev ## build/dist: the source distribution and the wheel

@@ -59,6 +59,7 @@ def optimize(
     freeze: Mapping[str, int] | None = None,
     input_data: Any = None,
     rules: Any = None,
+    numerics: str | None = None,
     verify: bool = True,
     keep_initializer_inputs: bool = False,
     gate_seconds: float | None = None,
@@ -72,6 +73,8 @@ def optimize(
     ``"500c"`` candidates, ``"50x"`` expansions, ``"20m"`` measurements. ``dims`` binds symbolic dimensions for
     measuring only, ``freeze`` for good. ``input_data``: arrays by input name, or the path of a ``.npz`` file, to verify
     on besides random inputs. ``rules``: a rule library, or files and family names (default: everything that ships).
+    ``numerics``: the loosest class of rounding that a rule may have, "exact" (results the same bit for bit),
+    "reassociates" or "unstable" (default: no limit).
     ``output``: file to write; where nothing is gained it receives the model as it came. ``on_progress`` is told about
     the search five times a second, ``on_stage`` what happens next. Ctrl-C ends the search with the best so far.
 
@@ -88,7 +91,7 @@ def optimize(
         dims=dict(dims or {}),
         freeze=dict(freeze or {}),
         input_data=input_data,
-        rules=rules,
+        rules=_within(rules, numerics),
         verify=verify,
         keep_initializer_inputs=keep_initializer_inputs,
         gate_seconds=gate_seconds,
@@ -147,6 +150,10 @@ def load_library(rules: Any) -> Any:
     paths = [item for item in items if _is_path(item)]
     families = [str(item) for item in items if not _is_path(item)]
     return load_rules(paths or None, families=families or None)
+
+
+def _within(rules: Any, numerics: str | None) -> Any:
+    return rules if numerics is None else load_library(rules).with_numerics(numerics)
 
 
 def _is_path(item: Any) -> bool:

@@ -41,6 +41,11 @@ from rlflow.errors import UsageError
     help="Inputs to verify on: a .npz file, or name=file.npy (several times).",
 )
 @click.option("--rules", multiple=True, metavar="FILE|FAMILY", help="Rules to use instead of all that ship.")
+@click.option(
+    "--numerics",
+    type=click.Choice(("exact", "reassociates", "unstable")),
+    help="Loosest rounding a rule may have; exact: every element the same bit for bit.",
+)
 @click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON.")
 @click.option("--no-verify", is_flag=True, help="Do not compare the outputs with the original's.")
 @click.option(
@@ -64,6 +69,7 @@ def optimize(
     freeze: tuple[str, ...],
     input_data: tuple[str, ...],
     rules: tuple[str, ...],
+    numerics: str | None,
     json_file: str | None,
     no_verify: bool,
     keep_initializer_inputs: bool,
@@ -104,6 +110,7 @@ def optimize(
             freeze=parse_dims("--freeze", freeze),
             input_data=list(input_data) or None,
             rules=list(rules) or None,
+            numerics=numerics,
             verify=not no_verify,
             keep_initializer_inputs=keep_initializer_inputs,
             on_progress=told.progress,

@@ -1,6 +1,7 @@
-"""Proving rules (and, later, finding them).
+"""Proving rules, and mending false ones.
 
 ``rlflow.synthesis.prove.prove(rule)`` gives a verdict on one rule, ``prove_all(rules)`` on many;
+``rlflow.synthesis.repair.repair(rule)`` finds the conditions that a false one lacks;
 ``load_rules(paths)`` loads rule files from anywhere, proving what does not come with the package.
 """
 

@@ -154,7 +154,9 @@ def _of_attributes(names: Names) -> Iterator[str]:
             yield from (f"rank({a}) == rank({b})" for a, b in itertools.combinations(names.values, 2))
             yield from (f"{variable} < rank({a}) - 2" for a in names.values)
             yield from (f"dim({a}, {variable}) == dim({b}, {variable})" for a, b in _pairs(names.values))
-            yield from (f"erase(shape({a}), {variable}) == erase(shape({b}), {variable})" for a, b in _pairs(names.values))
+            yield from (
+                f"erase(shape({a}), {variable}) == erase(shape({b}), {variable})" for a, b in _pairs(names.values)
+            )
     for a, b in itertools.combinations(lists, 2):
         yield from _of_two(a, b, lists[a], lists[b])
 
@@ -184,7 +186,22 @@ def _is_list(op: str, name: str) -> bool:
 
 
 _LISTS = frozenset(
-    "axes perm split starts ends steps shape pads strides dilations kernel_shape repeats output_padding sizes".split()
+    (
+        "axes",
+        "perm",
+        "split",
+        "starts",
+        "ends",
+        "steps",
+        "shape",
+        "pads",
+        "strides",
+        "dilations",
+        "kernel_shape",
+        "repeats",
+        "output_padding",
+        "sizes",
+    )
 )
 
 

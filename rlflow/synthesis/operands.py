@@ -356,7 +356,7 @@ def _kernel(d: Draw, term: Term, n: int) -> list[int]:
     )
     if wished and d.obey and d.rng.random() < 0.8:
         return [wished[0]] * n if not isinstance(wished[0], list) else list(wished[0])
-    return d.rng.choice([[1] * n, [1] * n, [3] * n, [2] * n, [d.rng.randint(1, 3) for _ in range(n)]])
+    return d.kernel(n)
 
 
 def _spatial_rank(d: Draw, term: Term, want: Want) -> int:

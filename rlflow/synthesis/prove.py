@@ -15,52 +15,79 @@ at most d / 2^61
 drawn. The record says how many
 configurations were.
 
-``python -m rlflow.synthesis.prove --write`` proves the package's rules again and writes their records.
+``rlflow rules prove --all --write`` proves the package's rules again and writes their records.
 """
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from rlflow.errors import ProofError, RlflowError, RuleError
 from rlflow.rewrite import PROVER_VERSION, ProofRecord, Rule, semantics_digest
 from rlflow.synthesis import floats
+from rlflow.synthesis.degree import size_argument
+from rlflow.synthesis.exhaustive import Small, enumerate_small
+from rlflow.synthesis.parallel import run_all
 from rlflow.synthesis.plan import make_plan
+from rlflow.synthesis.shrink import smallest
 from rlflow.synthesis.trial import Trial, explore
 from rlflow.synthesis.verdict import Counterexample, Verdict
 
 SAMPLES = 200
 
 
-def prove(rule: Rule, *, samples: int = SAMPLES, seed: int = 0, check_floats: bool = True) -> Verdict:
-    """The verdict on a rule. Deterministic for a seed. Raises ProofError only where the prover itself is at fault (an
-    operator without meaning, a shape that the core infers wrongly)."""
+def prove(
+    rule: Rule,
+    *,
+    samples: int = SAMPLES,
+    seed: int = 0,
+    check_floats: bool = True,
+    exhaustive: bool = True,
+    method: str = "",
+) -> Verdict:
+    """The verdict on a rule. ``method``: "field" or "ordered" fixes the domain (otherwise the rule decides).
+    ``exhaustive``: small graphs are counted through too. Deterministic for a seed. Raises ProofError only where the
+    prover itself is at fault (an operator without meaning, a shape that the core infers wrongly)."""
     started = time.perf_counter()
-    verdict = _judge(rule, samples, seed, check_floats)
+    verdict = _judge(rule, samples, seed, check_floats, exhaustive, method)
     verdict.seconds = time.perf_counter() - started
     return verdict
 
 
-def _judge(rule: Rule, samples: int, seed: int, check_floats: bool) -> Verdict:
+def _judge(rule: Rule, samples: int, seed: int, check_floats: bool, exhaustive: bool, method: str) -> Verdict:
     try:
         rule.core  # noqa: B018 - compiles it
         plan = make_plan(rule.source, rule.where, dict(rule.let), rule.samples)
     except RuleError as error:
         return Verdict(rule.name, "refuted", "statement", error.reason)
-    trial = explore(rule, plan, samples, seed)
+    if _loops(rule):
+        return Verdict(rule.name, "refuted", "loop", "its target has its source in it: it could be applied for ever")
+    trial = explore(rule, plan, samples, seed, method=method)
     verdict = Verdict(rule.name, "undecided", fired=trial.fired, wild_fired=trial.wild, tries=trial.tries)
     if trial.failures:
         return _refuted(verdict, trial)
     if trial.fired < samples:
         return _not_enough(verdict, trial)
-    return _with_floats(rule, trial, verdict, check_floats)
+    small = enumerate_small(trial) if exhaustive else Small()
+    if trial.failures:
+        return _refuted(verdict, trial)
+    return _with_floats(rule, trial, verdict, check_floats, small)
+
+
+def _loops(rule: Rule) -> bool:
+    """Whether the only source stands in the target below something else, so that the rule grows what it made."""
+    if len(rule.source) != 1 or len(rule.target) != 1:
+        return False
+    source, target = ("".join(text.split()) for text in (rule.source[0], rule.target[0]))
+    return not source.startswith("*") and source != target and source in target
 
 
 def _refuted(verdict: Verdict, trial: Trial) -> Verdict:
-    worst = min(trial.failures, key=lambda f: f.size)
+    worst, verdict.example = smallest(trial)
     verdict.status, verdict.kind, verdict.reason = "refuted", worst.kind, worst.reason
-    verdict.example = Counterexample(worst.graph.text())
     verdict.counterexample = verdict.example.text()
     return verdict
 
@@ -75,6 +102,8 @@ def _not_enough(verdict: Verdict, trial: Trial) -> Verdict:
             f"it fired in {trial.fired} of {trial.tries} draws only, {trial.samples} were wanted: "
             'give it hints ("samples")'
         )
+    elif trial.needs_order:
+        verdict.reason = "the field has no order, and the rule needs one; prove it over ordered rationals"
     elif trial.unsupported:
         verdict.reason = f"it never fired where both sides can be evaluated exactly: {trial.unsupported}"
     else:
@@ -85,29 +114,33 @@ def _not_enough(verdict: Verdict, trial: Trial) -> Verdict:
     return verdict
 
 
-def _with_floats(rule: Rule, trial: Trial, verdict: Verdict, check_floats: bool) -> Verdict:
+def _with_floats(rule: Rule, trial: Trial, verdict: Verdict, check_floats: bool, small: Small) -> Verdict:
     report = floats.compare(rule, trial.concrete) if check_floats else floats.FloatReport()
-    if report.problem:
-        verdict.status, verdict.kind, verdict.reason, verdict.counterexample = (
-            "refuted",
-            report.kind,
-            report.problem,
-            report.graph,
-        )
-        verdict.example = Counterexample(report.graph or "")
+    if report.kind:
+        verdict.status, verdict.kind, verdict.reason = "refuted", report.kind, report.problem
+        verdict.example = Counterexample(report.graph) if report.graph else None
+        verdict.counterexample = report.graph
         return verdict
+    field = trial.domain.name == "field"
     verdict.status = "proved"
     verdict.record = ProofRecord(
         method=trial.domain.name,
-        fired=trial.fired,
+        fired=verdict.fired,
         shapes=len(trial.shapes),
         dims=(1, trial.largest),
-        prime="2^61-1" if trial.domain.name == "field" else "",
+        ranks=trial.ranks if trial.ranks[0] <= trial.ranks[1] else (0, 0),
+        degree=trial.degree if field else 0,
+        prime="2^61-1" if field else "",
+        small=small.graphs,
+        small_rank=small.rank,
         float_samples=report.samples,
         max_rel_err=report.max_rel_err,
+        growth=report.growth,
+        overflow=report.overflow,
         prover=PROVER_VERSION,
         semantics=semantics_digest(rule.core),
         statement=rule.digest,
+        size=size_argument(rule, small.rank),
     )
     return verdict
 
@@ -127,23 +160,23 @@ def prove_all(
     progress: Callable[[Verdict], None] | None = None,
     *,
     samples: int = SAMPLES,
+    seed: int = 0,
     check_floats: bool = True,
+    exhaustive: bool = True,
+    method: str = "",
+    jobs: int = 1,
 ) -> list[Verdict]:
-    """A verdict for each rule, in order; ``progress`` is called after each. A fault of the prover becomes an
-    undecided verdict that names it."""
-    verdicts = []
-    for rule in rules:
-        try:
-            verdict = prove(rule, samples=samples, check_floats=check_floats)
-        except RlflowError as error:
-            verdict = Verdict(rule.name, "undecided", reason=f"the prover failed: {error}")
-        verdicts.append(verdict)
-        if progress:
-            progress(verdict)
-    return verdicts
+    """A verdict for each rule, in order; ``progress`` is called after each, in the order in which they end. A fault of
+    the prover becomes an undecided verdict that names it. ``jobs``: processes. Ctrl-C ends it with what is known."""
+    task = functools.partial(
+        prove_or_say, samples=samples, seed=seed, check_floats=check_floats, exhaustive=exhaustive, method=method
+    )
+    return run_all(task, list(rules), progress, jobs)
 
 
-if __name__ == "__main__":
-    from rlflow.synthesis.writing import main
-
-    raise SystemExit(main())
+def prove_or_say(rule: Rule, **options: Any) -> Verdict:
+    """:func:`prove`, a fault of the prover as an undecided verdict."""
+    try:
+        return prove(rule, **options)
+    except RlflowError as error:
+        return Verdict(rule.name, "undecided", reason=f"the prover failed: {error}")

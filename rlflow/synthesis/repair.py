@@ -14,9 +14,10 @@ import random
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from rlflow import _core
-from rlflow.errors import ProofError, RuleError
+from rlflow.errors import RlflowError, RuleError
 from rlflow.rewrite import Rule
 from rlflow.synthesis.atoms import candidates
 from rlflow.synthesis.domains import Domain
@@ -69,7 +70,13 @@ class _NoRepair(Exception):  # noqa: N818 - becomes an answer
 
 
 def repair(
-    rule: Rule, *, samples: int = SAMPLES, seed: int = 0, rounds: int = 12, check_floats: bool = True, seconds: float = 60.0
+    rule: Rule,
+    *,
+    samples: int = SAMPLES,
+    seed: int = 0,
+    rounds: int = 12,
+    check_floats: bool = True,
+    seconds: float = 60.0,
 ) -> Repair:
     """The conditions that a rule lacks; see :class:`Repair`. Deterministic for a seed unless ``seconds`` run out.
     Raises ProofError only where the prover itself is at fault."""
@@ -90,6 +97,15 @@ def repair(
 
 def _looser(rule: Rule) -> str:
     return "reassociates"
+
+
+def repair_or_say(rule: Rule, **options: Any) -> Repair:
+    """:func:`repair`, a fault of the prover as an answer that names it."""
+    try:
+        return repair(rule, **options)
+    except RlflowError as error:
+        verdict = Verdict(rule.name, "undecided", reason=f"the prover failed: {error}")
+        return Repair(rule, "none", verdict, reason=verdict.reason)
 
 
 class _Miner:
@@ -231,7 +247,9 @@ class _Miner:
             self.round += 1
             if self._holds(chosen, _QUICK) and self._holds(chosen, self.samples):
                 chosen = self._without_needless(chosen)
-                verdict = prove(self._with(chosen), samples=self.samples, seed=self.seed, check_floats=self.check_floats)
+                verdict = prove(
+                    self._with(chosen), samples=self.samples, seed=self.seed, check_floats=self.check_floats
+                )
                 if verdict.proved:
                     return chosen, verdict
                 self._refused.add(frozenset(chosen))
@@ -265,7 +283,11 @@ class _Miner:
                     else:
                         grown[more] = (kept / (left + 1.0), after)
             ranked = sorted(grown, key=lambda m: (-grown[m][0], tuple(order[a] for a in m)))[:_WIDTH]
-            beam = [(grown[more][1], more) for more in ranked if not best or (grown[more][1] & good).bit_count() > -best[0][0]]
+            beam = [
+                (grown[more][1], more)
+                for more in ranked
+                if not best or (grown[more][1] & good).bit_count() > -best[0][0]
+            ]
             if not beam:
                 break
         return list(best[1]) if best else None
@@ -297,6 +319,3 @@ def _fires(ruleset: _core.RuleSet, instance: _Instance) -> bool:
     if instance.digest:
         return any(moves.digest_hex(i) == instance.digest for i in range(len(moves)))
     return any(row["refused"] for row in state.stats().values())
-
-
-__all__ = ["ProofError", "Repair", "repair"]

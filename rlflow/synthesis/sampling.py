@@ -82,6 +82,10 @@ class Draw:
     def rank(self, least: int = 0) -> int:
         return max(least, self.rng.choices([0, 1, 2, 3, 4, 5], [4, 14, 28, 28, 20, 6])[0])
 
+    def kernel(self, n: int) -> list[int]:
+        """The extents of a window over ``n`` axes."""
+        return self.rng.choice([[1] * n, [1] * n, [3] * n, [2] * n, [self.rng.randint(1, 3) for _ in range(n)]])
+
     def partner(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """A shape that broadcasts with ``shape``."""
         way = self.rng.random()

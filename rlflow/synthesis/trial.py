@@ -15,6 +15,7 @@ import numpy as np
 from rlflow import _core
 from rlflow.errors import GraphError
 from rlflow.rewrite import Rule
+from rlflow.synthesis.degree import degree_of
 from rlflow.synthesis.domains import Domain, Field, Ordered, Unsupported
 from rlflow.synthesis.field import key_of
 from rlflow.synthesis.plan import Plan
@@ -42,6 +43,7 @@ class Failure:
     reason: str
     graph: _core.Graph
     sample: Sample
+    child: _core.Graph | None = None
 
     @property
     def size(self) -> tuple[int, int]:
@@ -84,6 +86,7 @@ class Trial:
     largest: int = 1
     ranks: tuple[int, int] = (9, 0)
     failures: list[Failure] = field(default_factory=list)
+    degree: int = 1
     needs_order: bool = False
     unsupported: str = ""
 
@@ -167,11 +170,12 @@ class Trial:
         problem = difference(parent, child, before, after)
         if problem:
             plain = Sample(parent, sample.index_inputs, {}, sample.wild)
-            return Outcome("bad", digest, Failure(*problem, parent, plain))
-        self._count(sample, parent)
+            return Outcome("bad", digest, Failure(*problem, parent, plain, child))
+        self._count(sample, parent, child)
         return Outcome("good", digest)
 
-    def _count(self, sample: Sample, parent: _core.Graph) -> None:
+    def _count(self, sample: Sample, parent: _core.Graph, child: _core.Graph) -> None:
+        self.degree = max(self.degree, degree_of(parent), degree_of(child))
         self.fired += 1
         self.wild += sample.wild
         self.shapes.add(_configuration(parent))

@@ -8,7 +8,7 @@ from typing import Any
 from rlflow.rewrite import ProofRecord
 
 STATUSES = ("proved", "refuted", "identity", "undecided")
-KINDS = ("statement", "shape", "value", "float", "numerics")
+KINDS = ("statement", "loop", "shape", "value", "float", "numerics")
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,11 @@ class Verdict:
     """What is known of a rule.
 
     ``status``: "proved"; "refuted"; "identity" (wherever it fires both sides are one graph in our form: nothing to
-    rewrite); "undecided". ``kind`` of a refutation: "statement" (it does not compile), "shape" (the target is ill-typed
-    or of another type), "value" (an exact counterexample), "float" (double precision disagrees, or a function leaves
-    its domain), "numerics" (the declared class does not hold). ``counterexample`` is the smallest one found as text,
-    ``example`` the same as data; both ``None`` where there is none.
+    rewrite); "undecided". ``kind`` of a refutation: "statement" (it does not compile), "loop" (its target has its
+    source in it), "shape" (the target is ill-typed or of another type), "value" (an exact counterexample), "float"
+    (double precision disagrees, or a function leaves its domain), "numerics"
+    (the declared class does not hold). ``counterexample`` is the smallest one found as text, ``example`` the same as
+    data; both ``None`` where there is none. ``laws``: of a derivation by z3, those it used.
     """
 
     rule: str
@@ -70,7 +71,8 @@ class Verdict:
     fired: int = 0
     wild_fired: int = 0
     tries: int = 0
-    seconds: float = 0.0
+    seconds: float = field(default=0.0, compare=False)
+    laws: tuple[str, ...] = ()
 
     @property
     def proved(self) -> bool:

@@ -247,7 +247,7 @@ def _bad_inputs(folder: Path) -> dict[str, tuple[list[str | Path], int, str]]:
         "unknown zoo model": (["zoo", "export", "bert", "-o", folder / "z.onnx"], 2, "no model 'bert'"),
         "unknown rule": (["rules", "show", "nothing"], 2, "no rule 'nothing'"),
         "inspecting nothing": (["inspect", folder / "none.onnx"], 1, "does not exist"),
-        "checking a false rule": (["rules", "check", false_rule], 1, "could not be proved"),
+        "proving a false rule": (["rules", "prove", false_rule], 1, "1 refuted"),
     }
 
 
@@ -364,13 +364,47 @@ def test_rules_are_listed_shown_and_explained(model: Path) -> None:
     assert rlflow("rules", "explain", "merge-matmul-columns", model, "--node", "999").exit_code == 2
 
 
-def test_rules_are_checked(tmp_path: Path) -> None:
-    path = tmp_path / "own.json"
-    rule = {"name": "twice", "source": ["(Relu (Relu ?x))"], "target": ["(Relu ?x)"], "where": ["is_float(?x)"]}
-    path.write_text(json.dumps({"format": 1, "family": "own", "rules": [rule]}))
-    done = rlflow("rules", "check", path)
+def own_rules(path: Path, *rules: dict[str, Any]) -> Path:
+    path.write_text(json.dumps({"format": 1, "family": "own", "rules": list(rules)}))
+    return path
+
+
+TWICE = {"name": "twice", "source": ["(Relu (Relu ?x))"], "target": ["(Relu ?x)"], "where": ["is_float(?x)"]}
+LIE = {"name": "lie", "source": ["(Sub ?x ?y)"], "target": ["(Sub ?y ?x)"]}
+
+
+def test_rules_are_proved(tmp_path: Path) -> None:
+    path = own_rules(tmp_path / "own.json", TWICE)
+    done = rlflow("rules", "prove", path, "--jobs", "1", "--samples", "40", "--write")
     assert done.exit_code == 0, done.output
-    assert "twice: proved" in done.stdout
+    assert "twice: proved; field: p = 2^61-1" in done.stdout and "1 rule: 1 proved." in done.stdout
+    record = json.loads(path.read_text())["rules"][0]["proof"]
+    assert record["fired"] == 40 and record["small"] > 0 and record["scope"].startswith("field:")
+    floats = rlflow("rules", "prove", path, "--jobs", "1", "--method", "float")
+    assert floats.exit_code == 0 and "runs in floats" in floats.stdout
+    assert rlflow("rules", "prove", path, "--method", "float", "--write").exit_code == 2
+    assert rlflow("rules", "prove").exit_code == 2
+
+
+def test_a_counterexample_is_shown_with_its_values(tmp_path: Path) -> None:
+    path = own_rules(tmp_path / "own.json", TWICE, LIE)
+    done = rlflow("rules", "prove", path, "--jobs", "2", "--samples", "40", "--json")
+    assert done.exit_code == 1 and "1 proved, 1 refuted" in done.stderr
+    proved, refuted = json.loads(done.stdout)
+    assert proved["status"] == "proved" and refuted["kind"] == "value"
+    example = refuted["counterexample"]
+    assert example["before"] != example["after"] and set(example["values"]) == {"x0", "x1"}
+
+
+def test_rules_are_repaired_and_counted(tmp_path: Path) -> None:
+    path = own_rules(tmp_path / "own.json", TWICE, {**LIE, "name": "lie", "where": ["is_float(?x)"]})
+    done = rlflow("rules", "repair", path, "twice", "--jobs", "1", "--samples", "30")
+    assert done.exit_code == 0 and "twice: true as it stands" in done.stdout
+    assert rlflow("rules", "repair", path, "nothing").exit_code == 2
+    counts = json.loads(rlflow("rules", "stats", "--json").stdout)
+    assert counts["rules"] == len(load_rules()) == sum(counts["families"].values())
+    assert counts["proofs"]["over the field"] > counts["proofs"]["over ordered rationals"] > 0
+    assert "operator (in sources)" in rlflow("rules", "stats").stdout
 
 
 def test_the_zoo_is_listed_and_exported(tmp_path: Path) -> None:

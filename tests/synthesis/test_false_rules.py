@@ -32,7 +32,7 @@ def as_rule(entry: dict[str, Any]) -> Rule:
 
 
 def test_there_are_enough_lies() -> None:
-    assert len(ENTRIES) >= 40
+    assert len(ENTRIES) >= 80
     assert len({entry["name"] for entry in ENTRIES}) == len(ENTRIES)
 
 
@@ -44,14 +44,15 @@ def test_a_false_rule_is_refused_for_the_right_reason(entry: dict[str, Any]) -> 
     assert found in entry["kind"], f"{verdict.status} {verdict.kind}: {verdict.reason}"
     assert entry.get("reason", "") in verdict.reason
     if found in ("value", "shape"):
-        assert verdict.counterexample is not None
-        _core.Graph.parse(verdict.counterexample)
+        assert verdict.example is not None and verdict.counterexample == verdict.example.text()
+        _core.Graph.parse(verdict.example.graph)
 
 
 def test_a_counterexample_is_small() -> None:
     entry = next(e for e in ENTRIES if e["name"] == "transposes-composed-backwards")
     verdict = prove(as_rule(entry))
-    graph = _core.Graph.parse(verdict.counterexample or "")
+    assert verdict.example is not None
+    graph = _core.Graph.parse(verdict.example.graph)
     assert graph.num_nodes <= 5
 
 

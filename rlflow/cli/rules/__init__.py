@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import click
 
-from rlflow.cli.rules.check import check
 from rlflow.cli.rules.explain import explain
 from rlflow.cli.rules.import_ import import_rules
 from rlflow.cli.rules.list import list_rules
+from rlflow.cli.rules.prove import prove
 from rlflow.cli.rules.redundancy import redundancy
+from rlflow.cli.rules.repair import repair
 from rlflow.cli.rules.show import show
+from rlflow.cli.rules.stats import stats
 
 
 @click.group()
 def rules() -> None:
-    """The substitutions: list them, show one, prove them, import others', ask why one does not fire."""
+    """The substitutions: list, show, count, prove, repair and import them, ask why one does not fire."""
 
 
-for verb in (list_rules, show, check, explain, import_rules, redundancy):
+for verb in (list_rules, show, prove, repair, import_rules, redundancy, stats, explain):
     rules.add_command(verb)

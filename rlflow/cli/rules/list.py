@@ -32,4 +32,9 @@ def list_rules(files: tuple[str, ...], as_json: bool) -> None:
 
 def _plain(rule: Rule) -> dict[str, Any]:
     names = ("name", "family", "doc", "source", "target", "where", "origin", "numerics", "file", "line")
-    return {**{name: getattr(rule, name) for name in names}, "let": dict(rule.let), "proof": proof_fields(rule) or None}
+    return {
+        **{name: getattr(rule, name) for name in names},
+        "let": dict(rule.let),
+        "derived": list(rule.derived),
+        "proof": proof_fields(rule) or None,
+    }

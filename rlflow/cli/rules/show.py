@@ -22,6 +22,7 @@ def show(name: str, files: tuple[str, ...]) -> None:
         ("let", [f"{key} = {value}" for key, value in rule.let]),
         ("origin", [rule.origin] if rule.origin else []),
         ("numerics", [rule.numerics]),
+        ("derived from", rule.derived),
         ("proof", [f"{key}: {value}" for key, value in proof_fields(rule).items()] or ["none"]),
         ("fires on", rule.fires),
         ("silent on", rule.silent),

@@ -339,7 +339,7 @@ def draws(
     rule: ForeignRule, count: int, seed: object, reading: Reading = TASO, constants: frozenset[str] = frozenset()
 ) -> Sequence[Instance]:
     """Up to ``count`` instances with a target, of different shapes, from a fixed number of proposals."""
-    rng = random.Random(f"{seed}/{rule.origin}/{reading.name}")
+    rng = random.Random(f"{seed}/{rule}/{reading.name}")
     found: dict[tuple[tuple[str, Shape], ...], Instance] = {}
     for _ in range(60 * count):
         item = draw(rule, rng, reading, constants)
