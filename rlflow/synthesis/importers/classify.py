@@ -27,7 +27,7 @@ from rlflow.synthesis.importers.terms import VARIABLE, ForeignRule, Term
 STATUSES = ("as is", "conditions", "identity", "ours", "derived", "refuted", "inexpressible", "undecided")
 STEPS = 3
 _INSTANCES = 8
-_VERSION = 3  # of what is remembered
+_VERSION = 4  # of what is remembered
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,8 @@ def _classified(rule: ForeignRule, library: RuleLibrary, options: Options, base:
         base = _with_chain(base, *derived)
         if base.status == "identity" or not options.everything:
             return base
-    return _imported(rule, truth, base)
+    found = _imported(rule, truth, base)
+    return found if base.chain else _known_after_all(rule, library, options, found)
 
 
 def _readings(rule: ForeignRule) -> list[Reading]:
@@ -222,6 +223,17 @@ def _with_chain(base: Outcome, found: Derivation, constants: frozenset[str]) -> 
         weights=tuple(sorted(constants)),
         conditions=base.conditions,
     )
+
+
+def _known_after_all(rule: ForeignRule, library: RuleLibrary, options: Options, found: Outcome) -> Outcome:
+    """The prover asked for more than the readings showed: with that, the library may have the rule."""
+    for reading in READINGS[1:]:
+        if _phrases(reading) == found.conditions:
+            derived = _derive(rule, reading, library, options.steps)
+            if derived is not None:
+                known = _with_chain(found, *derived)
+                return known if options.everything else replace(known, rule=None)
+    return found
 
 
 def _imported(rule: ForeignRule, truth: Reading, base: Outcome) -> Outcome:
