@@ -49,7 +49,8 @@ READINGS = (
 
 def judged(file: Path, kind: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     """The outcomes of one file, through the command line."""
-    command = [sys.executable, "-m", "rlflow", "rules", "import", os.fspath(file), "--format", kind, "--json", "--readings"]
+    command = [sys.executable, "-m", "rlflow", "rules", "import", os.fspath(file), "--format", kind]
+    command += ["--json", "--readings"]
     command += ["--jobs", str(options.jobs), "--matches", str(options.matches)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     return list(json.loads(done.stdout))
@@ -110,7 +111,8 @@ def line(name: str, row: dict[str, Any]) -> str:
     forward = len(row["chain"]) - row["backwards"]
     chain = ", ".join(step + (" (right to left)" if k >= forward else "") for k, step in enumerate(row["chain"]))
     needs = "; ".join(row["conditions"])
-    parts = [row["status"], chain, f"with {needs}" if needs else "", f"constant: {' '.join(row['weights'])}" if row["weights"] else ""]
+    constant = f"constant: {' '.join(row['weights'])}" if row["weights"] else ""
+    parts = [row["status"], chain, f"with {needs}" if needs else "", constant]
     if row["counterexample"]:
         parts.append(f"false as it stands at {row['counterexample']}: {row['reason']}")
     elif row["reason"]:
@@ -139,8 +141,9 @@ def main() -> int:
     print("\n## What became of the rules\n", summary(found), sep="\n")
     print("\n## False under which assumptions (numbers of the rules in their file)\n", falsehoods(found), sep="\n")
     print("\n## Length of the derivations\n", steps(found), sep="\n")
-    lost = [(name, row) for name, rows in found.items() for row in rows if row["status"] in ("undecided", "inexpressible")]
-    news = [(name, row) for name, rows in found.items() for row in rows if row["status"] in ("as is", "conditions")]
+    every = [(name, row) for name, outcomes in found.items() for row in outcomes]
+    lost = [item for item in every if item[1]["status"] in ("undecided", "inexpressible")]
+    news = [item for item in every if item[1]["status"] in ("as is", "conditions")]
     print("\n## Neither in the library nor derived\n")
     print("\n".join(line(*item) for item in [*news, *lost]) or "none")
     return 1 if lost else 0

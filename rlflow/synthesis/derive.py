@@ -216,9 +216,7 @@ def _meet(
             ahead = forward.layer(total - behind)
             both = ahead.keys() & backward.layer(behind).keys()
             if both:
-                return {
-                    (left, right) for key in both for left in ahead[key] for right in backward.layer(behind)[key]
-                }
+                return {(left, right) for key in both for left in ahead[key] for right in backward.layer(behind)[key]}
     return set()
 
 

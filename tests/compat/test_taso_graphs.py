@@ -473,7 +473,7 @@ def test_taso_home_is_never_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_the_rules_in_taso_home_are_used_as_far_as_they_are_true(
     tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of the four is false, one needs a condition; associativity of a sum is no rule that rlflow loads by itself."""
+    """One of the four is false, one needs a condition; rlflow does not load associativity of sums by itself."""
     from rlflow.compat.taso.home import home_rules
 
     monkeypatch.delenv("TASO_HOME", raising=False)

@@ -49,10 +49,11 @@ def rule(source: Sequence[Op], target: Sequence[Op], *outputs: tuple[int, int, i
     )
 
 
+PLAIN = {9: 0}
 CONVOLUTION = {6: 1, 7: 1, 8: 0, 9: 0}
 #: Associativity; a fused activation; (x+y)*z = x*z (false); concatenated convolutions (false with groups).
 TINY = (
-    rule([(MATMUL, (-1, -2), {9: 0}), (MATMUL, (0, -3), {9: 0})], [(MATMUL, (-2, -3), {9: 0}), (MATMUL, (-1, 0), {9: 0})])
+    rule([(MATMUL, (-1, -2), PLAIN), (MATMUL, (0, -3), PLAIN)], [(MATMUL, (-2, -3), PLAIN), (MATMUL, (-1, 0), PLAIN)])
     + rule([(CONV, (-1, -2), CONVOLUTION), (RELU, (0,), {})], [(CONV, (-1, -2), {**CONVOLUTION, 9: 2})])
     + rule([(ADD, (-1, -2), {}), (MUL, (0, -3), {})], [(MUL, (-1, -3), {})])
     + rule(

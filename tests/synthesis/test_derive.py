@@ -78,8 +78,14 @@ def test_constants_are_compared_by_value_and_operands_in_any_order() -> None:
     other = graph("\n".join([*WEIGHTS, "s: f32[3,3] = Mul(w, v)", "r: f32[2,3] = MatMul(x, s)", "return r"]))
     chain = graph(
         "\n".join(
-            [*WEIGHTS, "t: f32[3,3] = Transpose{perm=[1,0]}(w)", "u: f32[3,3] = Transpose{perm=[1,0]}(t)",
-             "s: f32[3,3] = Add(u, v)", "r: f32[2,3] = MatMul(x, s)", "return r"]  # fmt: skip
+            [
+                *WEIGHTS,
+                "t: f32[3,3] = Transpose{perm=[1,0]}(w)",
+                "u: f32[3,3] = Transpose{perm=[1,0]}(t)",
+                "s: f32[3,3] = Add(u, v)",
+                "r: f32[2,3] = MatMul(x, s)",
+                "return r",
+            ]
         )
     )
     folding = Folding()

@@ -30,7 +30,9 @@ from rlflow.synthesis.importers.terms import OPERATORS, ForeignRule
 from rlflow.synthesis.prove import prove
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-outside = pytest.mark.skipif(not DATA.is_dir(), reason="../shared/data with TASO's and Tensat's files is not beside the checkout")
+outside = pytest.mark.skipif(
+    not DATA.is_dir(), reason="../shared/data, with TASO's and Tensat's files, is not beside the checkout"
+)
 
 
 def one(text: str, **extra: bool) -> ForeignRule:
@@ -49,13 +51,13 @@ def conv(x: str, w: str) -> str:
 
 def test_a_pb_file_reads_as_it_was_written() -> None:
     rules = read_taso_pb(pb.TINY)
-    assert tensat_text(rules) == (
+    assert tensat_text(rules)[1] == ""
+    assert tensat_text(rules)[0] == (
         "(matmul 0 (matmul 0 ?input_1 ?input_2) ?input_3)=>(matmul 0 ?input_1 (matmul 0 ?input_2 ?input_3))\n"
         "(relu (conv2d 1 1 0 0 ?input_1 ?input_2))=>(conv2d 1 1 0 2 ?input_1 ?input_2)\n"
         "(ewmul (ewadd ?input_1 ?input_2) ?input_3)=>(ewmul ?input_1 ?input_3)\n"
         "(concat 1 4 (conv2d 1 1 0 0 ?input_1 ?input_2) (conv2d 1 1 0 0 ?input_1 ?input_3))=>"
-        "(conv2d 1 1 0 0 ?input_1 (concat 0 4 ?input_2 ?input_3))",
-        "",
+        "(conv2d 1 1 0 0 ?input_1 (concat 0 4 ?input_2 ?input_3))"
     )
 
 
@@ -179,7 +181,8 @@ def test_readings(text: str, statuses: list[str]) -> None:
 
 
 def test_a_wrong_rule_has_a_small_counterexample() -> None:
-    tally = judge(one(f"(concat 1 4 {conv('x', 'w')} {conv('x', 'v')})=>(conv2d 1 1 0 0 ?x (concat 0 4 ?w ?v))"), EQUAL, matches=40)
+    rule = one(f"(concat 1 4 {conv('x', 'w')} {conv('x', 'v')})=>(conv2d 1 1 0 0 ?x (concat 0 4 ?w ?v))")
+    tally = judge(rule, EQUAL, matches=40)
     assert tally.false
     x, w = tally.smallest.shapes["x"], tally.smallest.shapes["w"]
     assert x[1] > w[1], "the convolution has groups"
@@ -216,22 +219,24 @@ def test_instances_are_the_same_every_time() -> None:
         (
             f"(concat 1 4 {conv('x', 'w')} {conv('x', 'v')})=>(conv2d 1 1 0 2 ?x (concat 0 4 ?w ?v))",
             UNGROUPED,
-            "(Concat{axis=1} (Conv{group=?g0, ..?a0} ?x ?w) (Conv{group=?g0, ..?a0} ?x ?v))  =>  "
-            "(Relu (Conv{group=?g0, ..?a0} ?x (Concat{axis=0} ?w ?v)))  where rank(?x) == 4 and rank(?w) == 4 and "
-            "rank(?v) == 4 and dtype(?w) == dtype(?v) and ?g0 == 1 and not constant($0)",
+            (
+                "(Concat{axis=1} (Conv{group=?g0, ..?a0} ?x ?w) (Conv{group=?g0, ..?a0} ?x ?v))  =>  "
+                "(Relu (Conv{group=?g0, ..?a0} ?x (Concat{axis=0} ?w ?v)))  where rank(?x) == 4 and rank(?w) == 4 and "
+                "rank(?v) == 4 and ?g0 == 1 and not constant($0)"
+            ),
         ),
         (
             "(matmul 0 ?x ?w)=>(matmul 0 ?x (ewmul ?w ?w))",
             TASO,
-            "(MatMul ?x ?w)  =>  (MatMul ?x (Mul ?w ?w))  where rank(?x) >= 2 and rank(?w) >= 2 and "
-            "shape(?x)[:-2] == shape(?w)[:-2] and not constant($0)",
+            (
+                "(MatMul ?x ?w)  =>  (MatMul ?x (Mul ?w ?w))  where rank(?x) >= 2 and rank(?w) >= 2 and "
+                "shape(?x)[:-2] == shape(?w)[:-2] and not constant($0)"
+            ),
         ),
     ],
 )
 def test_statements(text: str, reading: object, title: str) -> None:
-    assert convert(one(text), reading).title.replace(" and dtype(?w) == dtype(?v)", "") == title.replace(
-        " and dtype(?w) == dtype(?v)", ""
-    )
+    assert convert(one(text), reading).title == title
 
 
 def test_a_split_gets_the_sizes_that_were_joined() -> None:

@@ -49,12 +49,12 @@ def rules_named(items: Sequence[str], everything: bool) -> list[Rule]:
     stale or missing. Raises UsageError for what is neither, and for nothing at all."""
     from rlflow.rewrite import read_rules
     from rlflow.rewrite.library import rule_files_in
-    from rlflow.rewrite.paths import library_files
+    from rlflow.rewrite.paths import library_files, named_files
     from rlflow.search.registry import did_you_mean
 
     if not items and not everything:
         raise UsageError("Which rules? Name files, rules or families, or say --all.")
-    shipped = read_rules(library_files())
+    shipped = read_rules([*library_files(), *named_files()])
     found = list(shipped) if everything else []
     for item in items:
         if os.sep in item or item.endswith(".json") or os.path.exists(item):

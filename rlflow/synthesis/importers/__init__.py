@@ -52,7 +52,8 @@ def read_foreign(path: str | os.PathLike[str], format: str | None = None) -> lis
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise RuleError("the rule file is no text; TASO's .pb files take the format taso-pb", os.fspath(path)) from error
+        reason = "the rule file is no text; TASO's .pb files take the format taso-pb"
+        raise RuleError(reason, os.fspath(path)) from error
     return read_tensat(text, multi=format == "tensat-multi", file=os.fspath(path))
 
 

@@ -84,9 +84,7 @@ def pads_of(size: Sequence[int], kernel: Sequence[int], stride: Sequence[int], m
     """Explicit pads of TASO's SAME or VALID: where the total is odd, the extra row comes first, as in its kernels."""
     if mode != SAME:
         return [0] * 2 * len(kernel)
-    total = [
-        max(k - s, 0) if n % s == 0 else max(k - n % s, 0) for n, k, s in zip(size, kernel, stride, strict=True)
-    ]
+    total = [max(k - s, 0) if n % s == 0 else max(k - n % s, 0) for n, k, s in zip(size, kernel, stride, strict=True)]
     return [(t + 1) // 2 for t in total] + [t // 2 for t in total]
 
 
@@ -340,4 +338,3 @@ _SPECIAL: dict[str, Callable[[Maker, Term, list[int]], int]] = {
     "dropout": _same, "Iconv": _kernel, "Cpool": _kernel, "Imatmul": _matrix, "Iewmul": _matrix,
     "squeeze": _moved("Squeeze"), "unsqueeze": _moved("Unsqueeze"),
 }  # fmt: skip
-

@@ -27,7 +27,7 @@ from rlflow.synthesis.importers.terms import VARIABLE, ForeignRule, Term
 STATUSES = ("as is", "conditions", "identity", "ours", "derived", "refuted", "inexpressible", "undecided")
 STEPS = 3
 _INSTANCES = 8
-_VERSION = 3  # of what is remembered
+_VERSION = 4  # of what is remembered
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,7 @@ class Outcome:
     def steps(self) -> str:
         """The derivation as text."""
         forward = len(self.chain) - self.backwards
-        return ", ".join(
-            name + (" (right to left)" if k >= forward else "") for k, name in enumerate(self.chain)
-        )
+        return ", ".join(name + (" (right to left)" if k >= forward else "") for k, name in enumerate(self.chain))
 
     def __str__(self) -> str:
         text = {
@@ -77,7 +75,8 @@ class Outcome:
             "undecided": f"not proved: {self.reason}",
         }[self.status]
         weights = f", {', '.join(self.weights)} constant" if self.weights else ""
-        needs = f" (with {'; '.join(self.conditions)})" if self.conditions and self.status in ("ours", "derived") else ""
+        known = self.conditions and self.status in ("ours", "derived")
+        needs = f" (with {'; '.join(self.conditions)})" if known else ""
         return f"{self.origin}: {text}{weights}{needs}"
 
 
@@ -135,7 +134,8 @@ def _classified(rule: ForeignRule, library: RuleLibrary, options: Options, base:
         base = _with_chain(base, *derived)
         if base.status == "identity" or not options.everything:
             return base
-    return _imported(rule, truth, base)
+    found = _imported(rule, truth, base)
+    return found if base.chain else _known_after_all(rule, library, options, found)
 
 
 def _readings(rule: ForeignRule) -> list[Reading]:
@@ -223,6 +223,17 @@ def _with_chain(base: Outcome, found: Derivation, constants: frozenset[str]) -> 
         weights=tuple(sorted(constants)),
         conditions=base.conditions,
     )
+
+
+def _known_after_all(rule: ForeignRule, library: RuleLibrary, options: Options, found: Outcome) -> Outcome:
+    """The prover asked for more than the readings showed: with that, the library may have the rule."""
+    for reading in READINGS[1:]:
+        if _phrases(reading) == found.conditions:
+            derived = _derive(rule, reading, library, options.steps)
+            if derived is not None:
+                known = _with_chain(found, *derived)
+                return known if options.everything else replace(known, rule=None)
+    return found
 
 
 def _imported(rule: ForeignRule, truth: Reading, base: Outcome) -> Outcome:
@@ -332,7 +343,8 @@ def _one(rule: ForeignRule, options: Options) -> Outcome:
 
 
 def _entry(rule: ForeignRule, options: Options) -> Path:
-    parts = (_VERSION, PROVER_VERSION, _library().digest, rule.origin, rule.numbered, str(rule), sorted(asdict(options).items()))
+    versions = (_VERSION, PROVER_VERSION, _library().digest)
+    parts = (*versions, rule.origin, rule.numbered, str(rule), sorted(asdict(options).items()))
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
     return cache_folder().parent / "imports" / f"{digest}.json"
 

@@ -133,7 +133,8 @@ class _Writer:
             to = [("one", term.number(n, 1)) for n in ("kernel_h", "kernel_w")]
             return None if first is None else (*first[:2], *to)
         if term.op in ("poolmax", "poolavg"):
-            return None if first is None else (*first[:2], *(("window", str(term.parameters), d, ()) for d in first[2:]))
+            windows = tuple(("window", str(term.parameters), d, ()) for d in (first or ())[2:])
+            return None if first is None else (*first[:2], *windows)
         if term.op in (OUTPUT, "split") or term.op in REDUCTIONS or term.op in ("squeeze", "unsqueeze", *_CONSTANTS):
             return None
         return next((s for s in shapes if s is not None), None)
@@ -334,7 +335,8 @@ class _Writer:
         before = [self.dims(t) for t in window.term.operands]
         if not image or not weight or not before[0] or not before[1]:
             return f"?g{window.name}"
-        inside = [(self.known.canonical(a[0][1]), self.known.canonical(a[1][1])) for a in ((image, weight), before)]
+        pairs = ((image, weight), (before[0], before[1]))
+        inside = [(self.known.canonical(x[1]), self.known.canonical(w[1])) for x, w in pairs]
         if inside[0] == inside[1] or has_window(inside[0][0]) or has_window(inside[0][1]):
             return f"?g{window.name}"
         if inside[0][0] == inside[0][1]:
@@ -352,7 +354,7 @@ class _Writer:
         to = [term.number("kernel_h", 1), term.number("kernel_w", 1)]
         half = f"({to} - {kernel}) / 2"
         self.extra += [f"{kernel} <= {to}", f"({to} - {kernel}) % 2 == 0"]
-        return f"(Pad{{pads=cat([0, 0], {half}, [0, 0], {half}), value=0.0, mode=\"constant\"}} {self.target(weight)})"
+        return f'(Pad{{pads=cat([0, 0], {half}, [0, 0], {half}), value=0.0, mode="constant"}} {self.target(weight)})'
 
     def _typed(self, term: Term) -> None:
         """Conditions under which a node of the target is well-typed."""

@@ -149,14 +149,15 @@ class _Proposal:
             return {"Imatmul": (c, c), "Iewmul": ()}.get(term.op, (c, c, *kernel))
         handler = getattr(self, f"_{term.op}", None)
         if handler is not None:
-            return handler(term, want)  # type: ignore[no-any-return]
+            found: Shape = handler(term, want)
+            return found
         shape: Shape = ()
         for k, operand in enumerate(term.operands):
             shape = self.fit(operand, want) if k == 0 else self._beside(operand, shape)
         return shape
 
     def _beside(self, operand: Term, shape: Shape) -> Shape:
-        want = shape
+        want: Want = shape
         if self.broadcast and self.rng.random() < 0.7:
             want = tuple((None if d == 1 else 1) if self.rng.random() < 0.4 else d for d in shape)
         other = self.fit(operand, want)
@@ -187,20 +188,25 @@ class _Proposal:
         return self.channels if any(t.op == "Imatmul" for t in term.operands) else None
 
     def _concat(self, term: Term, want: Want) -> Shape:
-        axis, rank = term.number("axis"), term.get("rank") or self.rank_of(term) or (len(want) if want else 2)
+        axis = term.number("axis")
+        rank = max(term.get("rank") or self.rank_of(term) or (len(want) if want else 2), axis + 1)
         wanted = list(want) if want is not None and len(want) == rank else [None] * rank
-        total = wanted[axis] if axis < rank else None
-        shape: Shape = ()
-        extent = 0
+        total, taken, shape = wanted[axis], 0, tuple(wanted)
         for k, operand in enumerate(term.operands):
-            part = list(wanted) if k == 0 else [*shape]
-            left = (total - extent - (len(term.operands) - 1 - k)) if total is not None else None
-            part[axis] = None if left is None or left < 1 else left if k == len(term.operands) - 1 else 1
-            if part[axis] is not None and part[axis] != left and left is not None:
-                part[axis] = self.rng.randint(1, left)
-            shape = self.fit(operand, tuple(part))
-            extent += shape[axis] if axis < len(shape) else 1
-        return (*shape[:axis], extent, *shape[axis + 1 :])
+            part = list(shape)
+            part[axis] = self._share(total, taken, len(term.operands) - k)
+            found = self.fit(operand, tuple(part))
+            if len(found) != rank:
+                return ()
+            shape, taken = found, taken + found[axis]
+        return tuple(taken if k == axis else d or 1 for k, d in enumerate(shape))
+
+    def _share(self, total: int | None, taken: int, parts: int) -> int | None:
+        """The extent of the next of so many parts that are to have a total; None where it is free."""
+        left = None if total is None else total - taken - (parts - 1)
+        if left is None or left < 1:
+            return None
+        return left if parts == 1 else self.rng.randint(1, left)
 
     def _conv2d(self, term: Term, want: Want) -> Shape:
         x, w = term.operands
@@ -333,7 +339,7 @@ def draws(
     rule: ForeignRule, count: int, seed: object, reading: Reading = TASO, constants: frozenset[str] = frozenset()
 ) -> Sequence[Instance]:
     """Up to ``count`` instances with a target, of different shapes, from a fixed number of proposals."""
-    rng = random.Random(f"{seed}/{rule.origin}/{reading.name}")
+    rng = random.Random(f"{seed}/{rule}/{reading.name}")
     found: dict[tuple[tuple[str, Shape], ...], Instance] = {}
     for _ in range(60 * count):
         item = draw(rule, rng, reading, constants)

@@ -81,9 +81,9 @@ def read_tensat(text: str, *, multi: bool = False, file: str | None = None) -> l
         return [ForeignRule(k, f"Tensat {kind} #{k}", (s,), (t,), numbered=infix) for k, (s, t) in enumerate(pairs)]
     if len(pairs) % 2:
         raise RuleError(f"a file of two-pattern rules has an even number of lines; this has {len(pairs)}", file)
-    twos = zip(pairs[::2], pairs[1::2], strict=True)
     return [
-        ForeignRule(k, f"Tensat multi {kind} #{k}", (a[0], b[0]), (a[1], b[1]), numbered=infix) for k, (a, b) in enumerate(twos)
+        ForeignRule(k, f"Tensat multi {kind} #{k}", (a[0], b[0]), (a[1], b[1]), numbered=infix)
+        for k, (a, b) in enumerate(zip(pairs[::2], pairs[1::2], strict=True))
     ]
 
 

@@ -149,8 +149,8 @@ def make(op: str, *operands: Term, **parameters: int) -> Term:
 @dataclass(frozen=True)
 class ForeignRule:
     """A rule as its file has it: ``sources[k]`` is replaced by ``targets[k]``. ``index``: its place in the file, from
-    0; ``origin``: "TASO #12" and the like; ``unreadable``: why it cannot be read, where it cannot; ``numbered``: the variables'
-    numbers are those of TASO's generator, which give their ranks."""
+    0; ``origin``: "TASO #12" and the like; ``unreadable``: why it cannot be read, where it cannot; ``numbered``: the
+    variables' numbers are those of TASO's generator, which give their ranks."""
 
     index: int
     origin: str
