@@ -83,10 +83,19 @@ class Skeleton {
   Pattern compile(int root) {
     pattern_ = {};
     term(root);
-    return std::move(pattern_);
+    Pattern ordered;
+    reorder(static_cast<int>(pattern_.nodes.size()) - 1, ordered);
+    return ordered;
   }
 
  private:
+  // Nodes in the order of a walk: patterns of one canonical text share their matches, so they must agree on which node is which.
+  int reorder(int index, Pattern& out) const {
+    PatternNode node = pattern_.nodes[index];
+    if (node.variable >= 0) return out.add_variable(node.variable);
+    for (int& child : node.children) child = reorder(child, out);
+    return out.add(std::move(node));
+  }
   int element(int sequence, int at) {
     return pattern_.add_variable(static_cast<int>(rule_.value_names().size()) + kMaxSequence * sequence + at);
   }
