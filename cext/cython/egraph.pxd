@@ -82,6 +82,7 @@ cdef extern from "egraph_bridge.h" namespace "rlflow::bridge" nogil:
                                     const string&, const string&, shared_ptr[CStopToken]) except +translate_exception
     string run_runner(CRunner&) except +translate_exception
     shared_ptr[CEGraph] make_table_egraph(const CGraph&, vector[uint32_t]&) except +translate_exception
+    vector[uint32_t] egraph_add_graph(CEGraph&, const CGraph&) except +translate_exception
     string egraph_declined(const CRule&) except +translate_exception
     vector[shared_ptr[RewriteRule]] egraph_table_rules(const CEGraph&, shared_ptr[const CRule]) except +translate_exception
     vector[double] egraph_table_costs(const CEGraph&, const vector[uint32_t]&, const CPricer&) except +translate_exception

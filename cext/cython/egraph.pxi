@@ -35,6 +35,13 @@ cdef class EGraph:
         out.language = "table"
         return out, [int(c) for c in u32(outputs)]
 
+    def add_graph(self, Graph graph):
+        """The classes of a graph's outputs, after adding what is new of it; inputs of one name and position are one. Rebuilds."""
+        cdef vector[uint32_t] outputs
+        with nogil:
+            outputs = eg.egraph_add_graph(deref(self.ptr), deref(graph.ptr))
+        return [int(c) for c in u32(outputs)]
+
     cdef uint32_t check_class(self, c) except? 0xffffffff:
         if not 0 <= c < deref(self.ptr).class_capacity():
             raise _errors.UsageError(f"The e-graph has no class {c}.")

@@ -104,6 +104,12 @@ inline std::shared_ptr<EGraph> make_table_egraph(const Graph& graph, std::vector
   for (const ValueId v : graph.outputs()) outputs.push_back(cls[v]);
   return g;
 }
+inline std::vector<uint32_t> egraph_add_graph(EGraph& g, const Graph& graph) {
+  const std::vector<uint32_t> cls = egraph::add_graph(g, graph);
+  std::vector<uint32_t> outputs;
+  for (const ValueId v : graph.outputs()) outputs.push_back(cls[v]);
+  return outputs;
+}
 inline std::string egraph_declined(const Rule& rule) { return egraph::declined(rule); }
 inline std::vector<std::shared_ptr<egraph::RewriteRule>> egraph_table_rules(const EGraph& g, std::shared_ptr<const Rule> rule) {
   auto language = std::dynamic_pointer_cast<egraph::TableLanguage>(g.language_ptr());

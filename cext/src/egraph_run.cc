@@ -8,6 +8,10 @@
 
 namespace rlflow::egraph {
 
+namespace {
+constexpr size_t kMaxGroup = 64;            // members that are merged at once
+}
+
 std::string_view stop_reason_name(StopReason reason) {
   static constexpr std::string_view kNames[] = {"saturated", "iteration_limit", "node_limit", "time_limit", "interrupted"};
   return kNames[static_cast<int>(reason)];
@@ -187,24 +191,39 @@ bool Runner::apply_groups(size_t rule, IterationReport& report, Descendants* bef
   bool changed = false;
   StopReason reason;
   for (const auto& [shared, rows] : groups) {
-    RuleMatch match;
-    std::vector<ClassId> roots, all;
+    std::vector<Group> parts;                                    // members of a part do not depend on each other
     for (const uint32_t row : rows) {
       const ClassId root = g_.find(matches.root(row));
-      if (std::find(roots.begin(), roots.end(), root) != roots.end()) continue;
       bind(row);
-      roots.push_back(root);
-      all.insert(all.end(), bound.begin(), bound.end());
-      match.matched.push_back(matches.matched(row));
+      const auto has_root = [&](const Group& p) { return std::find(p.roots.begin(), p.roots.end(), root) != p.roots.end(); };
+      if (std::any_of(parts.begin(), parts.end(), has_root)) continue;
+      const auto fits = [&](const Group& p) { return p.roots.size() < kMaxGroup && !depends(bound, root, p, before); };
+      auto part = std::find_if(parts.begin(), parts.end(), fits);
+      if (part == parts.end()) part = parts.insert(part, Group{});
+      part->roots.push_back(root);
+      part->bound.insert(part->bound.end(), bound.begin(), bound.end());
+      part->rows.push_back(row);
     }
-    if (roots.size() < 2) continue;
-    match.roots = roots;
-    match.bound = all;
-    match.group = true;
-    changed |= apply(rule, match, before, report);
+    for (const Group& part : parts) {
+      if (part.roots.size() < 2) continue;
+      RuleMatch match;
+      match.group = true;
+      match.roots = part.roots;
+      match.bound = part.bound;
+      for (const uint32_t row : part.rows) match.matched.push_back(matches.matched(row));
+      changed |= apply(rule, match, before, report);
+    }
     if (limit(reason)) break;
   }
   return changed;
+}
+
+bool Runner::depends(std::span<const ClassId> bound, ClassId root, const Group& group, Descendants* before) const {
+  if (options_.cycles == CycleFilter::kNone) return false;
+  const auto below = [&](std::span<const ClassId> inputs, ClassId r) {
+    return std::any_of(inputs.begin(), inputs.end(), [&](ClassId c) { return c == r || before->contains(c, r); });
+  };
+  return below(group.bound, root) || std::any_of(group.roots.begin(), group.roots.end(), [&](ClassId r) { return below(bound, r); });
 }
 
 bool Runner::apply_multi(size_t rule, IterationReport& report, Descendants* before) {

@@ -83,10 +83,19 @@ class Skeleton {
   Pattern compile(int root) {
     pattern_ = {};
     term(root);
-    return std::move(pattern_);
+    Pattern ordered;
+    reorder(static_cast<int>(pattern_.nodes.size()) - 1, ordered);
+    return ordered;
   }
 
  private:
+  // Nodes in the order of a walk: patterns of one canonical text share their matches, so they must agree on which node is which.
+  int reorder(int index, Pattern& out) const {
+    PatternNode node = pattern_.nodes[index];
+    if (node.variable >= 0) return out.add_variable(node.variable);
+    for (int& child : node.children) child = reorder(child, out);
+    return out.add(std::move(node));
+  }
   int element(int sequence, int at) {
     return pattern_.add_variable(static_cast<int>(rule_.value_names().size()) + kMaxSequence * sequence + at);
   }
@@ -238,6 +247,8 @@ class TableApplier : public Applier {
         in.clear();
         for (const int c : node.children) in.push_back(value[c]);
         const auto [attrs, outputs] = language_->attributes(n.attr);
+        const bool taken_apart = i + 1 < p.nodes.size() && p.nodes[i + 1].ops == std::vector<uint32_t>{kOutputOf};   // Skeleton puts it next
+        if ((outputs != 1) != taken_apart) return false;         // the term stands for a whole node, and this one is a tuple
         value[i] = b.add(static_cast<OpId>(n.op), attrs_of(attrs), in, static_cast<int>(outputs));
       }
       roots.push_back(value.back());
@@ -317,8 +328,8 @@ class TableApplier : public Applier {
 
 }  // namespace
 
+// `independent` keeps a replacement from closing a cycle in a graph; it does not bear on what is equal. Here the cycle filter sees to that.
 std::string declined(const Rule& rule) {
-  if (rule.uses_global()) return "it asks for independent(...): in an e-graph there is no one graph whose paths could be looked at";
   if (rule.uses_fanout()) return "it asks for users(...): in an e-graph a value has the users of many graphs";
   std::string reason;
   each_term(rule, [&](int i) {

@@ -410,7 +410,7 @@ class Problem:
             raise SearchStopped(self.stopped() or StopReason.BUDGET_CANDIDATES)
         root = self.root().state
         state = type(root)(graph, root.ruleset, root.pricer, stop=root.stop)
-        if state.weight_bytes > self._weight_limit and state.weight_bytes > root.weight_bytes:  # type: ignore[operator]
+        if state.weight_bytes > self._weight_limit and state.weight_bytes > root.weight_bytes:
             self.overweight += 1
             return None
         self.meter.expansions += 1

@@ -121,6 +121,8 @@ class Runner {
   bool is_multi(size_t rule) const { return sources_[rule].size() > 1 || rules_[rule].group >= 0; }
   bool apply_multi(size_t rule, IterationReport& report, Descendants* before);
   bool apply_groups(size_t rule, IterationReport& report, Descendants* before);
+  struct Group { std::vector<ClassId> roots, bound; std::vector<uint32_t> rows; };
+  bool depends(std::span<const ClassId> bound, ClassId root, const Group& group, Descendants* before) const;
   size_t single_step(size_t iteration, IterationReport& report);
   bool apply_single(size_t rule, const Matches& matches, IterationReport& report);
   bool apply(size_t rule, const RuleMatch& match, Descendants* before, IterationReport& report);

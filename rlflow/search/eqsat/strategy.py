@@ -20,7 +20,7 @@ SATURATION_SHARE = 0.5
 #: Where the cheapest graph's folded weights are too heavy, all the model's weights are charged this part of its cost,
 #: then more, until the choice is light enough.
 WEIGHT_SHARE = 0.1
-WEIGHT_FACTORS = (0.0, 1.0, 4.0, 16.0, 64.0)
+WEIGHT_FACTORS = (0.0, 1.0, 8.0, 64.0)
 
 
 @register
@@ -31,7 +31,8 @@ class EqSat(StrategyBase):
     Summed node prices choose a handful of graphs (each node alone, and with what runtimes fuse nearly free; greedy and
     integer programming); the problem's own cost decides among them. ``rounds``: how often that starts again from the
     best. ``multi``: iterations in which rules with several roots apply. ``extraction``: ``auto`` (``ilp`` where HiGHS
-    is installed, else ``greedy-dag``) or a method. ``solver``: seconds that one extraction may take.
+    is installed, else ``greedy-dag``) or a method. ``solver``: seconds that one extraction may take. ``egraph_out``: a
+    file for the first e-graph, in the JSON of extraction-gym.
     """
 
     rounds: int = 3
@@ -41,7 +42,8 @@ class EqSat(StrategyBase):
     scheduler: str = "backoff"
     cycles: str = "efficient"
     extraction: str = "auto"
-    solver: float = 10.0
+    solver: float = 5.0
+    egraph_out: str = ""
 
     name: ClassVar[str] = "eqsat"
     has_trace: ClassVar[bool] = False
@@ -77,6 +79,10 @@ class EqSat(StrategyBase):
     def _round(self, problem: Problem, node: SearchNode) -> SearchNode | None:
         """The cheapest graph found equal to ``node``'s, or None where that is ``node``'s own."""
         saturated = saturate(node.graph, node.state.ruleset, self._limits(problem), node.state.stop)
+        if self.egraph_out and node is problem.root():
+            saturated.write(self.egraph_out, node_pricer(problem))
+        if not saturated.extractable:
+            return None
         best, seen = node, {node.graph.digest}
         for fused in (False, True):
             for method in dict.fromkeys((self._method(), "greedy-dag")):

@@ -13,6 +13,7 @@ from rlflow._core import EGraph, EGraphRule, Extraction, Graph, Pricer, Saturati
 from rlflow.ops import op_row
 from rlflow.rewrite import RuleLibrary, RuleSet, compiled
 from rlflow.search.eqsat.extract import Extracted, extract
+from rlflow.search.eqsat.gym import gym_graph, write_gym
 
 #: What a node costs, as a part of its price alone, where a runtime is expected to fuse it into its neighbour.
 FUSED = 0.1
@@ -70,6 +71,15 @@ class SaturatedGraph:
             cost = cost + ms_per_weight_byte * self.egraph.weight_bytes(problem.node_ids)
         problem.set_cost(cost)
         return problem
+
+    @property
+    def extractable(self) -> bool:
+        """Whether the cycle filter has left the outputs a finite graph."""
+        return bool(np.isfinite(self.problem.choice_cost(self.problem.greedy_tree())))
+
+    def write(self, path: str, pricer: Pricer) -> None:
+        """Write the e-graph with the price of each node, in the JSON of extraction-gym."""
+        write_gym(path, gym_graph(self.egraph, self.priced(pricer)))
 
     def extract(self, problem: Extraction, method: str, **options: Any) -> tuple[Graph, Extracted]:
         """The graph of the choice that ``method`` makes; ``options`` are those of :func:`extract`."""

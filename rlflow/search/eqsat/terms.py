@@ -127,7 +127,9 @@ def read_model(path: str | os.PathLike[str]) -> TermGraph:
 
     Raises :class:`~rlflow.errors.ModelError` with the line for what cannot be read.
     """
-    builder, values, used = TermBuilder(), {}, set()
+    builder = TermBuilder()
+    values: dict[int, tuple[str, int]] = {}
+    used: set[int] = set()
     records = _records(Path(path))
     for record in records:
         operands = []
@@ -297,7 +299,8 @@ class _Writer:
         self._check_outputs(graph.root)
 
     def _check_outputs(self, root: int) -> None:
-        outputs, waiting = set(), [root]
+        outputs: set[int] = set()
+        waiting = [root]
         while waiting:
             term = waiting.pop()
             joins = self.terms[term].head == "noop"

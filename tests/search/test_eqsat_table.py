@@ -1,0 +1,277 @@
+"""The operator table as a language: graphs in and out, library rules on the e-graph, and the strategies."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlflow import cost, search
+from rlflow.errors import RuleError, UsageError
+from rlflow.frontends import evaluate
+from rlflow.graph import Graph, operator_counts
+from rlflow.rewrite import Rule, RuleSet, State, compiled, load_rules
+from rlflow.search.eqsat import EGraph, extract, read_gym
+from rlflow.search.eqsat.table import Limits, declined, saturate
+from rlflow.testing import TINY, TinyProblem, optimum, random_graph
+from rlflow.testing.tiny import by_name
+
+
+@cache
+def library() -> RuleSet:
+    return compiled(load_rules())
+
+
+def rule(source: str | tuple[str, ...], target: str | tuple[str, ...], *where: str, **more) -> Rule:
+    sources, targets = ((x,) if isinstance(x, str) else x for x in (source, target))
+    return Rule(name="r", family="tiny", source=sources, target=targets, where=where, **more)
+
+
+def same_graph(graph: Graph) -> Graph:
+    """Out of an e-graph as it went in: nothing is applied, so there is one choice."""
+    everything = saturate(graph, compiled([]))
+    assert everything.egraph.broken_invariant() == ""
+    return everything.extract(everything.problem, "greedy-tree")[0]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_graph_comes_out_as_it_went_in(seed: int) -> None:
+    graph = random_graph(seed, 25)
+    assert same_graph(graph).digest == graph.digest
+
+
+def test_inputs_that_nothing_reads_and_outputs_that_are_inputs_stay() -> None:
+    text = "x: f32[2] = input\ny: f32[3] = input\nz: f32[4] = input\na = Relu(y)\nreturn y, a, y"
+    assert same_graph(Graph.parse(text)).digest == Graph.parse(text).digest
+
+
+def reachable(tiny: TinyProblem) -> list[Graph]:
+    """Every graph that the rules reach, one rewrite at a time."""
+    root = State(tiny.graph(), tiny.ruleset(), tiny.cost_model().pricer)
+    seen, waiting = {root.graph.digest: root.graph}, [root]
+    while waiting:
+        state = waiting.pop()
+        moves = state.moves()
+        for i in range(len(moves)):
+            if moves.digest_hex(i) not in seen:
+                child = state.open(i)
+                seen[child.graph.digest] = child.graph
+                waiting.append(child)
+    return list(seen.values())
+
+
+@pytest.mark.parametrize("tiny", TINY, ids=lambda tiny: tiny.name)
+def test_every_graph_that_rewriting_reaches_is_represented(tiny: TinyProblem) -> None:
+    """The closure by brute force, graph by graph: adding one brings no node, and its outputs are the root's classes."""
+    limits = Limits(multi_iterations=15, cycles="none", scheduler="simple", nodes=20_000)
+    everything = saturate(tiny.graph(), tiny.ruleset(), limits)
+    assert not declined(tiny.ruleset())
+    assert everything.stop_reason == "saturated"
+    assert everything.egraph.broken_invariant() == ""
+    before = everything.egraph.node_count
+    for graph in reachable(tiny):
+        outputs = everything.egraph.add_graph(graph)
+        assert everything.egraph.node_count == before, f"{graph.text()} is not represented"
+        assert [everything.egraph.find(c) for c in outputs] == [everything.egraph.find(c) for c in everything.outputs]
+
+
+COMMON = (
+    "Add", "Mul", "Sub", "Div", "Relu", "Tanh", "Neg", "MatMul", "Gemm", "Transpose", "Reshape", "Concat", "Split", "Slice",
+    "ReduceMean", "ReduceSum", "Softmax", "Conv", "Unsqueeze", "Squeeze",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_extracted_computes_the_same(seed: int) -> None:
+    """All rules of the library on a random graph, and the cheapest graph against the original, in double precision."""
+    graph = random_graph(seed, 24, ops=COMMON)
+    everything = saturate(graph, library(), Limits(iterations=5, nodes=3000))
+    assert not everything.egraph.has_cycle(everything.outputs)
+    problem = everything.priced(cost.make("analytic").pricer)
+    best, _ = everything.extract(problem, "greedy-dag")
+    rng = np.random.default_rng(seed)
+    feeds = {}
+    for node in graph.inputs():
+        (value,) = graph.node_outputs(node)
+        feeds[graph.input_name(node)] = rng.standard_normal([int(d) for d in graph.shape(value) or ()])
+    for ours, theirs in zip(
+        evaluate(best, feeds, dtype=np.float64), evaluate(graph, feeds, dtype=np.float64), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
+X, Y, Z = (f"{name}: f32[3] = input; " for name in "xyz")
+MATRICES = "x: f32[3,4] = input; v: f32[4,5] = const; w: f32[5,2] = const; "
+CONSTANTS = ("constant(?v)", "constant(?w)", "rank(?v) == 2", "rank(?w) == 2")
+FIRES = {
+    "plain": ("(Relu (Relu ?x))", "(Relu ?x)", (), X + "a = Relu(x); b = Relu(a); return b"),
+    "either way round": ("(Add (Relu ?x) ?y)", "(Add ?y ?x)", (), X + Y + "a = Relu(x); b = Add(y, a); return b"),
+    "shared under commutative": (
+        "(Add (Mul ?x ?y) (Mul ?x ?z))",
+        "(Mul ?x (Add ?y ?z))",
+        (),
+        X + Y + Z + "a = Mul(y, x); b = Mul(x, z); c = Add(a, b); return c",
+    ),
+    "operator class and attribute": (
+        "(?f:unary (Transpose{perm=?p} ?x))",
+        "(Transpose{perm=?p} (?f ?x))",
+        ("len(?p) == 2",),
+        "x: f32[3,4] = input; a = Transpose{perm=[1,0]}(x); b = Tanh(a); return b",
+    ),
+    "constness and shape": (
+        "(MatMul (MatMul ?x ?v) ?w)",
+        "(MatMul ?x (MatMul ?v ?w))",
+        CONSTANTS,
+        MATRICES + "a = MatMul(x, v); b = MatMul(a, w); return b",
+    ),
+    "data": (
+        "(Mul ?x ?c)",
+        "?x",
+        ("constant(?c)", "is_scalar(?c)", "scalar(?c) == 1"),
+        X + "c: f32[] = const 1; y = Relu(x); a = Mul(y, c); return a",
+    ),
+    "sequence of three": (
+        "(Relu (Concat{axis=?k} ?xs...))",
+        "(Concat{axis=?k} *(Relu ?xs...))",
+        (),
+        X + Y + Z + "a = Concat{axis=0}(x, y, z); b = Relu(a); return b",
+    ),
+    "one output of several": (
+        "(Relu (Split{axis=?k, split=?s} ?x):0)",
+        "(Split{axis=?k, split=?s} (Relu ?x)):0",
+        (),
+        "x: f32[4] = input; a, b = Split{axis=0, split=[1,3]}(x); c = Relu(a); return c, b",
+    ),
+}
+
+
+def graph_of(line: str) -> Graph:
+    return Graph.parse("\n".join(line.split("; ")))
+
+
+@pytest.mark.parametrize(("source", "target", "where", "line"), FIRES.values(), ids=FIRES)
+def test_constructs_that_rules_may_use(source: str, target: str, where: tuple[str, ...], line: str) -> None:
+    rules = compiled([rule(source, target, *where)])
+    graph = graph_of(line)
+    state = State(graph, rules)
+    assert len(state.moves()) >= 1, "the rule does not fire on the graph itself"
+    assert not declined(rules)
+    everything = saturate(graph, rules, Limits(iterations=1, cycles="none"))
+    assert everything.egraph.broken_invariant() == ""
+    before = everything.egraph.node_count
+    outputs = everything.egraph.add_graph(state.child(0))
+    assert everything.egraph.node_count == before
+    assert [everything.egraph.find(c) for c in outputs] == [everything.egraph.find(c) for c in everything.outputs]
+
+
+QUIET = [
+    ("(Mul ?x ?c)", "?x", ("constant(?c)", "scalar(?c) == 1"), X + "c: f32[] = const 2; a = Mul(x, c); return a"),
+    ("(Mul ?x ?w)", "(Add ?x ?w)", ("constant(?w)",), X + Y + "a = Mul(x, y); return a"),
+    ("(Relu ?x)", "(Abs ?x)", ("rank(?x) == 2",), X + "a = Relu(x); return a"),
+    ("(Relu ?x)", "(Abs ?x)", ("dim(?x, 0) == 3",), "x: f32[N] = input; a = Relu(x); return a"),
+]
+
+
+@pytest.mark.parametrize(("source", "target", "where", "line"), QUIET, ids=[q[2][0] for q in QUIET])
+def test_conditions_hold_rules_back(source: str, target: str, where: tuple[str, ...], line: str) -> None:
+    everything = saturate(graph_of(line), compiled([rule(source, target, *where)]))
+    assert [count["applied"] for count in everything.counts] == [0] * len(everything.counts)
+
+
+def test_a_starred_source_merges_all_that_share_an_operand() -> None:
+    merge = load_rules()["merge-matmul-columns"]
+    text = "x: f32[4,8] = input\n" + "".join(f"w{i}: f32[8,{i + 2}] = const\n" for i in range(4))
+    graph = Graph.parse(text + "".join(f"y{i} = MatMul(x, w{i})\n" for i in range(4)) + "return y0, y1, y2, y3")
+    everything = saturate(graph, compiled([merge]))
+    merged = State(graph, compiled([merge]))
+    assert len(merged.moves()) == 1
+    before = everything.egraph.node_count
+    everything.egraph.add_graph(merged.child(0))
+    assert everything.egraph.node_count == before
+    assert sum(count["applied"] for count in everything.counts) == 1
+
+
+@pytest.mark.parametrize(
+    ("built", "reason"),
+    [
+        (rule("(Relu ?x)", "(Abs ?x)", "users(?x) == 1"), "users"),
+        (rule("(Concat{axis=?k} ?xs... (Relu ?y) ?zs...)", "(Concat{axis=?k} ?xs... ?y ?zs...)"), "two sequences"),
+    ],
+    ids=["users", "two sequences"],
+)
+def test_what_is_declined_is_said(built: Rule, reason: str) -> None:
+    rules = compiled([built])
+    assert reason in declined(rules)["r"]
+    egraph, _ = EGraph.of_graph(graph_of(X + "a = Relu(x); return a"))
+    with pytest.raises(RuleError, match="declines the rule r"):
+        egraph.table_rules(rules.rules[0])
+
+
+def test_most_of_the_library_is_used() -> None:
+    refused = declined(library())
+    assert len(refused) <= 0.05 * len(library())
+    assert all(reason for reason in refused.values())
+
+
+def test_a_target_of_another_type_is_not_applied() -> None:
+    false = rule("(Relu ?x)", "(Transpose{perm=[1,0]} ?x)", "rank(?x) == 2")
+    graph = graph_of("x: f32[3,4] = input; a = Relu(x); b = Tanh(a); return b")
+    everything = saturate(graph, compiled([false]))
+    assert sum(count["applied"] for count in everything.counts) == 0
+
+
+def test_a_price_on_weights_takes_the_lighter_choice() -> None:
+    """One product less for a third constant, where the two others are read elsewhere too."""
+    text = """
+    x: f32[64,64] = input
+    v: f32[64,64] = const
+    w: f32[64,64] = const
+    a = MatMul(x, v)
+    b = MatMul(x, w)
+    c = Add(a, b)
+    d = Mul(x, v)
+    e = Mul(x, w)
+    return c, d, e
+    """
+    graph = Graph.parse(text)
+    fold = rule("(Add (MatMul ?x ?v) (MatMul ?x ?w))", "(MatMul ?x (Add ?v ?w))", *CONSTANTS)
+    everything = saturate(graph, compiled([fold]))
+    pricer = cost.make("analytic").pricer
+    light, _ = everything.extract(everything.priced(pricer, ms_per_weight_byte=1.0), "greedy-dag")
+    fast, _ = everything.extract(everything.priced(pricer), "greedy-dag")
+    assert light.digest == graph.digest
+    assert operator_counts(fast)["MatMul"] == 1
+
+
+@pytest.mark.parametrize("tiny", TINY, ids=lambda tiny: tiny.name)
+def test_eqsat_reaches_every_known_optimum(tiny: TinyProblem) -> None:
+    result = search.solve(tiny.problem("2000x"), "eqsat:multi=3")
+    assert result.cost_after_ms == pytest.approx(optimum(tiny).cost_ms, rel=1e-9)
+    assert result.trace is None
+
+
+def test_the_preset_is_tensats_settings() -> None:
+    preset = search.make("tensat")
+    assert (preset.rounds, preset.iterations, preset.multi, preset.nodes) == (1, 15, 1, 50_000)
+    assert preset.extraction == "auto"
+
+
+@pytest.mark.parametrize("spec", ["eqsat:scheduler=lazy", "eqsat:cycles=none", "eqsat:extraction=luck"])
+def test_unknown_options_are_refused(spec: str) -> None:
+    with pytest.raises(UsageError, match="expected"):
+        search.make(spec)
+
+
+def test_greedy_extraction_needs_no_solver() -> None:
+    tiny = by_name("plateau")
+    result = search.solve(tiny.problem("2000x"), "eqsat:extraction=greedy-dag")
+    assert result.cost_after_ms == pytest.approx(optimum(tiny).cost_ms, rel=1e-9)
+
+
+def test_the_e_graph_can_be_written(tmp_path: Path) -> None:
+    tiny = by_name("plateau")
+    search.solve(tiny.problem("2000x"), f"eqsat:egraph_out={tmp_path / 'e.json.gz'}")
+    problem = read_gym(tmp_path / "e.json.gz").problem
+    assert extract(problem, "greedy-dag").cost == pytest.approx(optimum(tiny).cost_ms, rel=1e-6)
