@@ -204,6 +204,7 @@ class _Run:
     folder: Path | None = None
     measurements_before: int = 0
     replayed: dict[tuple[TraceStep, ...], Any] = field(default_factory=dict)
+    statistics: _search.Statistics | None = None
 
     def __enter__(self) -> _Run:
         if self.threads < 1:
@@ -300,6 +301,7 @@ class _Run:
             self.on_stage(
                 f"searching ({_search.describe(self.strategy)}, {self.budget}, {len(problem.rule_names)} rules)"
             )
+            self.statistics = problem.observer = _search.Statistics(problem.rule_names)
             return _search.solve(problem, self.strategy)
 
     def _gate(self, report: Report, exports: Mapping[str, Export]) -> tuple[Report, str | None]:
@@ -500,6 +502,7 @@ class _Run:
             seconds=result.seconds,
             curve=[point._asdict() for point in result.curve],
             rules=len(self.library),
+            statistics=None if self.statistics is None else self.statistics.to_dict(result.trace),
             measurements_before=self.measurements_before,
         )
 

@@ -60,7 +60,8 @@ class Report:
     ``original_ms``: the model as it came. ``baseline_ms``: the model as imported, without rewrites, which is what
     ``speedup`` compares with. All three times are ``None`` where no clock was used (an analytic cost model).
     ``cost_before_ms`` and ``cost_after_ms`` are the cost model's. ``measurements_before``: those that pricing the model
-    took before the search, which no budget counts. ``written``: where the result is, ``None`` if it was only returned.
+    took before the search, which no budget counts. ``statistics``: what every rule was good for in the search.
+    ``written``: where the result is, ``None`` if it was only returned.
     """
 
     model: str
@@ -95,6 +96,7 @@ class Report:
     bytes_before: int | None = None
     bytes_after: int | None = None
     rules: int = 0
+    statistics: Mapping[str, Any] | None = None
     gate: Mapping[str, Any] | None = None
     notes: Sequence[str] = ()
     written: str | None = None
