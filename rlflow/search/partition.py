@@ -110,7 +110,7 @@ class _Run:
         limit = outer.meter.expansions + max(int(self.options.effort * len(region.members)), 1)
 
         def turn() -> None:
-            outer._report()
+            outer._report()  # the inner problem reports to nobody
             spent, total = outer.meter.expansions, outer.meter.budget.expansions
             if spent >= limit or (total is not None and total - spent <= view.best.depth):
                 raise SearchStopped(StopReason.CONVERGED)  # the rest is for the replay
