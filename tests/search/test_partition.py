@@ -88,7 +88,7 @@ def test_twins_are_solved_once_and_the_whole_is_as_good_as_searched_at_once() ->
     whole = problem(5)
     run = _Run(Partition(size=14), whole, np.random.default_rng(0))
     parts = len(plan(whole.root().graph, whole.root().state.pricer, 14))
-    end = run.round(whole.root())
+    end = run.round(whole.root(), search.make("backtracking"))
     assert run.done["solved"] < parts
     one, two = (solved(blocks, "backtracking", "300x").cost_after_ms for blocks in (1, 2))
     assert end.cost == pytest.approx(one + 4 * (two - one), rel=1e-6)  # the first block differs from the others
