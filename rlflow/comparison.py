@@ -229,7 +229,8 @@ class _Run:
         problem = Problem(graph, library, pricer, self.budget, seed=seed, stop=self.stop)
         same = self._another_seed(name, spec, graph.digest, pricer)
         if same is not None:
-            return self._add(same | {"seed": seed})
+            self._add(same | {"seed": seed})
+            return
         with InterruptGuard(self.stop):
             result = _search.solve(problem, spec)
         if not self.stop.stopped:

@@ -235,6 +235,7 @@ class _Run:
     measurements_before: int = 0
     rule_rows: dict[str, dict[str, Any]] | None = None
     replayed: dict[tuple[TraceStep, ...], Any] = field(default_factory=dict)
+    statistics: _search.Statistics | None = None
 
     def __enter__(self) -> _Run:
         if self.threads < 1:
@@ -336,6 +337,7 @@ class _Run:
             self.on_stage(
                 f"searching ({_search.describe(self.strategy)}, {self.budget}, {len(problem.rule_names)} rules)"
             )
+            self.statistics = problem.observer = _search.Statistics(problem.rule_names)
             result = _search.solve(problem, self.strategy)
         if self.profile_rules:
             self.rule_rows = problem.rule_profile()
@@ -556,6 +558,7 @@ class _Run:
             seconds=result.seconds,
             curve=[point._asdict() for point in result.curve],
             rules=len(self.library),
+            statistics=None if self.statistics is None else self.statistics.to_dict(result.trace),
             measurements_before=self.measurements_before,
         )
 

@@ -103,7 +103,7 @@ def _print(found: Comparison) -> None:
     for number, title in enumerate(
         ("model", "strategy", "cost / before", "speed-up", "95 % interval", "seconds", "opened")
     ):
-        table.add_column(title, justify="right" if number > 1 else "left", no_wrap=True)
+        table.add_column(title, justify="right" if number > 1 else "left", no_wrap=number > 1, overflow="fold")
     for row in found.summary():
         spread = "" if row["relative_cost_ci"] is None else f" ± {row['relative_cost_ci']:.4f}"
         low_high = row["speedup_ci95"]

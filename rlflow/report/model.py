@@ -65,6 +65,7 @@ class Report:
     measurements; the final comparison's is ``gate["seconds"]``.
     ``rule_profile``: what each rule took, the dearest first (the fields of ``rlflow.search.RuleUse``), or ``None``
     where nobody asked.
+    ``statistics``: what every rule was good for in the search.
     """
 
     model: str
@@ -101,6 +102,7 @@ class Report:
     bytes_after: int | None = None
     rules: int = 0
     rule_profile: Sequence[Mapping[str, Any]] | None = None
+    statistics: Mapping[str, Any] | None = None
     gate: Mapping[str, Any] | None = None
     notes: Sequence[str] = ()
     written: str | None = None

@@ -46,6 +46,9 @@ def _parts(report: Report, verbose: bool) -> Iterator[RenderableType]:
     if report.verified is not None:
         yield line("Outputs against the original's")
         yield _verification(report.verified, verbose)
+    if verbose and report.statistics is not None:
+        yield line("Rules in the search")
+        yield rule_statistics(report.statistics)
     yield from (line(f"note: {note}", "dim") for note in report.notes)
     yield from (line(text, "dim") for text in _footer(report))
 

@@ -4,8 +4,9 @@ Rewrites are local, and yet every step of a search on a large graph asks for all
 overlapping parts around what is expensive (``regions.py``); a strategy of the user's choice works on each part, and its
 trace is replayed on the whole graph (``stitch.py``), which has the last word about every step. A part that differs from
 one that was solved before in its weights only (the next layer of a transformer) is not searched again: the trace is
-carried over by the mapping of the nodes. What lies on the seams is left to later rounds, whose parts are cut elsewhere,
-and to a last way downhill on the whole.
+carried over by the mapping of the nodes. The first round goes downhill only, which costs little; later rounds use the
+inner strategy. What lies on the seams is left to a way downhill on the whole after each round, and to the next round,
+whose parts are cut elsewhere.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
 from rlflow.search.descent import descend
+from rlflow.search.greedy import Greedy
 from rlflow.search.problem import Problem, SearchNode, SearchStopped, StrategyBase
 from rlflow.search.regions import Region, cut_out, plan
 from rlflow.search.registry import Strategy, make, register, specification
@@ -32,8 +34,8 @@ class Partition(StrategyBase):
     """Optimises overlapping parts of the graph one by one; for graphs of thousands of nodes.
 
     ``inner``: the strategy for the parts, options in brackets: beam(width=4;twins=1). ``size``: nodes that a part may
-    have. ``effort``: graphs that a part may open for each of its nodes. ``rounds``: how often the graph is cut anew.
-    ``finish``: go downhill on the whole graph at the end.
+    have. ``effort``: graphs that a part may open for each of its nodes. ``rounds``: how often the graph is cut for the
+    inner strategy. ``finish``: go downhill on the whole graph after each round.
     """
 
     inner: str = "backtracking"
@@ -65,13 +67,11 @@ class Partition(StrategyBase):
         if not hasattr(node.state, "take"):  # another rewriting system: nothing is known about its graphs
             return self.strategy().run(View(problem), rng).stop_reason
         run = _Run(self, problem, rng)
-        for _ in range(self.rounds):
-            after = run.round(node)
-            if after is node:
+        for strategy in (Greedy(), *[self.strategy()] * self.rounds):  # first what is cheap, everywhere
+            after = run.round(node, strategy)
+            if after is node and strategy != Greedy():
                 break
-            node = after
-        if self.finish:
-            descend(problem, node)
+            node = descend(problem, after)[0] if self.finish else after
         return StopReason.CONVERGED
 
 
@@ -83,23 +83,24 @@ class _Run:
     solved: dict[tuple[object, ...], list[Step]] = field(default_factory=dict)
     done: Counter[str] = field(default_factory=Counter)
 
-    def round(self, node: SearchNode) -> SearchNode:
-        """``node`` after one pass over all parts."""
+    def round(self, node: SearchNode, strategy: Strategy) -> SearchNode:
+        """``node`` after one pass of ``strategy`` over all parts."""
         stitcher = Stitcher(View(self.problem))
         for part in plan(node.graph, node.state.pricer, self.options.size):
             self.problem._check()
             region = cut_out(node.graph, part)
-            if region.key not in self.solved:
-                self.solved[region.key] = self._solve(region, node)
+            key = (strategy, region.key)
+            if key not in self.solved:
+                self.solved[key] = self._solve(region, node, strategy)
                 self.done["solved"] += 1
-            steps = self.solved[region.key]
+            steps = self.solved[key]
             if steps:
                 after = stitcher.apply(node, region.members, steps)
                 node = after if self.problem.improves(after, node) else node
         return node
 
-    def _solve(self, region: Region, node: SearchNode) -> list[Step]:
-        """What the inner strategy finds on a part."""
+    def _solve(self, region: Region, node: SearchNode, strategy: Strategy) -> list[Step]:
+        """What ``strategy`` finds on a part."""
         from rlflow.rewrite import State
 
         outer, whole = self.problem, node.state
@@ -110,13 +111,13 @@ class _Run:
         limit = outer.meter.expansions + max(int(self.options.effort * len(region.members)), 1)
 
         def turn() -> None:
-            outer._report()
+            outer._report()  # the inner problem reports to nobody
             spent, total = outer.meter.expansions, outer.meter.budget.expansions
             if spent >= limit or (total is not None and total - spent <= view.best.depth):
                 raise SearchStopped(StopReason.CONVERGED)  # the rest is for the replay
 
         view = View(inner, None, turn)
-        result = self.options.strategy().run(view, self.rng)
+        result = strategy.run(view, self.rng)
         gain = inner.root().cost - result.cost_after_ms
         if not gain > inner.gain_floor(inner.root().cost) or result.trace is None:
             return []

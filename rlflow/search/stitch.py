@@ -40,6 +40,8 @@ def steps_of(region: Region, state: Any, trace: Iterable[TraceStep]) -> list[Ste
     steps: list[Step] = []
     for rule, key in trace:
         i = state.find(rule, list(key))
+        if i < 0:  # a stop was asked for, and the core enumerates no more
+            return steps
         raw = state.moves()
         touched = raw.touched[raw.touched_begin[i] : raw.touched_begin[i + 1]].tolist()
         after = state.open(i)
@@ -80,6 +82,7 @@ class Stitcher:
                 if found is None:
                     continue
                 self.view.meter.expansions += 1
+                self.view._report()
                 before, (state, key) = set(state.graph.order()), found
                 link = _Link(TraceStep(self.view.rule_names[step.rule], tuple(map(int, key))), link)
                 done += 1

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from rlflow.rewrite import Rule
+from rlflow.search import Budget, Problem
 from rlflow.testing.tiny import (
     CANCEL,
     MERGE,
@@ -248,3 +249,8 @@ TOYS: tuple[TinyProblem, ...] = (
 def rules_of(toys: tuple[TinyProblem, ...] = TOYS) -> list[Rule]:
     """Every rule that the toys use, each once."""
     return list({one.name: one for toy in toys for one in toy.rules}.values())
+
+
+def toy_problem(name: str, budget: Budget | str, seed: int) -> Problem:
+    """The problem of a toy by its name; a module's function, so that it can be sent to another process."""
+    return {toy.name: toy for toy in TOYS}[name].problem(budget, seed=seed)

@@ -52,7 +52,11 @@ def test_the_difficulty_is_real(toy: TinyProblem) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["backtracking", "beam:width=32,twins=8,patience=24", "mcts", "portfolio"])
-@pytest.mark.parametrize("toy", TOYS, ids=lambda toy: toy.name)
+@pytest.mark.parametrize(
+    "toy",
+    [pytest.param(toy, marks=[pytest.mark.slow] if GRAPHS[toy.name] > 500 else []) for toy in TOYS],
+    ids=lambda toy: toy.name,
+)
 def test_the_optimum_is_found(toy: TinyProblem, strategy: str) -> None:
     if strategy in toy.defeats:
         return  # the test above holds it to that

@@ -1,0 +1,134 @@
+"""Statistics, checkpoints, workers and views: what goes on beside a search."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from rlflow import search
+from rlflow.errors import UsageError
+from rlflow.search import Budget, Problem, Statistics, StopReason, View, generator, registry
+from rlflow.search.checkpoint import Checkpoint, solve_resumably
+from rlflow.search.parallel import shared_out, solve_in_parallel
+from rlflow.testing import TOYS
+from rlflow.testing.conformance import fingerprint
+from rlflow.testing.toys import toy_problem
+
+NAMED = {toy.name: toy for toy in TOYS}
+
+
+def test_statistics_add_up() -> None:
+    problem = NAMED["mixture"].problem("300x")
+    problem.observer = statistics = Statistics(problem.rule_names)
+    result = search.solve(problem, "mcts")
+    plain = json.loads(json.dumps(statistics.to_dict(result.trace)))
+    rows = plain["rules"]
+    assert sum(row["tried"] for row in rows) == plain["opened"] == result.counts.expansions
+    assert sum(row["matched"] for row in rows) == result.counts.candidates
+    assert sum(row["winning"] for row in rows) == len(result.trace or ())
+    assert all(row["accepted"] <= row["gained"] <= row["tried"] for row in rows)
+    assert sum(row["accepted"] for row in rows) == len(result.curve) - 1
+    assert sum(plain["depths"].values()) == plain["opened"]
+    assert 0 < plain["duplicates"] < plain["opened"]
+    assert min(point["cost_ms"] for point in plain["landscape"]) == result.cost_after_ms
+
+
+def test_the_landscape_is_thinned() -> None:
+    problem = NAMED["haystack"].problem("3000x")
+    problem.observer = statistics = Statistics(problem.rule_names)
+    search.solve(problem, "random")
+    assert 500 <= len(statistics.landscape) <= 1000
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "beam", "genetic", "backtracking", "portfolio"])
+def test_a_resumed_search_goes_on(strategy: str, tmp_path: Path) -> None:
+    toy, path = NAMED["mixture"], tmp_path / "search.json"
+    first = solve_resumably(toy.problem("2x"), search.make(strategy), path, rng=generator)
+    then = solve_resumably(toy.problem("500x"), search.make(strategy), path, resume=True, rng=generator)
+    assert then.cost_before_ms == first.cost_before_ms
+    assert then.cost_after_ms <= first.cost_after_ms
+    again = search.replay(toy.graph(), toy.ruleset(), then.trace or ())
+    assert again.digest == then.best.digest
+    kept = Checkpoint.read(path)
+    assert kept.cost_after_ms == then.cost_after_ms
+    assert [one["expansions"] for one in kept.spent] == [2, then.counts.expansions]
+
+
+def test_a_checkpoint_is_refused_elsewhere(tmp_path: Path) -> None:
+    path = tmp_path / "search.json"
+    solve_resumably(NAMED["mixture"].problem("5x"), search.make("greedy"), path, rng=generator)
+    with pytest.raises(UsageError, match="another model"):
+        solve_resumably(NAMED["twins"].problem("5x"), search.make("greedy"), path, resume=True, rng=generator)
+    path.write_text("{}")
+    with pytest.raises(UsageError, match="cannot be read as a checkpoint"):
+        Checkpoint.read(path)
+
+
+def test_a_checkpoint_is_written_while_the_search_runs(tmp_path: Path) -> None:
+    path, seen = tmp_path / "search.json", []
+    problem = NAMED["mixture"].problem("40x", clock=iter(range(100_000)).__next__)
+    problem.on_progress = lambda progress: seen.append(path.exists())
+    solve_resumably(problem, search.make("beam"), path, every=0.0, rng=generator)
+    assert seen[0]
+
+
+def test_workers_find_the_same_every_time_and_the_best_of_all() -> None:
+    make_problem = functools.partial(toy_problem, "mixture")
+    runs = [solve_in_parallel(make_problem, search.make("annealing"), Budget.parse("60x"), 5, 2) for _ in range(2)]
+    assert fingerprint(runs[0]) == fingerprint(runs[1])
+    result = runs[0]
+    assert result.counts.expansions <= 60
+    assert result.stop_reason is StopReason.BUDGET_EXPANSIONS
+    assert result.curve[-1].cost_ms == result.cost_after_ms
+    toy = NAMED["mixture"]
+    assert search.replay(toy.graph(), toy.ruleset(), result.trace or ()).digest == result.best.digest
+
+
+@pytest.mark.parametrize(("strategy", "workers"), [("greedy", 2), ("annealing", 0), ("partition", 3)])
+def test_workers_that_make_no_sense_are_refused(strategy: str, workers: int) -> None:
+    make = functools.partial(toy_problem, "twins")
+    with pytest.raises(UsageError, match=r"expected at least 1|draws no random numbers"):
+        solve_in_parallel(make, search.make(strategy), Budget.parse("9x"), 0, workers)
+
+
+def test_counts_are_shared_out_and_seconds_are_not() -> None:
+    assert shared_out(Budget.parse("60s,100x,3c"), 4) == Budget.parse("60s,25x,1c")
+
+
+def test_a_view_shares_everything_but_where_it_starts() -> None:
+    problem = NAMED["twins"].problem("100x")
+    root = problem.root()
+    child = problem.open(root, problem.moves(root).index[0])
+    view = View(problem, child)
+    assert view.root() is child
+    view.open(child, view.moves(child).index[0])
+    assert problem.meter.expansions == 2
+    assert problem.best_cost == view.best.cost < child.cost
+    result = view.result(StopReason.CONVERGED, "x")
+    assert result.cost_before_ms == root.cost
+    assert view.root() is child
+
+
+@dataclass(frozen=True)
+class Broken(search.StrategyBase):
+    name: ClassVar[str] = "broken"
+
+    def search(self, problem: Problem, rng: object) -> StopReason:
+        raise ZeroDivisionError("on purpose")
+
+
+def test_a_portfolio_hands_on_what_a_member_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry._REGISTRY, "broken", Broken)
+    with pytest.raises(ZeroDivisionError, match="on purpose"):
+        search.solve(NAMED["twins"].problem("50x"), "portfolio:members=random+broken,slice=2")
+
+
+def test_the_catalogue_documents_every_option() -> None:
+    for row in search.catalogue():
+        assert row["doc"], row["name"]
+        assert not [option["name"] for option in row["options"] if not option["doc"]], row["name"]

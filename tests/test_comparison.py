@@ -1,0 +1,136 @@
+"""Races between strategies: what may be said, what may not, and that nothing is run twice."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlflow import comparison, zoo
+from rlflow.comparison import Comparison, compare_searches, differences, half_width, student_quantile
+from rlflow.errors import UsageError
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "tiny-bert.onnx"
+    sizes = {"layers": 1, "hidden": 16, "heads": 2, "feed_forward": 32, "vocab": 20}
+    path.write_bytes(zoo.build("bert6-classifier", seq=8, **sizes).SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("freedom", "alpha", "expected"),
+    [
+        (1, 0.05, 12.7062),
+        (2, 0.05, 4.3027),
+        (4, 0.01, 4.6041),
+        (9, 0.05, 2.2622),
+        (30, 0.05, 2.0423),
+        (2, 0.01, 9.9248),
+    ],
+)
+def test_students_quantiles_are_those_of_the_tables(freedom: int, alpha: float, expected: float) -> None:
+    assert student_quantile(freedom, alpha) == pytest.approx(expected, rel=1e-4)
+
+
+def test_one_value_has_no_interval() -> None:
+    assert half_width([1.0]) is None
+    assert half_width([1.0, 1.0]) == 0.0
+    assert half_width([1.0, 2.0, 3.0]) == pytest.approx(4.3027 / math.sqrt(3), rel=1e-4)
+
+
+def run(strategy: str, seed: int, cost_ms: float, digest: str = "d") -> dict[str, Any]:
+    row = {"model": "m", "strategy": strategy, "seed": seed, "cost_before_ms": 10.0, "cost_after_ms": cost_ms}
+    return row | {"digest": digest, "seconds": 1.0, "expansions": 5, "measurements": 0}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "better", "significant"),
+    [
+        ([5.0, 5.0, 5.0], [6.0, 6.0, 6.0], "a", True),  # no randomness: a difference is a difference
+        ([5.0, 5.0, 5.0], [5.0, 5.0, 5.0], "a", False),
+        ([6.0, 6.1, 6.05], [5.0, 5.05, 5.1], "b", True),
+        ([5.0, 7.0, 6.0], [6.0, 6.1, 5.9], "a", False),  # the noise of the seeds hides it
+        ([5.0], [6.0], "a", False),  # one seed proves nothing
+    ],
+)
+def test_a_lower_cost_is_claimed_only_where_it_is_certain(
+    one: list[float], other: list[float], better: str, significant: bool
+) -> None:
+    runs = [run(name, seed, cost) for name, costs in (("a", one), ("b", other)) for seed, cost in enumerate(costs)]
+    (found,) = differences(Comparison(["a", "b"], runs))
+    assert found.significant is significant
+    assert found.measure == "cost"
+    assert found.better == better or not significant
+    assert found.ratio >= 1.0 and found.low <= found.ratio <= found.high
+
+
+@pytest.mark.parametrize(("gain", "significant"), [(0.05, True), (0.0005, False)])
+def test_a_shorter_time_is_claimed_only_where_it_is_significant(gain: float, significant: bool) -> None:
+    rng = np.random.default_rng(0)
+    drift = rng.normal(0, 0.2, 10)  # of the machine: the same for all models of a block
+    log_ms = {
+        "baseline": (drift + rng.normal(0, 0.01, 10)).tolist(),
+        "fast": (drift - gain + rng.normal(0, 0.01, 10)).tolist(),
+    }
+    runs = [run("a", 0, 5.0, "fast"), run("b", 0, 10.0, "unchanged")]
+    found = Comparison(["a", "b"], runs, [{"model": "m", "log_ms": log_ms}])
+    (timed,) = [one for one in differences(found) if one.measure == "time"]
+    assert timed.significant is significant
+    if significant:
+        assert (timed.better, timed.worse) == ("a", "b")
+        assert timed.low < math.exp(gain) < timed.high
+    fast, unchanged = found.summary()
+    assert fast["speedup"] == pytest.approx(math.exp(gain), rel=0.02)
+    assert unchanged["speedup"] == 1.0
+
+
+def test_a_comparison_runs_keeps_and_resumes(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep = tmp_path / "race.jsonl"
+    options: dict[str, Any] = {"budget": "40x", "cost": "analytic", "keep": keep}
+    found = compare_searches([model], ["greedy", "random:length=2"], seeds=2, **options)
+    assert [(one["strategy"], one["seed"]) for one in found.runs] == [
+        ("greedy", 0), ("greedy", 1), ("random:length=2", 0), ("random:length=2", 1),
+    ]  # fmt: skip
+    assert not found.timings
+    assert json.loads(json.dumps(found.to_dict()))["summary"][0]["relative_cost"] < 1.0
+    assert [row["strategy"] for row in csv.DictReader(io.StringIO(found.csv()))][:2] == ["greedy", "greedy"]
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("was run again")
+
+    monkeypatch.setattr(comparison._search, "solve", refuse)
+    again = compare_searches([model], ["greedy", "random:length=2"], seeds=2, **options)
+    assert again.to_dict() == found.to_dict()
+    with pytest.raises(AssertionError, match="was run again"):
+        compare_searches([model], ["greedy", "random:length=2"], seeds=3, **options)
+
+
+def test_winners_are_timed_end_to_end(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLFLOW_CACHE", str(tmp_path))
+    found = compare_searches([model], ["greedy", "random:walks=1"], budget="20m", seeds=1, gate_seconds=1.0)
+    (timing,) = found.timings
+    assert set(timing["log_ms"]) <= {"baseline", *(one["digest"] for one in found.runs)}
+    assert all(len(blocks) == comparison.BLOCKS for blocks in timing["log_ms"].values())
+    assert {one.measure for one in found.differences} == {"cost", "time"}
+    assert all(row["speedup"] > 0 for row in found.summary())
+
+
+@pytest.mark.parametrize(
+    ("strategies", "seeds", "says"),
+    [
+        (["greedy"], 3, "two or more"),
+        (["greedy", "greedy:pick=best"], 3, "different"),
+        (["greedy", "beam"], 0, "seeds"),
+    ],
+)
+def test_mistakes_are_sentences(strategies: list[str], seeds: int, says: str, model: Path) -> None:
+    with pytest.raises(UsageError, match=says):
+        compare_searches([model], strategies, seeds=seeds, budget="5x")
