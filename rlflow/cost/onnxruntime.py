@@ -516,7 +516,7 @@ class OnnxRuntimeCost:
         return calibration.calibrate(overhead.ms or 0.0, ms, block)
 
     def _probe(self, graphs: Mapping[str, Graph]) -> tuple[Price, dict[str, float]]:
-        # It is taken off every price, so the least of a few tries counts: too much would leave nothing of small regions.
+        # It is taken off every price, so the least of a few tries counts: more would leave nothing of small regions.
         tries = []
         for _ in range(_TRIES):
             self.worker.restart()
