@@ -53,17 +53,27 @@ def main() -> int:
     parser.add_argument("--models", nargs="+", default=list(MODELS), metavar="NAME")
     parser.add_argument("--variants", type=int, default=30)
     parser.add_argument("--seconds", type=float, default=6.0, help="longest time for one variant, about")
+    parser.add_argument(
+        "--max-noise", type=float, default=0.05, help="refuse a machine that differs from itself by more"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parent / "results")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    command = ["python", "reproduce/cost_fidelity/run.py", "--variants", str(options.variants), "--seconds",
-               f"{options.seconds:g}", "--seed", str(options.seed)]  # fmt: skip
+    command = ["python", "reproduce/cost_fidelity/run.py", "--variants", str(options.variants)]
+    command += [
+        "--seconds",
+        f"{options.seconds:g}",
+        "--max-noise",
+        f"{options.max_noise:g}",
+        "--seed",
+        str(options.seed),
+    ]
     rows: list[dict[str, Any]] = [machine.header(command)]
     points: dict[str, list[tuple[float, float, str]]] = {}
     for name in options.models:
-        found = calibrated(name, options)
-        rows.append(summary(name, found))
+        status, found = calibrated(name, options)
+        rows.append({**summary(name, found), "exit_status": status})
         for row in found:
             for price, ms in row["predicted_ms"].items():
                 points.setdefault(price, []).append((row["measured_ms"], ms, name))
@@ -75,20 +85,20 @@ def main() -> int:
     return 0 if all(map(passed, rows[1:])) else 1
 
 
-def calibrated(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The rows of one model; those of an earlier run are kept."""
+def calibrated(name: str, options: argparse.Namespace) -> tuple[int, list[dict[str, Any]]]:
+    """The command's exit status and the rows of one model; those of an earlier run are kept."""
     target = options.out / f"{name.replace('/', '-')}.json"
     with tempfile.TemporaryDirectory(prefix="rlflow-fidelity-") as folder:
         source = Path(folder) / f"{name.replace('/', '-')}.onnx"
         subprocess.run([*CLI, "zoo", "export", name, "-o", os.fspath(source)], check=True, stdout=sys.stderr)
-        command = [*CLI, "cost", "calibrate", os.fspath(source), "--variants", str(options.variants), "--threads", "1",
-                   "--seconds", f"{options.seconds:g}", "--seed", str(options.seed),
-                   "--json", os.fspath(target), "--resume"]  # fmt: skip
+        command = [*CLI, "cost", "calibrate", os.fspath(source), "--variants", str(options.variants), "--threads", "1"]
+        command += ["--seconds", f"{options.seconds:g}", "--max-noise", f"{options.max_noise:g}"]
+        command += ["--seed", str(options.seed), "--json", os.fspath(target), "--resume"]
         status = subprocess.run(command, stdout=sys.stderr).returncode
-    if not target.exists():
-        print(f"{name}: no row was measured (exit status {status})", file=sys.stderr)
-        return []
-    return list(json.loads(target.read_text(encoding="utf-8"))["rows"])
+    rows = json.loads(target.read_text(encoding="utf-8"))["rows"] if target.exists() else []
+    if status != 0:
+        print(f"{name}: 'rlflow cost calibrate' ended with status {status}, {len(rows)} rows", file=sys.stderr)
+    return status, list(rows)
 
 
 def summary(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -108,7 +118,7 @@ def summary(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
 def passed(row: dict[str, Any]) -> bool:
     """Whether the price by regions (the first one) meets both bars."""
     figures = [Agreement(**values) for values in row["prices"].values()]
-    if not figures:
+    if not figures or row["exit_status"] != 0:
         return False
     ranked = figures[0].spearman is not None and figures[0].spearman >= RANK_BAR
     return figures[0].error <= ERROR_BAR and (ranked or not figures[0].telling)

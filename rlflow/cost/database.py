@@ -431,9 +431,8 @@ def _imported_row(entry: Any, where: str) -> tuple[Any, ...]:
         raise UsageError(f"{where} the field 'ms' is {ms!r}; expected milliseconds, or null for a refusal.")
     for key in ("spread_ms", "flops", "bytes"):
         value = entry[key]
-        if not (isinstance(value, (int, float)) and math.isfinite(value)) and not (
-            key == "spread_ms" and value is None
-        ):
+        absent = key == "spread_ms" and value is None
+        if not absent and not (isinstance(value, (int, float)) and math.isfinite(value)):
             raise UsageError(f"{where} the field {key!r} is {value!r}; expected a number.")
     if not (entry["refusal"] is None or isinstance(entry["refusal"], str)):
         raise UsageError(f"{where} the field 'refusal' is {entry['refusal']!r}; expected a sentence or null.")

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 #: Graphs that are timed beside the baseline in one block: more of them share its cost, but stop together.
 TOGETHER = 4
+#: Weights that the graphs of one block may have between them.
+MEMORY_BYTES = 1 << 30
 MIN_BLOCKS, MAX_BLOCKS = 3, 16
 #: A machine is not called too noisy on fewer blocks than these.
 BLOCKS_TO_REFUSE = 10
@@ -256,10 +258,11 @@ class EndToEndCost:
         before = len(self.times)
         if allowed and self._baseline is None:
             self._time_baseline(allowed.pop(0))
-        for begin in range(0, len(allowed), TOGETHER):
+        together = self._together(allowed)
+        for begin in range(0, len(allowed), together):
             if stop():
                 break
-            self._time(allowed[begin : begin + TOGETHER], stop)
+            self._time(allowed[begin : begin + together], stop)
         refused = sum(self.times[d].ms is None for d in waiting if d in self.times)
         remaining = sum(digest not in self.times for digest in waiting)
         report = FillReport(len(self.times) - before, 0, refused, remaining, self._clock() - started)
@@ -330,6 +333,13 @@ class EndToEndCost:
                 break
         return times, ratios
 
+    def _together(self, graphs: Sequence[Graph]) -> int:
+        """How many graphs are timed in one block: of large ones fewer, because all of them are in memory."""
+        if not graphs:
+            return 1
+        weights = max(self.pricer.summary(graph)["weight_bytes"] for graph in graphs)
+        return int(max(1, min(TOGETHER, MEMORY_BYTES // max(weights, 1))))
+
     def _time(self, graphs: Sequence[Graph], stop: Callable[[], bool]) -> None:
         """Time some graphs beside the baseline, each until its interval is tight."""
         sampler = self._whole_sampler()
@@ -342,6 +352,8 @@ class EndToEndCost:
                 if one.digest in self.times or (len(one.ratios) >= MIN_BLOCKS and (late or self._is_tight(one))):
                     active.remove(one)
                     self._settle(one)
+        for one in active:  # stopped half-way: they stay without a time
+            sampler.drop(one.name)
 
     def _one_block(self, sampler: WholeSampler, active: list[_Candidate]) -> None:
         try:

@@ -106,6 +106,7 @@ class Worker:
     def restart(self) -> None:
         """Replace the process by a new one (other addresses, fresh caches); handles stay valid."""
         self._stop(kill=False)
+        self._overhead.clear()
 
     # --- requests -------------------------------------------------------------------------------------------------
 
@@ -259,7 +260,7 @@ class Worker:
 
     def overhead(self, *, level: str | None = None, threads: int | None = None, flush_bytes: int = 0) -> Measurement:
         """What a run costs before any work is done: the price of an identity on one float, by the same clock
-        (measured once). ``flush_bytes`` as for :meth:`measure_many`.
+        (measured once a process). ``flush_bytes`` as for :meth:`measure_many`.
         """
         options = self._options(level, threads)
         key = (options, flush_bytes)

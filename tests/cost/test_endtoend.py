@@ -170,6 +170,27 @@ def test_limit_and_stop() -> None:
     assert set(sampler.known) == {"baseline"}
 
 
+def test_a_stop_half_way_leaves_nothing_behind() -> None:
+    sampler = Simulated(by_length)
+    model = made(sampler)
+    model.fill([chain(20)])
+    before = len(sampler.blocks)
+    report = model.fill([chain(19), chain(18)], stop=lambda: len(sampler.blocks) > before)
+    assert (report.measured, report.remaining) == (0, 2)
+    assert set(sampler.known) == {"baseline"}
+    assert model.fill([chain(19), chain(18)]).measured == 2
+
+
+def test_large_graphs_are_timed_one_by_one() -> None:
+    def large(rows: int) -> Graph:
+        lines = [f"x: f32[{rows},16384] = input", "w: f32[16384,16384] = const", "y = MatMul(x, w)", "return y"]
+        return Graph.parse("\n".join(lines))
+
+    sampler = Simulated(lambda graph: 10.0)
+    made(sampler).fill([large(rows) for rows in range(1, 5)])
+    assert max(map(len, sampler.blocks)) == 2
+
+
 @pytest.mark.parametrize("option", ["tolerance", "seconds", "max_noise"])
 def test_mistakes(option: str) -> None:
     with pytest.raises(UsageError, match=f"option {option} .* above zero"):

@@ -100,6 +100,7 @@ def test_variants_where_no_rule_fires() -> None:
     assert fidelity.variants(load_model(plain).graph, load_library(None), 5) == []
 
 
+@pytest.mark.slow  # tests/cli/test_cost.py makes a shorter one
 def test_calibration_of_a_small_model() -> None:
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     seen: list[tuple[int, int]] = []

@@ -294,7 +294,7 @@ class Disturbed(Simulated):
 
 
 #: Over a thousand seeds 0.2 to 0.7 % of equals are taken for faster; among any hundred it may be three by chance.
-TRIALS = 300
+TRIALS = 200
 DISTURBANCES = ("slow blocks", "throttling", "alternating", "one victim", "outliers")
 
 
