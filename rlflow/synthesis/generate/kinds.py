@@ -26,7 +26,7 @@ class NativeKind:
     key: int = 0
 
 
-_BINARY = ("Add", "Sub", "Mul", "Div", "Max", "Min")
+BINARY = ("Add", "Sub", "Mul", "Div", "Max", "Min")
 _ROWS = ("Softmax", "LogSoftmax")
 
 
@@ -92,7 +92,7 @@ def of(op: str, attributes: Attributes) -> NativeKind:
     """The native form. Raises UsageError for operators and modes that the generator declines."""
     if op in _KINDS:
         return _KINDS[op](attributes)
-    if op in _BINARY:
+    if op in BINARY:
         return NativeKind(op, 2, [], commutative=op not in ("Sub", "Div"))
     if op in _ROWS:
         return NativeKind("Rows", 1, [attributes["axis"]], key=key_of(op, attributes.get("p")))
