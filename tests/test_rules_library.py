@@ -156,8 +156,8 @@ def test_the_ordered_rules_do_need_an_order() -> None:
 
 def prove_in_field(rule: Rule) -> bool:
     from rlflow.synthesis.plan import make_plan
-    from rlflow.synthesis.prove import _Run
+    from rlflow.synthesis.trial import Trial
 
-    run = _Run(rule, make_plan(rule.source, rule.where, dict(rule.let), rule.samples), Field(), 40, 0)
-    run.go()
-    return not run.failures and not run.needs_order
+    trial = Trial(rule, make_plan(rule.source, rule.where, dict(rule.let), rule.samples), Field(), 40, 0)
+    trial.go()
+    return not trial.failures and not trial.needs_order

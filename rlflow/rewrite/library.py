@@ -17,7 +17,7 @@ from rlflow.rewrite.record import ProofRecord
 from rlflow.rewrite.rule import NUMERICS, Rule
 
 FORMAT = 1
-_LISTS = ("source", "target", "where", "fires", "silent")
+_LISTS = ("source", "target", "where", "fires", "silent", "derived")
 _TEXTS = ("name", "doc", "origin", "numerics")
 _FIELDS = {*_LISTS, *_TEXTS, "let", "samples", "proof"}
 #: Proves a rule that does not come with the package: returns its record, or raises RuleError with the reason.
@@ -60,6 +60,17 @@ class RuleLibrary(Mapping[str, Rule]):
                 )
         return RuleLibrary(rule for rule in self.values() if rule.name in wanted or rule.family in wanted)
 
+    def with_numerics(self, loosest: str) -> RuleLibrary:
+        """The rules whose class of rounding is ``loosest`` or stricter. Raises UsageError for an unknown class."""
+        if loosest not in NUMERICS:
+            raise UsageError(f"'{loosest}' is no class of rounding; the classes are {', '.join(NUMERICS)}")
+        allowed = NUMERICS[: NUMERICS.index(loosest) + 1]
+        return RuleLibrary(rule for rule in self.values() if rule.numerics in allowed)
+
+    def basis(self) -> RuleLibrary:
+        """The rules that are not marked as derived from others."""
+        return RuleLibrary(rule for rule in self.values() if not rule.derived)
+
     @functools.cached_property
     def _compiled(self) -> _core.RuleSet:
         return _core.RuleSet([rule.core for rule in self.values()])
@@ -94,7 +105,7 @@ def load_rules(
     if paths is None or families:
         shipped = RuleLibrary(_read_shipped())
         rules += (shipped.select(families) if families else shipped).values()
-    for path in _expanded(paths or ()):
+    for path in rule_files_in(paths or ()):
         rules += (checked(rule, prove) for rule in read_rules([path]))
     return RuleLibrary(rules)
 
@@ -104,7 +115,8 @@ def _read_shipped() -> tuple[Rule, ...]:
     return tuple(checked(rule, None) for rule in read_rules(_paths.library_files()))
 
 
-def _expanded(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
+def rule_files_in(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
+    """The files, and the ``.json`` files of the folders. Raises UsageError for what is neither."""
     files: list[Path] = []
     for item in paths:
         path = Path(item)
@@ -122,10 +134,10 @@ def checked(rule: Rule, prove: Prover | None) -> Rule:
     core_rule = rule.core
     if rule.file is not None and _paths.is_shipped(Path(rule.file)):
         if rule.proof is None:
-            raise rule.refuse("it has no proof record; run `python -m rlflow.synthesis.prove --write`")
+            raise rule.refuse("it has no proof record; run `rlflow rules prove --all --write`")
         stale = rule.proof.stale(core_rule)
         if stale:
-            raise rule.refuse(f"its proof record is stale: {stale}; run `python -m rlflow.synthesis.prove --write`")
+            raise rule.refuse(f"its proof record is stale: {stale}; run `rlflow rules prove --all --write`")
         return rule
     if prove is None:
         raise rule.refuse(
@@ -214,6 +226,7 @@ def _read_rule(entry: Any, family: str, file: str, text: str) -> Rule:
         fires=tuple(entry.get("fires", ())),
         silent=tuple(entry.get("silent", ())),
         proof=_read_proof(entry.get("proof"), refuse),
+        derived=tuple(entry.get("derived", ())),
         file=file,
         line=line,
     )

@@ -13,7 +13,7 @@ from typing import Any
 from rlflow import _core
 
 #: Raised when the prover's meaning of an operator, its sampling or its verdicts change: older records are then stale.
-PROVER_VERSION = 1
+PROVER_VERSION = 2
 
 _CLASS_FLAGS = {
     "unary": ("unary",),
@@ -29,38 +29,75 @@ _CLASS = re.compile(r"\?\w+:(unary0|unary|monotone|binary|reduce)\b")
 class ProofRecord:
     """How a rule was proved. No date and no machine: the same proof writes the same bytes.
 
-    ``method``: "field" (GF(2^61-1), pointwise functions arbitrary) or "ordered" (exact rationals). ``fired``:
-    evaluations in which the rule
-    fired and both sides agreed; ``shapes``: distinct configurations of shapes and attributes among them; ``dims``:
-    extents from, to.
-    ``float_samples``: runs of both sides through ONNX's reference evaluator in double precision; ``max_rel_err``: the
-    largest difference
-    there, relative to the largest magnitude, as the next power of ten (0: bit for bit). ``statement`` and
-    ``semantics`` are digests of what
-    was proved and of the operator table's rows that it is about.
+    ``method``: "field" (GF(2^61-1), pointwise functions arbitrary) or "ordered" (exact rationals). ``fired``: random
+    evaluations in which the rule fired and both sides agreed; ``shapes``: distinct configurations of shapes and
+    attributes among them; ``dims``, ``ranks``: extents and ranks of inputs, from and to. ``degree``: bound on the degree
+    of both sides, so that a false configuration passes one sample with probability at most ``degree`` / p (field
+    only, else 0). ``small``: graphs with extents 1 and 2 that were counted through; ``small_rank``: all ranks up to it
+    (-1: none completely).
+
+    ``float_samples``: runs of both sides through ONNX's reference evaluator; ``max_rel_err``: their largest difference
+    in double precision, relative to the largest magnitude, as the next power of ten (0: bit for bit); ``growth``: the
+    float32 error of the target over the source's, as the next power of two; ``overflow``: at magnitudes of 2^50 the
+    target was not finite in float32 where the source was. ``axioms``: the laws from which z3 derives it (a second
+    argument); ``size``: why the shapes that were seen stand for all. Both may be empty. ``statement`` and ``semantics``
+    are digests of what was proved and of the operator table's rows that it is about.
     """
 
     method: str
     fired: int
     shapes: int
     dims: tuple[int, int]
+    ranks: tuple[int, int]
+    degree: int
     prime: str
+    small: int
+    small_rank: int
     float_samples: int
     max_rel_err: float
+    growth: float
+    overflow: bool
     prover: int
     semantics: str
     statement: str
+    axioms: tuple[str, ...] = ()
+    size: str = ""
+
+    @property
+    def scope(self) -> str:
+        """What was seen, in one sentence."""
+        where = f"{self.fired} samples over {self.shapes} configurations, ranks {_span(self.ranks)}, extents {_span(self.dims)}"
+        if self.method == "field":
+            text = f"field: p = 2^61-1, degree <= {self.degree}, {where}"
+        else:
+            text = f"exact rationals: {where}"
+        if self.small:
+            to = f" of all ranks <= {self.small_rank}" if self.small_rank >= 0 else ""
+            text += f"; {self.small} small graphs{to} (extents 1-2) counted through"
+        if self.size:
+            text += f"; {self.size}"
+        if self.axioms:
+            text += f"; derived from {len(self.axioms)} laws"
+        return text + "."
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object, fields in order."""
-        out = dataclasses.asdict(self)
-        out["dims"] = list(self.dims)
-        return out
+        """A JSON object, fields in order, the ``scope`` sentence first; empty second arguments are left out."""
+        out: dict[str, Any] = {"scope": self.scope, **dataclasses.asdict(self)}
+        for name in ("dims", "ranks", "axioms"):
+            out[name] = list(out[name])
+        return {name: value for name, value in out.items() if name not in ("axioms", "size") or value}
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> ProofRecord:
-        """The reverse of :meth:`to_json`. Raises TypeError for missing or unknown fields."""
-        return ProofRecord(**{**data, "dims": tuple(data.get("dims", (0, 0)))})
+        """The reverse of :meth:`to_json`. Raises TypeError for missing or unknown fields; a record of another version
+        of the prover may lack fields, and is read with zeros: it is stale anyway."""
+        plain = {name: value for name, value in data.items() if name != "scope"}
+        if plain.get("prover") != PROVER_VERSION:
+            plain = {**_ZEROS, **{name: value for name, value in plain.items() if name in _FIELDS}}
+        for name in ("dims", "ranks", "axioms"):
+            if name in plain:
+                plain[name] = tuple(plain[name])
+        return ProofRecord(**plain)
 
     def stale(self, core_rule: _core.Rule) -> str | None:
         """Why the record does not cover this rule as it is now, or ``None``."""
@@ -71,6 +108,18 @@ class ProofRecord:
         if self.semantics != semantics_digest(core_rule):
             return "an operator of the rule means something else than when it was proved"
         return None
+
+
+def _span(ends: tuple[int, int]) -> str:
+    return f"{ends[0]}-{ends[1]}" if ends[0] != ends[1] else str(ends[0])
+
+
+_FIELDS = frozenset(f.name for f in dataclasses.fields(ProofRecord))
+_ZEROS: dict[str, Any] = {
+    f.name: {"int": 0, "float": 0.0, "str": "", "bool": False}.get(str(f.type), (0, 0))
+    for f in dataclasses.fields(ProofRecord)
+    if f.default is dataclasses.MISSING
+}
 
 
 def statement_digest(core_rule: _core.Rule) -> str:

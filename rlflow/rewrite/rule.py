@@ -10,7 +10,8 @@ from rlflow import _core
 from rlflow.errors import RuleError
 from rlflow.rewrite.record import ProofRecord
 
-NUMERICS = ("exact", "reassociates")
+#: Classes of rounding, the strictest first; see :class:`Rule`.
+NUMERICS = ("exact", "reassociates", "unstable")
 
 
 @dataclass(frozen=True)
@@ -18,12 +19,11 @@ class Rule:
     """A substitution as written in a rule file.
 
     ``source``, ``target``: terms, one a root; ``where``: conditions, all of which must certainly hold; ``let``: names
-    for expressions (and,
-    with a ``?``, for target terms). ``numerics`` is "exact" where every float operation is the same on the same
-    operands, else
-    "reassociates". ``fires`` and ``silent`` are graphs in text form in which the rule fires, and does not. ``file``
-    and ``line`` say where it
-    was written.
+    for expressions (and, with a ``?``, for target terms). ``numerics`` is "exact" where every float operation is the
+    same on the same operands; "reassociates" where sums and products round otherwise, within the error that the source
+    has too; "unstable" where the error in float32 grows a thousandfold and more. ``derived``: where the rule follows
+    from others, their names in the order applied (tagged by the report on redundancy). ``fires`` and ``silent`` are
+    graphs in text form in which the rule fires, and does not. ``file`` and ``line`` say where it was written.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Rule:
     fires: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
     proof: ProofRecord | None = None
+    derived: tuple[str, ...] = ()
     file: str | None = None
     line: int | None = None
 

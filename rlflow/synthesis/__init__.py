@@ -11,10 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlflow.synthesis.cache import load_rules, prove_cached
-    from rlflow.synthesis.prove import Verdict, prove_all
+    from rlflow.synthesis.prove import prove_all
+    from rlflow.synthesis.repair import Repair
+    from rlflow.synthesis.verdict import Counterexample, Verdict
 
-_HOMES = {"Verdict": "prove", "load_rules": "cache", "prove_all": "prove", "prove_cached": "cache"}
-__all__ = ["Verdict", "load_rules", "prove_all", "prove_cached"]
+_HOMES = {
+    "Counterexample": "verdict",
+    "Repair": "repair",
+    "Verdict": "verdict",
+    "load_rules": "cache",
+    "prove_all": "prove",
+    "prove_cached": "cache",
+}
+# `prove` and `repair` are functions of modules of the same names: import them from there.
+__all__ = ["Counterexample", "Repair", "Verdict", "load_rules", "prove_all", "prove_cached"]
 
 
 def __getattr__(name: str) -> Any:

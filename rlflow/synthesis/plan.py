@@ -17,6 +17,9 @@ _RANK = re.compile(r"\brank\(\s*(\?\w+)(?:\.\.\.)?\s*\)\s*==\s*(\d+)")
 _LEN = re.compile(r"\blen\(\s*(\?\w+)\s*\)\s*==\s*(\d+)")
 _REST = re.compile(r"\battr\(\s*(\?\w+)\s*,\s*\"(\w+)\"[^)]*\)\s*==\s*(-?[\d.]+|\"[^\"]*\"|\[[^\]?]*\])")
 _PLAIN = re.compile(r"(?<![\w(,.])(\?\w+)\s*==\s*(-?[\d.]+|\"[^\"]*\"|\[[^\]?]*\])(?!\s*[-+*/%])")
+_SAME = re.compile(r"\bsame_(?:shape|type)\(([^()]*)\)")
+_DIM = r"dim\(\s*(\?\w+)\s*,\s*(-?\d+)\s*\)"
+_DIMS = re.compile(rf"\b{_DIM}\s*==\s*(?:{_DIM}|(\d+)(?!\s*[-+*/%\w]))")
 _DTYPE = re.compile(r"\bdtype\(\s*(\?\w+)\s*\)\s*==\s*\"(\w+)\"")
 
 
@@ -35,6 +38,8 @@ class Plan:
     attributes: dict[str, list[Any]] = field(default_factory=dict)
     rest_attributes: dict[tuple[str, str], list[Any]] = field(default_factory=dict)
     dtypes: dict[str, list[str]] = field(default_factory=dict)
+    same: dict[str, list[str]] = field(default_factory=dict)
+    dims: dict[str, list[tuple[int, str | int, int]]] = field(default_factory=dict)
     samples: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -69,4 +74,19 @@ def make_plan(
         plan.attributes.setdefault(name, []).append(literal(value))
     for name, value in _collect(_DTYPE, conditions):
         plan.dtypes.setdefault(name, []).append(value)
+    _relations(plan, conditions)
     return plan
+
+
+def _relations(plan: Plan, conditions: list[str]) -> None:
+    """Shapes and extents that are to be equal. ``dims``: own axis, and the other variable and its axis, or a number."""
+    for (inside,) in _collect(_SAME, conditions):
+        names = [n for n in (part.strip().removesuffix("...") for part in inside.split(",")) if n.startswith("?")]
+        for name in names:
+            plan.same.setdefault(name, []).extend(other for other in names if other != name)
+    for a, i, b, j, number in _collect(_DIMS, conditions):
+        if number:
+            plan.dims.setdefault(a, []).append((int(i), int(number), 0))
+        else:
+            plan.dims.setdefault(a, []).append((int(i), b, int(j)))
+            plan.dims.setdefault(b, []).append((int(j), a, int(i)))

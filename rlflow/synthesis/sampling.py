@@ -165,12 +165,29 @@ class Draw:
             dtype = DTYPES.get(self.rng.choice(self.plan.dtypes[name]), dtype)
         if self.obey and name in self.plan.scalars and self.rng.random() < 0.85:
             return dtype, self.rng.choice([(), (), (1,), (1, 1)]), None
+        equal = [self.shape(self.values[n]) for n in self.plan.same.get(name, ()) if self.obey and n in self.values]
+        if equal:
+            return dtype, equal[0], None
+        return dtype, self._related(name, self._free_shape(name, want)), None
+
+    def _free_shape(self, name: str, want: Want) -> tuple[int, ...]:
         if want.shape is not None:
-            return dtype, want.shape, None
+            return want.shape
         rank = want.rank
         if rank is None and self.obey and name in self.plan.ranks:
             rank = self.rng.choice(self.plan.ranks[name])
-        return dtype, self.dims(self.rank(want.least_rank) if rank is None else rank), None
+        return self.dims(self.rank(want.least_rank) if rank is None else rank)
+
+    def _related(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape with the extents that the conditions tie to a number, or to a value that is there."""
+        dims = list(shape)
+        for i, other, j in self.plan.dims.get(name, ()) if self.obey else ():
+            theirs = [] if isinstance(other, int) or other not in self.values else self.shape(self.values[other])
+            if -len(dims) <= i < len(dims) and isinstance(other, int):
+                dims[i] = other
+            elif -len(dims) <= i < len(dims) and -len(theirs) <= j < len(theirs):
+                dims[i] = theirs[j]
+        return tuple(dims)
 
     def input(self, dtype: int, shape: tuple[int, ...]) -> int:
         v = self.builder.input(f"x{self.inputs}", dtype, list(shape))

@@ -1,21 +1,18 @@
-"""Rule files written in their one layout, and the command that proves the package's rules again."""
+"""Rule files in their one layout: records and examples written into them."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import sys
 import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rlflow.rewrite import Rule, read_rules
-from rlflow.rewrite.paths import library_files
+from rlflow.rewrite import ProofRecord, read_rules
 from rlflow.synthesis.examples import find_examples
-from rlflow.synthesis.prove import SAMPLES, Verdict, prove_all
+from rlflow.synthesis.verdict import Verdict
 
 _WIDTH = 150
 
@@ -40,17 +37,25 @@ def _field(key: str, value: Any) -> str:
     return f"   {json.dumps(key)}: [\n" + ",\n".join(items) + "\n   ]"
 
 
-def write_records(path: Path, verdicts: dict[str, Verdict]) -> None:
-    """Puts the records of the proved rules into a rule file; a rule that is not proved loses its record."""
+def write_records(path: Path, verdicts: Mapping[str, Verdict]) -> None:
+    """Puts the records of the proved rules into a rule file; a rule that is not proved loses its record. What z3 found
+    before is kept as long as the statement is the same."""
     data = json.loads(path.read_text(encoding="utf-8"))
     for entry in data["rules"]:
         verdict = verdicts.get(entry["name"])
         if verdict is None:
             continue
-        entry.pop("proof", None)
+        before = entry.pop("proof", None)
         if verdict.record is not None:
-            entry["proof"] = verdict.record.to_json()
+            entry["proof"] = _with_axioms(verdict.record, before).to_json()
     _replace(path, rule_file_text(data))
+
+
+def _with_axioms(record: ProofRecord, before: dict[str, Any] | None) -> ProofRecord:
+    same = before is not None and all(before.get(k) == getattr(record, k) for k in ("statement", "semantics", "prover"))
+    if not same or record.axioms or before is None:
+        return record
+    return replace(record, axioms=tuple(before.get("axioms", ())))
 
 
 def write_examples(path: Path, names: Sequence[str] = ()) -> None:
@@ -79,57 +84,6 @@ def _replace(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """``python -m rlflow.synthesis.prove [--write | --examples] [--samples N] [--only NAME]... [FILE]...``; exit code
-    0 if every rule was proved."""
-    parser = argparse.ArgumentParser(
-        prog="python -m rlflow.synthesis.prove", description="Prove rules, by default those of the package."
-    )
-    parser.add_argument("files", nargs="*", type=Path, help="rule files")
-    parser.add_argument("--write", action="store_true", help="write the proof records into the files")
-    parser.add_argument("--samples", type=int, default=SAMPLES, help="evaluations in which each rule must fire")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="only this rule or family")
-    parser.add_argument(
-        "--examples", action="store_true", help="find examples for rules that have none, and write them; prove nothing"
-    )
-    options = parser.parse_args(arguments)
-    files = options.files or library_files()
-    if options.examples:
-        for path in files:
-            write_examples(path, options.only)
-        return 0
-    started, bad = time.perf_counter(), 0
-    for path in files:
-        rules = [
-            r for r in read_rules([path]) if not options.only or r.name in options.only or r.family in options.only
-        ]
-        verdicts = prove_all(rules, _report, samples=options.samples)
-        bad += sum(not v.proved for v in verdicts)
-        if options.write and verdicts:
-            write_records(path, {v.rule: v for v in verdicts})
-    sys.stdout.write(f"{bad} not proved, {time.perf_counter() - started:.0f} s\n")
-    return 1 if bad else 0
-
-
-def _report(verdict: Verdict) -> None:
-    counts = f"fired {verdict.fired} of {verdict.tries} draws, {verdict.wild_fired} without hints"
-    text, record = f"{verdict.status:9} {verdict.rule}: {counts}", verdict.record
-    if record is not None:
-        text += f", {record.shapes} shapes, {record.method}"
-        text += f", {record.float_samples} float runs, error {record.max_rel_err:.0e}"
-    sys.stdout.write(text + "\n")
-    if verdict.reason:
-        sys.stdout.write(f"          {verdict.kind} {verdict.reason}\n")
-    if verdict.counterexample:
-        sys.stdout.write("".join(f"          | {line}\n" for line in verdict.counterexample.strip().splitlines()))
-    sys.stdout.flush()
-
-
 def format_file(path: Path) -> None:
     """Writes a rule file again in its layout."""
     _replace(path, rule_file_text(json.loads(path.read_text(encoding="utf-8"))))
-
-
-def rules_of(path: Path) -> list[Rule]:
-    """The rules of one file, as they are written."""
-    return read_rules([path])

@@ -149,5 +149,5 @@ def test_the_core_is_what_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
         def child(self, i: int) -> _core.Graph:
             return _core.Graph.parse(self.state.child(i).text().replace("return x0", "q = Sigmoid(x0)\nreturn q", 1))
 
-    monkeypatch.setattr("rlflow.synthesis.prove._core.State", Wrong)
+    monkeypatch.setattr("rlflow.synthesis.trial._core.State", Wrong)
     assert prove(good, samples=20).status == "refuted"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from rlflow.cli.rules.check import check
 from rlflow.cli.rules.explain import explain
 from rlflow.cli.rules.list import list_rules
+from rlflow.cli.rules.prove import prove
 from rlflow.cli.rules.show import show
 
 
@@ -15,5 +15,5 @@ def rules() -> None:
     """The substitutions: list them, show one, prove them, ask why one does not fire."""
 
 
-for verb in (list_rules, show, check, explain):
+for verb in (list_rules, show, prove, explain):
     rules.add_command(verb)

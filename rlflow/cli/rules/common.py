@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,6 +11,11 @@ import click
 from rlflow.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from rich.progress import Progress
+
     from rlflow.rewrite import Rule, RuleLibrary
 
 rule_files = click.option(
@@ -35,3 +42,58 @@ def named_rule(library: RuleLibrary, name: str) -> Rule:
 def proof_fields(rule: Rule) -> dict[str, Any]:
     """The proof record as plain data; empty without one."""
     return {} if rule.proof is None else rule.proof.to_json()
+
+
+def rules_named(items: Sequence[str], everything: bool) -> list[Rule]:
+    """The rules of files and folders, and those of the package by name or family, as written: their records may be
+    stale or missing. Raises UsageError for what is neither, and for nothing at all."""
+    from rlflow.rewrite import read_rules
+    from rlflow.rewrite.library import rule_files_in
+    from rlflow.rewrite.paths import library_files
+    from rlflow.search.registry import did_you_mean
+
+    if not items and not everything:
+        raise UsageError("Which rules? Name files, rules or families, or say --all.")
+    shipped = read_rules(library_files())
+    found = list(shipped) if everything else []
+    for item in items:
+        if os.sep in item or item.endswith(".json") or os.path.exists(item):
+            found += read_rules(rule_files_in([item]))
+            continue
+        named = [rule for rule in shipped if item in (rule.name, rule.family)]
+        if not named:
+            names = [name for rule in shipped for name in (rule.name, rule.family)]
+            raise UsageError(f"{item!r} is no file, rule or family. {did_you_mean(item, names)}")
+        found += named
+    return list({(rule.file, rule.name): rule for rule in found}.values())
+
+
+class Bar:
+    """A progress bar on stderr; nothing where that is no terminal."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self._bar: Progress | None = None
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[last]}"))
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task(what, total=total, last="")
+
+    def __enter__(self) -> Bar:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def step(self, last: str) -> None:
+        """One more is done."""
+        if self._bar is not None:
+            self._bar.advance(self._task)
+            self._bar.update(self._task, last=last)

@@ -1,0 +1,123 @@
+"""``rlflow rules prove``."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rlflow.cli.common import plural
+from rlflow.cli.rules.common import Bar, rules_named
+from rlflow.errors import ProofError, UsageError
+
+if TYPE_CHECKING:
+    from rlflow.rewrite import Rule
+    from rlflow.synthesis import Verdict
+
+_METHODS = ("auto", "field", "ordered", "float", "axiom")
+
+
+@click.command("prove")
+@click.argument("items", metavar="[FILE|NAME|FAMILY]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All rules that ship.")
+@click.option("--jobs", "-j", type=click.IntRange(min=1), help="Processes; by default one a core.")
+@click.option(
+    "--method",
+    type=click.Choice(_METHODS),
+    default="auto",
+    show_default=True,
+    help="auto: exactly (field or ordered, as the rule asks), then in floats; axiom: z3 from the operators' laws.",
+)
+@click.option("--samples", type=click.IntRange(min=1), default=200, show_default=True, help="Firing samples of each rule.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--axioms", is_flag=True, help="Look for a derivation from the operators' laws too, as a second argument.")
+@click.option("--write", is_flag=True, help="Write the proof records into the files.")
+@click.option("--examples", is_flag=True, help="Find and write examples for rules without; prove nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON.")
+@click.option("-q", "--quiet", is_flag=True, help="Print rules that are not proved only.")
+def prove(
+    items: tuple[str, ...],
+    everything: bool,
+    jobs: int | None,
+    method: str,
+    samples: int,
+    seed: int,
+    axioms: bool,
+    write: bool,
+    examples: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Prove rules: those of FILEs, those called NAME or of a FAMILY, or --all. Exits with 1 where one is not proved.
+
+    Ctrl-C prints (and writes) what is known by then.
+    """
+    if method in ("axiom", "float") and write:
+        raise UsageError(f"--write needs a whole proof; the method {method} is half of one. Leave --method out.")
+    rules = rules_named(items, everything)
+    if examples:
+        _write_examples(rules)
+        return
+    verdicts = _verdicts(rules, method, samples, seed, axioms, jobs)
+    if write:
+        _write(rules, verdicts)
+    if as_json:
+        click.echo(json.dumps([v.to_json() for v in verdicts], indent=2, ensure_ascii=False))
+    else:
+        for verdict in verdicts:
+            _print(verdict, quiet)
+    _end(rules, verdicts, quiet or as_json)
+
+
+def _verdicts(
+    rules: Sequence[Rule], method: str, samples: int, seed: int, axioms: bool, jobs: int | None
+) -> list[Verdict]:
+    import functools
+
+    from rlflow.synthesis.methods import one_verdict
+    from rlflow.synthesis.parallel import default_jobs, run_all
+
+    task = functools.partial(one_verdict, method=method, samples=samples, seed=seed, axioms=axioms)
+    with Bar("proving", len(rules)) as bar:
+        return run_all(task, rules, lambda v: bar.step(v.rule), jobs or default_jobs())
+
+
+def _print(verdict: Verdict, quiet: bool) -> None:
+    if quiet and verdict.proved:
+        return
+    scope = verdict.record.scope if verdict.record else verdict.reason
+    kind = f" ({verdict.kind})" if verdict.kind else ""
+    click.echo(f"{verdict.rule}: {verdict.status}{kind}" + (f"; {scope}" if scope else ""))
+    for line in (verdict.counterexample or "").strip().splitlines():
+        click.echo(f"  | {line}")
+
+
+def _end(rules: Sequence[Rule], verdicts: list[Verdict], quiet: bool) -> None:
+    counts = Counter(v.status for v in verdicts)
+    said = ", ".join(f"{counts[s]} {s}" for s in ("proved", "refuted", "identity", "undecided") if counts[s])
+    if len(verdicts) < len(rules):
+        raise ProofError(f"Interrupted after {len(verdicts)} of {plural(len(rules), 'rule')}: {said or 'nothing known'}.")
+    if counts["proved"] < len(rules):
+        raise ProofError(f"Of {plural(len(rules), 'rule')}: {said}; see above.")
+    if not quiet:
+        click.echo(f"{plural(len(rules), 'rule')}: {said}.")
+
+
+def _write(rules: Sequence[Rule], verdicts: Sequence[Verdict]) -> None:
+    from rlflow.synthesis.writing import write_records
+
+    found = {v.rule: v for v in verdicts}
+    for path in dict.fromkeys(rule.file for rule in rules if rule.file):
+        names = [rule.name for rule in rules if rule.file == path]
+        write_records(Path(path), {name: found[name] for name in names if name in found})
+
+
+def _write_examples(rules: Sequence[Rule]) -> None:
+    from rlflow.synthesis.writing import write_examples
+
+    for path in dict.fromkeys(rule.file for rule in rules if rule.file):
+        write_examples(Path(path), [rule.name for rule in rules if rule.file == path])

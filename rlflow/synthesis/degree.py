@@ -1,0 +1,105 @@
+"""Degrees for the Schwartz-Zippel bound, and when the shapes that were seen stand for all."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from rlflow import _core
+from rlflow.rewrite import Rule
+from rlflow.synthesis.semantics import flags_of
+from rlflow.synthesis.terms import read_term
+
+_Degree = tuple[int, int]  # of numerator and denominator
+#: What moves elements, or makes each of one element of its operands: sums of several terms are everything else.
+_ONE_TERM = frozenset(
+    "Input Constant Identity Neg Cast Transpose Reshape Flatten Squeeze Unsqueeze Expand Tile Concat Split Slice Gather"
+    " GatherElements Pad Where Sum Mean Max Min MaxPool GlobalMaxPool BatchNormalization Reciprocal".split()
+)
+_PRODUCTS = frozenset(("Mul", "MatMul", "Conv", "ConvTranspose", "Gemm"))
+
+
+def degree_of(graph: _core.Graph) -> int:
+    """A bound on the total degree of the graph's outputs as rational functions of the inputs, the constants and the
+    values of arbitrary functions.
+
+    Sources: a product adds degrees, a quotient exchanges them, a sum of n different fractions has the common
+    denominator, which is bounded by the product. A keyed function of its operands is a new indeterminate; that it sees
+    equal operands on both sides is an equation of the operands' degree, which the maximum covers.
+    """
+    degrees: dict[int, _Degree] = {}
+    worst = 1
+    for n in graph.order():
+        operands = [degrees[v] for v in graph.node_inputs(n) if v >= 0 and v in degrees]
+        own = _degree(graph.op(n), operands)
+        if graph.op(n) not in _ONE_TERM and "binary" not in flags_of(graph.op(n)):
+            own = _over_terms(graph, n, own)
+        for v in graph.node_outputs(n):
+            degrees[v] = own
+        worst = max(worst, sum(own))
+    return worst
+
+
+def _over_terms(graph: _core.Graph, n: int, own: _Degree) -> _Degree:
+    """The degree of a sum of as many such fractions as the first operand has elements; of their product, of a
+    ReduceProd."""
+    shape = graph.shape(graph.node_inputs(n)[0]) if graph.node_inputs(n) else None
+    terms = max(1, math.prod(d for d in shape or [] if isinstance(d, int)))
+    if graph.op(n) == "ReduceProd":
+        return own[0] * terms, own[1] * terms
+    return own[0] + (terms - 1) * own[1], own[1] * terms
+
+
+def _degree(op: str, operands: list[_Degree]) -> _Degree:
+    if not operands:
+        return 1, 0
+    if op in _PRODUCTS:
+        first, second = operands[0], operands[1]
+        out = (first[0] + second[0], first[1] + second[1])
+        return out if len(operands) < 3 else _sum([out, operands[2]])
+    if op == "Div":
+        (a, b), (c, d) = operands[0], operands[1]
+        return a + d, b + c
+    if op == "Reciprocal":
+        return operands[0][1], operands[0][0]
+    if op == "BatchNormalization":  # the root of the variance is a new indeterminate
+        return _sum([(operands[0][0] + operands[1][0], 1 + operands[0][1] + operands[1][1]), operands[2]])
+    if op in ("Add", "Sub", "Sum", "Mean"):
+        return _sum(operands)
+    if "unary" in flags_of(op) and op not in ("Neg", "Identity", "Cast") or "binary" in flags_of(op):
+        return 1, 0
+    return max(operands, key=sum)
+
+
+def _sum(operands: list[_Degree]) -> _Degree:
+    below = sum(b for _, b in operands)
+    return max(a + below - b for a, b in operands), below
+
+
+_SAFE_CONDITION = re.compile(r"(?:same_shape|same_type|constant|is_float|dtype)\([^()]*\)(?: == \"\w+\")?|not constant\(\$0\)")
+
+
+def size_argument(rule: Rule, small_rank: int) -> str:
+    """Why extents 1 and 2 stand for all extents, or nothing.
+
+    In a term of pointwise operators an element of the result is made of one element of each operand, found by
+    broadcasting; an extent matters only as 1 or not 1. Where no condition speaks of numbers, a counterexample with
+    greater extents has one with extents 1 and 2 at the same ranks.
+    """
+    if small_rank < 0 or rule.let or not all(_SAFE_CONDITION.fullmatch(w.strip()) for w in rule.where):
+        return ""
+    try:
+        terms = [t for text in (*rule.source, *rule.target) for t in read_term(text).walk()]
+    except Exception:  # noqa: BLE001 - targets may hold what only the core reads; then there is no argument
+        return ""
+    operators = [t for t in terms if t.kind == "op"]
+    if not all(_pointwise(t.op or "", t.op_class) for t in operators) or any(t.kind == "seq" for t in terms):
+        return ""
+    return f"pointwise: extents 1 and 2 stand for all at ranks <= {small_rank}"
+
+
+def _pointwise(op: str, op_class: str | list[str] | None) -> bool:
+    if not op:
+        names = op_class if isinstance(op_class, list) else []
+        return op_class in ("unary", "unary0", "binary", "monotone") or (bool(names) and all(_pointwise(n, None) for n in names))
+    return op in ("Where", "Sum", "Max", "Min", "Mean") or bool({"unary", "binary"} & flags_of(op))

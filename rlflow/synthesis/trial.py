@@ -1,0 +1,223 @@
+"""One rule over one domain: graphs are drawn, the core rewrites them, both sides are evaluated exactly.
+
+:class:`Trial` is the loop that the prover, the shrinking of counterexamples and the mining of conditions share.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rlflow import _core
+from rlflow.errors import GraphError
+from rlflow.rewrite import Rule
+from rlflow.synthesis.degree import degree_of
+from rlflow.synthesis.domains import Domain, Field, Ordered, Unsupported
+from rlflow.synthesis.field import key_of
+from rlflow.synthesis.plan import Plan
+from rlflow.synthesis.sampling import Sample, draw_sample
+from rlflow.synthesis.semantics import Evaluator, NeedsOrder
+
+MOVES_PER_SAMPLE = 3
+TRIES_PER_SAMPLE = 60
+DRAWS_AFTER_FAILURE = 300
+MOST_FAILURES = 40
+_ORDER_OPS = re.compile(
+    r"\b(Max|Min|MaxPool|GlobalMaxPool|ReduceMax|ReduceMin|ArgMax|ArgMin|Relu|Clip|LeakyRelu|PRelu|Abs)\b"
+    r"|\b(Greater|Less\w*)\b|:monotone"
+)
+# Refusals that say nothing against a rule: nothing to do, or a match that the applier rightly declines.
+_SAME = re.compile(r"nothing changes|same graph")
+_BENIGN = re.compile(r"cycle|is not known here|is not a known number|has a second output in use")
+
+
+@dataclass
+class Failure:
+    """A graph on which the rule is false, and how."""
+
+    kind: str
+    reason: str
+    graph: _core.Graph
+    sample: Sample
+    child: _core.Graph | None = None
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Elements in all, then nodes; symbolic extents count as large."""
+        g = self.graph
+        elements = 0
+        for n in g.order():
+            count = 1
+            for d in g.shape(g.node_outputs(n)[0]) or []:
+                count *= d if isinstance(d, int) else 9
+            elements += count
+        return elements, g.num_nodes
+
+
+@dataclass
+class Outcome:
+    """What one rewrite of one graph showed: ``good`` (both sides equal), ``bad`` (``failure``), ``same`` (the target is
+    the source) or ``silent`` (nothing can be said). ``digest``: of the child; empty where it could not be built."""
+
+    kind: str
+    digest: str = ""
+    failure: Failure | None = None
+
+
+@dataclass
+class Trial:
+    """The sampling of one rule over one domain."""
+
+    rule: Rule
+    plan: Plan
+    domain: Domain
+    samples: int
+    seed: int
+    fired: int = 0
+    wild: int = 0
+    same: int = 0
+    tries: int = 0
+    concrete: list[Sample] = field(default_factory=list)
+    shapes: set[str] = field(default_factory=set)
+    largest: int = 1
+    ranks: tuple[int, int] = (9, 0)
+    failures: list[Failure] = field(default_factory=list)
+    degree: int = 1
+    needs_order: bool = False
+    unsupported: str = ""
+
+    def __post_init__(self) -> None:
+        self.ruleset = _core.RuleSet([self.rule.core])
+
+    def go(self) -> None:
+        """Draws until the rule fired in ``samples`` evaluations, or too many draws came to nothing."""
+        limit = self.samples * TRIES_PER_SAMPLE
+        after_failure = 0
+        while self.tries < limit and self.fired < self.samples and after_failure < DRAWS_AFTER_FAILURE:
+            after_failure += bool(self.failures)
+            sample = self.draw(self.plan)
+            if sample is not None:
+                self.judge(sample)
+            if self.needs_order or len(self.failures) >= MOST_FAILURES or (not self.fired and self.same > self.samples):
+                return
+
+    def draw(self, plan: Plan) -> Sample | None:
+        """The next graph; ``None`` where the draw came to nothing."""
+        self.tries += 1
+        return draw_sample(plan, random.Random(key_of(self.seed, self.rule.digest, self.domain.name, self.tries)))
+
+    def judge(self, sample: Sample) -> list[Outcome]:
+        """What the rule does to one graph. Counts and keeps the failures."""
+        state = _core.State(sample.graph, self.ruleset)
+        moves = state.moves()
+        stats = state.stats().get(self.rule.name)
+        if stats is None:
+            return []
+        outcomes = [self._refused(sample, stats)] if stats["refused"] else []
+        for i in range(min(len(moves), MOVES_PER_SAMPLE)):
+            outcome = self._compare(sample, state.child(i), moves.digest_hex(i))
+            if self.needs_order:
+                return []
+            outcomes.append(outcome)
+        for outcome in outcomes:
+            self.same += outcome.kind == "same"
+            if outcome.failure is not None:
+                self.failures.append(outcome.failure)
+        return outcomes
+
+    def _refused(self, sample: Sample, stats: dict[str, object]) -> Outcome:
+        refusal = str(stats["last_refusal"])
+        if _SAME.search(refusal):
+            return Outcome("same")
+        if sample.symbols or _BENIGN.search(refusal):
+            return Outcome("silent")
+        reason = f"the conditions hold, and the target is ill-typed: {refusal}"
+        return Outcome("bad", "", Failure("shape", reason, sample.graph, sample))
+
+    def _bound(self, sample: Sample, child: _core.Graph, digest: str) -> tuple[_core.Graph, _core.Graph] | Outcome:
+        """Both graphs with the symbolic extents at the values they were drawn with."""
+        if not sample.symbols:
+            return sample.graph, child
+        try:
+            parent = sample.graph.bind(sample.symbols)
+        except GraphError:
+            return Outcome("silent", digest)  # the names hid a contradiction of the drawn graph itself
+        try:
+            return parent, child.bind(sample.symbols)
+        except GraphError as error:
+            reason = f"with {sample.symbols} the target is ill-typed: {error}"
+            return Outcome("bad", digest, Failure("shape", reason, sample.graph, sample))
+
+    def _compare(self, sample: Sample, child: _core.Graph, digest: str) -> Outcome:
+        bound = self._bound(sample, child, digest)
+        if isinstance(bound, Outcome):
+            return bound
+        parent, child = bound
+        evaluator = Evaluator(self.domain, key_of(self.seed, self.tries))
+        try:
+            feeds = evaluator.inputs(parent, sample.index_inputs)
+            before, after = evaluator.run(parent, feeds), evaluator.run(child, feeds)
+        except Unsupported as why:
+            self.unsupported = str(why)
+            return Outcome("silent", digest)
+        except NeedsOrder:
+            self.needs_order = True
+            return Outcome("silent", digest)
+        problem = difference(parent, child, before, after)
+        if problem:
+            plain = Sample(parent, sample.index_inputs, {}, sample.wild)
+            return Outcome("bad", digest, Failure(*problem, parent, plain, child))
+        self._count(sample, parent, child)
+        return Outcome("good", digest)
+
+    def _count(self, sample: Sample, parent: _core.Graph, child: _core.Graph) -> None:
+        self.degree = max(self.degree, degree_of(parent), degree_of(child))
+        self.fired += 1
+        self.wild += sample.wild
+        self.shapes.add(_configuration(parent))
+        shapes = [parent.shape(v) or [] for v in parent.outputs()]
+        self.largest = max([self.largest, *(d for shape in shapes for d in shape if isinstance(d, int))])
+        leaves = [len(parent.shape(parent.node_outputs(n)[0]) or []) for n in parent.inputs()]
+        self.ranks = (min([self.ranks[0], *leaves]), max([self.ranks[1], *leaves]))
+        if not sample.symbols and len(self.concrete) < 24:
+            self.concrete.append(sample)
+
+
+def _configuration(graph: _core.Graph) -> str:
+    """The graph without what tells constants apart."""
+    return re.sub(r"@[0-9a-f]{32}", "", graph.text())
+
+
+def difference(
+    parent: _core.Graph, child: _core.Graph, before: list[np.ndarray], after: list[np.ndarray]
+) -> tuple[str, str] | None:
+    """Kind and sentence of the first output that is not the same on both sides."""
+    for k, (v, w, a, b) in enumerate(zip(parent.outputs(), child.outputs(), before, after, strict=True)):
+        if parent.dtype(v) != child.dtype(w) or a.shape != b.shape:
+            return "shape", f"output {k} is {parent.type_text(v)} before and {child.type_text(w)} after"
+        unequal = np.asarray(a != b, dtype=bool)
+        if np.any(unequal):
+            at = [int(e[0]) for e in np.nonzero(unequal)] if a.ndim else []
+            return "value", f"output {k} differs at {at} ({int(unequal.sum())} of {a.size} elements)"
+    return None
+
+
+def explore(
+    rule: Rule, plan: Plan, samples: int, seed: int, go: Callable[[Trial], None] | None = None, method: str = ""
+) -> Trial:
+    """A trial over the field; over ordered rationals where an operator or a false step asks for an order.
+
+    ``go`` runs the trial (by default :meth:`Trial.go`); ``method`` fixes the domain.
+    """
+    run = go or Trial.go
+    trial = Trial(rule, plan, Ordered() if method == "ordered" else Field(), samples, seed)
+    run(trial)
+    false_here = bool(trial.failures) and trial.failures[0].kind == "value" and _ORDER_OPS.search(rule.core.text())
+    if not method and (trial.needs_order or false_here):
+        trial = Trial(rule, plan, Ordered(), samples, seed)
+        run(trial)
+    return trial
