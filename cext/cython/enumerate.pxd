@@ -26,7 +26,7 @@ cdef extern from "rlflow/enumerate.h" namespace "rlflow::enumeration" nogil:
     cdef cppclass Counts "rlflow::enumeration::Counts":
         uint64_t graphs, ill_typed, repeated, reordered
     cdef cppclass PairCounts "rlflow::enumeration::PairCounts":
-        uint64_t records, classes, shared_classes, pairs, renamed, context, kept
+        uint64_t records, classes, shared_classes, pairs, parts, renamed, context, kept
     cdef cppclass CEnumerator "rlflow::enumeration::Enumerator":
         size_t branch_count()
         vector[Record] inputs()

@@ -78,7 +78,7 @@ cdef class Enumerator:
             found = find_pairs(deref(self.ptr), records, counts, token)
         return <bytes>pair_bytes(found), {
             "graphs": counts.records, "fingerprints": counts.classes, "shared": counts.shared_classes, "pairs": counts.pairs,
-            "renamed": counts.renamed, "context": counts.context, "kept": counts.kept,
+            "parts": counts.parts, "renamed": counts.renamed, "context": counts.context, "kept": counts.kept,
         }
 
     def evaluate(self, bytes graph):

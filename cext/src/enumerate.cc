@@ -15,6 +15,7 @@ bool admits(Operand kind, const Value& v, bool input) {
     case Operand::kAny: return true;
     case Operand::kWeight: return v.weight;
     case Operand::kInput: return input;
+    case Operand::kActivation: return !v.weight;
     default: return input && v.weight;
   }
 }

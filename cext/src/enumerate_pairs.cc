@@ -78,11 +78,21 @@ class Pairing {
  private:
   void one_class(size_t begin, size_t end) {
     ++counts_.shared_classes;
+    counts_.pairs += end - begin - 1;
+    // One output of a Split is no rule by itself: its other output may be in use. See splits().
+    while (begin < end && ends_in_split(records_[begin])) ++begin, ++counts_.parts;
+    if (begin == end) {
+      --counts_.parts;  // the first one makes no pair
+      return;
+    }
     const Record& rep = records_[begin];
     Record normal_rep = classes_.normal(rep);
     for (size_t k = begin + 1; k < end; ++k) {
       const Record& other = records_[k];
-      ++counts_.pairs;
+      if (ends_in_split(other)) {
+        ++counts_.parts;
+        continue;
+      }
       if (!other.canonical) {
         ++counts_.renamed;
         continue;
@@ -105,9 +115,9 @@ class Pairing {
       const Step& last = r.step[(r.root - inputs_) / 2];
       if (space.templates[last.op].outputs != 2) continue;
       std::vector<Value> made = e_.evaluate(r);
-      const Record* a = classes_.best(made[r.root - inputs_].print);
-      const Record* b = classes_.best(made[r.root - inputs_ + 1].print);
-      if (!a || !b || a->ops == 0 || b->ops == 0 || ends_in_split(*a) || ends_in_split(*b)) continue;
+      const Record* a = whole(made[r.root - inputs_].print);
+      const Record* b = whole(made[r.root - inputs_ + 1].print);
+      if (!a || !b) continue;
       ++counts_.pairs;
       if (!in_order_together(*a, *b)) {
         ++counts_.renamed;
@@ -124,6 +134,16 @@ class Pairing {
       }
       out_.push_back({r, *a, *b, 1});
     }
+  }
+
+  // The best graph of a class that is not one output of a Split, or none.
+  const Record* whole(const Hash128& print) const {
+    const Record* r = classes_.best(print);
+    while (r && ends_in_split(*r)) {
+      ++r;
+      if (r == records_.data() + records_.size() || r->print != print) r = nullptr;
+    }
+    return r;
   }
 
   bool ends_in_split(const Record& r) const {

@@ -258,6 +258,12 @@ void compute_one(const Template& t, const View* x, const std::vector<int64_t>& a
     case Kind::kUpsample: return upsample(x[0], a, out);
     case Kind::kReduceSum: case Kind::kReduceMean: case Kind::kReduceMax: return reduction(t, x[0], a, out);
     case Kind::kRows: return rows(t, x[0], a[0], out);
+    case Kind::kScaledRows: {
+      rows(t, x[0], a[0], out);
+      int64_t n = out.shape->count(), length = x[1].shape->count();
+      for (int64_t k = 0; k < n; ++k) out.put(k, combine(Kind::kMul, {out.residue[k], out.real[k]}, x[1].at(k % length)));
+      return;
+    }
     default: return move(t, x[0], a, out);
   }
 }

@@ -17,6 +17,7 @@ from rlflow.rewrite.record import ProofRecord
 from rlflow.rewrite.rule import NUMERICS, Rule
 
 FORMAT = 1
+NAMED_FAMILIES = frozenset(_paths.NAMED_FOLDERS)  # shipped, and loaded where they are asked for by name
 _LISTS = ("source", "target", "where", "fires", "silent", "derived")
 _TEXTS = ("name", "doc", "origin", "numerics")
 _FIELDS = {*_LISTS, *_TEXTS, "let", "samples", "proof"}
@@ -103,7 +104,7 @@ def load_rules(
     """
     rules: list[Rule] = []
     if paths is None or families:
-        shipped = RuleLibrary(_read_shipped())
+        shipped = RuleLibrary(_read_shipped(named=not NAMED_FAMILIES.isdisjoint(families or ())))
         rules += (shipped.select(families) if families else shipped).values()
     for path in rule_files_in(paths or ()):
         rules += (checked(rule, prove) for rule in read_rules([path]))
@@ -111,8 +112,8 @@ def load_rules(
 
 
 @functools.cache
-def _read_shipped() -> tuple[Rule, ...]:
-    return tuple(checked(rule, None) for rule in read_rules(_paths.library_files()))
+def _read_shipped(named: bool = False) -> tuple[Rule, ...]:
+    return tuple(checked(rule, None) for rule in read_rules(_paths.library_files(named=named)))
 
 
 def rule_files_in(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:

@@ -7,7 +7,8 @@ from pathlib import Path
 from rlflow.errors import RuleError
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-LOADED_FOLDERS = ("core", "generated")  # `unproved/` is never loaded by default
+LOADED_FOLDERS = ("core",)
+NAMED_FOLDERS = ("generated",)  # loaded where their family is named
 
 
 def substitutions_dir() -> Path:
@@ -22,10 +23,11 @@ def substitutions_dir() -> Path:
     )
 
 
-def library_files() -> list[Path]:
-    """The rule files that are loaded by default, in a fixed order."""
+def library_files(*, named: bool = False) -> list[Path]:
+    """The rule files that are loaded by default, in a fixed order; with ``named`` those too whose family must be named."""
     root = substitutions_dir()
-    return [path for folder in LOADED_FOLDERS for path in sorted((root / folder).glob("*.json"))]
+    folders = LOADED_FOLDERS + NAMED_FOLDERS if named else LOADED_FOLDERS
+    return [path for folder in folders for path in sorted((root / folder).glob("*.json"))]
 
 
 def is_shipped(path: Path) -> bool:

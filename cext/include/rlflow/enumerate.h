@@ -22,17 +22,17 @@ constexpr int kMaxWorlds = 3, kMaxRank = 5, kMaxOperands = 3, kMaxOps = 5;
 
 enum class Kind : uint8_t {
   kMatMul, kAdd, kSub, kMul, kDiv, kNeg, kMax, kMin, kRelu, kUnary, kConv, kAveragePool, kMaxPool, kConcat, kSplit, kTranspose,
-  kPad, kSlice, kUpsample, kReduceSum, kReduceMean, kReduceMax, kRows, kCount
+  kPad, kSlice, kUpsample, kReduceSum, kReduceMean, kReduceMax, kRows, kScaledRows, kCount
 };
 Kind kind_of(const std::string& name);  // throws Error(kUsage)
 
-// What an operand may be: any value, one made of weights only, an input only, a weight input only.
-enum class Operand : uint8_t { kAny, kWeight, kInput, kWeightInput };
+// What an operand may be: any value, one made of weights only, an input only, a weight input only, one not made of weights only.
+enum class Operand : uint8_t { kAny, kWeight, kInput, kWeightInput, kActivation };
 
 // An operator with its attributes. `attributes` holds one list a world, in the order that the kind's evaluator reads them:
 // Conv [group, kernel h, w, pads (4), strides (2)]; AveragePool, MaxPool [kernel h, w, pads (4), strides (2), count_include_pad];
 // Concat, Split [axis]; Transpose [perm...]; Pad [pads...]; Slice [axis, start, end]; Upsample [factor of each axis...];
-// ReduceSum, ReduceMean, ReduceMax [keepdims, axes...]; Rows [axis]; Unary [maps zero to zero].
+// ReduceSum, ReduceMean, ReduceMax [keepdims, axes...]; Rows, ScaledRows (the last) [axis]; Unary [maps zero to zero].
 struct Template {
   Kind kind = Kind::kAdd;
   uint8_t arity = 1, outputs = 1;
@@ -126,7 +126,7 @@ class Enumerator {
 };
 
 struct PairCounts {
-  uint64_t records = 0, classes = 0, shared_classes = 0, pairs = 0, renamed = 0, context = 0, kept = 0;
+  uint64_t records = 0, classes = 0, shared_classes = 0, pairs = 0, parts = 0, renamed = 0, context = 0, kept = 0;
 };
 
 // The equations among records. `records` is sorted in place.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from rlflow.cli.rules.explain import explain
+from rlflow.cli.rules.generate import generate
 from rlflow.cli.rules.list import list_rules
 from rlflow.cli.rules.prove import prove
 from rlflow.cli.rules.show import show

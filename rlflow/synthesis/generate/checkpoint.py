@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from pathlib import Path
@@ -79,7 +78,3 @@ class WorkFolder:
         if not any(self.path.iterdir()):
             self.path.rmdir()
 
-
-def digest_of(data: Any) -> str:
-    """A short digest of plain data."""
-    return hashlib.blake2b(json.dumps(data, sort_keys=True).encode(), digest_size=8).hexdigest()

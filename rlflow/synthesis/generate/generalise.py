@@ -1,9 +1,9 @@
 """The most general statement of an equation that the prover accepts.
 
-Statements are tried from the general to the special: all attributes bound and no condition first, then with equal shapes, ranks and
-extents demanded, then with fewer attributes bound. Of the first that holds, every condition is dropped that it holds without, and
-every attribute bound that may be. So the conditions are a weakest conjunction of those tried (no proper subset of them suffices), not
-the weakest of all.
+Statements are tried from the general to the special: all attributes bound and no condition first, then under conditions on attributes,
+ranks, shapes and extents, then with fewer attributes bound. A first look at few samples that stops at the first failure chooses; of
+what it lets through, every condition is dropped that is not needed and every attribute bound that may be, and the rest is proved in
+full. So no proper subset of a rule's conditions suffices as far as a first look shows, but they are not the weakest of all.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from dataclasses import dataclass
 
 from rlflow.errors import RlflowError
 from rlflow.synthesis.generate.statement import Statement
-from rlflow.synthesis.prove import SAMPLES, Verdict, prove
+from rlflow.synthesis.plan import make_plan
+from rlflow.synthesis.prove import SAMPLES, prove
+from rlflow.synthesis.trial import Trial, explore
+from rlflow.synthesis.verdict import Verdict
 
-_QUICK = 40  # samples of a first look; what passes is proved in full
+_LOOK, _DRAWS = 40, 800  # samples and draws of a first look
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The slots bound and the conditions of a proved statement, or why there is none; ``tried``: calls of the prover."""
+    """The slots bound and the conditions of a proved statement, or why there is none; ``tried``: statements looked at."""
 
     bound: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
@@ -29,57 +32,74 @@ class Outcome:
     tried: int = 0
 
 
+def _until_failure(trial: Trial) -> None:
+    while trial.tries < _DRAWS and trial.fired < _LOOK and not trial.failures and not trial.needs_order:
+        sample = trial.draw(trial.plan)
+        if sample is not None:
+            trial.judge(sample)
+
+
 class _Search:
     def __init__(self, statement: Statement, seed: int) -> None:
         self.statement = statement
         self.seed = seed
-        self.tried = 0
-        self.last = ""
-        self._known: dict[tuple[frozenset[str], tuple[str, ...]], bool] = {}
+        self.last = "its conditions were never met"
+        self._known: dict[tuple[frozenset[str], frozenset[str]], bool] = {}
 
     def holds(self, bound: Sequence[str], where: Sequence[str]) -> bool:
         """Whether the statement survives a first look."""
-        key = (frozenset(bound), tuple(where))
+        key = (frozenset(bound), frozenset(where))
         if key not in self._known:
-            verdict = self.prove(bound, where, _QUICK, floats=False)
-            self._known[key] = verdict.proved
+            self._known[key] = self._look(bound, where)
         return self._known[key]
 
-    def prove(self, bound: Sequence[str], where: Sequence[str], samples: int, *, floats: bool) -> Verdict:
+    def _look(self, bound: Sequence[str], where: Sequence[str]) -> bool:
         rule = self.statement.rule(bound, where)
-        self.tried += 1
         try:
-            verdict = prove(rule, samples=samples, seed=self.seed, check_floats=floats)
+            plan = make_plan(rule.source, rule.where, dict(rule.let), rule.samples)
+            trial = explore(rule, plan, _LOOK, self.seed, _until_failure)
+        except RlflowError as error:
+            self.last = str(error)
+            return False
+        if trial.failures:
+            self.last = trial.failures[0].reason
+        return not trial.failures and trial.fired >= _LOOK // 4
+
+    def run(self, samples: int) -> Outcome:
+        """The first statement, from the general to the special, that is proved."""
+        for bound, where in _ladder(self.statement):
+            if not self.holds(bound, where):
+                continue
+            weak = self._weakened(bound, where)
+            for attempt in dict.fromkeys((weak, (tuple(bound), tuple(where)))):
+                verdict = self._prove(*attempt, samples)
+                if verdict.proved:
+                    return Outcome(*attempt, verdict, "", len(self._known))
+                if verdict.kind in ("float", "numerics") or verdict.status == "identity":
+                    return self._failure()  # no condition on shapes helps
+        return self._failure()
+
+    def _failure(self) -> Outcome:
+        return Outcome(reason=self.last, tried=len(self._known))
+
+    def _prove(self, bound: Sequence[str], where: Sequence[str], samples: int) -> Verdict:
+        rule = self.statement.rule(bound, where)
+        try:
+            verdict = prove(rule, samples=samples, seed=self.seed)
         except RlflowError as error:
             verdict = Verdict(rule.name, "undecided", reason=str(error))
         self.last = verdict.reason or self.last
         return verdict
 
-    def run(self, samples: int) -> Outcome:
-        for bound, where in _ladder(self.statement):
-            if not self.holds(bound, where):
-                continue
-            weak = self.weaken(bound, where)
-            for attempt in (weak, (bound, where)) if weak != (bound, where) else (weak,):
-                verdict = self.prove(*attempt, samples, floats=True)
-                if verdict.proved:
-                    return Outcome(tuple(attempt[0]), tuple(attempt[1]), verdict, "", self.tried)
-                if verdict.kind in ("float", "numerics"):
-                    return self.failure()  # no condition on shapes helps
-        return self.failure()
-
-    def failure(self) -> Outcome:
-        return Outcome(reason=f"not proved under any condition tried: {self.last}", tried=self.tried)
-
-    def weaken(self, bound: list[str], where: list[str]) -> tuple[list[str], list[str]]:
+    def _weakened(self, bound: Sequence[str], where: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         for slot in self.statement.slots:
             if slot not in bound and self.holds([*bound, slot], where):
                 bound = [*bound, slot]
         for condition in list(where):
             fewer = [c for c in where if c != condition]
-            if self.holds(bound, fewer):
+            if len(fewer) < len(where) and self.holds(bound, fewer):
                 where = fewer
-        return bound, where
+        return tuple(bound), tuple(where)
 
 
 def _ladder(s: Statement) -> Iterator[tuple[list[str], list[str]]]:
@@ -87,17 +107,12 @@ def _ladder(s: Statement) -> Iterator[tuple[list[str], list[str]]]:
     windows = [slot for slot in s.slots if slot not in axes]
     bindings = [s.slots, windows, []] if axes and windows else [s.slots, []] if s.slots else [[]]
     for bound in bindings:
-        for where in _rungs(s):
-            yield bound, [*s.signs, *where]
-
-
-def _rungs(s: Statement) -> list[list[str]]:
-    both = [*s.ranks, *s.equal_shapes]
-    rungs: list[list[str]] = []
-    for rung in ([], s.ranks, s.equal_shapes, both, [*both, *s.extents]):
-        if rung not in rungs:
-            rungs.append(rung)
-    return rungs
+        both, attributes = [*s.ranks, *s.equal_shapes], s.attribute_values(bound)
+        rungs: list[list[str]] = []
+        for rung in ([], attributes, s.ranks, s.equal_shapes, both, [*attributes, *both], [*attributes, *both, *s.extents]):
+            if rung not in rungs:
+                rungs.append(rung)
+                yield bound, [*s.signs, *rung]
 
 
 def generalise(statement: Statement, *, seed: int = 0, samples: int = SAMPLES) -> Outcome:

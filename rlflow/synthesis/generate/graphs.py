@@ -67,7 +67,8 @@ def decode(record: Any, group: Group) -> Term:
 
 
 def _arity(operator: Operator) -> int:
-    return {"MatMul": 2, "Conv": 2, "Concat": 2}.get(operator.op) or (2 if operator.op in kinds.BINARY else 1)
+    two = operator.op in ("MatMul", "Conv", "Concat", "LayerNormalization") or operator.op in kinds.BINARY
+    return 2 if two else 1
 
 
 def decode_pairs(raw: bytes, group: Group) -> list[Equation]:
@@ -113,6 +114,11 @@ def operators(terms: Sequence[Term]) -> list[Node]:
     for t in terms:
         visit(t)
     return list(seen)
+
+
+def tree_size(terms: Sequence[Term]) -> int:
+    """Operators, each counted as often as it is read."""
+    return sum(1 + tree_size(t.operands) for t in terms if not isinstance(t, int))
 
 
 class Canon:
@@ -213,7 +219,9 @@ class Instances:
             if index[term] not in values:
                 raise GraphError(f"the derived input needs '{term}', which is not among the graph's inputs")
             return values[index[term]]
-        return b.add(term[0], {}, [self._derived(b, c, index, values) for c in term[1:]])
+        operands = [self._derived(b, c, index, values) for c in term[1:]]
+        template = {o.name: o for o in self.group.operators}.get(term[0])
+        return b.add(template.op, template.concrete(self.world), operands) if template else b.add(term[0], {}, operands)
 
 
 _COMMUTATIVE = frozenset(n for n in _core.op_names() if "commutative" in _core.op_row(n)["flags"])

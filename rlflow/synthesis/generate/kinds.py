@@ -64,12 +64,18 @@ def _pad(a: Attributes) -> NativeKind:
     return NativeKind("Pad", 1, list(a["pads"]))
 
 
+def _layer(a: Attributes) -> NativeKind:
+    key = key_of("LayerNormalization", a["epsilon"], a["stash_type"])
+    return NativeKind("ScaledRows", 2, [a["axis"]], key=key)
+
+
 def _reduce(kind: str) -> Callable[[Attributes], NativeKind]:
     return lambda a: NativeKind(kind, 1, [a.get("keepdims", 1), *a["axes"]])
 
 
 _KINDS: dict[str, Callable[[Attributes], NativeKind]] = {
     "MatMul": lambda a: NativeKind("MatMul", 2, []),
+    "LayerNormalization": _layer,  # over the last axis, with a scale and no bias
     "Neg": lambda a: NativeKind("Neg", 1, []),
     "Relu": lambda a: NativeKind("Relu", 1, []),
     "Conv": _conv,
@@ -95,7 +101,7 @@ def of(op: str, attributes: Attributes) -> NativeKind:
     if op in BINARY:
         return NativeKind(op, 2, [], commutative=op not in ("Sub", "Div"))
     if op in _ROWS:
-        return NativeKind("Rows", 1, [attributes["axis"]], key=key_of(op, attributes.get("p")))
+        return NativeKind("Rows", 1, [attributes["axis"]], key=key_of(op, None))
     flags = _core.op_row(op)["flags"]
     if "unary" in flags and not attributes:
         return NativeKind("Unary", 1, [int("zero_preserving" in flags)], key=key_of(op, []))

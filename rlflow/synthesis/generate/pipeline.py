@@ -6,22 +6,21 @@ taken in a fixed order, whatever the number of workers.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 from rlflow import _core
 from rlflow.errors import RlflowError, UsageError
 from rlflow.rewrite import ProofRecord, Rule
-from rlflow.synthesis.examples import find_examples
 from rlflow.synthesis.generate.checkpoint import WorkFolder
 from rlflow.synthesis.generate.derive import Deriver
 from rlflow.synthesis.generate.generalise import generalise
-from rlflow.synthesis.generate.graphs import RECORD, Canon, Equation, decode_pairs, leaves
+from rlflow.synthesis.generate.graphs import RECORD, Canon, Equation, decode_pairs, leaves, tree_size
 from rlflow.synthesis.generate.statement import Statement
 from rlflow.synthesis.generate.vocabulary import Group, Vocabulary, make_enumerator
 
@@ -48,13 +47,12 @@ class Budget:
 
 @dataclass
 class Found:
-    """A proved rule and what is known about it; ``group``: where it was found; ``equation``: the equation it is a direction of."""
+    """A proved rule; ``group``: where it was found; ``equation``: what it is a direction of, with its number."""
 
     rule: Rule
     group: Group
     equation: Equation
     number: int
-    known: bool = False
 
 
 @dataclass
@@ -104,7 +102,8 @@ class Generator:
         self._report = report or (lambda _: None)
         self._stop = _core.StopToken()
         self._outcomes = work.proofs()
-        self._number = 0
+        self._number = self._suspect_number = 0
+        self._suspects = Deriver([])
 
     def run(self) -> list[Found]:
         """All rules found, in the order in which they were. KeyboardInterrupt leaves what was done in the work folder."""
@@ -183,7 +182,9 @@ class Generator:
     def _prove(self, group: Group, equations: list[Equation], deriver: Deriver, pool: ProcessPoolExecutor) -> list[Found]:
         started = time.perf_counter()
         found: list[Found] = []
-        for level in _levels(equations):
+        levels = list(_levels(equations))
+        ends = list(itertools.accumulate(len(level) for level in levels))
+        for number, level in enumerate(levels):
             rest = level
             while rest:
                 batch, rest = self._next_batch(group, rest, deriver)
@@ -191,20 +192,35 @@ class Generator:
                     if rules and found_again(deriver, equation, group):
                         self.statistics.add(group.name, implied=1)
                         continue
+                    if not rules:
+                        self._suspect(group, equation)
                     self.statistics.add(group.name, **{"proved" if rules else "unproved": 1})
                     self._number += bool(rules)
                     found += [Found(rule, group, equation, self._number) for rule in rules]
                     deriver.add(rules)
-                self._report(Progress("prove", group.name, equations.index(level[-1]) + 1 - len(rest), len(equations)))
+                self._report(Progress("prove", group.name, ends[number] - len(rest), len(equations)))
         self.statistics.add(group.name, rules=len(found))
         self._timed("prove", started)
         return found
+
+    def _suspect(self, group: Group, equation: Equation) -> None:
+        """What is not proved is not tried again in every special case: it counts as implied by something unproved."""
+        rules = []
+        for sides in ((equation.left, equation.right), (equation.right, equation.left)):
+            s = Statement(group, *sides)
+            if not s.refusal:
+                self._suspect_number += 1
+                rules.append(_with(s.rule((), [*s.signs, *s.ranks]), name=f"suspect-{self._suspect_number}"))
+        self._suspects.add([r for r in rules if _compiles(r)])
 
     def _next_batch(self, group: Group, rest: list[Equation], deriver: Deriver) -> tuple[list[Equation], list[Equation]]:
         batch: list[Equation] = []
         for k, equation in enumerate(rest):
             if found_again(deriver, equation, group):
                 self.statistics.add(group.name, implied=1)
+                continue
+            if found_again(self._suspects, equation, group):
+                self.statistics.add(group.name, implied_by_unproved=1)
                 continue
             batch.append(equation)
             if len(batch) == _BATCH:
@@ -227,7 +243,8 @@ class Generator:
                 self.work.keep_proof(s.key, self._outcomes[s.key])
             if k % 2:
                 pair = [self._rule(t) for t in statements[k - 1 : k + 1]]
-                yield batch[k // 2], [rule for rule in pair if rule]
+                both = {rule.name: rule for rule in pair if rule}  # an equation may be its own reverse
+                yield batch[k // 2], list(both.values())
 
     def _rule(self, statement: Statement) -> Rule | None:
         if statement.refusal:
@@ -237,7 +254,7 @@ class Generator:
             record = ProofRecord.from_json(outcome["proof"])
             plain = statement.rule(outcome["bound"], outcome["where"])
             return _with(plain, proof=record)
-        self.unproved.append((statement.rule([], []).title, outcome["reason"]))
+        self.unproved.append((statement.text, outcome["reason"]))
         return None
 
 
@@ -245,6 +262,13 @@ def found_again(deriver: Deriver, equation: Equation, group: Group) -> bool:
     """Whether an equation is implied by what is kept, or cannot be written over core graphs at all."""
     try:
         return deriver.implies(equation, group)
+    except RlflowError:
+        return False
+
+
+def _compiles(rule: Rule) -> bool:
+    try:
+        return rule.core is not None
     except RlflowError:
         return False
 
@@ -266,61 +290,15 @@ def _outcome(statement: Statement, seed: int, samples: int) -> dict[str, Any]:
 
 
 def _order(e: Equation, text: str) -> tuple[int, int, int, str]:
-    """Small equations first; of equal ones those with more variables, which are the more general."""
-    return e.ops, -len(leaves((*e.left, *e.right))), len(text), text
+    """Small equations first; of equal ones those with more variables, which are the more general. Size is that of the trees: sharing
+    would make the special case with coinciding variables look smaller than the general one."""
+    return (*_level(e), len(text), text)
+
+
+def _level(e: Equation) -> tuple[int, int]:
+    return tree_size(e.left) + tree_size(e.right), -len(leaves((*e.left, *e.right)))
 
 
 def _levels(equations: Iterable[Equation]) -> Iterator[list[Equation]]:
-    level: list[Equation] = []
-    for e in equations:
-        key = (e.ops, -len(leaves((*e.left, *e.right))))
-        if level and key != (level[0].ops, -len(leaves((*level[0].left, *level[0].right)))):
-            yield level
-            level = []
-        level.append(e)
-    if level:
-        yield level
-
-
-# ---- rule files -----------------------------------------------------------------------------------------------------
-
-
-def entry_of(rule: Rule, origin: str, *, examples: bool = True) -> dict[str, Any]:
-    """A rule-file entry, with an example that fires and one that does not where they are found."""
-    fires, silent = find_examples(rule) if examples else (None, None)
-    entry: dict[str, Any] = {
-        "name": rule.name,
-        "source": list(rule.source),
-        "target": list(rule.target),
-        "where": list(rule.where),
-        "origin": origin,
-        "numerics": rule.numerics,
-        "samples": list(rule.samples),
-    }
-    entry.update({"fires": [fires]} if fires else {})
-    entry.update({"silent": [silent]} if silent else {})
-    if rule.proof is not None:
-        entry["proof"] = rule.proof.to_json()
-    return entry
-
-
-def rule_file(rules: Sequence[Rule], origin: str, jobs: int, report: Report | None = None) -> dict[str, Any]:
-    """The data of a rule file."""
-    entries = []
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for k, entry in enumerate(pool.map(entry_of, [_with(r) for r in rules], [origin] * len(rules))):
-            entries.append(entry)
-            if report:
-                report(Progress("examples", "", k + 1, len(rules)))
-    return {"format": 1, "family": "generated", "rules": entries}
-
-
-def write_text(path: Path, text: str) -> None:
-    """Writes a file whole or not at all. Raises UsageError where that is not possible."""
-    temporary = path.with_name(path.name + ".part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise UsageError(f"While writing {path}: {error.strerror}.") from error
+    for _, level in itertools.groupby(equations, _level):
+        yield list(level)

@@ -20,6 +20,17 @@ from rlflow.synthesis.generate.vocabulary import Group, InputFamily, Operator
 
 _LETTERS = "xywvuzrst"
 _EXACT = frozenset({"Concat", "Split", "Transpose", "Slice", "Pad", "Relu", "Max", "Min", "Resize", "MaxPool", "Neg", "ReduceMax"})
+#: Attribute values worth a condition of their own.
+_NEUTRAL: dict[str, list[Any]] = {
+    "group": [1],
+    "pads": [[0, 0, 0, 0]],
+    "strides": [[1, 1]],
+    "kernel_shape": [[1, 1]],
+    "count_include_pad": [0, 1],
+    "keepdims": [0, 1],
+    "mode": ["constant"],
+    "value": [0.0],
+}
 _AXIS = ("Concat", "Split")
 
 
@@ -36,11 +47,15 @@ class Statement:
         """A rule variable for each input, named in order of first use."""
         own = [k for k in self.inputs if not self._family(k).derived]
         names = {k: f"?{_LETTERS[n]}" if n < len(_LETTERS) else f"?x{n}" for n, k in enumerate(own)}
-        index = {name: k for k, (name, _) in enumerate(self.group.inputs)}
-        for k in self.inputs:
-            if self._family(k).derived:
-                names[k] = _derived_text(self._family(k).derived, index, names)
         return names
+
+    def _derived(self, term: Any, bound: Iterable[str]) -> str:
+        index = {name: k for k, (name, _) in enumerate(self.group.inputs)}
+        if isinstance(term, str):
+            return self.names[index[term]]
+        operands = " ".join(self._derived(t, bound) for t in term[1:])
+        template = {o.name: o for o in self.group.operators}.get(term[0])
+        return f"({template.op}{self._attributes(template, bound, False)} {operands})" if template else f"({term[0]} {operands})"
 
     def _family(self, k: int) -> InputFamily:
         return self.group.inputs[k][1]
@@ -69,6 +84,8 @@ class Statement:
             needed = [index[n] for n in _derived_leaves(self._family(k).derived)] or [k]
             if not bound.issuperset(needed):
                 return "a target with an unbound variable"
+        if any(isinstance(t, Node) and self._operator(t).op == "Split" for t in self.source):
+            return "a source that ends in a Split: a term has one output, or all of a sequence"
         if self.grows:
             return "a target that wraps its own source"
         splits = {n.op for n in operators(self.source) if self._operator(n).op == "Split"}
@@ -116,7 +133,7 @@ class Statement:
 
     def _text(self, t: Term, bound: Iterable[str], in_target: bool) -> str:
         if isinstance(t, int):
-            return self.names[t]
+            return self._derived(self._family(t).derived, bound) if self._family(t).derived else self.names[t]
         o = self._operator(t)
         root_split = in_target and o.op == "Split" and self._at_root(t._replace(output=0))
         operands = " ".join(self._text(c, bound, in_target) for c in t.operands)
@@ -133,13 +150,17 @@ class Statement:
 
     @cached_property
     def signs(self) -> list[str]:
-        """Conditions of the inputs' families that no shape says: constants and their signs."""
+        """Conditions that no shape says: constants and their signs, Splits in two."""
         out = []
         for k in self._own():
             family = self._family(k)
             out += [f"constant({self.names[k]})"] if family.constant or family.positive else []
             out += [f"min_of({self.names[k]}) > 0"] if family.positive else []
-        return out
+        return out + [f"len(?s{axis}) == 2" for axis in self._split_axes()]
+
+    def _split_axes(self) -> list[int]:
+        splits = [self._operator(n) for n in operators(self.source)]
+        return sorted({o.attributes["axis"] for o in splits if o.op == "Split"})
 
     def _own(self) -> list[int]:
         bound = set(leaves(self.source))
@@ -155,8 +176,7 @@ class Statement:
             if shape in last and shape:
                 out.append(f"same_shape({self.names[last[shape]]}, {self.names[k]})")
             last[shape] = k
-        splits = {self._operator(n).attributes["axis"] for n in operators(self.source) if self._operator(n).op == "Split"}
-        return out + [f"?s{axis}[0] == ?s{axis}[1]" for axis in sorted(splits)]
+        return out + [f"?s{axis}[0] == ?s{axis}[1]" for axis in self._split_axes()]
 
     @cached_property
     def ranks(self) -> list[str]:
@@ -180,12 +200,29 @@ class Statement:
             shapes.add(shape)
         return out
 
+    def attribute_values(self, bound: Iterable[str]) -> list[str]:
+        """What the bound attributes of windows and the like are in the vocabulary, where it is a usual special case."""
+        out = []
+        for n in operators(self.source):
+            o = self._operator(n)
+            for name, value in sorted(o.attributes.items()) if o.name in bound else ():
+                if name in _NEUTRAL and value in _NEUTRAL[name]:
+                    number = value[0] if isinstance(value, list) else value
+                    out.append(f'attr({self._slot_variable(o.name)}, "{name}") == {_literal(number)}')
+        return list(dict.fromkeys(out))
+
     # ---- rules
 
     @property
     def key(self) -> str:
         """The statement as it was seen: equal keys, equal outcomes."""
-        return f"{self.group.name}: {self.rule([], [*self.signs, *self.ranks, *self.equal_shapes, *self.extents]).title}"
+        return f"{self.group.name}: {self.text} where {' and '.join([*self.signs, *self.ranks, *self.equal_shapes, *self.extents])}"
+
+    @property
+    def text(self) -> str:
+        """The statement with no attribute bound, without its conditions."""
+        sides = [[self._text(t, (), False) for t in self.source], self._target(())]
+        return " => ".join(" ; ".join(side) for side in sides)
 
     @property
     def grows(self) -> bool:
@@ -238,12 +275,18 @@ class Statement:
                 if slot in bound:
                     out[self._slot_variable(slot)] = o.attributes["axis"]
                 if o.op == "Split":
-                    out[f"?s{o.attributes['axis']}"] = {"choose": [[1, 1], [2, 2], [3, 3]]}
+                    out[f"?s{o.attributes['axis']}"] = {"choose": self._halves(o.attributes["axis"])}
             elif o.name in bound:
                 out[self._slot_variable(o.name)] = {
                     k: f"={v}" if isinstance(v, str) and v.isupper() else v for k, v in o.attributes.items()
                 }
         return out
+
+    def _halves(self, axis: int) -> list[str]:
+        """Sizes of a Split in two, in letters of the inputs' extents along the axis."""
+        shapes = [self._family(k).shape for k in self._own()]
+        letters = dict.fromkeys(str(shape[axis]) for shape in shapes if len(shape) > axis)
+        return [f"[{times}{d},{times}{d}]" for d in letters for times in ("", "2*")]
 
 
 def _literal(value: Any) -> str:
@@ -254,9 +297,3 @@ def _derived_leaves(term: Any) -> list[str]:
     if isinstance(term, str):
         return [term]
     return [name for t in term[1:] for name in _derived_leaves(t)]
-
-
-def _derived_text(term: Any, index: dict[str, int], names: dict[int, str]) -> str:
-    if isinstance(term, str):
-        return names[index[term]]
-    return f"({term[0]} {' '.join(_derived_text(t, index, names) for t in term[1:])})"

@@ -10,18 +10,21 @@ A vocabulary is plain data (a JSON file, or one of :mod:`builtin`)::
 ``worlds`` give every symbolic extent several values, so that coinciding extents do not make false pairs. An input family has
 ``count`` interchangeable members; ``weight`` says that it may be where an operand is marked ``weight``; ``constant`` and ``positive``
 become conditions of the rules; ``derived`` is a term over constant inputs, which costs nothing as constants are folded.
-A group is enumerated by itself: inputs and operators of different groups do not meet.
+A group is enumerated by itself: inputs and operators of different groups do not meet; ``extra_ops`` raises its budget.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from rlflow import _core
 from rlflow.errors import UsageError
@@ -29,7 +32,8 @@ from rlflow.synthesis.field import from_fraction, key_of
 from rlflow.synthesis.generate import builtin, kinds
 
 World = Mapping[str, int]
-_OPERANDS = {"any": 0, "weight": 1, "input": 2, "weight input": 3}
+Exact = np.ndarray[Any, Any]  # of Fractions
+_OPERANDS = {"any": 0, "weight": 1, "input": 2, "weight input": 3, "activation": 4}
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class Group:
     families: tuple[InputFamily, ...]
     operators: tuple[Operator, ...]
     worlds: tuple[World, ...] = field(hash=False)
-    max_ops: int = 99
+    extra_ops: int = 0
 
     @property
     def inputs(self) -> list[tuple[str, InputFamily]]:
@@ -109,8 +113,16 @@ class Vocabulary:
         for g in self.groups:
             kept = tuple(o for o in g.operators if o.name in names or o.op in names)
             if kept:
-                groups.append(Group(g.name, g.families, kept, g.worlds, g.max_ops))
+                groups.append(Group(g.name, g.families, kept, g.worlds, g.extra_ops))
         return Vocabulary(self.name, tuple(groups))
+
+    def only_groups(self, names: Sequence[str]) -> Vocabulary:
+        """The vocabulary with these groups. UsageError for others."""
+        known = [g.name for g in self.groups]
+        for name in names:
+            if name not in known:
+                raise UsageError(f"The vocabulary '{self.name}' has no group '{name}'; it has {', '.join(known)}.")
+        return Vocabulary(self.name, tuple(g for g in self.groups if g.name in names))
 
 
 def load_vocabulary(name: str) -> Vocabulary:
@@ -141,7 +153,7 @@ def read_vocabulary(name: str, data: Mapping[str, Any]) -> Vocabulary:
                 tuple(families[f] for f in spec["inputs"]),
                 tuple(operators[o] for o in spec["ops"]),
                 tuple(dict(w) for w in spec.get("worlds", worlds)),
-                int(spec.get("max_ops", 99)),
+                int(spec.get("extra_ops", 0)),
             )
             for g, spec in data["groups"].items()
         ]
@@ -185,34 +197,34 @@ def _numbers(family: InputFamily, count: int, world: int, rng: random.Random) ->
     return [x * (s if k else (-1) ** world) for k, (x, s) in enumerate(zip(out, signs, strict=True))]
 
 
-_DERIVED = {
-    "Neg": lambda a: -a,
-    "Add": lambda a, b: a + b,
-    "Sub": lambda a, b: a - b,
-    "Mul": lambda a, b: a * b,
-    "Div": lambda a, b: a / b,
+_DERIVED: dict[str, Callable[..., Exact]] = {
+    "Neg": np.negative,
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Div": np.divide,
+    "Conv": lambda x, w: np.tensordot(w[:, :, 0, 0], x[0, :, 0, 0], 1).reshape(1, -1, 1, 1),  # of one pixel, by a 1x1 kernel
 }
 
 
-def _derive(term: Any, known: Mapping[str, list[Fraction]]) -> list[Fraction]:
+def _derive(term: Any, known: Mapping[str, Exact], operators: Mapping[str, str]) -> Exact:
     if isinstance(term, str):
         return known[term]
-    operands = [_derive(t, known) for t in term[1:]]
-    return [_DERIVED[term[0]](*xs) for xs in zip(*operands, strict=True)]
+    operands = [_derive(t, known, operators) for t in term[1:]]
+    return np.asarray(_DERIVED[operators.get(term[0], term[0])](*operands), dtype=object)
 
 
-def input_values(group: Group, world: int, seed: int) -> dict[str, list[Fraction]]:
-    """The values of all inputs in one world, row-major."""
-    values: dict[str, list[Fraction]] = {}
+def input_values(group: Group, world: int, seed: int) -> dict[str, Exact]:
+    """The values of all inputs in one world."""
+    values: dict[str, Exact] = {}
+    operators = {o.name: o.op for o in group.operators}
     for name, family in group.inputs:
-        count = 1
-        for d in family.extents(group.worlds[world]):
-            count *= d
+        shape = family.extents(group.worlds[world])
         if family.derived:
-            values[name] = _derive(list(family.derived), values)
+            values[name] = _derive(list(family.derived), values, operators).reshape(shape)
         else:
             rng = random.Random(key_of("generate", seed, group.name, name, world))
-            values[name] = _numbers(family, count, world, rng)
+            values[name] = np.array(_numbers(family, math.prod(shape), world, rng), dtype=object).reshape(shape)
     return values
 
 
@@ -222,7 +234,7 @@ def make_enumerator(group: Group, *, max_ops: int, seed: int) -> _core.Enumerato
     index = {f.name: k for k, f in enumerate(group.families)}
     inputs = []
     for name, family in group.inputs:
-        exact = [x for world in values for x in world[name]]
+        exact = [x for world in values for x in world[name].flat]
         shapes = [family.extents(w) for w in group.worlds]
         residues = [from_fraction(x) for x in exact]
         inputs.append((index[family.name], family.weight, shapes, residues, [float(x) for x in exact]))
@@ -231,5 +243,6 @@ def make_enumerator(group: Group, *, max_ops: int, seed: int) -> _core.Enumerato
         kind = kinds.of(o.op, o.concrete(group.worlds[0]))
         operands = [_OPERANDS[k] for k in o.operands] or [0] * kind.arity
         lists = [kinds.of(o.op, o.concrete(w)).attributes for w in group.worlds]
-        templates.append((kind.kind, kind.outputs, kind.commutative, operands, kind.key, lists))
-    return _core.Enumerator(inputs, templates, worlds=len(group.worlds), max_ops=min(max_ops, group.max_ops))
+        commutative = kind.commutative and len(set(operands)) == 1  # else the operands' roles tell them apart
+        templates.append((kind.kind, kind.outputs, commutative, operands, kind.key, lists))
+    return _core.Enumerator(inputs, templates, worlds=len(group.worlds), max_ops=min(max_ops + group.extra_ops, 5))

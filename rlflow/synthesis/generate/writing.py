@@ -1,0 +1,159 @@
+"""A run as a command sees it: settings in, a rule file and a summary out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from rlflow.errors import UsageError
+from rlflow.rewrite import Rule, load_rules
+from rlflow.synthesis.examples import find_examples
+from rlflow.synthesis.generate.checkpoint import WorkFolder
+from rlflow.synthesis.generate.derive import Deriver
+from rlflow.synthesis.generate.pipeline import GENERATOR_VERSION, Budget, Found, Generator, Progress, Report, Statistics
+from rlflow.synthesis.generate.vocabulary import Vocabulary
+from rlflow.synthesis.writing import rule_file_text
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run depends on. ``date`` is written into the rules and changes nothing else."""
+
+    vocabulary: Vocabulary
+    budget: Budget
+    date: str
+
+    @property
+    def origin(self) -> str:
+        """What the rules say about where they come from."""
+        b = self.budget
+        return (
+            f"generated {self.date}: generator {GENERATOR_VERSION}, vocabulary {self.vocabulary.name}, "
+            f"{b.max_ops} operators, seed {b.seed}"
+        )
+
+    def digest(self) -> dict[str, Any]:
+        """What two runs must share for one to go on where the other stopped."""
+        b = self.budget
+        return {
+            "generator": GENERATOR_VERSION,
+            "vocabulary": repr(self.vocabulary),
+            "max_ops": b.max_ops,
+            "seed": b.seed,
+            "samples": b.samples,
+        }
+
+
+@dataclass
+class Result:
+    """``known``: names of rules that the core library implies in at most two steps."""
+
+    found: list[Found]
+    known: set[str]
+    statistics: Statistics
+    unproved: list[tuple[str, str]] = field(default_factory=list)
+
+    def summary(self) -> dict[str, Any]:
+        """Counts and seconds, as plain data."""
+        return {
+            "total": self.statistics.total(),
+            "groups": self.statistics.groups,
+            "seconds": {k: round(s, 1) for k, s in self.statistics.seconds.items()},
+            "equations": len({f.number for f in self.found}),
+            "rules": len(self.found),
+            "new": sum(f.rule.name not in self.known for f in self.found),
+            "new_equations": len({f.number for f in self.found if f.rule.name not in self.known}),
+            "unproved": [list(item) for item in self.unproved],
+        }
+
+
+def generate_file(
+    settings: Settings, out: Path, *, resume: bool = False, keep_work: bool = False, report: Report | None = None
+) -> Result:
+    """Runs the generator and writes the rule file. Raises UsageError where something cannot be written or does not fit;
+    KeyboardInterrupt leaves the work folder ``OUT.work`` behind."""
+    _check_writable(out)
+    work = WorkFolder(out.with_name(out.name + ".work"), settings.digest(), resume=resume)
+    generator = Generator(settings.vocabulary, settings.budget, work, report)
+    try:
+        found = generator.run()
+        known = {f.rule.name for f in known_rules(found)}
+        started = time.perf_counter()
+        data = rule_file([f.rule for f in found], settings.origin, settings.budget.jobs, report)
+        generator.statistics.seconds["examples"] = time.perf_counter() - started
+        write_text(out, rule_file_text(data))
+    finally:
+        work.close()
+    if not keep_work:
+        work.remove()
+    return Result(found, known, generator.statistics, generator.unproved)
+
+
+def _check_writable(out: Path) -> None:
+    """Finds out before a long run, not after it."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        probe = out.with_name(out.name + ".part")
+        probe.write_text("", encoding="utf-8")
+        probe.unlink()
+    except OSError as error:
+        raise UsageError(f"The rule file {out} cannot be written: {error.strerror}.") from error
+    if out.is_dir():
+        raise UsageError(f"The rule file {out} cannot be written: it is a folder.")
+
+
+def known_rules(found: Sequence[Found]) -> list[Found]:
+    """Those that the package's core library implies in at most two steps."""
+    library = Deriver(load_rules().values())
+    answers: dict[int, bool] = {}
+    for f in found:
+        if f.number not in answers:
+            answers[f.number] = library.implies(f.equation, f.group)
+    return [f for f in found if answers[f.number]]
+
+
+def entry_of(rule: Rule, origin: str) -> dict[str, Any]:
+    """A rule-file entry, with an example that fires and one that does not where they are found."""
+    fires, silent = find_examples(rule)
+    entry: dict[str, Any] = {
+        "name": rule.name,
+        "source": list(rule.source),
+        "target": list(rule.target),
+        "where": list(rule.where),
+        "origin": origin,
+        "numerics": rule.numerics,
+        "samples": list(rule.samples),
+    }
+    entry.update({"fires": [fires]} if fires else {})
+    entry.update({"silent": [silent]} if silent else {})
+    if rule.proof is not None:
+        entry["proof"] = rule.proof.to_json()
+    return entry
+
+
+def rule_file(rules: Sequence[Rule], origin: str, jobs: int, report: Report | None = None) -> dict[str, Any]:
+    """The data of a rule file."""
+    entries = []
+    plain = [Rule(**{name: getattr(r, name) for name in Rule.__dataclass_fields__}) for r in rules]
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for k, entry in enumerate(pool.map(entry_of, plain, [origin] * len(plain))):
+            entries.append(entry)
+            if report:
+                report(Progress("examples", "", k + 1, len(rules)))
+    return {"format": 1, "family": "generated", "rules": entries}
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file whole or not at all. Raises UsageError where that is not possible."""
+    temporary = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise UsageError(f"While writing {path}: {error.strerror}.") from error
