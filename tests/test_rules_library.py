@@ -11,15 +11,15 @@ import pytest
 
 from rlflow import _core
 from rlflow.frontends import graph_to_model
-from rlflow.rewrite import Rule, RuleLibrary, explain, load_rules
-from rlflow.rewrite.paths import library_files
+from rlflow.rewrite import Rule, RuleLibrary, all_shipped, explain
+from rlflow.rewrite.paths import library_files, named_files
 from rlflow.synthesis.domains import Field, Ordered
 from rlflow.synthesis.floats import filled
 from rlflow.synthesis.prove import prove
 from rlflow.synthesis.semantics import Evaluator, NeedsOrder
 from rlflow.synthesis.writing import rule_file_text
 
-LIBRARY: RuleLibrary = load_rules()
+LIBRARY: RuleLibrary = all_shipped()
 NAMES = list(LIBRARY)
 FAMILIES = {"fold", "linear", "merge", "select", "shape", "spatial"}
 
@@ -132,7 +132,7 @@ def test_records_cover_enough() -> None:
         assert record.dims[1] >= 3 and record.max_rel_err <= 1e-10, rule.name
 
 
-@pytest.mark.parametrize("path", library_files(), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [*library_files(), *named_files()], ids=lambda p: p.stem)
 def test_files_follow_the_schema_and_the_layout(path: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed: pip install '.[dev]'")
     text = path.read_text(encoding="utf-8")

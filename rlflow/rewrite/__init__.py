@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from rlflow._core import Graph, Moves, RuleSet, State, StopToken
 from rlflow._core import explain as _explain
-from rlflow.rewrite.library import RuleLibrary, load_rules, read_rules
+from rlflow.rewrite.library import RuleLibrary, all_shipped, load_rules, read_rules
 from rlflow.rewrite.record import PROVER_VERSION, ProofRecord, semantics_digest, statement_digest
 from rlflow.rewrite.rule import Rule
 
@@ -30,6 +30,7 @@ __all__ = [
     "RuleSet",
     "State",
     "StopToken",
+    "all_shipped",
     "compiled",
     "explain",
     "load_rules",

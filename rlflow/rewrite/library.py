@@ -17,7 +17,6 @@ from rlflow.rewrite.record import ProofRecord
 from rlflow.rewrite.rule import NUMERICS, Rule
 
 FORMAT = 1
-NAMED_FAMILIES = frozenset(_paths.NAMED_FOLDERS)  # shipped, and loaded where they are asked for by name
 _LISTS = ("source", "target", "where", "fires", "silent", "derived")
 _TEXTS = ("name", "doc", "origin", "numerics")
 _FIELDS = {*_LISTS, *_TEXTS, "let", "samples", "proof"}
@@ -104,16 +103,26 @@ def load_rules(
     """
     rules: list[Rule] = []
     if paths is None or families:
-        shipped = RuleLibrary(_read_shipped(named=not NAMED_FAMILIES.isdisjoint(families or ())))
-        rules += (shipped.select(families) if families else shipped).values()
+        rules += (RuleLibrary(_read_all()).select(families) if families else RuleLibrary(_read_shipped())).values()
     for path in rule_files_in(paths or ()):
         rules += (checked(rule, prove) for rule in read_rules([path]))
     return RuleLibrary(rules)
 
 
 @functools.cache
-def _read_shipped(named: bool = False) -> tuple[Rule, ...]:
-    return tuple(checked(rule, None) for rule in read_rules(_paths.library_files(named=named)))
+def _read_shipped() -> tuple[Rule, ...]:
+    return tuple(checked(rule, None) for rule in read_rules(_paths.library_files()))
+
+
+@functools.cache
+def _read_all() -> tuple[Rule, ...]:
+    """With those that are loaded by name only."""
+    return (*_read_shipped(), *(checked(rule, None) for rule in read_rules(_paths.named_files())))
+
+
+def all_shipped() -> RuleLibrary:
+    """Every rule that comes with the package, those included that are loaded by name only."""
+    return RuleLibrary(_read_all())
 
 
 def rule_files_in(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:

@@ -7,8 +7,8 @@ from pathlib import Path
 from rlflow.errors import RuleError
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-LOADED_FOLDERS = ("core",)
-NAMED_FOLDERS = ("generated",)  # loaded where their family is named
+LOADED_FOLDERS = ("core",)  # `unproved/` is never loaded
+NAMED_FOLDERS = ("generated", "imported")  # loaded where a rule or family of theirs is asked for by name
 
 
 def substitutions_dir() -> Path:
@@ -23,10 +23,18 @@ def substitutions_dir() -> Path:
     )
 
 
-def library_files(*, named: bool = False) -> list[Path]:
-    """The rule files that are loaded by default, in a fixed order; with ``named`` those too whose family must be named."""
+def library_files() -> list[Path]:
+    """The rule files that are loaded by default, in a fixed order."""
+    return _files(LOADED_FOLDERS)
+
+
+def named_files() -> list[Path]:
+    """The rule files that ship too, but are loaded by name only, in a fixed order."""
+    return _files(NAMED_FOLDERS)
+
+
+def _files(folders: tuple[str, ...]) -> list[Path]:
     root = substitutions_dir()
-    folders = LOADED_FOLDERS + NAMED_FOLDERS if named else LOADED_FOLDERS
     return [path for folder in folders for path in sorted((root / folder).glob("*.json"))]
 
 

@@ -330,6 +330,8 @@ def fixed_attr(d: Draw, term: Term, name: str) -> Any:
 
 
 def _window(d: Draw, term: Term, op: str, n: int, kernel: list[int]) -> dict[str, Any]:
+    if len(kernel) != n:  # bound by a pool of another rank
+        raise GiveUp
     style = d.rng.random()
     dilations = [1] * n if style < 0.8 else [d.rng.randint(1, 2) for _ in range(n)]
     same = [(k - 1) * e // 2 for k, e in zip(kernel, dilations, strict=True)]

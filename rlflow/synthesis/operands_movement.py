@@ -313,3 +313,10 @@ def _blocks(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     if op == "DepthToSpace":
         attrs["mode"] = d.attr(term, op, "mode", lambda: d.rng.choice(["DCR", "CRD"]))
     return [x], attrs
+
+
+@generator("EyeLike")
+def _eye_like(d: Draw, term: Term, op: str, want: Want) -> Drawn:
+    square = (d.extent(),) * 2 if d.rng.random() < 0.7 else d.dims(2)
+    x = d.child(term.children[0], Want(shape=want.shape if want.shape is not None and len(want.shape) == 2 else square))
+    return [x], {"k": d.attr(term, op, "k", lambda: 0)}

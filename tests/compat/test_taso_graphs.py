@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import foreign_files as pb
 import numpy as np
 import onnx
 import pytest
@@ -19,6 +20,7 @@ import taso.core
 from rlflow.compat import taso as inside
 from rlflow.errors import GraphError, ModelError, RlflowError, UsageError
 from rlflow.frontends import graph_to_model, reference
+from rlflow.rewrite import load_rules
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -460,13 +462,31 @@ def test_the_measured_cost_is_the_default() -> None:
     assert graph.run_time() > 0
 
 
-def test_taso_home_is_never_needed_and_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_taso_home_is_never_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TASO_HOME", str(tmp_path))
-    graph = two_products()
-    taso.optimize(graph, budget=1, cost="analytic", verify=False)
+    taso.optimize(two_products(), budget=1, cost="analytic", verify=False)
     (tmp_path / "graph_subst.pb").write_bytes(b"\x0a\x00")
-    with pytest.warns(UserWarning, match=r"graph_subst\.pb are not read: such files cannot be imported yet"):
-        taso.optimize(graph, budget=1, cost="analytic", verify=False)
+    with pytest.warns(UserWarning, match=r"the rules in .*graph_subst\.pb are not used: .* rule 0 cannot be read"):
+        taso.optimize(two_products(), budget=1, cost="analytic", verify=False)
+
+
+def test_the_rules_in_taso_home_are_used_as_far_as_they_are_true(
+    tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of the four is false, one needs a condition; rlflow does not load associativity of sums by itself."""
+    from rlflow.compat.taso.home import home_rules
+
+    monkeypatch.delenv("TASO_HOME", raising=False)
+    assert home_rules() is None
+    monkeypatch.setenv("TASO_HOME", str(tmp_path))
+    sums = pb.rule([(pb.ADD, (-2, -3), {}), (pb.ADD, (-1, 0), {})], [(pb.ADD, (-1, -2), {}), (pb.ADD, (0, -3), {})])
+    (tmp_path / "graph_subst.pb").write_bytes(pb.TINY + sums)
+    with pytest.warns(UserWarning, match=r"of the 5 rules in .*, 1 are not used \(TASO #2: refuted.*and 1 only under"):
+        library = home_rules()
+    assert "associate-sum" in library and "associate-sum" not in load_rules()
+    assert len(library) == len(load_rules()) + 1
+    with pytest.warns(UserWarning, match="1 are not used"):
+        assert taso.optimize(two_products(), budget=1, cost="analytic").cost() > 0
 
 
 def test_optimize_refuses_what_is_no_graph_and_no_budget() -> None:

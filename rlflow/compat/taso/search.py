@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import warnings
-from pathlib import Path
 from typing import Any
 
 from rlflow.compat.taso.graph import PyGraph
+from rlflow.compat.taso.home import home_rules
 from rlflow.errors import UsageError
 
 _log = logging.getLogger("taso")
@@ -33,7 +32,8 @@ def optimize(
     as ``"60s"``; ``print_subst``: write the rewrites of the result to standard output. ``cost``: the cost model, by
     default ``"onnxruntime"`` (measured, and confirmed end to end), or ``"analytic"`` where ONNX Runtime is missing;
     ``seconds``: limit in seconds beside a number of expansions (None: no limit). Other options are those of
-    :func:`rlflow.optimize` (``seed``, ``threads``, ``search``, ``dims``, ``rules``, ``verify``, …).
+    :func:`rlflow.optimize` (``seed``, ``threads``, ``search``, ``dims``, ``rules``, ``verify``, …). Without ``rules``,
+    those of ``$TASO_HOME/graph_subst.pb``, where there is one, are used beside ours, as far as they are true.
 
     The result's ``report`` says what was done. Raises the errors of :func:`rlflow.optimize`.
     """
@@ -43,7 +43,8 @@ def optimize(
 
     if not isinstance(graph, PyGraph):
         raise UsageError(f"taso: optimize() got {type(graph).__name__}; expected a PyGraph.")
-    _note_home()
+    if options.get("rules") is None:
+        options["rules"] = home_rules()
     result = run(
         export_onnx(graph),
         alpha=float(alpha),
@@ -80,17 +81,6 @@ def _cost_model() -> str:
         return "onnxruntime"
     warnings.warn(f"taso: costs are estimated, not measured: {reason}", stacklevel=3)
     return "analytic"
-
-
-def _note_home() -> None:
-    """TASO read its rules from $TASO_HOME; rlflow brings its own."""
-    home = os.environ.get("TASO_HOME")
-    if home and (Path(home) / "graph_subst.pb").is_file():
-        warnings.warn(
-            f"taso: the rules in {Path(home) / 'graph_subst.pb'} are not read: such files cannot be imported yet, and "
-            "the rules that come with rlflow are used. Unset TASO_HOME to be rid of this notice.",
-            stacklevel=3,
-        )
 
 
 def _write_trace(report: Any) -> None:

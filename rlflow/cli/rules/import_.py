@@ -1,0 +1,101 @@
+"""``rlflow rules import``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from rlflow.cli.common import console, plural
+from rlflow.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rlflow.synthesis.importers import Outcome
+
+_MEANINGS = {
+    "as is": "true as it is, and new",
+    "conditions": "true with added conditions, and new",
+    "identity": "both sides are one graph here",
+    "ours": "one rule of the library does it",
+    "derived": "several rules of the library do it",
+    "refuted": "false",
+    "inexpressible": "cannot be said here",
+    "undecided": "neither proved nor refuted",
+}
+
+
+@click.command("import")
+@click.argument("file", type=click.Path())
+@click.option("-o", "--out", metavar="OUT.json", help="Write the rules that are true and new to this rule file.")
+@click.option(
+    "--format", "kind", metavar="FORMAT", help="taso-pb, tensat or tensat-multi; by default from the file's name."
+)
+@click.option("--all", "everything", is_flag=True, help="Also write rules that the library has or implies.")
+@click.option("-q", "--quiet", is_flag=True, help="Print the summary only.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("-j", "--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes.")
+@click.option("--matches", type=click.IntRange(1), default=60, show_default=True, help="Exact comparisons a reading.")
+@click.option("--readings", is_flag=True, help="Also judge a true rule under stronger assumptions, for tables.")
+def import_rules(
+    file: str,
+    out: str | None,
+    kind: str | None,
+    everything: bool,
+    quiet: bool,
+    as_json: bool,
+    jobs: int,
+    matches: int,
+    readings: bool,
+) -> None:
+    """Judge the rules of FILE (TASO's graph_subst.pb, Tensat's text files), and import those that are true and new.
+
+    Interrupted, it goes on where it stopped: what was found is kept in the cache folder.
+    """
+    from rlflow.synthesis.importers import Options, classify_all, read_foreign, write_imported
+
+    rules = read_foreign(file, kind)
+    if not rules:
+        raise UsageError(f"The file {file} has no rules.")
+    outcomes = classify_all(
+        rules,
+        options=Options(matches=matches, everything=everything, all_readings=readings),
+        jobs=jobs,
+        progress=_progress(quiet),
+    )
+    if as_json:
+        click.echo(json.dumps([dataclasses.asdict(o) for o in outcomes], indent=1))
+    else:
+        _print(outcomes, quiet)
+    if out is not None:
+        count = write_imported(out, outcomes)
+        click.echo(f"{plural(count, 'rule')} written to {out}.", err=as_json)
+
+
+def _progress(quiet: bool) -> Callable[[int, int], None]:
+    def tell(done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            click.echo(f"\r{done} of {total} rules judged", err=True, nl=done == total)
+        elif not quiet and (done == total or done % 50 == 0):
+            click.echo(f"rlflow: {done} of {total} rules judged", err=True)
+
+    return tell
+
+
+def _print(outcomes: Sequence[Outcome], quiet: bool) -> None:
+    from rich.table import Table
+
+    if not quiet:
+        for outcome in outcomes:
+            click.echo(str(outcome))
+    table = Table("", "rules", "")
+    for status, meaning in _MEANINGS.items():
+        count = sum(o.status == status for o in outcomes)
+        if count:
+            table.add_row(status, str(count), meaning)
+    table.add_row("in all", str(len(outcomes)), "")
+    console().print(table)

@@ -1,0 +1,73 @@
+"""Rules of TASO and Tensat: read, given our meaning, judged, and written as rule files of ours.
+
+>>> rules = read_foreign("graph_subst.pb")                             # doctest: +SKIP
+>>> outcomes = classify_all(rules, jobs=2)                             # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from rlflow.errors import RuleError, UsageError
+from rlflow.synthesis.importers.classify import STATUSES, Options, Outcome, classify, classify_all
+from rlflow.synthesis.importers.taso_pb import read_taso_pb
+from rlflow.synthesis.importers.tensat import read_tensat, tensat_text
+from rlflow.synthesis.importers.terms import ForeignRule
+from rlflow.synthesis.writing import rule_file_text
+
+#: Formats of foreign rule files, by the word that ``--format`` takes.
+FORMATS = ("taso-pb", "tensat", "tensat-multi")
+
+__all__ = [
+    "FORMATS",
+    "STATUSES",
+    "ForeignRule",
+    "Options",
+    "Outcome",
+    "classify",
+    "classify_all",
+    "read_foreign",
+    "read_taso_pb",
+    "read_tensat",
+    "tensat_text",
+    "write_imported",
+]
+
+
+def read_foreign(path: str | os.PathLike[str], format: str | None = None) -> list[ForeignRule]:
+    """The rules of a file. Without ``format``, ``.pb`` is TASO's, and a text with "multi" in its name is of two-line
+    rules. Raises UsageError for an unknown format or a missing file, RuleError where the file does not parse."""
+    file = Path(path)
+    if not file.is_file():
+        raise UsageError(f"While importing rules: there is no file {os.fspath(path)}.")
+    if format is None:
+        format = "taso-pb" if file.suffix == ".pb" else "tensat-multi" if "multi" in file.stem else "tensat"
+    if format not in FORMATS:
+        raise UsageError(f"There is no rule format {format!r}; there are {', '.join(FORMATS)}.")
+    if format == "taso-pb":
+        return read_taso_pb(file)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = "the rule file is no text; TASO's .pb files take the format taso-pb"
+        raise RuleError(reason, os.fspath(path)) from error
+    return read_tensat(text, multi=format == "tensat-multi", file=os.fspath(path))
+
+
+def write_imported(path: str | os.PathLike[str], outcomes: Iterable[Outcome]) -> int:
+    """Writes the outcomes' rules as a rule file, whole or not at all; how many. They are proved again (from the
+    cache) when the file is loaded."""
+    entries = [outcome.rule for outcome in outcomes if outcome.rule is not None]
+    target = Path(path)
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent or ".", prefix=target.name)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(rule_file_text({"format": 1, "family": "imported", "rules": entries}))
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+    except OSError as error:
+        raise UsageError(f"The rules cannot be written to {os.fspath(path)}: {error.strerror}.") from error
+    return len(entries)
