@@ -27,6 +27,7 @@ _PHASES = {"enumerate": "enumerating", "prove": "pruning and proving", "examples
 @click.option("--seed", default=0, show_default=True, help="Of the inputs' values and the proofs' samples.")
 @click.option("--memory", default=1000, show_default=True, metavar="MB", help="Memory for enumerated graphs.")
 @click.option("--samples", default=200, show_default=True, help="Evaluations of each proof.")
+@click.option("--minutes", type=float, help="Stop proving after so long, and write what is proved.")
 @click.option("--date", metavar="YYYY-MM-DD", help="The date to write into the rules; today's by default.")
 @click.option("--resume", is_flag=True, help="Go on where an interrupted run stopped.")
 @click.option("--statistics", type=click.Path(path_type=Path), help="Also write counts and seconds as JSON.")
@@ -42,6 +43,7 @@ def generate(
     seed: int,
     memory: int,
     samples: int,
+    minutes: float | None,
     date: str | None,
     resume: bool,
     statistics: Path | None,
@@ -55,7 +57,7 @@ def generate(
     from rlflow.synthesis.generate import Budget, Settings, generate_file
 
     chosen = _vocabulary(vocabulary, ops, groups)
-    settings = Settings(chosen, Budget(max_ops, seed, jobs, memory, samples), date or _date.today().isoformat())
+    settings = Settings(chosen, Budget(max_ops, seed, jobs, memory, samples, minutes), date or _date.today().isoformat())
     with _Bar(quiet) as bar:
         try:
             result = generate_file(settings, out, resume=resume, keep_work=keep_work, report=bar.report)

@@ -7,6 +7,7 @@ taken in a fixed order, whatever the number of workers.
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
@@ -30,13 +31,17 @@ _BATCH = 24  # equations proved between two prunings; a constant, so that result
 
 @dataclass(frozen=True)
 class Budget:
-    """``max_ops``: operators of a graph; ``memory_mb``: of fingerprints and graphs; ``jobs``: threads, then processes."""
+    """``max_ops``: operators of a graph; ``memory_mb``: of fingerprints and graphs; ``jobs``: threads, then processes.
+
+    ``minutes``: proving stops after so long in all, with what is proved; the only limit that makes a run irreproducible.
+    """
 
     max_ops: int = 3
     seed: int = 0
     jobs: int = 1
     memory_mb: int = 1000
     samples: int = 200
+    minutes: float | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_ops <= 5:
@@ -104,6 +109,7 @@ class Generator:
         self._outcomes = work.proofs()
         self._number = self._suspect_number = 0
         self._suspects = Deriver([])
+        self._deadline = time.perf_counter() + 60 * budget.minutes if budget.minutes is not None else math.inf
 
     def run(self) -> list[Found]:
         """All rules found, in the order in which they were. KeyboardInterrupt leaves what was done in the work folder."""
@@ -187,6 +193,9 @@ class Generator:
         for number, level in enumerate(levels):
             rest = level
             while rest:
+                if time.perf_counter() > self._deadline:
+                    self.statistics.add(group.name, not_reached=len(rest))
+                    break
                 batch, rest = self._next_batch(group, rest, deriver)
                 for equation, rules in self._outcomes_of(group, batch, pool):
                     if rules and found_again(deriver, equation, group):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -10,14 +11,21 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from rlflow.errors import UsageError
-from rlflow.rewrite import Rule, load_rules
-from rlflow.synthesis.examples import find_examples
+from rlflow import _core
+from rlflow.errors import GraphError, UsageError
+from rlflow.rewrite import Rule, read_rules
+from rlflow.rewrite.paths import library_files
+from rlflow.synthesis.examples import plain_text
+from rlflow.synthesis.field import key_of
 from rlflow.synthesis.generate.checkpoint import WorkFolder
-from rlflow.synthesis.generate.derive import Deriver
+from rlflow.synthesis.generate.derive import Deriver, sides_of
 from rlflow.synthesis.generate.pipeline import GENERATOR_VERSION, Budget, Found, Generator, Progress, Report, Statistics
 from rlflow.synthesis.generate.vocabulary import Vocabulary
+from rlflow.synthesis.plan import make_plan
+from rlflow.synthesis.sampling import draw_sample
 from rlflow.synthesis.writing import rule_file_text
+
+_DRAWS, _MISSES = 400, 6  # graphs drawn for near misses, and near misses of which the smallest is kept
 
 
 @dataclass(frozen=True)
@@ -84,7 +92,7 @@ def generate_file(
         found = generator.run()
         known = {f.rule.name for f in known_rules(found)}
         started = time.perf_counter()
-        data = rule_file([f.rule for f in found], settings.origin, settings.budget.jobs, report)
+        data = rule_file(found, settings.origin, settings.budget.jobs, report)
         generator.statistics.seconds["examples"] = time.perf_counter() - started
         write_text(out, rule_file_text(data))
     finally:
@@ -109,7 +117,7 @@ def _check_writable(out: Path) -> None:
 
 def known_rules(found: Sequence[Found]) -> list[Found]:
     """Those that the package's core library implies in at most two steps."""
-    library = Deriver(load_rules().values())
+    library = Deriver(read_rules(library_files()))  # what it implies does not depend on its records
     answers: dict[int, bool] = {}
     for f in found:
         if f.number not in answers:
@@ -117,9 +125,29 @@ def known_rules(found: Sequence[Found]) -> list[Found]:
     return [f for f in found if answers[f.number]]
 
 
-def entry_of(rule: Rule, origin: str) -> dict[str, Any]:
+def examples_of(rule: Rule, graph: str) -> tuple[str | None, str | None]:
+    """``graph``, the vocabulary's own, where the rule fires in it, and the smallest of a few near misses."""
+    ruleset = _core.RuleSet([rule.core])
+    fires = graph if graph and len(_core.State(_core.Graph.parse(graph), ruleset).moves()) else None
+    plan = make_plan(rule.source, rule.where, dict(rule.let), rule.samples)
+    misses: list[tuple[int, str]] = []
+    for k in range(_DRAWS):
+        sample = draw_sample(plan, random.Random(key_of("near miss", rule.digest, k)))
+        if sample is None or sample.symbols or len(misses) >= _MISSES:
+            continue
+        text = plain_text(sample.graph)
+        try:
+            parsed = _core.Graph.parse(text)
+        except GraphError:
+            continue
+        if not len(_core.State(parsed, ruleset).moves()):
+            misses.append((len(text), text))
+    return fires, min(misses)[1] if misses else None
+
+
+def entry_of(rule: Rule, graph: str, origin: str) -> dict[str, Any]:
     """A rule-file entry, with an example that fires and one that does not where they are found."""
-    fires, silent = find_examples(rule)
+    fires, silent = examples_of(rule, graph)
     entry: dict[str, Any] = {
         "name": rule.name,
         "source": list(rule.source),
@@ -136,16 +164,28 @@ def entry_of(rule: Rule, origin: str) -> dict[str, Any]:
     return entry
 
 
-def rule_file(rules: Sequence[Rule], origin: str, jobs: int, report: Report | None = None) -> dict[str, Any]:
+def rule_file(found: Sequence[Found], origin: str, jobs: int, report: Report | None = None) -> dict[str, Any]:
     """The data of a rule file."""
     entries = []
-    plain = [Rule(**{name: getattr(r, name) for name in Rule.__dataclass_fields__}) for r in rules]
+    plain = [Rule(**{name: getattr(f.rule, name) for name in Rule.__dataclass_fields__}) for f in found]
+    graphs = [_graph_of(f) for f in found]
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for k, entry in enumerate(pool.map(entry_of, plain, [origin] * len(plain))):
+        for k, entry in enumerate(pool.map(entry_of, plain, graphs, [origin] * len(plain))):
             entries.append(entry)
             if report:
-                report(Progress("examples", "", k + 1, len(rules)))
+                report(Progress("examples", "", k + 1, len(found)))
     return {"format": 1, "family": "generated", "rules": entries}
+
+
+def _graph_of(f: Found) -> str:
+    """The side of the equation that the rule starts from, over the vocabulary's extents."""
+    sides = sides_of(f.equation, f.group)
+    ruleset = _core.RuleSet([f.rule.core])
+    for graph in sides or ():
+        text = plain_text(graph)
+        if len(_core.State(_core.Graph.parse(text), ruleset).moves()):
+            return text
+    return ""
 
 
 def write_text(path: Path, text: str) -> None:
