@@ -91,7 +91,6 @@ WIDE: dict[str, Any] = {
         "s": {"shape": _CHANNEL, "weight": True, "constant": True, "positive": True},
         "b": {"shape": _CHANNEL, "weight": True, "constant": True},
         "d": {"shape": _CHANNEL, "weight": True, "derived": ["Div", ["Neg", "b"], "s"]},
-        "n": {"shape": _CHANNEL, "weight": True, "derived": ["Neg", "b"]},
         "z": {"shape": ["C", "C", 1, 1], "derived": ["Mul", "o", "s"], "weight": True},
         "u": {"shape": _CHANNEL, "weight": True, "derived": ["FoldPoint", "b", "o"]},
     },
@@ -154,9 +153,8 @@ WIDE: dict[str, Any] = {
     },
     "groups": {
         "fold": {
-            "inputs": ["m", "o", "s", "b", "d", "n", "z", "u"],
+            "inputs": ["m", "o", "s", "b", "d", "z", "u"],
             "ops": ["FoldPoint", "Scale", "Shift", "AtLeast", "Relu"],
-            "extra_ops": 1,
         },
         "order": {"inputs": ["x", "r"], "ops": ["Max", "Min", "Neg", "Relu", "Add", "Sub"]},
         "windows": {

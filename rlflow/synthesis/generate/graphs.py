@@ -159,6 +159,9 @@ class Canon:
     def _namings(self, inputs: list[int]) -> Iterator[dict[int, str]]:
         fixed = {k: self.derived[k] for k in inputs if k in self.derived}
         free = [k for k in inputs if k not in self.derived]
+        if len(free) > 4:  # 120 namings and more: what only other families' names tell apart is left to the search for derivations
+            yield {**fixed, **{k: self.group.inputs[k][0] for k in free}}
+            return
         for order in itertools.permutations(range(len(free))):
             yield {**fixed, **{k: f"{self.marks[k]}{n}" for k, n in zip(free, order, strict=True)}}
 

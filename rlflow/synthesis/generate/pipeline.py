@@ -109,6 +109,7 @@ class Generator:
         self._outcomes = work.proofs()
         self._number = self._suspect_number = 0
         self._suspects = Deriver([])
+        self._groups_left = len(vocabulary.groups)
         self._deadline = time.perf_counter() + 60 * budget.minutes if budget.minutes is not None else math.inf
 
     def run(self) -> list[Found]:
@@ -188,12 +189,14 @@ class Generator:
     def _prove(self, group: Group, equations: list[Equation], deriver: Deriver, pool: ProcessPoolExecutor) -> list[Found]:
         started = time.perf_counter()
         found: list[Found] = []
+        deadline = started + (self._deadline - started) / self._groups_left  # each group its share of what time is left
+        self._groups_left -= 1
         levels = list(_levels(equations))
         ends = list(itertools.accumulate(len(level) for level in levels))
         for number, level in enumerate(levels):
             rest = level
             while rest:
-                if time.perf_counter() > self._deadline:
+                if time.perf_counter() > deadline:
                     self.statistics.add(group.name, not_reached=len(rest))
                     break
                 batch, rest = self._next_batch(group, rest, deriver)
@@ -291,8 +294,8 @@ def _outcome(statement: Statement, seed: int, samples: int) -> dict[str, Any]:
     """In a worker: the proof of one direction, as plain data."""
     try:
         outcome = generalise(statement, seed=seed, samples=samples)
-    except RlflowError as error:
-        return {"reason": str(error)}
+    except Exception as error:  # noqa: BLE001 - a fault of the prover on one statement must not lose the run; it is reported
+        return {"reason": f"the prover failed: {type(error).__name__}: {error}"}
     if outcome.verdict is None or outcome.verdict.record is None:
         return {"reason": outcome.reason}
     return {"bound": list(outcome.bound), "where": list(outcome.where), "proof": outcome.verdict.record.to_json()}
