@@ -5,7 +5,8 @@
     python reproduce/generator/run.py beyond RULES.json [--data FOLDER] [--steps 3]
 
 `generate` writes VOCABULARY.json and its statistics, with command, machine and date, into results/.
-`cover`: is every rule of TASO's graph_subst.pb (true with equal elementwise shapes, groups = 1 and equal channels) one of
+`cover`: is every rule of TASO's graph_subst.pb (true with equal elementwise shapes, groups = 1 and equal channels)
+one of
 RULES, or derived from them? Each is drawn at two independent shapes and searched for.
 `beyond`: which of RULES do neither TASO's rules (in our term language) nor our core library imply?
 FOLDER (by default ../shared/data beside the checkout) holds taso_graph_subst.pb.
@@ -60,7 +61,10 @@ def main() -> int:
 
 def generate(options: argparse.Namespace) -> int:
     """Runs the command, and keeps its statistics."""
-    rules, statistics = options.out / f"{options.vocabulary}.json", options.out / f"{options.vocabulary}-statistics.json"
+    rules, statistics = (
+        options.out / f"{options.vocabulary}.json",
+        options.out / f"{options.vocabulary}-statistics.json",
+    )
     command = [
         *("rlflow", "rules", "generate", "--vocabulary", options.vocabulary, "--max-ops", str(options.max_ops)),
         *("--jobs", str(options.jobs), "--out", os.fspath(rules), "--statistics", os.fspath(statistics)),
@@ -69,7 +73,12 @@ def generate(options: argparse.Namespace) -> int:
     code = subprocess.run([sys.executable, "-m", *command], check=False).returncode
     if code == 0:
         data = json.loads(statistics.read_text(encoding="utf-8"))
-        data = {"command": " ".join(command), "machine": machine.describe(), "wall_s": time.perf_counter() - started, **data}
+        data = {
+            "command": " ".join(command),
+            "machine": machine.describe(),
+            "wall_s": time.perf_counter() - started,
+            **data,
+        }
         statistics.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     return code
 
@@ -83,7 +92,9 @@ def cover(options: argparse.Namespace) -> int:
     rules, rows = read_foreign(options.data / "taso_graph_subst.pb"), []
     for k, rule in enumerate(rules):
         found = _derivation(rule, ruleset, options.steps)
-        rows.append({"index": k, "rule": str(rule), "steps": None if found is None else len(found), "chain": str(found)})
+        rows.append(
+            {"index": k, "rule": str(rule), "steps": None if found is None else len(found), "chain": str(found)}
+        )
         sys.stdout.write(f"{k:4} {'NOT COVERED' if found is None else f'{len(found)} steps'}  {rule}\n")
         sys.stdout.flush()
     covered = sum(row["steps"] is not None for row in rows)
@@ -116,7 +127,14 @@ def beyond(options: argparse.Namespace) -> int:
     for rule in read_rules([options.rules]):
         pair = _example(rule)
         by = {} if pair is None else {name: derive([pair], s, options.steps) for name, s in sets.items()}
-        rows.append({"rule": rule.name, "title": rule.title, "checked": pair is not None, **{n: str(d or "") for n, d in by.items()}})
+        rows.append(
+            {
+                "rule": rule.name,
+                "title": rule.title,
+                "checked": pair is not None,
+                **{n: str(d or "") for n, d in by.items()},
+            }
+        )
         known = [name for name, d in by.items() if d is not None] or (["not checked"] if pair is None else ["new"])
         sys.stdout.write(f"{', '.join(known):12} {rule.title}\n")
         sys.stdout.flush()

@@ -13,7 +13,15 @@ import pytest
 
 from rlflow.errors import UsageError
 from rlflow.rewrite import read_rules
-from rlflow.synthesis.generate import Budget, Progress, Result, Settings, generate_file, load_vocabulary, read_vocabulary
+from rlflow.synthesis.generate import (
+    Budget,
+    Progress,
+    Result,
+    Settings,
+    generate_file,
+    load_vocabulary,
+    read_vocabulary,
+)
 from rlflow.synthesis.generate.graphs import Canon, Equation, Node
 from rlflow.synthesis.generate.statement import Statement
 from rlflow.synthesis.generate.vocabulary import Vocabulary
@@ -77,7 +85,9 @@ def test_a_rule_file_says_where_it_comes_from_and_shows_examples(run: tuple[Path
         assert rule.fires and rule.proof is not None and rule.proof.stale(rule.core) is None
 
 
-def test_another_process_hash_seed_and_worker_count_write_the_same_bytes(run: tuple[Path, Result], tmp_path: Path) -> None:
+def test_another_process_hash_seed_and_worker_count_write_the_same_bytes(
+    run: tuple[Path, Result], tmp_path: Path
+) -> None:
     vocabulary, out = tmp_path / "small.json", tmp_path / "rules.json"
     vocabulary.write_text(json.dumps(SMALL))
     command = ["rules", "generate", "--vocabulary", str(vocabulary), "--ops", "Relu,Transpose", "--max-ops", "2", "-q"]
@@ -159,7 +169,11 @@ _MERGED = node("Split1", node("MatMul", "x1", node("Concat1", "w1", "w2")))
         ((_IN["x1"],), (node("Relu", "x1"),), "a bare variable"),
         ((node("Relu", "x1"),), (node("Relu", node("Relu", "x1")),), "wraps its own source"),
         ((node("Relu", "x1"),), (node("Relu", "x2"),), "unbound variable"),
-        ((_MERGED, _MERGED._replace(output=1)), (node("MatMul", "x1", "w1"), node("MatMul", "x1", "w2")), "ends in a Split"),
+        (
+            (_MERGED, _MERGED._replace(output=1)),
+            (node("MatMul", "x1", "w1"), node("MatMul", "x1", "w2")),
+            "ends in a Split",
+        ),
         ((node("MatMul", "x1", "w1"), node("MatMul", "x1", "w2")), (_MERGED, _MERGED._replace(output=1)), ""),
         ((node("Relu", node("Relu", "x1")),), (node("Relu", "x1"),), ""),
     ],

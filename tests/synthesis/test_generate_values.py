@@ -110,8 +110,7 @@ def test_inputs_used_are_known_to_the_record() -> None:
 def test_too_many_graphs_for_the_memory_are_refused() -> None:
     enumerator = make_enumerator(load_vocabulary("taso").groups[0], max_ops=3, seed=0)
     with pytest.raises(UsageError, match="memory budget"):
-        for branch in range(enumerator.branches):
-            enumerator.run(branch, 10)
+        enumerator.run(0, 10)
 
 
 def test_a_set_stop_token_ends_a_branch() -> None:

@@ -18,7 +18,9 @@ _PHASES = {"enumerate": "enumerating", "prove": "pruning and proving", "examples
 
 
 @click.command("generate")
-@click.option("--vocabulary", default="taso", show_default=True, metavar="NAME|FILE", help="taso, wide, or a JSON file.")
+@click.option(
+    "--vocabulary", default="taso", show_default=True, metavar="NAME|FILE", help="taso, wide, or a JSON file."
+)
 @click.option("--ops", metavar="OP,...", help="Only these operators: the vocabulary's names, or ONNX names.")
 @click.option("--groups", metavar="GROUP,...", help="Only these groups of the vocabulary.")
 @click.option("--max-ops", default=3, show_default=True, help="Operators of a graph, at most.")
@@ -57,7 +59,9 @@ def generate(
     from rlflow.synthesis.generate import Budget, Settings, generate_file
 
     chosen = _vocabulary(vocabulary, ops, groups)
-    settings = Settings(chosen, Budget(max_ops, seed, jobs, memory, samples, minutes), date or _date.today().isoformat())
+    settings = Settings(
+        chosen, Budget(max_ops, seed, jobs, memory, samples, minutes), date or _date.today().isoformat()
+    )
     with _Bar(quiet) as bar:
         try:
             result = generate_file(settings, out, resume=resume, keep_work=keep_work, report=bar.report)
@@ -84,7 +88,9 @@ def _print(summary: dict[str, Any], out: Path) -> None:
     for name, count in summary["total"].items():
         click.echo(f"{count:>12,}  {name.replace('_', ' ')}")
     seconds = ", ".join(f"{phase} {s:.0f} s" for phase, s in summary["seconds"].items())
-    click.echo(f"{summary['rules']:,} rules ({summary['new']:,} that the core library does not imply) in {out}; {seconds}.")
+    click.echo(
+        f"{summary['rules']:,} rules ({summary['new']:,} that the core library does not imply) in {out}; {seconds}."
+    )
 
 
 class _Bar:

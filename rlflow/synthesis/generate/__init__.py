@@ -1,6 +1,7 @@
 """The generator: finds identities by enumerating graphs, generalises them to rules, and has them proved.
 
-The native core enumerates (:class:`rlflow._core.Enumerator`); :mod:`vocabulary` says over what, :mod:`statement` and :mod:`generalise`
+The native core enumerates (:class:`rlflow._core.Enumerator`); :mod:`vocabulary` says over what, :mod:`statement` and
+:mod:`generalise`
 make rules of equations, :mod:`derive` tells which are implied by others, :mod:`pipeline` does all of it.
 """
 

@@ -9,8 +9,10 @@ _SAME3 = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [1, 1], "dila
 _POOL3 = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [1, 1], "dilations": [1, 1]}
 _POINT = {"kernel_shape": [1, 1], "pads": [0, 0, 0, 0], "strides": [1, 1], "dilations": [1, 1], "group": 1}
 
-#: TASO's own: its matrices, images, kernels and scalar; matmul, element-wise sum and product, convolution, Relu, pools,
-#: concatenation and split on the first two axes, matrix transposition, enlarged kernels (a Pad of a weight). Its constant
+#: TASO's own: its matrices, images, kernels and scalar; matmul, element-wise sum and product, convolution, Relu,
+#: pools,
+#: concatenation and split on the first two axes, matrix transposition, enlarged kernels (a Pad of a weight). Its
+#: constant
 #: operators (pooling, identity and all-ones weights) are declined: the term language has no such literals.
 TASO: dict[str, Any] = {
     "worlds": [
@@ -57,7 +59,8 @@ TASO: dict[str, Any] = {
         "images": {
             "inputs": ["i", "k", "p", "s"],
             "ops": [
-                "Conv3x3", "Conv1x3", "Add", "Mul", "Relu", "Concat0", "Concat1", "Split0", "Split1", "AveragePool", "MaxPool", "Enlarge",
+                "Conv3x3", "Conv1x3", "Add", "Mul", "Relu", "Concat0", "Concat1", "Split0", "Split1",
+                "AveragePool", "MaxPool", "Enlarge",
             ],
         },
     },
@@ -67,8 +70,10 @@ _GROUPED = {**_POINT, "group": 2}
 _STRIDED = {**_POINT, "strides": [2, 2]}
 _CHANNEL = [1, "C", 1, 1]
 
-#: What the ancestors' vocabulary lacks, in groups that are enumerated apart: grouped and strided convolutions, padding, slicing,
-#: pooling and resizing, transposition and reduction around products and row-wise functions, and order with constants of known sign.
+#: What the ancestors' vocabulary lacks, in groups that are enumerated apart: grouped and strided convolutions,
+#: padding, slicing,
+#: pooling and resizing, transposition and reduction around products and row-wise functions, and order with constants
+#: of known sign.
 WIDE: dict[str, Any] = {
     "worlds": [
         {"A": 2, "M": 2, "K": 3, "N": 2, "C": 2, "H": 4, "W": 3, "D": 4, "E": 2},
@@ -160,19 +165,25 @@ WIDE: dict[str, Any] = {
         "windows": {
             "inputs": ["i", "k", "q", "r"],
             "ops": [
-                "Same3x3", "Valid3x3", "Point", "Strided", "Border", "Rows", "MaxPool", "AveragePool", "GlobalMean", "GlobalSum",
-                "Resize", "Relu", "Neg", "Max",
+                "Same3x3", "Valid3x3", "Point", "Strided", "Border", "Rows", "MaxPool", "AveragePool",
+                "GlobalMean", "GlobalSum", "Resize", "Relu", "Neg", "Max",
             ],
         },
-        "channels": {"inputs": ["j", "g", "h"], "ops": ["Grouped", "Point", "Concat0", "Concat1", "Split1", "Add", "Relu", "First"]},
+        "channels": {
+            "inputs": ["j", "g", "h"],
+            "ops": ["Grouped", "Point", "Concat0", "Concat1", "Split1", "Add", "Relu", "First"],
+        },
         "rows": {
             "inputs": ["x", "w", "v"],
             "ops": [
-                "MatMul", "Transpose", "Softmax", "LogSoftmax", "Normalise", "RowSum", "RowMean", "ColumnSum", "RowMax", "Concat0", "Concat1",
-                "Relu", "First", "Add",
+                "MatMul", "Transpose", "Softmax", "LogSoftmax", "Normalise", "RowSum", "RowMean", "ColumnSum",
+                "RowMax", "Concat0", "Concat1", "Relu", "First", "Add",
             ],
         },
-        "batches": {"inputs": ["y", "w"], "ops": ["MatMul", "Swap", "Turn", "LastSum", "FirstMean", "Concat0", "First", "Neg", "Tanh"]},
+        "batches": {
+            "inputs": ["y", "w"],
+            "ops": ["MatMul", "Swap", "Turn", "LastSum", "FirstMean", "Concat0", "First", "Neg", "Tanh"],
+        },
     },
 }  # fmt: skip
 

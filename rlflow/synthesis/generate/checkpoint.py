@@ -21,7 +21,8 @@ class WorkFolder:
             path.mkdir(parents=True, exist_ok=True)
             if resume and marker.exists() and marker.read_text(encoding="utf-8") != self._settings:
                 raise UsageError(
-                    f"The work folder {path} belongs to a run with other settings; resume with the same ones, or start without --resume."
+                    f"The work folder {path} belongs to a run with other settings; "
+                    "resume with the same ones, or start without --resume."
                 )
             if not resume:
                 for old in path.iterdir():
@@ -77,4 +78,3 @@ class WorkFolder:
                 file.unlink()
         if not any(self.path.iterdir()):
             self.path.rmdir()
-

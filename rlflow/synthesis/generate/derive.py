@@ -33,7 +33,8 @@ class Deriver:
         return [state.child(k) for k in range(len(state.moves()))]
 
     def reaches(self, before: _core.Graph, after: _core.Graph, steps: int = 2) -> bool:
-        """Whether ``before`` becomes ``after`` (but for the order of commutative operands) in at most ``steps`` steps, going forward
+        """Whether ``before`` becomes ``after`` (but for the order of commutative operands) in at most ``steps``
+        steps, going forward
         from both ends: rules are kept in both directions where both are proved."""
         near, far = {Shape(before).key: before}, {Shape(after).key: after}
         if near.keys() & far.keys():

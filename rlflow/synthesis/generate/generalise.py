@@ -1,9 +1,13 @@
 """The most general statement of an equation that the prover accepts.
 
-Statements are tried from the general to the special: all attributes bound and no condition first, then under conditions on attributes,
-ranks, shapes and extents, then with fewer attributes bound. A first look at few samples that stops at the first failure chooses; of
-what it lets through, every condition is dropped that is not needed and every attribute bound that may be, and the rest is proved in
-full. So no proper subset of a rule's conditions suffices as far as a first look shows, but they are not the weakest of all.
+Statements are tried from the general to the special: all attributes bound and no condition first, then under
+conditions on attributes,
+ranks, shapes and extents, then with fewer attributes bound. A first look at few samples that stops at the first
+failure chooses; of
+what it lets through, every condition is dropped that is not needed and every attribute bound that may be, and the
+rest is proved in
+full. So no proper subset of a rule's conditions suffices as far as a first look shows, but they are not the weakest
+of all.
 """
 
 from __future__ import annotations
@@ -23,7 +27,8 @@ _LOOK, _DRAWS = 40, 800  # samples and draws of a first look
 
 @dataclass(frozen=True)
 class Outcome:
-    """The slots bound and the conditions of a proved statement, or why there is none; ``tried``: statements looked at."""
+    """The slots bound and the conditions of a proved statement, or why there is none; ``tried``: statements looked
+    at."""
 
     bound: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
@@ -109,7 +114,15 @@ def _ladder(s: Statement) -> Iterator[tuple[list[str], list[str]]]:
     for bound in bindings:
         both, attributes = [*s.ranks, *s.equal_shapes], s.attribute_values(bound)
         rungs: list[list[str]] = []
-        for rung in ([], attributes, s.ranks, s.equal_shapes, both, [*attributes, *both], [*attributes, *both, *s.extents]):
+        for rung in (
+            [],
+            attributes,
+            s.ranks,
+            s.equal_shapes,
+            both,
+            [*attributes, *both],
+            [*attributes, *both, *s.extents],
+        ):
             if rung not in rungs:
                 rungs.append(rung)
                 yield bound, [*s.signs, *rung]

@@ -122,7 +122,8 @@ def tree_size(terms: Sequence[Term]) -> int:
 
 
 class Canon:
-    """Canonical texts of the equations of one group: equal for equations that differ in names and in the order of commutative operands.
+    """Canonical texts of the equations of one group: equal for equations that differ in names and in the order of
+    commutative operands.
 
     Inputs are told apart by nothing but where they occur: a rule's variables have no families.
     """
@@ -159,7 +160,9 @@ class Canon:
     def _namings(self, inputs: list[int]) -> Iterator[dict[int, str]]:
         fixed = {k: self.derived[k] for k in inputs if k in self.derived}
         free = [k for k in inputs if k not in self.derived]
-        if len(free) > 4:  # 120 namings and more: what only other families' names tell apart is left to the search for derivations
+        if (
+            len(free) > 4
+        ):  # 120 namings and more: what only other families' names tell apart is left to the search for derivations
             yield {**fixed, **{k: self.group.inputs[k][0] for k in free}}
             return
         for order in itertools.permutations(range(len(free))):
@@ -181,7 +184,8 @@ class Instances:
         self.world = group.worlds[world]
 
     def graph(self, terms: Sequence[Term], inputs: Sequence[int]) -> _core.Graph:
-        """The graph that computes ``terms`` and has these inputs. Raises GraphError where the core finds it ill-typed."""
+        """The graph that computes ``terms`` and has these inputs. Raises GraphError where the core finds it
+        ill-typed."""
         b = _core.GraphBuilder()
         values: dict[Term, int] = {}
         for k in inputs:

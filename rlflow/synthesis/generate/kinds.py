@@ -1,4 +1,5 @@
-"""How the native evaluator is told about an ONNX operator: its kind, and its attributes as a list of integers (``enumerate.h``)."""
+"""How the native evaluator is told about an ONNX operator: its kind, and its attributes as a list of integers
+(``enumerate.h``)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The generator from end to end: enumerate, pair, prune, generalise and prove, prune again, write.
 
-Everything is deterministic for the vocabulary, the budget and the seed: branches and proofs are independent of each other and are
+Everything is deterministic for the vocabulary, the budget and the seed: branches and proofs are independent of each
+other and are
 taken in a fixed order, whatever the number of workers.
 """
 
@@ -33,7 +34,8 @@ _BATCH = 24  # equations proved between two prunings; a constant, so that result
 class Budget:
     """``max_ops``: operators of a graph; ``memory_mb``: of fingerprints and graphs; ``jobs``: threads, then processes.
 
-    ``minutes``: proving stops after so long in all, with what is proved; the only limit that makes a run irreproducible.
+    ``minutes``: proving stops after so long in all, with what is proved; the only limit that makes a run
+    irreproducible.
     """
 
     max_ops: int = 3
@@ -113,7 +115,8 @@ class Generator:
         self._deadline = time.perf_counter() + 60 * budget.minutes if budget.minutes is not None else math.inf
 
     def run(self) -> list[Found]:
-        """All rules found, in the order in which they were. KeyboardInterrupt leaves what was done in the work folder."""
+        """All rules found, in the order in which they were. KeyboardInterrupt leaves what was done in the work
+        folder."""
         found: list[Found] = []
         deriver = Deriver([])
         with ProcessPoolExecutor(self.budget.jobs, mp_context=get_context("spawn")) as pool:
@@ -172,8 +175,9 @@ class Generator:
                     held += len(graphs) // RECORD.itemsize
                     if held > limit:
                         raise UsageError(
-                            f"The group '{group.name}' has more than {limit:,} graphs of {self.budget.max_ops} operators, "
-                            f"which is all that {self.budget.memory_mb} MB hold: raise --memory, or take fewer --ops or --max-ops."
+                            f"The group '{group.name}' has more than {limit:,} graphs of {self.budget.max_ops} "
+                            f"operators, which is all that {self.budget.memory_mb} MB hold: raise --memory, or take "
+                            "fewer --ops or --max-ops."
                         )
                     self.statistics.add(group.name, evaluated=counts["graphs"], ill_typed=counts["ill_typed"])
                     self._report(Progress("enumerate", group.name, done + 1, enumerator.branches))
@@ -186,7 +190,9 @@ class Generator:
 
     # ---- proofs
 
-    def _prove(self, group: Group, equations: list[Equation], deriver: Deriver, pool: ProcessPoolExecutor) -> list[Found]:
+    def _prove(
+        self, group: Group, equations: list[Equation], deriver: Deriver, pool: ProcessPoolExecutor
+    ) -> list[Found]:
         started = time.perf_counter()
         found: list[Found] = []
         deadline = started + (self._deadline - started) / self._groups_left  # each group its share of what time is left
@@ -225,7 +231,9 @@ class Generator:
                 rules.append(_with(s.rule((), [*s.signs, *s.ranks]), name=f"suspect-{self._suspect_number}"))
         self._suspects.add([r for r in rules if _compiles(r)])
 
-    def _next_batch(self, group: Group, rest: list[Equation], deriver: Deriver) -> tuple[list[Equation], list[Equation]]:
+    def _next_batch(
+        self, group: Group, rest: list[Equation], deriver: Deriver
+    ) -> tuple[list[Equation], list[Equation]]:
         batch: list[Equation] = []
         for k, equation in enumerate(rest):
             if found_again(deriver, equation, group):
@@ -242,9 +250,7 @@ class Generator:
     def _outcomes_of(
         self, group: Group, batch: Sequence[Equation], pool: ProcessPoolExecutor
     ) -> Iterator[tuple[Equation, list[Rule]]]:
-        statements = [
-            Statement(group, *sides) for e in batch for sides in ((e.left, e.right), (e.right, e.left))
-        ]
+        statements = [Statement(group, *sides) for e in batch for sides in ((e.left, e.right), (e.right, e.left))]
         waiting: list[Future[Any] | None] = []
         for s in statements:
             known = s.refusal or s.key in self._outcomes
@@ -302,7 +308,8 @@ def _outcome(statement: Statement, seed: int, samples: int) -> dict[str, Any]:
 
 
 def _order(e: Equation, text: str) -> tuple[int, int, int, str]:
-    """Small equations first; of equal ones those with more variables, which are the more general. Size is that of the trees: sharing
+    """Small equations first; of equal ones those with more variables, which are the more general. Size is that of
+    the trees: sharing
     would make the special case with coinciding variables look smaller than the general one."""
     return (*_level(e), len(text), text)
 

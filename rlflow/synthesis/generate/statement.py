@@ -1,8 +1,12 @@
-"""From an equation over concrete shapes to statements of rules: which attributes are variables, and under which conditions.
+"""From an equation over concrete shapes to statements of rules: which attributes are variables, and under which
+conditions.
 
-A statement has *slots*: the attributes of a template, which the source may bind (``Conv{..?a}``) instead of demanding them, and
-*conditions* that hold for every graph of the vocabulary. The most special statement, no slot bound and every condition demanded, says
-what was seen; the most general one, all slots bound and no condition, is what one hopes for. :mod:`generalise` looks between them.
+A statement has *slots*: the attributes of a template, which the source may bind (``Conv{..?a}``) instead of
+demanding them, and
+*conditions* that hold for every graph of the vocabulary. The most special statement, no slot bound and every
+condition demanded, says
+what was seen; the most general one, all slots bound and no condition, is what one hopes for. :mod:`generalise` looks
+between them.
 """
 
 from __future__ import annotations
@@ -19,7 +23,9 @@ from rlflow.synthesis.generate.graphs import Node, Term, leaves, operators
 from rlflow.synthesis.generate.vocabulary import Group, InputFamily, Operator
 
 _LETTERS = "xywvuzrst"
-_EXACT = frozenset({"Concat", "Split", "Transpose", "Slice", "Pad", "Relu", "Max", "Min", "Resize", "MaxPool", "Neg", "ReduceMax"})
+_EXACT = frozenset(
+    {"Concat", "Split", "Transpose", "Slice", "Pad", "Relu", "Max", "Min", "Resize", "MaxPool", "Neg", "ReduceMax"}
+)
 #: Attribute values worth a condition of their own.
 _NEUTRAL: dict[str, list[Any]] = {
     "group": [1],
@@ -46,8 +52,7 @@ class Statement:
     def names(self) -> dict[int, str]:
         """A rule variable for each input, named in order of first use."""
         own = [k for k in self.inputs if not self._family(k).derived]
-        names = {k: f"?{_LETTERS[n]}" if n < len(_LETTERS) else f"?x{n}" for n, k in enumerate(own)}
-        return names
+        return {k: f"?{_LETTERS[n]}" if n < len(_LETTERS) else f"?x{n}" for n, k in enumerate(own)}
 
     def _derived(self, term: Any, bound: Iterable[str]) -> str:
         index = {name: k for k, (name, _) in enumerate(self.group.inputs)}
@@ -55,7 +60,11 @@ class Statement:
             return self.names[index[term]]
         operands = " ".join(self._derived(t, bound) for t in term[1:])
         template = {o.name: o for o in self.group.operators}.get(term[0])
-        return f"({template.op}{self._attributes(template, bound, False)} {operands})" if template else f"({term[0]} {operands})"
+        return (
+            f"({template.op}{self._attributes(template, bound, False)} {operands})"
+            if template
+            else f"({term[0]} {operands})"
+        )
 
     def _family(self, k: int) -> InputFamily:
         return self.group.inputs[k][1]
@@ -201,7 +210,8 @@ class Statement:
         return out
 
     def attribute_values(self, bound: Iterable[str]) -> list[str]:
-        """What the bound attributes of windows and the like are in the vocabulary, where it is a usual special case."""
+        """What the bound attributes of windows and the like are in the vocabulary, where it is a usual special
+        case."""
         out = []
         for n in operators(self.source):
             o = self._operator(n)
@@ -216,7 +226,8 @@ class Statement:
     @property
     def key(self) -> str:
         """The statement as it was seen: equal keys, equal outcomes."""
-        return f"{self.group.name}: {self.text} where {' and '.join([*self.signs, *self.ranks, *self.equal_shapes, *self.extents])}"
+        conditions = [*self.signs, *self.ranks, *self.equal_shapes, *self.extents]
+        return f"{self.group.name}: {self.text} where {' and '.join(conditions)}"
 
     @property
     def text(self) -> str:

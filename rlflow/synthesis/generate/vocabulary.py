@@ -7,9 +7,12 @@ A vocabulary is plain data (a JSON file, or one of :mod:`builtin`)::
      "ops": {"MatMul": {"op": "MatMul"}, "Concat0": {"op": "Concat", "attributes": {"axis": 0}}},
      "groups": {"matrices": {"inputs": ["x", "w"], "ops": ["MatMul", "Concat0"]}}}
 
-``worlds`` give every symbolic extent several values, so that coinciding extents do not make false pairs. An input family has
-``count`` interchangeable members; ``weight`` says that it may be where an operand is marked ``weight``; ``constant`` and ``positive``
-become conditions of the rules; ``derived`` is a term over constant inputs, which costs nothing as constants are folded.
+``worlds`` give every symbolic extent several values, so that coinciding extents do not make false pairs. An input
+family has
+``count`` interchangeable members; ``weight`` says that it may be where an operand is marked ``weight``; ``constant``
+and ``positive``
+become conditions of the rules; ``derived`` is a term over constant inputs, which costs nothing as constants are
+folded.
 A group is enumerated by itself: inputs and operators of different groups do not meet; ``extra_ops`` raises its budget.
 """
 
@@ -38,7 +41,8 @@ _OPERANDS = {"any": 0, "weight": 1, "input": 2, "weight input": 3, "activation":
 
 @dataclass(frozen=True)
 class InputFamily:
-    """Interchangeable symbolic inputs. ``shape`` names extents; ``derived``: nested lists such as ["Div", ["Neg", "b"], "s"]."""
+    """Interchangeable symbolic inputs. ``shape`` names extents; ``derived``: nested lists such as ["Div", ["Neg",
+    "b"], "s"]."""
 
     name: str
     shape: tuple[str | int, ...]
@@ -102,7 +106,8 @@ class Vocabulary:
         return list(dict.fromkeys(o.name for g in self.groups for o in g.operators))
 
     def only(self, names: Sequence[str]) -> Vocabulary:
-        """The vocabulary with these operators (template names, or ONNX names for all templates of one). UsageError for others."""
+        """The vocabulary with these operators (template names, or ONNX names for all templates of one). UsageError
+        for others."""
         known = {o.name for g in self.groups for o in g.operators} | {o.op for g in self.groups for o in g.operators}
         for name in names:
             if name not in known:
@@ -187,7 +192,8 @@ def _operator(name: str, spec: Mapping[str, Any]) -> Operator:
 def _numbers(family: InputFamily, count: int, world: int, rng: random.Random) -> list[Fraction]:
     """Rationals n/1024 below 2 in size, none of them zero.
 
-    Signs must not make chance identities (a Relu that does nothing, a maximum that is always positive): the first element's sign
+    Signs must not make chance identities (a Relu that does nothing, a maximum that is always positive): the first
+    element's sign
     alternates with the world, and in odd worlds nine in ten are negative.
     """
     out = [Fraction(rng.randint(1, 2047), 1024) for _ in range(count)]
@@ -203,7 +209,9 @@ _DERIVED: dict[str, Callable[..., Exact]] = {
     "Sub": np.subtract,
     "Mul": np.multiply,
     "Div": np.divide,
-    "Conv": lambda x, w: np.tensordot(w[:, :, 0, 0], x[0, :, 0, 0], 1).reshape(1, -1, 1, 1),  # of one pixel, by a 1x1 kernel
+    "Conv": lambda x, w: np.tensordot(w[:, :, 0, 0], x[0, :, 0, 0], 1).reshape(
+        1, -1, 1, 1
+    ),  # of one pixel, by a 1x1 kernel
 }
 
 

@@ -25,7 +25,7 @@ from rlflow.synthesis.plan import make_plan
 from rlflow.synthesis.sampling import draw_sample
 from rlflow.synthesis.writing import rule_file_text
 
-_DRAWS, _MISSES = 400, 6  # graphs drawn for near misses, and near misses of which the smallest is kept
+_DRAWS, _MISSES = 60, 3  # graphs drawn for near misses, and near misses of which the smallest is kept
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,8 @@ class Result:
 def generate_file(
     settings: Settings, out: Path, *, resume: bool = False, keep_work: bool = False, report: Report | None = None
 ) -> Result:
-    """Runs the generator and writes the rule file. Raises UsageError where something cannot be written or does not fit;
+    """Runs the generator and writes the rule file. Raises UsageError where something cannot be written or does not
+    fit;
     KeyboardInterrupt leaves the work folder ``OUT.work`` behind."""
     _check_writable(out)
     work = WorkFolder(out.with_name(out.name + ".work"), settings.digest(), resume=resume)
