@@ -161,7 +161,11 @@ WIDE: dict[str, Any] = {
             "inputs": ["m", "o", "s", "b", "d", "z", "u"],
             "ops": ["FoldPoint", "Scale", "Shift", "AtLeast", "Relu"],
         },
-        "order": {"inputs": ["x", "r"], "ops": ["Max", "Min", "Neg", "Relu", "Add", "Sub"]},
+        "order": {
+            "inputs": ["x", "r"],
+            "ops": ["Max", "Min", "Neg", "Relu", "Add", "Sub"],
+            "worlds": [{"M": 5, "K": 7}, {"M": 7, "K": 4}],  # an order needs many elements to be told from chance
+        },
         "windows": {
             "inputs": ["i", "k", "q", "r"],
             "ops": [
