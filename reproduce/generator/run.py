@@ -75,7 +75,7 @@ def generate(options: argparse.Namespace) -> int:
         data = json.loads(statistics.read_text(encoding="utf-8"))
         data = {
             "command": " ".join(command),
-            "machine": machine.describe(),
+            "machine": machine.header(command),
             "wall_s": time.perf_counter() - started,
             **data,
         }
@@ -162,7 +162,7 @@ def _example(rule: Rule) -> tuple[_core.Graph, _core.Graph] | None:
 
 
 def _write(name: str, rows: list[dict[str, Any]]) -> None:
-    head = {"machine": machine.describe()}
+    head = machine.header(sys.argv)
     lines = [json.dumps(row, ensure_ascii=False) for row in [head, *rows]]
     (HERE / "results").mkdir(exist_ok=True)
     (HERE / "results" / name).write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from rlflow import _core
 from rlflow.errors import UsageError
 from rlflow.synthesis.field import key_of
@@ -66,7 +68,7 @@ def _pad(a: Attributes) -> NativeKind:
 
 
 def _layer(a: Attributes) -> NativeKind:
-    key = key_of("LayerNormalization", a["epsilon"], a["stash_type"])
+    key = key_of("LayerNormalization", float(np.float32(a["epsilon"])), a["stash_type"])
     return NativeKind("ScaledRows", 2, [a["axis"]], key=key)
 
 
