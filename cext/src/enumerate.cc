@@ -110,7 +110,7 @@ class Walk {
   }
 
   void operands(const Template& t, Step& s, int k, int values) {
-    if (k == t.arity) {
+    if (k == t.arity || k == kMaxOperands) {
       if (feasible(t, s)) place(s);
       return;
     }

@@ -3,11 +3,13 @@
     python reproduce/generator/run.py generate [--vocabulary taso] [--max-ops 3] [--jobs 2] [--out FOLDER]
     python reproduce/generator/run.py cover RULES.json [--data FOLDER] [--steps 4]
     python reproduce/generator/run.py beyond RULES.json [--data FOLDER] [--steps 3]
+    python reproduce/generator/run.py ship RULES.json ... [--out FOLDER]
 
 `generate` writes VOCABULARY.json and its statistics, with command, machine and date, into results/.
 `cover`: is every rule of TASO's graph_subst.pb (true with equal elementwise shapes, groups = 1 and equal channels)
 one of
 RULES, or derived from them? Each is drawn at two independent shapes and searched for.
+`ship`: copies rule files to substitutions/generated/, each without what the ones before it have or imply in two steps.
 `beyond`: which of RULES do neither TASO's rules (in our term language) nor our core library imply?
 FOLDER (by default ../shared/data beside the checkout) holds taso_graph_subst.pb.
 """
@@ -39,6 +41,7 @@ from rlflow.synthesis.derive import Derivation, derive
 from rlflow.synthesis.importers import ForeignRule, read_foreign
 from rlflow.synthesis.importers.convert import convert
 from rlflow.synthesis.importers.instances import CHANNELS, draw
+from rlflow.synthesis.writing import rule_file_text
 
 
 def main() -> int:
@@ -55,8 +58,33 @@ def main() -> int:
         verb.add_argument("rules", type=Path)
         verb.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
         verb.add_argument("--steps", type=int, default=steps)
+    verb = verbs.add_parser("ship")
+    verb.add_argument("rules", type=Path, nargs="+")
+    verb.add_argument("--out", type=Path, default=ROOT / "substitutions" / "generated")
     options = parser.parse_args()
-    return int({"generate": generate, "cover": cover, "beyond": beyond}[options.verb](options))
+    return int({"generate": generate, "cover": cover, "beyond": beyond, "ship": ship}[options.verb](options))
+
+
+def ship(options: argparse.Namespace) -> int:
+    """Rule files as they go into the package."""
+    kept: list[Rule] = []
+    for path in options.rules:
+        before = _compiled(kept) if kept else None
+        rules = {rule.name: rule for rule in read_rules([path])}
+        data = json.loads(path.read_text(encoding="utf-8"))
+        entries = [e for e in data["rules"] if before is None or not _had(rules[e["name"]], kept, before)]
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / path.name).write_text(rule_file_text({**data, "rules": entries}), encoding="utf-8")
+        kept += [rules[e["name"]] for e in entries]
+        sys.stdout.write(f"{path.name}: {len(entries)} of {len(rules)} rules\n")
+    return 0
+
+
+def _had(rule: Rule, kept: list[Rule], ruleset: _core.RuleSet) -> bool:
+    if any(rule.name == other.name for other in kept):
+        return True
+    pair = _example(rule)
+    return pair is not None and derive([pair], ruleset, 2, backwards=False) is not None
 
 
 def generate(options: argparse.Namespace) -> int:
