@@ -168,7 +168,7 @@ def read_vocabulary(name: str, data: Mapping[str, Any]) -> Vocabulary:
 
 
 def _family(name: str, spec: Mapping[str, Any]) -> InputFamily:
-    fields = {k: tuple(v) if isinstance(v, list) else v for k, v in spec.items()}
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in spec.items()}
     return InputFamily(name, **fields)
 
 
