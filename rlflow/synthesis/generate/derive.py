@@ -30,7 +30,13 @@ class Deriver:
     def children(self, graph: _core.Graph) -> list[_core.Graph]:
         """What one step makes of a graph."""
         state = _core.State(graph, self._set)
-        return [state.child(k) for k in range(len(state.moves()))]
+        out = []
+        for k in range(len(state.moves())):
+            try:
+                out.append(state.child(k))
+            except GraphError:
+                continue  # two roots, one upstream of the other: the move would close a cycle
+        return out
 
     def reaches(self, before: _core.Graph, after: _core.Graph, steps: int = 2) -> bool:
         """Whether ``before`` becomes ``after`` (but for the order of commutative operands) in at most ``steps``
