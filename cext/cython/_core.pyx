@@ -461,6 +461,9 @@ cdef class StopToken:
         return get_stop(deref(self.ptr))
 
 
+include "enumerate.pxi"
+
+
 cdef class Moves:
     """The valid candidates of a State, as arrays, in a fixed order; one entry per distinct child graph.
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from rlflow.errors import RuleError
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-LOADED_FOLDERS = ("core", "generated")  # `unproved/` is never loaded by default
-NAMED_FOLDERS = ("imported",)  # loaded where a rule or family of theirs is asked for by name
+LOADED_FOLDERS = ("core",)  # `unproved/` is never loaded
+NAMED_FOLDERS = ("generated", "imported")  # loaded where a rule or family of theirs is asked for by name
 
 
 def substitutions_dir() -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from rlflow.cli.rules.explain import explain
+from rlflow.cli.rules.generate import generate
 from rlflow.cli.rules.import_ import import_rules
 from rlflow.cli.rules.list import list_rules
 from rlflow.cli.rules.prove import prove
@@ -16,8 +17,8 @@ from rlflow.cli.rules.stats import stats
 
 @click.group()
 def rules() -> None:
-    """The substitutions: list, show, count, prove, repair and import them, ask why one does not fire."""
+    """The substitutions: list, show, count, prove, repair, find and import them, ask why one does not fire."""
 
 
-for verb in (list_rules, show, prove, repair, import_rules, redundancy, stats, explain):
+for verb in (list_rules, show, prove, repair, generate, import_rules, redundancy, stats, explain):
     rules.add_command(verb)

@@ -1,0 +1,200 @@
+"""Runs the generator over its vocabularies and checks what it finds against TASO's shipped rule file.
+
+    python reproduce/generator/run.py generate [--vocabulary taso] [--max-ops 3] [--jobs 2] [--out FOLDER]
+    python reproduce/generator/run.py cover RULES.json [--data FOLDER] [--steps 4]
+    python reproduce/generator/run.py beyond RULES.json [--data FOLDER] [--steps 3]
+    python reproduce/generator/run.py ship RULES.json ... [--out FOLDER]
+
+`generate` writes VOCABULARY.json and its statistics, with command, machine and date, into results/.
+`cover`: is every rule of TASO's graph_subst.pb (true with equal elementwise shapes, groups = 1 and equal channels)
+one of
+RULES, or derived from them? Each is drawn at two independent shapes and searched for.
+`ship`: copies rule files to substitutions/generated/, each without what the ones before it have or imply in two steps.
+`beyond`: which of RULES do neither TASO's rules (in our term language) nor our core library imply?
+FOLDER (by default ../shared/data beside the checkout) holds taso_graph_subst.pb.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, os.fspath(HERE.parent))
+
+import machine  # from the folder above
+
+from rlflow import _core
+from rlflow.errors import RlflowError
+from rlflow.rewrite import Rule, read_rules
+from rlflow.rewrite.paths import library_files
+from rlflow.synthesis.derive import Derivation, derive
+from rlflow.synthesis.importers import ForeignRule, read_foreign
+from rlflow.synthesis.importers.convert import convert
+from rlflow.synthesis.importers.instances import CHANNELS, draw
+from rlflow.synthesis.writing import rule_file_text
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    make = verbs.add_parser("generate")
+    make.add_argument("--vocabulary", default="taso")
+    make.add_argument("--max-ops", type=int, default=3)
+    make.add_argument("--jobs", type=int, default=2)
+    make.add_argument("--out", type=Path, default=HERE / "results")
+    for name, steps in (("cover", 4), ("beyond", 3)):
+        verb = verbs.add_parser(name)
+        verb.add_argument("rules", type=Path)
+        verb.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
+        verb.add_argument("--steps", type=int, default=steps)
+    verb = verbs.add_parser("ship")
+    verb.add_argument("rules", type=Path, nargs="+")
+    verb.add_argument("--out", type=Path, default=ROOT / "substitutions" / "generated")
+    options = parser.parse_args()
+    return int({"generate": generate, "cover": cover, "beyond": beyond, "ship": ship}[options.verb](options))
+
+
+def ship(options: argparse.Namespace) -> int:
+    """Rule files as they go into the package."""
+    kept: list[Rule] = []
+    for path in options.rules:
+        before = _compiled(kept) if kept else None
+        rules = {rule.name: rule for rule in read_rules([path])}
+        data = json.loads(path.read_text(encoding="utf-8"))
+        entries = [e for e in data["rules"] if before is None or not _had(rules[e["name"]], kept, before)]
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / path.name).write_text(rule_file_text({**data, "rules": entries}), encoding="utf-8")
+        kept += [rules[e["name"]] for e in entries]
+        sys.stdout.write(f"{path.name}: {len(entries)} of {len(rules)} rules\n")
+    return 0
+
+
+def _had(rule: Rule, kept: list[Rule], ruleset: _core.RuleSet) -> bool:
+    if any(rule.name == other.name for other in kept):
+        return True
+    pair = _example(rule)
+    return pair is not None and derive([pair], ruleset, 2, backwards=False) is not None
+
+
+def generate(options: argparse.Namespace) -> int:
+    """Runs the command, and keeps its statistics."""
+    rules, statistics = (
+        options.out / f"{options.vocabulary}.json",
+        options.out / f"{options.vocabulary}-statistics.json",
+    )
+    command = [
+        *("rlflow", "rules", "generate", "--vocabulary", options.vocabulary, "--max-ops", str(options.max_ops)),
+        *("--jobs", str(options.jobs), "--out", os.fspath(rules), "--statistics", os.fspath(statistics)),
+    ]
+    started = time.perf_counter()
+    code = subprocess.run([sys.executable, "-m", *command], check=False).returncode
+    if code == 0:
+        data = json.loads(statistics.read_text(encoding="utf-8"))
+        data = {
+            "command": " ".join(command),
+            "machine": machine.header(command),
+            "wall_s": time.perf_counter() - started,
+            **data,
+        }
+        statistics.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    return code
+
+
+# ---- TASO's file ----------------------------------------------------------------------------------------------------
+
+
+def cover(options: argparse.Namespace) -> int:
+    """A line a rule of TASO's file, and how many are covered."""
+    ruleset = _compiled(read_rules([options.rules]))
+    rules, rows = read_foreign(options.data / "taso_graph_subst.pb"), []
+    for k, rule in enumerate(rules):
+        found = _derivation(rule, ruleset, options.steps)
+        rows.append(
+            {"index": k, "rule": str(rule), "steps": None if found is None else len(found), "chain": str(found)}
+        )
+        sys.stdout.write(f"{k:4} {'NOT COVERED' if found is None else f'{len(found)} steps'}  {rule}\n")
+        sys.stdout.flush()
+    covered = sum(row["steps"] is not None for row in rows)
+    sys.stdout.write(f"{covered} of {len(rows)} rules covered in at most {options.steps} steps\n")
+    _write("taso-coverage.jsonl", rows)
+    return 0 if covered == len(rows) else 1
+
+
+def _derivation(rule: ForeignRule, ruleset: _core.RuleSet, steps: int) -> Derivation | None:
+    rng, pairs = random.Random(str(rule)), []
+    for _ in range(4000):
+        instance = draw(rule, rng, CHANNELS)
+        if instance is not None and instance.target is not None:
+            pairs.append((instance.source, instance.target))
+            if len(pairs) == 2:
+                return derive(pairs, ruleset, steps)
+    return None
+
+
+def beyond(options: argparse.Namespace) -> int:
+    """Which rules neither TASO's file nor the core library imply."""
+    theirs = []
+    for rule in read_foreign(options.data / "taso_graph_subst.pb"):
+        try:
+            theirs.append(convert(rule, CHANNELS))
+        except RlflowError as error:
+            sys.stdout.write(f"TASO's rule {rule} is not expressible: {error}\n")
+    sets = {"taso": _compiled(theirs), "core": _compiled(read_rules(library_files()))}
+    rows = []
+    for rule in read_rules([options.rules]):
+        pair = _example(rule)
+        by = {} if pair is None else {name: derive([pair], s, options.steps) for name, s in sets.items()}
+        rows.append(
+            {
+                "rule": rule.name,
+                "title": rule.title,
+                "checked": pair is not None,
+                **{n: str(d or "") for n, d in by.items()},
+            }
+        )
+        known = [name for name, d in by.items() if d is not None] or (["not checked"] if pair is None else ["new"])
+        sys.stdout.write(f"{', '.join(known):12} {rule.title}\n")
+        sys.stdout.flush()
+    for name in sets:
+        count = sum(row["checked"] and not row[name] for row in rows)
+        sys.stdout.write(f"{count} of {len(rows)} rules are not implied by {name} in at most {options.steps} steps\n")
+    both = sum(row["checked"] and not row["taso"] and not row["core"] for row in rows)
+    sys.stdout.write(f"{both} are implied by neither\n")
+    _write(f"{options.rules.stem}-beyond.jsonl", rows)
+    return 0
+
+
+def _compiled(rules: Iterable[Rule]) -> _core.RuleSet:
+    return _core.RuleSet([rule.core for rule in rules])
+
+
+def _example(rule: Rule) -> tuple[_core.Graph, _core.Graph] | None:
+    """The rule's own example, before and after."""
+    for text in rule.fires:
+        graph = _core.Graph.parse(text)
+        state = _core.State(graph, _core.RuleSet([rule.core]))
+        if len(state.moves()):
+            return graph, state.child(0)
+    return None
+
+
+def _write(name: str, rows: list[dict[str, Any]]) -> None:
+    head = machine.header(sys.argv)
+    lines = [json.dumps(row, ensure_ascii=False) for row in [head, *rows]]
+    (HERE / "results").mkdir(exist_ok=True)
+    (HERE / "results" / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

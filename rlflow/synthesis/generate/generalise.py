@@ -1,0 +1,135 @@
+"""The most general statement of an equation that the prover accepts.
+
+Statements are tried from the general to the special: all attributes bound and no condition first, then under
+conditions on attributes,
+ranks, shapes and extents, then with fewer attributes bound. A first look at few samples that stops at the first
+failure chooses; of
+what it lets through, every condition is dropped that is not needed and every attribute bound that may be, and the
+rest is proved in
+full. So no proper subset of a rule's conditions suffices as far as a first look shows, but they are not the weakest
+of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rlflow.errors import RlflowError
+from rlflow.synthesis.generate.statement import Statement
+from rlflow.synthesis.plan import make_plan
+from rlflow.synthesis.prove import SAMPLES, prove
+from rlflow.synthesis.trial import Trial, explore
+from rlflow.synthesis.verdict import Verdict
+
+_LOOK, _DRAWS = 40, 800  # samples and draws of a first look
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The slots bound and the conditions of a proved statement, or why there is none; ``tried``: statements looked
+    at."""
+
+    bound: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
+    verdict: Verdict | None = None
+    reason: str = ""
+    tried: int = 0
+
+
+def _until_failure(trial: Trial) -> None:
+    while trial.tries < _DRAWS and trial.fired < _LOOK and not trial.failures and not trial.needs_order:
+        sample = trial.draw(trial.plan)
+        if sample is not None:
+            trial.judge(sample)
+
+
+class _Search:
+    def __init__(self, statement: Statement, seed: int) -> None:
+        self.statement = statement
+        self.seed = seed
+        self.last = "its conditions were never met"
+        self._known: dict[tuple[frozenset[str], frozenset[str]], bool] = {}
+
+    def holds(self, bound: Sequence[str], where: Sequence[str]) -> bool:
+        """Whether the statement survives a first look."""
+        key = (frozenset(bound), frozenset(where))
+        if key not in self._known:
+            self._known[key] = self._look(bound, where)
+        return self._known[key]
+
+    def _look(self, bound: Sequence[str], where: Sequence[str]) -> bool:
+        rule = self.statement.rule(bound, where)
+        try:
+            plan = make_plan(rule.source, rule.where, dict(rule.let), rule.samples)
+            trial = explore(rule, plan, _LOOK, self.seed, _until_failure)
+        except RlflowError as error:
+            self.last = str(error)
+            return False
+        if trial.failures:
+            self.last = trial.failures[0].reason
+        return not trial.failures and trial.fired >= _LOOK // 4
+
+    def run(self, samples: int) -> Outcome:
+        """The first statement, from the general to the special, that is proved."""
+        for bound, where in _ladder(self.statement):
+            if not self.holds(bound, where):
+                continue
+            weak = self._weakened(bound, where)
+            for attempt in dict.fromkeys((weak, (tuple(bound), tuple(where)))):
+                verdict = self._prove(*attempt, samples)
+                if verdict.proved:
+                    return Outcome(*attempt, verdict, "", len(self._known))
+                if verdict.kind in ("float", "numerics") or verdict.status == "identity":
+                    return self._failure()  # no condition on shapes helps
+        return self._failure()
+
+    def _failure(self) -> Outcome:
+        return Outcome(reason=self.last, tried=len(self._known))
+
+    def _prove(self, bound: Sequence[str], where: Sequence[str], samples: int) -> Verdict:
+        rule = self.statement.rule(bound, where)
+        try:
+            verdict = prove(rule, samples=samples, seed=self.seed)
+        except RlflowError as error:
+            verdict = Verdict(rule.name, "undecided", reason=str(error))
+        self.last = verdict.reason or self.last
+        return verdict
+
+    def _weakened(self, bound: Sequence[str], where: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        for slot in self.statement.slots:
+            if slot not in bound and self.holds([*bound, slot], where):
+                bound = [*bound, slot]
+        for condition in list(where):
+            fewer = [c for c in where if c != condition]
+            if len(fewer) < len(where) and self.holds(bound, fewer):
+                where = fewer
+        return tuple(bound), tuple(where)
+
+
+def _ladder(s: Statement) -> Iterator[tuple[list[str], list[str]]]:
+    axes = [slot for slot in s.slots if slot.startswith("axis ")]
+    windows = [slot for slot in s.slots if slot not in axes]
+    bindings = [s.slots, windows, []] if axes and windows else [s.slots, []] if s.slots else [[]]
+    for bound in bindings:
+        both, attributes = [*s.ranks, *s.equal_shapes], s.attribute_values(bound)
+        rungs: list[list[str]] = []
+        for rung in (
+            [],
+            attributes,
+            s.ranks,
+            s.equal_shapes,
+            both,
+            [*attributes, *both],
+            [*attributes, *both, *s.extents],
+        ):
+            if rung not in rungs:
+                rungs.append(rung)
+                yield bound, [*s.signs, *rung]
+
+
+def generalise(statement: Statement, *, seed: int = 0, samples: int = SAMPLES) -> Outcome:
+    """The proved rule of a statement, deterministic for a seed."""
+    if statement.refusal:
+        return Outcome(reason=statement.refusal)
+    return _Search(statement, seed).run(samples)

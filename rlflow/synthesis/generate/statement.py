@@ -1,0 +1,310 @@
+"""From an equation over concrete shapes to statements of rules: which attributes are variables, and under which
+conditions.
+
+A statement has *slots*: the attributes of a template, which the source may bind (``Conv{..?a}``) instead of
+demanding them, and
+*conditions* that hold for every graph of the vocabulary. The most special statement, no slot bound and every
+condition demanded, says
+what was seen; the most general one, all slots bound and no condition, is what one hopes for. :mod:`generalise` looks
+between them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from rlflow.rewrite import Rule
+from rlflow.synthesis.field import key_of
+from rlflow.synthesis.generate.graphs import Node, Term, leaves, operators
+from rlflow.synthesis.generate.vocabulary import Group, InputFamily, Operator
+
+_LETTERS = "xywvuzrst"
+_EXACT = frozenset(
+    {"Concat", "Split", "Transpose", "Slice", "Pad", "Relu", "Max", "Min", "Resize", "MaxPool", "Neg", "ReduceMax"}
+)
+#: Attribute values worth a condition of their own.
+_NEUTRAL: dict[str, list[Any]] = {
+    "group": [1],
+    "pads": [[0, 0, 0, 0]],
+    "strides": [[1, 1]],
+    "kernel_shape": [[1, 1]],
+    "count_include_pad": [0, 1],
+    "keepdims": [0, 1],
+    "mode": ["constant"],
+    "value": [0.0],
+}
+_AXIS = ("Concat", "Split")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """``source`` => ``target`` over a group's inputs."""
+
+    group: Group
+    source: tuple[Term, ...]
+    target: tuple[Term, ...]
+
+    @cached_property
+    def names(self) -> dict[int, str]:
+        """A rule variable for each input, named in order of first use."""
+        own = [k for k in self.inputs if not self._family(k).derived]
+        return {k: f"?{_LETTERS[n]}" if n < len(_LETTERS) else f"?x{n}" for n, k in enumerate(own)}
+
+    def _derived(self, term: Any, bound: Iterable[str]) -> str:
+        index = {name: k for k, (name, _) in enumerate(self.group.inputs)}
+        if isinstance(term, str):
+            return self.names[index[term]]
+        operands = " ".join(self._derived(t, bound) for t in term[1:])
+        template = {o.name: o for o in self.group.operators}.get(term[0])
+        return (
+            f"({template.op}{self._attributes(template, bound, False)} {operands})"
+            if template
+            else f"({term[0]} {operands})"
+        )
+
+    def _family(self, k: int) -> InputFamily:
+        return self.group.inputs[k][1]
+
+    @cached_property
+    def inputs(self) -> list[int]:
+        """Inputs in order of first use, with those that derived ones are made of."""
+        index = {name: k for k, (name, _) in enumerate(self.group.inputs)}
+        out: dict[int, None] = {}
+        for k in leaves((*self.source, *self.target)):
+            for name in _derived_leaves(self._family(k).derived):
+                out.setdefault(index[name])
+            out.setdefault(k)
+        return list(out)
+
+    @property
+    def refusal(self) -> str:
+        """Why this direction of an equation is no rule; empty where it is one."""
+        if any(isinstance(t, int) for t in self.source):
+            return "a source that is a bare variable"
+        bound = set(leaves(self.source))
+        if any(self._family(k).derived for k in bound):
+            return "a source with a derived constant"
+        index = {name: k for k, (name, _) in enumerate(self.group.inputs)}
+        for k in leaves(self.target):
+            needed = [index[n] for n in _derived_leaves(self._family(k).derived)] or [k]
+            if not bound.issuperset(needed):
+                return "a target with an unbound variable"
+        if any(isinstance(t, Node) and self._operator(t).op == "Split" for t in self.source):
+            return "a source that ends in a Split: a term has one output, or all of a sequence"
+        if self.grows:
+            return "a target that wraps its own source"
+        splits = {n.op for n in operators(self.source) if self._operator(n).op == "Split"}
+        for n in operators(self.target):
+            if self._operator(n).op == "Split" and n.op not in splits and not self._at_root(n):
+                return "a Split in the target whose sizes the source does not tell"
+        return ""
+
+    def _at_root(self, n: Node) -> bool:
+        return len(self.target) == 2 and all(isinstance(t, Node) and t._replace(output=0) == n for t in self.target)
+
+    def _operator(self, n: Node) -> Operator:
+        return self.group.operators[n.op]
+
+    # ---- slots
+
+    @cached_property
+    def slots(self) -> list[str]:
+        """What may be bound: "axis 1", or a template's name."""
+        out: dict[str, None] = {}
+        for n in operators(self.source):
+            o = self._operator(n)
+            if o.op in _AXIS:
+                out.setdefault(f"axis {o.attributes['axis']}")
+            elif o.attributes:
+                out.setdefault(o.name)
+        return list(out)
+
+    def _slot_variable(self, slot: str) -> str:
+        return f"?{'abcdefgh'[self.slots.index(slot)]}"
+
+    def _attributes(self, o: Operator, bound: Iterable[str], root_split: bool) -> str:
+        if o.op in _AXIS:
+            slot = f"axis {o.attributes['axis']}"
+            axis = self._slot_variable(slot) if slot in bound else str(o.attributes["axis"])
+            if o.op == "Concat":
+                return f"{{axis={axis}}}"
+            sizes = f"[dim($0, {axis}), dim($1, {axis})]" if root_split else f"?s{o.attributes['axis']}"
+            return f"{{axis={axis}, split={sizes}}}"
+        if not o.attributes:
+            return ""
+        if o.name in bound:
+            return f"{{..{self._slot_variable(o.name)}}}"
+        return "{" + ", ".join(f"{k}={_literal(v)}" for k, v in sorted(o.attributes.items())) + "}"
+
+    def _text(self, t: Term, bound: Iterable[str], in_target: bool) -> str:
+        if isinstance(t, int):
+            return self._derived(self._family(t).derived, bound) if self._family(t).derived else self.names[t]
+        o = self._operator(t)
+        root_split = in_target and o.op == "Split" and self._at_root(t._replace(output=0))
+        operands = " ".join(self._text(c, bound, in_target) for c in t.operands)
+        text = f"({o.op}{self._attributes(o, bound, root_split)} {operands})"
+        return f"{text}:{t.output}" if o.op == "Split" else text
+
+    def _target(self, bound: Iterable[str]) -> list[str]:
+        first = self.target[0]
+        if len(self.target) == 2 and isinstance(first, Node) and self._at_root(first._replace(output=0)):
+            return [self._text(first, bound, True).removesuffix(":0") + ":*"]
+        return [self._text(t, bound, True) for t in self.target]
+
+    # ---- conditions
+
+    @cached_property
+    def signs(self) -> list[str]:
+        """Conditions that no shape says: constants and their signs, Splits in two."""
+        out = []
+        for k in self._own():
+            family = self._family(k)
+            out += [f"constant({self.names[k]})"] if family.constant or family.positive else []
+            out += [f"min_of({self.names[k]}) > 0"] if family.positive else []
+        return out + [f"len(?s{axis}) == 2" for axis in self._split_axes()]
+
+    def _split_axes(self) -> list[int]:
+        splits = [self._operator(n) for n in operators(self.source)]
+        return sorted({o.attributes["axis"] for o in splits if o.op == "Split"})
+
+    def _own(self) -> list[int]:
+        bound = set(leaves(self.source))
+        return [k for k in self.inputs if k in bound]
+
+    @cached_property
+    def equal_shapes(self) -> list[str]:
+        """Inputs of one shape, each tied to the one before it; halves of a Split."""
+        last: dict[tuple[Any, ...], int] = {}
+        out = []
+        for k in self._own():
+            shape = self._family(k).shape
+            if shape in last and shape:
+                out.append(f"same_shape({self.names[last[shape]]}, {self.names[k]})")
+            last[shape] = k
+        return out + [f"?s{axis}[0] == ?s{axis}[1]" for axis in self._split_axes()]
+
+    @cached_property
+    def ranks(self) -> list[str]:
+        return [f"rank({self.names[k]}) == {len(self._family(k).shape)}" for k in self._own()]
+
+    @cached_property
+    def extents(self) -> list[str]:
+        """Extents that are numbers, and those that occur at several places."""
+        seen: dict[str, str] = {}
+        shapes: set[tuple[Any, ...]] = set()
+        out = []
+        for k in self._own():
+            shape = self._family(k).shape
+            for axis, d in enumerate(shape):
+                place = f"dim({self.names[k]}, {axis})"
+                if isinstance(d, int):
+                    out.append(f"{place} == {d}")
+                elif d in seen and shape not in shapes:
+                    out.append(f"{place} == {seen[d]}")
+                seen.setdefault(str(d), place)
+            shapes.add(shape)
+        return out
+
+    def attribute_values(self, bound: Iterable[str]) -> list[str]:
+        """What the bound attributes of windows and the like are in the vocabulary, where it is a usual special
+        case."""
+        out = []
+        for n in operators(self.source):
+            o = self._operator(n)
+            for name, value in sorted(o.attributes.items()) if o.name in bound else ():
+                if name in _NEUTRAL and value in _NEUTRAL[name]:
+                    number = value[0] if isinstance(value, list) else value
+                    out.append(f'attr({self._slot_variable(o.name)}, "{name}") == {_literal(number)}')
+        return list(dict.fromkeys(out))
+
+    # ---- rules
+
+    @property
+    def key(self) -> str:
+        """The statement as it was seen: equal keys, equal outcomes."""
+        conditions = [*self.signs, *self.ranks, *self.equal_shapes, *self.extents]
+        return f"{self.group.name}: {self.text} where {' and '.join(conditions)}"
+
+    @property
+    def text(self) -> str:
+        """The statement with no attribute bound, without its conditions."""
+        sides = [[self._text(t, (), False) for t in self.source], self._target(())]
+        return " => ".join(" ; ".join(side) for side in sides)
+
+    @property
+    def grows(self) -> bool:
+        """Whether the target merely wraps the source: a rule that would fire on its own result forever."""
+        inside = {c for n in operators(self.target) for c in n.operands}
+        return any(t in inside for t in self.source)
+
+    @property
+    def exact(self) -> bool:
+        """Whether both sides do the same float operations: they only move and compare."""
+        return all(self._operator(n).op in _EXACT for n in operators((*self.source, *self.target)))
+
+    def rule(self, bound: Iterable[str], where: Sequence[str], family: str = "generated") -> Rule:
+        """The rule with these slots bound, under these conditions."""
+        bound = set(bound)
+        source = tuple(self._text(t, bound, False) for t in self.source)
+        target = tuple(self._target(bound))
+        where = (*where, "not constant($0)")
+        digest = f"{key_of(source, target, where):016x}"[:6]
+        return Rule(
+            name=f"{self.title}-{digest}",
+            family=family,
+            source=source,
+            target=target,
+            where=where,
+            numerics="exact" if self.exact else "reassociates",
+            origin="generated",
+            samples=(self.sample(bound),),
+        )
+
+    @property
+    def title(self) -> str:
+        """``relu-mul-to-mul-relu``: the operators from the root on."""
+        sides = []
+        for terms in (self.source, self.target):
+            ops = [self._operator(n).op.lower() for n in reversed(operators(terms))]
+            sides.append("-".join(ops) or "operand")
+        return "-to-".join(sides)
+
+    def sample(self, bound: Iterable[str]) -> dict[str, Any]:
+        """The vocabulary's shapes and attributes as hints for the prover."""
+        out: dict[str, Any] = {}
+        for k in self._own():
+            text = ",".join(str(d) for d in self._family(k).shape)
+            out[self.names[k]] = f"f32[{text}]"
+        for n in operators(self.source):
+            o = self._operator(n)
+            if o.op in _AXIS:
+                slot = f"axis {o.attributes['axis']}"
+                if slot in bound:
+                    out[self._slot_variable(slot)] = o.attributes["axis"]
+                if o.op == "Split":
+                    out[f"?s{o.attributes['axis']}"] = {"choose": self._halves(o.attributes["axis"])}
+            elif o.name in bound:
+                out[self._slot_variable(o.name)] = {
+                    k: f"={v}" if isinstance(v, str) and v.isupper() else v for k, v in o.attributes.items()
+                }
+        return out
+
+    def _halves(self, axis: int) -> list[str]:
+        """Sizes of a Split in two, in letters of the inputs' extents along the axis."""
+        shapes = [self._family(k).shape for k in self._own()]
+        letters = dict.fromkeys(str(shape[axis]) for shape in shapes if len(shape) > axis)
+        return [f"[{times}{d},{times}{d}]" for d in letters for times in ("", "2*")]
+
+
+def _literal(value: Any) -> str:
+    return json.dumps(value)
+
+
+def _derived_leaves(term: Any) -> list[str]:
+    if isinstance(term, str):
+        return [term]
+    return [name for t in term[1:] for name in _derived_leaves(t)]
