@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rlflow.search.problem import MoveTable, Problem, Signature, _signatures
+from rlflow.search.problem import MoveTable, Problem, SearchNode, Signature, _signatures
 
 #: Rewrites further apart than this many edges are independent: a condition may look at a node's readers.
 _REACH = 1
@@ -24,6 +24,10 @@ class Sleep(NamedTuple):
     """The rewrites that need not be tried at a graph. Hand it to :meth:`Problem.moves` as ``connected``."""
 
     asleep: frozenset[Signature] = frozenset()
+
+    def part_of(self, node: SearchNode) -> SearchNode | None:
+        """Nothing is known before the candidates are: see :meth:`select`."""
+        return None
 
     def select(self, raw: Any, index: np.ndarray) -> np.ndarray:
         """The candidates that are awake."""

@@ -156,6 +156,10 @@ class Observer(Protocol):
 class Selection(Protocol):
     """Which of a node's candidates to look at; the others are not counted."""
 
+    def part_of(self, node: SearchNode) -> SearchNode | None:
+        """``node`` with the selected candidates alone, where that can be told before they are evaluated."""
+        ...
+
     def select(self, raw: Any, index: np.ndarray) -> np.ndarray:
         """The part of ``index`` (positions among the core's moves) that is selected."""
         ...

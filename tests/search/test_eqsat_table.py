@@ -78,8 +78,8 @@ def test_every_graph_that_rewriting_reaches_is_represented(tiny: TinyProblem) ->
 
 
 COMMON = (
-    "Add", "Mul", "Sub", "Div", "Relu", "Tanh", "Neg", "MatMul", "Gemm", "Transpose", "Reshape", "Concat", "Split", "Slice",
-    "ReduceMean", "ReduceSum", "Softmax", "Conv", "Unsqueeze", "Squeeze",
+    "Add", "Mul", "Sub", "Div", "Relu", "Tanh", "Neg", "MatMul", "Gemm", "Transpose", "Reshape", "Concat", "Split",
+    "Slice", "ReduceMean", "ReduceSum", "Softmax", "Conv", "Unsqueeze", "Squeeze",
 )  # fmt: skip
 
 
