@@ -279,6 +279,8 @@ def _arg(c: Call) -> Array:
     if not c.domain.ordered:
         raise NeedsOrder(c.op)
     x, axis = c.arg(0), c.attrs["axis"]
+    if x.ndim == 0:  # a scalar's largest element is its first
+        return np.zeros((), np.int64)
     rows = np.moveaxis(x, axis, -1)
     out = np.empty(rows.shape[:-1], np.int64)
     for index in np.ndindex(rows.shape[:-1]):
