@@ -37,7 +37,6 @@ _REGISTRY: dict[str, type[Any]] = {}
 #: How a docstring begins to speak about options: ``one``: …, or ``one``, ``two``: …
 _OPTION = re.compile(r"(``\w+``(?:, ``\w+``)*): ")
 #: How a docstring begins to speak about options: ``one``: …, or ``one``, ``two``: …
-_OPTION = re.compile(r"(``\w+``(?:, ``\w+``)*): ")
 _T = TypeVar("_T", bound=type)
 
 
@@ -110,15 +109,15 @@ def catalogue() -> list[dict[str, Any]]:
     rows = []
     for name in names():
         kind = strategy_class(name)
-        doc = " ".join((kind.__doc__ or "").split())
+        docs = [" ".join((base.__doc__ or "").split()) for base in kind.__mro__]  # a preset says what it changes only
         options = [
-            {"name": option, "type": type_name, "default": default, "doc": _about(option, doc)}
+            {"name": option, "type": type_name, "default": default, "doc": _about(option, docs)}
             for option, type_name, default in option_table(kind)
         ]
         rows.append(
             {
                 "name": name,
-                "doc": re.split(_OPTION, doc, maxsplit=1)[0].strip().replace("``", ""),
+                "doc": re.split(_OPTION, docs[0], maxsplit=1)[0].strip().replace("``", ""),
                 "has_trace": kind.has_trace,
                 "randomised": getattr(kind, "randomised", False),
                 "options": options,
@@ -127,11 +126,14 @@ def catalogue() -> list[dict[str, Any]]:
     return rows
 
 
-def _about(option: str, doc: str) -> str:
-    """What a docstring says about an option: the text behind its name, up to the next option."""
-    parts = re.split(_OPTION, doc)
-    about = next((text for names, text in zip(parts[1::2], parts[2::2], strict=True) if f"``{option}``" in names), "")
-    return about.strip().replace("``", "")
+def _about(option: str, docs: Iterable[str]) -> str:
+    """What the first docstring that names an option says about it: the text behind its name, up to the next option."""
+    for doc in docs:
+        parts = re.split(_OPTION, doc)
+        for names, text in zip(parts[1::2], parts[2::2], strict=True):
+            if f"``{option}``" in names:
+                return text.strip().replace("``", "")
+    return ""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

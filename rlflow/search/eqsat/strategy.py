@@ -32,9 +32,9 @@ class EqSat(StrategyBase):
     integer programming); the problem's own cost decides among them. ``rounds``: how often that starts again from the
     best. ``iterations``: of one saturation, at most. ``multi``: iterations in which rules with several roots apply.
     ``nodes``: e-nodes at most. ``scheduler``: ``backoff`` (a rule that matches too often rests) or ``simple``.
-    ``cycles``: ``efficient`` (Tensat's descendant sets) or ``vanilla`` (a search before every union). ``extraction``: ``auto`` (``ilp`` where HiGHS
-    is installed, else ``greedy-dag``) or a method. ``solver``: seconds that one extraction may take. ``egraph_out``: a
-    file for the first e-graph, in the JSON of extraction-gym.
+    ``cycles``: ``efficient`` (Tensat's descendant sets) or ``vanilla`` (a search before every union). ``extraction``:
+    ``auto`` (``ilp`` where HiGHS is installed, else ``greedy-dag``) or a method. ``solver``: seconds that one
+    extraction may take. ``egraph_out``: a file for the first e-graph, in the JSON of extraction-gym.
     """
 
     rounds: int = 3
