@@ -40,7 +40,7 @@ def test_options_are_read_and_written_back(spec: str, expected: dict[str, object
     ("spec", "says"),
     [
         ("backtrackng", "Did you mean backtracking"),
-        ("zzz", "There are: backtracking, greedy, random"),
+        ("zzz", "There are: backtracking, eqsat, greedy, random"),
         ("backtracking:alfa=1.1", "Did you mean alpha"),
         ("backtracking:alpha=high", "expected a number"),
         ("backtracking:alpha=0.9", "at least 1"),
