@@ -93,7 +93,7 @@ class ProofRecord:
         """The reverse of :meth:`to_json`. Raises TypeError for missing or unknown fields; a record of another version
         of the prover may lack fields, and is read with zeros: it is stale anyway."""
         plain = {name: value for name, value in data.items() if name != "scope"}
-        if plain.get("prover") != PROVER_VERSION:
+        if plain.get("prover", PROVER_VERSION) != PROVER_VERSION:
             plain = {**_ZEROS, **{name: value for name, value in plain.items() if name in _FIELDS}}
         for name in ("dims", "ranks", "axioms"):
             if name in plain:

@@ -38,8 +38,10 @@ def test_figures_are_written(tmp_path: Path, suffix: str) -> None:
 
 def test_a_figure_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    with pytest.raises(OutputError, match="cannot be written"):
+    with pytest.raises(UsageError, match="unknown kind"):
         anytime_curves(runs(), tmp_path / "curves.nonsense")
+    with pytest.raises(OutputError):
+        anytime_curves(runs(), tmp_path / "absent" / "curves.png")
     assert not list(tmp_path.iterdir())
 
 

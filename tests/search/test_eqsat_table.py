@@ -78,9 +78,9 @@ def test_every_graph_that_rewriting_reaches_is_represented(tiny: TinyProblem) ->
 
 
 COMMON = (
-    "Add", "Mul", "Sub", "Div", "Relu", "Tanh", "Neg", "MatMul", "Gemm", "Transpose", "Reshape", "Concat", "Split",
-    "Slice", "ReduceMean", "ReduceSum", "Softmax", "Conv", "Unsqueeze", "Squeeze",
-)  # fmt: skip
+    *("Add", "Mul", "Sub", "Div", "Relu", "Tanh", "Neg", "MatMul", "Gemm", "Conv", "Softmax"),
+    *("Transpose", "Reshape", "Concat", "Split", "Slice", "Unsqueeze", "Squeeze", "ReduceMean", "ReduceSum"),
+)
 
 
 @pytest.mark.parametrize("seed", range(12))
