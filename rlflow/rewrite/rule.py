@@ -50,6 +50,10 @@ class Rule:
         except RuleError as error:
             raise RuleError(f"the rule '{self.name}' is refused: {error.reason}", self.file, self.line) from error
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to another process: the statement; it is compiled again there."""
+        return {key: value for key, value in self.__dict__.items() if key != "core"}
+
     @property
     def digest(self) -> str:
         """Digest of the statement."""
