@@ -44,6 +44,7 @@ DOORS: dict[str, set[str]] = {
     "onnxslim": {"frontends"},
     "onnxruntime": {"runtime"},
     "torch": {"nn", "agents", "cost/gpu.py"},
+    "torch_scatter": {"nn/segment.py"},
     "gymnasium": {"env"},
     "z3": {"synthesis/prove.py", "synthesis/prove"},
     "highspy": {"search/eqsat"},
