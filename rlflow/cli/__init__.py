@@ -12,6 +12,7 @@ from rlflow.cli.info import info
 from rlflow.cli.inspect import inspect
 from rlflow.cli.optimize import optimize
 from rlflow.cli.rules import rules
+from rlflow.cli.train import train
 from rlflow.cli.zoo import zoo
 
 __all__ = ["main"]
@@ -38,5 +39,5 @@ def main() -> None:
     """Make a trained network faster: measured, proved rule by rule, and checked end to end."""
 
 
-for verb in (optimize, inspect, rules, zoo, info):
+for verb in (optimize, inspect, rules, zoo, train, info):
     main.add_command(verb)

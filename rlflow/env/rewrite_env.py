@@ -133,7 +133,9 @@ class RewriteEnv(gymnasium.Env[Any, Any]):
 
     @property
     def state(self) -> RewriteState:
-        """Where the episode is: ``reset(options={"state": …})`` leads there, in any process."""
+        """Where the episode is: ``reset(options={"state": …})`` leads there, in any process. (The trace is *a* way to
+        the graph: where several lead there, the one that was walked first.)
+        """
         node = self.episode.place.node
         return RewriteState(self.specs[self._chosen].model, node.trace, node.graph.digest)
 

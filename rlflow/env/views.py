@@ -141,7 +141,7 @@ class Views(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         episode, chosen = self._episode(), view(name)
-        now = (id(episode), episode.steps, episode.place.path)
+        now = (id(episode), episode.steps, episode.ended)
         if now != self._at:
             self._made, self._at = {}, now
         if name not in self._made:

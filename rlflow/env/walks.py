@@ -24,9 +24,8 @@ _ROUNDING = 1e-9
 
 @dataclass(eq=False)
 class Place:
-    """An opened graph, the way to it (positions among the core's moves) and its candidates."""
+    """An opened graph and its candidates."""
 
-    path: tuple[int, ...]
     node: SearchNode
     table: MoveTable
     _features: GraphFeatures | None = field(default=None, repr=False)
@@ -47,7 +46,7 @@ class Place:
 
 
 class Walks:
-    """Opens the graphs of a problem; walks that begin alike open nothing twice.
+    """Opens the graphs of a problem, each once, however many walks come by; its trace is that of the first.
 
     ``keep``: how many opened graphs are remembered. ``expansions`` counts those that were really opened.
     """
@@ -55,7 +54,7 @@ class Walks:
     def __init__(self, problem: Problem, keep: int = 256) -> None:
         self.problem, self.keep = problem, keep
         self.expansions = 0
-        self._places: OrderedDict[tuple[int, ...], Place] = OrderedDict()
+        self._places: OrderedDict[bytes, Place] = OrderedDict()
         self._root: Place | None = None
 
     @property
@@ -63,19 +62,20 @@ class Walks:
         """The starting graph."""
         if self._root is None:
             node = self.problem.root()
-            self._root = Place((), node, self.problem.moves(node))
+            self._root = Place(node, self.problem.moves(node))
         return self._root
 
     def follow(self, place: Place, k: int) -> Place:
         """The graph that candidate ``k`` (a position in the table) leads to."""
-        i = int(place.table.index[k])
-        path = (*place.path, i)
-        found = self._places.pop(path, None)
+        digest = place.table.digests[k]
+        if digest == self.root.node.digest:
+            return self.root
+        found = self._places.pop(digest, None)
         if found is None:
-            node = self.problem.open(place.node, i)
+            node = self.problem.open(place.node, int(place.table.index[k]))
             self.expansions += 1
-            found = Place(path, node, self.problem.moves(node))
-        self._places[path] = found
+            found = Place(node, self.problem.moves(node))
+        self._places[digest] = found
         while len(self._places) > self.keep:
             self._places.popitem(last=False)
         return found

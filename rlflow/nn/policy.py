@@ -62,10 +62,11 @@ class Policy(nn.Module):
         )
         self.score = nn.Linear(hidden, 1, bias=False)  # one for all candidates; a bias would cancel in the softmax
         self.prior = nn.Parameter(torch.tensor(config.prior)) if config.prior else None
-        self.value = nn.Sequential(nn.Linear(3 * hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1))
+        estimate = nn.Linear(hidden, 1)
+        self.value = nn.Sequential(nn.Linear(3 * hidden, hidden), nn.ReLU(), estimate)
         with torch.no_grad():
             self.score.weight.mul_(0.01)  # begin near the uniform choice (or the prior)
-            self.value[-1].weight.mul_(0.1)
+            estimate.weight.mul_(0.1)
 
     def forward(self, batch: Batch) -> tuple[RaggedCategorical, Tensor]:
         nodes, graphs = self.graph(batch.graph)

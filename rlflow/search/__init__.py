@@ -15,7 +15,17 @@ from rlflow.search.interrupt import InterruptGuard, StopToken
 from rlflow.search.prices import Prices
 from rlflow.search.problem import MoveTable, Problem, Progress, SearchNode, SearchStopped, StrategyBase
 from rlflow.search.random_walk import RandomRestarts
-from rlflow.search.registry import Strategy, describe, did_you_mean, make, names, option_table, register, strategy_class
+from rlflow.search.registry import (
+    Strategy,
+    describe,
+    did_you_mean,
+    make,
+    names,
+    option_table,
+    register,
+    strategy_class,
+    unavailable,
+)
 from rlflow.search.result import Counts, CurvePoint, Result, TraceStep, Visited
 from rlflow.search.trace import read_trace, replay, replay_states
 
@@ -53,6 +63,7 @@ __all__ = [
     "replay_states",
     "solve",
     "strategy_class",
+    "unavailable",
 ]
 
 

@@ -105,7 +105,7 @@ def test_gains_are_seen_and_visited_graphs_are_marked() -> None:
     assert gains[0] == 0 < gains[1:].min()
 
 
-def test_walks_that_begin_alike_open_nothing_twice() -> None:
+def test_walks_that_go_alike_open_nothing_twice() -> None:
     first = tiny_episode("twins")
     for _ in range(3):
         first.step(1)
@@ -120,6 +120,15 @@ def test_walks_that_begin_alike_open_nothing_twice() -> None:
     assert again.place is first.place
     again.step(1)
     assert walks.expansions == walks.problem.meter.expansions == 4
+
+
+def test_a_graph_is_opened_once_by_whatever_way() -> None:
+    episode = tiny_episode("plateau", horizon=50)
+    there = [episode.place.node.digest]
+    for _ in range(8):  # to and fro
+        episode.step(1 if episode.steps % 2 else episode.candidates - 1)
+        there.append(episode.place.node.digest)
+    assert episode.walks.expansions == len(set(there)) - 1 < 8
 
 
 def test_a_short_memory_changes_nothing_but_the_work() -> None:
