@@ -190,24 +190,25 @@ def end_to_end(rows: Rows, label: str, strategy: str, model: str, seed: int, bud
     )  # fmt: skip
 
 
-def strategies(agent: Path) -> dict[str, str]:
+def strategies(agent: Path | None) -> dict[str, str]:
     """Label to specification."""
     found = {name: name for name in BASELINES}
     found |= {name: name for name in OPTIONAL if name in search.names() and search.unavailable(name) is None}
-    return {**found, "xrlflow, shipped": "xrlflow", "xrlflow, trained here": f"xrlflow:checkpoint={agent}"}
+    found["xrlflow, shipped"] = "xrlflow"
+    return found if agent is None else {**found, "xrlflow, trained here": f"xrlflow:checkpoint={agent}"}
 
 
-def run(rows: Rows, size: Size, measured: bool) -> None:
+def run(rows: Rows, size: Size, measured: bool, training: bool) -> None:
     """Everything that the file lacks."""
     for seed in range(size.seeds):
-        agent = train(rows, "agent", size.trained, {}, size.steps, seed)
+        agent = train(rows, "agent", size.trained, {}, size.steps, seed) if training else None
         for model in (*size.trained, *size.unseen, *size.shapes):
             for label, strategy in strategies(agent).items():
                 if measured:
                     end_to_end(rows, label, strategy, model, seed, "60s")
                 else:
                     searched(rows, label, strategy, model, size, seed)
-        if measured:
+        if measured or agent is None:
             continue
         for model in size.unseen:
             tuned = train(rows, f"fine-tuned {model}", (model,), {}, size.fine_tune_steps, seed, start=agent)
@@ -276,8 +277,13 @@ def head_to_head(found: list[dict[str, Any]], size: Size, title: str) -> Iterato
 
 def transfer(found: list[dict[str, Any]], size: Size) -> Iterator[str]:
     """Part of the best gain that anything here found on the model."""
-    labels = ("random", "greedy", "backtracking", "xrlflow, trained here")
-    yield from ("", f"| part of the best-known gain, {size.budget} | {' | '.join(labels)} |", "|---" * 5 + "|")
+    present = dict.fromkeys(row["label"] for row in found)
+    labels = [name for name in present if name.startswith("xrlflow") or name in ("random", "greedy", "backtracking")]
+    yield from (
+        "",
+        f"| part of the best-known gain, {size.budget} | {' | '.join(labels)} |",
+        "|---" * (len(labels) + 1) + "|",
+    )
     for model in (*size.unseen, *size.shapes):
         best = max((row["gain"] for row in found if row["model"] == model), default=0.0)
         cells = [gains(found, model, label) for label in labels]
@@ -300,6 +306,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=SIZES, default="small")
     parser.add_argument("--end-to-end", action="store_true", help="search by measured prices and confirm by the clock")
+    parser.add_argument("--shipped", action="store_true", help="train nothing: only the checkpoint that ships")
     parser.add_argument("--tables", action="store_true", help="only print the tables of the results that are there")
     parser.add_argument("--out", type=Path, help="results file (default: results/SIZE.jsonl)")
     options = parser.parse_args()
@@ -307,7 +314,7 @@ def main() -> int:
     rows = Rows(path, ["python", "reproduce/xrlflow/run.py", "--size", options.size])
     size = SIZES[options.size]
     if not options.tables:
-        run(rows, size, options.end_to_end)
+        run(rows, size, options.end_to_end, not options.shipped)
     print(machine.describe(rows.rows[0]))
     print("\n".join(tables(rows, size)))
     return 0

@@ -53,8 +53,10 @@ def xrlflow(**given: Any) -> None:
     reason = nn.available()
     if reason is not None:
         raise UsageError(f"Nothing can be trained here: {reason}.")
-    trainer = _trainer(given)
+    from rlflow.agents.strategy import one_thread
     from rlflow.search import InterruptGuard, StopToken
+
+    trainer = _trainer(given)
 
     out = console(stderr=True)
     stop = StopToken()
@@ -63,7 +65,7 @@ def xrlflow(**given: Any) -> None:
         if not given["quiet"]:
             out.print(_line(trainer.progress.steps, given["steps"], figures))
 
-    with InterruptGuard(stop):
+    with InterruptGuard(stop), one_thread():
         checkpoint = trainer.train(given["steps"], on_update=report, stop=stop)
     card = checkpoint.card
     score = "not evaluated" if card["score"] is None else f"mean log gain {card['score']:.4f} by greedy choices"
@@ -74,14 +76,11 @@ def xrlflow(**given: Any) -> None:
 
 
 def _trainer(given: dict[str, Any]) -> Any:
-    import torch
-
     from rlflow.agents.checkpoint import Checkpoint
     from rlflow.agents.config import preset
     from rlflow.agents.xrlflow import Trainer
     from rlflow.env.spec import ProblemSpec
 
-    torch.set_num_threads(1)
     config = preset(given["preset"]).with_options(dict(map(_pair, given["options"])))
 
     def specs(models: tuple[str, ...]) -> list[ProblemSpec]:
