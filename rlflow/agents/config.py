@@ -18,7 +18,8 @@ class TrainConfig:
 
     ``lr``: Adam's; ``anneal``: lower it linearly to a tenth over the training. ``gamma``, ``lam``: discount, and decay
     of generalised advantages. ``clip``: of the ratio of probabilities. ``epochs``: passes over an update's data, in
-    minibatches of ``minibatch`` steps; ``episodes``: played for it. ``horizon``: most rewrites an episode.
+    minibatches of ``minibatch`` steps; ``episodes``: played for it. ``horizon``: most rewrites an episode,
+    ``patience``: most without a better graph (0: any number); both truncate it.
     ``value_weight``, ``entropy_weight``: of these terms of the loss. ``grad_norm``: gradients are cut to.
     ``target_kl``: an update ends early once the policy has moved 1.5 times as far, from update ``kl_after`` on.
     ``reward``: ``improvement``, ``potential``, or ``end-to-end`` every ``every`` steps. ``policy``: the network.
@@ -33,6 +34,7 @@ class TrainConfig:
     minibatch: int = 16
     episodes: int = 10
     horizon: int = 100
+    patience: int = 0
     value_weight: float = 0.5
     entropy_weight: float = 0.01
     grad_norm: float = 0.5
@@ -45,6 +47,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         whole = ("epochs", "minibatch", "episodes", "horizon", "every")
         wrong = [name for name in whole if getattr(self, name) < 1]
+        wrong += ["patience"] if self.patience < 0 else []
         wrong += [name for name in ("gamma", "lam") if not 0 <= getattr(self, name) <= 1]
         wrong += [name for name in ("lr", "clip", "grad_norm", "target_kl") if not getattr(self, name) > 0]
         if wrong:
@@ -70,14 +73,16 @@ class TrainConfig:
 PRESETS: dict[str, TrainConfig] = {
     # The paper's; it plays 10 episodes of at most 100 steps an update.
     "paper": TrainConfig(),
-    # Ours: choices begin near the greedy one (prior), and what is new is found around it; larger minibatches and a
-    # falling rate, because the graphs of several models differ more than those of one.
+    # Ours: choices begin near the greedy one (prior), and what is new is found around it; an episode ends when nothing
+    # better came for a while; larger minibatches and a falling rate, because the graphs of several models differ more
+    # than those of one.
     "tuned": TrainConfig(
         lr=1e-3,
         anneal=True,
         gamma=0.995,
         minibatch=32,
         episodes=16,
+        patience=15,
         entropy_weight=0.001,
         target_kl=0.03,
         kl_after=0,

@@ -126,7 +126,8 @@ class Player:
             rows = self.vocabulary.rule_rows(walks.problem.rule_names)
             self._opened[spec] = (walks, make_reward(self.config, loaded), rows)
         walks, reward, _ = self._opened[spec]
-        return Episode(walks, reward.fork(), self.config.horizon, self.config.policy.needs_children)
+        config = self.config
+        return Episode(walks, reward.fork(), config.horizon, config.policy.needs_children, config.patience)
 
 
 def make_reward(config: TrainConfig, loaded: Any) -> Any:

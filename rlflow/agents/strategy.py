@@ -29,7 +29,8 @@ class XRLflow(StrategyBase):
     ``checkpoint``: file of ``rlflow train xrlflow`` (default: the one that ships). ``decode``: ``greedy`` takes the
     likeliest candidate until the policy stops; ``sample`` does that once, then draws walks as long as the budget lasts
     (no graph is opened twice); ``beam`` keeps the ``width`` likeliest walks side by side.
-    ``temperature``: above 1 draws more evenly. ``horizon``: longest walk, 0 for the one that was trained with.
+    ``temperature``: above 1 draws more evenly. ``horizon``: longest walk; ``patience``: most steps of a walk without a
+    better graph; 0 for what was trained with.
     """
 
     checkpoint: str = ""
@@ -37,15 +38,22 @@ class XRLflow(StrategyBase):
     temperature: float = 1.0
     width: int = 4
     horizon: int = 0
+    patience: int = 0
 
     name: ClassVar[str] = "xrlflow"
 
     def __post_init__(self) -> None:
-        if self.decode not in DECODERS or not self.temperature > 0 or self.width < 1 or self.horizon < 0:
+        if (
+            self.decode not in DECODERS
+            or not self.temperature > 0
+            or self.width < 1
+            or min(self.horizon, self.patience) < 0
+        ):
             raise UsageError(
                 f"The options of search strategy 'xrlflow' are decode={self.decode}, "
-                f"temperature={self.temperature:g}, width={self.width}, horizon={self.horizon}; expected one of "
-                f"{', '.join(DECODERS)}, a temperature above 0, a width of 1 or more and a horizon of 0 or more."
+                f"temperature={self.temperature:g}, width={self.width}, horizon={self.horizon}, "
+                f"patience={self.patience}; expected one of {', '.join(DECODERS)}, a temperature above 0, a width of 1 "
+                "or more, and a horizon and a patience of 0 or more."
             )
 
     @staticmethod
@@ -66,7 +74,7 @@ class XRLflow(StrategyBase):
         """Walk by the policy."""
         from rlflow.agents.walker import Walker
 
-        walker = Walker.of(problem, self.checkpoint, self.horizon, self.temperature, _KEEP)
+        walker = Walker.of(problem, self.checkpoint, self.temperature, _KEEP, self.horizon, self.patience)
         if len(walker.walks.root.table) == 0:
             return StopReason.EXHAUSTED
         if self.decode == "beam":

@@ -26,15 +26,19 @@ class Walker:
     policy: Policy
     walks: Walks
     rows: np.ndarray
-    horizon: int
     temperature: float
+    horizon: int
+    patience: int
 
     @classmethod
-    def of(cls, problem: Problem, checkpoint: str, horizon: int, temperature: float, keep: int) -> Walker:
-        """From a checkpoint (empty: the shipped one); ``horizon`` 0: the trained one."""
+    def of(
+        cls, problem: Problem, checkpoint: str, temperature: float, keep: int, horizon: int = 0, patience: int = 0
+    ) -> Walker:
+        """From a checkpoint (empty: the shipped one); ``horizon``, ``patience`` 0: the trained ones."""
         policy, config = load_policy(checkpoint or None)
         rows = policy.vocabulary.rule_rows(problem.rule_names)
-        return cls(policy, Walks(problem, keep), rows, horizon or config.horizon, temperature)
+        walks = Walks(problem, keep)
+        return cls(policy, walks, rows, temperature, horizon or config.horizon, patience or config.patience)
 
     def greedy(self) -> Episode:
         """The likeliest candidate until the policy stops."""
@@ -88,4 +92,5 @@ class Walker:
         return weights / weights.sum()
 
     def _begin(self) -> Episode:
-        return Episode(self.walks, Improvement(), self.horizon, self.policy.config.needs_children)
+        children = self.policy.config.needs_children
+        return Episode(self.walks, Improvement(), self.horizon, children, self.patience)

@@ -85,12 +85,15 @@ class Episode:
     """One walk from the start: where it is, the best it saw, and whether it has ended.
 
     ``horizon``: most rewrites; reaching it is a *truncation*. Stopping, or having nothing left to do, is a
-    *termination*. ``reward`` has ``start(episode)`` and ``step(episode, before, after)`` (:mod:`rlflow.env.reward`).
-    ``children``: whether observations hold every candidate's graph.
+    *termination*. ``patience``: rewrites without a better graph after which it is truncated too, 0 for any number.
+    ``reward`` has ``start(episode)`` and ``step(episode, before, after)`` (:mod:`rlflow.env.reward`). ``children``:
+    whether observations hold every candidate's graph.
     """
 
-    def __init__(self, walks: Walks, reward: Any, horizon: int, children: bool = False) -> None:
+    def __init__(self, walks: Walks, reward: Any, horizon: int, children: bool = False, patience: int = 0) -> None:
         self.walks, self.reward, self.horizon, self.children_too = walks, reward, horizon, children
+        self.patience = patience or horizon
+        self._best_at = 0
         self.place = walks.root
         self.steps = 0
         self.best_ms = self.start_ms = self.place.node.cost
@@ -122,8 +125,11 @@ class Episode:
         else:
             self.place = self.walks.follow(before, action - 1)
             self.steps += 1
+            if self.place.node.cost < self.best_ms * (1 - _ROUNDING):
+                self._best_at = self.steps
+            idle = self.steps - self._best_at
             self.terminated = len(self.place.table) == 0
-            self.truncated = not self.terminated and self.steps >= self.horizon
+            self.truncated = not self.terminated and (self.steps >= self.horizon or idle >= self.patience)
         reward = float(self.reward.step(self, before, self.place))
         self.best_ms = min(self.best_ms, self.place.node.cost)
         self.seen.add(self.place.node.digest)

@@ -142,3 +142,16 @@ def test_a_short_memory_changes_nothing_but_the_work() -> None:
         found.append([episode.step(action) for action in (2, 1, 3)])
     assert found[0] == found[1]
     assert walks.expansions == 6
+
+
+def test_patience_cuts_a_walk_that_finds_nothing_better() -> None:
+    episode = tiny_episode("twins", horizon=50, patience=2)
+    while not episode.ended:
+        episode.step(1)  # each step is a gain
+    assert episode.terminated
+    episode = tiny_episode("plateau", horizon=50, patience=2)
+    episode.step(1)
+    assert not episode.ended
+    episode.step(1)
+    assert episode.truncated
+    assert not episode.terminated
