@@ -16,8 +16,10 @@ from rlflow.search.registry import register
 from rlflow.search.result import Result
 
 DECODERS = ("sample", "greedy", "beam")
-#: Walks in a row that open nothing new, after which a search that samples has converged.
-_QUIET = 10
+#: Walks in a row that open nothing new, after which a search that samples has converged; each of them makes the next
+#: one's draws this much more even.
+_QUIET = 12
+_WARMER = 1.3
 _KEEP = 512
 
 
@@ -28,7 +30,8 @@ class XRLflow(StrategyBase):
 
     ``checkpoint``: file of ``rlflow train xrlflow`` (default: the one that ships). ``decode``: ``greedy`` takes the
     likeliest candidate until the policy stops; ``sample`` does that once, then draws walks as long as the budget lasts
-    (no graph is opened twice); ``beam`` keeps the ``width`` likeliest walks side by side.
+    (no graph is opened twice; walks that find nothing new make the next ones more even); ``beam`` keeps the ``width``
+    likeliest walks side by side.
     ``temperature``: above 1 draws more evenly. ``horizon``: longest walk; ``patience``: most steps of a walk without a
     better graph; 0 for what was trained with.
     """
@@ -84,6 +87,7 @@ class XRLflow(StrategyBase):
         quiet = 0
         while self.decode == "sample" and quiet < _QUIET:
             before = walker.walks.expansions
+            walker.temperature = self.temperature * _WARMER**quiet
             walker.sample(rng)
             quiet = 0 if walker.walks.expansions > before else quiet + 1
             if (reason := problem.stopped()) is not None:
