@@ -194,7 +194,7 @@ def strategies(agent: Path | None) -> dict[str, str]:
     """Label to specification."""
     found = {name: name for name in BASELINES}
     found |= {name: name for name in OPTIONAL if name in search.names() and search.unavailable(name) is None}
-    found["xrlflow, shipped"] = "xrlflow"
+    found |= {"xrlflow, shipped": "xrlflow", "xrlflow-mcts, shipped": "xrlflow-mcts"}
     return found if agent is None else {**found, "xrlflow, trained here": f"xrlflow:checkpoint={agent}"}
 
 

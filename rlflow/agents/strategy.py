@@ -21,11 +21,30 @@ DECODERS = ("sample", "greedy", "beam")
 _QUIET = 12
 _WARMER = 1.3
 _KEEP = 512
+_NO_PATIENCE = 1 << 30
+
+
+class _Learned(StrategyBase):
+    """What strategies that run a network share: a sentence where torch is absent, and one thread."""
+
+    @staticmethod
+    def available() -> str | None:
+        """``None``, or why the strategy cannot be used here."""
+        from rlflow import nn
+
+        return nn.available()
+
+    def run(self, problem: Problem, rng: np.random.Generator) -> Result:
+        reason = self.available()
+        if reason is not None:
+            raise UsageError(f"The search strategy {self.name!r} cannot be used here: {reason}.")
+        with one_thread():
+            return super().run(problem, rng)
 
 
 @register
 @dataclass(frozen=True)
-class XRLflow(StrategyBase):
+class XRLflow(_Learned):
     """Walks as a trained policy says; the best graph visited on any of them wins.
 
     ``checkpoint``: file of ``rlflow train xrlflow`` (default: the one that ships). ``decode``: ``greedy`` takes the
@@ -59,20 +78,6 @@ class XRLflow(StrategyBase):
                 "or more, and a horizon and a patience of 0 or more."
             )
 
-    @staticmethod
-    def available() -> str | None:
-        """``None``, or why the strategy cannot be used here."""
-        from rlflow import nn
-
-        return nn.available()
-
-    def run(self, problem: Problem, rng: np.random.Generator) -> Result:
-        reason = self.available()
-        if reason is not None:
-            raise UsageError(f"The search strategy 'xrlflow' cannot be used here: {reason}.")
-        with one_thread():
-            return super().run(problem, rng)
-
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Walk by the policy."""
         from rlflow.agents.walker import Walker
@@ -90,6 +95,44 @@ class XRLflow(StrategyBase):
             walker.temperature = self.temperature * _WARMER**quiet
             walker.sample(rng)
             quiet = 0 if walker.walks.expansions > before else quiet + 1
+            if (reason := problem.stopped()) is not None:
+                return reason
+        return StopReason.CONVERGED
+
+
+@register
+@dataclass(frozen=True)
+class XRLflowTree(_Learned):
+    """A tree search that a trained policy guides; every simulation opens one graph.
+
+    ``checkpoint``: as for ``xrlflow``. ``exploration``: weight of the policy's choice against the gains found.
+    ``horizon``: deepest way, 0 for the one that was trained with.
+    """
+
+    checkpoint: str = ""
+    exploration: float = 1.0
+    horizon: int = 0
+
+    name: ClassVar[str] = "xrlflow-mcts"
+
+    def __post_init__(self) -> None:
+        if not self.exploration > 0 or self.horizon < 0:
+            raise UsageError(
+                f"The options of search strategy 'xrlflow-mcts' are exploration={self.exploration:g}, "
+                f"horizon={self.horizon}; expected an exploration above 0 and a horizon of 0 or more."
+            )
+
+    def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
+        """Simulate until the budget or the graphs end. Nothing is drawn: ``rng`` is not used."""
+        from rlflow.agents.tree import TreeSearch
+        from rlflow.agents.walker import Walker
+
+        walker = Walker.of(problem, self.checkpoint, 1.0, _KEEP, self.horizon, _NO_PATIENCE)
+        if len(walker.walks.root.table) == 0:
+            return StopReason.EXHAUSTED
+        tree = TreeSearch(walker, self.exploration)
+        while not tree.exhausted:
+            tree.simulate()
             if (reason := problem.stopped()) is not None:
                 return reason
         return StopReason.CONVERGED

@@ -42,14 +42,14 @@ class Walker:
 
     def greedy(self) -> Episode:
         """The likeliest candidate until the policy stops."""
-        episode = self._begin()
+        episode = self.begin()
         while not episode.ended:
             episode.step(int(np.argmax(self.probabilities(episode))))
         return episode
 
     def sample(self, rng: np.random.Generator) -> Episode:
         """A drawn walk of at least one step: to stop at once would find nothing."""
-        episode = self._begin()
+        episode = self.begin()
         while not episode.ended:
             probabilities = self.probabilities(episode)
             if episode.steps == 0:
@@ -59,7 +59,7 @@ class Walker:
 
     def beam(self, width: int) -> None:
         """The ``width`` likeliest walks side by side, each graph in one of them; ends with the last one."""
-        beam = [(0.0, self._begin())]
+        beam = [(0.0, self.begin())]
         seen = {episode.place.node.digest for _, episode in beam}
         while beam:
             ways = [
@@ -91,6 +91,7 @@ class Walker:
         weights = np.exp(logits - logits.max())
         return weights / weights.sum()
 
-    def _begin(self) -> Episode:
+    def begin(self) -> Episode:
+        """A walk at the start."""
         children = self.policy.config.needs_children
         return Episode(self.walks, Improvement(), self.horizon, children, self.patience)

@@ -35,7 +35,7 @@ class Strategy(Protocol):
 
 _REGISTRY: dict[str, type[Any]] = {}
 #: Strategies of packages above this one: registered by importing their module, when they are asked for.
-_ELSEWHERE = {"xrlflow": "rlflow.agents.strategy"}
+_ELSEWHERE = {"xrlflow": "rlflow.agents.strategy", "xrlflow-mcts": "rlflow.agents.strategy"}
 _T = TypeVar("_T", bound=type)
 
 

@@ -13,6 +13,7 @@ from rlflow import nn, search
 from rlflow.cli.train import expand
 from rlflow.errors import ModelError, UsageError
 from rlflow.search import StopReason
+from rlflow.testing import optimum
 
 
 @needs_torch
@@ -53,6 +54,7 @@ def test_a_rule_that_the_checkpoint_never_saw_is_no_obstacle() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
+        ("xrlflow-mcts:exploration=0", "exploration above 0"),
         ("xrlflow:decode=luck", "decode=luck"),
         ("xrlflow:temperature=0", "temperature above 0"),
         ("xrlflow:width=0", "width"),
@@ -122,3 +124,13 @@ def test_mistakes_on_the_command_line_are_sentences(arguments: list[str], words:
     assert done.exit_code == 2, done.output
     assert words in done.output
     assert not list(tmp_path.iterdir())
+
+
+@needs_torch
+@pytest.mark.parametrize("name", ["exclusive", "plateau", "valley", "merge"])
+def test_the_tree_opens_every_graph_once_and_so_finds_the_optimum(name: str) -> None:
+    known = optimum(BY_NAME[name])
+    result = search.solve(BY_NAME[name].problem("2000x"), "xrlflow-mcts")
+    assert result.stop_reason is StopReason.CONVERGED
+    assert result.cost_after_ms == pytest.approx(known.cost_ms)
+    assert result.counts.expansions == known.graphs - 1
