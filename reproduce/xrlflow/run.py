@@ -12,6 +12,7 @@ interrupted run goes on. Agents are kept in build/xrlflow. Costs are the analyti
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import os
@@ -147,13 +148,19 @@ def _short(card: dict[str, Any]) -> dict[str, Any]:
     return {name: card[name] for name in ("steps", "episodes", "updates", "seconds", "score")}
 
 
+@functools.lru_cache(maxsize=2)
+def opened(model: str) -> Any:
+    """The model, read once for all the searches of it."""
+    return ProblemSpec.of(model).load()
+
+
 def searched(rows: Rows, label: str, strategy: str, model: str, size: Size, seed: int) -> None:
     """One search at the size's budget, by the analytic cost."""
     key = f"search/{model}/{label}/{seed}"
     if rows.have(key):
         return
     begun = time.monotonic()
-    loaded = ProblemSpec.of(model).load()
+    loaded = opened(model)
     ready = time.monotonic()
     result = search.solve(loaded.problem(size.budget, seed=seed), strategy)
     rows.add(
@@ -194,7 +201,7 @@ def strategies(agent: Path | None) -> dict[str, str]:
     """Label to specification."""
     found = {name: name for name in BASELINES}
     found |= {name: name for name in OPTIONAL if name in search.names() and search.unavailable(name) is None}
-    found |= {"xrlflow, shipped": "xrlflow", "xrlflow-mcts, shipped": "xrlflow-mcts"}
+    found |= {"xrlflow, shipped": "xrlflow", "xrlflow, shipped, policy alone": "xrlflow:descent=false"}
     return found if agent is None else {**found, "xrlflow, trained here": f"xrlflow:checkpoint={agent}"}
 
 

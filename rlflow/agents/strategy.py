@@ -52,7 +52,8 @@ class XRLflow(_Learned):
     (no graph is opened twice; walks that find nothing new make the next ones more even); ``beam`` keeps the ``width``
     likeliest walks side by side.
     ``temperature``: above 1 draws more evenly. ``horizon``: longest walk; ``patience``: most steps of a walk without a
-    better graph; 0 for what was trained with.
+    better graph; 0 for what was trained with. ``descent``: whether the first walk goes down the steepest price and asks
+    the policy nothing, so that on a model unlike those it learnt from the result is no worse than greedy's.
     """
 
     checkpoint: str = ""
@@ -61,6 +62,7 @@ class XRLflow(_Learned):
     width: int = 4
     horizon: int = 0
     patience: int = 0
+    descent: bool = True
 
     name: ClassVar[str] = "xrlflow"
 
@@ -85,6 +87,8 @@ class XRLflow(_Learned):
         walker = Walker.of(problem, self.checkpoint, self.temperature, _KEEP, self.horizon, self.patience)
         if len(walker.walks.root.table) == 0:
             return StopReason.EXHAUSTED
+        if self.descent:
+            walker.descend()
         if self.decode == "beam":
             walker.beam(self.width)
             return StopReason.CONVERGED

@@ -40,6 +40,16 @@ class Walker:
         walks = Walks(problem, keep)
         return cls(policy, walks, rows, temperature, horizon or config.horizon, patience or config.patience)
 
+    def descend(self) -> Episode:
+        """The cheapest candidate while it is an improvement; asks the policy nothing."""
+        episode = self.begin()
+        while not episode.ended:
+            table, problem = episode.place.table, self.walks.problem
+            k = int(np.argmin(table.cost))
+            gains = table.cost[k] < table.node.cost - problem.gain_floor(table.node.cost)
+            episode.step(1 + k if gains else STOP)
+        return episode
+
     def greedy(self) -> Episode:
         """The likeliest candidate until the policy stops."""
         episode = self.begin()

@@ -197,6 +197,7 @@ class Trainer:
         self.out = None if out is None else Path(out)
         self.seed, self.device, self.logs = seed, device, None if logs is None else Path(logs)
         self.evaluate_every, self.patience, self.workers = evaluate_every, patience, workers
+        self.start_card = start.card if start else None
         self.progress, self.scales, self.rng = Progress(), Scales(), generator(seed)
         self.vocabulary = start.vocabulary if start else Vocabulary.of(self._rule_names())
         self.policy = start.policy() if start else make_policy(config.policy, self.vocabulary, seed)
@@ -314,6 +315,7 @@ class Trainer:
             **{name: getattr(self.progress, name) for name in ("updates", "steps", "episodes")},
             "seconds": round(self.progress.seconds, 1),
             "score": None if math.isinf(self.progress.best_score) else self.progress.best_score,
+            **({"start": self.start_card} if self.start_card else {}),
         }
 
     def _save_best(self) -> Checkpoint:

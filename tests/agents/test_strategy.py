@@ -13,7 +13,7 @@ from rlflow import nn, search
 from rlflow.cli.train import expand
 from rlflow.errors import ModelError, UsageError
 from rlflow.search import StopReason
-from rlflow.testing import optimum
+from rlflow.testing import TINY, optimum
 
 
 @needs_torch
@@ -29,10 +29,18 @@ def test_walks_begin_with_the_greedy_one_and_converge() -> None:
 @needs_torch
 def test_a_wider_beam_looks_at_more() -> None:
     found = [
-        search.solve(BY_NAME["twins"].problem("500x"), f"xrlflow:decode=beam,width={width},horizon=3")
+        search.solve(BY_NAME["twins"].problem("500x"), f"xrlflow:decode=beam,width={width},horizon=3,descent=false")
         for width in (1, 3)
     ]
     assert found[0].counts.expansions < found[1].counts.expansions
+
+
+@needs_torch
+@pytest.mark.parametrize("tiny", TINY, ids=lambda tiny: tiny.name)
+def test_the_first_walk_is_greedy_whatever_the_policy(tiny) -> None:
+    greedy = search.solve(tiny.problem("500x"), "greedy")
+    found = search.solve(tiny.problem("500x"), "xrlflow:decode=greedy")
+    assert found.cost_after_ms <= greedy.cost_after_ms * (1 + 1e-9)
 
 
 @needs_torch
@@ -99,7 +107,7 @@ def test_training_from_the_command_line(tmp_path: Path) -> None:
     assert "Trained: " in done.output
     assert Checkpoint.load(out).card["models"] == ["nasrnn?seq=2"]
     assert json.loads((tmp_path / "logs" / "log.jsonl").read_text().splitlines()[0])["kind"] == "update"
-    assert search.solve(BY_NAME["twins"].problem("5x"), f"xrlflow:checkpoint={out}").counts.expansions <= 5
+    assert search.solve(BY_NAME["twins"].problem("5x"), f"xrlflow:checkpoint={out},descent=no").counts.expansions <= 5
 
 
 @needs_torch

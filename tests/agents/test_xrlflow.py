@@ -47,7 +47,7 @@ def test_a_step_that_costs_more_first_is_learnt_and_greedy_never_finds_it(tmp_pa
     agent = trainer(out=tmp_path / "agent.npz")
     agent.train(250)
     assert search.solve(tiny.problem(), "greedy").cost_after_ms > best * 1.01
-    found = search.solve(tiny.problem(), f"xrlflow:checkpoint={tmp_path / 'agent.npz'},decode=greedy")
+    found = search.solve(tiny.problem(), f"xrlflow:checkpoint={tmp_path / 'agent.npz'},decode=greedy,descent=no")
     assert found.cost_after_ms == pytest.approx(best)
     assert found.counts.expansions <= 4
 
