@@ -50,7 +50,7 @@ OPTIONAL = ("eqsat", "mcts")
 
 @dataclass(frozen=True)
 class Size:
-    """``trained``: models to learn on; ``unseen``: others; ``shapes``: trained models in shapes that were not trained.
+    """``trained``: models to learn on here; ``unseen``: others; ``shapes``: trained models in shapes that were not.
     ``steps``: of the agent's training and of each ablation's; ``budget``: of each search.
     """
 
@@ -261,9 +261,28 @@ def tables(rows: Rows, size: Size) -> Iterator[str]:
         )
 
 
+def seen_by_shipped() -> set[str]:
+    """What the shipped agent was trained on, by its card and those of the agents that it began with."""
+    from rlflow.agents.checkpoint import Checkpoint, shipped
+
+    card: dict[str, Any] | None = Checkpoint.load(shipped()).card
+    found: set[str] = set()
+    while card:
+        found |= set(card["models"])
+        card = card.get("start")
+    return found
+
+
+def bare(models: set[str]) -> set[str]:
+    """Names without options."""
+    return {model.split("?")[0] for model in models}
+
+
 def head_to_head(found: list[dict[str, Any]], size: Size, title: str) -> Iterator[str]:
     labels = list(dict.fromkeys(row["label"] for row in found))
-    yield from ("", f"| {title} | {' | '.join(labels)} | best not learned |", "|---" * (len(labels) + 2) + "|")
+    known = seen_by_shipped()
+    heading = f"| {title} | shipped agent | {' | '.join(labels)} | best not learned |"
+    yield from ("", heading, "|---" * (len(labels) + 3) + "|")
     wins = {label: [0, 0] for label in labels if label.startswith("xrlflow")}
     for group in ("trained", "unseen", "shapes"):
         for model in getattr(size, group):
@@ -277,7 +296,8 @@ def head_to_head(found: list[dict[str, Any]], size: Size, title: str) -> Iterato
                 count[0] += mine >= best * (1 - 1e-6)
                 count[1] += mine > best * (1 + 1e-3)
             shown = " | ".join(mean_ci(cells[label]) if cells[label] else "" for label in labels)
-            yield f"| {model} ({group}) | {shown} | {100 * best:.2f} |"
+            met = "saw it" if model in known else "saw other shapes" if model.split("?")[0] in bare(known) else "never"
+            yield f"| {model} ({group}) | {met} | {shown} | {100 * best:.2f} |"
     for label, (level, above) in wins.items():
         yield f"\n{label}: at least the best not learned on {level}, above it by a thousandth of the gain on {above}."
 
