@@ -50,6 +50,7 @@ DOORS: dict[str, set[str]] = {
     "onnxruntime": {"runtime"},
     "openvino": {"runtime"},
     "torch": {"nn", "agents", "cost/gpu.py"},
+    "torch_scatter": {"nn/segment.py"},
     "gymnasium": {"env"},
     "z3": {"synthesis/axioms.py"},
     "highspy": {"search/eqsat"},

@@ -144,6 +144,18 @@ class Pricer:
     def regions(self, graph: Graph, *, unpriced_only: bool = False) -> list[Region]: ...
     def bind(self, dims: Mapping[str, int]) -> None: ...
 
+def graph_features(
+    graph: Graph, pricer: Pricer | None = None
+) -> tuple[
+    NDArray[np.int32],
+    NDArray[np.int32],
+    NDArray[np.int32],
+    NDArray[np.float32],
+    NDArray[np.int32],
+    NDArray[np.int32],
+    NDArray[np.float32],
+]: ...
+
 class StopToken:
     def set(self) -> None: ...
     def clear(self) -> None: ...

@@ -440,6 +440,7 @@ def explain(Graph graph, Rule rule, node=None):
 
 
 include "cost.pxi"
+include "features.pxi"
 
 
 # --------------------------------------------------------------------------------------------------------------------- search

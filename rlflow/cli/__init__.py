@@ -16,6 +16,7 @@ from rlflow.cli.inspect import inspect
 from rlflow.cli.optimize import optimize
 from rlflow.cli.rules import rules
 from rlflow.cli.search import search
+from rlflow.cli.train import train
 from rlflow.cli.zoo import zoo
 
 __all__ = ["main"]
@@ -42,5 +43,5 @@ def main() -> None:
     """Make a trained network faster: measured, proved rule by rule, and checked end to end."""
 
 
-for verb in (optimize, search, compare, inspect, cost, rules, explain, zoo, info):
+for verb in (optimize, search, compare, inspect, cost, rules, explain, zoo, train, info):
     main.add_command(verb)

@@ -38,6 +38,7 @@ def collect() -> dict[str, Any]:
     import rlflow
     from rlflow import cost, search
     from rlflow.cost.database import default_path
+    from rlflow.nn import segment_backend
     from rlflow.ops import op_names
     from rlflow.optimizer import load_library
 
@@ -58,6 +59,7 @@ def collect() -> dict[str, Any]:
         "operators": len(op_names()),
         "rules": _families(library),
         "price_database": str(default_path()),
+        "segment_operations": segment_backend(),
     }
 
 
@@ -114,5 +116,6 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("operators", f"{found['operators']} in the table"),
         ("rules", f"{sum(found['rules'].values())} ({rules})" if found["rules"] else "0"),
         ("prices", found["price_database"]),
+        ("segment ops", found["segment_operations"]),
     ]
     return lines

@@ -36,6 +36,7 @@ from rlflow.search.registry import (
     option_table,
     register,
     strategy_class,
+    unavailable,
 )
 from rlflow.search.result import Counts, CurvePoint, Result, TraceStep, Visited
 from rlflow.search.rule_profile import RuleUse, rule_uses
@@ -98,6 +99,7 @@ __all__ = [
     "solve_in_parallel",
     "solve_resumably",
     "strategy_class",
+    "unavailable",
 ]
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import importlib
 import re
 import typing
 from collections.abc import Callable, Iterable
@@ -36,7 +37,8 @@ class Strategy(Protocol):
 _REGISTRY: dict[str, type[Any]] = {}
 #: How a docstring begins to speak about options: ``one``: …, or ``one``, ``two``: …
 _OPTION = re.compile(r"(``\w+``(?:, ``\w+``)*): ")
-#: How a docstring begins to speak about options: ``one``: …, or ``one``, ``two``: …
+#: Strategies of packages above this one: registered by importing their module, when they are asked for.
+_ELSEWHERE = {"xrlflow": "rlflow.agents.strategy", "xrlflow-mcts": "rlflow.agents.strategy"}
 _T = TypeVar("_T", bound=type)
 
 
@@ -52,14 +54,22 @@ def register(kind: _T) -> _T:
 
 def names() -> list[str]:
     """Names of the registered strategies, sorted."""
-    return sorted(_REGISTRY)
+    return sorted({*_REGISTRY, *_ELSEWHERE})
 
 
 def strategy_class(name: str) -> type[Any]:
     """The class behind a name; raises :class:`UsageError` with near matches."""
+    if name not in _REGISTRY and name in _ELSEWHERE:
+        importlib.import_module(_ELSEWHERE[name])
     if name not in _REGISTRY:
-        raise UsageError(f"There is no search strategy {name!r}. {did_you_mean(name, _REGISTRY)}")
+        raise UsageError(f"There is no search strategy {name!r}. {did_you_mean(name, names())}")
     return _REGISTRY[name]
+
+
+def unavailable(spec: str) -> str | None:
+    """Why the strategy cannot be used on this machine (what it needs is not installed), or ``None``."""
+    reason = getattr(strategy_class(spec.partition(":")[0].strip()), "available", lambda: None)()
+    return None if reason is None else str(reason)
 
 
 def make(spec: str | Strategy, **overrides: Any) -> Strategy:

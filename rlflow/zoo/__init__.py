@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from rlflow.frontends.builder import ModelBuilder
     from rlflow.frontends.stats import ModelDescription, ModelStats
 
-__all__ = ["ZooEntry", "build", "describe", "entry", "names", "stats"]
+__all__ = ["ZooEntry", "build", "describe", "entry", "names", "outline", "stats"]
 
 _FAMILIES = (
     squeezenet,
@@ -96,6 +96,15 @@ def build(
     unknown name or option, or sizes that do not fit together.
     """
     return _write(name, batch, seq, seed, opset, sizes, values=True).build()
+
+
+def outline(
+    name: str, *, batch: int | None = None, seq: int | None = None, opset: int | None = None, **sizes: Option | None
+) -> onnx.ModelProto:
+    """The model that build() makes of the arguments without the values of its large weights: enough to search over
+    with an analytic cost, in milliseconds. Raises what build() raises.
+    """
+    return _write(name, batch, seq, 0, opset, sizes, values=False).build()
 
 
 def describe(

@@ -1,0 +1,7 @@
+"""Agents that learn which rewrites to make, and the adapters that make them search strategies.
+
+``xrlflow``: proximal policy optimisation over a graph neural network (``docs/agents.md``). Training and using one needs
+``pip install 'rlflow[rl]'``; importing this package opens nothing.
+"""
+
+from __future__ import annotations

@@ -1,0 +1,142 @@
+"""Checkpoints: one ``.npz`` file of arrays and a line of JSON, so that reading one runs no code.
+
+Arrays: ``policy/<name>``, and while training ``optimizer/<name>``. The JSON holds configuration, vocabulary, progress
+and the training card.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+import zipfile
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rlflow.agents.config import TrainConfig
+from rlflow.errors import ModelError, OutputError
+from rlflow.nn.batch import Vocabulary
+from rlflow.nn.policy import Policy
+
+FORMAT = 1
+_META = "meta.json"
+
+
+@dataclass
+class Checkpoint:
+    """``weights``, ``optimizer``: arrays by name. ``progress``: what a resumed training goes on with (updates, steps,
+    …). ``card``: what the agent was trained on, how long, by which seeds and version.
+    """
+
+    config: TrainConfig
+    vocabulary: Vocabulary
+    weights: dict[str, np.ndarray]
+    optimizer: dict[str, np.ndarray] = field(default_factory=dict)
+    progress: dict[str, Any] = field(default_factory=dict)
+    card: dict[str, Any] = field(default_factory=dict)
+
+    def policy(self) -> Policy:
+        """The network with its weights."""
+        policy = Policy(self.config.policy, self.vocabulary)
+        policy.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in self.weights.items()})
+        return policy.eval()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the file, through a temporary one. Raises :class:`OutputError` where it cannot be written."""
+        meta = {
+            "format": FORMAT,
+            "config": self.config.to_dict(),
+            "vocabulary": {"ops": self.vocabulary.ops, "rules": self.vocabulary.rules},
+            "progress": self.progress,
+            "card": self.card,
+        }
+        arrays = {f"policy/{name}": array for name, array in self.weights.items()}
+        arrays |= {f"optimizer/{name}": array for name, array in self.optimizer.items()}
+        _write(Path(path), meta, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Checkpoint:
+        """Read a file; raises :class:`ModelError` where there is none, or it is something else."""
+        try:
+            with zipfile.ZipFile(path) as archive:
+                meta = json.loads(archive.read(_META))
+                arrays = {
+                    name.removesuffix(".npy"): np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
+                    for name in archive.namelist()
+                    if name.endswith(".npy")
+                }
+        except FileNotFoundError as error:
+            raise ModelError(f"There is no checkpoint {os.fspath(path)}; `rlflow train xrlflow` makes one.") from error
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise ModelError(f"The file {os.fspath(path)} is not a checkpoint of an agent: {error}") from error
+        if meta.get("format") != FORMAT:
+            raise ModelError(
+                f"The checkpoint {os.fspath(path)} has format {meta.get('format')}; this version reads {FORMAT}."
+            )
+        words = meta["vocabulary"]
+        return cls(
+            TrainConfig.from_dict(meta["config"]),
+            Vocabulary(tuple(words["ops"]), tuple(words["rules"])),
+            _part(arrays, "policy/"),
+            _part(arrays, "optimizer/"),
+            meta["progress"],
+            meta["card"],
+        )
+
+
+def _part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _write(path: Path, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+                archive.writestr(zipfile.ZipInfo(_META), json.dumps(meta, indent=1))
+                for name, array in sorted(arrays.items()):
+                    buffer = io.BytesIO()
+                    np.save(buffer, array, allow_pickle=False)
+                    entry = zipfile.ZipInfo(f"{name}.npy")  # without a date: equal weights make equal files
+                    entry.compress_type = zipfile.ZIP_DEFLATED
+                    archive.writestr(entry, buffer.getvalue())
+            os.chmod(partial, 0o644)
+            os.replace(partial, path)
+        except BaseException:
+            os.unlink(partial)
+            raise
+    except OSError as error:
+        raise OutputError(f"The checkpoint cannot be written to {path}: {error.strerror or error}.") from error
+
+
+def shipped() -> Path:
+    """The checkpoint that comes with the package."""
+    return Path(__file__).parent / "checkpoints" / "xrlflow.npz"
+
+
+def load_policy(path: str | os.PathLike[str] | None = None) -> tuple[Policy, TrainConfig]:
+    """The policy of a checkpoint (default: the shipped one) and how it was trained; read once per file and date."""
+    found = Path(path) if path else shipped()
+    try:
+        stamp = found.stat().st_mtime_ns
+    except OSError:
+        stamp = 0
+    return _load_policy(os.fspath(found), stamp)
+
+
+@lru_cache(maxsize=4)
+def _load_policy(path: str, stamp: int) -> tuple[Policy, TrainConfig]:
+    checkpoint = Checkpoint.load(path)
+    return checkpoint.policy(), checkpoint.config
+
+
+def weights_of(policy: Policy) -> dict[str, np.ndarray]:
+    """A copy of the network's weights as arrays."""
+    return {name: value.detach().cpu().numpy().copy() for name, value in policy.state_dict().items()}

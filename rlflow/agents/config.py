@@ -1,0 +1,118 @@
+"""Hyper-parameters, by preset: the paper's, and ours."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlflow.errors import UsageError
+from rlflow.nn.policy import PolicyConfig
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How an agent is trained. The defaults are X-RLflow's (its ``run_gn_ppo.py``).
+
+    ``lr``: Adam's; ``anneal``: lower it linearly to a tenth over the training. ``gamma``, ``lam``: discount, and decay
+    of generalised advantages. ``clip``: of the ratio of probabilities. ``epochs``: passes over an update's data, in
+    minibatches of ``minibatch`` steps; ``episodes``: played for it. ``horizon``: most rewrites an episode,
+    ``patience``: most without a better graph (0: any number); both truncate it.
+    ``value_weight``, ``entropy_weight``: of these terms of the loss. ``grad_norm``: gradients are cut to.
+    ``target_kl``: an update ends early once the policy has moved 1.5 times as far, from update ``kl_after`` on.
+    ``reward``: ``improvement``, ``potential``, or ``end-to-end`` every ``every`` steps. ``policy``: the network.
+    """
+
+    lr: float = 5e-4
+    anneal: bool = False
+    gamma: float = 0.99
+    lam: float = 0.95
+    clip: float = 0.2
+    epochs: int = 4
+    minibatch: int = 16
+    episodes: int = 10
+    horizon: int = 100
+    patience: int = 0
+    value_weight: float = 0.5
+    entropy_weight: float = 0.01
+    grad_norm: float = 0.5
+    target_kl: float = 0.05
+    kl_after: int = 10
+    reward: str = "improvement"
+    every: int = 5
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+
+    def __post_init__(self) -> None:
+        whole = ("epochs", "minibatch", "episodes", "horizon", "every")
+        wrong = [name for name in whole if getattr(self, name) < 1]
+        wrong += ["patience"] if self.patience < 0 else []
+        wrong += [name for name in ("gamma", "lam") if not 0 <= getattr(self, name) <= 1]
+        wrong += [name for name in ("lr", "clip", "grad_norm", "target_kl") if not getattr(self, name) > 0]
+        if wrong:
+            raise UsageError(f"The training option {wrong[0]!r} is {getattr(self, wrong[0])}, which is out of range.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> TrainConfig:
+        """The reverse of :meth:`to_dict`."""
+        return cls(**{**plain, "policy": PolicyConfig(**plain["policy"])})
+
+    def with_options(self, options: Mapping[str, str]) -> TrainConfig:
+        """With values from text: a field's name, or ``policy.`` and a field's name. Raises :class:`UsageError`."""
+        mine = {name: text for name, text in options.items() if not name.startswith("policy.")}
+        inner = {name[7:]: text for name, text in options.items() if name.startswith("policy.")}
+        policy = dataclasses.replace(self.policy, **_read(PolicyConfig, inner, "policy."))
+        return dataclasses.replace(self, **_read(TrainConfig, mine, ""), policy=policy)
+
+
+PRESETS: dict[str, TrainConfig] = {
+    # The paper's; it plays 10 episodes of at most 100 steps an update.
+    "paper": TrainConfig(),
+    # Ours: choices begin near the greedy one (prior), and what is new is found around it; an episode ends when nothing
+    # better came for a while; larger minibatches and a falling rate, because the graphs of several models differ more
+    # than those of one.
+    "tuned": TrainConfig(
+        lr=1e-3,
+        anneal=True,
+        gamma=0.995,
+        minibatch=32,
+        episodes=16,
+        patience=15,
+        entropy_weight=0.001,
+        target_kl=0.03,
+        kl_after=0,
+        policy=PolicyConfig(hidden=48, layers=2, prior=8.0),
+    ),
+}
+
+
+def preset(name: str) -> TrainConfig:
+    """The preset of that name; raises :class:`UsageError`."""
+    if name not in PRESETS:
+        raise UsageError(f"There is no training preset {name!r}; there are {' and '.join(PRESETS)}.")
+    return PRESETS[name]
+
+
+_WORDS = {"true": True, "yes": True, "false": False, "no": False}
+
+
+def _read(kind: type[Any], options: Mapping[str, str], prefix: str) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind)
+    readers: dict[Any, Any] = {int: int, float: float, str: str, bool: lambda text: _WORDS[text.lower()]}
+    values = {}
+    for name, text in options.items():
+        if hints.get(name) not in readers:
+            names = ", ".join(prefix + key for key, hint in hints.items() if hint in readers)
+            raise UsageError(f"There is no training option {prefix + name!r}; there are {names}.")
+        try:
+            values[name] = readers[hints[name]](text)
+        except (ValueError, KeyError) as error:
+            raise UsageError(
+                f"The training option {prefix + name!r} is {text!r}; expected {hints[name].__name__}."
+            ) from error
+    return values

@@ -1,0 +1,379 @@
+"""X-RLflow's agent: proximal policy optimisation (Schulman et al. 2017) over a graph neural network.
+
+Reads from top to bottom: play episodes (``Trainer.train``), compute advantages per episode (``prepare``), improve the
+policy on shuffled minibatches of ragged graphs (``improve``). What differs from the published code is in
+``docs/agents.md``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rlflow.agents.checkpoint import Checkpoint, weights_of
+from rlflow.agents.config import TrainConfig
+from rlflow.agents.logs import TrainingLog
+from rlflow.agents.rollouts import LocalPlayers, Players, Task, Trajectory, make_players
+from rlflow.env.spec import ProblemSpec
+from rlflow.errors import UsageError
+from rlflow.nn.advantages import advantages, explained_variance
+from rlflow.nn.batch import Batch, Vocabulary
+from rlflow.nn.observation import Observation
+from rlflow.nn.policy import Policy, make_policy
+from rlflow.search import StopToken, generator
+
+_TINY = 1e-8
+
+
+@dataclass
+class Scales:
+    """What the returns of each model are divided by: the root mean square of its episodes' returns so far.
+
+    A model in which one per cent can be gained teaches as loudly as one in which fifty can.
+    """
+
+    squares: dict[int, float] = field(default_factory=dict)
+    counts: dict[int, int] = field(default_factory=dict)
+
+    def add(self, spec: int, total: float) -> None:
+        """Count an episode's return."""
+        self.squares[spec] = self.squares.get(spec, 0.0) + total * total
+        self.counts[spec] = self.counts.get(spec, 0) + 1
+
+    def of(self, spec: int) -> float:
+        """1 where nothing was earned yet."""
+        mean = self.squares.get(spec, 0.0) / max(1, self.counts.get(spec, 0))
+        return math.sqrt(mean) if mean > _TINY * _TINY else 1.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Steps to learn from, episodes joined: observations and arrays of one length."""
+
+    observations: list[Observation]
+    actions: np.ndarray
+    log_probs: np.ndarray
+    values: np.ndarray
+    advantages: np.ndarray
+    returns: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+
+def prepare(played: Sequence[Trajectory], scales: Scales, config: TrainConfig) -> Sample:
+    """Advantages and returns of each episode, in units of its model's scale. A truncated episode goes on with the
+    estimate of its last state, a terminated one with nothing.
+    """
+    pairs = []
+    for one in played:
+        rewards = np.array(one.rewards) / scales.of(one.spec)
+        bootstrap = 0.0 if one.terminated else one.bootstrap
+        pairs.append(advantages(rewards, np.array(one.values), bootstrap, config.gamma, config.lam))
+    return Sample(
+        [seen for one in played for seen in one.observations],
+        np.concatenate([one.actions for one in played]).astype(np.int64),
+        np.concatenate([one.log_probs for one in played]).astype(np.float32),
+        np.concatenate([one.values for one in played]).astype(np.float32),
+        np.concatenate([pair[0] for pair in pairs]).astype(np.float32),
+        np.concatenate([pair[1] for pair in pairs]).astype(np.float32),
+    )
+
+
+def improve(
+    policy: Policy, optimizer: torch.optim.Optimizer, sample: Sample, config: TrainConfig, rng: np.random.Generator,
+    *, watch_kl: bool = True, device: str = "cpu",
+) -> dict[str, float]:  # fmt: skip
+    """One update: ``epochs`` passes over shuffled minibatches, ended early where the policy has moved far enough.
+
+    Returns the figures of ``docs/metrics.md``, averaged over minibatches.
+    """
+    policy.train()
+    spread = sample.advantages.std()
+    normal = (sample.advantages - sample.advantages.mean()) / (spread + _TINY)
+    rows: list[dict[str, float]] = []
+    far, epochs = False, 0
+    while epochs < config.epochs and not far:
+        order = rng.permutation(len(sample))
+        for begin in range(0, len(order), config.minibatch):
+            some = order[begin : begin + config.minibatch]
+            figures = _step(policy, optimizer, sample, normal, some, config, device)
+            rows.append(figures)
+        epochs += 1
+        last = rows[-math.ceil(len(order) / config.minibatch) :]
+        far = watch_kl and float(np.mean([row["kl"] for row in last])) > 1.5 * config.target_kl
+    policy.eval()
+    means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+    return {
+        **means,
+        "epochs": epochs,
+        "explained_variance": explained_variance(sample.values, sample.returns),
+    }
+
+
+def _step(
+    policy: Policy, optimizer: torch.optim.Optimizer, sample: Sample, normal: np.ndarray, some: np.ndarray,
+    config: TrainConfig, device: str,
+) -> dict[str, float]:  # fmt: skip
+    """One minibatch: the clipped surrogate, the value's error, the entropy; a step down their gradient."""
+    batch = Batch.of([sample.observations[i] for i in some], policy.vocabulary.op_rows).to(device)
+    tensors = (torch.from_numpy(np.asarray(a)[some]) for a in (
+        sample.actions, sample.log_probs, normal, sample.returns,
+    ))  # fmt: skip
+    action, old, advantage, returns = (tensor.to(device) for tensor in tensors)
+    choice, values = policy(batch)
+    log_ratio = choice.log_prob(action) - old
+    ratio = log_ratio.exp()
+    clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
+    policy_loss = -torch.min(ratio * advantage, clipped * advantage).mean()
+    value_loss = 0.5 * (values - returns).square().mean()
+    entropy = choice.entropy().mean()
+    loss = policy_loss + config.value_weight * value_loss - config.entropy_weight * entropy
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), config.grad_norm)
+    optimizer.step()
+    with torch.no_grad():
+        return {
+            "policy_loss": float(policy_loss),
+            "value_loss": float(value_loss),
+            "entropy": float(entropy),
+            "kl": float((ratio - 1 - log_ratio).mean()),  # Schulman's low-variance estimate of KL(old, new)
+            "clip_fraction": float(((ratio - 1).abs() > config.clip).float().mean()),
+            "gradient_norm": float(norm),
+        }
+
+
+@dataclass
+class Progress:
+    """How far a training is; what a resumed one goes on with."""
+
+    updates: int = 0
+    steps: int = 0
+    episodes: int = 0
+    seconds: float = 0.0
+    best_score: float = -math.inf
+    evaluations_since_best: int = 0
+
+
+class Trainer:
+    """Trains an agent on several problems.
+
+    ``specs``: to train on, drawn evenly; all use the same rules. ``held_out``: to judge by, every ``evaluate_every``
+    updates, with greedy choices (default: the training's own); the weights that score best are kept, and ``patience``
+    evaluations without a better score end the training (0: never). ``out``: the checkpoint; ``<out>.last`` is what
+    ``resume`` goes on from. ``workers``: see :func:`make_players`. ``logs``: folder of JSON lines and TensorBoard.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[ProblemSpec],
+        config: TrainConfig,
+        *,
+        out: str | Path | None = None,
+        held_out: Sequence[ProblemSpec] = (),
+        seed: int = 0,
+        workers: str = "0",
+        logs: str | Path | None = None,
+        evaluate_every: int = 10,
+        patience: int = 0,
+        device: str = "cpu",
+        resume: bool = False,
+        start: Checkpoint | None = None,
+    ) -> None:
+        if not specs:
+            raise UsageError("The training was given no model; give at least one to learn on.")
+        if device != "cpu" and not torch.cuda.is_available():
+            raise UsageError(f"The device {device!r} was asked for, and torch finds no GPU here; use cpu.")
+        self.specs, self.held_out, self.config = list(specs), list(held_out), config
+        self.out = None if out is None else Path(out)
+        self.seed, self.device, self.logs = seed, device, None if logs is None else Path(logs)
+        self.evaluate_every, self.patience, self.workers = evaluate_every, patience, workers
+        self.start_card = start.card if start else None
+        self.progress, self.scales, self.rng = Progress(), Scales(), generator(seed)
+        self.vocabulary = start.vocabulary if start else Vocabulary.of(self._rule_names())
+        self.policy = start.policy() if start else make_policy(config.policy, self.vocabulary, seed)
+        self.best_weights = weights_of(self.policy)
+        if start:
+            self.config = config = dataclasses.replace(config, policy=start.config.policy)
+        self.policy.to(device)
+        self.optimizer = torch.optim.Adam(self.policy.parameters(), lr=config.lr, eps=1e-5)
+        if resume:
+            self._resume()
+
+    def train(
+        self, steps: int, *, on_update: Callable[[dict[str, Any]], None] | None = None, stop: StopToken | None = None
+    ) -> Checkpoint:
+        """Train until ``steps`` environment steps were made in all, patience ran out, or ``stop`` is set; returns the
+        best checkpoint, which is also written to ``out``. Nothing is lost by stopping.
+        """
+        stop = stop or StopToken()
+        everything = [*self.specs, *self.held_out]
+        players = make_players(self.workers, everything, self.config, self.vocabulary)
+        judges = players if isinstance(players, LocalPlayers) else None
+        try:
+            with TrainingLog(self.logs) as log:
+                while not self._finished(steps, stop):
+                    figures = self._update(players, steps)
+                    log.write("update", self.progress.steps, figures)
+                    if self.progress.updates % self.evaluate_every == 0 or self.progress.steps >= steps:
+                        score = self._evaluate(judges or players)
+                        log.write("evaluation", self.progress.steps, score)
+                        figures = {**figures, **score}
+                        self._save_last()
+                    if on_update is not None:
+                        on_update(figures)
+        finally:
+            players.close()
+        self._save_last()
+        return self._save_best()
+
+    def _finished(self, steps: int, stop: StopToken) -> bool:
+        tired = self.patience > 0 and self.progress.evaluations_since_best >= self.patience
+        return stop.stopped or tired or self.progress.steps >= steps
+
+    def _update(self, players: Players, steps: int) -> dict[str, Any]:
+        """Play and learn once; the figures of ``docs/metrics.md``."""
+        begun = time.monotonic()
+        chosen = self._draw()
+        seeds = self.rng.integers(0, 2**62, len(chosen)).tolist()
+        played = players.play(weights_of(self.policy), [Task(s, seed) for s, seed in zip(chosen, seeds, strict=True)])
+        played_at = time.monotonic()
+        for one in played:
+            self.scales.add(one.spec, sum(one.rewards))
+        sample = prepare(played, self.scales, self.config)
+        if self.config.anneal:
+            left = max(0.1, 1 - self.progress.steps / steps)
+            self.optimizer.param_groups[0]["lr"] = self.config.lr * left
+        watch = self.progress.updates >= self.config.kl_after
+        figures = improve(
+            self.policy, self.optimizer, sample, self.config, self.rng, watch_kl=watch, device=self.device
+        )
+        self.progress.updates += 1
+        self.progress.steps += len(sample)
+        self.progress.episodes += len(played)
+        self.progress.seconds += time.monotonic() - begun
+        return {
+            "update": self.progress.updates,
+            "episodes": self.progress.episodes,
+            "gain": float(np.mean([one.gain for one in played])),
+            "return": float(np.mean([sum(one.rewards) for one in played])),
+            "length": float(np.mean([len(one) for one in played])),
+            "terminated": float(np.mean([one.terminated for one in played])),
+            **figures,
+            "lr": float(self.optimizer.param_groups[0]["lr"]),
+            "seconds": self.progress.seconds,
+            "steps_per_second": len(sample) / max(_TINY, played_at - begun),
+        }
+
+    def _draw(self) -> list[int]:
+        """As many models as episodes are played: each as often as the others, but for the remainder, drawn."""
+        whole, rest = divmod(self.config.episodes, len(self.specs))
+        extra = self.rng.choice(len(self.specs), rest, replace=False)
+        return sorted([*list(range(len(self.specs))) * whole, *extra.tolist()])
+
+    def _evaluate(self, players: Players) -> dict[str, Any]:
+        """Greedy episodes on the held-out problems (or the training's); keeps the weights where the mean gain is the
+        best so far.
+        """
+        first = len(self.specs) if self.held_out else 0
+        judged = range(first, first + len(self.held_out or self.specs))
+        weights = weights_of(self.policy)
+        played = players.play(weights, [Task(spec, 0, greedy=True) for spec in judged], keep_observations=False)
+        score = float(np.mean([one.gain for one in played]))
+        self.progress.evaluations_since_best += 1
+        if score > self.progress.best_score:
+            self.progress.best_score, self.progress.evaluations_since_best = score, 0
+            self.best_weights = weights
+            self._save_best()
+        titles = [(self.held_out or self.specs)[i].title for i in range(len(played))]
+        return {"score": score, "gains": {title: one.gain for title, one in zip(titles, played, strict=True)}}
+
+    # --- what is kept -------------------------------------------------------------------------------------------------
+
+    def _rule_names(self) -> list[str]:
+        return list(self.specs[0].load().ruleset.names)
+
+    def _card(self) -> dict[str, Any]:
+        from rlflow import __version__
+
+        return {
+            "rlflow": __version__,
+            "torch": torch.__version__,
+            "models": [spec.title for spec in self.specs],
+            "held_out": [spec.title for spec in self.held_out],
+            "cost": self.specs[0].cost,
+            "seed": self.seed,
+            **{name: getattr(self.progress, name) for name in ("updates", "steps", "episodes")},
+            "seconds": round(self.progress.seconds, 1),
+            "score": None if math.isinf(self.progress.best_score) else self.progress.best_score,
+            **({"start": self.start_card} if self.start_card else {}),
+        }
+
+    def _save_best(self) -> Checkpoint:
+        kept = self.best_weights if not math.isinf(self.progress.best_score) else weights_of(self.policy)
+        checkpoint = Checkpoint(self.config, self.vocabulary, kept, card=self._card())
+        if self.out is not None:
+            checkpoint.save(self.out)
+        return checkpoint
+
+    @property
+    def _last(self) -> Path | None:
+        return None if self.out is None else self.out.with_name(self.out.name + ".last")
+
+    def _save_last(self) -> None:
+        if self._last is None:
+            return
+        state = {f"best/{name}": array for name, array in self.best_weights.items()}
+        for name, parameter in self.policy.named_parameters():
+            for key, value in self.optimizer.state.get(parameter, {}).items():
+                state[f"adam/{key}/{name}"] = value.detach().cpu().numpy()
+        progress = {
+            **dataclasses.asdict(self.progress),
+            "best_score": None if math.isinf(self.progress.best_score) else self.progress.best_score,
+            "scales": [[spec, self.scales.squares[spec], self.scales.counts[spec]] for spec in self.scales.squares],
+            "rng": self.rng.bit_generator.state,
+            "seed": self.seed,
+            "models": [spec.model for spec in self.specs],
+        }
+        Checkpoint(self.config, self.vocabulary, weights_of(self.policy), state, progress, self._card()).save(
+            self._last
+        )
+
+    def _resume(self) -> None:
+        """Go on where ``<out>.last`` ended. Raises :class:`UsageError` where that was another training."""
+        if self._last is None:
+            raise UsageError("The training was to be resumed, and has no checkpoint to resume from; give one with out.")
+        last = Checkpoint.load(self._last)
+        models = [spec.model for spec in self.specs]
+        if last.config != self.config or last.progress["models"] != models or last.progress["seed"] != self.seed:
+            raise UsageError(
+                f"The checkpoint {self._last} is of a training with other models, seed or options; resume with the "
+                "same, or begin another file."
+            )
+        plain = dict(last.progress)
+        for spec, squares, count in plain.pop("scales"):
+            self.scales.squares[spec], self.scales.counts[spec] = squares, count
+        self.rng.bit_generator.state = plain.pop("rng")
+        plain["best_score"] = -math.inf if plain["best_score"] is None else plain["best_score"]
+        self.progress = Progress(**{f.name: plain[f.name] for f in dataclasses.fields(Progress)})
+        self.policy.load_state_dict({name: torch.from_numpy(array) for name, array in last.weights.items()})
+        for name, parameter in self.policy.named_parameters():
+            found = {
+                key: torch.from_numpy(last.optimizer[f"adam/{key}/{name}"].copy())
+                for key in ("step", "exp_avg", "exp_avg_sq")
+                if f"adam/{key}/{name}" in last.optimizer
+            }
+            if found:
+                self.optimizer.state[parameter] = {
+                    key: value if key == "step" else value.to(self.device) for key, value in found.items()
+                }
+        self.best_weights = {name[5:]: array for name, array in last.optimizer.items() if name.startswith("best/")}

@@ -1,0 +1,128 @@
+"""``rlflow train``: teach an agent which rewrites pay, on models or on graphs of the zoo."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rlflow.cli.common import ErrorGroup, console
+from rlflow.errors import UsageError
+
+_CHOICE = re.compile(r"\{([^{}]*)\}")
+
+
+@click.group(cls=ErrorGroup)
+def train() -> None:
+    """Train an agent."""
+
+
+@train.command()
+@click.option(
+    "--models",
+    "models",
+    multiple=True,
+    required=True,
+    metavar="MODEL",
+    help="A zoo model with options (squeezenet1.1, 'bert-base?seq={64,128}&layers=2') or an ONNX file; repeatable. "
+    "Braces stand for several models.",
+)
+@click.option("--held-out", "held_out", multiple=True, metavar="MODEL", help="To judge the agent by; repeatable.")
+@click.option("--steps", default=20_000, show_default=True, help="Environment steps in all.")
+@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The checkpoint to write.")
+@click.option("--preset", default="tuned", show_default=True, help="Hyper-parameters: paper or tuned.")
+@click.option("--set", "options", multiple=True, metavar="NAME=VALUE", help="One hyper-parameter; repeatable.")
+@click.option("--cost", default="analytic", show_default=True, help="Cost model that rewards are made of.")
+@click.option("--rules", multiple=True, metavar="FAMILY", help="Families of rules (default: all); repeatable.")
+@click.option("--workers", default="0", show_default=True, help="Processes that play, 0 for this one, or ray.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--logs", type=click.Path(file_okay=False, path_type=Path), help="Folder of JSON lines and TensorBoard.")
+@click.option("--evaluate-every", default=10, show_default=True, help="Updates between evaluations.")
+@click.option("--patience", default=0, show_default=True, help="Evaluations without a better score before the end.")
+@click.option("--device", default="cpu", show_default=True, help="Of the learner: cpu or cuda.")
+@click.option("--start", type=click.Path(dir_okay=False), help="A checkpoint whose weights to begin with.")
+@click.option("--resume", is_flag=True, help="Go on where OUT.last ended.")
+@click.option("--quiet", is_flag=True, help="Only say how it ended.")
+def xrlflow(**given: Any) -> None:
+    """X-RLflow: proximal policy optimisation over a graph neural network. Ctrl-C keeps what was learnt."""
+    from rlflow import nn
+
+    reason = nn.available()
+    if reason is not None:
+        raise UsageError(f"Nothing can be trained here: {reason}.")
+    from rlflow.agents.strategy import one_thread
+    from rlflow.search import InterruptGuard, StopToken
+
+    trainer = _trainer(given)
+
+    out = console(stderr=True)
+    stop = StopToken()
+
+    def report(figures: dict[str, Any]) -> None:
+        if not given["quiet"]:
+            out.print(_line(trainer.progress.steps, given["steps"], figures))
+
+    with InterruptGuard(stop), one_thread():
+        checkpoint = trainer.train(given["steps"], on_update=report, stop=stop)
+    card = checkpoint.card
+    score = "not evaluated" if card["score"] is None else f"mean log gain {card['score']:.4f} by greedy choices"
+    click.echo(
+        f"{'Interrupted' if stop.stopped else 'Trained'}: {card['steps']} steps in {card['episodes']} episodes, "
+        f"{card['seconds']:.0f} s; {score}. Written to {given['out']}."
+    )
+
+
+def _trainer(given: dict[str, Any]) -> Any:
+    from rlflow.agents.checkpoint import Checkpoint
+    from rlflow.agents.config import preset
+    from rlflow.agents.xrlflow import Trainer
+    from rlflow.env.spec import ProblemSpec
+
+    config = preset(given["preset"]).with_options(dict(map(_pair, given["options"])))
+
+    def specs(models: tuple[str, ...]) -> list[ProblemSpec]:
+        names = [name for model in models for name in expand(model)]
+        return [ProblemSpec.of(name, given["rules"] or None, given["cost"]) for name in names]
+
+    return Trainer(
+        specs(given["models"]),
+        config,
+        out=given["out"],
+        held_out=specs(given["held_out"]),
+        seed=given["seed"],
+        workers=given["workers"],
+        logs=given["logs"],
+        evaluate_every=given["evaluate_every"],
+        patience=given["patience"],
+        device=given["device"],
+        resume=given["resume"],
+        start=Checkpoint.load(given["start"]) if given["start"] else None,
+    )
+
+
+def expand(model: str) -> list[str]:
+    """``a?x={1,2}`` is ``a?x=1`` and ``a?x=2``; several braces are all their combinations."""
+    choices = [found.split(",") for found in _CHOICE.findall(model)]
+    parts = _CHOICE.split(model)[::2]
+    return [
+        "".join(itertools.chain.from_iterable(itertools.zip_longest(parts, chosen, fillvalue="")))
+        for chosen in itertools.product(*choices)
+    ]
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"The option --set {text} has no value; expected a name and a value, as in --set lr=1e-3.")
+    return name.strip(), value.strip()
+
+
+def _line(steps: int, wanted: int, figures: dict[str, Any]) -> str:
+    judged = f"  score {figures['score']:.4f}" if "score" in figures else ""
+    return (
+        f"{min(1.0, steps / wanted):4.0%}  {steps:>7} steps  gain {figures['gain']:.4f}  length {figures['length']:.0f}"
+        f"  entropy {figures['entropy']:.2f}  kl {figures['kl']:.4f}  {figures['seconds']:.0f} s{judged}"
+    )
