@@ -25,7 +25,7 @@ from rlflow.synthesis.plan import make_plan
 from rlflow.synthesis.sampling import draw_sample
 from rlflow.synthesis.writing import rule_file_text
 
-_DRAWS, _MISSES = 60, 3  # graphs drawn for near misses, and near misses of which the smallest is kept
+_DRAWS, _MISSES = 40, 2  # graphs drawn for near misses, and near misses of which the smallest is kept
 
 
 @dataclass(frozen=True)
