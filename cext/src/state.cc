@@ -227,6 +227,14 @@ int64_t State::find(std::string_view rule, const std::vector<int64_t>& wanted) {
   const Moves& all = moves();
   for (size_t i = 0; i < all.size(); ++i)
     if (rules_->rule(all.rule[i]).name() == rule && key(i) == wanted) return static_cast<int64_t>(i);
+  // Of matches with one result only the first is a move, and which one is first depends on what was asked for.
+  for (const MatchPtr& m : matches_) {
+    if (rules_->rule(m->rule).name() != rule || match_key(*graph_, *m) != wanted) continue;
+    Workspace& w = workspace();
+    if (!w.child.build(graph_, rules_->rule(m->rule), m->bindings)) continue;
+    const auto same = std::find(all.digest.begin(), all.digest.end(), w.child.graph().digest());
+    if (same != all.digest.end()) return same - all.digest.begin();
+  }
   return -1;
 }
 

@@ -49,8 +49,8 @@ class XRLflow(_Learned):
 
     ``checkpoint``: file of ``rlflow train xrlflow`` (default: the one that ships). ``decode``: ``greedy`` takes the
     likeliest candidate until the policy stops; ``sample`` does that once, then draws walks as long as the budget lasts
-    (no graph is opened twice; walks that find nothing new make the next ones more even); ``beam`` keeps the ``width``
-    likeliest walks side by side.
+    (no graph is opened twice; walks that find nothing new make the next ones more even); ``beam`` keeps the likeliest
+    walks side by side. ``width``: how many walks a beam has.
     ``temperature``: above 1 draws more evenly. ``horizon``: longest walk; ``patience``: most steps of a walk without a
     better graph; 0 for what was trained with. ``descent``: whether the first walk goes down the steepest price and asks
     the policy nothing, so that on a model unlike those it learnt from the result is no worse than greedy's.

@@ -60,8 +60,9 @@ _TRIES = 4
 _LARGE_PART = 0.25
 #: Part of the key of every kept price; raise it when the way of measuring changes.
 _METHOD = "2"
-#: Memory that is walked through before each sample: more than a second-level cache holds, less than a shared one.
-FLUSH_MB = 4.0
+#: Memory that is walked through before each sample. 4 MB is more than a second-level cache holds and less than a shared
+#: one, and brings the sum nearer to the clock; but the search gained less with it (see docs/cost.md), so it is off.
+FLUSH_MB = 0.0
 
 
 @dataclass
@@ -87,7 +88,7 @@ class OnnxRuntimeCost:
     ``measure="lazy"``: once the first graph is measured, a region that is like measured ones in operators and size is
     priced by interpolation (:mod:`rlflow.cost.interpolate`), which is marked in every report. ``fusion``: another
     fusion table, for comparison; ``none`` prices every operator by itself, warm, as the first tools of this kind did.
-    ``flush_mb``: megabytes that are walked through before each sample (4; 0 with ``fusion="none"``).
+    ``flush_mb``: megabytes that are walked through before each sample (0: what a region reads stays in the caches).
 
     One object prices one model and what it is rewritten to: the first graph says how many bytes of weights a run reads.
     """
@@ -120,7 +121,7 @@ class OnnxRuntimeCost:
         self.lazy, self.estimates = measure == "lazy", dict[str, Estimate]()
         self._fusion = fusion or self._own_fusion()
         self._interpolation: Interpolation | None = None
-        megabytes = (0.0 if self._fusion == "none" else FLUSH_MB) if flush_mb is None else float(flush_mb)
+        megabytes = FLUSH_MB if flush_mb is None else float(flush_mb)
         if not 0 <= megabytes <= 1024:
             raise UsageError(f"The option flush_mb of a cost model is {megabytes:g}; expected 0 to 1024 megabytes.")
         self._flush = int(megabytes * (1 << 20))

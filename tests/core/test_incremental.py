@@ -173,3 +173,14 @@ def test_digests_and_moves_are_the_same_in_another_process() -> None:
     }
     assert len(outputs) == 1
     assert outputs.pop().count("\n") == 10
+
+
+def test_a_step_is_found_where_another_match_stands_for_its_result() -> None:
+    """Of two rules with one result the first is the move; a trace that names the second replays all the same."""
+    graph = Graph.parse("x: f32[2] = input\na = Neg(x)\nb = Neg(a)\nc = Relu(b)\nreturn c")
+    first, second = (Rule(name, ["(Neg (Neg ?x))"], ["?x"], [], []) for name in ("first", "second"))
+    both, alone = State(graph, RuleSet([first, second])), State(graph, RuleSet([second]))
+    assert len(alone.moves()) == 1
+    assert [both.ruleset.rules[r].name for r in both.moves().rule] == ["first"]
+    assert both.find("second", alone.key(0)) == 0
+    assert both.find("second", [0]) == -1 and both.find("third", alone.key(0)) == -1

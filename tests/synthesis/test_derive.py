@@ -12,8 +12,8 @@ from rlflow.rewrite import Rule, RuleLibrary, load_rules
 from rlflow.synthesis.derive import Folding, derive
 from rlflow.synthesis.redundancy import chains_of, redundant, tags, write_tags
 
-A = "0" * 31 + "a"
-B = "0" * 31 + "b"
+A = "5e3a" + "0" * 27 + "a"
+B = "5e3a" + "0" * 27 + "b"
 
 
 def graph(text: str) -> _core.Graph:

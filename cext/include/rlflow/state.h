@@ -52,7 +52,7 @@ class State {
   std::shared_ptr<State> open(size_t move);
   GraphPtr child(size_t move);
   std::vector<int64_t> key(size_t move);
-  // The move of that rule with that key, or -1.
+  // The move of that rule with that key, or the one that leads to the same graph; -1 without any.
   int64_t find(std::string_view rule, const std::vector<int64_t>& key);
   // The state after the rule applied to these nodes (a move's `touched`), and its key; null where there is no such match or it is refused.
   // Evaluates no other match, and prices nothing: for replaying on large graphs.
