@@ -101,6 +101,18 @@ micro: $(VENV)/.base ## the micro-benchmarks of the native core, each against it
 zoo-table: $(VENV)/.base ## optimise the seven zoo models and print the table of gains
 	$(BIN)/python reproduce/foundation/run.py
 
+.PHONY: zoo-all
+zoo-all: $(VENV)/.base ## optimise all 27 zoo models with the default budget (an hour); goes on where it was stopped
+	$(BIN)/python reproduce/zoo/run.py --resume
+
+.PHONY: rules-table
+rules-table: $(VENV)/.dev ## account for every rule of TASO's and Tensat's files (half an hour; needs ../shared/data)
+	$(BIN)/python reproduce/rules/run.py
+
+.PHONY: cost-fidelity
+cost-fidelity: $(VENV)/.dev ## predicted against measured time, twelve models and thirty variants each (an hour; resumes)
+	$(BIN)/python reproduce/cost_fidelity/run.py
+
 .PHONY: backend-test
 backend-test: $(VENV)/.dev ## load, save and run every ONNX operator case and the nine CNNs of the onnx package
 	$(BIN)/python -m pytest -q -m "" tests/frontends/test_backend_cases.py tests/frontends/test_light_models.py
