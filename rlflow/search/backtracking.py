@@ -29,8 +29,9 @@ import numpy as np
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
 from rlflow.search.descent import Round, descend
-from rlflow.search.problem import Connected, MoveTable, Problem, SearchNode, Signature, StrategyBase
+from rlflow.search.problem import MoveTable, Problem, SearchNode, StrategyBase
 from rlflow.search.registry import register
+from rlflow.search.selection import Connected, Signature
 
 #: Parts of the best cost that a twin and a chain that failed before count extra; at most that many twins are told
 #: apart.

@@ -18,8 +18,9 @@ from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
 from rlflow.search.commute import Sleep
 from rlflow.search.descent import descend
-from rlflow.search.problem import MoveTable, Problem, SearchNode, Signature, StrategyBase
+from rlflow.search.problem import MoveTable, Problem, SearchNode, StrategyBase
 from rlflow.search.registry import register
+from rlflow.search.selection import Signature
 
 
 @register

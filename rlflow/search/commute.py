@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rlflow.search.problem import MoveTable, Problem, SearchNode, Signature, _signatures
+from rlflow.search.problem import MoveTable, Problem, SearchNode
+from rlflow.search.selection import Signature, signatures_of
 
 #: Rewrites further apart than this many edges are independent: a condition may look at a node's readers.
 _REACH = 1
@@ -33,7 +34,7 @@ class Sleep(NamedTuple):
         """The candidates that are awake."""
         if not self.asleep:
             return index
-        awake = [signature not in self.asleep for signature in _signatures(raw, index)]
+        awake = [signature not in self.asleep for signature in signatures_of(raw, index)]
         return index[np.array(awake, dtype=bool)]
 
     def below(

@@ -17,7 +17,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rlflow.search.problem import Problem, SearchNode, Signature, _signatures
+from rlflow.search.problem import Problem, SearchNode
+from rlflow.search.selection import Signature, signatures_of
 from rlflow.search.view import View
 
 _NAME_BYTES = 12
@@ -93,7 +94,7 @@ class Chronicle(View):
     def _open(self, node: SearchNode, i: int, rule: str, size: int) -> SearchNode:
         child = super()._open(node, i, rule, size)
         history = self.history(node)
-        event = history.event(_signatures(node.raw, np.array([i]))[0])
+        event = history.event(signatures_of(node.raw, np.array([i]))[0])
         self._histories[child] = history.after(event, node, child)
         return child
 
@@ -114,7 +115,7 @@ class Chronicle(View):
             return None
         raw = node.raw = node.state.moves()
         index = np.flatnonzero(np.asarray(raw.rule) == wanted[0])
-        for i, signature in zip(index.tolist(), _signatures(raw, index), strict=True):
+        for i, signature in zip(index.tolist(), signatures_of(raw, index), strict=True):
             if signature == wanted:
                 return int(i)
         return None

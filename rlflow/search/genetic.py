@@ -19,8 +19,9 @@ from rlflow.search.annealing import draw_by_cost, typical_change
 from rlflow.search.budget import StopReason
 from rlflow.search.descent import descend
 from rlflow.search.events import Chronicle, dependents
-from rlflow.search.problem import Connected, Problem, SearchNode, StrategyBase
+from rlflow.search.problem import Problem, SearchNode, StrategyBase
 from rlflow.search.registry import register
+from rlflow.search.selection import Connected
 
 #: Children in a row without a new graph after which the search gives up: everything near was seen.
 _FRUITLESS = 60

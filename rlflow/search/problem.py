@@ -8,7 +8,7 @@ best-so-far, the stop token and progress reports are the problem's own: a call t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -20,6 +20,7 @@ from rlflow.search.budget import Budget, BudgetMeter, StopReason
 from rlflow.search.interrupt import StopToken
 from rlflow.search.prices import Prices
 from rlflow.search.result import Counts, CurvePoint, Result, TraceStep, Visited
+from rlflow.search.selection import Selection, Signature, signatures_of, touched_by, touches
 from rlflow.search.trace import replay_states
 
 PROGRESS_SECONDS = 0.2
@@ -96,9 +97,6 @@ class SearchNode:
         return self._nodes
 
 
-Signature = tuple[int, bytes]
-
-
 class MoveTable:
     """The admitted candidates of a node as arrays, in the core's fixed order.
 
@@ -127,17 +125,17 @@ class MoveTable:
 
     def touched(self, k: int) -> np.ndarray:
         """Ids of the nodes that candidate ``k`` matched."""
-        return _touched(self.raw, int(self.index[k]))
+        return touched_by(self.raw, int(self.index[k]))
 
     def touching(self, nodes: Iterable[int]) -> list[int]:
         """The candidates that touch one of the nodes."""
-        return np.flatnonzero(_touches(self.raw, nodes)[self.index]).tolist()
+        return np.flatnonzero(touches(self.raw, nodes)[self.index]).tolist()
 
     @property
     def signatures(self) -> list[Signature]:
         """``(rule, touched ids)`` of each candidate: the same in parent and child where the match persists."""
         if self._signatures is None:
-            self._signatures = _signatures(self.raw, self.index)
+            self._signatures = signatures_of(self.raw, self.index)
         return self._signatures
 
 
@@ -151,56 +149,6 @@ class Observer(Protocol):
     def opened(self, parent: SearchNode, child: SearchNode, rule: int, is_best: bool) -> None:
         """A child was opened by rule number ``rule``; ``is_best``: it is the cheapest so far."""
         ...
-
-
-class Selection(Protocol):
-    """Which of a node's candidates to look at; the others are not counted."""
-
-    def part_of(self, node: SearchNode) -> SearchNode | None:
-        """``node`` with the selected candidates alone, where that can be told before they are evaluated."""
-        ...
-
-    def select(self, raw: Any, index: np.ndarray) -> np.ndarray:
-        """The part of ``index`` (positions among the core's moves) that is selected."""
-        ...
-
-
-class Connected(NamedTuple):
-    """Selects the candidates that are not among the ``known`` ones, or that touch one of the nodes ``near``.
-
-    ``base``: the node whose candidates are the known ones. With it the others are never evaluated.
-    """
-
-    known: Container[Signature]
-    near: Iterable[int]
-    base: SearchNode | None = None
-
-    def part_of(self, node: SearchNode) -> SearchNode | None:
-        """``node`` with the selected candidates alone, where its state can tell them apart before it evaluates them."""
-        near = getattr(node.state, "near", None)
-        if self.base is None or near is None:
-            return None
-        return replace(node, state=near(self.base.state, self.near), raw=None)
-
-    def select(self, raw: Any, index: np.ndarray) -> np.ndarray:
-        """The part of ``index`` that is selected."""
-        close = _touches(raw, self.near)[index]
-        new = np.array([signature not in self.known for signature in _signatures(raw, index)], dtype=bool)
-        return index[close | new]
-
-
-def _touches(raw: Any, nodes: Iterable[int]) -> np.ndarray:
-    """For each of the core's moves, whether it matched one of the nodes."""
-    touched, begins = np.asarray(raw.touched), np.asarray(raw.touched_begin)
-    wanted = np.fromiter(nodes, dtype=np.int64)
-    mark = np.zeros(int(touched.max(initial=0)) + 1, dtype=bool)
-    mark[wanted[wanted < len(mark)]] = True
-    hits = np.concatenate(([0], np.cumsum(mark[touched])))
-    return hits[begins[1:]] > hits[begins[:-1]]
-
-
-def _touched(raw: Any, i: int) -> np.ndarray:
-    return np.asarray(raw.touched[raw.touched_begin[i] : raw.touched_begin[i + 1]])
 
 
 def _work(graph: Any) -> int:
@@ -219,15 +167,6 @@ def _adjacent(graph: Any, identifier: int) -> Iterator[int]:
     for value in graph.node_outputs(identifier):
         for user, _ in graph.users(value):
             yield user
-
-
-def _signatures(raw: Any, index: np.ndarray) -> list[Signature]:
-    begins, touched, rules = (
-        np.asarray(raw.touched_begin).tolist(),
-        np.ascontiguousarray(raw.touched),
-        np.asarray(raw.rule).tolist(),
-    )
-    return [(rules[i], touched[begins[i] : begins[i + 1]].tobytes()) for i in index.tolist()]
 
 
 class Problem:
@@ -438,10 +377,10 @@ class Problem:
             part.raw = part.state.moves()
             rule = self.rule_names[int(node.raw.rule[i])]
             return self._open(part, 0, rule, other.size + _growth(part.raw, 0)) if len(part.raw) else None
-        wanted = _signatures(node.raw, np.array([i]))[0]
+        wanted = signatures_of(node.raw, np.array([i]))[0]
         other.raw = other.state.moves()
         index = np.flatnonzero(np.asarray(other.raw.rule) == wanted[0])
-        for j, signature in zip(index.tolist(), _signatures(other.raw, index), strict=True):
+        for j, signature in zip(index.tolist(), signatures_of(other.raw, index), strict=True):
             if signature == wanted:
                 return self._open(other, j, self.rule_names[wanted[0]], other.size + _growth(other.raw, j))
         return None
