@@ -7,8 +7,8 @@
 
 `generate` writes VOCABULARY.json and its statistics, with command, machine and date, into results/.
 `cover`: is every rule of TASO's graph_subst.pb (true with equal elementwise shapes, groups = 1 and equal channels)
-one of
-RULES, or derived from them? Each is drawn at two independent shapes and searched for.
+one of RULES, or derived from them? Each is drawn at two independent shapes, on matrices and images as the
+vocabulary has them, and searched for.
 `ship`: copies rule files to substitutions/generated/, each without what the ones before it have or imply in two steps.
 `beyond`: which of RULES do neither TASO's rules (in our term language) nor our core library imply?
 FOLDER (by default ../shared/data beside the checkout) holds taso_graph_subst.pb.
@@ -135,11 +135,17 @@ def _derivation(rule: ForeignRule, ruleset: _core.RuleSet, steps: int) -> Deriva
     rng, pairs = random.Random(str(rule)), []
     for _ in range(4000):
         instance = draw(rule, rng, CHANNELS)
-        if instance is not None and instance.target is not None:
+        if instance is not None and instance.target is not None and _in_vocabulary(instance.source):
             pairs.append((instance.source, instance.target))
             if len(pairs) == 2:
                 return derive(pairs, ruleset, steps)
     return None
+
+
+def _in_vocabulary(graph: _core.Graph) -> bool:
+    """Whether all inputs are what the vocabulary has: scalars, matrices, images and kernels. TASO's file, which does not
+    say, was found on such."""
+    return all(len(graph.shape(v) or ()) in (0, 2, 4) for n in graph.inputs() for v in graph.node_outputs(n))
 
 
 def beyond(options: argparse.Namespace) -> int:

@@ -73,4 +73,13 @@ def find_examples(rule: Rule, seed: int = 0) -> tuple[str | None, str | None]:
             fires.append((_score(graph), text))
         elif _misses(rule, graph) >= 0:
             silent.append((-_misses(rule, graph), _score(graph), text))
-    return min(fires)[1] if fires else None, min(silent)[2] if silent else None
+    if not fires:
+        return None, min(silent)[2] if silent else None
+    shown = min(fires)[1]
+    return shown, min(silent)[2] if silent else _of_constants(shown, ruleset)
+
+
+def _of_constants(fires: str, ruleset: _core.RuleSet) -> str | None:
+    """The near miss of a rule without conditions: the same graph of constants, which is folded and not rewritten."""
+    text = fires.replace("= input", "= const")
+    return None if len(_core.State(_core.Graph.parse(text), ruleset).moves()) else text
