@@ -126,7 +126,7 @@ def passed(row: dict[str, Any]) -> bool:
 
 def table(rows: list[dict[str, Any]]) -> str:
     lines = [
-        "| model | ms | price | graphs | error | after one factor | Spearman | spread | noise | bars |",
+        "| model | ms | price | graphs | error | after the original's factor | Spearman | spread | noise | bars |",
         "|---|--:|---|--:|--:|--:|--:|--:|--:|---|",
     ]
     for row in rows:

@@ -328,8 +328,9 @@ def _print_agreements(found: list[Fidelity]) -> None:
             )  # fmt: skip
     console().print(table)
     click.echo(
-        "error: median of |predicted / measured - 1|; scaled: after one common factor; spread and noise: standard\n"
-        "deviations of the measured times and of their own errors. (noise): the spread is too small to rank by."
+        "error: median of |predicted / measured - 1|; scaled: that of the variants, after the factor\n"
+        "that sets the original right; spread and noise: standard deviations of the measured times and of their own\n"
+        "errors. (noise): the spread is too small to rank by."
     )
 
 

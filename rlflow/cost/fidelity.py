@@ -17,10 +17,11 @@ TELLING = 2.0
 class Agreement(NamedTuple):
     """Predicted against measured times of several graphs.
 
-    ``error``: median of |predicted / measured - 1|. ``scaled_error``: the same after one common factor, the part that
-    moves no decision. ``spearman``: rank correlation (Spearman 1904), ``None`` where all of one side are equal.
-    ``spread``: standard deviation of the logarithm of the measured times; ``noise``: that of their own errors, in the
-    median. ``telling``: whether the spread exceeds the noise enough for ranks to mean anything.
+    ``error``: median of |predicted / measured - 1|. ``scaled_error``: the same for all but the first, after the factor
+    that sets the first (the original) right: what all share moves no decision. ``spearman``: rank correlation (Spearman
+    1904), ``None`` where all of one side are equal. ``spread``: standard deviation of the logarithm of the measured
+    times; ``noise``: that of their own errors, in the median. ``telling``: whether the spread exceeds the noise enough
+    for ranks to mean anything.
     """
 
     graphs: int
@@ -51,7 +52,7 @@ def agreement(predicted: Sequence[float], measured: Sequence[float], errors: Seq
     return Agreement(
         int(guess.size),
         float(np.median(np.abs(np.expm1(ratios)))),
-        float(np.median(np.abs(np.expm1(ratios - np.median(ratios))))),
+        float(np.median(np.abs(np.expm1(ratios[1:] - ratios[0])))) if guess.size > 1 else 0.0,
         spearman(guess, truth),
         spread,
         noise,

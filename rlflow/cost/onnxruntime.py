@@ -1,7 +1,8 @@
 """Measured prices: every fused region is timed alone in ONNX Runtime, once, and remembered.
 
-Regions are those of the "onnxruntime" fusion table. A region's price is the median time of the region as a model of its
-own, less what an empty run takes, plus one dispatch. Three things differ inside a model, and are put right:
+Regions are those of the "onnxruntime" fusion table. A region's price is the time of the region as a model of its own
+(the median of a session, from sessions that agree), less what an empty run takes, plus one dispatch. Three things
+differ inside a model, and are put right:
 
 * *Caches.* In a loop of its own a region finds its weights, its code and the buffers of its results in the near caches,
   where the rest of a model leaves none of them. So before every sample some megabytes are walked through, and then the
@@ -33,6 +34,7 @@ from rlflow.cost.calibration import Calibration
 from rlflow.cost.database import Price, PriceContext, PriceDatabase
 from rlflow.cost.interpolate import Estimate, Interpolation, Sample
 from rlflow.cost.protocol import CostReport, FillReport, RegionCost
+from rlflow.cost.repeats import repeated
 from rlflow.cost.specs import NUMPY_NAMES, input_specs
 from rlflow.errors import CostError, GraphError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable, UsageError
 from rlflow.runtime import (
@@ -59,10 +61,9 @@ _TRIES = 4
 #: Part of a stand-alone time beyond which what is beside the region is told apart by a profile.
 _LARGE_PART = 0.25
 #: Part of the key of every kept price; raise it when the way of measuring changes.
-_METHOD = "2"
-#: Memory that is walked through before each sample. 4 MB is more than a second-level cache holds and less than a shared
-#: one, and brings the sum nearer to the clock; but the search gained less with it (see docs/cost.md), so it is off.
-FLUSH_MB = 0.0
+_METHOD = "3"
+#: Memory that is walked through before each sample: more than a second-level cache holds, less than a shared one.
+FLUSH_MB = 4.0
 
 
 @dataclass
@@ -474,16 +475,17 @@ class OnnxRuntimeCost:
         return total + sum(machine.reorder_ms(size) for size in turned)
 
     def _timed(self, items: Sequence[tuple[str, bytes, Any]], cold: bool) -> dict[str, Measurement | str]:
-        if not items:
-            return {}
-        return self.worker.measure_many(
-            items,
-            level=_LEVEL,
-            repeats=self._repeats,
-            min_time=self._min_time,
-            flush_bytes=self._flush if cold else 0,
-            time_limit=self._time_limit,
-        )
+        def once(some: Sequence[Any]) -> dict[str, Measurement | str]:
+            return self.worker.measure_many(
+                some,
+                level=_LEVEL,
+                repeats=self._repeats,
+                min_time=self._min_time,
+                flush_bytes=self._flush if cold else 0,
+                time_limit=self._time_limit,
+            )
+
+        return repeated(once, items) if items else {}
 
     # --- the machine -----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,73 @@
+"""Sessions are opened again until the two fastest agree; a slow one is not believed, a refusal is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from rlflow.cost.repeats import AGREEMENT, MOST_SESSIONS, agreed, combined, repeated
+from rlflow.runtime import Measurement
+
+
+def sessions(*times: float, spread: float = 0.01) -> list[Measurement]:
+    return [Measurement(ms, spread, 9) for ms in times]
+
+
+@pytest.mark.parametrize(
+    ("times", "enough"),
+    [
+        ((), False),
+        ((2.0,), False),
+        ((2.0, 2.01), True),
+        ((2.0, 2.5), False),
+        ((2.5, 2.0, 2.02), True),  # the slow one is left alone
+        ((2.5, 2.52, 2.0), False),  # two slow ones agree, but a faster one was seen
+        ((0.0010, 0.0014), True),  # half a microsecond is less than the clock tells apart
+    ],
+)
+def test_when_sessions_agree(times: tuple[float, ...], enough: bool) -> None:
+    assert agreed(sessions(*times)) is enough
+
+
+@pytest.mark.parametrize(
+    ("times", "ms", "spread"),
+    [((2.0, 2.02), 2.01, 0.02), ((2.6, 2.0, 2.02), 2.01, 0.02), ((3.0, 2.0, 2.4), 2.2, 0.4), ((2.0,), 2.0, 0.01)],
+)
+def test_the_time_is_the_mean_of_the_two_fastest(times: tuple[float, ...], ms: float, spread: float) -> None:
+    found = combined(sessions(*times))
+    assert found.ms == pytest.approx(ms)
+    assert found.spread_ms == pytest.approx(spread)
+    assert found.samples == 9 * len(times)
+
+
+class Clock:
+    """Answers with the next of each item's times, and remembers what it was asked."""
+
+    def __init__(self, times: dict[str, list[float | str]]) -> None:
+        self.times = {key: iter(values) for key, values in times.items()}
+        self.asked: list[list[str]] = []
+
+    def __call__(self, items: Sequence[tuple[str, bytes, Any]]) -> dict[str, Measurement | str]:
+        keys = [key for key, *_ in items]
+        self.asked.append(keys)
+        answers = {key: next(self.times[key]) for key in keys}
+        return {key: one if isinstance(one, str) else sessions(one)[0] for key, one in answers.items()}
+
+
+def test_only_what_does_not_agree_is_timed_again() -> None:
+    clock = Clock({"calm": [1.0, 1.01], "unlucky": [1.3, 1.0, 1.01], "refused": ["no kernel"]})
+    found = repeated(clock, [(key, b"", None) for key in clock.times])
+    assert clock.asked == [["calm", "unlucky", "refused"], ["unlucky", "calm"], ["unlucky"]]
+    assert found["calm"].ms == pytest.approx(1.005)  # type: ignore[union-attr]
+    assert found["unlucky"].ms == pytest.approx(1.005)  # type: ignore[union-attr]
+    assert found["refused"] == "no kernel"
+
+
+def test_what_never_agrees_ends() -> None:
+    wild = [1.0 * (1 + 2 * AGREEMENT) ** k for k in range(10, 0, -1)]
+    clock = Clock({"wild": list(wild)})
+    found = repeated(clock, [("wild", b"", None)])
+    assert len(clock.asked) == MOST_SESSIONS
+    assert found["wild"].ms == pytest.approx(sum(sorted(wild[:MOST_SESSIONS])[:2]) / 2)  # type: ignore[union-attr]
