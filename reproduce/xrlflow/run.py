@@ -4,9 +4,11 @@
     python reproduce/xrlflow/run.py --size full                at most twelve hours of CPU
     python reproduce/xrlflow/run.py --size full --end-to-end   searches by measured prices, confirmed by the clock
     python reproduce/xrlflow/run.py --size small --tables      prints the tables of what is there
+    python reproduce/xrlflow/run.py --size small --roofline gpu   the analytic cost of a GPU
 
 Every training and every search is a row of results/SIZE.jsonl; what the file has is not run again, so that an
-interrupted run goes on. Agents are kept in build/xrlflow. Costs are the analytic model's unless said otherwise.
+interrupted run goes on (SIZE-gpu.jsonl for the GPU's roofline, where launches count more than arithmetic). Agents are
+kept in build/xrlflow. Costs are the analytic model's unless said otherwise.
 """
 
 from __future__ import annotations
@@ -42,6 +44,11 @@ ABLATIONS = {
     "no prior": {"policy.prior": "0"},
     "potential": {"reward": "potential"},
     "end-to-end every 5": {"reward": "end-to-end", "every": "5"},
+}
+#: Options of the analytic cost. The GPU is a mid-range one of 2020: 15 TFLOP/s, 1.4 TB/s, 4 us a launch.
+ROOFLINES: dict[str, dict[str, float]] = {
+    "cpu": {},
+    "gpu": {"gflops": 15000.0, "vector_gflops": 5000.0, "gbps": 1400.0, "overhead_us": 4.0, "view_us": 0.0},
 }
 BASELINES = ("random", "greedy", "backtracking:alpha=1", "backtracking")
 #: Run where another package registers them.
@@ -94,8 +101,8 @@ SIZES = {
 class Rows:
     """The results file: rows by key, written after each one."""
 
-    def __init__(self, path: Path, command: list[str]) -> None:
-        self.path = path
+    def __init__(self, path: Path, command: list[str], roofline: str = "cpu") -> None:
+        self.path, self.roofline = path, roofline
         self.rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         self.rows = self.rows or [machine.header(command)]
 
@@ -130,7 +137,7 @@ def train(rows: Rows, name: str, models: tuple[str, ...], options: dict[str, str
         return path
     begun = path.with_name(path.name + ".last").exists()
     trainer = Trainer(
-        [ProblemSpec.of(model) for model in models],
+        [_spec(model, rows.roofline) for model in models],
         preset("tuned").with_options(options),
         out=path,
         seed=seed,
@@ -149,9 +156,13 @@ def _short(card: dict[str, Any]) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=2)
-def opened(model: str) -> Any:
+def opened(model: str, roofline: str) -> Any:
     """The model, read once for all the searches of it."""
-    return ProblemSpec.of(model).load()
+    return _spec(model, roofline).load()
+
+
+def _spec(model: str, roofline: str) -> ProblemSpec:
+    return ProblemSpec.of(model, None, "analytic", ROOFLINES[roofline])
 
 
 def searched(rows: Rows, label: str, strategy: str, model: str, size: Size, seed: int) -> None:
@@ -160,7 +171,7 @@ def searched(rows: Rows, label: str, strategy: str, model: str, size: Size, seed
     if rows.have(key):
         return
     begun = time.monotonic()
-    loaded = opened(model)
+    loaded = opened(model, rows.roofline)
     ready = time.monotonic()
     result = search.solve(loaded.problem(size.budget, seed=seed), strategy)
     rows.add(
@@ -335,10 +346,15 @@ def main() -> int:
     parser.add_argument("--end-to-end", action="store_true", help="search by measured prices and confirm by the clock")
     parser.add_argument("--shipped", action="store_true", help="train nothing: only the checkpoint that ships")
     parser.add_argument("--tables", action="store_true", help="only print the tables of the results that are there")
+    parser.add_argument("--roofline", choices=ROOFLINES, default="cpu", help="of which machine the analytic cost is")
     parser.add_argument("--out", type=Path, help="results file (default: results/SIZE.jsonl)")
     options = parser.parse_args()
-    path = options.out or HERE / "results" / f"{options.size}.jsonl"
-    rows = Rows(path, ["python", "reproduce/xrlflow/run.py", "--size", options.size])
+    if options.end_to_end and options.roofline != "cpu":
+        parser.error("--end-to-end measures here; --roofline is for the analytic cost")
+    name = options.size if options.roofline == "cpu" else f"{options.size}-{options.roofline}"
+    path = options.out or HERE / "results" / f"{name}.jsonl"
+    command = ["python", "reproduce/xrlflow/run.py", "--size", options.size, "--roofline", options.roofline]
+    rows = Rows(path, command, options.roofline)
     size = SIZES[options.size]
     if not options.tables:
         run(rows, size, options.end_to_end, not options.shipped)
