@@ -8,7 +8,7 @@ from pathlib import Path
 import taso
 from rlflow.search import eqsat
 
-#: In the order of Tensat's table. The last three and Inception-v3 are files of its repository, the others built in code.
+#: In the order of Tensat's table: four that its program builds, here in code too, then files of its repository.
 MODELS = ("bert", "resnext50", "nasneta", "nasrnn", "inceptionv3", "squeezenet", "vgg", "mobilenetv2")
 _PADDING = ("SAME", "VALID")
 _ACTIVATION = ("NONE", "SIGMOID", "RELU", "TANH")

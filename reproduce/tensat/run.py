@@ -71,6 +71,8 @@ ENTRIES = STRATEGIES | ABLATIONS
 #: Costs this close are the same cost.
 EQUAL = 1 + 1e-6
 BAR, PART = 7, 0.1
+#: Seconds that count as none: where the other search is over in a moment, a tenth of that cannot be told apart.
+INSTANT = 0.05
 
 
 def main() -> int:
@@ -91,11 +93,11 @@ def main() -> int:
         machine.write_jsonl(path, rows)
         print(f"{model}: {label}, seed {seed}: {cell([rows[-1]])}", file=sys.stderr, flush=True)
     wanted = [row for row in rows[1:] if row["cost"] == options.cost and row["budget"] == options.budget]
-    reached = [name for name in MODELS if is_reached(wanted, name)]
-    text = "\n".join([table(wanted, STRATEGIES), "", table(wanted, ABLATIONS), "", verdict(wanted, reached)])
+    verdicts = [verdict(wanted, against) for against in ("backtracking", "taso")]
+    text = "\n\n".join([table(wanted, STRATEGIES), table(wanted, ABLATIONS), *(words for _, words in verdicts)])
     (options.results / "table.md").write_text(text + "\n", encoding="utf-8")
     print(text)
-    return int(len(reached) < BAR)
+    return int(not all(met for met, _ in verdicts))
 
 
 def arguments() -> argparse.Namespace:
@@ -176,20 +178,20 @@ def mean(rows: Sequence[dict[str, Any]], label: str) -> str:
     return f"{math.exp(statistics.fmean(map(math.log, found))):.4f}" if len(found) == len(MODELS) else ""
 
 
-def is_reached(rows: Sequence[dict[str, Any]], model: str) -> bool:
-    """Whether `eqsat` found a graph as cheap as both searches after TASO, in a tenth of the seconds of each."""
-    mine, others = of(rows, "eqsat", model), [of(rows, label, model) for label in ("backtracking", "taso")]
-    if not mine or not all(others):
+def is_reached(rows: Sequence[dict[str, Any]], model: str, against: str) -> bool:
+    """Whether `eqsat` came to a graph as cheap as the other's best in a tenth of the seconds that the other searched."""
+    mine, others = of(rows, "eqsat", model), of(rows, against, model)
+    if not mine or not others:
         return False
-    return all(relative(mine) <= relative(other) * EQUAL for other in others) and all(
-        max(row["best_at"] for row in mine) <= PART * min(row["seconds"] for row in other) for other in others
-    )
+    target = min(row["cost_after_ms"] for row in others) * EQUAL
+    moments = [next((p["seconds"] for p in row["curve"] if p["cost_ms"] <= target), math.inf) for row in mine]
+    return max(moments) <= max(PART * min(row["seconds"] for row in others), INSTANT)
 
 
-def verdict(rows: Sequence[dict[str, Any]], reached: Sequence[str]) -> str:
-    missed = [model for model in MODELS if model not in reached]
-    text = f"`eqsat` reaches the cost of `backtracking` and `taso` in a tenth of their seconds on {len(reached)} of 8"
-    return f"{text}{'; not on ' + ', '.join(missed) if missed else ''} (bar: {BAR})."
+def verdict(rows: Sequence[dict[str, Any]], against: str) -> tuple[bool, str]:
+    missed = [model for model in MODELS if not is_reached(rows, model, against)]
+    text = f"`eqsat` comes to the cost of `{against}` in a tenth of its seconds on {len(MODELS) - len(missed)} of 8"
+    return len(MODELS) - len(missed) >= BAR, f"{text}{'; not on ' + ', '.join(missed) if missed else ''} (bar: {BAR})."
 
 
 if __name__ == "__main__":
