@@ -179,7 +179,7 @@ def mean(rows: Sequence[dict[str, Any]], label: str) -> str:
 
 
 def is_reached(rows: Sequence[dict[str, Any]], model: str, against: str) -> bool:
-    """Whether `eqsat` came to a graph as cheap as the other's best in a tenth of the seconds that the other searched."""
+    """Whether `eqsat` came to a graph as cheap as the other's best in a tenth of the other's seconds."""
     mine, others = of(rows, "eqsat", model), of(rows, against, model)
     if not mine or not others:
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -13,6 +14,7 @@ from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
 from rlflow.search.descent import descend
 from rlflow.search.eqsat.extract import METHODS
+from rlflow.search.eqsat.guided import RuleSearch
 from rlflow.search.eqsat.table import Limits, SaturatedGraph, saturate
 from rlflow.search.problem import Problem, SearchNode, StrategyBase
 from rlflow.search.registry import register
@@ -35,7 +37,8 @@ class EqSat(StrategyBase):
     Summed node prices choose a handful of graphs (each node alone, and with what runtimes fuse nearly free; greedy and
     integer programming); the problem's own cost decides among them. ``rounds``: how often that starts again from the
     best. ``iterations``: of one saturation, at most. ``multi``: iterations in which rules with several roots apply.
-    ``nodes``: e-nodes at most. ``scheduler``: ``backoff`` (a rule that matches too often rests) or ``simple``.
+    ``nodes``: e-nodes at most. ``scheduler``: ``backoff`` (a rule that matches too often rests), ``simple``, or
+    ``mcts`` (tree search for the rule to apply next to a small e-graph). ``simulations``: of that search, a round.
     ``cycles``: ``efficient`` (Tensat's descendant sets), ``vanilla`` (a search before every union) or ``none``.
     ``extraction``: ``auto`` (``ilp`` where HiGHS is installed, else ``greedy-dag``) or a method. ``solver``: seconds
     that one extraction may take. ``descent``: go downhill, rewrite by rewrite, from the start and from every graph that
@@ -47,6 +50,7 @@ class EqSat(StrategyBase):
     multi: int = 1
     nodes: int = 50_000
     scheduler: str = "backoff"
+    simulations: int = 128
     cycles: str = "efficient"
     extraction: str = "auto"
     solver: float = 5.0
@@ -58,7 +62,7 @@ class EqSat(StrategyBase):
 
     def __post_init__(self) -> None:
         allowed = {
-            "scheduler": ("backoff", "simple"),
+            "scheduler": ("backoff", "simple", "mcts"),
             "cycles": ("efficient", "vanilla", "none"),
             "extraction": ("auto", *METHODS),
         }
@@ -69,6 +73,7 @@ class EqSat(StrategyBase):
                     f"The option {option!r} of search strategy {self.name!r} is {value!r}; "
                     f"expected {', '.join(choices[:-1])} or {choices[-1]}."
                 )
+        object.__setattr__(self, "randomised", self.scheduler == "mcts")
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Saturate, extract, start again from the best; ends when a round gains nothing."""
@@ -82,16 +87,19 @@ class EqSat(StrategyBase):
             if start.digest in saturated:
                 break
             saturated.add(start.digest)
-            best = self._round(problem, start, best)
+            best = self._round(problem, start, best, rng)
             start = best
         return StopReason.CONVERGED
 
     def _lower(self, problem: Problem, node: SearchNode) -> SearchNode:
         return descend(problem, node)[0] if self.descent else node
 
-    def _round(self, problem: Problem, start: SearchNode, best: SearchNode) -> SearchNode:
+    def _round(self, problem: Problem, start: SearchNode, best: SearchNode, rng: np.random.Generator) -> SearchNode:
         """The cheapest of ``best`` and what was chosen among the graphs found equal to ``start``."""
-        saturated = saturate(start.graph, start.state.ruleset, self._limits(problem), start.state.stop)
+        if self.scheduler == "mcts":
+            saturated = self._guided(problem, start, rng)
+        else:
+            saturated = saturate(start.graph, start.state.ruleset, self._limits(problem), start.state.stop)
         if self.egraph_out and start is problem.root():
             saturated.write(self.egraph_out, node_pricer(problem))
         if not saturated.extractable:
@@ -101,6 +109,29 @@ class EqSat(StrategyBase):
             if problem.improves(lower, best):
                 best = lower
         return best
+
+    def _guided(self, problem: Problem, start: SearchNode, rng: np.random.Generator) -> SaturatedGraph:
+        """The best e-graph that a tree search over rules finds."""
+        costs: dict[str, float] = {start.graph.digest: start.cost}
+
+        def value(saturated: SaturatedGraph) -> float:
+            choice = saturated.priced(node_pricer(problem), fused=True)
+            graph, _ = saturated.extract(choice, self._method(), seconds=self._solver_seconds(problem))
+            if graph.digest not in costs:
+                found = problem.admit(graph)
+                costs[graph.digest] = math.inf if found is None else found.cost
+            return max(0.0, start.cost - costs[graph.digest])
+
+        tree = RuleSearch(
+            start.graph,
+            start.state.ruleset,
+            rng,
+            value,
+            lambda: problem.stopped() is not None,
+            nodes=self.nodes,
+            cycles=self.cycles,
+        )
+        return tree.run(self.simulations)
 
     def _chosen(self, problem: Problem, saturated: SaturatedGraph, seen: set[str]) -> Iterator[SearchNode]:
         """Graphs that summed prices take for the best; the quick methods first."""
