@@ -134,9 +134,10 @@ def _alone(
 def _print(result: Result, statistics: Statistics | None) -> None:
     change = 100.0 * (result.cost_after_ms / result.cost_before_ms - 1.0) if result.cost_before_ms else 0.0
     counts = result.counts
+    steps = "no trace" if result.trace is None else f"{len(result.trace)} rewrites"
     click.echo(f"{result.cost_before_ms:.6g} ms -> {result.cost_after_ms:.6g} ms ({change:+.2f} %)")
     click.echo(
-        f"{len(result.trace or ())} rewrites; {counts.candidates} candidates, {counts.expansions} expansions, "
+        f"{steps}; {counts.candidates} candidates, {counts.expansions} expansions, "
         f"{counts.measurements} measurements in {result.seconds:.1f} s ({result.stop_reason})"
     )
     if statistics is not None:

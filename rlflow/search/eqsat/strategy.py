@@ -80,6 +80,7 @@ class EqSat(StrategyBase):
         start = problem.root()
         if getattr(start.state, "ruleset", None) is None:
             raise UsageError(f"The search strategy {self.name!r} works on graphs of rlflow's operators only.")
+        everything = self._written(problem, start, rng) if self.egraph_out else None
         best, saturated = self._lower(problem, start), set[bytes]()
         for _ in range(self.rounds):
             if problem.stopped() is not None:
@@ -87,24 +88,30 @@ class EqSat(StrategyBase):
             if start.digest in saturated:
                 break
             saturated.add(start.digest)
-            best = self._round(problem, start, best, rng)
-            start = best
+            best = self._round(problem, everything or self._equal(problem, start, rng), best)
+            start, everything = best, None
         return StopReason.CONVERGED
+
+    def _written(self, problem: Problem, start: SearchNode, rng: np.random.Generator) -> SaturatedGraph:
+        """The first e-graph, in the file before anything can end the search."""
+        saturated = self._equal(problem, start, rng)
+        saturated.write(self.egraph_out, node_pricer(problem))
+        return saturated
+
+    def _equal(self, problem: Problem, start: SearchNode, rng: np.random.Generator) -> SaturatedGraph:
+        """What the rules find equal to a graph."""
+        if self.scheduler == "mcts":
+            return self._guided(problem, start, rng)
+        return saturate(start.graph, start.state.ruleset, self._limits(problem), start.state.stop)
 
     def _lower(self, problem: Problem, node: SearchNode) -> SearchNode:
         return descend(problem, node)[0] if self.descent else node
 
-    def _round(self, problem: Problem, start: SearchNode, best: SearchNode, rng: np.random.Generator) -> SearchNode:
-        """The cheapest of ``best`` and what was chosen among the graphs found equal to ``start``."""
-        if self.scheduler == "mcts":
-            saturated = self._guided(problem, start, rng)
-        else:
-            saturated = saturate(start.graph, start.state.ruleset, self._limits(problem), start.state.stop)
-        if self.egraph_out and start is problem.root():
-            saturated.write(self.egraph_out, node_pricer(problem))
+    def _round(self, problem: Problem, saturated: SaturatedGraph, best: SearchNode) -> SearchNode:
+        """The cheapest of ``best`` and what was chosen among the graphs found equal."""
         if not saturated.extractable:
             return best
-        for found in self._chosen(problem, saturated, {start.graph.digest}):
+        for found in self._chosen(problem, saturated, {saturated.graph.digest}):
             lower = self._lower(problem, found)
             if problem.improves(lower, best):
                 best = lower
