@@ -261,7 +261,7 @@ void EGraph::build_index() {
   const size_t classes = union_find_.size();
   member_begin_.assign(classes + 1, 0);
   members_.clear();
-  std::vector<std::pair<uint32_t, ClassId>> by_op;
+  std::vector<std::pair<uint64_t, ClassId>> by_shape;
   for (ClassId c = 0; c < classes; ++c) {
     member_begin_[c] = static_cast<uint32_t>(members_.size());
     if (union_find_[c] != c) continue;
@@ -277,26 +277,29 @@ void EGraph::build_index() {
       if (!nodes_[n].dead) members_.push_back(n);
     }
     std::sort(members_.begin() + begin, members_.end(), [&](ENodeId a, ENodeId b) {
-      return nodes_[a].op != nodes_[b].op ? nodes_[a].op < nodes_[b].op : a < b;
+      const uint64_t x = shape_key(nodes_[a]), y = shape_key(nodes_[b]);
+      return x != y ? x < y : a < b;
     });
     for (size_t i = begin; i < members_.size(); ++i)
-      if (i == begin || nodes_[members_[i]].op != nodes_[members_[i - 1]].op) by_op.emplace_back(nodes_[members_[i]].op, c);
+      if (const uint64_t key = shape_key(nodes_[members_[i]]); i == begin || key != shape_key(nodes_[members_[i - 1]])) by_shape.emplace_back(key, c);
   }
   member_begin_[classes] = static_cast<uint32_t>(members_.size());
-  uint32_t ops = 0;
-  for (const auto& [op, c] : by_op) ops = std::max(ops, op + 1);
-  op_begin_.assign(ops + 1, 0);
-  for (const auto& [op, c] : by_op) ++op_begin_[op + 1];
-  for (uint32_t op = 0; op < ops; ++op) op_begin_[op + 1] += op_begin_[op];
-  op_classes_.resize(by_op.size());
-  std::vector<uint32_t> cursor(op_begin_.begin(), op_begin_.end());
-  for (const auto& [op, c] : by_op) op_classes_[cursor[op]++] = c;
+  std::sort(by_shape.begin(), by_shape.end());
+  shape_begin_.clear();
+  shape_classes_.clear();
+  for (const auto& [key, c] : by_shape) {
+    if (shape_begin_.empty() || shape_begin_.back().first != key) shape_begin_.emplace_back(key, static_cast<uint32_t>(shape_classes_.size()));
+    shape_classes_.push_back(c);
+  }
   indexed_ = true;
 }
 
-std::span<const ClassId> EGraph::classes_with(uint32_t op) const {
-  if (op + 1 >= op_begin_.size()) return {};
-  return {op_classes_.data() + op_begin_[op], op_begin_[op + 1] - op_begin_[op]};
+std::span<const ClassId> EGraph::classes_with(uint32_t op, uint32_t arity) const {
+  const uint64_t key = shape_key(op, arity);
+  const auto it = std::lower_bound(shape_begin_.begin(), shape_begin_.end(), std::pair{key, uint32_t{0}});
+  if (it == shape_begin_.end() || it->first != key) return {};
+  const size_t end = it + 1 == shape_begin_.end() ? shape_classes_.size() : (it + 1)->second;
+  return {shape_classes_.data() + it->second, end - it->second};
 }
 
 std::vector<ClassId> EGraph::classes() const {

@@ -115,12 +115,14 @@ struct Matcher::Run {
     const PatternNode& want = m.pattern_.nodes[in.node];
     const auto members = g.members(regs[in.reg]);
     for (const uint32_t op : want.ops) {
+      const uint64_t key = EGraph::shape_key(op, static_cast<uint32_t>(want.children.size()));
       auto it = members.begin();
       if (members.size() > 8)
-        it = std::partition_point(members.begin(), members.end(), [&](ENodeId n) { return g.node(n).op < op; });
-      for (; it != members.end() && g.node(*it).op <= op; ++it) {
+        it = std::partition_point(members.begin(), members.end(), [&](ENodeId n) { return EGraph::shape_key(g.node(n)) < key; });
+      for (; it != members.end(); ++it) {
         const ENode& node = g.node(*it);
-        if (node.op != op || node.filtered || node.arity != want.children.size() || (!want.any_attr && node.attr != want.attr)) continue;
+        if (const uint64_t found = EGraph::shape_key(node); found > key) break;
+        else if (found < key || node.filtered || (!want.any_attr && node.attr != want.attr)) continue;
         const auto children = g.children(*it);
         std::copy(children.begin(), children.end(), regs.begin() + in.out);
         matched[in.node] = *it;
@@ -152,7 +154,7 @@ Matches Matcher::search(const EGraph& g, size_t limit) const {
   std::vector<ClassId> roots;
   const PatternNode& top = pattern_.nodes.back();
   for (const uint32_t op : top.ops) {
-    const auto with = g.classes_with(op);
+    const auto with = g.classes_with(op, static_cast<uint32_t>(top.children.size()));
     roots.insert(roots.end(), with.begin(), with.end());
   }
   if (top.ops.size() > 1) {

@@ -11,6 +11,7 @@ namespace rlflow::egraph {
 namespace {
 
 constexpr size_t kMaxShapes = 1024;         // of one rule's source
+constexpr size_t kMaxLengths = 1u << 16;    // ways to give sequences lengths, before those that no operator has room for are left out
 
 // May have several outputs, so that a term for it stands for the first output of some nodes, and for others as a whole.
 bool any_variadic(const OpClass& ops) {
@@ -38,7 +39,7 @@ bool is_root(const Rule& rule, int index) {
 struct Shapes {
   std::vector<int> swaps;                   // terms whose two operands are tried in both orders
   std::vector<int> firsts;                  // terms that stand for a whole node or for the first output of one
-  size_t sequences = 0;                     // sequence variables: 1 to kMaxSequence operands each (in a starred source: one a member)
+  std::vector<std::vector<int>> lengths{{}};    // of the sequence variables: what an operator of at most kMaxSequence operands has room for
 
   explicit Shapes(const Rule& rule) {
     std::vector<int> uses(rule.value_names().size(), 0);
@@ -53,22 +54,41 @@ struct Shapes {
       if (t.children.size() == 2 && any_commutative(t.ops) && !(free(t.children[0]) && free(t.children[1]))) swaps.push_back(i);
       if (any_variadic(t.ops) && t.projection == Term::kFirst && !is_root(rule, i)) firsts.push_back(i);
     });
-    sequences = rule.star() ? 0 : rule.sequence_names().size();
+    if (rule.star()) return;                // one operand a member
+    for (size_t i = 0; i < rule.sequence_names().size() && lengths.size() <= kMaxLengths; ++i) extend_lengths();
+    if (lengths.size() > kMaxLengths) return;                    // declined
+    std::erase_if(lengths, [&](const std::vector<int>& shape) { return !has_room(rule, shape); });
   }
-  size_t count() const {
-    size_t n = size_t{1} << std::min<size_t>(swaps.size() + firsts.size(), 20);
-    for (size_t i = 0; i < sequences && n <= kMaxShapes; ++i) n *= kMaxSequence;
-    return n;
-  }
+  size_t count() const { return lengths.size() << std::min<size_t>(swaps.size() + firsts.size(), 20); }
   bool swapped(int term, size_t shape) const { return bit(swaps, term, shape); }
   bool first(int term, size_t shape) const { return bit(firsts, term, shape >> swaps.size()); }
-  int length(int sequence, size_t shape) const {
-    shape >>= swaps.size() + firsts.size();
-    for (int i = 0; i < sequence; ++i) shape /= kMaxSequence;
-    return static_cast<int>(shape % kMaxSequence) + 1;
-  }
+  int length(int sequence, size_t shape) const { return lengths[shape >> (swaps.size() + firsts.size())][sequence]; }
 
  private:
+  void extend_lengths() {
+    std::vector<std::vector<int>> longer;
+    for (const auto& shape : lengths)
+      for (int n = 0; n <= kMaxSequence; ++n) {
+        longer.push_back(shape);
+        longer.back().push_back(n);
+      }
+    lengths = std::move(longer);
+  }
+  // Every operator has one to kMaxSequence operands, and a sequence that stands alone for a whole list of operands is not empty.
+  static bool has_room(const Rule& rule, const std::vector<int>& shape) {
+    bool room = true;
+    each_term(rule, [&](int i) {
+      const Term& t = rule.source(i);
+      int operands = 0, sequences = 0;
+      for (const int child : t.children) {
+        const Term& c = rule.source(child);
+        sequences += c.kind == Term::kSeqVar;
+        operands += c.kind == Term::kSeqVar ? shape[c.ref] : 1;
+      }
+      if (sequences > 0) room = room && operands >= 1 && operands <= kMaxSequence + static_cast<int>(t.children.size()) - sequences;
+    });
+    return room;
+  }
   static bool bit(const std::vector<int>& terms, int term, size_t shape) {
     const auto it = std::find(terms.begin(), terms.end(), term);
     return it != terms.end() && shape >> (it - terms.begin()) & 1;
@@ -334,9 +354,7 @@ std::string declined(const Rule& rule) {
   std::string reason;
   each_term(rule, [&](int i) {
     const Term& t = rule.source(i);
-    const auto sequences = std::count_if(t.children.begin(), t.children.end(), [&](int c) { return rule.source(c).kind == Term::kSeqVar; });
-    if (sequences > 1) reason = "two sequences stand among the operands of one operator";
-    else if (t.kind != Term::kVar && t.kind != Term::kAbsent && t.kind != Term::kOp && t.kind != Term::kSeqVar) reason = "its source holds a literal or a let";
+    if (t.kind != Term::kVar && t.kind != Term::kAbsent && t.kind != Term::kOp && t.kind != Term::kSeqVar) reason = "its source holds a literal or a let";
     else if (t.star && !is_root(rule, i)) reason = "its source holds a starred term below the root";
     else if (t.projection == Term::kAll) reason = "its source takes all outputs of an operator";
     else if (t.kind == Term::kOp && (t.ops.contains(kOpOpaque) || t.ops.contains(kOpConstant))) reason = "its source looks into a constant or an unknown operator";

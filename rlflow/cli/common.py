@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rlflow.cost.command import DeviceCommand
+    from rlflow.search import Strategy
 
 
 class ErrorGroup(click.Group):
@@ -109,6 +110,20 @@ def device_command(command: str | None, jobs: int, time_limit: float) -> DeviceC
     from rlflow.cost.command import DeviceCommand
 
     return None if command is None else DeviceCommand(command, time_limit, jobs)
+
+
+def with_egraph_out(spec: str, path: str | None, model: str) -> Strategy:
+    """The strategy of ``--search``, told to write its e-graph to ``path``; only equality saturation has one."""
+    from rlflow import search
+    from rlflow.report.files import check_output
+
+    if path is None:
+        return search.make(spec)
+    kind = search.strategy_class(spec.partition(":")[0].strip())
+    if not hasattr(kind, "egraph_out"):
+        raise UsageError(f"--egraph-out needs --search eqsat or tensat; the strategy {kind.name!r} makes no e-graph.")
+    check_output(path, model)
+    return search.make(spec, egraph_out=path)
 
 
 def plural(count: int, noun: str, plural_noun: str | None = None) -> str:

@@ -74,6 +74,9 @@ from rlflow.errors import UsageError
     help="Loosest rounding a rule may have; exact: every element the same bit for bit.",
 )
 @click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON.")
+@click.option(
+    "--egraph-out", metavar="FILE", help="Write the first e-graph of eqsat or tensat, as extraction-gym JSON."
+)
 @click.option("--profile-rules", is_flag=True, help="Show what each rule took: tried, matched, applied, time.")
 @click.option("--no-verify", is_flag=True, help="Do not compare the outputs with the original's.")
 @click.option(
@@ -106,6 +109,7 @@ def optimize(
     gate_seconds: float | None,
     numerics: str | None,
     json_file: str | None,
+    egraph_out: str | None,
     profile_rules: bool,
     no_verify: bool,
     keep_initializer_inputs: bool,
@@ -124,7 +128,7 @@ def optimize(
     target = output or out
 
     from rlflow import optimizer
-    from rlflow.cli.common import device_command
+    from rlflow.cli.common import device_command, with_egraph_out
     from rlflow.cli.progress import reporter
     from rlflow.report import render, write_json
     from rlflow.report.files import check_output, same_place
@@ -133,11 +137,12 @@ def optimize(
         check_output(json_file, model)
         if target is not None and same_place(json_file, target):
             raise UsageError(f"The report and the model cannot both be written to {target}.")
+    strategy = with_egraph_out(search, egraph_out, model)
     with reporter(quiet) as told:
         result = optimizer.optimize(
             model,
             output=target,
-            search=search,
+            search=strategy,
             cost=cost,
             budget=budget,
             alpha=alpha,

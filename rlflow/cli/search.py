@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlflow.cli.common import console, parse_dims
+from rlflow.cli.common import console, parse_dims, with_egraph_out
 from rlflow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,6 +54,9 @@ def _doc(text: str) -> str:
 @click.option("--resume", is_flag=True, help="Go on from the best graph of the checkpoint, with a budget of its own.")
 @click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the result, trace and curve included, as JSON.")
+@click.option(
+    "--egraph-out", metavar="FILE", help="Write the first e-graph of eqsat or tensat, as extraction-gym JSON."
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 def run(
     model: str,
@@ -69,6 +72,7 @@ def run(
     resume: bool,
     workers: int,
     json_file: str | None,
+    egraph_out: str | None,
     quiet: bool,
 ) -> None:
     """Search for a cheaper graph of MODEL by the cost model's figures alone; nothing is timed end to end or written."""
@@ -82,7 +86,7 @@ def run(
         raise UsageError("--checkpoint and --stats follow one search; leave them out, or use one worker.")
     for path in filter(None, (json_file, checkpoint)):
         check_output(path, model)
-    strategy, limits = searching.make(spec), searching.Budget.parse(budget)
+    strategy, limits = with_egraph_out(spec, egraph_out, model), searching.Budget.parse(budget)
     make_problem = functools.partial(_problem, model, cost, threads, parse_dims("--dim", dims), rules)
     if workers > 1:
         result, statistics = searching.solve_in_parallel(make_problem, strategy, limits, seed, workers), None
@@ -130,12 +134,44 @@ def _alone(
 def _print(result: Result, statistics: Statistics | None) -> None:
     change = 100.0 * (result.cost_after_ms / result.cost_before_ms - 1.0) if result.cost_before_ms else 0.0
     counts = result.counts
+    steps = "no trace" if result.trace is None else f"{len(result.trace)} rewrites"
     click.echo(f"{result.cost_before_ms:.6g} ms -> {result.cost_after_ms:.6g} ms ({change:+.2f} %)")
     click.echo(
-        f"{len(result.trace or ())} rewrites; {counts.candidates} candidates, {counts.expansions} expansions, "
+        f"{steps}; {counts.candidates} candidates, {counts.expansions} expansions, "
         f"{counts.measurements} measurements in {result.seconds:.1f} s ({result.stop_reason})"
     )
     if statistics is not None:
         from rlflow.report.tables import rule_statistics
 
         console().print(rule_statistics(statistics.to_dict(result.trace)))
+
+
+@search.command("extract")
+@click.argument("egraph", metavar="EGRAPH")
+@click.option(
+    "--method",
+    type=click.Choice(("greedy-tree", "greedy-dag", "ilp")),
+    default="greedy-dag",
+    show_default=True,
+    help="ilp proves the optimum, or says how far it may be.",
+)
+@click.option("--seconds", type=click.FloatRange(min=0), default=60.0, show_default=True, help="Limit of ilp.")
+@click.option("--json", "json_file", metavar="FILE", help="Write the choice: a node of every class that is needed.")
+def extract(egraph: str, method: str, seconds: float, json_file: str | None) -> None:
+    """Choose the cheapest graph from EGRAPH, a file in the JSON of extraction-gym (--egraph-out writes such files)."""
+    from rlflow.report import write_json
+    from rlflow.report.files import check_output
+    from rlflow.search import eqsat
+
+    if json_file is not None:
+        check_output(json_file, egraph)
+    gym = eqsat.read_gym(egraph)
+    found = eqsat.extract(gym.problem, method, seconds=seconds)
+    needed = found.needed(gym.problem)
+    click.echo(f"{len(gym.problem)} nodes in {gym.problem.classes} classes; {len(needed)} of them are needed")
+    proof = "" if found.status == "heuristic" else f", gap {100 * found.gap:.2f} %"
+    click.echo(f"cost {found.cost:.6g} by {method} ({found.status}{proof}) in {found.seconds:.1f} s")
+    if json_file is not None:
+        choice = {gym.classes[cls]: gym.names[int(found.choice[cls])] for cls in needed}
+        plain = {"method": method, "status": found.status, "cost": found.cost, "bound": found.bound, "choices": choice}
+        write_json(plain, json_file)

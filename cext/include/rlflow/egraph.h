@@ -82,10 +82,12 @@ class EGraph {
   void filter(ENodeId n);                                        // see ENode::filtered
 
   // The index below is valid after rebuild() until the next add or unite.
-  std::span<const ENodeId> members(ClassId canonical) const {    // live nodes, by operator, then age
+  static uint64_t shape_key(uint32_t op, uint32_t arity) { return uint64_t{op} << 32 | arity; }
+  static uint64_t shape_key(const ENode& n) { return shape_key(n.op, n.arity); }
+  std::span<const ENodeId> members(ClassId canonical) const {    // live nodes, by operator and number of children (shape_key), then age
     return {members_.data() + member_begin_[canonical], member_begin_[canonical + 1] - member_begin_[canonical]};
   }
-  std::span<const ClassId> classes_with(uint32_t op) const;      // canonical, ascending
+  std::span<const ClassId> classes_with(uint32_t op, uint32_t arity) const;   // canonical, ascending
   std::vector<ClassId> classes() const;                          // canonical, ascending
 
   // Checks the invariants that rebuild() promises: every live node is in the table under its canonical form, no two are congruent, the index
@@ -121,8 +123,8 @@ class EGraph {
   std::vector<ClassId> dirty_, data_dirty_;
   std::vector<uint32_t> member_begin_;
   std::vector<ENodeId> members_;
-  std::vector<uint32_t> op_begin_;
-  std::vector<ClassId> op_classes_;
+  std::vector<std::pair<uint64_t, uint32_t>> shape_begin_;       // by shape_key: where its classes begin
+  std::vector<ClassId> shape_classes_;
   size_t live_nodes_ = 0, live_classes_ = 0, filtered_ = 0, unions_ = 0;
   bool indexed_ = false;
   mutable std::vector<ClassId> scratch_;

@@ -203,8 +203,13 @@ class _Programme:
         self, start: Choice, seconds: float, gap: float, threads: int
     ) -> tuple[NDArray[np.float64] | None, float, bool]:
         """Values of the variables (None if the solver found none), a bound on the cost, whether they are optimal."""
-        import highspy
-
+        try:
+            import highspy
+        except ImportError as error:
+            raise UsageError(
+                "Extraction by integer programming needs HiGHS: pip install 'rlflow[eqsat]'. The greedy methods need "
+                "nothing."
+            ) from error
         solver = highspy.Highs()
         for name, value in (
             ("output_flag", False),

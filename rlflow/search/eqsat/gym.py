@@ -30,7 +30,10 @@ class GymGraph:
 
 def read_gym(path: str | os.PathLike[str]) -> GymGraph:
     """An e-graph from a ``.json`` or ``.json.gz`` file. Raises :class:`~rlflow.errors.UsageError` for anything else."""
-    raw = Path(path).read_bytes()
+    try:
+        raw = Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"The e-graph {path} cannot be read: {error.strerror}.") from error
     try:
         document = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
         return _from_document(document)

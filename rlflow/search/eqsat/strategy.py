@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,13 +12,17 @@ import numpy as np
 
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
+from rlflow.search.descent import descend
 from rlflow.search.eqsat.extract import METHODS
+from rlflow.search.eqsat.guided import RuleSearch
 from rlflow.search.eqsat.table import Limits, SaturatedGraph, saturate
 from rlflow.search.problem import Problem, SearchNode, StrategyBase
 from rlflow.search.registry import register
 
 #: Part of the seconds left that one saturation may take; the rest is for extraction.
 SATURATION_SHARE = 0.5
+#: Part of the seconds left that one integer programme may take.
+SOLVER_SHARE = 0.25
 #: Where the cheapest graph's folded weights are too heavy, all the model's weights are charged this part of its cost,
 #: then more, until the choice is light enough.
 WEIGHT_SHARE = 0.1
@@ -31,20 +37,24 @@ class EqSat(StrategyBase):
     Summed node prices choose a handful of graphs (each node alone, and with what runtimes fuse nearly free; greedy and
     integer programming); the problem's own cost decides among them. ``rounds``: how often that starts again from the
     best. ``iterations``: of one saturation, at most. ``multi``: iterations in which rules with several roots apply.
-    ``nodes``: e-nodes at most. ``scheduler``: ``backoff`` (a rule that matches too often rests) or ``simple``.
-    ``cycles``: ``efficient`` (Tensat's descendant sets) or ``vanilla`` (a search before every union). ``extraction``:
-    ``auto`` (``ilp`` where HiGHS is installed, else ``greedy-dag``) or a method. ``solver``: seconds that one
-    extraction may take. ``egraph_out``: a file for the first e-graph, in the JSON of extraction-gym.
+    ``nodes``: e-nodes at most. ``scheduler``: ``backoff`` (a rule that matches too often rests), ``simple``, or
+    ``mcts`` (tree search for the rule to apply next to a small e-graph). ``simulations``: of that search, a round.
+    ``cycles``: ``efficient`` (Tensat's descendant sets), ``vanilla`` (a search before every union) or ``none``.
+    ``extraction``: ``auto`` (``ilp`` where HiGHS is installed, else ``greedy-dag``) or a method. ``solver``: seconds
+    that one extraction may take. ``descent``: go downhill, rewrite by rewrite, from the start and from every graph that
+    was chosen. ``egraph_out``: a file for the first e-graph, in the JSON of extraction-gym.
     """
 
-    rounds: int = 3
+    rounds: int = 4
     iterations: int = 15
     multi: int = 1
     nodes: int = 50_000
     scheduler: str = "backoff"
+    simulations: int = 128
     cycles: str = "efficient"
     extraction: str = "auto"
     solver: float = 5.0
+    descent: bool = True
     egraph_out: str = ""
 
     name: ClassVar[str] = "eqsat"
@@ -52,8 +62,8 @@ class EqSat(StrategyBase):
 
     def __post_init__(self) -> None:
         allowed = {
-            "scheduler": ("backoff", "simple"),
-            "cycles": ("efficient", "vanilla"),  # extraction wants an acyclic e-graph
+            "scheduler": ("backoff", "simple", "mcts"),
+            "cycles": ("efficient", "vanilla", "none"),
             "extraction": ("auto", *METHODS),
         }
         for option, choices in allowed.items():
@@ -63,35 +73,80 @@ class EqSat(StrategyBase):
                     f"The option {option!r} of search strategy {self.name!r} is {value!r}; "
                     f"expected {', '.join(choices[:-1])} or {choices[-1]}."
                 )
+        object.__setattr__(self, "randomised", self.scheduler == "mcts")
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Saturate, extract, start again from the best; ends when a round gains nothing."""
-        node = problem.root()
-        if getattr(node.state, "ruleset", None) is None:
+        start = problem.root()
+        if getattr(start.state, "ruleset", None) is None:
             raise UsageError(f"The search strategy {self.name!r} works on graphs of rlflow's operators only.")
+        everything = self._written(problem, start, rng) if self.egraph_out else None
+        best, saturated = self._lower(problem, start), set[bytes]()
         for _ in range(self.rounds):
             if problem.stopped() is not None:
                 return problem.stopped() or StopReason.CONVERGED
-            best = self._round(problem, node)
-            if best is None:
-                return StopReason.CONVERGED
-            node = best
+            if start.digest in saturated:
+                break
+            saturated.add(start.digest)
+            best = self._round(problem, everything or self._equal(problem, start, rng), best)
+            start, everything = best, None
         return StopReason.CONVERGED
 
-    def _round(self, problem: Problem, node: SearchNode) -> SearchNode | None:
-        """The cheapest graph found equal to ``node``'s, or None where that is ``node``'s own."""
-        saturated = saturate(node.graph, node.state.ruleset, self._limits(problem), node.state.stop)
-        if self.egraph_out and node is problem.root():
-            saturated.write(self.egraph_out, node_pricer(problem))
+    def _written(self, problem: Problem, start: SearchNode, rng: np.random.Generator) -> SaturatedGraph:
+        """The first e-graph, in the file before anything can end the search."""
+        saturated = self._equal(problem, start, rng)
+        saturated.write(self.egraph_out, node_pricer(problem))
+        return saturated
+
+    def _equal(self, problem: Problem, start: SearchNode, rng: np.random.Generator) -> SaturatedGraph:
+        """What the rules find equal to a graph."""
+        if self.scheduler == "mcts":
+            return self._guided(problem, start, rng)
+        return saturate(start.graph, start.state.ruleset, self._limits(problem), start.state.stop)
+
+    def _lower(self, problem: Problem, node: SearchNode) -> SearchNode:
+        return descend(problem, node)[0] if self.descent else node
+
+    def _round(self, problem: Problem, saturated: SaturatedGraph, best: SearchNode) -> SearchNode:
+        """The cheapest of ``best`` and what was chosen among the graphs found equal."""
         if not saturated.extractable:
-            return None
-        best, seen = node, {node.graph.digest}
-        for fused in (False, True):
-            for method in dict.fromkeys((self._method(), "greedy-dag")):
+            return best
+        for found in self._chosen(problem, saturated, {saturated.graph.digest}):
+            lower = self._lower(problem, found)
+            if problem.improves(lower, best):
+                best = lower
+        return best
+
+    def _guided(self, problem: Problem, start: SearchNode, rng: np.random.Generator) -> SaturatedGraph:
+        """The best e-graph that a tree search over rules finds."""
+        costs: dict[str, float] = {start.graph.digest: start.cost}
+
+        def value(saturated: SaturatedGraph) -> float:
+            choice = saturated.priced(node_pricer(problem), fused=True)
+            graph, _ = saturated.extract(choice, self._method(), seconds=self._solver_seconds(problem))
+            if graph.digest not in costs:
+                found = problem.admit(graph)
+                costs[graph.digest] = math.inf if found is None else found.cost
+            return max(0.0, start.cost - costs[graph.digest])
+
+        tree = RuleSearch(
+            start.graph,
+            start.state.ruleset,
+            rng,
+            value,
+            lambda: problem.stopped() is not None,
+            nodes=self.nodes,
+            cycles=self.cycles,
+        )
+        return tree.run(self.simulations)
+
+    def _chosen(self, problem: Problem, saturated: SaturatedGraph, seen: set[str]) -> Iterator[SearchNode]:
+        """Graphs that summed prices take for the best; the quick methods first."""
+        for method in dict.fromkeys(("greedy-dag", self._method())):
+            for fused in (True, False):
                 found = self._lightest(problem, saturated, seen, fused, method)
-                if found is not None and problem.improves(found, best):
-                    best = found
-        return None if best is node else best
+                if found is not None:
+                    yield found
 
     def _limits(self, problem: Problem) -> Limits:
         left = problem.meter.seconds_left()
@@ -124,7 +179,7 @@ class EqSat(StrategyBase):
 
     def _solver_seconds(self, problem: Problem) -> float:
         left = problem.meter.seconds_left()
-        return self.solver if left is None else max(0.0, min(self.solver, left))
+        return self.solver if left is None else max(0.0, min(self.solver, SOLVER_SHARE * left))
 
 
 def node_pricer(problem: Problem) -> Any:
@@ -140,9 +195,10 @@ def node_pricer(problem: Problem) -> Any:
 class Tensat(EqSat):
     """Tensat's settings (MLSys 2021): one round of 15 iterations, one multi-root step, 50,000 nodes, ILP extraction.
 
-    The rules are the problem's, with the conditions that make them true.
+    The rules are the problem's, with the conditions that make them true. Nothing follows the extraction.
     """
 
     rounds: int = 1
+    descent: bool = False
 
     name: ClassVar[str] = "tensat"

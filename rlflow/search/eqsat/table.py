@@ -106,7 +106,7 @@ def saturate(graph: Graph, rules: RuleSet, limits: Limits = Limits(), stop: Any 
     egraph, outputs = EGraph.of_graph(graph)
     run = Saturation(
         egraph,
-        list(_usable(egraph, rules)),
+        list(usable(egraph, rules)),
         outputs,
         iterations=limits.iterations,
         nodes=limits.nodes,
@@ -121,7 +121,8 @@ def saturate(graph: Graph, rules: RuleSet, limits: Limits = Limits(), stop: Any 
     return SaturatedGraph(graph, egraph, outputs, reason, run.reports(), run.counts())
 
 
-def _usable(egraph: EGraph, rules: RuleSet) -> Iterator[EGraphRule]:
+def usable(egraph: EGraph, rules: RuleSet) -> Iterator[EGraphRule]:
+    """The rules for an e-graph, those in :func:`declined` left out; the shapes of one share its name."""
     for rule in rules.rules:
         if not egraph_declines(rule):
             yield from egraph.table_rules(rule)
