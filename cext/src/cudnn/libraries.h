@@ -14,7 +14,7 @@ struct Libraries {
   int driver = 0;                        // CUDA version that the driver supports: 13000 is 13.0
   int nvrtc_major = 0, nvrtc_minor = 0;
   size_t cudnn = 0;                      // 90800 is 9.8.0
-  size_t cublas = 0;                     // 130100 is 13.1.0 (120805 is 12.8.5)
+  size_t cublas = 0;                     // 130100 is 13.1.0
   int devices = 0;
 
   // Looks in `folders` first and then, if `system`, where the system's loader looks. Opened libraries stay open.
