@@ -31,7 +31,6 @@ cdef extern from "rlflow/gpu.h" namespace "rlflow::gpu" nogil:
     DeviceReport gpu_report "rlflow::gpu::report"(const CDevice&) except +translate_exception
 
 cdef extern from "gpu_bridge.h" namespace "rlflow::bridge" nogil:
-    vector[ValueId] gpu_constants(const CGraph&) except +translate_exception
     int gpu_storage(int, int) except +translate_exception
     unique_ptr[CExecutable] gpu_executable(shared_ptr[CDevice], shared_ptr[const CGraph], const vector[pair[ValueId, string]]&, int, size_t, size_t,
                                            cbool) except +translate_exception

@@ -1,5 +1,5 @@
 # The GPU back end, included by _core.pyx. Conversions only.
-from gpu cimport CDevice, CExecutable, DeviceReport, gpu_constants, gpu_executable, gpu_open, gpu_problems, gpu_report, gpu_storage
+from gpu cimport CDevice, CExecutable, DeviceReport, gpu_executable, gpu_open, gpu_problems, gpu_report, gpu_storage
 from libcpp.memory cimport unique_ptr
 
 _PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
@@ -33,11 +33,6 @@ def gpu_storage_dtype(int dtype, str precision):
     return gpu_storage(dtype, precision_number(precision))
 
 
-def gpu_constant_values(Graph graph):
-    """Values of ``graph`` whose elements a GpuExecutable must be given."""
-    return list(gpu_constants(deref(graph.ptr)))
-
-
 cdef class GpuDevice:
     """An NVIDIA GPU with cuDNN and cuBLASLt opened on it. RuntimeError, with what is missing, where that cannot be."""
     cdef shared_ptr[CDevice] ptr        # shared with every executable on it
@@ -60,7 +55,7 @@ cdef class GpuDevice:
 cdef class GpuExecutable:
     """A graph in a GPU's memory. Every method may raise RuntimeError with a sentence.
 
-    constants: (value, contiguous bytes in storage type) for each of gpu_constant_values(graph). workspace, rotate: bytes, see gpu.h.
+    constants: (value, contiguous bytes in storage type) for each constant that work or outputs read. workspace, rotate: bytes, see gpu.h.
     """
     cdef unique_ptr[CExecutable] ptr    # owned; it holds the device
 

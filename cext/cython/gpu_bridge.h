@@ -9,7 +9,6 @@
 
 namespace rlflow::bridge {
 
-inline std::vector<ValueId> gpu_constants(const Graph& g) { return gpu::Executable::constant_values(g); }
 inline int gpu_storage(int dtype, int precision) { return gpu::storage_dtype(dtype, static_cast<gpu::Precision>(precision)); }
 inline std::unique_ptr<gpu::Executable> gpu_executable(std::shared_ptr<gpu::Device> device, GraphPtr graph,
                                                        const std::vector<std::pair<ValueId, std::string>>& constants, int precision, size_t workspace,

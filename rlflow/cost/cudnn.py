@@ -40,6 +40,7 @@ class CudnnCost(OnnxRuntimeCost):
     runtime_name: ClassVar[str] = "cudnn"
 
     def __init__(self, *, dtype: str = "float32", **options: Any) -> None:
+        options.setdefault("time_limit", 120.0)  # the first region waits for the libraries to start
         super().__init__(**options)
         if options.get("worker") is None:
             self.options = RuntimeOptions(runtime="cudnn", precision=dtype)

@@ -16,7 +16,6 @@ import numpy as np
 from rlflow._core import (
     GpuDevice,
     GpuExecutable,
-    gpu_constant_values,
     gpu_missing,
     gpu_storage_dtype,
 )
@@ -101,7 +100,7 @@ class Session:
 
     def _planned(self, arrays: Mapping[str, np.ndarray]) -> GpuExecutable:
         self.graph = self.model.bound(arrays)
-        values = self.model.folded(self.graph, gpu_constant_values(self.graph))
+        values = self.model.folded(self.graph)
         constants = [
             (value, np.ascontiguousarray(array.astype(self._stored(self.graph, value), copy=False)).tobytes())
             for value, array in values.items()

@@ -81,15 +81,26 @@ class LoadedModel:
                     )
         return self.graph.bind(sizes) if sizes else self.graph
 
-    def folded(self, graph: Graph, values: list[int]) -> dict[int, np.ndarray]:
-        """Elements of constant values of ``graph`` (which may be a bound form of the model's)."""
+    def folded(self, graph: Graph) -> dict[int, np.ndarray]:
+        """Elements of the constant values of ``graph`` (which may be a bound form of the model's) that work or outputs
+        read.
+        """
         from rlflow.frontends.reference import Folder
 
         folder = Folder(graph, self.constants)
         try:
-            return {value: np.asarray(folder.folded(value)) for value in values}
+            return {value: np.asarray(folder.folded(value)) for value in constant_values(graph)}
         except RlflowError as error:
             raise RuntimeRefused(f"{self.runtime} refused to load the model: {error}") from error
+
+
+def constant_values(graph: Graph) -> list[int]:
+    """Constant values that something computed, or a reader of the graph, reads."""
+    found = {value for value in graph.outputs() if graph.is_const(graph.producer(value))}
+    for node in graph.order():
+        if not graph.is_const(node):
+            found.update(v for v in graph.node_inputs(node) if v >= 0 and graph.is_const(graph.producer(v)))
+    return sorted(found)
 
 
 def numpy_type(dtype: int) -> np.dtype[Any]:

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from rlflow._core import gpu_constant_values
 from rlflow.errors import RuntimeRefused, RuntimeUnavailable
 from rlflow.runtime.loops import cpu_model, short
 from rlflow.runtime.models import LoadedModel, numpy_type
@@ -510,7 +509,7 @@ class Session:
 
     def _translate(self, arrays: Mapping[str, np.ndarray]) -> None:
         graph = self.model.bound(arrays)
-        constants = self.model.folded(graph, gpu_constant_values(graph))
+        constants = self.model.folded(graph)
         self._program = Program(graph, constants, self._device, _HALVES.get(self.options.precision))
         self._inputs = self._tensors(arrays)
         self._replay: Any = None

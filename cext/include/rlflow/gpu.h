@@ -41,13 +41,12 @@ struct Settings {
 // A graph ready to run. All dimensions must be numbers.
 class Executable {
  public:
-  // `constants`: for each value of constant_values(graph), its elements in their storage type, row-major.
+  // `constants`: for each constant value that work or outputs read, its elements in their storage type, row-major.
   Executable(std::shared_ptr<Device> device, GraphPtr graph, const std::vector<std::pair<ValueId, std::string>>& constants,
              const Settings& settings);
   ~Executable();
   Executable(Executable&&) noexcept;
 
-  static std::vector<ValueId> constant_values(const Graph& g);  // that work or outputs read
   size_t input_bytes(size_t index) const;
   size_t output_bytes(size_t index) const;
   void set_input(size_t index, const void* data);

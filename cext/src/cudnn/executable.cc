@@ -144,18 +144,6 @@ Executable::~Executable() {
 }
 Executable::Executable(Executable&&) noexcept = default;
 
-std::vector<ValueId> Executable::constant_values(const Graph& g) {
-  std::set<ValueId> found;
-  for (NodeId n : g.order()) {
-    if (g.node(n).flags & kConst) continue;
-    for (ValueId v : g.inputs(n))
-      if (v != kNoValue && g.is_const(v)) found.insert(v);
-  }
-  for (ValueId v : g.outputs())
-    if (g.is_const(v)) found.insert(v);
-  return {found.begin(), found.end()};
-}
-
 size_t Executable::input_bytes(size_t index) const { return impl_->plan.tensors[impl_->inputs.at(index)].bytes; }
 size_t Executable::output_bytes(size_t index) const { return impl_->plan.tensors[impl_->outputs.at(index)].bytes; }
 void Executable::set_input(size_t index, const void* data) {
