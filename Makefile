@@ -113,6 +113,14 @@ rules-table: $(VENV)/.dev ## account for every rule of TASO's and Tensat's files
 cost-fidelity: $(VENV)/.dev ## predicted against measured time, twelve models and thirty variants each (an hour; resumes)
 	$(BIN)/python reproduce/cost_fidelity/run.py
 
+.PHONY: gpu-compile
+gpu-compile: check ## the cudnn back end against NVIDIA's headers and compilers; no GPU needed (fetches 1 GB, once)
+	"$(PYTHON)" reproduce/gpu/compile_check.py
+
+.PHONY: gpu-check
+gpu-check: ## on a machine with a GPU: operators beside torch, calibration, five models optimised (ten minutes; PYTHON has torch and cython)
+	"$(PYTHON)" reproduce/gpu/check.py
+
 .PHONY: backend-test
 backend-test: $(VENV)/.dev ## load, save and run every ONNX operator case and the nine CNNs of the onnx package
 	$(BIN)/python -m pytest -q -m "" tests/frontends/test_backend_cases.py tests/frontends/test_light_models.py

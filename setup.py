@@ -41,6 +41,7 @@ def core_extension() -> Extension:
         depends=[path.relative_to(ROOT).as_posix() for path in header_files()],
         language="c++",
         extra_compile_args=flags,
+        libraries=["dl"] if sys.platform == "linux" else [],  # the GPU's libraries are opened while the program runs
     )
 
 

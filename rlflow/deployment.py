@@ -46,6 +46,8 @@ class Deployment:
         from rlflow.cost.command import DeviceCommand
         from rlflow.runtime import CPU_PROVIDER, RuntimeOptions, provider_name
 
+        if runtime == "gpu":
+            runtime, provider = gpu_runtime()
         if command is not None and (runtime != "onnxruntime" or provider is not None):
             raise UsageError(
                 "The measuring command already says where the model runs; leave out the runtime and the provider."
@@ -54,6 +56,15 @@ class Deployment:
         RuntimeOptions(runtime=runtime, provider=chosen)  # refuses what does not go together
         device = DeviceCommand(command) if isinstance(command, str) else command
         return cls(threads, runtime, chosen, device)
+
+    @classmethod
+    def priced_by(
+        cls, cost: Any, threads: int, runtime: str, provider: str | None, command: str | DeviceCommand | None
+    ) -> Deployment:
+        """As :meth:`of`; what was priced on the GPU is deployed there, unless the user says where."""
+        on_gpu = isinstance(cost, str) and cost.partition(":")[0] == "cudnn"
+        unsaid = runtime == "onnxruntime" and provider is None and command is None
+        return cls.of(threads, "gpu" if on_gpu and unsaid else runtime, provider, command)
 
     @property
     def is_default(self) -> bool:
@@ -82,6 +93,29 @@ class Deployment:
 
     def runtime_name(self, runtime: str) -> str:
         return runtime if self.provider == "CPUExecutionProvider" else f"{runtime} ({self.provider})"
+
+
+def gpu_runtime() -> tuple[str, str | None]:
+    """The runtime, and its provider, that whole models are timed in on this machine's GPU: ONNX Runtime where it has
+    the CUDA provider, else torch where that sees the GPU, else our own back end.
+
+    Raises :class:`RuntimeUnavailable` with what the last one lacks where none can run.
+    """
+    from rlflow.errors import CostError, RuntimeUnavailable
+    from rlflow.runtime import RuntimeOptions, Worker
+
+    with Worker() as worker:
+        if "CUDAExecutionProvider" in worker.describe()["providers"]:
+            return "onnxruntime", "cuda"
+    try:
+        with Worker(RuntimeOptions(runtime="torch")) as worker:
+            worker.describe()
+            return "torch", None
+    except (CostError, RuntimeUnavailable):
+        pass
+    with Worker(RuntimeOptions(runtime="cudnn")) as worker:
+        worker.describe()
+    return "cudnn", None
 
 
 def runner(reference: Worker, deployed: Worker) -> Any:

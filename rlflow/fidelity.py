@@ -169,7 +169,7 @@ def calibrate(
 
     if count < 1:
         raise UsageError(f"The number of variants is {count}; expected at least 1.")
-    place = Deployment.of(threads, runtime, provider, measure_cmd)
+    place = Deployment.priced_by(cost, threads, runtime, provider, measure_cmd)
     imported = load_model(model)
     if imported.passthrough is not None:
         raise CostError(f"The model has no variants: it is carried through as it came: {imported.passthrough}")
@@ -182,7 +182,8 @@ def calibrate(
         clock.attach(lambda graph: save_model(imported, graph).SerializeToString(), lambda: inputs.feeds[0])
         judged = {cost: _cost.make(cost, threads=threads, dims=dims, **place.cost_options(cost, "eager"))}
         if operators:
-            judged[OPERATORS] = _cost.make("onnxruntime", threads=threads, dims=dims, fusion="none")
+            alone = cost if cost.partition(":")[0] == "cudnn" else "onnxruntime"
+            judged[OPERATORS] = _cost.make(alone, threads=threads, dims=dims, fusion="none")
         for one in (*judged.values(), clock):
             stack.callback(one.close)
             reason = one.available()

@@ -22,7 +22,7 @@ from rlflow.errors import UsageError
     "--cost",
     default="onnxruntime",
     show_default=True,
-    help="Cost model: onnxruntime or openvino (measure regions), end-to-end (times whole graphs), analytic (no clock).",
+    help="Cost model: onnxruntime, openvino or cudnn (measure regions), end-to-end (times whole graphs), analytic (no clock).",
 )
 @click.option(
     "--budget", default="60s", show_default=True, help="60s, 500c (candidates), 50x (expansions) or 20m (measurements)."
@@ -43,10 +43,10 @@ from rlflow.errors import UsageError
 @click.option("--rules", multiple=True, metavar="FILE|FAMILY", help="Rules to use instead of all that ship.")
 @click.option(
     "--runtime",
-    type=click.Choice(["onnxruntime", "openvino"]),
+    type=click.Choice(["onnxruntime", "openvino", "gpu", "cudnn", "torch"]),
     default="onnxruntime",
     show_default=True,
-    help="Runtime that times and runs the result.",
+    help="Runtime that times and runs the result; gpu: ONNX Runtime on CUDA, else torch, else cudnn.",
 )
 @click.option("--provider", metavar="NAME", help="Execution provider of ONNX Runtime: cuda, or any full name.")
 @click.option(

@@ -5,8 +5,8 @@
 >>> model.cost(graph).total_ms
 
 A cost model partitions the graph into the regions that a runtime fuses and prices each of them: ``analytic`` by a
-roofline, without a clock; ``onnxruntime`` and ``openvino`` by timing the region alone, once, and keeping the price in a
-database. ``end-to-end`` times whole graphs, in a runtime or on your own device.
+roofline, without a clock; ``onnxruntime``, ``openvino`` and ``cudnn`` by timing the region alone, once, and keeping the price in
+a database. ``end-to-end`` times whole graphs, in a runtime or on your own device.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ Factory = Callable[..., CostModel]
 # Imported when made, so that listing the models opens no runtime.
 _BUILT_IN = {
     "analytic": ("rlflow.cost.analytic", "AnalyticCost"),
+    "cudnn": ("rlflow.cost.cudnn", "CudnnCost"),
     "end-to-end": ("rlflow.cost.endtoend", "EndToEndCost"),
     "openvino": ("rlflow.cost.openvino", "OpenVinoCost"),
     "onnxruntime": ("rlflow.cost.onnxruntime", "OnnxRuntimeCost"),

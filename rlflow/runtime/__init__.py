@@ -1,4 +1,4 @@
-"""The one door to the runtimes, ONNX Runtime and OpenVINO: models are loaded, run and timed in a worker process that
+"""The one door to the runtimes (ONNX Runtime, OpenVINO, and on a GPU cuDNN and torch): models are loaded, run and timed in a worker process that
 may die without harm.
 """
 
@@ -7,7 +7,9 @@ from __future__ import annotations
 from rlflow.runtime.client import Worker
 from rlflow.runtime.options import (
     CPU_PROVIDER,
+    GPU_RUNTIMES,
     LEVELS,
+    PRECISIONS,
     RUNTIMES,
     FeedSpec,
     Handle,
@@ -25,7 +27,9 @@ from rlflow.runtime.options import (
 
 __all__ = [
     "CPU_PROVIDER",
+    "GPU_RUNTIMES",
     "LEVELS",
+    "PRECISIONS",
     "RUNTIMES",
     "FeedSpec",
     "Handle",

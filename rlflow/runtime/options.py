@@ -15,7 +15,10 @@ import numpy as np
 
 from rlflow.errors import UsageError
 
-RUNTIMES = ("onnxruntime", "openvino")
+RUNTIMES = ("onnxruntime", "openvino", "cudnn", "torch")
+#: Runtimes that compute on a GPU of their own choosing; only elapsed time says what a run takes there.
+GPU_RUNTIMES = ("cudnn", "torch")
+PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
 LEVELS = ("disable", "basic", "extended", "layout", "all")
 CPU_PROVIDER = "CPUExecutionProvider"
 CLOCKS = ("auto", "wall", "cpu")
@@ -34,6 +37,8 @@ class RuntimeOptions:
     ``clock`` says what a duration means. ``wall`` is elapsed time. ``cpu`` is processor time of the worker. ``auto``
     takes processor time where a run uses exactly one thread of the CPU provider (there it *is* the latency on a free
     core, and other programs on the machine cannot add to it), and elapsed time otherwise.
+
+    ``precision`` is how a GPU runtime computes with float32 tensors (one of ``PRECISIONS``); others know ``float32``.
     """
 
     provider: str = CPU_PROVIDER
@@ -41,6 +46,7 @@ class RuntimeOptions:
     level: str = "all"
     clock: str = "auto"
     runtime: str = "onnxruntime"
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
         if self.runtime not in RUNTIMES:
@@ -50,6 +56,10 @@ class RuntimeOptions:
                 f"Execution providers belong to ONNX Runtime; {self.runtime} knows no {self.provider}. "
                 "Give either a provider or another runtime."
             )
+        if self.precision not in PRECISIONS:
+            raise UsageError(f"The precision {self.precision!r} is unknown; choose one of {', '.join(PRECISIONS)}.")
+        if self.precision != "float32" and self.runtime not in GPU_RUNTIMES:
+            raise UsageError(f"{self.runtime} computes in the model's own types; only {', '.join(GPU_RUNTIMES)} have a precision.")
         if self.level not in LEVELS:
             raise UsageError(f"The optimisation level {self.level!r} is unknown; choose one of {', '.join(LEVELS)}.")
         if self.clock not in CLOCKS:
@@ -63,7 +73,8 @@ class RuntimeOptions:
         if self.clock != "auto":
             return self.clock
         fine = time.get_clock_info("process_time").resolution <= 1e-6
-        return "cpu" if fine and self.threads == 1 and self.provider == CPU_PROVIDER else "wall"
+        on_cpu = self.provider == CPU_PROVIDER and self.runtime not in GPU_RUNTIMES
+        return "cpu" if fine and self.threads == 1 and on_cpu else "wall"
 
 
 @dataclass(frozen=True)
@@ -148,8 +159,12 @@ class NodeTime(NamedTuple):
 
 def unavailable_reason(runtime: str = "onnxruntime") -> str | None:
     """Why a runtime cannot be used here, or ``None``; opens nothing."""
+    if runtime == "cudnn":
+        return None  # its libraries are opened in the worker, which says what is missing
     if importlib.util.find_spec(runtime) is not None:
         return None
+    if runtime == "torch":
+        return "PyTorch is not installed in this Python environment; install it with: pip install torch"
     if runtime == "openvino":
         return (
             "OpenVINO is not installed in this Python environment; install it with: pip install 'rlflow[openvino]' "

@@ -25,6 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 CEXT = ROOT / "cext"
 PLAIN = ["-std=c++20", "-O1", "-g", "-Wall", "-Wextra", "-fvisibility=hidden"]
+LIBRARIES = ["-ldl"] if sys.platform == "linux" else []
 SANITIZED = [*PLAIN, "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 
 
@@ -77,7 +78,7 @@ def _build_in(folder: Path, command: list[str]) -> Path:
         objects = list(pool.map(compile_one, sources))
     program = folder / f"unit_tests-{digest(*(path.name.encode() for path in objects))}"
     if not program.exists():
-        produce(program, [*command, *map(os.fspath, objects), "-pthread"])
+        produce(program, [*command, *map(os.fspath, objects), "-pthread", *LIBRARIES])
         for stale in folder.iterdir():
             if stale not in {program, folder / "lock", *objects}:
                 stale.unlink(missing_ok=True)

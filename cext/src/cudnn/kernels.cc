@@ -1,0 +1,56 @@
+#include "kernels.h"
+
+namespace rlflow::gpu {
+namespace {
+
+#define RLFLOW_KERNEL_TEXT(...) #__VA_ARGS__
+const char kTypes[] =
+#include "kernel_types.h"
+    ;
+const char kCodeText[] =
+#include "kernel_code.h"
+    ;
+#undef RLFLOW_KERNEL_TEXT
+
+// Shuffles within warps, then one value a warp through shared memory. Block sizes are whole warps. The conversions are instructions,
+// because the header that names them is not at hand everywhere.
+const char kPrelude[] = R"cuda(
+#define DEVICE __device__ __forceinline__
+#define SHARED __shared__
+#define SYNC __syncthreads()
+#define THREAD threadIdx.x
+#define THREADS blockDim.x
+#define BLOCK blockIdx.x
+#define BLOCKS gridDim.x
+#define UNROLL _Pragma("unroll")
+#define INFINITE __int_as_float(0x7f800000)
+DEVICE float half_value(unsigned short h) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h)); return f; }
+DEVICE unsigned short half_bits(float f) { unsigned short h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f)); return h; }
+template <class R, class Fold> DEVICE R block_fold(R v, R neutral, Fold fold) {
+  __shared__ R part[32];
+  for (int k = 16; k > 0; k >>= 1) v = fold(v, __shfl_xor_sync(0xffffffffu, v, k));
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = v;
+  __syncthreads();
+  v = threadIdx.x % 32 < blockDim.x / 32 ? part[threadIdx.x % 32] : neutral;
+  for (int k = 16; k > 0; k >>= 1) v = fold(v, __shfl_xor_sync(0xffffffffu, v, k));
+  return v;
+}
+template <class R> DEVICE R block_sum(R v) { return block_fold(v, (R)0, [](R a, R b) { return a + b; }); }
+template <class R> DEVICE R block_max(R v) { return block_fold(v, (R)-INFINITE, [](R a, R b) { return a != a || a > b ? a : b; }); }
+)cuda";
+
+}  // namespace
+
+std::string kernel_source(const char* name, const long long* fixed, size_t count) {
+  std::string text = std::string(kPrelude) + kTypes + "\n" + kCodeText + "\nextern \"C\" __global__ void kernel(const Pointers p) {\n  static constexpr " +
+                     name + " fixed = {";
+  for (size_t i = 0; i < count; ++i) {
+    if (i) text += i % 24 == 0 ? ",\n" : ",";
+    // The least long long has no literal.
+    text += fixed[i] == INT64_MIN ? "-9223372036854775807ll-1" : std::to_string(fixed[i]) + "ll";
+  }
+  return text + "};\n  run(p, fixed);\n}\n";
+}
+
+}  // namespace rlflow::gpu

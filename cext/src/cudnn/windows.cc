@@ -1,0 +1,204 @@
+// Pools, reductions, softmax and normalisations: cuDNN's routines where they fit, our own kernels beside them; the faster one is taken.
+#include <algorithm>
+#include <cstring>
+
+#include "plan.h"
+
+namespace rlflow::gpu {
+
+void merge_axes(Dims& extent, std::vector<Dims>& strides);   // pointwise.cc
+
+void Planner::plan_pool(NodeId n) {
+  ValueId x = g_.inputs(n)[0], y = g_.node(n).out_begin;
+  const AttrSet& attrs = g_.attrs(n);
+  bool maximum = g_.op(n).name == "MaxPool", with_pad = !maximum && attrs.get_int("count_include_pad", 0) != 0;
+  if (g_.node(n).out_count > 1 && used_at_all(y + 1)) refuse(n, "the positions of its maxima are asked for");
+  if (!attrs.find_ints("pads") || !attrs.find_ints("kernel_shape")) refuse(n, "its padding is not known");
+  size_t space = dims(x).size() - 2;
+  if (space < 1 || space > 3) refuse(n, "it has " + std::to_string(space) + " spatial axes, expected 1 to 3");
+  if (!is_real(dtype(x))) refuse(n, "its operand has the type " + std::string(dtype_name(dtype(x))));
+  const IntVec &pads = attrs.get_ints("pads"), &kernel = attrs.get_ints("kernel_shape");
+  const IntVec *strides = attrs.find_ints("strides"), *dilations = attrs.find_ints("dilations");
+  kernels::Pooling f{};
+  f.dtype = dtype(x);
+  f.maximum = maximum;
+  f.with_pad = with_pad;
+  f.planes = dims(x)[0] * dims(x)[1];
+  f.count = count_of(dims(y));
+  bool fits = true;                          // cuDNN's routine
+  for (size_t d = 0; d < 3; ++d) {
+    f.in[d] = f.out[d] = f.window[d] = f.stride[d] = f.dilation[d] = f.limit[d] = 1;
+    if (d < 3 - space) continue;
+    size_t k = d - (3 - space);
+    f.in[d] = dims(x)[2 + k];
+    f.out[d] = dims(y)[2 + k];
+    f.window[d] = kernel[k];
+    f.stride[d] = strides ? (*strides)[k] : 1;
+    f.dilation[d] = dilations ? (*dilations)[k] : 1;
+    f.pad[d] = pads[k];
+    f.limit[d] = f.in[d] + pads[space + k];
+    fits = fits && pads[k] == pads[space + k] && f.dilation[d] == 1 && pads[k] < kernel[k] &&
+           (f.in[d] + 2 * pads[k] - f.window[d]) / f.stride[d] + 1 == f.out[d];
+  }
+  begin("pool " + dims_text(dims(x)) + dims_text({kernel.begin(), kernel.end()}) + dims_text(dims(y)) + dims_text({pads.begin(), pads.end()}) +
+        std::to_string(dtype(x)) + std::to_string(maximum) + std::to_string(with_pad));
+  offer("pool, own kernel", {launch(f, {of(x)}, {y}, blocks_for(f.count))});
+  if (!fits) return;
+  int rank = space == 3 ? 3 : 2;
+  int window[3], pad[3], stride[3];
+  for (int d = 0; d < rank; ++d) {
+    window[d] = static_cast<int>(f.window[3 - rank + d]);
+    pad[d] = static_cast<int>(f.pad[3 - rank + d]);
+    stride[d] = static_cast<int>(f.stride[3 - rank + d]);
+  }
+  auto four = [&](const Dims& full, const long long* size) {
+    Dims out{full[0], full[1]};
+    for (int d = 3 - rank; d < 3; ++d) out.push_back(size[d]);
+    return out;
+  };
+  void* raw = nullptr;
+  const Api& api = device_.api();
+  device_.check_cudnn(api.cudnnCreatePoolingDescriptor(&raw), "describing a pool");
+  std::shared_ptr<void> pool(raw, [&api](void* d) { api.cudnnDestroyPoolingDescriptor(d); });
+  int mode = maximum ? kDnnPoolMax : with_pad ? kDnnPoolAverageWithPad : kDnnPoolAverage;
+  device_.check_cudnn(api.cudnnSetPoolingNdDescriptor(raw, mode, kDnnPropagateNan, rank, window, pad, stride), "describing a pool");
+  auto from = tensor_descriptor(dtype(x), four(dims(x), f.in)), to = tensor_descriptor(dtype(y), four(dims(y), f.out));
+  Ref in = read(of(x)), out = written(y);
+  bool doubles = dtype(x) == kF64;
+  offer("pool, cuDNN", {[=](const Plan& plan, int copy) {
+          const Device& d = *plan.device;
+          float one = 1, zero = 0;
+          double one64 = 1, zero64 = 0;
+          const void *alpha = doubles ? static_cast<const void*>(&one64) : &one, *beta = doubles ? static_cast<const void*>(&zero64) : &zero;
+          d.check_cudnn(d.api().cudnnPoolingForward(d.cudnn(), pool.get(), alpha, from.get(), plan.pointer(in, copy), beta, to.get(), plan.pointer(out, copy)),
+                        "pooling");
+        }});
+}
+
+void Planner::plan_reduce(NodeId n) {
+  static const std::map<std::string, kernels::Reduction> kKinds = {
+      {"ReduceSum", kernels::kSum}, {"ReduceMean", kernels::kMean}, {"ReduceMax", kernels::kMaximum}, {"ReduceMin", kernels::kMinimum},
+      {"ReduceProd", kernels::kProduct}, {"ReduceL1", kernels::kL1}, {"ReduceL2", kernels::kL2}, {"ReduceLogSum", kernels::kLogSum},
+      {"ReduceLogSumExp", kernels::kLogSumExp}, {"ReduceSumSquare", kernels::kSumSquare}, {"GlobalAveragePool", kernels::kMean},
+      {"GlobalMaxPool", kernels::kMaximum}, {"ArgMax", kernels::kArgMax}, {"ArgMin", kernels::kArgMin}};
+  const std::string& op = g_.op(n).name;
+  ValueId x = g_.inputs(n)[0], y = g_.node(n).out_begin;
+  const AttrSet& attrs = g_.attrs(n);
+  std::set<int64_t> axes;
+  int64_t rank = static_cast<int64_t>(dims(x).size());
+  bool none = false;
+  if (op.starts_with("Global")) {
+    for (int64_t d = 2; d < rank; ++d) axes.insert(d);
+  } else if (op.starts_with("Arg")) {
+    axes.insert(attrs.get_int("axis"));
+  } else {
+    const IntVec* given = attrs.find_ints("axes");
+    if (!given && g_.inputs(n).size() > 1 && g_.inputs(n)[1] != kNoValue) {
+      given = g_.data(g_.inputs(n)[1]);
+      if (!given) refuse(n, "its axes are computed while the graph runs");
+    }
+    for (Int a : given ? *given : IntVec{}) axes.insert(a < 0 ? a + rank : a);
+    if (axes.empty()) {
+      none = attrs.get_int("noop_with_empty_axes", 0) != 0;
+      for (int64_t d = 0; d < rank; ++d) axes.insert(d);
+    }
+  }
+  if (none) refuse(n, "it reduces over no axis");
+  kernels::Reducing f{};
+  f.kind = kKinds.at(op);
+  if (op.starts_with("Arg") && attrs.get_int("select_last_index")) f.kind += 2;
+  f.dtype = dtype(x);
+  f.out_dtype = dtype(y);
+  f.wide = f.dtype == kF64 || dtype_is_int(dtype(x));
+  Dims plain = strides_of(dims(x)), kept, reduced;
+  std::vector<Dims> kept_strides(1), reduced_strides(1);
+  for (int64_t d = 0; d < rank; ++d) {
+    size_t at = static_cast<size_t>(d);
+    (axes.count(d) ? reduced : kept).push_back(dims(x)[at]);
+    (axes.count(d) ? reduced_strides : kept_strides)[0].push_back(plain[at]);
+  }
+  merge_axes(kept, kept_strides);
+  merge_axes(reduced, reduced_strides);
+  if (kept.size() > kernels::kMaxDims || reduced.size() > kernels::kMaxDims) refuse(n, "its axes are too scattered");
+  f.outputs = count_of(kept);
+  f.count = count_of(reduced);
+  f.kept = static_cast<long long>(kept.size());
+  f.reduced = static_cast<long long>(reduced.size());
+  std::copy(kept.begin(), kept.end(), f.kept_extent);
+  std::copy(kept_strides[0].begin(), kept_strides[0].end(), f.kept_stride);
+  std::copy(reduced.begin(), reduced.end(), f.reduced_extent);
+  std::copy(reduced_strides[0].begin(), reduced_strides[0].end(), f.reduced_stride);
+  begin("reduce " + op + dims_text(dims(x)) + dims_text({axes.begin(), axes.end()}) + std::to_string(f.dtype));
+  bool alone = f.kind == kernels::kProduct || f.kind == kernels::kLogSumExp || f.kind >= kernels::kArgMax;
+  if (!alone && f.count > 8) {
+    f.together = 1;
+    offer("reduction, a block each", {launch(f, {of(x)}, {y}, f.outputs, f.count >= 1024 ? 256 : f.count >= 128 ? 128 : 32)});
+  }
+  f.together = 0;
+  offer("reduction, a thread each", {launch(f, {of(x)}, {y}, blocks_for(f.outputs, 128), 128)});
+}
+
+void Planner::plan_softmax(NodeId n) {
+  ValueId x = g_.inputs(n)[0], y = g_.node(n).out_begin;
+  const Dims& a = dims(x);
+  size_t axis = static_cast<size_t>(g_.attrs(n).get_int("axis"));
+  bool log = g_.op(n).name == "LogSoftmax", doubles = dtype(x) == kF64;
+  int64_t outer = count_of({a.begin(), a.begin() + static_cast<std::ptrdiff_t>(axis)}), extent = a[axis],
+          inner = count_of({a.begin() + static_cast<std::ptrdiff_t>(axis) + 1, a.end()});
+  begin("softmax " + dims_text({outer, extent, inner}) + std::to_string(dtype(x)) + std::to_string(log));
+  if (!doubles) {
+    kernels::Softening f{dtype(x), outer * inner, extent, inner, log};
+    offer("softmax, own kernel", {launch(f, {of(x)}, {y}, f.rows, extent >= 512 ? 256 : extent >= 64 ? 64 : 32)});
+  }
+  auto d = tensor_descriptor(dtype(x), {outer, extent, inner, 1});
+  Ref in = read(of(x)), out = written(y);
+  offer("softmax, cuDNN", {[=](const Plan& plan, int copy) {
+          const Device& dev = *plan.device;
+          float one = 1, zero = 0;
+          double one64 = 1, zero64 = 0;
+          const void *alpha = doubles ? static_cast<const void*>(&one64) : &one, *beta = doubles ? static_cast<const void*>(&zero64) : &zero;
+          dev.check_cudnn(dev.api().cudnnSoftmaxForward(dev.cudnn(), log ? kDnnSoftmaxLog : kDnnSoftmaxAccurate, kDnnSoftmaxChannel, alpha, d.get(),
+                                                        plan.pointer(in, copy), beta, d.get(), plan.pointer(out, copy)),
+                          "taking a softmax");
+        }});
+}
+
+void Planner::plan_normalise(NodeId n) {
+  const std::string& op = g_.op(n).name;
+  auto in = g_.inputs(n);
+  ValueId x = in[0], y = g_.node(n).out_begin;
+  for (uint32_t o = 1; o < g_.node(n).out_count; ++o)
+    if (used_at_all(y + o)) refuse(n, "its mean or deviation is asked for too");
+  if (dtype(x) == kF64) refuse(n, "there is no kernel for float64");
+  const AttrSet& attrs = g_.attrs(n);
+  const Dims& a = dims(x);
+  kernels::Normalising f{};
+  double epsilon = attrs.get_float("epsilon", 1e-5);
+  std::memcpy(&f.epsilon, &epsilon, sizeof epsilon);
+  f.dtype = dtype(x);
+  f.centred = op != "RMSNormalization";
+  f.channels = 1;
+  int64_t axis = op == "InstanceNormalization" ? 2 : attrs.get_int("axis", -1);
+  if (axis < 0) axis += static_cast<int64_t>(a.size());
+  f.extent = count_of({a.begin() + axis, a.end()});
+  f.rows = count_of(a) / std::max<int64_t>(f.extent, 1);
+  if (op == "InstanceNormalization") {
+    f.by_row = 1;
+    f.channels = a[1];
+  }
+  std::vector<Ref> operands{of(x)};
+  for (size_t i = 1; i < 3; ++i) {
+    bool given = i < in.size() && in[i] != kNoValue;
+    (i == 1 ? f.scaled : f.shifted) = given;
+    if (!given) {
+      operands.push_back(of(x));
+      continue;
+    }
+    if (dtype(in[i]) != dtype(x) || count_of(dims(in[i])) != (f.by_row ? f.channels : f.extent))
+      refuse(n, "its scale or shift has the type " + type_text(g_.type(in[i])) + ", expected one number for each element that it normalises");
+    operands.push_back(of(in[i]));
+  }
+  single("normalisation", [&] { return launch(f, operands, {y}, f.rows, f.extent >= 512 ? 256 : f.extent >= 128 ? 128 : 32); });
+}
+
+}  // namespace rlflow::gpu

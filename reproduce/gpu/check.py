@@ -1,0 +1,304 @@
+"""``make gpu-check``: what the cudnn back end is worth on this machine's GPU, in under ten minutes, as one JSON file.
+
+1. build      the core, in place, where it is not built already
+2. operators  each operator by the back end and by torch for the same shape: ratio table, and agreement of the outputs
+3. calibrate  predicted against replayed time over five models and variants of each
+4. optimize   `rlflow optimize --cost cudnn` on five models at batch 1, timed end to end on the GPU
+
+A stage that the time does not reach is named in the file, which is written anew after every row. Runs from a checkout,
+with whatever Python has torch, onnx and cython; nothing is installed. Without a GPU: the sentence, and status 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [os.fspath(ROOT), os.fspath(ROOT / "reproduce")]
+
+MODELS = ("nasrnn", "squeezenet1.1", "resnext-50", "inception-v3", "bert-base")
+PRECISIONS = ("float32", "float16")
+VARIANTS = 8
+#: Seconds that a stage needs to be worth beginning.
+LEAST = 20.0
+
+OPERATORS = {
+    "conv 1x1": "x: f32[1,256,56,56] = input\nw: f32[64,256,1,1] = const\ny = Conv(x, w)\nreturn y",
+    "conv 3x3": "x: f32[1,64,56,56] = input\nw: f32[64,64,3,3] = const\ny = Conv{pads=[1,1,1,1]}(x, w)\nreturn y",
+    "conv 3x3 bias relu": "x: f32[1,64,56,56] = input\nw: f32[64,64,3,3] = const\nb: f32[64] = const\n"
+    "y = Conv{pads=[1,1,1,1]}(x, w, b)\nz = Relu(y)\nreturn z",
+    "conv 3x3 bias residual relu": "x: f32[1,256,14,14] = input\nr: f32[1,256,14,14] = input\n"
+    "w: f32[256,256,3,3] = const\nb: f32[256] = const\ny = Conv{pads=[1,1,1,1]}(x, w, b)\ns = Add(y, r)\nz = Relu(s)\n"
+    "return z",
+    "conv 7x7 stride 2": "x: f32[1,3,224,224] = input\nw: f32[64,3,7,7] = const\n"
+    "y = Conv{pads=[3,3,3,3], strides=[2,2]}(x, w)\nreturn y",
+    "conv 32 groups": "x: f32[1,128,56,56] = input\nw: f32[128,4,3,3] = const\n"
+    "y = Conv{pads=[1,1,1,1], group=32}(x, w)\nreturn y",
+    "conv depthwise": "x: f32[1,96,112,112] = input\nw: f32[96,1,3,3] = const\n"
+    "y = Conv{pads=[1,1,1,1], group=96}(x, w)\nreturn y",
+    "matmul 128x768x768": "x: f32[128,768] = input\nw: f32[768,768] = const\ny = MatMul(x, w)\nreturn y",
+    "matmul bias": "x: f32[1,128,768] = input\nw: f32[768,3072] = const\nb: f32[3072] = const\ny = MatMul(x, w)\n"
+    "z = Add(y, b)\nreturn z",
+    "matmul bias gelu": "x: f32[1,128,768] = input\nw: f32[768,3072] = const\nb: f32[3072] = const\ny = MatMul(x, w)\n"
+    "z = Add(y, b)\nu = Gelu(z)\nreturn u",
+    "matmul one row": "x: f32[1,512] = input\nw: f32[512,512] = const\ny = MatMul(x, w)\nreturn y",
+    "matmul 2048": "x: f32[2048,2048] = input\nw: f32[2048,2048] = const\ny = MatMul(x, w)\nreturn y",
+    "attention scores": "q: f32[1,12,128,64] = input\nk: f32[1,12,64,128] = input\ny = MatMul(q, k)\nreturn y",
+    "softmax": "x: f32[1,12,128,128] = input\ny = Softmax(x)\nreturn y",
+    "layer norm": "x: f32[1,128,768] = input\ns: f32[768] = const\nb: f32[768] = const\n"
+    "y = LayerNormalization(x, s, b)\nreturn y",
+    "max pool": "x: f32[1,64,112,112] = input\n"
+    "y = MaxPool{kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]}(x)\nreturn y",
+    "average pool": "x: f32[1,192,35,35] = input\n"
+    "y = AveragePool{kernel_shape=[3,3], pads=[1,1,1,1]}(x)\nreturn y",
+    "global average pool": "x: f32[1,2048,7,7] = input\ny = GlobalAveragePool(x)\nreturn y",
+    "relu": "x: f32[1,256,56,56] = input\ny = Relu(x)\nreturn y",
+    "add": "x: f32[1,256,56,56] = input\nz: f32[1,256,56,56] = input\ny = Add(x, z)\nreturn y",
+    "gelu": "x: f32[1,128,3072] = input\ny = Gelu(x)\nreturn y",
+    "batch norm": "x: f32[1,64,112,112] = input\ns: f32[64] = input\nt: f32[64] = input\nm: f32[64] = input\n"
+    "y = BatchNormalization(x, s, t, m, m)\nreturn y",
+    "transpose heads": "x: f32[1,128,12,64] = input\ny = Transpose{perm=[0,2,1,3]}(x)\nreturn y",
+    "transpose matrix": "x: f32[1024,1024] = input\ny = Transpose{perm=[1,0]}(x)\nreturn y",
+    "concat channels": "x: f32[1,64,55,55] = input\nz: f32[1,64,55,55] = input\ny = Concat{axis=1}(x, z)\nreturn y",
+    "split": "x: f32[1,128,2304] = input\na, b, c = Split{axis=2, split=[768,768,768]}(x)\nd = Neg(a)\nreturn d, b, c",
+    "reduce mean": "x: f32[1,128,768] = input\ny = ReduceMean{axes=[2]}(x)\nreturn y",
+    "embedding": "t: f32[30522,768] = const\ni: i64[1,128] = input\ny = Gather{axis=0}(t, i)\nreturn y",
+}  # fmt: skip
+
+
+def main() -> int:
+    """The exit status: 0 where every stage ran and every output agreed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, default=ROOT / "reproduce" / "gpu" / "results" / "latest.json")
+    parser.add_argument("--minutes", type=float, default=9.3, help="time for all of it")
+    parser.add_argument("--budget", default="12s", help="of each search")
+    parser.add_argument("--models", nargs="+", default=list(MODELS))
+    parser.add_argument("--stages", nargs="+", default=["operators", "calibrate", "optimize"])
+    options = parser.parse_args()
+    started = time.monotonic()
+    build_seconds = build()
+    reason = missing()
+    if reason is not None:
+        print(f"gpu-check: {reason}", file=sys.stderr)
+        return 1
+    check = Check(options, started, build_seconds)
+    for stage in options.stages:
+        getattr(check, stage)()
+    check.save()
+    check.show()
+    return 1 if check.found["problems"] else 0
+
+
+def build() -> float:
+    """Compiles the core in place where it cannot be imported; seconds that took."""
+    started = time.monotonic()
+    probe = "from rlflow._core import GpuDevice"
+    environment = {**os.environ, "PYTHONPATH": os.fspath(ROOT)}
+    if subprocess.run([sys.executable, "-c", probe], cwd=ROOT, env=environment, capture_output=True).returncode == 0:
+        return 0.0
+    print("Building the core in place.", flush=True)
+    subprocess.run([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=ROOT, check=True)
+    return time.monotonic() - started
+
+
+def missing() -> str | None:
+    """Why nothing can be measured here."""
+    from rlflow._core import gpu_missing
+    from rlflow.runtime.cuda_libraries import search_path
+
+    folders, system = search_path()
+    return " ".join(gpu_missing(folders, system=system)) or None
+
+
+class Check:
+    """The stages, and what they found."""
+
+    def __init__(self, options: argparse.Namespace, started: float, build_seconds: float) -> None:
+        import machine
+
+        self.options, self._started = options, started
+        self.found: dict[str, Any] = {
+            "machine": machine.header(["make", "gpu-check"]),
+            "build_seconds": build_seconds,
+            "operators": [],
+            "calibration": [],
+            "optimize": [],
+            "problems": [],
+        }
+        from rlflow.runtime import cuda
+
+        self.found["gpu"] = cuda.describe("gpu")
+
+    def left(self) -> float:
+        """Seconds that remain."""
+        return self.options.minutes * 60 - (time.monotonic() - self._started)
+
+    def save(self) -> None:
+        """Writes what there is, through a temporary file."""
+        self.found["seconds"] = time.monotonic() - self._started
+        path = self.options.json
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        partial.write_text(json.dumps(self.found, indent=1), encoding="utf-8")
+        partial.replace(path)
+
+    def each(self, stage: str, names: list[Any], run: Callable[[Any], Any]) -> Iterator[Any]:
+        """Results one by one; what fails, or is not reached in time, is a problem with its sentence."""
+        for name in names:
+            if self.left() < LEAST:
+                self.found["problems"].append(f"{stage}: {name} was not reached in {self.options.minutes:g} minutes")
+                continue
+            try:
+                yield run(name)
+            except Exception as error:  # noqa: BLE001 - the other rows are still worth having
+                self.found["problems"].append(f"{stage}: {name}: {type(error).__name__}: {str(error)[:400]}")
+            self.save()
+
+    # --- stages -----------------------------------------------------------------------------------------------------
+
+    def operators(self) -> None:
+        """Each operator beside torch."""
+        names = [(name, precision) for precision in PRECISIONS for name in OPERATORS]
+        for row in self.each("operators", names, self._operator):
+            self.found["operators"].append(row)
+            print(f"  {row['operator']:30} {row['precision']:8} {row['cudnn_us']:9.2f} us  torch {row['torch_us']:9.2f} us  "
+                  f"ratio {row['ratio']:.2f}  {'; '.join(row['steps'])[:60]}", flush=True)  # fmt: skip
+
+    def _operator(self, what: tuple[str, str]) -> dict[str, Any]:
+        import numpy as np
+
+        from rlflow.cost.specs import input_specs
+        from rlflow.frontends import graph_to_model
+        from rlflow.graph import Graph
+        from rlflow.runtime import RuntimeOptions, cuda, torch_cuda
+        from rlflow.runtime.options import feeds_from_specs
+
+        name, precision = what
+        graph = Graph.parse(OPERATORS[name])
+        model = graph_to_model(graph).SerializeToString()
+        feeds = feeds_from_specs(input_specs(graph, {}), np.random.default_rng(0))
+        if name == "batch norm":
+            feeds["m"] = np.abs(feeds["m"]) + 0.5
+        session = cuda.Session(model, RuntimeOptions(runtime="cudnn", precision=precision))
+        outputs = session.run(feeds)
+        times = session.time(feeds, 9, 2.0)
+        assert session.executable is not None
+        other = torch_cuda.Session(model, RuntimeOptions(runtime="torch", precision=precision))
+        expected = other.run(feeds)
+        torch_ms = torch_time(other)
+        off = max(_difference(outputs[key], expected[key]) for key in outputs)
+        if not off < (1e-3 if precision == "float32" else 3e-2):
+            self.found["problems"].append(f"operators: {name} in {precision} differs from torch by {off:.2g}")
+        ms = float(np.median(times))
+        low, high = np.percentile(times, [25, 75])
+        return {"operator": name, "precision": precision, "cudnn_us": ms * 1e3, "spread_us": float(high - low) * 1e3,
+                "torch_us": torch_ms * 1e3, "ratio": ms / torch_ms, "difference": off,
+                "steps": session.executable.steps()}  # fmt: skip
+
+    def calibrate(self) -> None:
+        """Prices against replayed graphs."""
+        for row in self.each("calibrate", self.options.models, self._calibrate):
+            self.found["calibration"].append(row)
+            print(f"  {row['model']:16} {row['graphs']} graphs, error {row['error']:.1%}, one factor "
+                  f"{row['scaled_error']:.1%}, rank correlation {row['spearman']}, {row['seconds']:.0f} s", flush=True)  # fmt: skip
+
+    def _calibrate(self, name: str) -> dict[str, Any]:
+        from rlflow import zoo
+        from rlflow.cost.cudnn import CudnnCost
+        from rlflow.cost.fidelity import agreement
+        from rlflow.fidelity import variants
+        from rlflow.frontends import load_model
+        from rlflow.optimizer import load_library
+
+        begun = time.monotonic()
+        share = max(LEAST, (self.left() - 260) / max(1, len(self.options.models) - len(self.found["calibration"])))
+        graph = load_model(zoo.build(name)).graph
+        graphs = [graph, *(one.graph for one in variants(graph, load_library(None), VARIANTS, 0))]
+        predicted: list[float] = []
+        measured: list[float] = []
+        with CudnnCost() as model:
+            for one in graphs:
+                if measured and time.monotonic() - begun > share:
+                    break
+                predicted.append(model.cost(one).total_ms)
+                measured.append(model.run_time(one))
+        found = agreement(predicted, measured, [0.005] * len(measured))
+        return {"model": name, "seconds": time.monotonic() - begun, **found._asdict(), "predicted_ms": predicted,
+                "measured_ms": measured}  # fmt: skip
+
+    def optimize(self) -> None:
+        """The command line, end to end on the GPU."""
+        for row in self.each("optimize", self.options.models, self._optimize):
+            self.found["optimize"].append(row)
+            print(f"  {row['model']:16} {row['gain']}  ({row['seconds']:.0f} s)", flush=True)
+
+    def _optimize(self, name: str) -> dict[str, Any]:
+        folder = ROOT / "build" / "gpu-check"
+        folder.mkdir(parents=True, exist_ok=True)
+        source, report = folder / f"{name}.onnx", folder / f"{name}.json"
+        begun = time.monotonic()
+        rlflow(["zoo", "export", name, "-o", os.fspath(source)], self.left())
+        arguments = ["optimize", os.fspath(source), "-o", os.fspath(folder / f"{name}.optimized.onnx")]
+        arguments += ["--cost", "cudnn", "--budget", self.options.budget, "--gate-seconds", "12", "--json", os.fspath(report)]
+        rlflow([*arguments, "--quiet"], self.left())
+        found = json.loads(report.read_text(encoding="utf-8"))
+        speedup = found.get("speedup")
+        gain = "no gain confirmed" if speedup is None else f"{float(speedup):.3f} times as fast"
+        return {"model": name, "seconds": time.monotonic() - begun, "gain": gain, "report": found}
+
+    def show(self) -> None:
+        """What went wrong, and where the rest is."""
+        for problem in self.found["problems"]:
+            print(f"problem: {problem}")
+        print(f"{self.found['seconds']:.0f} s; everything is in {self.options.json}")
+
+
+def rlflow(arguments: list[str], seconds: float) -> None:
+    """Runs the command line from this checkout; raises with its last words where it fails."""
+    environment = {**os.environ, "PYTHONPATH": os.fspath(ROOT)}
+    done = subprocess.run([sys.executable, "-m", "rlflow", *arguments], env=environment, capture_output=True, text=True,
+                          timeout=max(seconds, 1.0))  # fmt: skip
+    if done.returncode != 0:
+        raise RuntimeError(f"rlflow {arguments[0]} ended with status {done.returncode}: {done.stderr[-400:]}")
+
+
+def torch_time(session: Any, chain: int = 32, samples: int = 9) -> float:
+    """Milliseconds per run in a captured chain of runs, between events: as the back end is timed."""
+    import numpy as np
+    import torch
+
+    from rlflow.runtime import torch_cuda
+
+    program, inputs = session._program, session._inputs
+    graph = torch.cuda.CUDAGraph()
+    with torch.inference_mode(), torch_cuda._products(session.options.precision), torch.cuda.graph(graph):
+        for _ in range(chain):
+            program(inputs)
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    times = []
+    for _ in range(samples + 2):
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) / chain)
+    return float(np.median(times[2:]))
+
+
+def _difference(one: Any, other: Any) -> float:
+    import numpy as np
+
+    scale = max(float(np.abs(other.astype(np.float64)).max(initial=0)), 1e-6)
+    return float(np.abs(one.astype(np.float64) - other.astype(np.float64)).max(initial=0)) / scale
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""``make gpu-compile``: everything of the cudnn back end that can be checked without a GPU, against NVIDIA's own files.
+
+1. NVIDIA's headers and NVRTC are installed into ``build/gpu-headers`` (about 1 GB, once).
+2. Our declarations of their interfaces are compared with theirs by the compiler (``cext/gpu_check/headers.cc``).
+3. Every kernel of our own is compiled by NVRTC, for every element type, and by nvcc where that is on the path.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build"
+PACKAGES = ("nvidia-cudnn-cu13", "nvidia-cublas", "nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-nvrtc", "nvidia-cuda-cccl")  # fmt: skip
+#: Of the hundreds of dumped kernels nvcc sees one of each kind and type: it starts anew for each.
+NVCC_KERNELS = ("Pointwise-every-operation-*", "Transposition-4", "Reducing-0-block-*", "Reducing-10-1", "Softening-*", "Normalising-*", "Gathering-4", "Remapping-1", "Pooling-maximum-*")  # fmt: skip
+
+
+def main() -> int:
+    """The exit status: 0 where all agrees."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--packages", type=Path, default=BUILD / "gpu-headers", help="where NVIDIA's packages are, or will be")
+    parser.add_argument("--architecture", default="sm_90")
+    options = parser.parse_args()
+    compiler = os.environ.get("CXX") or next((name for name in ("g++", "c++", "clang++") if shutil.which(name)), None)
+    if compiler is None:
+        print("gpu-compile: no C++ compiler was found ($CXX, g++, c++, clang++).", file=sys.stderr)
+        return 1
+    install(options.packages)
+    check_headers(compiler, options.packages)
+    folder = check_kernels(compiler, options.packages, options.architecture)
+    check_with_nvcc(folder, options.architecture)
+    return 0
+
+
+def install(target: Path) -> None:
+    """NVIDIA's packages in a folder of their own, beside no others."""
+    if (target / "nvidia").is_dir():
+        return
+    print(f"Installing {', '.join(PACKAGES)} into {target} (about 1 GB).", flush=True)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", os.fspath(target), *PACKAGES]
+    subprocess.run(command, check=True)
+
+
+def check_headers(compiler: str, packages: Path) -> None:
+    """Signatures, constants and structures as NVIDIA declares them."""
+    folders = [path.parent for name in ("cuda.h", "cudnn.h", "cublasLt.h", "nvrtc.h") for path in packages.rglob(name)]
+    includes = [f"-I{folder}" for folder in dict.fromkeys(folders)]
+    source = ROOT / "cext" / "gpu_check" / "headers.cc"
+    subprocess.run([compiler, "-std=c++20", "-fsyntax-only", f"-I{ROOT / 'cext' / 'src'}", *includes, os.fspath(source)], check=True)  # fmt: skip
+    print("Our declarations are those of NVIDIA's headers.", flush=True)
+
+
+def check_kernels(compiler: str, packages: Path, architecture: str) -> Path:
+    """The folder with the sources, after NVRTC has compiled all of them."""
+    library = next(packages.rglob("libnvrtc.so.*"), None)
+    if library is None:
+        raise SystemExit(f"gpu-compile: there is no libnvrtc under {packages}.")
+    folder = BUILD / "gpu-kernels"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    program = folder / "kernels"
+    sources = [ROOT / "cext" / "gpu_check" / "kernels.cc", *(ROOT / "cext" / "src" / "cudnn" / name for name in ("kernels.cc", "libraries.cc"))]  # fmt: skip
+    command = [compiler, "-std=c++20", "-O1", f"-I{ROOT / 'cext' / 'src'}", f"-I{ROOT / 'cext' / 'include'}"]
+    subprocess.run([*command, *map(os.fspath, sources), "-o", os.fspath(program), "-ldl"], check=True)
+    environment = {**os.environ, "LD_LIBRARY_PATH": os.fspath(library.parent)}
+    subprocess.run([os.fspath(program), os.fspath(library.parent), architecture, os.fspath(folder)], check=True, env=environment)
+    return folder
+
+
+def check_with_nvcc(folder: Path, architecture: str) -> None:
+    """One kernel of each kind and type, as a CUDA compiler sees it."""
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        print("nvcc is not on the path: skipped.")
+        return
+    sources = sorted({path for pattern in NVCC_KERNELS for path in folder.glob(f"{pattern}.cu")})
+    for source in sources:
+        command = [nvcc, "-std=c++17", f"-arch={architecture}", "-cubin", os.fspath(source), "-o", os.fspath(source.with_suffix(".cubin"))]  # fmt: skip
+        subprocess.run(command, check=True)
+    print(f"nvcc, {architecture}: {len(sources)} of {len(sources)} kernels compile.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
