@@ -81,7 +81,7 @@ def test_the_counts_add_up(run: tuple[Path, Result]) -> None:
 
 def test_a_rule_file_says_where_it_comes_from_and_shows_examples(run: tuple[Path, Result]) -> None:
     for rule in read_rules([run[0]]):
-        assert rule.origin == "generated 2026-01-01: generator 1, vocabulary small, 2 operators, seed 0"
+        assert rule.origin == "generated 2026-01-01: generator 2, vocabulary small, 2 operators, seed 0"
         assert rule.fires and rule.proof is not None and rule.proof.stale(rule.core) is None
 
 

@@ -151,6 +151,7 @@ def entry_of(rule: Rule, graph: str, origin: str) -> dict[str, Any]:
     fires, silent = examples_of(rule, graph)
     entry: dict[str, Any] = {
         "name": rule.name,
+        "doc": rule.doc,
         "source": list(rule.source),
         "target": list(rule.target),
         "where": list(rule.where),
