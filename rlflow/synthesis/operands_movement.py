@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from rlflow.synthesis.operands import Drawn, fixed_attr, generator
@@ -176,7 +177,7 @@ def _pieces(d: Draw, term: Term, op: str, want: Want) -> list[tuple[int, ...]]:
     if axis >= len(shape) or shape[axis] < len(kids):
         return []
     cuts = [0, *sorted(d.rng.sample(range(1, shape[axis]), len(kids) - 1)), shape[axis]]
-    return [(*shape[:axis], b - a, *shape[axis + 1 :]) for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [(*shape[:axis], b - a, *shape[axis + 1 :]) for a, b in itertools.pairwise(cuts)]
 
 
 def _parts(d: Draw, kid: Term, shape: tuple[int, ...], axis: int | None) -> list[int]:

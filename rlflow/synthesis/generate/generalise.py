@@ -75,9 +75,9 @@ class _Search:
                 return
         trial.fired = 0
         while trial.tries < _DRAWS and trial.fired < _LOOK and not trial.failures and not trial.needs_order:
-            sample = trial.draw(trial.plan, stray=trial.tries % 2 == 1)
-            if sample is not None:
-                trial.judge(sample)
+            drawn = trial.draw(trial.plan, stray=trial.tries % 2 == 1)
+            if drawn is not None:
+                trial.judge(drawn)
         self._bad += [failure.sample for failure in trial.failures[:1]]
 
     def run(self, samples: int) -> Outcome:
