@@ -160,7 +160,7 @@ class Draw:
             same = [v for v in self.made + self.inner if (self.dtype_of(v), self.shape(v)) == (dtype, shape)]
             if same:
                 return self.rng.choice(same)
-        is_constant = name in self.plan.constants or self.rng.random() < 0.08
+        is_constant = name in self.plan.constants or name in self.plan.valued or self.rng.random() < 0.08
         index = want.index_below
         if index is None and not is_constant:
             return self.input(dtype, shape)
