@@ -20,12 +20,21 @@ from rlflow.synthesis.semantics import Evaluator, NeedsOrder
 from rlflow.synthesis.writing import rule_file_text
 
 LIBRARY: RuleLibrary = all_shipped()
-NAMES = list(LIBRARY)
 FAMILIES = {"fold", "linear", "merge", "select", "shape", "spatial"}
+EVERY = 12  # of the generated rules, which are many of few kinds, one in so many; all of them with `-m slow`
+
+
+def cases() -> list:
+    generated = [name for name, rule in LIBRARY.items() if rule.family == "generated"]
+    often = set(generated[::EVERY])
+    return [
+        name if LIBRARY[name].family != "generated" or name in often else pytest.param(name, marks=pytest.mark.slow)
+        for name in LIBRARY
+    ]
 
 
 def by_rule(function):
-    return pytest.mark.parametrize("name", NAMES)(function)
+    return pytest.mark.parametrize("name", cases())(function)
 
 
 def evaluated(graph: _core.Graph, seed: int, method: str) -> list:

@@ -28,7 +28,42 @@ int tree_size(const Space& space, const Record& r, int value) {
   return size;
 }
 
+// The inputs in order of first use.
+void uses(const Space& space, const Record& r, int value, std::vector<int>& out) {
+  int inputs = static_cast<int>(space.inputs.size());
+  if (value < inputs) {
+    if (std::find(out.begin(), out.end(), value) == out.end()) out.push_back(value);
+    return;
+  }
+  const Step& s = r.step[(value - inputs) / 2];
+  for (int k = 0; k < space.templates[s.op].arity; ++k) uses(space, r, s.operand[k], out);
+}
+
+// The name that each input gets: the k-th of its family that is used becomes the k-th of its family.
+std::vector<uint8_t> new_names(const Space& space, const std::vector<int>& used) {
+  std::vector<uint8_t> name(space.inputs.size());
+  std::array<int, 256> next{};
+  for (size_t v = space.inputs.size(); v-- > 0;) next[space.inputs[v].family] = static_cast<int>(v);
+  for (int v : used) name[v] = static_cast<uint8_t>(next[space.inputs[v].family]++);
+  return name;
+}
+
 }  // namespace
+
+Record renamed(const Space& space, const Record& r) {
+  Record out = r;
+  for (int pass = 0; pass < 3 && !out.canonical; ++pass) {
+    std::vector<int> used;
+    uses(space, out, out.root, used);
+    std::vector<uint8_t> name = new_names(space, used);
+    for (int k = 0; k < out.ops; ++k)
+      for (int j = 0; j < space.templates[out.step[k].op].arity; ++j)
+        if (uint8_t& v = out.step[k].operand[j]; v < name.size()) v = name[v];
+    Builder b(space);  // puts the operands of commutative operators in order again
+    out = b.finish(b.copy(out, out.root));
+  }
+  return out;
+}
 
 bool inputs_in_order(const Space& space, const Record& r, int value, uint64_t& seen) {
   int inputs = static_cast<int>(space.inputs.size());

@@ -14,6 +14,9 @@ bool inputs_in_order(const Space& space, const Record& r, int value, uint64_t& s
 // Fills `canonical` and `size` of a record.
 void describe(const Space& space, Record& r);
 
+// The graph with the inputs of each family in order of first use, as far as the order of commutative operands lets that be.
+Record renamed(const Space& space, const Record& r);
+
 // Whether left and right are the same term.
 bool same_term(const Record& left, const Record& right);
 

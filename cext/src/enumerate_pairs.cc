@@ -87,6 +87,7 @@ class Pairing {
     }
     const Record& rep = records_[begin];
     Record normal_rep = classes_.normal(rep);
+    const Record* home = first_canonical(begin, end);
     for (size_t k = begin + 1; k < end; ++k) {
       const Record& other = records_[k];
       if (ends_in_split(other)) {
@@ -94,7 +95,10 @@ class Pairing {
         continue;
       }
       if (!other.canonical) {
-        ++counts_.renamed;
+        if (home && same_term(renamed(e_.space(), other), *home))
+          symmetry(other, *home);
+        else
+          ++counts_.renamed;
         continue;
       }
       Record normal = classes_.normal(other);
@@ -105,6 +109,21 @@ class Pairing {
       }
       out_.push_back({other, rep, {}, 0});
     }
+  }
+
+  const Record* first_canonical(size_t begin, size_t end) const {
+    for (size_t k = begin; k < end; ++k)
+      if (records_[k].canonical && !ends_in_split(records_[k])) return &records_[k];
+    return nullptr;
+  }
+
+  // A graph that equals its own renaming: no other pair says that these variables may be exchanged.
+  void symmetry(const Record& other, const Record& home) {
+    Record normal = classes_.normal(other);
+    if (!same_term(normal, other) && normal.ops <= e_.space().max_ops)
+      ++counts_.context;
+    else
+      out_.push_back({other, home, {}, 0});
   }
 
   // Graphs that end in a Split, both of whose outputs are something else as well.

@@ -1,7 +1,7 @@
 """Runs the generator over its vocabularies and checks what it finds against TASO's shipped rule file.
 
     python reproduce/generator/run.py generate [--vocabulary taso] [--max-ops 3] [--jobs 2] [--out FOLDER]
-    python reproduce/generator/run.py cover RULES.json [--data FOLDER] [--steps 4]
+    python reproduce/generator/run.py cover RULES.json [--data FOLDER] [--steps 4] [--only 70 81]
     python reproduce/generator/run.py beyond RULES.json [--data FOLDER] [--steps 3]
     python reproduce/generator/run.py ship RULES.json ... [--out FOLDER]
 
@@ -9,7 +9,8 @@
 `cover`: is every rule of TASO's graph_subst.pb (true with equal elementwise shapes, groups = 1 and equal channels)
 one of RULES, or derived from them? Each is drawn at two independent shapes, on matrices and images as the
 vocabulary has them, and searched for.
-`ship`: copies rule files to substitutions/generated/, each without what the ones before it have or imply in two steps.
+`ship`: copies rule files to substitutions/generated/, each rule proved again from other seeds, without what the core
+or the imported rules have, and without what the files before it imply in two steps.
 `beyond`: which of RULES do neither TASO's rules (in our term language) nor our core library imply?
 FOLDER (by default ../shared/data beside the checkout) holds taso_graph_subst.pb.
 """
@@ -23,7 +24,8 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +38,12 @@ import machine  # from the folder above
 from rlflow import _core
 from rlflow.errors import RlflowError
 from rlflow.rewrite import Rule, read_rules
-from rlflow.rewrite.paths import library_files
+from rlflow.rewrite.paths import library_files, named_files
 from rlflow.synthesis.derive import Derivation, derive
 from rlflow.synthesis.importers import ForeignRule, read_foreign
 from rlflow.synthesis.importers.convert import convert
 from rlflow.synthesis.importers.instances import CHANNELS, draw
+from rlflow.synthesis.prove import prove_or_say
 from rlflow.synthesis.writing import rule_file_text
 
 
@@ -58,33 +61,60 @@ def main() -> int:
         verb.add_argument("rules", type=Path)
         verb.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
         verb.add_argument("--steps", type=int, default=steps)
+        if name == "cover":
+            verb.add_argument("--only", type=int, nargs="*", help="these rules of TASO's file; writes nothing")
     verb = verbs.add_parser("ship")
     verb.add_argument("rules", type=Path, nargs="+")
     verb.add_argument("--out", type=Path, default=ROOT / "substitutions" / "generated")
+    verb.add_argument("--seeds", type=int, nargs="*", default=[11, 12, 13], help="each rule is proved again from these")
     options = parser.parse_args()
     return int({"generate": generate, "cover": cover, "beyond": beyond, "ship": ship}[options.verb](options))
 
 
 def ship(options: argparse.Namespace) -> int:
     """Rule files as they go into the package."""
-    kept: list[Rule] = []
+    had = {rule.name: rule for rule in read_rules([*library_files(), *_imported()])}
+    steps, kept = 1, list(had.values())  # of ours only what is the same rule; what two of ours imply is worth a name
     for path in options.rules:
-        before = _compiled(kept) if kept else None
-        rules = {rule.name: rule for rule in read_rules([path])}
+        before = _compiled(kept)
+        rules, counts = {rule.name: rule for rule in read_rules([path])}, Counter[str]()
         data = json.loads(path.read_text(encoding="utf-8"))
-        entries = [e for e in data["rules"] if before is None or not _had(rules[e["name"]], kept, before)]
+        entries = []
+        for entry in data["rules"]:
+            why = _refusal(rules[entry["name"]], options.seeds, had, before, steps)
+            counts[why or "shipped"] += 1
+            if why.startswith("refuted"):
+                sys.stdout.write(f"{rules[entry['name']].title}: {why}\n")
+            entries += [] if why else [entry]
         options.out.mkdir(parents=True, exist_ok=True)
         (options.out / path.name).write_text(rule_file_text({**data, "rules": entries}), encoding="utf-8")
-        kept += [rules[e["name"]] for e in entries]
-        sys.stdout.write(f"{path.name}: {len(entries)} of {len(rules)} rules\n")
+        steps, kept = 2, [rules[entry["name"]] for entry in entries]
+        had.update({rule.name: rule for rule in kept})
+        sys.stdout.write(f"{path.name}: {len(rules)} rules: {dict(counts)}\n")
     return 0
 
 
-def _had(rule: Rule, kept: list[Rule], ruleset: _core.RuleSet) -> bool:
-    if any(rule.name == other.name for other in kept):
-        return True
+def _imported() -> list[Path]:
+    return [path for path in named_files() if path.parent.name == "imported"]
+
+
+def _refusal(rule: Rule, seeds: Sequence[int], had: dict[str, Rule], before: _core.RuleSet, steps: int) -> str:
+    """Why a rule is not shipped; empty where it is."""
+    if not rule.fires or not rule.silent:
+        return "without examples"
+    if rule.name in had or any(rule.digest == other.digest for other in had.values()):
+        return "known"
     pair = _example(rule)
-    return pair is not None and derive([pair], ruleset, 2, backwards=False) is not None
+    if pair is None or derive([pair], before, steps, backwards=False) is not None:
+        return "known"
+    record = rule.proof
+    if record is None or record.shapes < 40 or record.dims[1] < 3 or record.growth >= 64 or record.overflow:
+        return "seen at too few shapes"
+    for seed in seeds:
+        verdict = prove_or_say(rule, seed=seed, check_floats=False, exhaustive=False)
+        if not verdict.proved:
+            return f"{verdict.status} from seed {seed}"
+    return ""
 
 
 def generate(options: argparse.Namespace) -> int:
@@ -119,6 +149,8 @@ def cover(options: argparse.Namespace) -> int:
     ruleset = _compiled(read_rules([options.rules]))
     rules, rows = read_foreign(options.data / "taso_graph_subst.pb"), []
     for k, rule in enumerate(rules):
+        if options.only and k not in options.only:
+            continue
         found = _derivation(rule, ruleset, options.steps)
         rows.append(
             {"index": k, "rule": str(rule), "steps": None if found is None else len(found), "chain": str(found)}
@@ -127,7 +159,8 @@ def cover(options: argparse.Namespace) -> int:
         sys.stdout.flush()
     covered = sum(row["steps"] is not None for row in rows)
     sys.stdout.write(f"{covered} of {len(rows)} rules covered in at most {options.steps} steps\n")
-    _write("taso-coverage.jsonl", rows)
+    if not options.only:
+        _write("taso-coverage.jsonl", rows)
     return 0 if covered == len(rows) else 1
 
 
@@ -143,8 +176,8 @@ def _derivation(rule: ForeignRule, ruleset: _core.RuleSet, steps: int) -> Deriva
 
 
 def _in_vocabulary(graph: _core.Graph) -> bool:
-    """Whether all inputs are what the vocabulary has: scalars, matrices, images and kernels. TASO's file, which does not
-    say, was found on such."""
+    """Whether all inputs are what the vocabulary has: scalars, matrices, images and kernels. TASO's file, which does
+    not say, was found on such."""
     return all(len(graph.shape(v) or ()) in (0, 2, 4) for n in graph.inputs() for v in graph.node_outputs(n))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from rlflow import _core
 
 #: Raised when the prover's meaning of an operator, its sampling or its verdicts change: older records are then stale.
-PROVER_VERSION = 2
+PROVER_VERSION = 3
 
 _CLASS_FLAGS = {
     "unary": ("unary",),

@@ -76,10 +76,10 @@ def find_examples(rule: Rule, seed: int = 0) -> tuple[str | None, str | None]:
     if not fires:
         return None, min(silent)[2] if silent else None
     shown = min(fires)[1]
-    return shown, min(silent)[2] if silent else _of_constants(shown, ruleset)
+    return shown, min(silent)[2] if silent else of_constants(shown, ruleset)
 
 
-def _of_constants(fires: str, ruleset: _core.RuleSet) -> str | None:
+def of_constants(fires: str, ruleset: _core.RuleSet) -> str | None:
     """The near miss of a rule without conditions: the same graph of constants, which is folded and not rewritten."""
     text = fires.replace("= input", "= const")
     return None if len(_core.State(_core.Graph.parse(text), ruleset).moves()) else text

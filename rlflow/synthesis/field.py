@@ -25,10 +25,11 @@ Array = npt.NDArray[np.uint64]
 
 _P = np.uint64(PRIME)
 _ZERO = np.uint64(0)
+_MASK29 = np.uint64((1 << 29) - 1)
 _MASK30 = np.uint64((1 << 30) - 1)
 _MASK31 = np.uint64((1 << 31) - 1)
 _MASK32 = np.uint64((1 << 32) - 1)
-_S30, _S31, _S32, _S61 = (np.uint64(s) for s in (30, 31, 32, 61))
+_S29, _S30, _S31, _S32, _S61 = (np.uint64(s) for s in (29, 30, 31, 32, 61))
 
 
 def reduce(a: Array) -> Array:
@@ -66,7 +67,9 @@ def total(a: Array, axis: int | tuple[int, ...] | None = None, keepdims: bool = 
     """Sum over axes. Halves are summed apart, which is exact for up to 2^29 terms."""
     low = (a & _MASK32).sum(axis=axis, keepdims=keepdims, dtype=np.uint64)
     high = (a >> _S32).sum(axis=axis, keepdims=keepdims, dtype=np.uint64)
-    return add(mul(reduce(np.asarray(high)), np.asarray(np.uint64(1 << 32))), reduce(np.asarray(low)))
+    high = reduce(np.asarray(high))
+    turned = ((high & _MASK29) << _S32) | (high >> _S29)  # times 2^32: p is 2^61 - 1, so bits go round
+    return add(turned, reduce(np.asarray(low)))
 
 
 def power(a: Array, exponent: int) -> Array:
@@ -84,7 +87,9 @@ def power(a: Array, exponent: int) -> Array:
 
 def inverse(a: Array) -> Array:
     """Multiplicative inverse; 0 goes to 0, as ``a^(p-2)`` does (the caller decides what 1/0 means)."""
-    return power(a, PRIME - 2)
+    values, places = np.unique(a, return_inverse=True)
+    inverses = [pow(int(v), -1, PRIME) if v else 0 for v in values]
+    return np.array(inverses, dtype=np.uint64)[places].reshape(np.shape(a))
 
 
 def from_fraction(value: Fraction | int) -> int:

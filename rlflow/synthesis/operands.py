@@ -374,6 +374,8 @@ def _spatial_rank(d: Draw, term: Term, want: Want) -> int:
 def _image(d: Draw, n: int, want: Want, channels: int | None = None) -> tuple[int, ...]:
     batch = want.shape[0] if want.shape and len(want.shape) == n + 2 else d.rng.choice([1, 1, 2])
     space = [d.rng.randint(1, 5 if n < 3 else 3) for _ in range(n)]
+    if want.shape and len(want.shape) == n + 2 and d.rng.random() < 0.4:
+        space = list(want.shape[2:])
     return (batch, channels or d.rng.choice([1, 2, 2, 3, 4]), *space)
 
 
@@ -430,7 +432,9 @@ def _conv_transpose(d: Draw, term: Term, op: str, want: Want) -> Drawn:
 @generator("AveragePool", "MaxPool", "LpPool")
 def _pool(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     n = _spatial_rank(d, term, want)
-    x = d.child(term.children[0], Want(shape=_image(d, n, want), rank=n + 2))
+    same = want.shape is not None and len(want.shape) == n + 2 and d.rng.random() < 0.7
+    channels = want.shape[1] if same and want.shape else None
+    x = d.child(term.children[0], Want(shape=_image(d, n, want, channels), rank=n + 2))
     n = len(d.shape(x)) - 2
     if n < 1:
         raise GiveUp

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from rlflow.synthesis.operands import Drawn, fixed_attr, generator
@@ -137,15 +138,17 @@ def _concat(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     out: dict[int, list[int]] = {}
     order = sorted(range(len(kids)), key=lambda k: not d.is_known(kids[k]))
     axis: int | None = None
+    pieces = _pieces(d, term, op, want)
     for k in order:
-        wish = want.shape if want.shape else None
-        if base is None:
-            shape = wish or d.dims(
+        if pieces:
+            shape = pieces[k]
+        elif base is None:
+            shape = want.shape or d.dims(
                 max((fixed or 0) + 1, d.rank(max(1, want.least_rank)) if want.rank is None else want.rank)
             )
         else:
             shape = base
-        if axis is not None and kids[k].kind != "seq":
+        if axis is not None and kids[k].kind != "seq" and not pieces:
             shape = (*shape[:axis], d.extent(), *shape[axis + 1 :])
         values = (
             [d.child(kids[k], Want(shape=shape, least_rank=1))]
@@ -163,6 +166,18 @@ def _concat(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     if base is None:
         raise GiveUp
     return [v for k in range(len(kids)) for v in out[k]], {"axis": axis}
+
+
+def _pieces(d: Draw, term: Term, op: str, want: Want) -> list[tuple[int, ...]]:
+    """Shapes of the operands that make up the wanted one; empty where that is not asked for, or not possible."""
+    kids, shape = term.children, want.shape
+    if not shape or any(kid.kind == "seq" for kid in kids) or d.rng.random() < 0.2:
+        return []
+    axis = int(d.attr(term, op, "axis", lambda: d.rng.randrange(len(shape))))
+    if axis >= len(shape) or shape[axis] < len(kids):
+        return []
+    cuts = [0, *sorted(d.rng.sample(range(1, shape[axis]), len(kids) - 1)), shape[axis]]
+    return [(*shape[:axis], b - a, *shape[axis + 1 :]) for a, b in itertools.pairwise(cuts)]
 
 
 def _parts(d: Draw, kid: Term, shape: tuple[int, ...], axis: int | None) -> list[int]:

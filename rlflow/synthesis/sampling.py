@@ -45,15 +45,18 @@ class Sample:
 class Draw:
     """One attempt at a graph. Public methods are for :mod:`operands`."""
 
-    def __init__(self, plan: Plan, rng: random.Random, *, largest: int = 4) -> None:
+    def __init__(self, plan: Plan, rng: random.Random, *, largest: int = 4, stray: bool = False) -> None:
         self.plan = plan
         self.rng = rng
         self.largest = largest
         self.builder = _core.GraphBuilder()
         self.hint = rng.choice(plan.samples) if plan.samples and rng.random() < 0.6 else None
         self.obey = self.hint is not None or rng.random() < 0.75
-        self.dtype = rng.choices([1, 11, 10, 7], [88, 4, 3, 5])[0]
-        self.strayed = self.hint is None
+        self.looseness = rng.choice([0.1, 0.2, 0.35]) if stray else 0.06
+        self.dtype = self._any_dtype()
+        self.mixed = len(plan.roots) > 1 and rng.random() < 0.15
+        self.retyped = self.mixed or rng.random() < 0.06
+        self.strayed = self.hint is None or self.retyped
         self.values: dict[str, int] = {}
         self.members: dict[str, list[int]] = {}
         self.local: dict[str, int] | None = None
@@ -66,6 +69,9 @@ class Draw:
         self.index_inputs: dict[int, int] = {}
         self.inputs = 0
         self.parts: dict[int, int] = {}  # number of outputs of each Split, by its first one
+
+    def _any_dtype(self) -> int:
+        return self.rng.choices([1, 11, 10, 7], [88, 4, 3, 5])[0]
 
     # ---- numbers
 
@@ -116,12 +122,15 @@ class Draw:
         for part in text.split("*"):
             part = part.strip()
             total *= int(part) if part.isdigit() else self.letters.setdefault(part, self.extent())
+        if self.rng.random() < self.looseness / 3:  # one place where what the hint ties together is not
+            self.strayed = True
+            return self.extent()
         return total
 
     def _hint_for(self, name: str) -> Any:
         """The hint for a variable. Now and then one is disregarded, so that what lies beside the hints is seen too."""
         spec = (self.hint or {}).get(name)
-        if spec is not None and self.rng.random() < 0.06:
+        if spec is not None and self.rng.random() < self.looseness:
             self.strayed = True
             return None
         return spec
@@ -139,7 +148,8 @@ class Draw:
                 for part in d.split("*"):
                     if part.strip().islower():
                         self.letters.pop(part.strip(), None)
-        return DTYPES[m.group(1)], tuple(self._letter(d) for d in dims), m.group(3)
+        dtype = DTYPES[m.group(1)]
+        return self.dtype if self.retyped and dtype == F32 else dtype, tuple(self._letter(d) for d in dims), m.group(3)
 
     def fresh(self, name: str, want: Want) -> int:
         """A new value for the variable ``name``: an input, a constant, or now and then a value that exists already."""
@@ -150,7 +160,7 @@ class Draw:
             same = [v for v in self.made + self.inner if (self.dtype_of(v), self.shape(v)) == (dtype, shape)]
             if same:
                 return self.rng.choice(same)
-        is_constant = name in self.plan.constants or self.rng.random() < 0.08
+        is_constant = name in self.plan.constants or name in self.plan.valued or self.rng.random() < 0.08
         index = want.index_below
         if index is None and not is_constant:
             return self.input(dtype, shape)
@@ -372,6 +382,8 @@ class Draw:
         """The whole graph: all roots, some inner values as outputs too, sometimes a stranger among the users."""
         roots: list[int] = []
         for root in self.plan.roots:
+            if roots and self.mixed:  # roots without a common variable need not be of one type
+                self.dtype = self.rng.choice(sorted(FLOATS)) if self.dtype == F32 else F32
             roots += self._star(root) if root.star else [self.node(root)]
         outputs = list(dict.fromkeys(roots))
         for first in list(outputs):
@@ -404,10 +416,10 @@ def _count(shape: Any) -> int:
     return n
 
 
-def draw_sample(plan: Plan, rng: random.Random, *, largest: int = 4) -> Sample | None:
-    """One graph, or ``None`` where the draw came to nothing."""
+def draw_sample(plan: Plan, rng: random.Random, *, largest: int = 4, stray: bool = False) -> Sample | None:
+    """One graph, or ``None`` where the draw came to nothing. ``stray``: rather beside the hints than by them."""
     try:
-        sample = Draw(plan, rng, largest=largest).sample()
+        sample = Draw(plan, rng, largest=largest, stray=stray).sample()
     except (GiveUp, GraphError, ValueError, IndexError):
         return None  # attributes that were bound at one rank do not fit another
     return _with_symbols(sample, rng) if rng.random() < 0.12 else sample

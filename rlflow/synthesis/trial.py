@@ -24,6 +24,7 @@ from rlflow.synthesis.semantics import Evaluator, NeedsOrder
 
 MOVES_PER_SAMPLE = 3
 TRIES_PER_SAMPLE = 60
+STRAY_TRIES_PER_SAMPLE = 20
 DRAWS_AFTER_FAILURE = 300
 MOST_FAILURES = 40
 _ORDER_OPS = re.compile(
@@ -94,21 +95,28 @@ class Trial:
         self.ruleset = _core.RuleSet([self.rule.core])
 
     def go(self) -> None:
-        """Draws until the rule fired in ``samples`` evaluations, or too many draws came to nothing."""
-        limit = self.samples * TRIES_PER_SAMPLE
+        """Draws until the rule fired in ``samples`` evaluations, or too many draws came to nothing; then beside the
+        hints until it fired in as many that stray from them, or ``STRAY_TRIES_PER_SAMPLE`` as many draws are spent."""
+        self._draw_while(lambda: self.fired < self.samples, self.samples * TRIES_PER_SAMPLE, stray=False)
+        if self.fired >= self.samples and not self.failures and self.plan.samples:
+            limit = self.tries + self.samples * STRAY_TRIES_PER_SAMPLE
+            self._draw_while(lambda: self.wild < self.samples, limit, stray=True)
+
+    def _draw_while(self, wanted: Callable[[], bool], limit: int, *, stray: bool) -> None:
         after_failure = 0
-        while self.tries < limit and self.fired < self.samples and after_failure < DRAWS_AFTER_FAILURE:
+        while self.tries < limit and wanted() and after_failure < DRAWS_AFTER_FAILURE:
             after_failure += bool(self.failures)
-            sample = self.draw(self.plan)
+            sample = self.draw(self.plan, stray=stray)
             if sample is not None:
                 self.judge(sample)
             if self.needs_order or len(self.failures) >= MOST_FAILURES or (not self.fired and self.same > self.samples):
                 return
 
-    def draw(self, plan: Plan) -> Sample | None:
+    def draw(self, plan: Plan, *, stray: bool = False) -> Sample | None:
         """The next graph; ``None`` where the draw came to nothing."""
         self.tries += 1
-        return draw_sample(plan, random.Random(key_of(self.seed, self.rule.digest, self.domain.name, self.tries)))
+        rng = random.Random(key_of(self.seed, self.rule.digest, self.domain.name, self.tries))
+        return draw_sample(plan, rng, stray=stray)
 
     def judge(self, sample: Sample) -> list[Outcome]:
         """What the rule does to one graph. Counts and keeps the failures."""

@@ -22,6 +22,7 @@ from rlflow.synthesis.generate import (
     load_vocabulary,
     read_vocabulary,
 )
+from rlflow.synthesis.generate.generalise import generalise
 from rlflow.synthesis.generate.graphs import Canon, Equation, Node
 from rlflow.synthesis.generate.statement import Statement
 from rlflow.synthesis.generate.vocabulary import Vocabulary
@@ -81,7 +82,7 @@ def test_the_counts_add_up(run: tuple[Path, Result]) -> None:
 
 def test_a_rule_file_says_where_it_comes_from_and_shows_examples(run: tuple[Path, Result]) -> None:
     for rule in read_rules([run[0]]):
-        assert rule.origin == "generated 2026-01-01: generator 1, vocabulary small, 2 operators, seed 0"
+        assert rule.origin == "generated 2026-01-01: generator 2, vocabulary small, 2 operators, seed 0"
         assert rule.fires and rule.proof is not None and rule.proof.stale(rule.core) is None
 
 
@@ -189,6 +190,36 @@ def test_a_split_in_the_target_has_the_sizes_of_what_it_replaces() -> None:
     assert statement.rule([], []).target == (
         "(Split{axis=1, split=[dim($0, 1), dim($1, 1)]} (MatMul ?x (Concat{axis=1} ?y ?w))):*",
     )
+
+
+def test_two_sources_that_share_nothing_are_of_one_type() -> None:
+    joined = node("Split0", node("Relu", node("Concat0", "x1", "x2")))
+    statement = Statement(
+        _TASO.groups[0], (node("Relu", "x1"), node("Relu", "x2")), (joined, joined._replace(output=1))
+    )
+    outcome = generalise(statement, samples=40)
+    assert "dtype(?x) == dtype(?y)" in outcome.where
+    assert "dim(?x, 1) == dim(?y, 1)" in outcome.where and "same_shape(?x, ?y)" not in outcome.where
+
+
+def test_equal_extents_are_asked_for_where_equal_shapes_are_more_than_is_needed() -> None:
+    rows, columns = node("Concat1", "x1", "x2"), node("Concat1", "x3", "x4")
+    blocks = node("Concat1", node("Concat0", "x1", "x3"), node("Concat0", "x2", "x4"))
+    outcome = generalise(Statement(_TASO.groups[0], (node("Concat0", rows, columns),), (blocks,)))
+    assert outcome.verdict is not None and len(outcome.where) == 1 and "?" in outcome.where[0]
+    assert outcome.where[0] in ("dim(?y, 1) == dim(?v, 1)", "dim(?x, 1) == dim(?w, 1)")
+
+
+def test_a_variant_binds_what_it_shares_with_its_template() -> None:
+    images = _TASO.groups[1]
+    ops = {o.name: k for k, o in enumerate(images.operators)}
+    inputs = {name: k for k, (name, _) in enumerate(images.inputs)}
+    i1, i2, k1, k2 = (inputs[name] for name in ("i1", "i2", "k1", "k2"))
+    apart = Node(ops["Concat1"], (Node(ops["Conv3x3"], (i1, k1)), Node(ops["Conv3x3"], (i2, k2))))
+    grouped = Node(ops["Grouped3x3"], (Node(ops["Concat1"], (i1, i2)), Node(ops["Concat0"], (k1, k2))))
+    rule = Statement(images, (apart,), (grouped,)).rule(["Conv3x3"], [])
+    assert rule.source == ("(Concat{axis=1} (Conv{group=1, ..?a} ?x ?y) (Conv{group=1, ..?a} ?w ?v))",)
+    assert rule.target == ("(Conv{group=2, ..?a} (Concat{axis=1} ?x ?w) (Concat{axis=0} ?y ?v))",)
 
 
 @pytest.mark.parametrize(

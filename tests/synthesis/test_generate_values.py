@@ -13,7 +13,7 @@ from rlflow import _core
 from rlflow.errors import UsageError
 from rlflow.synthesis.domains import Domain, Field, Ordered
 from rlflow.synthesis.field import from_fraction
-from rlflow.synthesis.generate.graphs import RECORD, Instances, Term, decode, leaves, operators
+from rlflow.synthesis.generate.graphs import RECORD, Instances, Term, decode, decode_pairs, leaves, operators
 from rlflow.synthesis.generate.vocabulary import Group, input_values, load_vocabulary, make_enumerator
 from rlflow.synthesis.semantics import Evaluator
 
@@ -118,3 +118,23 @@ def test_a_set_stop_token_ends_a_branch() -> None:
     stop = _core.StopToken()
     stop.set()
     assert enumerator.run(0, 10**6, stop) is None
+
+
+def test_a_graph_that_equals_its_own_renaming_is_paired_with_it() -> None:
+    """conv(concat(x, y), concat(x, y)) is the same for (y, x): dropped as a renaming, nothing would say so."""
+    group = next(g for g in load_vocabulary("taso").groups if g.name == "kernels")
+    enumerator = make_enumerator(group, max_ops=2, seed=0)
+    results = [enumerator.run(branch, 10**6) for branch in range(enumerator.branches)]
+    raw, counts = enumerator.pairs([enumerator.inputs(), *(r[0] for r in results if r is not None)])
+    assert counts["pairs"] == counts["parts"] + counts["renamed"] + counts["context"] + counts["kept"]
+    equations = {frozenset((_shown(group, e.left[0]), _shown(group, e.right[0]))) for e in decode_pairs(raw, group)}
+    swapped = {f"Correlate(Concat1({a},{b}),Concat1({a},{b}))" for a, b in (("k1", "k2"), ("k2", "k1"))}
+    assert frozenset(swapped) in equations
+
+
+def _shown(group: Group, t: Term) -> str:
+    return (
+        group.inputs[t][0]
+        if isinstance(t, int)
+        else (f"{group.operators[t.op].name}({','.join(_shown(group, c) for c in t.operands)})")
+    )

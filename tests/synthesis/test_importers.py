@@ -180,6 +180,11 @@ def test_readings(text: str, statuses: list[str]) -> None:
     assert [judge(rule, r, matches=12).status for r in (TASO, EQUAL, UNGROUPED, CHANNELS)] == statuses
 
 
+def test_a_rule_that_is_false_only_where_the_shared_operand_broadcasts() -> None:
+    rule = one("(concat 1 4 (ewadd ?x ?y) (ewadd ?y ?z))=>(ewadd (concat 1 4 ?y ?z) (concat 1 4 ?x ?y))")
+    assert judge(rule, TASO, matches=100).false and not judge(rule, EQUAL, matches=20).false
+
+
 def test_a_wrong_rule_has_a_small_counterexample() -> None:
     rule = one(f"(concat 1 4 {conv('x', 'w')} {conv('x', 'v')})=>(conv2d 1 1 0 0 ?x (concat 0 4 ?w ?v))")
     tally = judge(rule, EQUAL, matches=40)

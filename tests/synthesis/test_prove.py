@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,33 @@ def test_coinciding_variables_are_drawn() -> None:
         sample = draw_sample(plan, random.Random(k))
         same += sample is not None and len({v for n in sample.graph.order() for v in sample.graph.node_inputs(n)}) < 4
     assert same > 5
+
+
+def test_sources_without_a_common_variable_are_drawn_of_two_types() -> None:
+    hints = {"?x": "f32[A]", "?y": "f32[A]"}
+    plan = make_plan(["(Relu ?x)", "(Relu ?y)"], ["same_shape(?x, ?y)"], {}, [hints])
+    samples = [draw_sample(plan, random.Random(k)) for k in range(200)]
+    types = [{s.graph.dtype(v) for v in s.graph.outputs()} for s in samples if s is not None]
+    assert sum(len(t) > 1 for t in types) > 5
+
+
+def test_half_of_the_evidence_lies_beside_the_hints() -> None:
+    hinted = {"?x": "f32[A,B]", "?y": "f32[A,B]"}
+    r = rule("(Relu (Max ?x ?y))", "(Max (Relu ?x) (Relu ?y))", "same_shape(?x, ?y)")
+    verdict = prove(replace(r, samples=(hinted,)), samples=60, check_floats=False, exhaustive=False)
+    assert verdict.proved and verdict.wild_fired >= 60
+
+
+def test_nested_concatenations_fit_in_unequal_parts() -> None:
+    plan = make_plan(["(Concat{axis=0} (Concat{axis=1} ?x ?y) (Concat{axis=1} ?w ?v))"], [], {}, [])
+    unequal = 0
+    for k in range(300):
+        sample = draw_sample(plan, random.Random(k))
+        if sample is not None:
+            g = sample.graph
+            widths = [g.shape(g.node_outputs(n)[0])[1] for n in g.inputs()]
+            unequal += len(widths) == 4 and widths[0] != widths[2]
+    assert unequal > 5
 
 
 def test_terms_are_read() -> None:

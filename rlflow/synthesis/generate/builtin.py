@@ -11,16 +11,16 @@ _POINT = {"kernel_shape": [1, 1], "pads": [0, 0, 0, 0], "strides": [1, 1], "dila
 
 #: TASO's own: its matrices, images, kernels and scalar; matmul, element-wise sum and product, convolution, Relu,
 #: pools,
-#: concatenation and split on the first two axes, matrix transposition, enlarged kernels (a Pad of a weight). Its
-#: constant
-#: operators (pooling, identity and all-ones weights) are declined: the term language has no such literals.
+#: concatenation and split on the first two axes, matrix transposition, enlarged kernels (a Pad of a weight), and
+#: convolutions in two groups, which in TASO are what the shapes make them. Its constant operators (pooling, identity
+#: and all-ones weights) are declined: the term language has no such literals.
 TASO: dict[str, Any] = {
     "worlds": [
         {"M": 2, "K": 3, "N": 2, "C": 3, "H": 4, "W": 3},
         {"M": 3, "K": 2, "N": 3, "C": 2, "H": 3, "W": 4},
     ],
     "inputs": {
-        "x": {"shape": ["M", "K"], "count": 3},
+        "x": {"shape": ["M", "K"], "count": 4},
         "w": {"shape": ["K", "K"], "count": 3, "weight": True},
         "i": {"shape": _IMAGE, "count": 3},
         "k": {"shape": ["C", "C", 3, 3], "count": 3, "weight": True},
@@ -37,12 +37,19 @@ TASO: dict[str, Any] = {
         "Split0": {"op": "Split", "attributes": {"axis": 0}},
         "Split1": {"op": "Split", "attributes": {"axis": 1}},
         "Transpose": {"op": "Transpose", "attributes": {"perm": [1, 0]}},
-        "Conv3x3": {"op": "Conv", "attributes": _SAME3, "operands": ["any", "weight"]},
+        "Conv3x3": {"op": "Conv", "attributes": _SAME3, "operands": ["activation", "weight"]},
         "Conv1x3": {
             "op": "Conv",
             "attributes": {**_SAME3, "kernel_shape": [1, 3], "pads": [0, 1, 0, 1]},
-            "operands": ["any", "weight"],
+            "operands": ["activation", "weight"],
         },
+        "Grouped3x3": {
+            "op": "Conv",
+            "attributes": {**_SAME3, "group": 2},
+            "operands": ["activation", "weight"],
+            "like": "Conv3x3",
+        },
+        "Correlate": {"op": "Conv", "attributes": _SAME3, "operands": ["weight", "weight"]},
         "AveragePool": {"op": "AveragePool", "attributes": {**_POOL3, "count_include_pad": 0}},
         "MaxPool": {"op": "MaxPool", "attributes": _POOL3},
         "Enlarge": {
@@ -59,10 +66,11 @@ TASO: dict[str, Any] = {
         "images": {
             "inputs": ["i", "k", "p", "s"],
             "ops": [
-                "Conv3x3", "Conv1x3", "Add", "Mul", "Relu", "Concat0", "Concat1", "Split0", "Split1",
+                "Conv3x3", "Conv1x3", "Grouped3x3", "Add", "Mul", "Relu", "Concat0", "Concat1", "Split0", "Split1",
                 "AveragePool", "MaxPool", "Enlarge",
             ],
         },
+        "kernels": {"inputs": ["k"], "ops": ["Correlate", "Concat1"]},  # TASO convolves kernels with each other
     },
 }  # fmt: skip
 

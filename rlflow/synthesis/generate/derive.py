@@ -15,7 +15,7 @@ Key = tuple[Any, ...]
 
 
 class Deriver:
-    """Answers "do these rules lead from one side to the other in at most two steps?"."""
+    """Answers "do these rules lead from one side to the other in at most three steps?"."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = list(rules)
@@ -38,7 +38,7 @@ class Deriver:
                 continue  # two roots, one upstream of the other: the move would close a cycle
         return out
 
-    def reaches(self, before: _core.Graph, after: _core.Graph, steps: int = 2) -> bool:
+    def reaches(self, before: _core.Graph, after: _core.Graph, steps: int = 3) -> bool:
         """Whether ``before`` becomes ``after`` (but for the order of commutative operands) in at most ``steps``
         steps, going forward
         from both ends: rules are kept in both directions where both are proved."""
@@ -56,7 +56,7 @@ class Deriver:
                 return True
         return False
 
-    def implies(self, equation: Equation, group: Group, steps: int = 2) -> bool:
+    def implies(self, equation: Equation, group: Group, steps: int = 3) -> bool:
         """Whether the rules imply an equation at the extents of the vocabulary's first world."""
         sides = sides_of(equation, group)
         return sides is not None and self.reaches(*sides, steps=steps)

@@ -4,10 +4,10 @@ Statements are tried from the general to the special: all attributes bound and n
 conditions on attributes,
 ranks, shapes and extents, then with fewer attributes bound. A first look at few samples that stops at the first
 failure chooses; of
-what it lets through, every condition is dropped that is not needed and every attribute bound that may be, and the
-rest is proved in
-full. So no proper subset of a rule's conditions suffices as far as a first look shows, but they are not the weakest
-of all.
+what it lets through, every condition is dropped that is not needed and every attribute bound that may be, equal
+shapes become equal extents where those are enough, and the rest is proved in full, from several seeds. What refutes a
+variant is tried first on all others. So no proper subset of a rule's conditions suffices as far as a first look
+shows, but they are not the weakest of all.
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from rlflow import _core
 from rlflow.errors import RlflowError
 from rlflow.synthesis.generate.statement import Statement
 from rlflow.synthesis.plan import make_plan
 from rlflow.synthesis.prove import SAMPLES, prove
+from rlflow.synthesis.sampling import Sample
 from rlflow.synthesis.trial import Trial, explore
 from rlflow.synthesis.verdict import Verdict
 
 _LOOK, _DRAWS = 40, 800  # samples and draws of a first look
+_SEEDS = 3  # a statement is chosen because it survived: it must survive samples that it was not chosen by
+_ATTEMPTS = 4  # proofs of one rung; each refutation makes the next choice wiser
 
 
 @dataclass(frozen=True)
@@ -37,19 +41,13 @@ class Outcome:
     tried: int = 0
 
 
-def _until_failure(trial: Trial) -> None:
-    while trial.tries < _DRAWS and trial.fired < _LOOK and not trial.failures and not trial.needs_order:
-        sample = trial.draw(trial.plan)
-        if sample is not None:
-            trial.judge(sample)
-
-
 class _Search:
     def __init__(self, statement: Statement, seed: int) -> None:
         self.statement = statement
         self.seed = seed
         self.last = "its conditions were never met"
         self._known: dict[tuple[frozenset[str], frozenset[str]], bool] = {}
+        self._bad: list[Sample] = []  # graphs on which a variant of the statement was false: tried first
 
     def holds(self, bound: Sequence[str], where: Sequence[str]) -> bool:
         """Whether the statement survives a first look."""
@@ -62,7 +60,7 @@ class _Search:
         rule = self.statement.rule(bound, where)
         try:
             plan = make_plan(rule.source, rule.where, dict(rule.let), rule.samples)
-            trial = explore(rule, plan, _LOOK, self.seed, _until_failure)
+            trial = explore(rule, plan, _LOOK, self.seed, self._until_failure)
         except RlflowError as error:
             self.last = str(error)
             return False
@@ -70,18 +68,34 @@ class _Search:
             self.last = trial.failures[0].reason
         return not trial.failures and trial.fired >= _LOOK // 4
 
+    def _until_failure(self, trial: Trial) -> None:
+        for sample in self._bad:
+            trial.judge(sample)
+            if trial.failures or trial.needs_order:
+                return
+        trial.fired = 0
+        while trial.tries < _DRAWS and trial.fired < _LOOK and not trial.failures and not trial.needs_order:
+            drawn = trial.draw(trial.plan, stray=trial.tries % 2 == 1)
+            if drawn is not None:
+                trial.judge(drawn)
+        self._bad += [failure.sample for failure in trial.failures[:1]]
+
     def run(self, samples: int) -> Outcome:
         """The first statement, from the general to the special, that is proved."""
         for bound, where in _ladder(self.statement):
-            if not self.holds(bound, where):
-                continue
-            weak = self._weakened(bound, where)
-            for attempt in dict.fromkeys((weak, (tuple(bound), tuple(where)))):
-                verdict = self._prove(*attempt, samples)
+            for _ in range(_ATTEMPTS):
+                if not self.holds(bound, where):
+                    break
+                weak = self._weakened(bound, where)
+                verdict = self._prove(*weak, samples)
                 if verdict.proved:
-                    return Outcome(*attempt, verdict, "", len(self._known))
+                    return Outcome(*weak, verdict, "", len(self._known))
                 if verdict.kind in ("float", "numerics") or verdict.status == "identity":
                     return self._failure()  # no condition on shapes helps
+                if verdict.example is None:
+                    break
+                self._bad.append(Sample(_core.Graph.parse(verdict.example.graph), {}))
+                self._known = {key: held for key, held in self._known.items() if not held}
         return self._failure()
 
     def _failure(self) -> Outcome:
@@ -90,7 +104,12 @@ class _Search:
     def _prove(self, bound: Sequence[str], where: Sequence[str], samples: int) -> Verdict:
         rule = self.statement.rule(bound, where)
         try:
-            verdict = prove(rule, samples=samples, seed=self.seed)
+            for seed in range(self.seed + 1, self.seed + _SEEDS):
+                verdict = prove(rule, samples=-(-samples // 2), seed=seed, check_floats=False, exhaustive=False)
+                if not verdict.proved:
+                    break
+            else:
+                verdict = prove(rule, samples=samples, seed=self.seed)
         except RlflowError as error:
             verdict = Verdict(rule.name, "undecided", reason=str(error))
         self.last = verdict.reason or self.last
@@ -100,11 +119,27 @@ class _Search:
         for slot in self.statement.slots:
             if slot not in bound and self.holds([*bound, slot], where):
                 bound = [*bound, slot]
-        for condition in list(where):
+        where = self._needed(bound, where, where)
+        return tuple(bound), tuple(self._axis_by_axis(bound, where))
+
+    def _needed(self, bound: Sequence[str], where: Sequence[str], doubtful: Sequence[str]) -> Sequence[str]:
+        """The conditions without those among the doubtful that can be dropped."""
+        for condition in doubtful:
             fewer = [c for c in where if c != condition]
             if len(fewer) < len(where) and self.holds(bound, fewer):
                 where = fewer
-        return tuple(bound), tuple(where)
+        return where
+
+    def _axis_by_axis(self, bound: Sequence[str], where: Sequence[str]) -> Sequence[str]:
+        """Ranks and some equal extents in the place of equal shapes, where that is enough."""
+        same = [c for c in where if c in self.statement.axes_of]
+        if not same:
+            return where
+        ranks, extents = self.statement.axis_conditions()
+        apart = list(dict.fromkeys([*(c for c in where if c not in same), *ranks, *extents]))
+        fewer = self._needed(bound, apart, [*extents, *ranks]) if self.holds(bound, apart) else apart
+        equalities = sum(len(self.statement.axes_of[c]) for c in same)
+        return fewer if sum(c in fewer for c in extents) < equalities else where
 
 
 def _ladder(s: Statement) -> Iterator[tuple[list[str], list[str]]]:

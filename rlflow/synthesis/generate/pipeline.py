@@ -26,7 +26,7 @@ from rlflow.synthesis.generate.graphs import RECORD, Canon, Equation, decode_pai
 from rlflow.synthesis.generate.statement import Statement
 from rlflow.synthesis.generate.vocabulary import Group, Vocabulary, make_enumerator
 
-GENERATOR_VERSION = "1"
+GENERATOR_VERSION = "2"
 _BATCH = 24  # equations proved between two prunings; a constant, so that results do not depend on the number of workers
 
 

@@ -120,8 +120,19 @@ class Statement:
             if o.op in _AXIS:
                 out.setdefault(f"axis {o.attributes['axis']}")
             elif o.attributes:
-                out.setdefault(o.name)
+                out.setdefault(o.base)
         return list(out)
+
+    @cached_property
+    def _varying(self) -> dict[str, list[str]]:
+        """For each template, the attributes in which its variants differ here; these are never bound."""
+        seen: dict[str, list[Operator]] = {}
+        for n in operators((*self.source, *self.target)):
+            seen.setdefault(self._operator(n).base, []).append(self._operator(n))
+        return {
+            base: sorted(k for k, v in alike[0].attributes.items() if any(o.attributes.get(k) != v for o in alike))
+            for base, alike in seen.items()
+        }
 
     def _slot_variable(self, slot: str) -> str:
         return f"?{'abcdefgh'[self.slots.index(slot)]}"
@@ -136,8 +147,9 @@ class Statement:
             return f"{{axis={axis}, split={sizes}}}"
         if not o.attributes:
             return ""
-        if o.name in bound:
-            return f"{{..{self._slot_variable(o.name)}}}"
+        if o.base in bound:
+            fixed = "".join(f"{k}={_literal(o.attributes[k])}, " for k in self._varying[o.base])
+            return f"{{{fixed}..{self._slot_variable(o.base)}}}"
         return "{" + ", ".join(f"{k}={_literal(v)}" for k, v in sorted(o.attributes.items())) + "}"
 
     def _text(self, t: Term, bound: Iterable[str], in_target: bool) -> str:
@@ -165,7 +177,16 @@ class Statement:
             family = self._family(k)
             out += [f"constant({self.names[k]})"] if family.constant or family.positive else []
             out += [f"min_of({self.names[k]}) > 0"] if family.positive else []
-        return out + [f"len(?s{axis}) == 2" for axis in self._split_axes()]
+        return [*out, *self._types, *(f"len(?s{axis}) == 2" for axis in self._split_axes())]
+
+    @property
+    def _types(self) -> list[str]:
+        """Two sources without a common variable are of one element type where their results are joined."""
+        sides = [set(leaves((t,))) for t in self.source]
+        if len(sides) < 2 or sides[0] & sides[1]:
+            return []
+        a, b = (self.names[min(side, key=self.inputs.index)] for side in sides)
+        return [f"dtype({a}) == dtype({b})"]
 
     def _split_axes(self) -> list[int]:
         splits = [self._operator(n) for n in operators(self.source)]
@@ -178,14 +199,37 @@ class Statement:
     @cached_property
     def equal_shapes(self) -> list[str]:
         """Inputs of one shape, each tied to the one before it; halves of a Split."""
+        out = [_same(self.names[k], self.names[other]) for k, other in self._alike()]
+        return out + [f"?s{axis}[0] == ?s{axis}[1]" for axis in self._split_axes()]
+
+    @cached_property
+    def axes_of(self) -> dict[str, list[str]]:
+        """For each condition of :attr:`equal_shapes` on two inputs, the equalities of their extents."""
+        return {_same(self.names[k], self.names[other]): self._equal(k, other) for k, other in self._alike()}
+
+    def _equal(self, k: int, other: int) -> list[str]:
+        pairs = enumerate(zip(self._family(k).shape, self._family(other).shape, strict=False))
+        places = [i for i, (m, n) in pairs if m == n]
+        return [f"dim({self.names[k]}, {i}) == dim({self.names[other]}, {i})" for i in places]
+
+    def axis_conditions(self) -> tuple[list[str], list[str]]:
+        """The ranks of all inputs, and all equalities between extents along one axis of two inputs, of one family or
+        not: more than are needed, those of far inputs last."""
+        own = [k for k in self._own() if self._family(k).shape]
+        pairs = [(j - i, own[i], own[j]) for j in range(len(own)) for i in range(j)]
+        extents = [c for _, k, other in sorted(pairs) for c in self._equal(k, other)]
+        return [c for c in self.ranks if not c.endswith("== 0")], extents
+
+    def _alike(self) -> list[tuple[int, int]]:
+        """Inputs of one shape, each with the one before it."""
         last: dict[tuple[Any, ...], int] = {}
         out = []
         for k in self._own():
             shape = self._family(k).shape
-            if shape in last and shape:
-                out.append(f"same_shape({self.names[last[shape]]}, {self.names[k]})")
+            if shape and shape in last:
+                out.append((last[shape], k))
             last[shape] = k
-        return out + [f"?s{axis}[0] == ?s{axis}[1]" for axis in self._split_axes()]
+        return out
 
     @cached_property
     def ranks(self) -> list[str]:
@@ -215,10 +259,10 @@ class Statement:
         out = []
         for n in operators(self.source):
             o = self._operator(n)
-            for name, value in sorted(o.attributes.items()) if o.name in bound else ():
-                if name in _NEUTRAL and value in _NEUTRAL[name]:
+            for name, value in sorted(o.attributes.items()) if o.base in bound else ():
+                if name in _NEUTRAL and value in _NEUTRAL[name] and name not in self._varying[o.base]:
                     number = value[0] if isinstance(value, list) else value
-                    out.append(f'attr({self._slot_variable(o.name)}, "{name}") == {_literal(number)}')
+                    out.append(f'attr({self._slot_variable(o.base)}, "{name}") == {_literal(number)}')
         return list(dict.fromkeys(out))
 
     # ---- rules
@@ -256,6 +300,7 @@ class Statement:
         return Rule(
             name=f"{self.title}-{digest}",
             family=family,
+            doc=self.doc,
             source=source,
             target=target,
             where=where,
@@ -263,6 +308,19 @@ class Statement:
             origin="generated",
             samples=(self.sample(bound),),
         )
+
+    @property
+    def doc(self) -> str:
+        """``Relu(Concat(x, y)) = Concat(Relu(x), Relu(y)).``"""
+        return " = ".join(", ".join(self._plain(t) for t in side) for side in (self.source, self.target)) + "."
+
+    def _plain(self, t: Term) -> str:
+        if isinstance(t, int):
+            words = self.names[t] if t in self.names else self._derived(self._family(t).derived, ())
+            return words.replace("?", "")
+        o = self._operator(t)
+        output = f"[{t.output}]" if o.op == "Split" else ""
+        return f"{o.op}({', '.join(self._plain(c) for c in t.operands)}){output}"
 
     @property
     def title(self) -> str:
@@ -287,9 +345,11 @@ class Statement:
                     out[self._slot_variable(slot)] = o.attributes["axis"]
                 if o.op == "Split":
                     out[f"?s{o.attributes['axis']}"] = {"choose": self._halves(o.attributes["axis"])}
-            elif o.name in bound:
-                out[self._slot_variable(o.name)] = {
-                    k: f"={v}" if isinstance(v, str) and v.isupper() else v for k, v in o.attributes.items()
+            elif o.base in bound:
+                out[self._slot_variable(o.base)] = {
+                    k: f"={v}" if isinstance(v, str) and v.isupper() else v
+                    for k, v in o.attributes.items()
+                    if k not in self._varying[o.base]
                 }
         return out
 
@@ -298,6 +358,10 @@ class Statement:
         shapes = [self._family(k).shape for k in self._own()]
         letters = dict.fromkeys(str(shape[axis]) for shape in shapes if len(shape) > axis)
         return [f"[{times}{d},{times}{d}]" for d in letters for times in ("", "2*")]
+
+
+def _same(a: str, b: str) -> str:
+    return f"same_shape({a}, {b})"
 
 
 def _literal(value: Any) -> str:

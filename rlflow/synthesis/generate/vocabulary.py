@@ -59,12 +59,19 @@ class InputFamily:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator with fixed attributes. Integers in attributes may be names of extents."""
+    """An operator with fixed attributes. Integers in attributes may be names of extents. ``like``: the template that
+    this one varies; a rule that binds the attributes of one binds those of the other, but for the ones that differ."""
 
     name: str
     op: str
     attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
     operands: tuple[str, ...] = ()
+    like: str = ""
+
+    @property
+    def base(self) -> str:
+        """The template that it varies, or itself."""
+        return self.like or self.name
 
     def concrete(self, world: World) -> dict[str, Any]:
         """The attributes in one world."""
@@ -183,6 +190,7 @@ def _operator(name: str, spec: Mapping[str, Any]) -> Operator:
         spec["op"],
         dict(spec.get("attributes", {})),
         tuple(spec.get("operands", ())),
+        str(spec.get("like", "")),
     )
 
 

@@ -15,7 +15,7 @@ from rlflow import _core
 from rlflow.errors import GraphError, UsageError
 from rlflow.rewrite import Rule, read_rules
 from rlflow.rewrite.paths import library_files
-from rlflow.synthesis.examples import plain_text
+from rlflow.synthesis.examples import of_constants, plain_text
 from rlflow.synthesis.field import key_of
 from rlflow.synthesis.generate.checkpoint import WorkFolder
 from rlflow.synthesis.generate.derive import Deriver, sides_of
@@ -59,7 +59,7 @@ class Settings:
 
 @dataclass
 class Result:
-    """``known``: names of rules that the core library implies in at most two steps."""
+    """``known``: names of rules that the core library implies in at most three steps."""
 
     found: list[Found]
     known: set[str]
@@ -117,7 +117,7 @@ def _check_writable(out: Path) -> None:
 
 
 def known_rules(found: Sequence[Found]) -> list[Found]:
-    """Those that the package's core library implies in at most two steps."""
+    """Those that the package's core library implies in at most three steps."""
     library = Deriver(read_rules(library_files()))  # what it implies does not depend on its records
     answers: dict[int, bool] = {}
     for f in found:
@@ -143,7 +143,7 @@ def examples_of(rule: Rule, graph: str) -> tuple[str | None, str | None]:
             continue
         if not len(_core.State(parsed, ruleset).moves()):
             misses.append((len(text), text))
-    return fires, min(misses)[1] if misses else None
+    return fires, min(misses)[1] if misses else of_constants(fires, ruleset) if fires else None
 
 
 def entry_of(rule: Rule, graph: str, origin: str) -> dict[str, Any]:
@@ -151,6 +151,7 @@ def entry_of(rule: Rule, graph: str, origin: str) -> dict[str, Any]:
     fires, silent = examples_of(rule, graph)
     entry: dict[str, Any] = {
         "name": rule.name,
+        "doc": rule.doc,
         "source": list(rule.source),
         "target": list(rule.target),
         "where": list(rule.where),

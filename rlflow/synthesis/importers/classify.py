@@ -27,7 +27,7 @@ from rlflow.synthesis.importers.terms import VARIABLE, ForeignRule, Term
 STATUSES = ("as is", "conditions", "identity", "ours", "derived", "refuted", "inexpressible", "undecided")
 STEPS = 3
 _INSTANCES = 8
-_VERSION = 4  # of what is remembered
+_VERSION = 5  # of what is remembered
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,8 @@ class _Proposal:
         self.rule, self.rng, self.reading, self.largest = rule, rng, reading, largest
         self.ranks = ranks_of(rule)
         self.found: dict[str, Shape] = {}
-        self.broadcast = not reading.equal_shapes and rng.random() < 0.6
+        self.dented = not reading.equal_shapes and rng.random() < 0.2  # all fits, but for one extent of one variable
+        self.broadcast = not reading.equal_shapes and not self.dented and rng.random() < 0.6
         self.grouped = reading.groups and rng.random() < 0.6
         self.ones = rng.choice((0.3, 0.65)) if self.broadcast else 0.3
         self.largest = rng.choice((2, largest)) if self.broadcast else largest
@@ -121,7 +122,17 @@ class _Proposal:
             self.fit(side, None)
         for name in self.rule.variables():  # what an operator that is not known here hides
             self.fit(Term(VARIABLE, name=name), None)
+        if self.dented:
+            self.dent()
         return self.found
+
+    def dent(self) -> None:
+        """Makes one extent of one variable 1, so that it broadcasts where the others do not."""
+        places = [(name, k) for name, shape in self.found.items() for k, d in enumerate(shape) if d > 1]
+        if places:
+            name, k = self.rng.choice(places)
+            shape = self.found[name]
+            self.found[name] = (*shape[:k], 1, *shape[k + 1 :])
 
     def extent(self) -> int:
         return 1 if self.rng.random() < self.ones else self.rng.randint(2, max(2, self.largest))
