@@ -17,6 +17,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from rlflow.errors import GraphError, UsageError
+from rlflow.frontends.constants import outlined
 from rlflow.frontends.inference import bare_model
 from rlflow.frontends.stats import infer_types
 
@@ -160,7 +161,7 @@ class ModelBuilder:
         """A float32 weight, normal, of standard deviation gain / sqrt(fan_in), to keep a signal's variance."""
         if not self.values and prod(shape) > _SMALL_WEIGHT:
             full = self._claim(self.full_name(name))
-            self._weights[full] = onnx.TensorProto(name=full, dims=shape, data_type=onnx.TensorProto.FLOAT)
+            self._weights[full] = outlined(full, shape, onnx.TensorProto.FLOAT)
             return full
         draw = self._generator(name).standard_normal(tuple(shape), dtype=np.float32)
         return self.parameter(name, draw * np.float32(gain / sqrt(fan_in)))

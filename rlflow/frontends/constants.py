@@ -1,14 +1,14 @@
 """Content that the core refers to by digest only: constant tensors, and the nodes behind opaque operators.
 
 A tensor's digest is BLAKE2b-128 over element type, shape and elements, so equal tensors are one constant whatever their
-names.
+names. The weights of an outline have no elements, and are told apart by their names.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -29,6 +29,9 @@ _SYMBOLIC = (1 << 62) - 1
 # A digest of zeros asks the core for its own, so that a small constant of a file and one that a rule makes are the
 # same.
 CORE_DIGEST = "0" * 32
+#: Says of a tensor without elements that this is meant.
+OUTLINED = "outline: no values"
+_DATA_FIELDS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
 _CHUNK = 1 << 22
 _FAST = frozenset(
     {"float32", "float64", "bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
@@ -120,8 +123,10 @@ class ConstantStore:
     def put_proto(self, proto: onnx.TensorProto, base_dir: str = "") -> str:
         """Adds the tensor of a TensorProto; external data is looked for under ``base_dir``. Returns its digest.
 
-        Raises ModelError where the elements cannot be read.
+        Raises ModelError where the elements cannot be read, or are not there.
         """
+        if _hollow(proto):
+            return self._put_outlined(proto)
         try:
             tensor = ir.serde.deserialize_tensor(proto, base_dir)
         except (ValueError, TypeError, ir.serde.SerdeError) as error:
@@ -135,6 +140,23 @@ class ConstantStore:
         digest = digest_of(int(tensor.dtype), elements)
         self._contents.setdefault(digest, Content(int(tensor.dtype), shape, tensor))
         return digest
+
+    def _put_outlined(self, proto: onnx.TensorProto) -> str:
+        """Adds a tensor that has a name, a type and a shape only: its name tells it from others."""
+        shape = tuple(proto.dims)
+        if proto.doc_string != OUTLINED:
+            raise ModelError(
+                f"While reading tensor '{proto.name}': it declares {math.prod(shape)} elements and holds none; "
+                "expected its data in the file or beside it."
+            )
+        digest = hashlib.blake2b(repr((OUTLINED, proto.data_type, shape, proto.name)).encode(), digest_size=16)
+        tensor = ir.LazyTensor(_no_elements, dtype=ir.DataType(proto.data_type), shape=ir.Shape(shape), name=proto.name)
+        self._contents.setdefault(digest.hexdigest(), Content(proto.data_type, shape, tensor))
+        return digest.hexdigest()
+
+    def outlined(self, digest: str) -> bool:
+        """Whether the tensor has no elements. Raises KeyError for an unknown digest."""
+        return isinstance(self._contents[digest].tensor, ir.LazyTensor)
 
     def alias(self, digest: str, existing: str) -> None:
         """Lets another digest (the core's, of a small constant) name a tensor of the store.
@@ -158,6 +180,22 @@ class ConstantStore:
     def nbytes(self, digest: str) -> int:
         """Size of the elements in bytes, as stored in a model. Raises KeyError for an unknown digest."""
         return int(self._contents[digest].tensor.nbytes)
+
+
+def outlined(name: str, shape: Sequence[int], dtype: int) -> onnx.TensorProto:
+    """A tensor without elements, for models that are searched over and never run; see ``rlflow.zoo.outline``."""
+    return onnx.TensorProto(name=name, dims=shape, data_type=dtype, doc_string=OUTLINED)
+
+
+def _hollow(proto: onnx.TensorProto) -> bool:
+    """Whether a tensor that has elements by its shape holds none."""
+    if proto.data_location == onnx.TensorProto.EXTERNAL or 0 in proto.dims:
+        return False
+    return not any(getattr(proto, name) for name in _DATA_FIELDS)
+
+
+def _no_elements() -> ir.TensorProtocol:
+    raise ModelError("the model is an outline, whose large weights have no values; build it to run it")
 
 
 def read(tensor: ir.TensorProtocol) -> Array:

@@ -386,9 +386,9 @@ class _Importer:
         self._bind(name, value)
 
     def _add_constant(self, digest: str) -> int:
-        content, array = self.constants.content(digest), self.constants[digest]
-        values = inline_values(content.dtype, array)
-        known = None if values is not None else facts(content.dtype, array)
+        content, array = self.constants.content(digest), self._elements(digest)
+        values = None if array is None else inline_values(content.dtype, array)
+        known = None if array is None or values is not None else facts(content.dtype, array)
         key = digest if values is None else CORE_DIGEST
         value = self.builder.constant(content.dtype, list(content.shape), key, values, known)
         self._arrays.setdefault(value, digest)
@@ -397,7 +397,11 @@ class _Importer:
     def array(self, value: int) -> Array | None:
         """The elements of a constant of the file, or of one that shape arithmetic made (its known integers)."""
         digest = self._arrays.get(value)
-        return None if digest is None else self.constants[digest]
+        return None if digest is None else self._elements(digest)
+
+    def _elements(self, digest: str) -> Array | None:
+        """None for a weight of an outline."""
+        return None if self.constants.outlined(digest) else self.constants[digest]
 
     def _bind(self, name: str, value: int) -> None:
         self._values[name] = value

@@ -106,6 +106,13 @@ def test_wrong_elements_of_a_tensor() -> None:
     refused(broken, "tensor 'w'")
 
 
+def test_a_tensor_without_its_elements() -> None:
+    """Once read as zeros."""
+    broken = model([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", [3])], [value("y", [3])], {"w": random(3)})
+    broken.graph.initializer[0].ClearField("raw_data")
+    refused(broken, "tensor 'w': it declares 3 elements and holds none")
+
+
 def test_types_that_contradict_each_other_stay_opaque() -> None:
     """A runtime may know better; it is not for an optimiser to refuse what it does not touch."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]

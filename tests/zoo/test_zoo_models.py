@@ -13,6 +13,8 @@ import pytest
 from onnx import numpy_helper
 
 from rlflow import zoo
+from rlflow.errors import ModelError
+from rlflow.frontends import load_model
 
 CLASSIFIERS = (
     "squeezenet1.1", "resnet-18", "resnet-50", "resnext-50", "inception-v3", "nasnet-a", "nasnet-a-large",
@@ -167,3 +169,18 @@ def test_the_metadata_says_how_to_build_the_model_again(small):
     assert options["seed"] == "9"
     assert options["steps"] == "3"
     assert set(options) == {"batch", "seed", "steps", *zoo.entry("nasrnn").options}
+
+
+def test_an_outline_is_the_same_graph_with_weights_of_its_own(model_name, small, sizes, monkeypatch):
+    """Weights without values were once all equal, so that searches merged layers that share nothing."""
+    for threshold in ("builder._SMALL_WEIGHT", "inference._SHAPE_LIKE_ELEMENTS"):
+        monkeypatch.setattr(f"rlflow.frontends.{threshold}", 64)  # these models are small
+    whole, outline = load_model(small(model_name)), load_model(zoo.outline(model_name, **sizes[model_name]))
+    assert [outline.graph.op(node) for node in outline.graph.order()] == [
+        whole.graph.op(node) for node in whole.graph.order()
+    ]
+    hollow = [digest for digest in outline.constants if outline.constants.outlined(digest)]
+    assert hollow
+    assert not any(whole.constants.outlined(digest) for digest in whole.constants)
+    with pytest.raises(ModelError, match="weights have no values"):
+        outline.constants[hollow[0]]
