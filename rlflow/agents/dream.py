@@ -103,6 +103,7 @@ class Controller(nn.Module):
         self.embed = nn.Embedding(rows, _RULE)
         self.place = nn.Sequential(nn.Linear(size + _RULE, size), nn.Tanh(), nn.Linear(size, config.locations))
         self.prior = nn.Parameter(torch.tensor(float(config.prior)))
+        self.rule_prior = nn.Parameter(torch.tensor(float(config.rule_prior)))
         self.value = nn.Linear(size, 1)
         with torch.no_grad():  # begin near the even choice, and seldom stop
             self.rule.weight.mul_(0.01)
@@ -118,7 +119,9 @@ class Controller(nn.Module):
 
     def rules(self, seen: Tensor, fires: Fires) -> Tensor:
         """[b, rows]: log probabilities of the rules; those that do not fire are masked."""
-        return torch.log_softmax(self.rule(seen).masked_fill(fires.counts < 0.5, _NEVER), -1)
+        largest = fires.best.abs().amax(-1, keepdim=True).clamp(min=1e-3)
+        scores = self.rule(seen) + self.rule_prior * fires.best / largest
+        return torch.log_softmax(scores.masked_fill(fires.counts < 0.5, _NEVER), -1)
 
     def places(self, seen: Tensor, row: Tensor, fires: Fires) -> Tensor:
         """[b, locations]: log probabilities of the matches of rule ``row`` [b]; there are as many as it fires."""

@@ -17,7 +17,7 @@ from rlflow.agents.worldmodel_checkpoint import WorldCheckpoint, load_world
 from rlflow.env.reward import Improvement
 from rlflow.env.spec import ProblemSpec
 from rlflow.env.walks import STOP, Episode, Walks
-from rlflow.nn.batch import UNKNOWN_RULE, Batch
+from rlflow.nn.batch import UNKNOWN_RULE
 from rlflow.search import generator
 
 
@@ -146,18 +146,14 @@ def _watch_graph(
     config, world = found.config, found.networks()["world"]
     ranker = Ranker(world, rows, config.breadth, config.depth, config.discount)
     seen = episode.observe()
-    ranks = ranker.ranks(seen)
-    if not len(ranks):
+    if seen.candidates == 1:
         return [], "nothing can be rewritten"
-    batch = Batch.of([world.vocabulary.translate(seen, rows)], world.vocabulary.op_rows)
-    with torch.no_grad():
-        nodes = world.encode(batch)
-        rolled = ranker.rollout(seen, batch, nodes, world.score(nodes, batch), int(ranks.argmax()), steps)
+    rolled = ranker.dream(seen, steps)
     names, rule_names = signatures(seen), episode.walks.problem.rule_names
     dreamt, gain = [], 0.0
     for number, (k, change, _) in enumerate(rolled, 1):
         gain += change
-        dreamt.append(Step(rule_names[names[1 + k][0]], k, gain, max(0, len(ranks) - number)))
+        dreamt.append(Step(rule_names[names[1 + k][0]], k, gain, max(0, seen.candidates - 1 - number)))
     for number, (k, _, _) in enumerate(rolled):
         now = signatures(episode.observe())
         if episode.ended or names[1 + k] not in now[1:]:

@@ -135,19 +135,13 @@ class Replay:
         """Keep an episode whose graphs were all seen."""
         self.episodes.append(episode)
         self._unsaved_episodes.append(episode)
-        self._evict()
 
-    def of_specs(self, specs: Iterable[int]) -> list[Recorded]:
-        """The episodes of these problems with at least one step."""
-        wanted = set(specs)
-        return [one for one in self.episodes if one.spec in wanted and len(one)]
-
-    def _evict(self) -> None:
+    def evict(self) -> None:
+        """Forget what is beyond the capacity; between rounds, so that nobody holds a key that is gone."""
         extra = len(self.states) - self.capacity
         if extra <= 0:
             return
-        recent = {key for one in self.episodes[-1:] for key in one.keys}
-        old = [key for key, state in self.states.items() if not state.root and key not in recent][:extra]
+        old = [key for key, state in self.states.items() if not state.root][:extra]
         for key in old:
             del self.states[key]
         gone = set(old)
@@ -181,7 +175,7 @@ class Replay:
                 self.states.setdefault(state.key, state)
             self.episodes += [_episode(plain) for plain in meta["episodes"]]
             self._parts += 1
-        self._evict()
+        self.evict()
 
     @property
     def parts(self) -> int:

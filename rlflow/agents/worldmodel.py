@@ -91,6 +91,7 @@ class LatentWorld(nn.Module):
             self.structure.bias.zero_()
             for head in self.change:
                 head[2].weight.mul_(0.1)
+                head[2].bias.zero_()
 
     def encode(self, scenes: Sequence[Scene]) -> Tensor:
         """[n, latent]: each of mean 0 and variance 1 over its entries."""
@@ -113,7 +114,8 @@ class LatentWorld(nn.Module):
         seen = self.trunk(torch.cat((hidden, inputs), dim=-1))
         mixture = self.next_latent(seen)
         mixture = mixture._replace(mean=mixture.mean + z.unsqueeze(-2))
-        change = torch.cat([head(seen) for head in self.change], dim=-1)
+        priced = fires.best.gather(-1, row.unsqueeze(-1))  # what the rule's best match is priced at, corrected
+        change = torch.cat([head(seen) for head in self.change], dim=-1) + priced
         log_counts, best = self.structure(seen).chunk(2, -1)
         prediction = Prediction(
             mixture, change, self.ends(seen).squeeze(-1), torch.log1p(fires.counts) + log_counts, fires.best + best

@@ -24,7 +24,8 @@ class WorldConfig:
 
     Collecting: ``gains``: whether a state's gain is its ``price``'s or the ``clock``'s, every ``every`` steps and at
     the end. ``horizon``, ``patience``: of real episodes, as in :class:`rlflow.agents.config.TrainConfig`.
-    ``random_episodes``: a model, before the first fit; ``episodes``: a model and round by the current policy, and one
+    ``random_episodes``: a model, before the first fit, and as
+    many ``downhill_episodes``, drawn by price, as are asked for; ``episodes``: a model and round by the current policy, and one
     more that is greedy and judges it. ``stop_chance``: of a random step to stop.
 
     The model: ``encoder_hidden``, ``encoder_layers``, ``message``: of the graph network. ``latent``, ``hidden``,
@@ -41,10 +42,11 @@ class WorldConfig:
     ``improvement``, ``potential``, ``change`` (of the logarithm of the price), or ``runtime`` (the price itself, as the
     published code has it, for comparison). The controller learns by PPO: ``controller_lr``, ``controller_size``,
     ``gamma``, ``lam``, ``clip``, ``epochs``, ``minibatch``, ``entropy_weight``; ``prior``: what it begins with in
-    favour of a rule's better-priced matches.
+    favour of a rule's better-priced matches, ``rule_prior`` of rules whose best match has a large share of the largest
+    gain (trained parameters; 0: none).
 
     Looking ahead (``graph``): ``breadth`` candidates are followed ``depth`` steps in the latent graph; ``verify`` of
-    them are opened at a time. ``discount``: of a gain that needs another step first. ``explore``: share of the opened
+    them are opened at a time; after ``patience`` openings without a better graph it goes back (0: 6). ``discount``: of a gain that needs another step first. ``explore``: share of the opened
     graphs that are drawn at random while collecting. ``opens``: graphs opened a model and round.
     """
 
@@ -54,6 +56,7 @@ class WorldConfig:
     horizon: int = 100
     patience: int = 0
     random_episodes: int = 8
+    downhill_episodes: int = 0
     episodes: int = 4
     stop_chance: float = 0.02
 
@@ -94,10 +97,11 @@ class WorldConfig:
     minibatch: int = 512
     entropy_weight: float = 0.01
     prior: float = 0.0
+    rule_prior: float = 0.0
 
     breadth: int = 12
     depth: int = 2
-    verify: int = 2
+    verify: int = 1
     discount: float = 0.9
     explore: float = 0.1
     opens: int = 40
@@ -109,7 +113,7 @@ class WorldConfig:
                     f"The training option {name!r} is {getattr(self, name)!r}; expected {', '.join(allowed)}."
                 )
         whole = (
-            "every", "horizon", "random_episodes", "encoder_hidden", "encoder_layers", "latent", "hidden", "mixtures",
+            "every", "horizon", "encoder_hidden", "encoder_layers", "latent", "hidden", "mixtures",
             "locations", "ensemble", "batch", "graphs", "dreams", "dream_horizon", "dream_horizon_end", "schedule",
             "controller_size", "epochs", "minibatch", "breadth", "depth", "verify", "opens",
         )  # fmt: skip
@@ -118,7 +122,7 @@ class WorldConfig:
         wrong += [name for name in shares if not 0 <= getattr(self, name) <= 1]
         rates = ("lr", "controller_lr", "clip", "grad_norm")
         wrong += [name for name in rates if not getattr(self, name) > 0]
-        zero = ("patience", "episodes", "fit_steps", "dream_updates", "temperature", "temperature_end", "disagreement")
+        zero = ("patience", "random_episodes", "downhill_episodes", "episodes", "fit_steps", "dream_updates", "temperature", "temperature_end", "disagreement")
         wrong += [name for name in zero if getattr(self, name) < 0]
         if wrong:
             raise UsageError(f"The training option {wrong[0]!r} is {getattr(self, wrong[0])}, which is out of range.")
@@ -153,8 +157,13 @@ PRESETS: dict[str, WorldConfig] = {
         dream_horizon=10,
         dream_horizon_end=40,
         prior=1.0,
+        rule_prior=4.0,
+        random_episodes=4,
+        downhill_episodes=4,
     ),
-    "graph": WorldConfig(worldmodel="graph", encoder_hidden=48, batch=24, fit_steps=120, lr=1e-3),
+    "graph": WorldConfig(
+        worldmodel="graph", patience=10, random_episodes=1, downhill_episodes=1, batch=12, fit_steps=80
+    ),
 }
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rlflow.agents.replay import Key, Recorded, Replay, State
-from rlflow.agents.worldmodel import squash
+from rlflow.agents.worldmodel import squash, unsquash
 from rlflow.agents.worldmodel_config import WorldConfig
 from rlflow.agents.worldmodel_fit import _correlation
 from rlflow.agents.worldmodel_real import RealWorld
@@ -36,18 +36,24 @@ OWN_DELTA = [i for i, name in enumerate(DELTA_COLUMNS) if name not in ("gain ove
 _OWN_GLOBALS = [GLOBAL_COLUMNS.index(name) for name in ("log cost", "log nodes", "log candidates")]
 _SWEEPS = 200
 _TINY = 1e-6
+_GAIN = DELTA_COLUMNS.index("gain")
 
 
 @dataclass
 class Scores:
-    """``change`` [k], ``worth`` [k]: of the candidates, stop included: the step's own log gain and what can be had
-    through it, discounted; ``value`` [s]: what can be had from the states. All squashed. ``candidates`` [k, hidden].
+    """``change`` [k], ``future`` [k]: of the candidates, stop included: the step's own log gain (its price, corrected)
+    and what can be had after it, discounted; ``value`` [s]: what can be had from the states. All squashed.
+    ``candidates`` [k, hidden].
     """
 
     change: Tensor
-    worth: Tensor
+    future: Tensor
     value: Tensor
     candidates: Tensor
+
+    def worth(self, batch: Batch) -> Tensor:
+        """[k], log gains: the candidate's price, which the engine gave with the state, and the predicted rest."""
+        return unsquash(batch.delta[:, _GAIN]) + unsquash(self.future).clamp(min=0)
 
 
 class GraphWorld(nn.Module):
@@ -63,12 +69,14 @@ class GraphWorld(nn.Module):
         known = 3 * hidden + _RULE + len(OWN_DELTA)
         self.candidate = nn.Sequential(nn.Linear(known, 2 * hidden), nn.ReLU(), nn.Linear(2 * hidden, hidden), nn.ReLU())
         self.change = nn.Linear(hidden, 1)
-        self.worth = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1))
+        self.future = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1))
         self.value = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1))
         self.move = nn.Sequential(nn.Linear(2 * hidden, hidden), nn.ReLU(), nn.Linear(hidden, hidden))
         self.meets = nn.Sequential(nn.Linear(2 * hidden + 1, hidden), nn.ReLU(), nn.Linear(hidden, 1))
-        with torch.no_grad():
-            self.move[2].weight.mul_(0.1)
+        with torch.no_grad():  # begin with: a candidate is worth its price, and little changes
+            for last in (self.move[2], self.future[2], self.change):
+                last.weight.mul_(0.05)
+                last.bias.zero_()
 
     def encode(self, batch: Batch) -> Tensor:
         """Node embeddings [n, hidden]."""
@@ -92,7 +100,8 @@ class GraphWorld(nn.Module):
             batch.delta[:, OWN_DELTA],
         )
         found = self.candidate(torch.cat(parts, dim=1))
-        return Scores(self.change(found).squeeze(1), self.worth(found).squeeze(1), self.value(states).squeeze(1), found)
+        change = batch.delta[:, _GAIN] + self.change(found).squeeze(1)
+        return Scores(change, self.future(found).squeeze(1), self.value(states).squeeze(1), found)
 
     def take(self, nodes: Tensor, batch: Batch, scores: Scores, chosen: Tensor) -> Tensor:
         """Node embeddings after candidate ``chosen`` [s] (its number in the batch) of each state: those that it touches
@@ -194,7 +203,7 @@ class GraphAgent:
     def _step(self, keys: Sequence[Key], known: Known, rng: np.random.Generator) -> dict[str, float]:
         terms = self.losses(keys, known, rng)
         config = self.config
-        weights = {"reward_loss": config.w_reward, "worth_loss": config.w_reward, "value_loss": config.w_reward,
+        weights = {"reward_loss": config.w_reward, "future_loss": config.w_reward, "value_loss": config.w_reward,
                    "latent_loss": 1.0, "contrast_loss": config.w_contrast, "structure_loss": config.w_structure}  # fmt: skip
         loss = sum((weights[name] * value for name, value in terms.items()), torch.zeros(()))
         self.optimizer.zero_grad(set_to_none=True)
@@ -204,8 +213,8 @@ class GraphAgent:
         return {"model_loss": float(loss.detach()), **{name: float(value.detach()) for name, value in terms.items()}}
 
     def losses(self, keys: Sequence[Key], known: Known, rng: np.random.Generator) -> dict[str, Tensor]:
-        """Of the states ``keys`` and of one opened child each. ``worth`` is learnt from opened candidates; the price of
-        the others is a bound from below. The child's embedding is a target without gradient.
+        """Of the states ``keys`` and of one opened child each. What comes after a
+        candidate is learnt from those that were opened. The child's embedding is a target without gradient.
         """
         states = [self.replay.states[key] for key in keys]
         batch = self.batch(states)
@@ -215,11 +224,10 @@ class GraphAgent:
         worth = np.concatenate([np.append(0.0, known.worth[key]) for key in keys])
         opened = np.concatenate([np.append(False, known.opened[key]) for key in keys])
         values = np.array([known.value[key] for key in keys])
-        error = scores.worth - _squashed(worth)
-        error = torch.where(torch.from_numpy(opened), error, error.clamp(max=0))
+        error = torch.where(torch.from_numpy(opened), scores.future - _squashed(np.maximum(worth - real, 0)), 0.0)
         found = {
             "reward_loss": (scores.change - _squashed(real)).square().mean(),
-            "worth_loss": error.square().sum() / max(1, int(opened.sum())),
+            "future_loss": error.square().sum() / max(1, int(opened.sum())),
             "value_loss": (scores.value - _squashed(values)).square().mean(),
         }
         return found | self._moved(states, batch, nodes, scores, known, rng)
@@ -265,8 +273,8 @@ class GraphAgent:
         return [self._search(real, spec, rng, self.config.opens)] if self.config.episodes else []
 
     def act(self, real: RealWorld, spec: int) -> Recorded:
-        """Follow what the model ranks first until its horizon, which judges it."""
-        return self._search(real, spec, None, self.config.horizon)
+        """Open what the model ranks first, nothing drawn, which judges it."""
+        return self._search(real, spec, None, self.config.opens)
 
     def judge(self, episodes: Sequence[Recorded]) -> dict[str, float]:
         """Predicted against real: each step's change, and the gain that was still found from each state."""

@@ -6,7 +6,7 @@ import heapq
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rlflow.agents.replay import Recorded
 from rlflow.agents.worldmodel import unsquash
-from rlflow.agents.worldmodel_graph import GraphWorld, Scores, signatures
+from rlflow.agents.worldmodel_graph import GraphWorld
 from rlflow.env.reward import Improvement
 from rlflow.env.walks import Episode, Walks
 from rlflow.nn.batch import Batch
@@ -38,70 +38,121 @@ class Ranker:
     discount: float
 
     def ranks(self, seen: Observation) -> np.ndarray:
-        vocabulary = self.world.vocabulary
-        batch = Batch.of([vocabulary.translate(seen, self.rows)], vocabulary.op_rows)
+        batch = self._batch([seen])
         with torch.no_grad():
             nodes = self.world.encode(batch)
             scores = self.world.score(nodes, batch)
-            worth = unsquash(scores.worth).double().numpy()[1:]
+            worth = scores.worth(batch).double().numpy()[1:]
             if self.depth > 1 and len(worth):
                 some = np.argsort(-worth, kind="stable")[: self.breadth]
-                ahead = [self._ahead(seen, batch, nodes, scores, int(k)) for k in some]
+                ahead = [self._total(steps) for steps in self.rollouts(seen, nodes, some.tolist(), self.depth)]
                 worth[some] = 0.5 * (worth[some] + np.array(ahead))
         return worth
 
-    def _ahead(self, seen: Observation, batch: Batch, nodes: Tensor, scores: Scores, k: int) -> float:
-        """The gain of candidate ``k`` and of what the model does after it, discounted."""
-        steps = self.rollout(seen, batch, nodes, scores, k, self.depth)
-        changes = sum(self.discount**t * change for t, (_, change, _) in enumerate(steps))
-        return changes + self.discount ** len(steps) * max(steps[-1][2], 0.0)
+    def dream(self, seen: Observation, depth: int) -> list[Step]:
+        """The longest dream from a state, by the candidate that ranks first."""
+        best = int(self.ranks(seen).argmax())
+        with torch.no_grad():
+            nodes = self.world.encode(self._batch([seen]))
+            return self.rollouts(seen, nodes, [best], depth)[0]
 
-    def rollout(
-        self, seen: Observation, batch: Batch, nodes: Tensor, scores: Scores, k: int, depth: int
-    ) -> list[tuple[int, float, float]]:
-        """A dream of ``depth`` steps that begins with candidate ``k`` (stop left out): of each step the candidate, its
-        predicted log gain, and the predicted value of the state after it. Ends where no candidate is worth anything.
+    def rollouts(self, seen: Observation, nodes: Tensor, firsts: list[int], depth: int) -> list[list[Step]]:
+        """Dreams of at most ``depth`` steps, side by side, each of which begins with one of the candidates ``firsts``
+        (stop left out) and goes on with the best of those that survive. A dream ends where none is worth anything.
+
+        ``nodes`` [n, hidden]: the state's embeddings.
         """
-        alive = np.ones(len(batch.rule), dtype=bool)
-        alive[0] = False
-        names = signatures(seen)
-        steps: list[tuple[int, float, float]] = []
-        while len(steps) < depth:
-            change = float(unsquash(scores.change[1 + k]))
-            others = np.flatnonzero(alive & (np.arange(len(alive)) != 1 + k))
-            alive[:] = False
-            if len(others):
-                overlap = [len(names[j][1] & names[1 + k][1]) / max(1, len(names[j][1])) for j in others]
-                one = torch.full((len(others),), 1 + k)
-                logits = self.world.survive(scores, one, torch.from_numpy(others), torch.tensor(overlap, dtype=torch.float32))
-                alive[others[(logits > 0).numpy()]] = True
-            nodes = self.world.take(nodes, batch, scores, torch.tensor([1 + k]))
+        count, size = len(firsts), seen.candidates
+        batch, nodes = self._batch([seen] * count), nodes.repeat(count, 1)
+        overlap, begins = overlaps(seen), torch.arange(count) * size
+        alive = torch.ones(count, size, dtype=torch.bool)
+        alive[:, 0] = False
+        scores, chosen = self.world.score(nodes, batch), torch.tensor(firsts) + 1
+        going, dreams = [True] * count, [list[Step]() for _ in range(count)]
+        for _ in range(depth):
+            change = unsquash(scores.change[begins + chosen]).tolist()
+            every = torch.arange(size).repeat(count)
+            logits = self.world.survive(
+                scores, (begins + chosen).repeat_interleave(size), torch.arange(count * size),
+                overlap[chosen.repeat_interleave(size), every],
+            )  # fmt: skip
+            alive &= (logits > 0).view(count, size)
+            alive[torch.arange(count), chosen] = False
+            nodes = self.world.take(nodes, batch, scores, begins + chosen)
             scores = self.world.score(nodes, batch)
-            steps.append((k, change, float(unsquash(scores.value[0]))))
-            worth = np.where(alive, scores.worth.numpy(), -np.inf)
-            if not alive.any() or worth.max() <= 0:
+            value = unsquash(scores.value).tolist()
+            worth = scores.worth(batch).view(count, size).masked_fill(~alive, -torch.inf)
+            for i in range(count):
+                if going[i]:
+                    dreams[i].append(Step(int(chosen[i]) - 1, change[i], value[i]))
+            going = [on and w > 0 for on, w in zip(going, worth.amax(1).tolist(), strict=True)]
+            if not any(going):
                 break
-            k = int(worth.argmax()) - 1
-        return steps
+            chosen = worth.argmax(1)
+        return dreams
+
+    def _total(self, steps: list[Step]) -> float:
+        """The discounted gain of a dream and of what the model sees behind its end."""
+        changes = sum(self.discount**t * step.change for t, step in enumerate(steps))
+        return changes + self.discount ** len(steps) * max(steps[-1].value, 0.0)
+
+    def _batch(self, seen: list[Observation]) -> Batch:
+        vocabulary = self.world.vocabulary
+        return Batch.of([vocabulary.translate(one, self.rows) for one in seen], vocabulary.op_rows)
+
+
+class Step(NamedTuple):
+    """Of a dream: the candidate (stop left out), its predicted log gain, and the predicted value of the state after it."""
+
+    candidate: int
+    change: float
+    value: float
+
+
+def overlaps(seen: Observation) -> Tensor:
+    """[k, k]: the share of a candidate's (column) touched nodes that another one (row) touches too."""
+    touches = torch.zeros(seen.candidates, len(seen.graph.op))
+    touches[torch.from_numpy(seen.touched_by).long(), torch.from_numpy(seen.touched).long()] = 1
+    return touches @ touches.T / touches.sum(1).clamp(min=1)
+
+
+@dataclass(eq=False)
+class _Opened:
+    """A graph that was opened: ``worth`` [k] of its candidates, best first in ``order``; ``gain``: log gain so far."""
+
+    episode: Episode
+    gain: float
+    worth: np.ndarray
+    order: list[int]
+
+    @property
+    def promise(self) -> float:
+        """What the best candidate that was not taken yet would lead to."""
+        return self.gain + (float(self.worth[self.order[0]]) if self.order else -math.inf)
 
 
 @dataclass
 class RankedSearch:
-    """Best-first over really opened graphs: next is what promises the largest gain in all, by ``ranker``.
+    """Goes down by ``ranker``: of a graph's candidates the ``verify`` best are opened, and the way goes on from the child
+    that promises most. After ``patience`` steps without a better graph, it goes on from the most promising candidate of
+    all opened graphs.
 
-    ``verify``: how many candidates of a graph are opened before others are asked; ``rng`` with ``explore``: the share
-    of the openings that are drawn, by rank. ``visited`` is told of every opened place.
+    ``rng`` with ``explore``: the share of the candidates that are drawn instead. ``visited`` is told of every opened
+    place.
     """
 
     walks: Walks
     ranker: Ranker
     horizon: int
     verify: int = 1
+    patience: int = 6
     explore: float = 0.0
     rng: np.random.Generator | None = None
     visited: Callable[[Episode], Any] = lambda _: None
     opened: int = 0
-    _queue: list[tuple[float, int, Episode, int]] = field(default_factory=list)
+    _here: _Opened | None = None
+    _idle: int = 0
+    _queue: list[tuple[float, int, _Opened]] = field(default_factory=list)
     _pushed: int = 0
     _seen: set[bytes] = field(default_factory=set)
     _way: dict[bytes, tuple[bytes, int]] = field(default_factory=dict)
@@ -117,50 +168,74 @@ class RankedSearch:
             real.see(spec, episode)
             real.steps += 1
 
-        return cls(real.opened(spec).walks, ranker, config.horizon, config.verify, config.explore, rng, visited)
+        walks, patience = real.opened(spec).walks, config.patience or cls.patience
+        return cls(walks, ranker, config.horizon, config.verify, patience, config.explore, rng, visited)
 
     def step(self) -> bool:
         """Open the most promising candidates of one graph; ``False`` where nothing is left."""
         if not self._seen:
-            self._enter(Episode(self.walks, Improvement(), self.horizon))
-        for _ in range(self.verify):
-            if not self._open_next():
-                return False
+            self._here = self._enter(Episode(self.walks, Improvement(), self.horizon))
+        if self._here is None or not self._here.order or self._idle >= self.patience:
+            self._here, self._idle = self._most_promising(), 0
+        if self._here is None:
+            return False
+        best = max(self._gain.values())
+        children = [child for _ in range(self.verify) if (child := self._open_from(self._here)) is not None]
+        self._idle = 0 if max(self._gain.values()) > best + _TINY else self._idle + 1
+        if self._here.order:
+            self._push(self._here)
+        self._here = max(children, key=lambda child: child.promise, default=None)
+        for child in children:
+            if child is not self._here and child.order:
+                self._push(child)
         return True
 
-    def _open_next(self) -> bool:
+    def _most_promising(self) -> _Opened | None:
+        """Of the opened graphs that still have candidates, the one with the best; what is known by now is left out."""
         while self._queue:
-            _, _, episode, k = self._pop()
-            digest = episode.place.table.digests[k]
-            if digest in self._seen:
-                continue
-            before = episode.place.node.digest
-            child = episode.fork()
-            child.step(1 + k)
-            self.opened += 1
-            self._way[digest] = (before, 1 + k)
-            self._enter(child)
-            return True
-        return False
+            minus, _, found = heapq.heappop(self._queue)
+            self._skip_known(found)
+            if found.order and found.promise >= -minus - _TINY:
+                return found
+            if found.order:
+                self._push(found)
+        return None
 
-    def _pop(self) -> tuple[float, int, Episode, int]:
-        if self.rng is None or self.rng.random() >= self.explore:
-            return heapq.heappop(self._queue)
-        found = self._queue.pop(int(self.rng.integers(len(self._queue))))
-        heapq.heapify(self._queue)
-        return found
+    def _push(self, found: _Opened) -> None:
+        heapq.heappush(self._queue, (-found.promise, self._pushed, found))
+        self._pushed += 1
 
-    def _enter(self, episode: Episode) -> None:
+    def _skip_known(self, found: _Opened) -> None:
+        digests = found.episode.place.table.digests
+        while found.order and digests[found.order[0]] in self._seen:
+            found.order.pop(0)
+
+    def _open_from(self, found: _Opened) -> _Opened | None:
+        """Open its best candidate that is new, or one that is drawn."""
+        self._skip_known(found)
+        if not found.order:
+            return None
+        drawn = self.rng is not None and self.rng.random() < self.explore
+        k = found.order.pop(int(self.rng.integers(len(found.order))) if drawn and self.rng is not None else 0)
+        digest = found.episode.place.table.digests[k]
+        if digest in self._seen:
+            return None
+        child = found.episode.fork()
+        child.step(1 + k)
+        self.opened += 1
+        self._way[digest] = (found.episode.place.node.digest, 1 + k)
+        return self._enter(child)
+
+    def _enter(self, episode: Episode) -> _Opened:
         """A graph that is newly opened: its candidates are ranked, and wait."""
         node = episode.place.node
         self._seen.add(node.digest)
         gain = self._gain[node.digest] = math.log(max(episode.start_ms, _TINY) / max(node.cost, _TINY))
         self.visited(episode)
         if episode.ended or not len(episode.place.table):
-            return
-        for k, worth in enumerate(self.ranker.ranks(episode.observe()).tolist()):
-            heapq.heappush(self._queue, (-(gain + worth), self._pushed, episode, k))
-            self._pushed += 1
+            return _Opened(episode, gain, np.empty(0), [])
+        worth = self.ranker.ranks(episode.observe())
+        return _Opened(episode, gain, worth, np.argsort(-worth, kind="stable").tolist())
 
     def record(self, spec: int, by: str) -> Recorded:
         """The way to the best graph, as an episode."""

@@ -15,6 +15,7 @@ from rlflow.env.reward import Improvement
 from rlflow.env.spec import ProblemSpec
 from rlflow.env.walks import STOP, Episode, Walks
 from rlflow.errors import UsageError
+from rlflow.nn.ragged import draw
 
 _KEEP = 256
 
@@ -50,6 +51,27 @@ class RandomPilot:
             return STOP
         fired = np.flatnonzero(table.rule == self.rng.choice(np.unique(table.rule)))
         return 1 + int(self.rng.choice(fired))
+
+
+@dataclass
+class DownhillPilot:
+    """Draws candidates by their share of the largest price gain: a walk near the greedy one, never quite the same."""
+
+    rng: np.random.Generator
+    sharpness: float = 12.0
+    name: str = "downhill"
+
+    def begin(self, episode: Episode) -> None:
+        """There is nothing to forget."""
+
+    def choose(self, episode: Episode) -> int:
+        table = episode.place.table
+        if len(table) == 0:
+            return STOP
+        gain = table.node.cost - table.cost
+        score = self.sharpness * gain / max(float(np.abs(gain).max()), 1e-12)
+        weights = np.exp(score - score.max())
+        return 1 + draw(weights / weights.sum(), self.rng.random())
 
 
 class PriceJudge:

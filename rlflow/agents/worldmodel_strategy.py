@@ -78,7 +78,7 @@ class RLFlow(Learned):
 
         config, world = checkpoint.config, checkpoint.networks()["world"]
         ranker = Ranker(world, rows, self.breadth or config.breadth, self.depth or config.depth, config.discount)
-        search = RankedSearch(walks, ranker, horizon, self.verify or config.verify)
+        search = RankedSearch(walks, ranker, horizon, self.verify or config.verify, config.patience or RankedSearch.patience)
         while search.step():
             if (reason := problem.stopped()) is not None:
                 return reason

@@ -31,7 +31,7 @@ from rlflow.agents.worldmodel_checkpoint import (
 )
 from rlflow.agents.worldmodel_config import WorldConfig
 from rlflow.agents.worldmodel_fit import Fitter, Memories, judge
-from rlflow.agents.worldmodel_real import RandomPilot, RealWorld
+from rlflow.agents.worldmodel_real import DownhillPilot, RandomPilot, RealWorld
 from rlflow.env.spec import ProblemSpec
 from rlflow.errors import UsageError
 from rlflow.nn.batch import Vocabulary
@@ -187,11 +187,11 @@ class WorldTrainer:
 
     def _begin(self) -> None:
         """Collect by chance, then make networks for the rules that fired."""
-        pilot = RandomPilot(self.rng, self.config.stop_chance)
+        pilot, downhill = RandomPilot(self.rng, self.config.stop_chance), DownhillPilot(self.rng)
         for spec in range(len(self.specs)):
-            for _ in range(self.config.random_episodes):
+            for number in range(self.config.random_episodes + self.config.downhill_episodes):
                 if not self.real.finished():
-                    self.real.play(spec, pilot)
+                    self.real.play(spec, pilot if number < self.config.random_episodes else downhill)
         if not self.replay.states:
             self.real.play(0, pilot)  # the starting graph at least
         fired = {
@@ -224,6 +224,7 @@ class WorldTrainer:
                 fresh += self.agent.explore(self.real, spec, self.rng)
         judged = {spec: self.agent.act(self.real, spec) for spec in range(len(self.specs)) if not self.real.finished()}
         calibration = self.agent.judge([*fresh, *judged.values()])
+        self.replay.evict()
         self.progress.rounds += 1
         self._count()
         titles = {spec: self.specs[spec].title for spec in judged}
