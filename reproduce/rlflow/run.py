@@ -5,6 +5,7 @@
     python reproduce/rlflow/run.py --stage temperatures    τ from 0.1 to 3.0
     python reproduce/rlflow/run.py --stage rewards         the reward functions
     python reproduce/rlflow/run.py --stage searches        the searches that do not learn, xrlflow and rlflow
+    python reproduce/rlflow/run.py --stage ship            trains the two checkpoints that come with the package
     python reproduce/rlflow/run.py --stage tables          only prints the tables of what is there, and draws the curves
 
 `--size small` (default) runs in minutes a stage on one core, `--size full` is the setting of the paper's models and
@@ -74,10 +75,11 @@ SIZES = {
         studied=("squeezenet1.1",),
         seeds=3,
         limit=3000,
-        seconds=30.0,
+        seconds=25.0,
         budget="100x",
         study_expansions=200,
-        latent={"random_episodes": "2", "downhill_episodes": "1", "episodes": "2", "horizon": "60", "fit_steps": "40", "dream_updates": "15",
+        latent={"random_episodes": "2", "downhill_episodes": "1", "episodes": "2", "horizon": "60",
+                "fit_steps": "100", "dream_updates": "10",
                 "batch": "5", "schedule": "3"},
         graph={"random_episodes": "0", "horizon": "60", "fit_steps": "40", "batch": "8", "opens": "20"},
         graphs=1,
@@ -349,7 +351,9 @@ def real_times(model: str) -> dict[str, float]:
 # --- the paper's studies ----------------------------------------------------------------------------------------------
 
 
-def studies(rows: Rows, size: Size, kind: str, values: tuple[Any, ...], options: Callable[[Any], dict[str, str]]) -> None:
+def studies(
+    rows: Rows, size: Size, kind: str, values: tuple[Any, ...], options: Callable[[Any], dict[str, str]]
+) -> None:
     """The loop with one option in several values: what is dreamt, what is real, round by round."""
     from rlflow.agents import worldmodel_config
     from rlflow.agents.worldmodel_train import WorldTrainer
@@ -370,6 +374,39 @@ def studies(rows: Rows, size: Size, kind: str, values: tuple[Any, ...], options:
                       "rounds": [{name: one.get(name) for name in ("expansions", "score", "dream_return", "model_loss",
                                   "forced_reward_correlation", "free_reward_correlation", "free_structure_exact",
                                   "free_return_error", "forced_return_error", "seconds")} for one in rounds]})  # fmt: skip
+
+
+# --- the shipped checkpoints ------------------------------------------------------------------------------------------
+
+SHIPPED = {
+    "graph": ("graph", {"fit_steps": "150", "opens": "20", "horizon": "60"}, 1500),
+    "latent": ("tuned", {"hidden": "128", "fit_steps": "150", "batch": "8", "horizon": "60", "random_episodes": "2",
+                         "downhill_episodes": "2", "episodes": "1"}, 1500),
+}  # fmt: skip
+LEARNT = ("squeezenet1.1", "resnet-18", "vit-base?layers=2", "llama-decoder-step", "bert-base?layers=2&seq=64",
+          "mobilenet-v2")  # fmt: skip
+
+
+def ship(rows: Rows, size: Size) -> None:
+    """Trains both forms on several models with the analytic cost; the weights go into the package in 16 bits."""
+    from rlflow.agents import worldmodel_config
+    from rlflow.agents.worldmodel_checkpoint import WorldCheckpoint, shipped
+    from rlflow.agents.worldmodel_train import WorldTrainer
+
+    for form, (preset, options, expansions) in SHIPPED.items():
+        path = AGENTS / f"{form}.npz"
+        config = worldmodel_config.preset(preset).with_options(options)
+        resume = path.with_name(path.name + ".last").exists()
+        trainer = WorldTrainer([ProblemSpec(model) for model in LEARNT], config, out=path, resume=resume,
+                               logs=AGENTS / "logs" / form)  # fmt: skip
+        trainer.train(
+            expansions,
+            on_round=lambda figures: print(figures["expansions"], figures["gains"], file=sys.stderr, flush=True),
+        )
+        WorldCheckpoint.load(path).save(shipped(form), half=True)
+        rows.add(
+            {"kind": "ship", "key": f"ship/{form}/{time.time():.0f}", "form": form, **WorldCheckpoint.load(path).card}
+        )
 
 
 # --- the searches -----------------------------------------------------------------------------------------------------
@@ -466,7 +503,11 @@ def search_table(found: list[dict[str, Any]]) -> Iterator[str]:
         cells = []
         for label in labels:
             mine = [row for row in found if row["model"] == model and row["label"] == label]
-            cells.append(f"{statistics.mean(r['gain'] for r in mine):.4f} ({statistics.mean(r['seconds'] for r in mine):.1f})" if mine else "")
+            cells.append(
+                f"{statistics.mean(r['gain'] for r in mine):.4f} ({statistics.mean(r['seconds'] for r in mine):.1f})"
+                if mine
+                else ""
+            )
         yield f"| {model} | {' | '.join(cells)} |"
 
 
@@ -495,6 +536,7 @@ STAGES: dict[str, Callable[[Rows, Size], None]] = {
     ),
     "rewards": lambda rows, size: studies(rows, size, "reward", REWARDS, lambda name: {"reward": str(name)}),
     "searches": searches,
+    "ship": ship,
     "tables": lambda rows, size: None,
 }
 
@@ -511,7 +553,7 @@ def main() -> int:
     path = options.out or HERE / "results" / f"{options.size}.jsonl"
     rows = Rows(path, ["python", "reproduce/rlflow/run.py", "--size", options.size, "--stage", options.stage])
     for name, stage in STAGES.items():
-        if options.stage in (name, "all"):
+        if options.stage == name or (options.stage == "all" and name != "ship"):
             stage(rows, SIZES[options.size])
     print(machine.describe(rows.rows[0]))
     print("\n".join(tables(rows)))

@@ -43,8 +43,8 @@ class DreamState:
 def reward_of(name: str, before: Tensor, after: Tensor, best: Tensor, gamma: float) -> Tensor:
     """What a step from log gain ``before`` to ``after`` earns where ``best`` was the largest so far.
 
-    ``improvement`` and ``potential`` are those of :mod:`rlflow.env.reward`; ``change`` is the difference, ``runtime`` the
-    price as a part of the start's, which the published code maximises (kept to show what that does).
+    ``improvement`` and ``potential`` are those of :mod:`rlflow.env.reward`; ``change`` is the difference, ``runtime``
+    the price as a part of the start's, which the published code maximises (kept to show what that does).
     """
     if name == "improvement":
         return (after - best).clamp(min=0)
@@ -99,19 +99,17 @@ class Controller(nn.Module):
         self.trunk = nn.Sequential(
             nn.Linear(config.latent + config.hidden + 2 * rows, size), nn.Tanh(), nn.Linear(size, size), nn.Tanh()
         )
-        self.rule = nn.Linear(size, rows)
+        self.rule, last, estimate = nn.Linear(size, rows), nn.Linear(size, config.locations), nn.Linear(size, 1)
         self.embed = nn.Embedding(rows, _RULE)
-        self.place = nn.Sequential(nn.Linear(size + _RULE, size), nn.Tanh(), nn.Linear(size, config.locations))
+        self.place = nn.Sequential(nn.Linear(size + _RULE, size), nn.Tanh(), last)
         self.prior = nn.Parameter(torch.tensor(float(config.prior)))
         self.rule_prior = nn.Parameter(torch.tensor(float(config.rule_prior)))
-        self.value = nn.Linear(size, 1)
+        self.value = estimate
         with torch.no_grad():  # begin near the even choice, and seldom stop
-            self.rule.weight.mul_(0.01)
-            self.rule.bias.zero_()
+            for layer, scale in ((self.rule, 0.01), (last, 0.01), (estimate, 0.1)):
+                layer.weight.mul_(scale)
+                layer.bias.zero_()
             self.rule.bias[STOP_ROW] = -2.0
-            self.place[2].weight.mul_(0.01)
-            self.place[2].bias.zero_()
-            self.value.weight.mul_(0.1)
 
     def forward(self, z: Tensor, hidden: Tensor, fires: Fires) -> tuple[Tensor, Tensor]:
         seen = self.trunk(torch.cat((z, hidden, torch.log1p(fires.counts), fires.best), dim=-1))
@@ -198,10 +196,12 @@ def dream(
     stacked = [torch.stack(column) for column in zip(*rows, strict=True)]
     value, reward, alive = stacked[7], stacked[8], stacked[9]
     advantage = _advantages(reward, value, last, alive, state.alive, config.gamma, config.lam)
-    flat = [column[alive] for column in stacked[:7]]
+    z, hidden, counts, best, row, location, log_prob = (column[alive] for column in stacked[:7])
     total = (reward * alive * unit).sum(0).mean()
-    return Dreamt(flat[0], flat[1], Fires(flat[2], flat[3]), *flat[4:7], advantage[alive],
-                  (advantage + value)[alive], float(total), float(alive.sum(0).float().mean()))  # fmt: skip
+    return Dreamt(
+        z, hidden, Fires(counts, best), row, location, log_prob, advantage[alive], (advantage + value)[alive],
+        float(total), float(alive.sum(0).float().mean()),
+    )  # fmt: skip
 
 
 def _advantages(
@@ -264,5 +264,3 @@ def _entropy(log_probs: Tensor) -> Tensor:
 def random_of(rng: np.random.Generator) -> torch.Generator:
     """A generator of torch's, seeded by one of numpy's."""
     return torch.Generator().manual_seed(int(rng.integers(0, 2**62)))
-
-

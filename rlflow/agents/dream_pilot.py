@@ -1,4 +1,4 @@
-"""A controller in the real world: the engine's graphs are encoded, the memory goes along, and what it chooses is done."""
+"""A controller in the real world: the engine's graphs are encoded, the memory goes along, its choices are done."""
 
 from __future__ import annotations
 

@@ -67,7 +67,13 @@ class Watched:
 
 
 def watch(
-    model: str, checkpoint: str | os.PathLike[str] | None, form: str, steps: int, temperature: float, cost: str, seed: int
+    model: str,
+    checkpoint: str | os.PathLike[str] | None,
+    form: str,
+    steps: int,
+    temperature: float,
+    cost: str,
+    seed: int,
 ) -> Watched:
     """Dream at most ``steps`` steps about ``model``, then walk the same way in the engine.
 

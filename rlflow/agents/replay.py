@@ -1,4 +1,4 @@
-"""What was really seen: opened graphs with their candidates, and the episodes that went over them; in memory and on disk.
+"""What was really seen: opened graphs with their candidates, and the episodes over them; in memory and on disk.
 
 A graph is kept once, however many episodes come by. On disk the buffer is a folder of ``part-0000.npz`` files, written
 whole and only ever added to, so that a training that is resumed has lost nothing.
@@ -62,8 +62,8 @@ class Structure(NamedTuple):
     """Which rules fire and how often: the action space of a state in the words of a vocabulary.
 
     ``counts`` [rows]: matches of each rule, 1 in row 0, which is to stop. ``best`` [rows]: the largest gain among them,
-    squashed. ``row``, ``location`` [k]: rule and match of each candidate. The matches of a rule are counted from the one
-    with the largest gain; equals in the core's order.
+    squashed. ``row``, ``location`` [k]: rule and match of each candidate. The matches of a rule are counted from the
+    one with the largest gain; equals in the core's order.
     """
 
     counts: np.ndarray
@@ -219,5 +219,6 @@ def _unpacked(rows: Sequence[Sequence[Any]], arrays: dict[str, np.ndarray]) -> I
     for i, (spec, digest, cost, gain, root) in enumerate(rows):
         mine = {name: arrays[name][ends[name][i] - arrays[f"{name}-size"][i] : ends[name][i]] for name in names}
         graph = GraphFeatures(*(mine[name] for name in _GRAPH))
-        seen = Observation(graph, mine["globals"], *(mine[name] for name in _SEEN))
+        rule, delta, touched, touched_by = (mine[name] for name in _SEEN)
+        seen = Observation(graph, mine["globals"], rule, delta, touched, touched_by)
         yield State(spec, bytes.fromhex(digest), seen, cost, gain, mine["costs"], mine["digests"], root)

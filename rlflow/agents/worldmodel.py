@@ -72,7 +72,10 @@ class LatentWorld(nn.Module):
         self.graph = GraphEncoder(len(vocabulary.ops), config.encoder_hidden, config.encoder_layers, _HEADS,
                                   config.message)  # fmt: skip
         self.project = nn.Sequential(
-            nn.Linear(config.encoder_hidden + info, 128), nn.ReLU(), nn.Linear(128, size), nn.LayerNorm(size, elementwise_affine=False)
+            nn.Linear(config.encoder_hidden + info, 128),
+            nn.ReLU(),
+            nn.Linear(128, size),
+            nn.LayerNorm(size, elementwise_affine=False),
         )
         self.decode = nn.Sequential(nn.Linear(size, 128), nn.ReLU(), nn.Linear(128, info + 1 + len(vocabulary.ops)))
         self.rule = nn.Embedding(rows, _RULE)
@@ -81,17 +84,16 @@ class LatentWorld(nn.Module):
         self.memory = nn.LSTM(inputs, config.hidden, batch_first=True)
         self.trunk = nn.Sequential(nn.Linear(config.hidden + inputs, config.hidden), nn.ReLU())
         self.next_latent = MixtureHead(config.hidden, size, config.mixtures)
-        self.change = nn.ModuleList(
-            nn.Sequential(nn.Linear(config.hidden, 64), nn.ReLU(), nn.Linear(64, 1)) for _ in range(config.ensemble)
-        )
+        lasts = [nn.Linear(64, 1) for _ in range(config.ensemble)]
+        self.change = nn.ModuleList(nn.Sequential(nn.Linear(config.hidden, 64), nn.ReLU(), last) for last in lasts)
         self.ends = nn.Linear(config.hidden, 1)
         self.structure = nn.Linear(config.hidden, 2 * rows)
         with torch.no_grad():  # begin with: nothing changes
             self.structure.weight.mul_(0.01)
             self.structure.bias.zero_()
-            for head in self.change:
-                head[2].weight.mul_(0.1)
-                head[2].bias.zero_()
+            for last in lasts:
+                last.weight.mul_(0.1)
+                last.bias.zero_()
 
     def encode(self, scenes: Sequence[Scene]) -> Tensor:
         """[n, latent]: each of mean 0 and variance 1 over its entries."""
@@ -122,9 +124,7 @@ class LatentWorld(nn.Module):
         )
         return prediction, memory, hidden
 
-    def step(
-        self, z: Tensor, fires: Fires, row: Tensor, location: Tensor, memory: Memory
-    ) -> tuple[Prediction, Memory]:
+    def step(self, z: Tensor, fires: Fires, row: Tensor, location: Tensor, memory: Memory) -> tuple[Prediction, Memory]:
         """One step of [b] states side by side: as :meth:`unroll` without the time."""
         lifted = Fires(fires.counts.unsqueeze(1), fires.best.unsqueeze(1))
         found, memory, _ = self.unroll(z.unsqueeze(1), lifted, row.unsqueeze(1), location.unsqueeze(1), memory)
@@ -147,7 +147,7 @@ def info_of(scenes: Sequence[Scene]) -> Tensor:
 
 
 def content_of(scenes: Sequence[Scene], op_rows: np.ndarray, ops: int) -> Tensor:
-    """[n, info + 1 + ops]: what a latent vector has to remember: :func:`info_of`, and how often each operator occurs."""
+    """[n, info + 1 + ops]: what a latent vector has to tell: :func:`info_of`, and how often each operator occurs."""
     counted = [np.bincount(op_rows[one.graph.op], minlength=1 + ops)[: 1 + ops] for one in scenes]
     return torch.cat((info_of(scenes), torch.from_numpy(np.log1p(np.stack(counted)).astype(np.float32))), dim=1)
 

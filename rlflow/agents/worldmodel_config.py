@@ -24,9 +24,9 @@ class WorldConfig:
 
     Collecting: ``gains``: whether a state's gain is its ``price``'s or the ``clock``'s, every ``every`` steps and at
     the end. ``horizon``, ``patience``: of real episodes, as in :class:`rlflow.agents.config.TrainConfig`.
-    ``random_episodes``: a model, before the first fit, and as
-    many ``downhill_episodes``, drawn by price, as are asked for; ``episodes``: a model and round by the current policy, and one
-    more that is greedy and judges it. ``stop_chance``: of a random step to stop.
+    ``random_episodes``, ``downhill_episodes``: a model, before the first fit, by chance and by price; ``episodes``: a
+    model and round by the current policy, and one more that is greedy and judges it. ``stop_chance``: of a random step
+    to stop.
 
     The model: ``encoder_hidden``, ``encoder_layers``, ``message``: of the graph network. ``latent``, ``hidden``,
     ``mixtures``: sizes of the MDN-RNN. ``locations``: most matches of a rule that can be told apart. ``ensemble``:
@@ -46,8 +46,9 @@ class WorldConfig:
     gain (trained parameters; 0: none).
 
     Looking ahead (``graph``): ``breadth`` candidates are followed ``depth`` steps in the latent graph; ``verify`` of
-    them are opened at a time; after ``patience`` openings without a better graph it goes back (0: 6). ``discount``: of a gain that needs another step first. ``explore``: share of the opened
-    graphs that are drawn at random while collecting. ``opens``: graphs opened a model and round.
+    them are opened at a time; after ``patience`` openings without a better graph it goes back (0: 6). ``discount``: of
+    a gain that needs another step first. ``explore``: share of the opened graphs that are drawn at random while
+    collecting. ``opens``: graphs opened a model and round.
     """
 
     worldmodel: str = "latent"
@@ -122,7 +123,17 @@ class WorldConfig:
         wrong += [name for name in shares if not 0 <= getattr(self, name) <= 1]
         rates = ("lr", "controller_lr", "clip", "grad_norm")
         wrong += [name for name in rates if not getattr(self, name) > 0]
-        zero = ("patience", "random_episodes", "downhill_episodes", "episodes", "fit_steps", "dream_updates", "temperature", "temperature_end", "disagreement")
+        zero = (
+            "patience",
+            "random_episodes",
+            "downhill_episodes",
+            "episodes",
+            "fit_steps",
+            "dream_updates",
+            "temperature",
+            "temperature_end",
+            "disagreement",
+        )
         wrong += [name for name in zero if getattr(self, name) < 0]
         if wrong:
             raise UsageError(f"The training option {wrong[0]!r} is {getattr(self, wrong[0])}, which is out of range.")
@@ -154,8 +165,9 @@ PRESETS: dict[str, WorldConfig] = {
         locations=32,
         ensemble=3,
         disagreement=1.0,
-        dream_horizon=10,
-        dream_horizon_end=40,
+        dream_horizon=8,
+        dream_horizon_end=15,
+        entropy_weight=0.02,
         prior=1.0,
         rule_prior=4.0,
         random_episodes=4,

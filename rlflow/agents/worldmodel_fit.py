@@ -73,7 +73,8 @@ class Memories:
 
 class Sequences(NamedTuple):
     """Episodes side by side, padded to the longest. ``keys`` [b][t + 1]; ``row``, ``location`` [b, t]; ``mask`` [b, t]:
-    where there is a step; ``gains`` [b, t + 1], nan where not measured; ``ends`` [b, t]; ``number`` [b]: whose they are.
+    where there is a step; ``gains`` [b, t + 1], nan where not measured; ``ends`` [b, t]; ``number`` [b]: whose they
+    are.
     """
 
     keys: list[list[Key]]
@@ -104,8 +105,8 @@ def sequences(episodes: Sequence[Recorded], numbers: Sequence[int], memories: Me
         gains[b, : len(one) + 1] = one.gains
         ends[b, len(one) - 1] = one.terminated
         keys.append([*one.keys, *[one.keys[-1]] * (length - len(one))])
-    tensors = (torch.from_numpy(array) for array in (row, location, mask, gains, ends))
-    return Sequences(keys, *tensors, list(numbers))
+    rows, locations, there, known, last = (torch.from_numpy(array) for array in (row, location, mask, gains, ends))
+    return Sequences(keys, rows, locations, there, known, last, list(numbers))
 
 
 class Fitter:
@@ -119,7 +120,7 @@ class Fitter:
     def fit(
         self, steps: int, rng: np.random.Generator, stopped: Callable[[], bool] = lambda: False
     ) -> dict[str, float]:
-        """``steps`` of gradient descent on episodes drawn from the buffer; the mean of each term over the last tenth."""
+        """``steps`` of gradient descent on drawn episodes of the buffer; the mean of each term over the last tenth."""
         episodes = self.memories.replay.episodes
         usable = [i for i, one in enumerate(episodes) if len(one)]
         if not usable or not steps:
@@ -298,9 +299,9 @@ def _errors(found: Prediction, fires: Fires, batch: Sequences) -> dict[str, floa
     return {
         "structure_exact": float(exact.float().mean()) if len(exact) else 1.0,
         "reward_error": float(np.abs(one - two).mean()) if len(one) else 0.0,
-        "reward_correlation": _correlation(one, two),
+        "reward_correlation": correlation(one, two),
         "return_error": float(np.abs(returns[0] - returns[1]).mean()),
-        "return_correlation": _correlation(*returns),
+        "return_correlation": correlation(*returns),
     }
 
 
@@ -308,7 +309,7 @@ def _last_gain(gains: np.ndarray) -> np.ndarray:
     return np.array([row[~np.isnan(row)][-1] for row in gains])
 
 
-def _correlation(one: np.ndarray, two: np.ndarray) -> float:
+def correlation(one: np.ndarray, two: np.ndarray) -> float:
     """Pearson's; 0 where either does not vary."""
     if len(one) < 2 or one.std() < _TINY or two.std() < _TINY:
         return 0.0

@@ -22,7 +22,7 @@ from torch.nn import functional
 from rlflow.agents.replay import Key, Recorded, Replay, State
 from rlflow.agents.worldmodel import squash, unsquash
 from rlflow.agents.worldmodel_config import WorldConfig
-from rlflow.agents.worldmodel_fit import _correlation
+from rlflow.agents.worldmodel_fit import correlation
 from rlflow.agents.worldmodel_real import RealWorld
 from rlflow.nn.batch import Batch, Vocabulary
 from rlflow.nn.encoder import GraphEncoder
@@ -67,14 +67,17 @@ class GraphWorld(nn.Module):
         self.state = nn.Sequential(nn.Linear(2 * hidden + len(_OWN_GLOBALS), hidden), nn.ReLU())
         self.rule = nn.Embedding(2 + len(vocabulary.rules), _RULE)
         known = 3 * hidden + _RULE + len(OWN_DELTA)
-        self.candidate = nn.Sequential(nn.Linear(known, 2 * hidden), nn.ReLU(), nn.Linear(2 * hidden, hidden), nn.ReLU())
+        self.candidate = nn.Sequential(
+            nn.Linear(known, 2 * hidden), nn.ReLU(), nn.Linear(2 * hidden, hidden), nn.ReLU()
+        )
         self.change = nn.Linear(hidden, 1)
-        self.future = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1))
+        moved, rest = nn.Linear(hidden, hidden), nn.Linear(hidden, 1)
+        self.future = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), rest)
         self.value = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1))
-        self.move = nn.Sequential(nn.Linear(2 * hidden, hidden), nn.ReLU(), nn.Linear(hidden, hidden))
+        self.move = nn.Sequential(nn.Linear(2 * hidden, hidden), nn.ReLU(), moved)
         self.meets = nn.Sequential(nn.Linear(2 * hidden + 1, hidden), nn.ReLU(), nn.Linear(hidden, 1))
         with torch.no_grad():  # begin with: a candidate is worth its price, and little changes
-            for last in (self.move[2], self.future[2], self.change):
+            for last in (moved, rest, self.change):
                 last.weight.mul_(0.05)
                 last.bias.zero_()
 
@@ -114,8 +117,8 @@ class GraphWorld(nn.Module):
         return nodes.index_add(0, at, self.move(torch.cat((nodes[at], scores.candidates[by]), dim=1)))
 
     def survive(self, scores: Scores, one: Tensor, other: Tensor, overlap: Tensor) -> Tensor:
-        """[p]: logits that candidate ``other`` is still there after ``one``; ``overlap`` [p]: the share of its nodes that
-        ``one`` touches too.
+        """[p]: logits that candidate ``other`` is still there after ``one``; ``overlap`` [p]: the share of its nodes
+        that ``one`` touches too.
         """
         both = (scores.candidates[one], scores.candidates[other], overlap.unsqueeze(1))
         return self.meets(torch.cat(both, dim=1)).squeeze(1)
@@ -142,8 +145,8 @@ class Known:
 
 def known_values(replay: Replay, discount: float) -> Known:
     """Value iteration over the opened graphs: ``V(s) = max(0, max_c change(c) + discount · V(child of c))``, where a
-    candidate that was not opened counts with its price alone, a lower bound. Rewrites are deterministic, so that nothing
-    is averaged. ``worth`` [k - 1] and ``opened`` [k - 1] bool: of each state's candidates, stop left out.
+    candidate that was not opened counts with its price alone, a lower bound. Rewrites are deterministic, so that
+    nothing is averaged. ``worth`` [k - 1] and ``opened`` [k - 1] bool: of each state's candidates, stop left out.
     """
     states = list(replay.states.values())
     place = {state.key: i for i, state in enumerate(states)}
@@ -174,7 +177,12 @@ class GraphAgent:
     """Fits the graph model; acts by a search that the model ranks for."""
 
     def __init__(
-        self, config: WorldConfig, networks: dict[str, Any], replay: Replay, rows: Callable[[int], np.ndarray], seed: int
+        self,
+        config: WorldConfig,
+        networks: dict[str, Any],
+        replay: Replay,
+        rows: Callable[[int], np.ndarray],
+        seed: int,
     ) -> None:
         self.config, self.networks, self.replay, self.rows = config, networks, replay, rows
         self.world: GraphWorld = networks["world"]
@@ -203,8 +211,10 @@ class GraphAgent:
     def _step(self, keys: Sequence[Key], known: Known, rng: np.random.Generator) -> dict[str, float]:
         terms = self.losses(keys, known, rng)
         config = self.config
-        weights = {"reward_loss": config.w_reward, "future_loss": config.w_reward, "value_loss": config.w_reward,
-                   "latent_loss": 1.0, "contrast_loss": config.w_contrast, "structure_loss": config.w_structure}  # fmt: skip
+        weights = {
+            "reward_loss": config.w_reward, "future_loss": config.w_reward, "value_loss": config.w_reward,
+            "latent_loss": 1.0, "contrast_loss": config.w_contrast, "structure_loss": config.w_structure,
+        }  # fmt: skip
         loss = sum((weights[name] * value for name, value in terms.items()), torch.zeros(()))
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -255,7 +265,9 @@ class GraphAgent:
         latent = functional.smooth_l1_loss(moved, target) + self.config.w_reward * value_error
         near = -torch.cdist(moved, target).square()
         contrast = functional.cross_entropy(near, torch.arange(len(has))) if len(has) > 1 else zero
-        pairs = [_pairs(states[i], child, int(begins[i]), int(picks[i] or 0)) for i, child in zip(has, children, strict=True)]
+        pairs = [
+            _pairs(states[i], child, int(begins[i]), int(picks[i] or 0)) for i, child in zip(has, children, strict=True)
+        ]
         one, other, overlap, there = (np.concatenate(column) for column in zip(*pairs, strict=True))
         logits = self.world.survive(
             scores, torch.from_numpy(one), torch.from_numpy(other), torch.from_numpy(overlap.astype(np.float32))
@@ -292,8 +304,8 @@ class GraphAgent:
         change, value = (_unsquashed(np.array(column)) for column in zip(*found, strict=True))
         real, left = np.array([row[2] for row in keys]), np.array([row[3] for row in keys])
         return {"forced_reward_error": float(np.abs(change - real).mean()),
-                "forced_reward_correlation": _correlation(change, real),
-                "forced_return_correlation": _correlation(value, left)}  # fmt: skip
+                "forced_reward_correlation": correlation(change, real),
+                "forced_return_correlation": correlation(value, left)}  # fmt: skip
 
     def _search(self, real: RealWorld, spec: int, rng: np.random.Generator | None, opens: int) -> Recorded:
         from rlflow.agents.worldmodel_rank import RankedSearch

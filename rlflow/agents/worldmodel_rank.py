@@ -102,7 +102,7 @@ class Ranker:
 
 
 class Step(NamedTuple):
-    """Of a dream: the candidate (stop left out), its predicted log gain, and the predicted value of the state after it."""
+    """Of a dream: the candidate (stop left out), its predicted log gain, the predicted value of the state after it."""
 
     candidate: int
     change: float
@@ -133,9 +133,9 @@ class _Opened:
 
 @dataclass
 class RankedSearch:
-    """Goes down by ``ranker``: of a graph's candidates the ``verify`` best are opened, and the way goes on from the child
-    that promises most. After ``patience`` steps without a better graph, it goes on from the most promising candidate of
-    all opened graphs.
+    """Goes down by ``ranker``: of a graph's candidates the ``verify`` best are opened, and the way goes on from the
+    child that promises most. After ``patience`` steps without a better graph, it goes on from the most promising
+    candidate of all opened graphs.
 
     ``rng`` with ``explore``: the share of the candidates that are drawn instead. ``visited`` is told of every opened
     place.
@@ -248,6 +248,6 @@ class RankedSearch:
             keys.append(at)
             actions.append(action)
         keys.reverse()
-        return Recorded(spec, [(spec, key) for key in keys], actions[::-1], [self._gain[key] for key in keys], False, by)
-
-
+        return Recorded(
+            spec, [(spec, key) for key in keys], actions[::-1], [self._gain[key] for key in keys], False, by
+        )

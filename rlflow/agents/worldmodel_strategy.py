@@ -28,10 +28,10 @@ class RLFlow(Learned):
     ``worldmodel``: which of the shipped checkpoints: ``graph`` ranks the candidates of all opened graphs, looks ahead
     in the latent graph and opens the most promising; ``latent`` walks by the controller that learnt in dreams, first by
     its likeliest choices, then drawn. ``checkpoint``: file of ``rlflow train worldmodel``, whose own form counts.
-    ``breadth``, ``depth``: candidates that are looked ahead from, and how far (1: not at all); ``verify``: graphs opened
-    at a time; 0 for what was trained with. ``temperature``: above 1 draws more evenly (``latent``). ``horizon``: longest
-    way; 0 for the trained one. ``descent``: whether the first walk goes down the steepest price and asks the model
-    nothing, so that on a graph unlike those it learnt from the result is no worse than greedy's.
+    ``breadth``, ``depth``: candidates that are looked ahead from, and how far (1: not at all); ``verify``: graphs
+    opened at a time; 0 for what was trained with. ``temperature``: above 1 draws more evenly (``latent``). ``horizon``:
+    longest way; 0 for the trained one. ``descent``: whether the first walk goes down the steepest price and asks the
+    model nothing, so that on a graph unlike those it learnt from the result is no worse than greedy's.
     """
 
     worldmodel: str = "graph"
@@ -78,7 +78,9 @@ class RLFlow(Learned):
 
         config, world = checkpoint.config, checkpoint.networks()["world"]
         ranker = Ranker(world, rows, self.breadth or config.breadth, self.depth or config.depth, config.discount)
-        search = RankedSearch(walks, ranker, horizon, self.verify or config.verify, config.patience or RankedSearch.patience)
+        search = RankedSearch(
+            walks, ranker, horizon, self.verify or config.verify, config.patience or RankedSearch.patience
+        )
         while search.step():
             if (reason := problem.stopped()) is not None:
                 return reason

@@ -76,7 +76,9 @@ class LatentAgent:
                 continue
             found = dream(env, self.controller, state, horizon, units, config)
             figures = improve(self.controller, self.optimizer, found, config, rng)
-            rows.append({"dream_return": found.total, "dream_length": found.length, "dream_steps": len(found), **figures})
+            rows.append(
+                {"dream_return": found.total, "dream_length": found.length, "dream_steps": len(found), **figures}
+            )
         if not rows:
             return {}
         last = rows[-max(1, len(rows) // 5) :]
@@ -260,7 +262,8 @@ class WorldTrainer:
             "models": [spec.title for spec in self.specs],
             "cost": self.specs[0].cost,
             "seed": self.seed,
-            **{**shown, "seconds": round(self.progress.seconds, 1)},
+            **shown,
+            "seconds": round(self.progress.seconds, 1),
         }
 
     def _checkpoint(self, weights: dict[str, np.ndarray]) -> WorldCheckpoint:

@@ -1,4 +1,4 @@
-"""A mixture of diagonal Gaussians as the output of a network (Bishop 1994), with Ha and Schmidhuber's temperature (2018).
+"""A mixture of diagonal Gaussians as a network's output (Bishop 1994), with Ha and Schmidhuber's temperature (2018).
 
 The mixture is joint over the dimensions: one weight a component, not one a component and dimension.
 """
@@ -38,8 +38,8 @@ class Mixture(NamedTuple):
     def sample(self, temperature: float, uniform: Tensor, normal: Tensor) -> Tensor:
         """A draw, [..., d]. ``uniform`` [...] in [0, 1) and ``normal`` [..., d] are the random numbers.
 
-        The temperature divides the logits and multiplies the variance (their section 4.2): 1 is the distribution itself,
-        0 its :meth:`mode`. Raises :class:`UsageError` below 0.
+        The temperature divides the logits and multiplies the variance (as theirs does): 1 is the distribution
+        itself, 0 its :meth:`mode`. Raises :class:`UsageError` below 0.
         """
         if temperature < 0:
             raise UsageError(f"The temperature of a mixture is {temperature:g}; expected 0 or more.")

@@ -19,7 +19,9 @@ def mixture(batch: int = 5, k: int = 3, d: int = 4, seed: int = 0):
 
     g = torch.Generator().manual_seed(seed)
     return Mixture(
-        torch.randn(batch, k, generator=g), torch.randn(batch, k, d, generator=g), 0.3 * torch.randn(batch, k, d, generator=g) - 1
+        torch.randn(batch, k, generator=g),
+        torch.randn(batch, k, d, generator=g),
+        0.3 * torch.randn(batch, k, d, generator=g) - 1,
     )
 
 
@@ -37,7 +39,9 @@ def test_one_component_is_a_gaussian_and_integrates_to_one() -> None:
     density = found.log_prob(grid.unsqueeze(1)).exp()
     assert float(density.sum()) * 40 / 200_000 == pytest.approx(1, abs=1e-3)
     gaussian = torch.distributions.Normal(found.mean[0, 0], found.log_std[0, 0].exp())
-    torch.testing.assert_close(found.log_prob(grid[100_000:100_010].unsqueeze(1)).squeeze(), gaussian.log_prob(grid[100_000:100_010]).squeeze())
+    torch.testing.assert_close(
+        found.log_prob(grid[100_000:100_010].unsqueeze(1)).squeeze(), gaussian.log_prob(grid[100_000:100_010]).squeeze()
+    )
 
 
 def draws(found, temperature: float, count: int = 20_000):
