@@ -58,43 +58,62 @@ class Checkpoint:
         }
         arrays = {f"policy/{name}": array for name, array in self.weights.items()}
         arrays |= {f"optimizer/{name}": array for name, array in self.optimizer.items()}
-        _write(Path(path), meta, arrays)
+        write_archive(Path(path), meta, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Checkpoint:
         """Read a file; raises :class:`ModelError` where there is none, or it is something else."""
-        try:
-            with zipfile.ZipFile(path) as archive:
-                meta = json.loads(archive.read(_META))
-                arrays = {
-                    name.removesuffix(".npy"): np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
-                    for name in archive.namelist()
-                    if name.endswith(".npy")
-                }
-        except FileNotFoundError as error:
-            raise ModelError(f"There is no checkpoint {os.fspath(path)}; `rlflow train xrlflow` makes one.") from error
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise ModelError(f"The file {os.fspath(path)} is not a checkpoint of an agent: {error}") from error
-        if meta.get("format") != FORMAT:
-            raise ModelError(
-                f"The checkpoint {os.fspath(path)} has format {meta.get('format')}; this version reads {FORMAT}."
-            )
+        meta, arrays = read_archive(path, "xrlflow", "policy")
         words = meta["vocabulary"]
         return cls(
             TrainConfig.from_dict(meta["config"]),
             Vocabulary(tuple(words["ops"]), tuple(words["rules"])),
-            _part(arrays, "policy/"),
-            _part(arrays, "optimizer/"),
+            part_of(arrays, "policy/"),
+            part_of(arrays, "optimizer/"),
             meta["progress"],
             meta["card"],
         )
 
 
-def _part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+def read_archive(path: str | os.PathLike[str], verb: str, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What :func:`write_archive` wrote. ``verb``: what of ``rlflow train`` makes such files; ``kind``: of checkpoint.
+
+    Raises :class:`ModelError` where there is no such file, or it is something else.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            meta = json.loads(archive.read(_META))
+            arrays = {
+                name.removesuffix(".npy"): np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
+                for name in archive.namelist()
+                if name.endswith(".npy")
+            }
+    except FileNotFoundError as error:
+        raise ModelError(f"There is no checkpoint {os.fspath(path)}; `rlflow train {verb}` makes one.") from error
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise ModelError(f"The file {os.fspath(path)} is not a checkpoint of an agent: {error}") from error
+    if meta.get("kind", "policy") != kind:
+        raise ModelError(
+            f"The checkpoint {os.fspath(path)} holds a {meta.get('kind', 'policy')}; expected a {kind}, as "
+            f"`rlflow train {verb}` makes one."
+        )
+    if meta.get("format") != FORMAT:
+        raise ModelError(
+            f"The checkpoint {os.fspath(path)} has format {meta.get('format')}; this version reads {FORMAT}."
+        )
+    return meta, arrays
+
+
+def part_of(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays whose names begin so, without that."""
     return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def _write(path: Path, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+def write_archive(path: Path, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Write a file of arrays and JSON, through a temporary one; equal contents make equal files.
+
+    Raises :class:`OutputError` where it cannot be written.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -137,6 +156,6 @@ def _load_policy(path: str, stamp: int) -> tuple[Policy, TrainConfig]:
     return checkpoint.policy(), checkpoint.config
 
 
-def weights_of(policy: Policy) -> dict[str, np.ndarray]:
+def weights_of(policy: torch.nn.Module) -> dict[str, np.ndarray]:
     """A copy of the network's weights as arrays."""
     return {name: value.detach().cpu().numpy().copy() for name, value in policy.state_dict().items()}

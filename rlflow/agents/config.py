@@ -66,8 +66,8 @@ class TrainConfig:
         """With values from text: a field's name, or ``policy.`` and a field's name. Raises :class:`UsageError`."""
         mine = {name: text for name, text in options.items() if not name.startswith("policy.")}
         inner = {name[7:]: text for name, text in options.items() if name.startswith("policy.")}
-        policy = dataclasses.replace(self.policy, **_read(PolicyConfig, inner, "policy."))
-        return dataclasses.replace(self, **_read(TrainConfig, mine, ""), policy=policy)
+        policy = dataclasses.replace(self.policy, **read_fields(PolicyConfig, inner, "policy."))
+        return dataclasses.replace(self, **read_fields(TrainConfig, mine), policy=policy)
 
 
 PRESETS: dict[str, TrainConfig] = {
@@ -101,7 +101,8 @@ def preset(name: str) -> TrainConfig:
 _WORDS = {"true": True, "yes": True, "false": False, "no": False}
 
 
-def _read(kind: type[Any], options: Mapping[str, str], prefix: str) -> dict[str, Any]:
+def read_fields(kind: type[Any], options: Mapping[str, str], prefix: str = "") -> dict[str, Any]:
+    """Values for fields of a dataclass from text; raises :class:`UsageError` for a name or a value that is none."""
     hints = typing.get_type_hints(kind)
     readers: dict[Any, Any] = {int: int, float: float, str: str, bool: lambda text: _WORDS[text.lower()]}
     values = {}

@@ -24,7 +24,7 @@ _KEEP = 512
 _NO_PATIENCE = 1 << 30
 
 
-class _Learned(StrategyBase):
+class Learned(StrategyBase):
     """What strategies that run a network share: a sentence where torch is absent, and one thread."""
 
     @staticmethod
@@ -44,7 +44,7 @@ class _Learned(StrategyBase):
 
 @register
 @dataclass(frozen=True)
-class XRLflow(_Learned):
+class XRLflow(Learned):
     """Walks as a trained policy says; the best graph visited on any of them wins.
 
     ``checkpoint``: file of ``rlflow train xrlflow`` (default: the one that ships). ``decode``: ``greedy`` takes the
@@ -106,7 +106,7 @@ class XRLflow(_Learned):
 
 @register
 @dataclass(frozen=True)
-class XRLflowTree(_Learned):
+class XRLflowTree(Learned):
     """A tree search that a trained policy guides; every simulation opens one graph.
 
     ``checkpoint``: as for ``xrlflow``. ``exploration``: weight of the policy's choice against the gains found.

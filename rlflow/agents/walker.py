@@ -42,13 +42,7 @@ class Walker:
 
     def descend(self) -> Episode:
         """The cheapest candidate while it is an improvement; asks the policy nothing."""
-        episode = self.begin()
-        while not episode.ended:
-            table, problem = episode.place.table, self.walks.problem
-            k = int(np.argmin(table.cost))
-            gains = table.cost[k] < table.node.cost - problem.gain_floor(table.node.cost)
-            episode.step(1 + k if gains else STOP)
-        return episode
+        return descend(self.begin())
 
     def greedy(self) -> Episode:
         """The likeliest candidate until the policy stops."""
@@ -105,3 +99,14 @@ class Walker:
         """A walk at the start."""
         children = self.policy.config.needs_children
         return Episode(self.walks, Improvement(), self.horizon, children, self.patience)
+
+
+def descend(episode: Episode) -> Episode:
+    """The cheapest candidate while it is an improvement."""
+    problem = episode.walks.problem
+    while not episode.ended:
+        table = episode.place.table
+        k = int(np.argmin(table.cost))
+        gains = table.cost[k] < table.node.cost - problem.gain_floor(table.node.cost)
+        episode.step(1 + k if gains else STOP)
+    return episode

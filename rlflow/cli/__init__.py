@@ -10,6 +10,7 @@ import click
 from rlflow.cli.common import ErrorGroup
 from rlflow.cli.compare import compare
 from rlflow.cli.cost import cost
+from rlflow.cli.dream import dream
 from rlflow.cli.explain import explain
 from rlflow.cli.info import info
 from rlflow.cli.inspect import inspect
@@ -43,5 +44,5 @@ def main() -> None:
     """Make a trained network faster: measured, proved rule by rule, and checked end to end."""
 
 
-for verb in (optimize, search, compare, inspect, cost, rules, explain, zoo, train, info):
+for verb in (optimize, search, compare, inspect, cost, rules, explain, zoo, train, dream, info):
     main.add_command(verb)

@@ -75,6 +75,81 @@ def xrlflow(**given: Any) -> None:
     )
 
 
+@train.command()
+@click.option(
+    "--models",
+    "models",
+    multiple=True,
+    required=True,
+    metavar="MODEL",
+    help="A zoo model with options or an ONNX file; repeatable. Braces stand for several models.",
+)
+@click.option("--expansions", default=2_000, show_default=True, help="Graphs that are really opened, in all.")
+@click.option("--rounds", default=0, show_default=True, help="Most rounds, 0 for any number.")
+@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The checkpoint to write.")
+@click.option("--preset", default="tuned", show_default=True, help="Hyper-parameters: paper, tuned or graph.")
+@click.option("--set", "options", multiple=True, metavar="NAME=VALUE", help="One hyper-parameter; repeatable.")
+@click.option("--cost", default="analytic", show_default=True, help="Cost model that prices graphs.")
+@click.option("--rules", multiple=True, metavar="FAMILY", help="Families of rules (default: all); repeatable.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--logs", type=click.Path(file_okay=False, path_type=Path), help="Folder of JSON lines and TensorBoard.")
+@click.option("--capacity", default=6000, show_default=True, help="Graphs of the replay buffer in memory.")
+@click.option("--resume", is_flag=True, help="Go on where OUT.last and OUT.replay ended.")
+@click.option("--quiet", is_flag=True, help="Only say how it ended.")
+def worldmodel(**given: Any) -> None:
+    """RLFlow: a world model, and who acts by it: collect, fit, dream, act, again. Ctrl-C keeps what was learnt."""
+    from rlflow import nn
+
+    reason = nn.available()
+    if reason is not None:
+        raise UsageError(f"Nothing can be trained here: {reason}.")
+    from rlflow.agents.strategy import one_thread
+    from rlflow.search import InterruptGuard, StopToken
+
+    trainer, out, stop = _world_trainer(given), console(stderr=True), StopToken()
+
+    def report(figures: dict[str, Any]) -> None:
+        if not given["quiet"]:
+            out.print(_round_line(given["expansions"], figures))
+
+    with InterruptGuard(stop), one_thread():
+        checkpoint = trainer.train(given["expansions"], given["rounds"] or 1 << 30, on_round=report, stop=stop)
+    card = checkpoint.card
+    score = "not judged" if card["score"] is None else f"mean log gain {card['score']:.4f} by its own choices"
+    click.echo(
+        f"{'Interrupted' if stop.stopped else 'Trained'}: {card['expansions']} real expansions, "
+        f"{card['measurements']} measurements, {card['rounds']} rounds, {card['seconds']:.0f} s; {score}. "
+        f"Written to {given['out']}."
+    )
+
+
+def _world_trainer(given: dict[str, Any]) -> Any:
+    from rlflow.agents.worldmodel_config import preset
+    from rlflow.agents.worldmodel_train import WorldTrainer
+    from rlflow.env.spec import ProblemSpec
+
+    config = preset(given["preset"]).with_options(dict(map(_pair, given["options"])))
+    names = [name for model in given["models"] for name in expand(model)]
+    return WorldTrainer(
+        [ProblemSpec.of(name, given["rules"] or None, given["cost"]) for name in names],
+        config,
+        out=given["out"],
+        seed=given["seed"],
+        logs=given["logs"],
+        resume=given["resume"],
+        capacity=given["capacity"],
+    )
+
+
+def _round_line(wanted: int, figures: dict[str, Any]) -> str:
+    score = "" if figures["score"] is None else f"  score {figures['score']:.4f}"
+    dreamt = f"  dreamt {figures['dream_return']:.4f}" if "dream_return" in figures else ""
+    return (
+        f"{min(1.0, figures['expansions'] / wanted):4.0%}  round {figures['rounds']}  {figures['expansions']:>6} opened"
+        f"{dreamt}  model loss {figures.get('model_loss', 0.0):.3f}  {figures['seconds']:.0f} s{score}"
+    )
+
+
 def _trainer(given: dict[str, Any]) -> Any:
     from rlflow.agents.checkpoint import Checkpoint
     from rlflow.agents.config import preset

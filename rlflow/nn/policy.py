@@ -73,7 +73,7 @@ class Policy(nn.Module):
         state = self.state(torch.cat((graphs, batch.globals), dim=1))
         parts = [state[batch.owner], *self._of_candidates(batch, nodes)]
         if self.rule is not None:
-            parts.append(_rules(self.rule, batch.rule))
+            parts.append(embedded_rules(self.rule, batch.rule))
         candidates = self.candidate(torch.cat(parts, dim=1))
         logits = self.score(candidates).squeeze(1)
         if self.prior is not None:
@@ -92,7 +92,7 @@ class Policy(nn.Module):
         return [mean, highest, batch.delta]
 
 
-def _rules(table: nn.Embedding, rule: Tensor) -> Tensor:
+def embedded_rules(table: nn.Embedding, rule: Tensor) -> Tensor:
     """Embeddings; a rule that is not in the vocabulary is the average of those that are."""
     average = table.weight[UNKNOWN_RULE:].mean(0)
     return torch.where((rule == UNKNOWN_RULE).unsqueeze(1), average, table(rule))

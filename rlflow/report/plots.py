@@ -13,7 +13,7 @@ import numpy as np
 from rlflow.errors import UsageError
 from rlflow.report.files import write_atomically
 
-__all__ = ["anytime_curves", "lines_against_size", "matplotlib_or_sentence", "scatter"]
+__all__ = ["anytime_curves", "lines_against_size", "matplotlib_or_sentence", "predicted_and_real", "scatter"]
 
 _KINDS = ("png", "svg", "pdf")
 
@@ -73,6 +73,19 @@ def lines_against_size(
         positive = all(row[key] > 0 for row in rows)
         axes.set(xlabel=x, ylabel=label, xscale="log", yscale="log" if positive else "linear")
         axes.legend(fontsize=7)
+    _save(figure, path)
+
+
+def predicted_and_real(
+    predicted: Sequence[float], real: Sequence[float], path: str | os.PathLike[str], *, title: str = ""
+) -> None:
+    """Returns after each step of a dream, and of the same steps in the engine as far as they went."""
+    figure = matplotlib_or_sentence().Figure(figsize=(5.0, 3.6))
+    axes = figure.add_subplot(1, 1, 1)
+    for values, label, marker in ((predicted, "dreamt", "o"), (real, "real", "s")):
+        axes.plot(range(len(values)), values, marker=marker, markersize=4, linewidth=1.2, label=label)
+    axes.set(xlabel="step", ylabel="log(cost at the start / cost)", title=title)
+    axes.legend(fontsize=8)
     _save(figure, path)
 
 

@@ -38,7 +38,11 @@ _REGISTRY: dict[str, type[Any]] = {}
 #: How a docstring begins to speak about options: ``one``: …, or ``one``, ``two``: …
 _OPTION = re.compile(r"(``\w+``(?:, ``\w+``)*): ")
 #: Strategies of packages above this one: registered by importing their module, when they are asked for.
-_ELSEWHERE = {"xrlflow": "rlflow.agents.strategy", "xrlflow-mcts": "rlflow.agents.strategy"}
+_ELSEWHERE = {
+    "rlflow": "rlflow.agents.worldmodel_strategy",
+    "xrlflow": "rlflow.agents.strategy",
+    "xrlflow-mcts": "rlflow.agents.strategy",
+}
 _T = TypeVar("_T", bound=type)
 
 

@@ -1,0 +1,325 @@
+"""The loop: collect → fit → dream → act for real and be judged → repeat (Ha and Schmidhuber 2018, section 6.1).
+
+Reads from top to bottom. What a form of world model does with the data is in its agent (``LatentAgent`` here,
+``GraphAgent`` in :mod:`rlflow.agents.worldmodel_graph`); what is real, and counted, is in
+:mod:`rlflow.agents.worldmodel_real`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rlflow.agents.dream import Dream, dream, improve, random_of
+from rlflow.agents.dream_pilot import ControllerPilot, dream_starts
+from rlflow.agents.logs import TrainingLog
+from rlflow.agents.replay import Recorded, Replay
+from rlflow.agents.worldmodel_checkpoint import (
+    WorldCheckpoint,
+    all_weights,
+    load_optimizer,
+    load_weights,
+    make_networks,
+    optimizer_arrays,
+)
+from rlflow.agents.worldmodel_config import WorldConfig
+from rlflow.agents.worldmodel_fit import Fitter, Memories, judge
+from rlflow.agents.worldmodel_real import DownhillPilot, RandomPilot, RealWorld
+from rlflow.env.spec import ProblemSpec
+from rlflow.errors import UsageError
+from rlflow.nn.batch import Vocabulary
+from rlflow.nn.observation import STOP_RULE
+from rlflow.search import StopToken, generator
+
+_TINY = 1e-6
+
+
+class LatentAgent:
+    """The paper's form: fits the MDN-RNN, then trains the controller in its dreams; acts by the controller."""
+
+    def __init__(self, config: WorldConfig, networks: dict[str, Any], memories: Memories, seed: int) -> None:
+        self.config, self.networks, self.memories = config, networks, memories
+        self.controller = networks["controller"]
+        self.fitter = Fitter(memories, seed)
+        self.optimizer = torch.optim.Adam(self.controller.parameters(), lr=config.controller_lr, eps=1e-5)
+        self.optimizers = {"world": self.fitter.optimizer, "controller": self.optimizer}
+
+    def learn(self, rounds: int, rng: np.random.Generator, stopped: Callable[[], bool]) -> dict[str, float]:
+        """Fit, then dream; the figures of ``docs/metrics.md``."""
+        begun = time.monotonic()
+        figures = self.fitter.fit(self.config.fit_steps, rng, stopped)
+        fitted = time.monotonic()
+        figures |= self._dream(rounds, rng, stopped)
+        return {**figures, "fit_seconds": fitted - begun, "dream_seconds": time.monotonic() - fitted}
+
+    def _dream(self, rounds: int, rng: np.random.Generator, stopped: Callable[[], bool]) -> dict[str, float]:
+        config, episodes = self.config, [one for one in self.memories.replay.episodes if len(one)]
+        if not episodes:
+            return {}
+        horizon = round(config.scheduled(config.dream_horizon, config.dream_horizon_end, rounds))
+        temperature = config.scheduled(config.temperature, config.temperature_end, rounds)
+        env = Dream(self.networks["world"], config.reward, temperature, config.disagreement, random_of(rng),
+                    config.gamma)  # fmt: skip
+        units, rows = self.units(), []
+        for _ in range(config.dream_updates):
+            if stopped():
+                break
+            state = dream_starts(self.memories, episodes, config.dreams, rng)
+            if not bool(state.alive.any()):
+                continue
+            found = dream(env, self.controller, state, horizon, units, config)
+            figures = improve(self.controller, self.optimizer, found, config, rng)
+            rows.append(
+                {"dream_return": found.total, "dream_length": found.length, "dream_steps": len(found), **figures}
+            )
+        if not rows:
+            return {}
+        last = rows[-max(1, len(rows) // 5) :]
+        means = {name: float(np.mean([row[name] for row in last])) for name in rows[0]}
+        return {**means, "dream_steps": sum(row["dream_steps"] for row in rows), "dream_horizon": horizon,
+                "temperature": temperature}  # fmt: skip
+
+    def units(self) -> torch.Tensor:
+        """[specs]: the largest gain seen of each problem, in units of which its rewards are."""
+        episodes = self.memories.replay.episodes
+        found = torch.ones(1 + max(one.spec for one in episodes))
+        for one in episodes:
+            best = max(other.best for other in episodes if other.spec == one.spec)
+            found[one.spec] = best if best > _TINY else 1.0
+        return found
+
+    def explore(self, real: RealWorld, spec: int, rng: np.random.Generator) -> list[Recorded]:
+        """Real episodes by the current controller, drawn."""
+        pilot = self._pilot(real, spec, random_of(rng))
+        return [real.play(spec, pilot) for _ in range(self.config.episodes) if not real.finished()]
+
+    def act(self, real: RealWorld, spec: int) -> Recorded:
+        """A real episode by the likeliest choices, which judges the controller; it is kept too."""
+        return real.play(spec, self._pilot(real, spec, None))
+
+    def judge(self, episodes: Sequence[Recorded]) -> dict[str, float]:
+        """The model's predictions against real episodes."""
+        return judge(self.memories, episodes)
+
+    def _pilot(self, real: RealWorld, spec: int, random: torch.Generator | None) -> ControllerPilot:
+        return ControllerPilot(self.networks["world"], self.controller, self.memories.rows(spec), random)
+
+
+@dataclass
+class Progress:
+    """How far a training is; what a resumed one goes on with."""
+
+    rounds: int = 0
+    steps: int = 0
+    episodes: int = 0
+    expansions: int = 0
+    candidates: int = 0
+    measurements: int = 0
+    seconds: float = 0.0
+    best_score: float = -math.inf
+    best_gains: dict[str, float] = field(default_factory=dict)
+
+
+class WorldTrainer:
+    """Trains a world model and who acts by it on several problems.
+
+    ``specs``: to learn on. ``out``: the checkpoint; ``<out>.last`` and the folder ``<out>.replay`` are what ``resume``
+    goes on from. ``logs``: folder of JSON lines and TensorBoard. A training that is resumed has the weights, data and
+    counts of the one that stopped; graphs that the engine no longer holds count again when they are opened again.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[ProblemSpec],
+        config: WorldConfig,
+        *,
+        out: str | Path | None = None,
+        seed: int = 0,
+        logs: str | Path | None = None,
+        resume: bool = False,
+        capacity: int = 6000,
+    ) -> None:
+        if not specs:
+            raise UsageError("The training was given no model; give at least one to learn on.")
+        self.specs, self.config, self.seed = list(specs), config, seed
+        self.out, self.logs = None if out is None else Path(out), None if logs is None else Path(logs)
+        self.progress, self.rng = Progress(), generator(seed)
+        self.replay = Replay(None if self.out is None else self.out.with_name(self.out.name + ".replay"), capacity)
+        self.stop = StopToken()
+        self.real = RealWorld(self.specs, config, self.replay, stopped=lambda: self.stop.stopped)
+        self.agent: Any = None
+        self.best_weights: dict[str, np.ndarray] = {}
+        self._begun = 0.0
+        if resume:
+            self._resume()
+        elif self.replay.folder is not None:
+            for path in self.replay.folder.glob("part-*.npz"):  # of an earlier training by this name
+                path.unlink()
+
+    def train(
+        self, expansions: int, rounds: int = 1 << 30, *,
+        on_round: Callable[[dict[str, Any]], None] | None = None, stop: StopToken | None = None,
+    ) -> WorldCheckpoint:  # fmt: skip
+        """Train until ``expansions`` graphs were really opened in all, or ``rounds`` rounds were made, or ``stop`` is
+        set; returns the best checkpoint, which is also written to ``out``. Nothing is lost by stopping.
+        """
+        self.stop = stop or self.stop
+        self.real.limit, self._begun = expansions, time.monotonic() - self.progress.seconds
+        try:
+            with TrainingLog(self.logs) as log:
+                if self.agent is None:
+                    self._begin()
+                while self.progress.rounds < rounds and not self.real.finished():
+                    figures = self._round()
+                    log.write("round", self.progress.expansions, figures)
+                    if on_round is not None:
+                        on_round(figures)
+                    self._save_last()
+        finally:
+            self.real.close()
+        self._save_last()
+        return self._save_best()
+
+    def _begin(self) -> None:
+        """Collect by chance, then make networks for the rules that fired."""
+        pilot, downhill = RandomPilot(self.rng, self.config.stop_chance), DownhillPilot(self.rng)
+        for spec in range(len(self.specs)):
+            for number in range(self.config.random_episodes + self.config.downhill_episodes):
+                if not self.real.finished():
+                    self.real.play(spec, pilot if number < self.config.random_episodes else downhill)
+        if not self.replay.states:
+            self.real.play(0, pilot)  # the starting graph at least
+        fired = {
+            self.real.rule_names(state.spec)[number]
+            for state in self.replay.states.values()
+            for number in np.unique(state.seen.rule)
+            if number != STOP_RULE
+        }
+        self._make(Vocabulary.of(sorted(fired)))
+
+    def _make(self, vocabulary: Vocabulary) -> None:
+        networks = make_networks(self.config, vocabulary, self.seed)
+        if self.config.worldmodel == "graph":
+            from rlflow.agents.worldmodel_graph import GraphAgent
+
+            self.agent = GraphAgent(self.config, networks, self.replay, self._rows, self.seed)
+            return
+        self.agent = LatentAgent(self.config, networks, Memories(networks["world"], self.replay, self._rows), self.seed)
+
+    def _rows(self, spec: int) -> np.ndarray:
+        vocabulary: Vocabulary = self.agent.networks["world"].vocabulary
+        return vocabulary.rule_rows(self.real.rule_names(spec))
+
+    def _round(self) -> dict[str, Any]:
+        """Learn, explore, act and be judged."""
+        learnt = self.agent.learn(self.progress.rounds, self.rng, lambda: self.stop.stopped)
+        fresh: list[Recorded] = []
+        for spec in range(len(self.specs)):
+            if not self.real.finished():
+                fresh += self.agent.explore(self.real, spec, self.rng)
+        judged = {spec: self.agent.act(self.real, spec) for spec in range(len(self.specs)) if not self.real.finished()}
+        calibration = self.agent.judge([*fresh, *judged.values()])
+        self.replay.evict()
+        self.progress.rounds += 1
+        self._count()
+        titles = {spec: self.specs[spec].title for spec in judged}
+        gains = {titles[spec]: max(one.best, 0.0) for spec, one in judged.items()}
+        score = float(np.mean(list(gains.values()))) if len(judged) == len(self.specs) else None
+        if score is not None and score > self.progress.best_score:
+            self.progress.best_score, self.best_weights = score, all_weights(self.agent.networks)
+            self._save_best()
+        return {**asdict(self.progress), "score": score, "gains": gains, **learnt, **calibration}
+
+    def _count(self) -> None:
+        progress = self.progress
+        for name, value in self.real.counts().items():
+            setattr(progress, name, value)
+        progress.steps, progress.episodes = self.real.steps, self.real.episodes
+        progress.seconds = time.monotonic() - self._begun
+        for number, spec in enumerate(self.specs):
+            found = self.real.opened(number).best_gain
+            progress.best_gains[spec.title] = max(found, progress.best_gains.get(spec.title, 0.0))
+
+    # --- what is kept -------------------------------------------------------------------------------------------------
+
+    def _card(self) -> dict[str, Any]:
+        from rlflow import __version__
+
+        shown = asdict(self.progress)
+        shown["score"] = None if math.isinf(shown["best_score"]) else shown["best_score"]
+        del shown["best_score"]
+        return {
+            "rlflow": __version__,
+            "torch": torch.__version__,
+            "worldmodel": self.config.worldmodel,
+            "models": [spec.title for spec in self.specs],
+            "cost": self.specs[0].cost,
+            "seed": self.seed,
+            **shown,
+            "seconds": round(self.progress.seconds, 1),
+        }
+
+    def _checkpoint(self, weights: dict[str, np.ndarray]) -> WorldCheckpoint:
+        vocabulary = self.agent.networks["world"].vocabulary
+        return WorldCheckpoint(self.config, vocabulary, weights, card=self._card())
+
+    def _save_best(self) -> WorldCheckpoint:
+        checkpoint = self._checkpoint(self.best_weights or all_weights(self.agent.networks))
+        if self.out is not None:
+            checkpoint.save(self.out)
+        return checkpoint
+
+    @property
+    def _last(self) -> Path | None:
+        return None if self.out is None else self.out.with_name(self.out.name + ".last")
+
+    def _save_last(self) -> None:
+        if self._last is None:
+            return
+        self._count()
+        self.replay.save()
+        checkpoint = self._checkpoint(all_weights(self.agent.networks))
+        for name, optimizer in self.agent.optimizers.items():
+            checkpoint.extra |= optimizer_arrays(optimizer, self.agent.networks[name], f"adam-{name}")
+        checkpoint.extra |= {f"best/{name}": array for name, array in self.best_weights.items()}
+        best = self.progress.best_score
+        checkpoint.progress = {
+            **asdict(self.progress),
+            "best_score": None if math.isinf(best) else best,
+            "rng": self.rng.bit_generator.state,
+            "seed": self.seed,
+            "models": [spec.model for spec in self.specs],
+            "parts": self.replay.parts,
+        }
+        checkpoint.save(self._last)
+
+    def _resume(self) -> None:
+        """Go on where ``<out>.last`` ended. Raises :class:`UsageError` where that was another training."""
+        if self._last is None:
+            raise UsageError("The training was to be resumed, and has no checkpoint to resume from; give one with out.")
+        last = WorldCheckpoint.load(self._last)
+        models = [spec.model for spec in self.specs]
+        if last.config != self.config or last.progress["models"] != models or last.progress["seed"] != self.seed:
+            raise UsageError(
+                f"The checkpoint {self._last} is of a training with other models, seed or options; resume with the "
+                "same, or begin another file."
+            )
+        plain = dict(last.progress)
+        plain["best_score"] = -math.inf if plain["best_score"] is None else plain["best_score"]
+        self.rng.bit_generator.state = plain["rng"]
+        self.progress = Progress(**{f.name: plain[f.name] for f in fields(Progress)})
+        self.real.before = {name: plain[name] for name in ("expansions", "candidates", "measurements")}
+        self.real.steps, self.real.episodes = plain["steps"], plain["episodes"]
+        self.replay.load(plain["parts"])
+        self._make(last.vocabulary)
+        load_weights(self.agent.networks, last.weights)
+        for name, optimizer in self.agent.optimizers.items():
+            load_optimizer(optimizer, self.agent.networks[name], f"adam-{name}", last.extra)
+        self.best_weights = {name[5:]: array for name, array in last.extra.items() if name.startswith("best/")}
