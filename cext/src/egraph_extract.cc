@@ -10,6 +10,10 @@ namespace rlflow::egraph {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
+// Trees of deep graphs with much sharing cost more than a double can hold; there any choice is as good, but there must be one.
+constexpr double kHuge = 1e300;
+// Members of all sets of greedy_dag together (256 MB): they grow with the square of a graph's depth.
+constexpr size_t kMaxSets = size_t{1} << 26;
 
 // By class: the nodes in it, and the nodes that have it as a child (once each).
 struct Links {
@@ -88,6 +92,8 @@ Choice greedy_tree(const Extraction& e) {
     double total = e.cost[n];
     for (const uint32_t c : e.children(n)) total += best[c];
     const uint32_t cls = e.node_class[n];
+    if (total < kInfinite || std::none_of(e.children(n).begin(), e.children(n).end(), [&](uint32_t c) { return choice[c] == kNone; }))
+      total = std::min(total, kHuge);
     if (!(total < best[cls])) return false;
     best[cls] = total;
     choice[cls] = n;
@@ -104,8 +110,10 @@ Choice greedy_dag(const Extraction& e) {
   Choice choice(e.classes, kNone);
   std::vector<uint32_t> mark(e.classes, 0), set;
   uint32_t stamp = 0;
+  size_t held = 0;
   to_fixed_point(e, links, [&](uint32_t n) {
     const uint32_t cls = e.node_class[n];
+    if (held > kMaxSets) return false;
     for (const uint32_t c : e.children(n))
       if (choice[c] == kNone || c == cls) return false;
     double total = e.cost[n];
@@ -126,10 +134,12 @@ Choice greedy_dag(const Extraction& e) {
     best[cls] = total;
     choice[cls] = n;
     set.push_back(cls);
+    held += set.size() - below[cls].size();
     below[cls] = set;
+    below[cls].shrink_to_fit();
     return true;
   });
-  // On a cyclic e-graph sets may be out of date, and the choices close a cycle: then the trees, which never do.
+  // Where the sets grew too large some class has no choice, and the cost is infinite. On a cyclic e-graph sets may be out of date, and the choices close a cycle: then the trees, which never do.
   const Choice trees = greedy_tree(e);
   return choice_cost(e, choice) <= choice_cost(e, trees) ? choice : trees;
 }

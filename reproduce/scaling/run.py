@@ -25,7 +25,7 @@ sys.path.insert(0, os.fspath(HERE.parents[0]))
 import machine  # from the folder above
 
 LAYERS = [2, 6, 20, 60, 200, 400]
-STRATEGIES = ["greedy", "backtracking", "beam", "partition:inner=greedy", "partition"]
+STRATEGIES = ["greedy", "backtracking", "beam", "eqsat", "partition:inner=greedy", "partition"]
 SIZES = {"hidden": 64, "heads": 4, "feed_forward": 256, "vocab": 100}  # small weights: the number of nodes is the point
 
 
@@ -110,6 +110,8 @@ def main() -> int:
         rows.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
         machine.write_jsonl(options.out, rows)
         print(f"{rows[-1]['nodes']} nodes, {strategy}: {cell(rows[-1])}", file=sys.stderr, flush=True)
+    rows[1:] = sorted(rows[1:], key=lambda row: row["layers"])
+    options.out.with_name("table.md").write_text(table(rows[1:]) + "\n", encoding="utf-8")
     print(table(rows[1:]))
     if options.plot:
         plot(rows[1:], options.plot)

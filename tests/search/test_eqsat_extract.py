@@ -91,6 +91,20 @@ def test_sharing_is_paid_for_once_where_the_dag_is_looked_at() -> None:
     assert extract(problem, "greedy-dag").cost == extract(problem).cost == 7.0
 
 
+@pytest.mark.parametrize(
+    "depth", [2_000, 12_000], ids=["trees dearer than a double holds", "sets larger than memory allows"]
+)
+def test_deep_problems_with_much_sharing_have_a_choice(depth: int) -> None:
+    """Every class reads the one below it twice, or costs more: trees double at every step, sets grow by one."""
+    node_class = np.repeat(np.arange(depth), 2)
+    cost = np.tile([1.0, 2.0], depth)
+    child = [c - 1 for c in range(1, depth) for _ in range(4)]
+    begin = [0, 0, 0, *range(2, 4 * depth - 3, 2)]
+    problem = Extraction(depth, node_class, cost, begin, child, [depth - 1])
+    for method in ("greedy-tree", "greedy-dag"):
+        assert depth <= extract(problem, method).cost <= 2 * depth
+
+
 def test_only_the_ilp_sees_that_two_classes_can_share() -> None:
     """Two roots at 3 each alone, or both over one class of 4 with free projections: the concat/split merge."""
     problem = Extraction(3, [0, 0, 1, 1, 2], [3.0, 0.0, 3.0, 0.0, 4.0], [0, 0, 1, 1, 2, 2], [2, 2], [0, 1])

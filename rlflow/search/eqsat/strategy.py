@@ -22,7 +22,7 @@ from rlflow.search.registry import register
 #: Part of the seconds left that one saturation may take; the rest is for extraction.
 SATURATION_SHARE = 0.5
 #: Part of the seconds left that one integer programme may take.
-SOLVER_SHARE = 0.25
+SOLVER_SHARE = 0.5
 #: Where the cheapest graph's folded weights are too heavy, all the model's weights are charged this part of its cost,
 #: then more, until the choice is light enough.
 WEIGHT_SHARE = 0.1
