@@ -169,8 +169,11 @@ class Check:
         names = [(name, precision) for precision in PRECISIONS for name in OPERATORS]
         for row in self.each("operators", names, self._operator):
             self.found["operators"].append(row)
-            print(f"  {row['operator']:30} {row['precision']:8} {row['cudnn_us']:9.2f} us  torch {row['torch_us']:9.2f} us  "
-                  f"ratio {row['ratio']:.2f}  {'; '.join(row['steps'])[:60]}", flush=True)  # fmt: skip
+            print(
+                f"  {row['operator']:30} {row['precision']:8} {row['cudnn_us']:9.2f} us  torch {row['torch_us']:9.2f} "
+                f"us  ratio {row['ratio']:.2f}  {'; '.join(row['steps'])[:60]}",
+                flush=True,
+            )
 
     def _operator(self, what: tuple[str, str]) -> dict[str, Any]:
         import numpy as np
@@ -207,8 +210,12 @@ class Check:
         """Prices against replayed graphs."""
         for row in self.each("calibrate", self.options.models, self._calibrate):
             self.found["calibration"].append(row)
-            print(f"  {row['model']:16} {row['graphs']} graphs, error {row['error']:.1%}, one factor "
-                  f"{row['scaled_error']:.1%}, rank correlation {row['spearman']}, {row['seconds']:.0f} s", flush=True)  # fmt: skip
+            print(
+                f"  {row['model']:16} {row['graphs']} graphs, error {row['error']:.1%}, one factor "
+                f"{row['scaled_error']:.1%}, rank correlation {row['spearman']}, "
+                f"{row['seconds']:.0f} s",
+                flush=True,
+            )
 
     def _calibrate(self, name: str) -> dict[str, Any]:
         from rlflow import zoo
@@ -247,7 +254,8 @@ class Check:
         begun = time.monotonic()
         rlflow(["zoo", "export", name, "-o", os.fspath(source)], self.left())
         arguments = ["optimize", os.fspath(source), "-o", os.fspath(folder / f"{name}.optimized.onnx")]
-        arguments += ["--cost", "cudnn", "--budget", self.options.budget, "--gate-seconds", "12", "--json", os.fspath(report)]
+        arguments += ["--cost", "cudnn", "--budget", self.options.budget, "--gate-seconds", "12"]
+        arguments += ["--json", os.fspath(report)]
         rlflow([*arguments, "--quiet"], self.left())
         found = json.loads(report.read_text(encoding="utf-8"))
         speedup = found.get("speedup")
@@ -264,8 +272,13 @@ class Check:
 def rlflow(arguments: list[str], seconds: float) -> None:
     """Runs the command line from this checkout; raises with its last words where it fails."""
     environment = {**os.environ, "PYTHONPATH": os.fspath(ROOT)}
-    done = subprocess.run([sys.executable, "-m", "rlflow", *arguments], env=environment, capture_output=True, text=True,
-                          timeout=max(seconds, 1.0))  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "rlflow", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=max(seconds, 1.0),
+    )
     if done.returncode != 0:
         raise RuntimeError(f"rlflow {arguments[0]} ended with status {done.returncode}: {done.stderr[-400:]}")
 
