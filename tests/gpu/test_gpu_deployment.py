@@ -47,6 +47,7 @@ def test_a_worker_runs_and_times_on_the_gpu() -> None:
         assert [row.op_type for row in gpu.profile(one, feeds)] == ["product", "product"]
 
 
+@pytest.mark.slow  # a dozen processes for the final comparison
 def test_optimise_with_prices_of_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLFLOW_CACHE", str(tmp_path))
     model = graph_to_model(Graph.parse(TEXT))
