@@ -79,7 +79,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, default=ROOT / "reproduce" / "gpu" / "results" / "latest.json")
     parser.add_argument("--minutes", type=float, default=9.3, help="time for all of it")
-    parser.add_argument("--budget", default="12s", help="of each search")
+    parser.add_argument("--calibration-seconds", type=float, default=22.0, help="for one model")
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the rows of the file's other stages: one stage a call"
+    )
+    parser.add_argument("--budget", default="8s", help="of each search")
     parser.add_argument("--models", nargs="+", default=list(MODELS))
     parser.add_argument("--stages", nargs="+", default=["operators", "calibrate", "optimize"])
     options = parser.parse_args()
@@ -136,6 +140,13 @@ class Check:
         from rlflow.runtime import cuda
 
         self.found["gpu"] = cuda.describe("gpu")
+        if options.keep and options.json.exists():
+            before = json.loads(options.json.read_text(encoding="utf-8"))
+            for stage in ("operators", "calibrate", "optimize"):
+                key = "calibration" if stage == "calibrate" else stage
+                if stage not in options.stages:
+                    self.found[key] = before[key]
+                    self.found["problems"] += [one for one in before["problems"] if one.startswith(f"{stage}:")]
 
     def left(self) -> float:
         """Seconds that remain."""
@@ -169,8 +180,11 @@ class Check:
         names = [(name, precision) for precision in PRECISIONS for name in OPERATORS]
         for row in self.each("operators", names, self._operator):
             self.found["operators"].append(row)
-            print(f"  {row['operator']:30} {row['precision']:8} {row['cudnn_us']:9.2f} us  torch {row['torch_us']:9.2f} us  "
-                  f"ratio {row['ratio']:.2f}  {'; '.join(row['steps'])[:60]}", flush=True)  # fmt: skip
+            print(
+                f"  {row['operator']:30} {row['precision']:8} {row['cudnn_us']:9.2f} us  torch {row['torch_us']:9.2f} "
+                f"us  ratio {row['ratio']:.2f}  {'; '.join(row['steps'])[:60]}",
+                flush=True,
+            )
 
     def _operator(self, what: tuple[str, str]) -> dict[str, Any]:
         import numpy as np
@@ -207,8 +221,12 @@ class Check:
         """Prices against replayed graphs."""
         for row in self.each("calibrate", self.options.models, self._calibrate):
             self.found["calibration"].append(row)
-            print(f"  {row['model']:16} {row['graphs']} graphs, error {row['error']:.1%}, one factor "
-                  f"{row['scaled_error']:.1%}, rank correlation {row['spearman']}, {row['seconds']:.0f} s", flush=True)  # fmt: skip
+            print(
+                f"  {row['model']:16} {row['graphs']} graphs, error {row['error']:.1%}, one factor "
+                f"{row['scaled_error']:.1%}, rank correlation {row['spearman']}, "
+                f"{row['seconds']:.0f} s",
+                flush=True,
+            )
 
     def _calibrate(self, name: str) -> dict[str, Any]:
         from rlflow import zoo
@@ -219,14 +237,13 @@ class Check:
         from rlflow.optimizer import load_library
 
         begun = time.monotonic()
-        share = max(LEAST, (self.left() - 260) / max(1, len(self.options.models) - len(self.found["calibration"])))
         graph = load_model(zoo.build(name)).graph
         graphs = [graph, *(one.graph for one in variants(graph, load_library(None), VARIANTS, 0))]
         predicted: list[float] = []
         measured: list[float] = []
         with CudnnCost() as model:
             for one in graphs:
-                if measured and time.monotonic() - begun > share:
+                if len(measured) > 1 and time.monotonic() - begun > self.options.calibration_seconds:
                     break
                 predicted.append(model.cost(one).total_ms)
                 measured.append(model.run_time(one))
@@ -247,7 +264,8 @@ class Check:
         begun = time.monotonic()
         rlflow(["zoo", "export", name, "-o", os.fspath(source)], self.left())
         arguments = ["optimize", os.fspath(source), "-o", os.fspath(folder / f"{name}.optimized.onnx")]
-        arguments += ["--cost", "cudnn", "--budget", self.options.budget, "--gate-seconds", "12", "--json", os.fspath(report)]
+        arguments += ["--cost", "cudnn", "--budget", self.options.budget, "--gate-seconds", "10"]
+        arguments += ["--json", os.fspath(report)]
         rlflow([*arguments, "--quiet"], self.left())
         found = json.loads(report.read_text(encoding="utf-8"))
         speedup = found.get("speedup")
@@ -264,8 +282,13 @@ class Check:
 def rlflow(arguments: list[str], seconds: float) -> None:
     """Runs the command line from this checkout; raises with its last words where it fails."""
     environment = {**os.environ, "PYTHONPATH": os.fspath(ROOT)}
-    done = subprocess.run([sys.executable, "-m", "rlflow", *arguments], env=environment, capture_output=True, text=True,
-                          timeout=max(seconds, 1.0))  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "rlflow", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=max(seconds, 1.0),
+    )
     if done.returncode != 0:
         raise RuntimeError(f"rlflow {arguments[0]} ended with status {done.returncode}: {done.stderr[-400:]}")
 

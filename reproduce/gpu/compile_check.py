@@ -16,15 +16,32 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
-PACKAGES = ("nvidia-cudnn-cu13", "nvidia-cublas", "nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-nvrtc", "nvidia-cuda-cccl")  # fmt: skip
+PACKAGES = (
+    "nvidia-cudnn-cu13",
+    "nvidia-cublas",
+    "nvidia-cuda-runtime",
+    "nvidia-cuda-crt",
+    "nvidia-cuda-nvrtc",
+    "nvidia-cuda-cccl",
+)
 #: Of the hundreds of dumped kernels nvcc sees one of each kind and type: it starts anew for each.
-NVCC_KERNELS = ("Pointwise-every-operation-*", "Transposition-4", "Reducing-0-block-*", "Reducing-10-1", "Softening-*", "Normalising-*", "Gathering-4", "Remapping-1", "Pooling-maximum-*")  # fmt: skip
+NVCC_KERNELS = (
+    "Pointwise-every-operation-*",
+    "Transposition-4",
+    "Reducing-0-block-*",
+    "Reducing-10-1",
+    "Softening-*",
+    "Normalising-*",
+    "Gathering-4",
+    "Remapping-1",
+    "Pooling-maximum-*",
+)
 
 
 def main() -> int:
     """The exit status: 0 where all agrees."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--packages", type=Path, default=BUILD / "gpu-headers", help="where NVIDIA's packages are, or will be")
+    parser.add_argument("--packages", type=Path, default=BUILD / "gpu-headers", help="NVIDIA's packages")
     parser.add_argument("--architecture", default="sm_90")
     options = parser.parse_args()
     compiler = os.environ.get("CXX") or next((name for name in ("g++", "c++", "clang++") if shutil.which(name)), None)
@@ -50,9 +67,10 @@ def install(target: Path) -> None:
 def check_headers(compiler: str, packages: Path) -> None:
     """Signatures, constants and structures as NVIDIA declares them."""
     folders = [path.parent for name in ("cuda.h", "cudnn.h", "cublasLt.h", "nvrtc.h") for path in packages.rglob(name)]
-    includes = [f"-I{folder}" for folder in dict.fromkeys(folders)]
+    own = f"-I{ROOT / 'cext' / 'src'}"
+    includes = [own, *(f"-I{folder}" for folder in dict.fromkeys(folders))]
     source = ROOT / "cext" / "gpu_check" / "headers.cc"
-    subprocess.run([compiler, "-std=c++20", "-fsyntax-only", f"-I{ROOT / 'cext' / 'src'}", *includes, os.fspath(source)], check=True)  # fmt: skip
+    subprocess.run([compiler, "-std=c++20", "-fsyntax-only", *includes, os.fspath(source)], check=True)
     print("Our declarations are those of NVIDIA's headers.", flush=True)
 
 
@@ -65,11 +83,13 @@ def check_kernels(compiler: str, packages: Path, architecture: str) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     program = folder / "kernels"
-    sources = [ROOT / "cext" / "gpu_check" / "kernels.cc", *(ROOT / "cext" / "src" / "cudnn" / name for name in ("kernels.cc", "libraries.cc"))]  # fmt: skip
+    back_end = ROOT / "cext" / "src" / "cudnn"
+    sources = [ROOT / "cext" / "gpu_check" / "kernels.cc", back_end / "kernels.cc", back_end / "libraries.cc"]
     command = [compiler, "-std=c++20", "-O1", f"-I{ROOT / 'cext' / 'src'}", f"-I{ROOT / 'cext' / 'include'}"]
     subprocess.run([*command, *map(os.fspath, sources), "-o", os.fspath(program), "-ldl"], check=True)
     environment = {**os.environ, "LD_LIBRARY_PATH": os.fspath(library.parent)}
-    subprocess.run([os.fspath(program), os.fspath(library.parent), architecture, os.fspath(folder)], check=True, env=environment)
+    arguments = [os.fspath(program), os.fspath(library.parent), architecture, os.fspath(folder)]
+    subprocess.run(arguments, check=True, env=environment)
     return folder
 
 
@@ -81,7 +101,8 @@ def check_with_nvcc(folder: Path, architecture: str) -> None:
         return
     sources = sorted({path for pattern in NVCC_KERNELS for path in folder.glob(f"{pattern}.cu")})
     for source in sources:
-        command = [nvcc, "-std=c++17", f"-arch={architecture}", "-cubin", os.fspath(source), "-o", os.fspath(source.with_suffix(".cubin"))]  # fmt: skip
+        target = source.with_suffix(".cubin")
+        command = [nvcc, "-std=c++17", f"-arch={architecture}", "-cubin", os.fspath(source), "-o", os.fspath(target)]
         subprocess.run(command, check=True)
     print(f"nvcc, {architecture}: {len(sources)} of {len(sources)} kernels compile.")
 

@@ -176,8 +176,8 @@ def _opened(path: str | None) -> PriceDatabase:
 )
 @click.option("--tolerance", type=float, default=0.01, show_default=True, help="Interval at which a variant is done.")
 @click.option(
-    "--runtime", type=click.Choice(["onnxruntime", "openvino", "gpu", "cudnn", "torch"]), default="onnxruntime", show_default=True,
-    help="Runtime that times.",
+    "--runtime", type=click.Choice(["onnxruntime", "openvino", "gpu", "cudnn", "torch"]), default="onnxruntime",
+    show_default=True, help="Runtime that times.",
 )  # fmt: skip
 @click.option("--provider", metavar="NAME", help="Execution provider of ONNX Runtime.")
 @click.option("--measure-cmd", metavar="COMMAND", help="Time on your own device: a command that prints milliseconds.")

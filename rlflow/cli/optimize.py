@@ -22,7 +22,8 @@ from rlflow.errors import UsageError
     "--cost",
     default="onnxruntime",
     show_default=True,
-    help="Cost model: onnxruntime, openvino or cudnn (measure regions), end-to-end (times whole graphs), analytic (no clock).",
+    help="Cost model: onnxruntime, openvino or cudnn (measure regions), end-to-end (times whole graphs), analytic "
+    "(no clock).",
 )
 @click.option(
     "--budget", default="60s", show_default=True, help="60s, 500c (candidates), 50x (expansions) or 20m (measurements)."

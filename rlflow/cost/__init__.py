@@ -5,8 +5,8 @@
 >>> model.cost(graph).total_ms
 
 A cost model partitions the graph into the regions that a runtime fuses and prices each of them: ``analytic`` by a
-roofline, without a clock; ``onnxruntime``, ``openvino`` and ``cudnn`` by timing the region alone, once, and keeping the price in
-a database. ``end-to-end`` times whole graphs, in a runtime or on your own device.
+roofline, without a clock; ``onnxruntime``, ``openvino`` and ``cudnn`` by timing the region alone, once, and keeping
+the price in a database. ``end-to-end`` times whole graphs, in a runtime or on your own device.
 """
 
 from __future__ import annotations

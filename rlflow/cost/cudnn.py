@@ -52,7 +52,8 @@ class CudnnCost(OnnxRuntimeCost):
         """
         from rlflow.frontends import graph_to_model, symbolic
 
-        names = {name for node in graph.inputs() for name in symbolic.names(graph.shape(graph.node_outputs(node)[0]) or ())}
+        shapes = [graph.shape(graph.node_outputs(node)[0]) or () for node in graph.inputs()]
+        names = {name for shape in shapes for name in symbolic.names(shape)}
         bound = graph.bind({name: self.dims.get(name, 1) for name in names}) if names else graph
         item = ("whole", graph_to_model(bound).SerializeToString(), input_specs(bound))
         result = self._timed([item], cold=False)["whole"]

@@ -1,5 +1,5 @@
-"""The one door to the runtimes (ONNX Runtime, OpenVINO, and on a GPU cuDNN and torch): models are loaded, run and timed in a worker process that
-may die without harm.
+"""The one door to the runtimes (ONNX Runtime, OpenVINO, and on a GPU cuDNN and torch): models are loaded, run and timed
+in a worker process that may die without harm.
 """
 
 from __future__ import annotations

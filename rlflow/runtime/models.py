@@ -56,9 +56,7 @@ class LoadedModel:
         found = {}
         for info in self.io.inputs:
             if info.name not in feeds:
-                raise RuntimeRefused(
-                    f"{self.runtime} failed to run the model: the input {info.name!r} was not given."
-                )
+                raise RuntimeRefused(f"{self.runtime} failed to run the model: the input {info.name!r} was not given.")
             wanted = numpy_type(self.graph.dtype(self._input_value(info.name)))
             found[info.name] = np.ascontiguousarray(np.asarray(feeds[info.name]).astype(wanted, copy=False))
         return found

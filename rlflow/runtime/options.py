@@ -59,7 +59,9 @@ class RuntimeOptions:
         if self.precision not in PRECISIONS:
             raise UsageError(f"The precision {self.precision!r} is unknown; choose one of {', '.join(PRECISIONS)}.")
         if self.precision != "float32" and self.runtime not in GPU_RUNTIMES:
-            raise UsageError(f"{self.runtime} computes in the model's own types; only {', '.join(GPU_RUNTIMES)} have a precision.")
+            raise UsageError(
+                f"{self.runtime} computes in the model's own types; only {', '.join(GPU_RUNTIMES)} have a precision."
+            )
         if self.level not in LEVELS:
             raise UsageError(f"The optimisation level {self.level!r} is unknown; choose one of {', '.join(LEVELS)}.")
         if self.clock not in CLOCKS:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812 - as torch's own manuals call it
 
 from rlflow.errors import RuntimeRefused, RuntimeUnavailable
 from rlflow.runtime.loops import cpu_model, short
@@ -427,8 +427,9 @@ OPS: dict[str, Op] = {
     **{
         name: _unary(getattr(torch, name.lower()))
         for name in (
-            "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh", "Erf", "Exp", "Floor", "Log",
-            "Neg", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sin", "Sinh", "Sqrt", "Tan", "Tanh", "IsNaN",
+            "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh", "Erf", "Exp", "Floor",
+            "Log", "Neg", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sin", "Sinh", "Sqrt", "Tan", "Tanh",
+            "IsNaN",
         )
     },
     "Not": _unary(torch.logical_not), "Softplus": _unary(F.softplus), "Softsign": _unary(F.softsign),
@@ -446,7 +447,8 @@ OPS: dict[str, Op] = {
     "Sum": _fold(torch.add), "Mean": _fold(torch.add), "Max": _fold(torch.maximum), "Min": _fold(torch.minimum),
     "Where": lambda a, x, t: torch.where(x[0], x[1], x[2]), "MatMul": _matmul, "Gemm": _gemm,
     "Einsum": lambda a, x, t: torch.einsum(a["equation"].replace(" ", ""), *x), "Conv": _conv,
-    "MaxPool": _max_pool, "AveragePool": _average_pool, "GlobalAveragePool": _global_pool, "GlobalMaxPool": _global_pool,
+    "MaxPool": _max_pool, "AveragePool": _average_pool, "GlobalAveragePool": _global_pool,
+    "GlobalMaxPool": _global_pool,
     "BatchNormalization": _batch_norm, "LayerNormalization": _layer_norm, "RMSNormalization": _layer_norm,
     "InstanceNormalization": _instance_norm, "GroupNormalization": _group_norm, "LRN": _lrn,
     "Softmax": lambda a, x, t: torch.softmax(x[0], a["axis"]),
@@ -466,7 +468,11 @@ class Session:
     """One model: translated for the shapes of its inputs (anew where they change), captured on first use."""
 
     def __init__(
-        self, source: bytes | str, options: RuntimeOptions, settings: Mapping[str, Any] | None = None, device: str = "cuda"
+        self,
+        source: bytes | str,
+        options: RuntimeOptions,
+        settings: Mapping[str, Any] | None = None,
+        device: str = "cuda",
     ) -> None:
         started = time.perf_counter()
         reason = _unavailable() if device == "cuda" else None

@@ -384,7 +384,9 @@ API int cublasLtMatrixLayoutSetAttribute(void* l, int which, const void* v, size
 }
 API int cublasLtMatmulPreferenceCreate(void** p) { return *p = new uint64_t(0), 0; }
 API int cublasLtMatmulPreferenceDestroy(void* p) { return delete static_cast<uint64_t*>(p), 0; }
-API int cublasLtMatmulPreferenceSetAttribute(void*, int which, const void*, size_t n) { return which == kBlasMaxWorkspace && n == 8 ? 0 : 7; }
+API int cublasLtMatmulPreferenceSetAttribute(void*, int which, const void*, size_t n) {
+  return which == kBlasMaxWorkspace ? (n == 8 ? 0 : 7) : which >= kBlasAlignFirst && which <= kBlasAlignResult && n == 4 ? 0 : 7;
+}
 API int cublasLtMatmulAlgoGetHeuristic(void*, void* d, void* a, void* b, void*, void* out, void*, int wanted, MatmulHeuristic* found, int* n) {
   auto *m = static_cast<Multiplication*>(d);
   auto *x = static_cast<Matrix*>(a), *y = static_cast<Matrix*>(b), *z = static_cast<Matrix*>(out);

@@ -25,15 +25,15 @@ _CASES = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_CASES)
 
 MORE = {
-    "einsum": "x: f32[2,3,4] = input\ny: f32[2,4,5] = input\nz = Einsum{equation=\"bij,bjk->bik\"}(x, y)\nreturn z",
+    "einsum": 'x: f32[2,3,4] = input\ny: f32[2,4,5] = input\nz = Einsum{equation="bij,bjk->bik"}(x, y)\nreturn z',
     "group norm": "x: f32[2,4,3,3] = input\ns: f32[4] = const\nb: f32[4] = const\n"
     "z = GroupNormalization{num_groups=2}(x, s, b)\nreturn z",
-    "gather elements": "x: f32[3,4] = input\ni: i64[3,2] = const [0,-1,2,1,3,0]\ny = GatherElements{axis=1}(x, i)\nreturn y",
+    "gather elements": "x: f32[3,4] = input\ni: i64[3,2] = const [0,-1,2,1,3,0]\n"
+    "y = GatherElements{axis=1}(x, i)\nreturn y",
     "lower triangle": "x: f32[4,4] = input\ny = Trilu{upper=0}(x)\nreturn y",
-    "average pool, uneven": "x: f32[1,2,5,5] = input\n"
-    "y = AveragePool{kernel_shape=[3,3], pads=[0,0,1,1]}(x)\nreturn y",
+    "average pool, uneven": "x: f32[1,2,5,5] = input\ny = AveragePool{kernel_shape=[3,3], pads=[0,0,1,1]}(x)\nreturn y",
     "slice backwards": "x: f32[6] = input\ny = Slice{starts=[4], ends=[0], axes=[0], steps=[-2]}(x)\nreturn y",
-}  # fmt: skip
+}
 
 
 def run(text: str, precision: str = "float32") -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -70,5 +70,6 @@ def test_what_has_no_translation_is_refused() -> None:
 
 @pytest.mark.skipif(torch_cuda.torch.cuda.is_available(), reason="there is a GPU here")
 def test_without_a_gpu_the_worker_says_so() -> None:
-    with Worker(RuntimeOptions(runtime="torch")) as worker, pytest.raises(RuntimeUnavailable, match="sees no CUDA device"):
-        worker.describe()
+    with Worker(RuntimeOptions(runtime="torch")) as worker:  # noqa: SIM117
+        with pytest.raises(RuntimeUnavailable, match="sees no CUDA device"):
+            worker.describe()

@@ -155,6 +155,7 @@ struct MatmulHeuristic {  // cublasLtMatmulHeuristicResult_t
   F(kDnnRelu, CUDNN_ACTIVATION_RELU, 1)                                      \
   F(kDnnIdentity, CUDNN_ACTIVATION_IDENTITY, 5)                              \
   F(kDnnPropagateNan, CUDNN_PROPAGATE_NAN, 1)                                \
+  F(kDnnIgnoreNan, CUDNN_NOT_PROPAGATE_NAN, 0)                               \
   F(kDnnPoolMax, CUDNN_POOLING_MAX, 0)                                       \
   F(kDnnPoolAverageWithPad, CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING, 1)  \
   F(kDnnPoolAverage, CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, 2)         \
@@ -180,6 +181,10 @@ struct MatmulHeuristic {  // cublasLtMatmulHeuristicResult_t
   F(kBlasOpT, CUBLAS_OP_T, 1)                                                \
   F(kBlasBatchCount, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 5)                  \
   F(kBlasBatchStride, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, 6)        \
+  F(kBlasAlignFirst, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 5)          \
+  F(kBlasAlignSecond, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, 6)         \
+  F(kBlasAlignAddend, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 7)         \
+  F(kBlasAlignResult, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 8)         \
   F(kBlasMaxWorkspace, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 1)
 
 #define RLFLOW_DECLARE(ours, theirs, value) inline constexpr int ours = value;

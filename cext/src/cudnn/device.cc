@@ -45,6 +45,8 @@ Device::~Device() {
 void Device::use() const { check(api().cuCtxSetCurrent(context_), "choosing the GPU"); }
 void Device::synchronize() const { check(api().cuStreamSynchronize(stream_), "waiting for the GPU"); }
 
+void Device::finish_copies() const { check(api().cuStreamSynchronize(nullptr), "waiting for copies"); }
+
 void Device::check(int status, const char* what) const {
   if (status == 0) return;
   const char* text = nullptr;

@@ -37,6 +37,8 @@ class Device {
 
   void use() const;                                             // makes the context current in this thread
   void synchronize() const;
+  // A copy from ordinary memory may return before it has arrived, and our stream does not wait for the one it runs on.
+  void finish_copies() const;
   void check(int status, const char* what) const;               // driver
   void check_cudnn(int status, const char* what) const;
   void check_cublas(int status, const char* what) const;

@@ -135,6 +135,7 @@ Executable::Executable(std::shared_ptr<Device> device, GraphPtr graph, const std
   for (const auto& [r, content] : plan.contents)
     for (int copy = 0; copy < plan.copies && !content.empty(); ++copy)
       d.check(d.api().cuMemcpyHtoD_v2(plan.address(r, copy), content.data(), content.size()), "copying constants to the GPU");
+  d.finish_copies();
   d.synchronize();
   plan.contents.clear();
 }
@@ -149,7 +150,10 @@ size_t Executable::output_bytes(size_t index) const { return impl_->plan.tensors
 void Executable::set_input(size_t index, const void* data) {
   const Device& d = *impl_->plan.device;
   d.use();
-  if (size_t bytes = input_bytes(index)) d.check(d.api().cuMemcpyHtoD_v2(impl_->plan.address(impl_->inputs[index], 0), data, bytes), "copying an input to the GPU");
+  size_t bytes = input_bytes(index);
+  if (bytes == 0) return;
+  d.check(d.api().cuMemcpyHtoD_v2(impl_->plan.address(impl_->inputs[index], 0), data, bytes), "copying an input to the GPU");
+  d.finish_copies();
 }
 void Executable::get_output(size_t index, void* data) const {
   const Device& d = *impl_->plan.device;

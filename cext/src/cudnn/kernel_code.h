@@ -106,17 +106,17 @@ DEVICE R evaluate(long long op, R a, R b, R c, double imm) {
   }
 }
 
-template <class R>
+template <class R, class Index>
 DEVICE void pointwise(const Pointers& p, const Pointwise& f) {
   for (long long i = (long long)BLOCK * THREADS + THREAD; i < f.count; i += (long long)BLOCKS * THREADS) {
     long long at[kMaxIns + kMaxOuts];
     UNROLL for (int k = 0; k < kMaxIns; ++k) at[k] = f.in[k].offset;
     UNROLL for (int k = 0; k < kMaxOuts; ++k) at[kMaxIns + k] = f.out[k].offset;
-    long long rest = i;
+    Index rest = (Index)i;
     UNROLL for (int d = kMaxDims - 1; d >= 0; --d) {
       if (d < f.dims) {
-        long long x = d == 0 ? rest : rest % f.extent[d];
-        rest /= f.extent[d];
+        long long x = (long long)(d == 0 ? rest : rest % (Index)f.extent[d]);
+        rest /= (Index)f.extent[d];
         UNROLL for (int k = 0; k < kMaxIns; ++k)
           if (k < f.ins) at[k] += x * f.in[k].stride[d];
         UNROLL for (int k = 0; k < kMaxOuts; ++k)
@@ -136,8 +136,11 @@ DEVICE void pointwise(const Pointers& p, const Pointwise& f) {
   }
 }
 DEVICE void run(const Pointers& p, const Pointwise& f) {
-  if (f.wide) pointwise<double>(p, f);
-  else pointwise<float>(p, f);
+  bool small = f.count <= 0x7fffffff;        // divisions of 32 bits are several times as fast
+  if (f.wide && small) pointwise<double, unsigned>(p, f);
+  else if (f.wide) pointwise<double, unsigned long long>(p, f);
+  else if (small) pointwise<float, unsigned>(p, f);
+  else pointwise<float, unsigned long long>(p, f);
 }
 
 template <class T>

@@ -98,13 +98,6 @@ std::vector<std::vector<Step>> Planner::product_steps(const Product& p) {
   std::shared_ptr<void> preference(raw, [&api](void* d) { api.cublasLtMatmulPreferenceDestroy(d); });
   uint64_t most = plan_.settings.workspace;
   device_.check_cublas(api.cublasLtMatmulPreferenceSetAttribute(raw, kBlasMaxWorkspace, &most, sizeof most), "describing a preference");
-  std::vector<MatmulHeuristic> found(kTactics);
-  int count = 0;
-  device_.check_cublas(api.cublasLtMatmulAlgoGetHeuristic(device_.cublas(), l.descriptor.get(), l.b.get(), l.a.get(), l.d.get(), l.d.get(), raw, kTactics,
-                                                          found.data(), &count),
-                       "looking for a routine for a product");
-  if (count == 0) throw Failure("cuBLASLt knows no routine for a product " + dims_text({p.m, p.k}) + " by " + dims_text({p.k, p.n}) + ".");
-  Ref a = read(p.a), b = read(p.b), d = written(p.d), bias = biased ? read(p.bias) : kNoRef;
   int64_t item = static_cast<int64_t>(item_bytes(p.dtype));
   std::vector<std::array<int64_t, 3>> offsets;
   for (int64_t o = 0; o < outer; ++o) {
@@ -116,6 +109,22 @@ std::vector<std::vector<Step>> Planner::product_steps(const Product& p) {
     }
     offsets.push_back({at_a * item, at_b * item, o * inner * p.m * p.n * item});
   }
+  // A loop over a batch starts in the middle of its tensors; routines must not count on more alignment than there is.
+  uint32_t aligned[3] = {256, 256, 256};
+  for (const auto& at : offsets)
+    for (size_t i = 0; i < 3; ++i)
+      while (at[i] % aligned[i] != 0) aligned[i] /= 2;
+  const std::pair<int, uint32_t> alignments[] = {
+      {kBlasAlignFirst, aligned[1]}, {kBlasAlignSecond, aligned[0]}, {kBlasAlignAddend, aligned[2]}, {kBlasAlignResult, aligned[2]}};
+  for (const auto& [attribute, least] : alignments)
+    device_.check_cublas(api.cublasLtMatmulPreferenceSetAttribute(raw, attribute, &least, sizeof least), "describing a preference");
+  std::vector<MatmulHeuristic> found(kTactics);
+  int count = 0;
+  device_.check_cublas(api.cublasLtMatmulAlgoGetHeuristic(device_.cublas(), l.descriptor.get(), l.b.get(), l.a.get(), l.d.get(), l.d.get(), raw, kTactics,
+                                                          found.data(), &count),
+                       "looking for a routine for a product");
+  if (count == 0) throw Failure("cuBLASLt knows no routine for a product " + dims_text({p.m, p.k}) + " by " + dims_text({p.k, p.n}) + ".");
+  Ref a = read(p.a), b = read(p.b), d = written(p.d), bias = biased ? read(p.bias) : kNoRef;
   Scales s = scales(p.alpha, 0, doubles);
   std::vector<std::vector<Step>> all;
   for (int t = 0; t < count; ++t) {
@@ -391,7 +400,7 @@ void Planner::plan_convolution(NodeId n, const std::vector<NodeId>& tail, ValueI
     auto bias_shape = tensor_descriptor(type, along);
     made = api.cudnnCreateActivationDescriptor(&raw);
     auto activation = own(made, raw, api.cudnnDestroyActivationDescriptor);
-    device_.check_cudnn(api.cudnnSetActivationDescriptor(raw, relu ? kDnnRelu : kDnnIdentity, kDnnPropagateNan, 0.0), "describing an activation");
+    device_.check_cudnn(api.cudnnSetActivationDescriptor(raw, relu ? kDnnRelu : kDnnIdentity, kDnnIgnoreNan, 0.0), "describing an activation");
     Ref b_ref = read(bias), z_ref = residual != kNoRef ? read(residual) : kNoRef, d_ref = written(last);
     std::vector<Step> after = rest.empty() ? std::vector<Step>{} : group_steps(rest, ready);
     Scales s = scales(1, residual != kNoRef ? 1 : 0, false);
