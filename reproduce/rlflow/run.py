@@ -64,6 +64,7 @@ class Size:
     seconds: float
     budget: str
     study_expansions: int
+    study_rounds: int
     latent: dict[str, str]
     graph: dict[str, str]
     graphs: int
@@ -74,13 +75,14 @@ SIZES = {
         models=("squeezenet1.1", "vit-base?layers=2", "llama-decoder-step", "resnet-18", "mobilenet-v2"),
         searched=("squeezenet1.1", "resnet-18", "resnet-50", "bert-base?layers=2&seq=64", "vit-base?layers=2",
                   "inception-v3"),
-        timed=("squeezenet1.1", "bert-base?layers=2&seq=64", "bert-base", "inception-v3"),
+        timed=("squeezenet1.1", "inception-v3", "bert-base"),
         studied=("squeezenet1.1",),
         seeds=3,
         limit=3000,
         seconds=25.0,
         budget="100x",
         study_expansions=200,
+        study_rounds=2,
         latent={"random_episodes": "2", "downhill_episodes": "1", "episodes": "2", "horizon": "60",
                 "fit_steps": "100", "dream_updates": "10",
                 "batch": "5", "schedule": "3"},
@@ -97,6 +99,7 @@ SIZES = {
         seconds=4 * 3600.0,
         budget="1000x",
         study_expansions=5000,
+        study_rounds=20,
         latent={},
         graph={},
         graphs=5,
@@ -318,7 +321,7 @@ def dream_times(trainer: Any) -> dict[str, float]:
 
 
 def real_times(model: str) -> dict[str, float]:
-    """Milliseconds of CPU of an engine's step (open, enumerate, price, observe), and by the clock of timing the model."""
+    """Milliseconds of CPU of an engine's step (open, enumerate, price, observe); by the clock, of timing the model."""
     import numpy as np
 
     from rlflow.agents.worldmodel_real import RandomPilot
@@ -367,7 +370,7 @@ def studies(
             config = worldmodel_config.preset("tuned").with_options({**size.latent, **options(value)})
             rounds: list[dict[str, Any]] = []
             trainer = WorldTrainer([ProblemSpec(model)], config)
-            card = trainer.train(size.study_expansions, rounds=4, on_round=rounds.append).card
+            card = trainer.train(size.study_expansions, rounds=size.study_rounds, on_round=rounds.append).card
             last = rounds[-1] if rounds else {}
             rows.add({"kind": kind, "key": key, "model": model, "value": value, "score": card["score"],
                       "best": max(card["best_gains"].values()), "expansions": card["expansions"],
