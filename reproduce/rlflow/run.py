@@ -41,6 +41,9 @@ SHARE = 0.9
 #: The latent form without what begins near the greedy choice.
 SCRATCH = {"rule_prior": "0", "prior": "0", "random_episodes": "3", "downhill_episodes": "0"}
 TEMPERATURES = (0.1, 0.5, 0.75, 1.0, 1.2, 1.5, 1.75, 2.0, 2.5, 3.0)
+#: What is kept of a round: the convergence of the model and of the controller.
+KEPT = ("expansions", "score", "dream_return", "model_loss", "forced_reward_correlation", "free_reward_correlation",
+        "free_structure_exact", "forced_return_error", "free_return_error", "seconds")  # fmt: skip
 REWARDS = ("improvement", "potential", "change", "runtime")
 BASELINES = ("random", "greedy", "backtracking", "xrlflow", "rlflow", "rlflow:worldmodel=latent",
              "rlflow:descent=false", "xrlflow:descent=false")  # fmt: skip
@@ -61,6 +64,7 @@ class Size:
     seconds: float
     budget: str
     study_expansions: int
+    study_rounds: int
     latent: dict[str, str]
     graph: dict[str, str]
     graphs: int
@@ -71,13 +75,14 @@ SIZES = {
         models=("squeezenet1.1", "vit-base?layers=2", "llama-decoder-step", "resnet-18", "mobilenet-v2"),
         searched=("squeezenet1.1", "resnet-18", "resnet-50", "bert-base?layers=2&seq=64", "vit-base?layers=2",
                   "inception-v3"),
-        timed=("squeezenet1.1", "bert-base?layers=2&seq=64", "bert-base", "inception-v3"),
+        timed=("squeezenet1.1", "inception-v3", "bert-base"),
         studied=("squeezenet1.1",),
         seeds=3,
         limit=3000,
         seconds=25.0,
         budget="100x",
         study_expansions=200,
+        study_rounds=2,
         latent={"random_episodes": "2", "downhill_episodes": "1", "episodes": "2", "horizon": "60",
                 "fit_steps": "100", "dream_updates": "10",
                 "batch": "5", "schedule": "3"},
@@ -94,6 +99,7 @@ SIZES = {
         seconds=4 * 3600.0,
         budget="1000x",
         study_expansions=5000,
+        study_rounds=20,
         latent={},
         graph={},
         graphs=5,
@@ -252,8 +258,6 @@ AGENTS_COMPARED: dict[str, Callable[[str, Watch, Size, int], Any]] = {
 #: Whose expansions are divided by whose: the world model, the model-free agent.
 PAIRS = (
     ("latent from scratch", "PPO from scratch"),
-    ("latent", "PPO from scratch"),
-    ("graph", "PPO from scratch"),
     ("latent", "PPO with greedy prior"),
     ("graph", "PPO with greedy prior"),
 )
@@ -295,7 +299,7 @@ def steps(rows: Rows, size: Size) -> None:
 
 
 def dream_times(trainer: Any) -> dict[str, float]:
-    """Milliseconds of a step, controller included, of 1 and of 64 dreams side by side."""
+    """Milliseconds of CPU of a step, controller included, of 1 and of 64 dreams side by side."""
     import numpy as np
 
     from rlflow.agents.dream import Dream, choose, random_of
@@ -307,17 +311,17 @@ def dream_times(trainer: Any) -> dict[str, float]:
         passes = []
         for _ in range(7):
             state = dream_starts(agent.memories, trainer.replay.episodes, count, rng)
-            begun = time.perf_counter()
+            begun = time.process_time()
             for _ in range(20):
                 row, location, _, _ = choose(agent.controller, state.z, state.hidden, state.fires, env.random)
                 state = env.step(state, row, location)[0]
-            passes.append((time.perf_counter() - begun) / 20 / count)
+            passes.append((time.process_time() - begun) / 20 / count)
         out[f"dream_ms_{count}"] = 1e3 * statistics.median(passes)
     return out
 
 
 def real_times(model: str) -> dict[str, float]:
-    """Milliseconds of an engine's step (open, enumerate, price, observe), and of timing the whole model once more."""
+    """Milliseconds of CPU of an engine's step (open, enumerate, price, observe); by the clock, of timing the model."""
     import numpy as np
 
     from rlflow.agents.worldmodel_real import RandomPilot
@@ -332,10 +336,10 @@ def real_times(model: str) -> dict[str, float]:
         if episode.ended:
             break
         action = pilot.choose(episode)
-        begun = time.perf_counter()
+        begun = time.process_time()
         episode.step(action)
         episode.observe()
-        spent.append(time.perf_counter() - begun)
+        spent.append(time.process_time() - begun)
     timer, measured = EndToEndTimer(loaded.imported), []
     try:
         timer.gain(episode.place.node.graph)  # opens the runtime and the starting graph
@@ -366,14 +370,12 @@ def studies(
             config = worldmodel_config.preset("tuned").with_options({**size.latent, **options(value)})
             rounds: list[dict[str, Any]] = []
             trainer = WorldTrainer([ProblemSpec(model)], config)
-            card = trainer.train(size.study_expansions, rounds=4, on_round=rounds.append).card
+            card = trainer.train(size.study_expansions, rounds=size.study_rounds, on_round=rounds.append).card
             last = rounds[-1] if rounds else {}
             rows.add({"kind": kind, "key": key, "model": model, "value": value, "score": card["score"],
                       "best": max(card["best_gains"].values()), "expansions": card["expansions"],
                       "seconds": card["seconds"], "dreamt": last.get("dream_return"), "last": last.get("score"),
-                      "rounds": [{name: one.get(name) for name in ("expansions", "score", "dream_return", "model_loss",
-                                  "forced_reward_correlation", "free_reward_correlation", "free_structure_exact",
-                                  "free_return_error", "forced_return_error", "seconds")} for one in rounds]})  # fmt: skip
+                      "rounds": [{name: one.get(name) for name in KEPT} for one in rounds]})  # fmt: skip
 
 
 # --- the shipped checkpoints ------------------------------------------------------------------------------------------
@@ -438,14 +440,24 @@ def tables(rows: Rows) -> Iterator[str]:
     yield from efficiency_table(rows.of("efficiency"))
     yield from steps_table(rows.of("steps"))
     for kind in ("temperature", "reward"):
-        found = rows.of(kind)
-        if found:
-            yield from ("", f"| {kind} | model | dreamt | real, last round | real, best policy | best visited | expansions | s |",
-                        "|---|---|--:|--:|--:|--:|--:|--:|")  # fmt: skip
-            for row in found:
-                cells = [_figure(row[name]) for name in ("dreamt", "last", "score", "best")]
-                yield f"| {row['value']} | {row['model']} | {' | '.join(cells)} | {row['expansions']} | {row['seconds']:.0f} |"
+        yield from study_table(kind, rows.of(kind))
     yield from search_table(rows.of("search"))
+
+
+def heading(*names: str) -> Iterator[str]:
+    yield from ("", f"| {' | '.join(names)} |", "|---|" + "--:|" * (len(names) - 1))
+
+
+def study_table(kind: str, found: list[dict[str, Any]]) -> Iterator[str]:
+    if not found:
+        return
+    yield from heading(
+        kind, "model", "dreamt", "real, last round", "real, best round", "best visited", "expansions", "s"
+    )
+    for row in found:
+        cells = [_figure(row[name]) for name in ("dreamt", "last", "score", "best")]
+        cells += [str(row["expansions"]), f"{row['seconds']:.0f}"]
+        yield f"| {row['value']} | {row['model']} | {' | '.join(cells)} |"
 
 
 def _figure(value: float | None) -> str:
@@ -464,9 +476,8 @@ def efficiency_table(found: list[dict[str, Any]]) -> Iterator[str]:
     if not found:
         return
     labels = list(dict.fromkeys(row["label"] for row in found))
-    yield from ("", "Real expansions (CPU seconds, collection and training included) to 90 % of the best-known gain; "
-                "medians over seeds", "", f"| model | {' | '.join(labels)} | {' | '.join(f'{b} / {a}' for a, b in PAIRS)} |",
-                "|---|" + "--:|" * (len(labels) + len(PAIRS)))  # fmt: skip
+    yield from ("", "Real expansions (CPU seconds, all included) to 90 % of the best-known gain, medians over seeds")
+    yield from heading("model", *labels, *(f"{other} / {agent}" for agent, other in PAIRS))
     for model in dict.fromkeys(row["model"] for row in found):
         mine = {label: [r for r in found if r["model"] == model and r["label"] == label] for label in labels}
         cells = [f"{_median(mine[label], 'expansions')} ({_median(mine[label], 'cpu_seconds')})" for label in labels]
@@ -486,28 +497,27 @@ def _ratio(mine: dict[str, list[dict[str, Any]]], agent: str, other: str) -> str
 def steps_table(found: list[dict[str, Any]]) -> Iterator[str]:
     if not found:
         return
-    yield from ("", "| model | dream step, ms (1 / 64 side by side) | engine's step, ms | ratio | with a measurement every 5, ms | ratio |",
-                "|---|--:|--:|--:|--:|--:|")  # fmt: skip
+    yield from heading("model", "dream, ms, 1 alone", "of 64 side by side", "engine, ms", "ratio",
+                       "engine with the clock every 5, ms", "ratio")  # fmt: skip
     for row in found:
-        dreamt, whole = row["dream_ms_64"], row["real_ms"] + row["measure_ms"] / 5
-        yield (f"| {row['model']} | {row['dream_ms_1']:.2f} / {dreamt:.3f} | {row['real_ms']:.2f} | {row['real_ms'] / dreamt:.0f} "
-               f"| {whole:.0f} | {whole / dreamt:.0f} |")  # fmt: skip
+        dreamt, real, whole = row["dream_ms_64"], row["real_ms"], row["real_ms"] + row["measure_ms"] / 5
+        yield (
+            f"| {row['model']} | {row['dream_ms_1']:.2f} | {dreamt:.3f} | {real:.2f} | {real / dreamt:.0f} "
+            f"| {whole:.0f} | {whole / dreamt:.0f} |"
+        )
 
 
 def search_table(found: list[dict[str, Any]]) -> Iterator[str]:
     if not found:
         return
     labels = list(dict.fromkeys(row["label"] for row in found))
-    yield from ("", f"| log gain (seconds) | {' | '.join(labels)} |", "|---" * (len(labels) + 1) + "|")
+    yield from heading("log gain (seconds)", *labels)
     for model in dict.fromkeys(row["model"] for row in found):
         cells = []
         for label in labels:
             mine = [row for row in found if row["model"] == model and row["label"] == label]
-            cells.append(
-                f"{statistics.mean(r['gain'] for r in mine):.4f} ({statistics.mean(r['seconds'] for r in mine):.1f})"
-                if mine
-                else ""
-            )
+            means = [statistics.mean(row[name] for row in mine) for name in ("gain", "seconds")] if mine else []
+            cells.append("{:.4f} ({:.1f})".format(*means) if means else "")
         yield f"| {model} | {' | '.join(cells)} |"
 
 
@@ -517,10 +527,15 @@ def curves(rows: Rows, path: Path) -> None:
     from rlflow.report.plots import anytime_curves
 
     runs = [
-        {"model": row["model"], "strategy": row["label"], "cost_before_ms": 1.0, "expansions": max(1, row["curve"][-1][0]),
-         "curve": [{"expansions": n, "cost_ms": math.exp(-gain)} for n, _, _, gain in row["curve"]]}
+        {
+            "model": row["model"],
+            "strategy": row["label"],
+            "cost_before_ms": 1.0,
+            "expansions": max(1, row["curve"][-1][0]),
+            "curve": [{"expansions": n, "cost_ms": math.exp(-gain)} for n, _, _, gain in row["curve"]],
+        }
         for row in rows.of("efficiency")
-    ]  # fmt: skip
+    ]
     try:
         if runs:
             anytime_curves(runs, path)

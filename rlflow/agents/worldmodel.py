@@ -50,7 +50,8 @@ class Fires(NamedTuple):
 @dataclass
 class Prediction:
     """What follows. ``latent``: a mixture over [..., latent]; ``change`` [..., ensemble]: log of the price before over
-    the price after, squashed; ``ends`` [...]: logit of the episode's end; ``fires``: log1p of counts, and best gains.
+    the price after, squashed; ``ends`` [...]: logit of the episode's end; ``log_counts``, ``best`` [..., rows]: log1p
+    of the next counts, and the next best gains.
     """
 
     latent: Mixture

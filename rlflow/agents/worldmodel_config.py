@@ -113,6 +113,11 @@ class WorldConfig:
                 raise UsageError(
                     f"The training option {name!r} is {getattr(self, name)!r}; expected {', '.join(allowed)}."
                 )
+        if self.worldmodel == "graph" and self.gains == "clock":
+            raise UsageError(
+                "The training options worldmodel=graph and gains=clock do not go together: the graph form learns from "
+                "the prices of candidates. Use gains=price with a cost model that measures (--cost onnxruntime)."
+            )
         whole = (
             "every", "horizon", "encoder_hidden", "encoder_layers", "latent", "hidden", "mixtures",
             "locations", "ensemble", "batch", "graphs", "dreams", "dream_horizon", "dream_horizon_end", "schedule",

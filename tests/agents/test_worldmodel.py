@@ -357,6 +357,7 @@ def test_measured_gains_come_from_a_timer() -> None:
         ({"worldmodel": "tree"}, "expected latent, graph"),
         ({"reward": "luck"}, "expected improvement"),
         ({"latent": "0"}, "out of range"),
+        ({"worldmodel": "graph", "gains": "clock"}, "do not go together"),
         ({"temperature": "-1"}, "out of range"),
     ],
 )

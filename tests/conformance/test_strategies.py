@@ -27,6 +27,8 @@ VARIANTS = [
     "portfolio:members=greedy+mcts(policy=uct;c=2)+random,slice=2",
     "xrlflow:decode=greedy",
     "xrlflow:decode=beam,width=2",
+    "rlflow:descent=no,depth=1",
+    "rlflow:worldmodel=latent",
 ]
 FEW = ("plateau", "exclusive")
 
