@@ -105,6 +105,10 @@ zoo-table: $(VENV)/.base ## optimise the seven zoo models and print the table of
 zoo-all: $(VENV)/.base ## optimise all 27 zoo models with the default budget (an hour); goes on where it was stopped
 	$(BIN)/python reproduce/zoo/run.py --resume
 
+.PHONY: tensat-table
+tensat-table: $(VENV)/.dev ## every strategy on Tensat's eight models, with Tensat's ablations (two hours; needs ../shared; resumes)
+	$(BIN)/python reproduce/tensat/run.py --data ../shared/data
+
 .PHONY: rules-table
 rules-table: $(VENV)/.dev ## account for every rule of TASO's and Tensat's files (half an hour; needs ../shared/data)
 	$(BIN)/python reproduce/rules/run.py
