@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlflow.cli.common import console, device_command, parse_dims, plural
-from rlflow.errors import ModelError, UsageError
+from rlflow.errors import ModelError, RuntimeUnavailable, UsageError
 
 if TYPE_CHECKING:
     from rlflow.cost.database import PriceDatabase
@@ -147,9 +147,13 @@ def _installed() -> list[Any]:
 
     found = []
     for runtime in RUNTIMES:
-        if unavailable_reason(runtime) is None:
-            with Worker(RuntimeOptions(runtime=runtime)) as worker:
+        if unavailable_reason(runtime) is not None:
+            continue
+        with Worker(RuntimeOptions(runtime=runtime)) as worker:
+            try:
                 found.append(PriceContext.of(worker.describe(), "all"))
+            except RuntimeUnavailable:  # its libraries or its device are not here
+                continue
     return found
 
 

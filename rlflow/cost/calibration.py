@@ -21,6 +21,7 @@ _CHAIN = 32
 #: Megabytes of weights for which the speed of reading them once per run is measured: in the second-level cache, beyond
 #: it, around the size of a shared cache, and from memory.
 _WORKING_SETS = (1, 4, 12, 24, 48)
+_PROBE_DIGESTS = 0x9B0BE << 64  # of the probes' weights; a digest stands for one tensor in a process
 _MATRIX = 512  # a 512 x 512 float matrix is 1 MB
 #: Spatial extents of the 16-channel tensors that layout changes are measured on (4 KB, 64 KB, 512 KB and 4 MB).
 _EXTENTS = (8, 32, 90, 256)
@@ -125,7 +126,7 @@ def _products(count: int) -> Graph:
     builder = GraphBuilder()
     value = builder.input("x", _FLOAT, [1, _MATRIX])
     for number in range(count):
-        weight = builder.constant(_FLOAT, [_MATRIX, _MATRIX], f"{number + 1:032x}", None, None)
+        weight = builder.constant(_FLOAT, [_MATRIX, _MATRIX], f"{_PROBE_DIGESTS + number:032x}", None, None)
         value = builder.add("MatMul", {}, [value, weight])
     return builder.finish([value])
 

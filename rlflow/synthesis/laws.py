@@ -195,7 +195,13 @@ _MOVEMENT = [
         "concats-exchanged",
         "(Concat{axis=?k} (Concat{axis=?l} ?x ?y) (Concat{axis=?l} ?z ?w))",
         "(Concat{axis=?l} (Concat{axis=?k} ?x ?z) (Concat{axis=?k} ?y ?w))",
-        ("?k != ?l", _beside("?x", "?z", "?k"), _beside("?y", "?w", "?k")),
+        (
+            "?k != ?l",
+            _beside("?x", "?z", "?k"),
+            _beside("?y", "?w", "?k"),
+            _beside("?x", "?y", "?l"),
+            _beside("?z", "?w", "?l"),
+        ),
         samples=(
             {"?x": "f32[A,B]", "?y": "f32[A,C]", "?z": "f32[D,B]", "?w": "f32[D,C]", "?k": 0, "?l": 1},
             {"?x": "f32[A,B,E]", "?y": "f32[A,C,E]", "?z": "f32[A,B,F]", "?w": "f32[A,C,F]", "?k": 2, "?l": 1},

@@ -302,7 +302,7 @@ def test_the_e_graph_can_be_written(tmp_path: Path) -> None:
 
 def attention() -> Graph:
     """Two blocks of three products of one input: merged, each is one product and a split."""
-    lines = ["x: f32[8,16] = input"] + [f"w{i}: f32[16,16] = const @{i + 1:032x}" for i in range(6)]
+    lines = ["x: f32[8,16] = input"] + [f"w{i}: f32[16,16] = const @{0xA77E0000 + i:032x}" for i in range(6)]
     for block, source in enumerate(("x", "s0")):
         lines += [f"p{block}{k} = MatMul({source}, w{3 * block + k})" for k in range(3)]
         lines += [f"a{block} = Add(p{block}0, p{block}1)", f"s{block} = Add(a{block}, p{block}2)"]
