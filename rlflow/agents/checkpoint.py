@@ -11,6 +11,7 @@ import json
 import os
 import tempfile
 import zipfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +21,7 @@ import numpy as np
 import torch
 
 from rlflow.agents.config import TrainConfig
-from rlflow.errors import ModelError, OutputError
+from rlflow.errors import ModelError, OutputError, UsageError
 from rlflow.nn.batch import Vocabulary
 from rlflow.nn.policy import Policy
 
@@ -159,3 +160,18 @@ def _load_policy(path: str, stamp: int) -> tuple[Policy, TrainConfig]:
 def weights_of(policy: torch.nn.Module) -> dict[str, np.ndarray]:
     """A copy of the network's weights as arrays."""
     return {name: value.detach().cpu().numpy().copy() for name, value in policy.state_dict().items()}
+
+
+def resumed(path: Path | None, load: Callable[[Path], Any], config: Any, models: Sequence[str], seed: int) -> Any:
+    """The checkpoint that a training goes on from; raises :class:`UsageError` where there is none, or where it was
+    another training's.
+    """
+    if path is None:
+        raise UsageError("The training was to be resumed, and has no checkpoint to resume from; give one with out.")
+    last = load(path)
+    if last.config != config or last.progress["models"] != list(models) or last.progress["seed"] != seed:
+        raise UsageError(
+            f"The checkpoint {path} is of a training with other models, seed or options; resume with the same, or "
+            "begin another file."
+        )
+    return last

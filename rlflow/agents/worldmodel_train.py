@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from rlflow.agents.checkpoint import resumed
 from rlflow.agents.dream import Dream, dream, improve, random_of
 from rlflow.agents.dream_pilot import ControllerPilot, dream_starts
 from rlflow.agents.logs import TrainingLog
@@ -302,15 +303,7 @@ class WorldTrainer:
 
     def _resume(self) -> None:
         """Go on where ``<out>.last`` ended. Raises :class:`UsageError` where that was another training."""
-        if self._last is None:
-            raise UsageError("The training was to be resumed, and has no checkpoint to resume from; give one with out.")
-        last = WorldCheckpoint.load(self._last)
-        models = [spec.model for spec in self.specs]
-        if last.config != self.config or last.progress["models"] != models or last.progress["seed"] != self.seed:
-            raise UsageError(
-                f"The checkpoint {self._last} is of a training with other models, seed or options; resume with the "
-                "same, or begin another file."
-            )
+        last = resumed(self._last, WorldCheckpoint.load, self.config, [spec.model for spec in self.specs], self.seed)
         plain = dict(last.progress)
         plain["best_score"] = -math.inf if plain["best_score"] is None else plain["best_score"]
         self.rng.bit_generator.state = plain["rng"]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlflow.agents.checkpoint import Checkpoint, weights_of
+from rlflow.agents.checkpoint import Checkpoint, resumed, weights_of
 from rlflow.agents.config import TrainConfig
 from rlflow.agents.logs import TrainingLog
 from rlflow.agents.rollouts import LocalPlayers, Players, Task, Trajectory, make_players
@@ -350,15 +350,7 @@ class Trainer:
 
     def _resume(self) -> None:
         """Go on where ``<out>.last`` ended. Raises :class:`UsageError` where that was another training."""
-        if self._last is None:
-            raise UsageError("The training was to be resumed, and has no checkpoint to resume from; give one with out.")
-        last = Checkpoint.load(self._last)
-        models = [spec.model for spec in self.specs]
-        if last.config != self.config or last.progress["models"] != models or last.progress["seed"] != self.seed:
-            raise UsageError(
-                f"The checkpoint {self._last} is of a training with other models, seed or options; resume with the "
-                "same, or begin another file."
-            )
+        last = resumed(self._last, Checkpoint.load, self.config, [spec.model for spec in self.specs], self.seed)
         plain = dict(last.progress)
         for spec, squares, count in plain.pop("scales"):
             self.scales.squares[spec], self.scales.counts[spec] = squares, count

@@ -20,6 +20,14 @@ def train() -> None:
     """Train an agent."""
 
 
+def _require_torch() -> None:
+    from rlflow import nn
+
+    reason = nn.available()
+    if reason is not None:
+        raise UsageError(f"Nothing can be trained here: {reason}.")
+
+
 @train.command()
 @click.option(
     "--models",
@@ -48,11 +56,7 @@ def train() -> None:
 @click.option("--quiet", is_flag=True, help="Only say how it ended.")
 def xrlflow(**given: Any) -> None:
     """X-RLflow: proximal policy optimisation over a graph neural network. Ctrl-C keeps what was learnt."""
-    from rlflow import nn
-
-    reason = nn.available()
-    if reason is not None:
-        raise UsageError(f"Nothing can be trained here: {reason}.")
+    _require_torch()
     from rlflow.agents.strategy import one_thread
     from rlflow.search import InterruptGuard, StopToken
 
@@ -98,11 +102,7 @@ def xrlflow(**given: Any) -> None:
 @click.option("--quiet", is_flag=True, help="Only say how it ended.")
 def worldmodel(**given: Any) -> None:
     """RLFlow: a world model, and who acts by it: collect, fit, dream, act, again. Ctrl-C keeps what was learnt."""
-    from rlflow import nn
-
-    reason = nn.available()
-    if reason is not None:
-        raise UsageError(f"Nothing can be trained here: {reason}.")
+    _require_torch()
     from rlflow.agents.strategy import one_thread
     from rlflow.search import InterruptGuard, StopToken
 
