@@ -150,13 +150,18 @@ def _about(option: str, docs: Iterable[str]) -> str:
     return ""
 
 
+_LISTED = 60
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A closing sentence for an unknown name: the nearest ones, else all of them."""
+    """A closing sentence for an unknown name: the nearest ones, else all of them, or how many there are."""
     choices = sorted(known)
     if not choices:
         return "There is none."
     near = difflib.get_close_matches(word, choices, n=3, cutoff=0.5)
-    return f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(choices)}."
+    if near:
+        return f"Did you mean {' or '.join(near)}?"
+    return f"There are: {', '.join(choices)}." if len(choices) <= _LISTED else f"There are {len(choices)} others."
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

@@ -11,8 +11,10 @@ from rlflow.cli.rules.common import load_library, named_rule, proof_fields, rule
 @click.argument("name")
 @rule_files
 def show(name: str, files: tuple[str, ...]) -> None:
-    """Show the rule NAME: statement, conditions, examples, proof."""
-    rule = named_rule(load_library(files), name)
+    """Show the rule NAME: statement, conditions, examples, proof. It may be one that is loaded by name only."""
+    from rlflow.rewrite import all_shipped
+
+    rule = named_rule(load_library(files) if files else all_shipped(), name)
     click.echo(f"{rule.name} ({rule.family})" + (f", {rule.file}:{rule.line}" if rule.file else ""))
     for title, lines in (
         ("", [rule.doc] if rule.doc else []),
