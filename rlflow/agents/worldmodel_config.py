@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rlflow.agents import FORMS
 from rlflow.agents.config import read_fields
 from rlflow.errors import UsageError
 
-FORMS = ("latent", "graph")
 REWARDS = ("improvement", "potential", "change", "runtime")
 GAINS = ("price", "clock")
 

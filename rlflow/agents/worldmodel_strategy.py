@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from rlflow.agents import FORMS
 from rlflow.agents.strategy import Learned
-from rlflow.agents.worldmodel_config import FORMS
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
 from rlflow.search.problem import Problem
