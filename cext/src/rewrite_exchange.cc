@@ -405,7 +405,10 @@ void ChildGraph::rehash() {
     if (same != kNoNode && (dirty_[same] || (g_.nodes_[same].flags & kDead))) same = kNoNode;
     if (same == kNoNode) {
       auto [it, inserted] = fresh.try_emplace(g_.node_digest_[n], n);
-      if (!inserted) same = it->second;
+      if (g_.nodes_[it->second].flags & kDead)
+        it->second = n;  // it died since, with the reader that was merged into another
+      else if (!inserted)
+        same = it->second;
     }
     if (same == kNoNode || same == n) continue;
     merge_duplicate(n, same);

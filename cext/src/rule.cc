@@ -97,6 +97,7 @@ class RuleParser {
       rule_.uses_fanout_ |= expr_uses(*rule_.where_.back(), "users");
     }
     check_roots();
+    rule_.uses_global_ |= !roots_joined();
     for (int root : rule_.source_roots_) rule_.depth_ = std::max(rule_.depth_, depth_of(root));
     rule_.ordered_roots_ = roots_symmetric(rule_.source_text_, rule_.where_text_, rule_.let_text_);
   }
@@ -106,6 +107,26 @@ class RuleParser {
     int term, index;
     std::string text;
   };
+
+  // Values (and, below zero, sequences) that a source term reads.
+  void reads(int term, std::vector<int>& out) const {
+    const Term& t = rule_.source_[term];
+    if (t.kind == Term::kVar) out.push_back(t.ref);
+    if (t.kind == Term::kSeqVar) out.push_back(-1 - t.ref);
+    for (int child : t.children) reads(child, out);
+  }
+
+  // Whether every root reads something that the first reads: what changes near one of them is then near a value of the first.
+  bool roots_joined() const {
+    if (rule_.source_roots_.size() == 1) return true;
+    std::vector<int> first;
+    reads(rule_.source_roots_[0], first);
+    return std::all_of(rule_.source_roots_.begin(), rule_.source_roots_.end(), [&](int root) {
+      std::vector<int> mine;
+      reads(root, mine);
+      return std::any_of(mine.begin(), mine.end(), [&](int v) { return std::find(first.begin(), first.end(), v) != first.end(); });
+    });
+  }
 
   // ---- characters
   [[noreturn]] void fail(const std::string& why) const { refuse("in the term '" + text_ + "' at column " + std::to_string(at_ + 1) + ": " + why); }

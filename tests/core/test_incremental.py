@@ -184,3 +184,28 @@ def test_a_step_is_found_where_another_match_stands_for_its_result() -> None:
     assert [both.ruleset.rules[r].name for r in both.moves().rule] == ["first"]
     assert both.find("second", alone.key(0)) == 0
     assert both.find("second", [0]) == -1 and both.find("third", alone.key(0)) == -1
+
+
+def test_roots_that_share_nothing_are_matched_anew_wherever_something_changes() -> None:
+    """A match was kept where only its second root's operand had changed: its child read a node that was gone."""
+    pair = Rule(
+        name="pair",
+        source=["(Relu ?x)", "(Relu ?y)"],
+        target=["(Split{axis=0, split=[dim($0, 0), dim($1, 0)]} (Relu (Concat{axis=0} ?x ?y))):*"],
+        where=["same_shape(?x, ?y)"],
+    )
+    twice = Rule(name="twice", source=["(Neg (Neg ?x))"], target=["?x"])
+    rules = RuleSet([pair, twice])
+    lines = ["x: f32[2,4] = input", "y: f32[2,4] = input", "b = Relu(x)", "t0 = Tanh(y)"]
+    lines += [f"t{k + 1} = Tanh(t{k})" for k in range(6)]
+    lines += ["c = Neg(t6)", "d = Neg(c)", "e = Relu(d)", "return b, e"]
+    state = State(Graph.parse("\n".join(lines)), rules)
+    raw = state.moves()
+    (step,) = (i for i in range(len(raw)) if rules.names[raw.rule[i]] == "twice")
+    child = state.open(step)
+    fresh = State(child.graph, rules)
+    found, wanted = child.moves(), fresh.moves()
+    assert [found.digest_hex(i) for i in range(len(found))] == [wanted.digest_hex(i) for i in range(len(wanted))]
+    for i in range(len(found)):
+        again = child.child(i)
+        assert Graph.parse(again.text()).digest == again.digest

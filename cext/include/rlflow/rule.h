@@ -95,7 +95,7 @@ class Rule {
   int join_child() const { return join_child_; }              // star: the child position of the plain join variable
   bool ordered_roots() const { return ordered_roots_; }       // the roots are renamings of each other: match them in canonical order only
   int depth() const { return depth_; }                        // operator levels of the deepest source term
-  bool uses_global() const { return uses_global_; }           // `independent`: may change by a rewrite anywhere
+  bool uses_global() const { return uses_global_; }           // `independent`, or roots that share nothing: may change by a rewrite anywhere
   bool uses_fanout() const { return uses_fanout_; }           // `users`
   const std::vector<ExprPtr>& where() const { return where_; }
   const std::vector<LetExpr>& let_exprs() const { return let_exprs_; }
