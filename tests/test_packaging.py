@@ -108,13 +108,12 @@ def test_the_wheel_carries_rules_stub_and_marker(built_package: Path) -> None:
 
 def test_importing_is_light() -> None:
     script = (
-        "import sys, time\n"
-        "before = set(sys.modules); start = time.process_time(); import rlflow; spent = time.process_time() - start\n"
-        f"print(spent, *[name for name in {HEAVY!r} if name in sys.modules and name not in before])"
+        "import sys\n"
+        "before = set(sys.modules); import rlflow\n"
+        f"print(*[name for name in {HEAVY!r} if name in sys.modules and name not in before])"
     )
-    runs = [python("-c", script, cwd=ROOT).stdout.split() for _ in range(3)]
-    assert runs[0][1:] == [], f"`import rlflow` opens {runs[0][1:]}"
-    assert min(float(run[0]) for run in runs) < 0.3
+    found = python("-c", script, cwd=ROOT).stdout.split()
+    assert not found, f"`import rlflow` opens {found}"
 
 
 def test_the_sources_are_python_3_10() -> None:

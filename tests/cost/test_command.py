@@ -68,11 +68,9 @@ class TestAnswers:
     def test_a_command_that_hangs_is_ended_with_its_children(self, tmp_path: Path) -> None:
         mark = tmp_path / "still-alive"
         device = answer(f"(sleep 1; touch {mark}) & sleep 30", time_limit=0.3)
-        started = time.monotonic()
         with pytest.raises(RuntimeCrashed, match=r"did not end within 0\.3 s") as found:
             device.milliseconds("m.onnx")
         assert found.value.timed_out
-        assert time.monotonic() - started < 10
         time.sleep(1.2)
         assert not mark.exists()
 
@@ -119,13 +117,15 @@ class TestConcurrency:
         assert [child.returncode for child in running] == [0, 0, 0], errors
 
     def test_one_sampler_uses_all_slots(self, tmp_path: Path) -> None:
-        device = DeviceCommand("sleep 0.3; echo 1{slot} # {model}", jobs=3)
+        """Once there is a folder to meet in, each run ends only when three are at work."""
+        meeting = tmp_path / "meeting"
+        together = f"cd {meeting} 2>/dev/null && touch {{slot}} && until [ $(ls | wc -l) = 3 ]; do sleep 0.01; done"
+        device = DeviceCommand(f"{together}; echo 1{{slot}} # {{model}}", jobs=3, time_limit=60)
         with CommandSampler(device, dict.fromkeys("abc", b"model")) as sampler:
-            sampler.screen("a")
-            started = time.monotonic()
+            assert [sampler.screen(name) for name in "abc"] == [{}, {}, {}]
+            meeting.mkdir()
             found = sampler.block(["a", "b", "c"], 0, 0.0)
         assert sorted(found.wall_ms[0]) == [10, 11, 12]
-        assert time.monotonic() - started < 0.85
 
 
 def board(path: Path, ms: dict[str, float], noise: float = 0.01) -> DeviceCommand:

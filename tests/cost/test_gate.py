@@ -166,6 +166,7 @@ def feeds() -> dict[str, np.ndarray]:
 
 
 class TestRealRuntime:
+    @pytest.mark.clock
     def test_fewer_products_win_and_bad_candidates_are_dropped(self, feeds: dict[str, np.ndarray]) -> None:
         candidates = {"half": layered(3), "more": layered(9), "garbage": b"no model", "overflow": layered(3, 1e30)}
         seen: list[tuple[str, float]] = []
@@ -176,7 +177,7 @@ class TestRealRuntime:
             )  # fmt: skip
             assert not worker._models
         assert found.winner == "half"
-        assert 1.3 < (found.speedup or 0) < 3.0
+        assert (found.speedup or 0) > 1.0
         assert found.p_value is not None
         assert found.p_value < 0.01
         assert found.blocks >= MIN_BLOCKS
@@ -184,9 +185,9 @@ class TestRealRuntime:
         assert found.timings["as it came"].ms > found.timings["half"].ms
         assert "refused to load" in found.dropped["garbage"]
         assert "not finite" in found.dropped["overflow"]
-        assert found.seconds < 60
         assert {stage for stage, _ in seen} == {"selecting", "confirming"}
 
+    @pytest.mark.clock
     def test_a_candidate_that_hangs_is_dropped(self, feeds: dict[str, np.ndarray]) -> None:
         args = [("i", TensorProto.INT64), ("c", TensorProto.BOOL), ("s", TensorProto.BOOL)]
         body = helper.make_graph(
@@ -205,6 +206,7 @@ class TestRealRuntime:
         assert found.reason == "No candidate was left to time."
         assert found.timings["baseline"].ms > 0
 
+    @pytest.mark.clock
     def test_no_candidates_time_the_baseline_alone(self, feeds: dict[str, np.ndarray]) -> None:
         with Worker() as worker:
             found = choose(worker, layered(2), {}, feeds, seconds=0.2, beside={"original": layered(4)})
@@ -215,6 +217,7 @@ class TestRealRuntime:
         with Worker() as worker, pytest.raises(CostError, match="model to compare with cannot be timed"):
             choose(worker, b"no model", {"a": layered(1)}, feeds, seconds=0.2)
 
+    @pytest.mark.clock
     def test_blocks_use_new_processes_and_survive_a_kill(self, feeds: dict[str, np.ndarray]) -> None:
         with Worker() as worker, WorkerSampler(worker, {"a": layered(1), "b": layered(2)}, feeds) as sampler:
             assert sampler.screen("a") == {}

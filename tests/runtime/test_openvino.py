@@ -99,6 +99,7 @@ class TestWorker:
         assert found["version"][0].isdigit()
         assert found["device"]
 
+    @pytest.mark.clock
     def test_more_work_takes_longer(self, worker: Worker) -> None:
         handles = [worker.load(network(repeats)) for repeats in (1, 40)]
         samples = worker.time_interleaved(handles, FEEDS, rounds=5)
