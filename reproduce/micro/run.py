@@ -1,6 +1,6 @@
 """The micro-benchmarks of the native core, each beside the bar that docs/architecture.md sets for it.
 
-    python reproduce/micro/run.py [--json FILE] [--only NAME ...] [--seconds 3]
+    python reproduce/micro/run.py [--json FILE] [--only NAME ...] [--seconds 3] [--rules everything]
 
 One core, CPU time of this process (the core is single-threaded, and CPU time is not stretched by a neighbour); a figure
 is the median over repetitions, the spread their quartiles. Memory is measured in processes of their own. Exit status 1
@@ -95,18 +95,27 @@ def rate_figure(name: str, what: str, count: int, samples: list[float], bar: flo
     return Figure(name, what, count / middle, "per second", bar, False, count / high, count / low, details)
 
 
+def shipped(which: str) -> Any:
+    """The rules that load by default ("core"), or with them those that load by name ("everything")."""
+    from rlflow.rewrite import load_rules
+    from rlflow.rewrite.library import all_shipped
+
+    return {"core": load_rules, "everything": all_shipped}[which]()
+
+
 # --- what is measured ---------------------------------------------------------------
 
 
 class Bench:
     """The models and the compiled library; a model is made when it is first needed."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, rules: str = "core") -> None:
         from rlflow.cost import make
-        from rlflow.rewrite import compiled, load_rules
+        from rlflow.rewrite import compiled
 
         self.seconds = seconds
-        self.library = load_rules()
+        self.which = rules
+        self.library = shipped(rules)
         self.rules = compiled(self.library)
         self.pricer = make("analytic").pricer
         self._graphs: dict[str, Any] = {}
@@ -231,7 +240,7 @@ def doubling(bench: Bench) -> Iterator[Figure]:
     and the same rules with a condition that never holds (all of the work up to the conditions, nothing found).
     """
     graph = bench.bert()
-    sets = rule_sets(bench.rules)
+    sets = rule_sets(bench.rules, list(bench.library.values()))
     times = {name: [] for name in sets}
     for _ in range(max(5, int(20 * bench.seconds))):  # interleaved, so that a neighbour disturbs all alike
         for name, rules in sets.items():
@@ -257,14 +266,13 @@ SETS = {
 }
 
 
-def rule_sets(whole: Any) -> dict[str, Any]:
-    """The sets of :func:`doubling`, from a compiled library."""
-    from rlflow.rewrite import Rule, RuleSet, load_rules
+def rule_sets(whole: Any, library: list[Any]) -> dict[str, Any]:
+    """The sets of :func:`doubling`, from a library and what it is compiled to."""
+    from rlflow.rewrite import Rule, RuleSet
 
     def again(rule: Rule, where: tuple[str, ...], suffix: str) -> Any:
         return replace(rule, name=f"{rule.name}-{suffix}", where=(*rule.where, *where)).core
 
-    library = list(load_rules().values())
     return {
         "half": RuleSet(whole.rules[::2]),
         "whole": whole,
@@ -280,7 +288,7 @@ def memory(bench: Bench) -> Iterator[Figure]:
         child(
             "-c", f"import onnx; from rlflow import zoo; onnx.save({write}, {path!r})"
         )  # its memory is not the search's
-        report = json.loads(child(os.fspath(Path(__file__).resolve()), "--search-memory", path))
+        report = json.loads(child(os.fspath(Path(__file__).resolve()), "--search-memory", path, "--rules", bench.which))
         report["model_bytes"] = os.path.getsize(path)
     what = f"BERT-base: peak resident memory of a search of {SEARCH_BUDGET}, the weights included"
     yield Figure("memory", what, report["peak"] / GIB, "GiB", 1.0, True, details=report)
@@ -293,19 +301,18 @@ def child(*arguments: str) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
 
 
-def search_memory(path: str) -> None:
+def search_memory(path: str, which: str) -> None:
     """In a process of its own: load, search with the default strategy and budget, and say what that took.
 
     Prices come from the formula: a search that never waits for a measurement opens more graphs, and so keeps more.
     """
     from rlflow.cost import make
     from rlflow.frontends import load_model
-    from rlflow.rewrite import load_rules
     from rlflow.search import Problem, solve
 
     imported = load_model(path)
     report: dict[str, Any] = {"loaded": peak_bytes()}
-    result = solve(Problem(imported.graph, load_rules(), make("analytic"), SEARCH_BUDGET), "backtracking")
+    result = solve(Problem(imported.graph, shipped(which), make("analytic"), SEARCH_BUDGET), "backtracking")
     report |= {"peak": peak_bytes(), **result.counts._asdict()}
     print(json.dumps(report))
 
@@ -347,16 +354,19 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the figures there, one JSON object a line after the machine's")
     parser.add_argument("--only", nargs="*", default=[], choices=list(FIGURES), help="only these")
     parser.add_argument("--seconds", type=float, default=3.0, help="CPU seconds a figure")
+    parser.add_argument(
+        "--rules", choices=("core", "everything"), default="core", help="those loaded by default, or all"
+    )
     parser.add_argument("--search-memory", metavar="MODEL", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.search_memory:
-        search_memory(options.search_memory)
+        search_memory(options.search_memory, options.rules)
         return 0
-    head = machine.header(["python", "reproduce/micro/run.py"])
+    head = machine.header(["python", "reproduce/micro/run.py", "--rules", options.rules])
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     figures = []
-    for figure in Bench(options.seconds).figures(options.only):
+    for figure in Bench(options.seconds, options.rules).figures(options.only):
         figures.append(figure)
         print(f"{figure.name}: {figure.value:,.4g} {figure.unit}", file=sys.stderr, flush=True)
     print(machine.describe(head))
