@@ -25,7 +25,7 @@ import numpy as np
 
 from rlflow import search as _search
 from rlflow.errors import UsageError
-from rlflow.report.files import write_atomically
+from rlflow.files import write_atomically
 from rlflow.search import Budget, InterruptGuard, Problem, StopToken
 
 __all__ = ["Comparison", "Difference", "compare_searches", "differences"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlflow.errors import UsageError
-from rlflow.report.files import write_atomically
+from rlflow.files import write_atomically
 
 if TYPE_CHECKING:
     from onnx import ModelProto

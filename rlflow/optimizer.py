@@ -21,8 +21,8 @@ import numpy as np
 from rlflow import search as _search
 from rlflow.deployment import Deployment, Export, Inputs, as_source, open_worker, runner, source_of, verified
 from rlflow.errors import GraphError, ModelError, RuntimeUnavailable, UsageError, VerificationFailed
+from rlflow.files import check_output, write_atomically
 from rlflow.report import OutputFigures, Report, RuntimeInfo, TimeInterval, Verified
-from rlflow.report.files import check_output, write_atomically
 from rlflow.search import Budget, InterruptGuard, Problem, Progress, Result, StopReason, StopToken, TraceStep, Visited
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "rlflow"
 
 LAYERS: dict[str, int] = {
     "errors": 0,
-    "ops": 1,
+    "ops": 1, "files": 1,
     "graph": 2,
     "frontends": 3, "rewrite": 3, "nn": 3, "zoo": 3, "runtime": 3,
     "synthesis": 4, "cost": 4, "verify": 4,
@@ -26,11 +26,9 @@ LAYERS: dict[str, int] = {
 }  # fmt: skip
 SIDEWAYS = {
     ("zoo", "frontends"),  # builders write ONNX through the frontend's builder
-    ("deployment", "report"),  # files are written one way
     ("optimizer", "deployment"),  # the facade, and what it hands to the runtime
     ("comparison", "deployment"),  # what is compared is timed as it would be deployed
     ("comparison", "optimizer"),
-    ("comparison", "report"),
     ("optimizer", "report"),  # the façade hands out the report
     ("fidelity", "deployment"),
     ("fidelity", "optimizer"),  # rules are loaded one way

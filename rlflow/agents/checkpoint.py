@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ import torch
 
 from rlflow.agents.config import TrainConfig
 from rlflow.errors import ModelError, OutputError, UsageError
+from rlflow.files import replacing
 from rlflow.nn.batch import Vocabulary
 from rlflow.nn.policy import Policy
 
@@ -117,23 +117,16 @@ def write_archive(path: Path, meta: dict[str, Any], arrays: dict[str, np.ndarray
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-                archive.writestr(zipfile.ZipInfo(_META), json.dumps(meta, indent=1))
-                for name, array in sorted(arrays.items()):
-                    buffer = io.BytesIO()
-                    np.save(buffer, array, allow_pickle=False)
-                    entry = zipfile.ZipInfo(f"{name}.npy")  # without a date: equal weights make equal files
-                    entry.compress_type = zipfile.ZIP_DEFLATED
-                    archive.writestr(entry, buffer.getvalue())
-            os.chmod(partial, 0o644)
-            os.replace(partial, path)
-        except BaseException:
-            os.unlink(partial)
-            raise
     except OSError as error:
-        raise OutputError(f"The checkpoint cannot be written to {path}: {error.strerror or error}.") from error
+        raise OutputError(f"The checkpoint {path} cannot be written: {error.strerror or error}.") from error
+    with replacing(path) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(zipfile.ZipInfo(_META), json.dumps(meta, indent=1))
+        for name, array in sorted(arrays.items()):
+            buffer = io.BytesIO()
+            np.save(buffer, array, allow_pickle=False)
+            entry = zipfile.ZipInfo(f"{name}.npy")  # without a date: equal weights make equal files
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, buffer.getvalue())
 
 
 def shipped() -> Path:

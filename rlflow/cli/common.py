@@ -115,7 +115,7 @@ def device_command(command: str | None, jobs: int, time_limit: float) -> DeviceC
 def with_egraph_out(spec: str, path: str | None, model: str) -> Strategy:
     """The strategy of ``--search``, told to write its e-graph to ``path``; only equality saturation has one."""
     from rlflow import search
-    from rlflow.report.files import check_output
+    from rlflow.files import check_output
 
     if path is None:
         return search.make(spec)

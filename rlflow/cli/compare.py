@@ -55,8 +55,8 @@ def compare(
     """
     from rlflow.cli.progress import reporter
     from rlflow.comparison import compare_searches
+    from rlflow.files import check_output, write_atomically
     from rlflow.report import write_json
-    from rlflow.report.files import check_output, write_atomically
     from rlflow.search.registry import specification
 
     for path in filter(None, (keep, json_file, csv_file, plot_file)):

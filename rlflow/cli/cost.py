@@ -89,7 +89,7 @@ def _show_place(place: dict[str, Any]) -> None:
 @_DATABASE
 def export(file: str, database: str | None) -> None:
     """Write every price to FILE, one JSON object a line (- for the standard output)."""
-    from rlflow.report.files import check_output, write_atomically
+    from rlflow.files import check_output, write_atomically
 
     lines: list[str] = []
     target = None if file == "-" else check_output(file, None)
@@ -219,7 +219,7 @@ def calibrate(
     The variants (random walks, and steps of a search) compute the same and cost more or less. Ctrl-C ends it after the
     variant at hand, with the figures so far; --resume goes on.
     """
-    from rlflow.report.files import check_output
+    from rlflow.files import check_output
 
     if resume and json_file is None:
         raise UsageError("--resume needs the file that --json names.")

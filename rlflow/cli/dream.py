@@ -40,7 +40,7 @@ def dream(
         raise UsageError(f"Nothing can be dreamt here: {reason}.")
     from rlflow.agents.dream_watch import watch
     from rlflow.agents.strategy import one_thread
-    from rlflow.report.files import check_output, write_atomically
+    from rlflow.files import check_output, write_atomically
 
     for path in filter(None, (json_file, plot_file)):
         check_output(path, model)

@@ -131,8 +131,8 @@ def optimize(
     from rlflow import optimizer
     from rlflow.cli.common import device_command, with_egraph_out
     from rlflow.cli.progress import reporter
+    from rlflow.files import check_output, same_place
     from rlflow.report import render, write_json
-    from rlflow.report.files import check_output, same_place
 
     if json_file is not None:
         check_output(json_file, model)

@@ -77,8 +77,8 @@ def run(
 ) -> None:
     """Search for a cheaper graph of MODEL by the cost model's figures alone; nothing is timed end to end or written."""
     from rlflow import search as searching
+    from rlflow.files import check_output
     from rlflow.report import write_json
-    from rlflow.report.files import check_output
 
     if resume and checkpoint is None:
         raise UsageError("--resume goes on from a checkpoint; say which with --checkpoint FILE.")
@@ -159,8 +159,8 @@ def _print(result: Result, statistics: Statistics | None) -> None:
 @click.option("--json", "json_file", metavar="FILE", help="Write the choice: a node of every class that is needed.")
 def extract(egraph: str, method: str, seconds: float, json_file: str | None) -> None:
     """Choose the cheapest graph from EGRAPH, a file in the JSON of extraction-gym (--egraph-out writes such files)."""
+    from rlflow.files import check_output
     from rlflow.report import write_json
-    from rlflow.report.files import check_output
     from rlflow.search import eqsat
 
     if json_file is not None:

@@ -53,7 +53,7 @@ def export(
 ) -> None:
     """Write the model NAME as ONNX."""
     from rlflow import zoo as models
-    from rlflow.report.files import check_output, write_atomically
+    from rlflow.files import check_output, write_atomically
 
     target = check_output(output, None)
     entry = models.entry(name)

@@ -14,6 +14,7 @@ import onnx
 from onnx import helper
 
 from rlflow.errors import GraphError
+from rlflow.files import write_atomically
 from rlflow.frontends import scopes, storage, symbolic
 from rlflow.frontends.constants import array_to_proto, constant_array
 from rlflow.frontends.emitter import Emitter, Names
@@ -44,7 +45,7 @@ def save_model(
         model = onnx.ModelProto()
         model.CopyFrom(imported.origin.model)
         if path is not None:
-            storage.write_bytes(path, imported.source_bytes())
+            write_atomically(path, imported.source_bytes())
         return model
     writer = _Writer(imported, graph, rules or {})
     model = writer.run()

@@ -5,15 +5,12 @@ them.
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import BinaryIO
 
 import onnx
 import onnx_ir as ir
 
-from rlflow.errors import OutputError
+from rlflow.files import replacing, write_atomically
 from rlflow.frontends.constants import array_to_proto, read
 
 # Protobuf refuses messages of 2 GB; half a quarter is left for everything that is not a weight.
@@ -34,7 +31,7 @@ def write(model: onnx.ModelProto, path: str | os.PathLike[str], base_dir: str, w
     total = weight_bytes(model)
     if total < LARGEST_FILE and not (was_external and total >= _LARGE):
         embedded = embed(model, base_dir)
-        write_bytes(target, embedded.SerializeToString(deterministic=True))
+        write_atomically(target, embedded.SerializeToString(deterministic=True))
         return embedded
     return _write_external(model, target, base_dir)
 
@@ -77,13 +74,13 @@ def _write_external(model: onnx.ModelProto, target: str, base_dir: str) -> onnx.
     data_path = target + ".data"
     slim = onnx.ModelProto()
     slim.CopyFrom(model)
-    with _replacing(data_path) as data:
+    with replacing(data_path) as data:
         for tensor in slim.graph.initializer:
             if _tensor_bytes(tensor) >= _EXTERNAL_FROM and tensor.data_type != onnx.TensorProto.STRING:
                 _move_out(tensor, data, base_dir, os.path.basename(data_path))
             else:
                 _embed_tensor(tensor, base_dir)
-    write_bytes(target, slim.SerializeToString(deterministic=True))
+    write_atomically(target, slim.SerializeToString(deterministic=True))
     return slim
 
 
@@ -100,36 +97,3 @@ def _move_out(tensor: onnx.TensorProto, data: BinaryIO, base_dir: str, location:
     for key, value in place.items():
         entry = tensor.external_data.add()
         entry.key, entry.value = key, value
-
-
-def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
-    """Writes a file whole: to a temporary one beside it, then renamed. Raises OutputError with the reason."""
-    with _replacing(os.fspath(path)) as file:
-        file.write(content)
-
-
-@contextmanager
-def _replacing(path: str) -> Iterator[BinaryIO]:
-    folder = os.path.dirname(os.path.abspath(path))
-    try:
-        descriptor, temporary = tempfile.mkstemp(prefix=".rlflow-", dir=folder)
-    except OSError as error:
-        raise OutputError(
-            f"While writing '{path}': the directory '{folder}' cannot be written ({error.strerror or error})."
-        ) from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise OutputError(f"While writing '{path}': {error.strerror or error}.") from error
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current

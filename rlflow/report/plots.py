@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rlflow.errors import UsageError
-from rlflow.report.files import write_atomically
+from rlflow.files import write_atomically
 
 __all__ = ["anytime_curves", "lines_against_size", "matplotlib_or_sentence", "predicted_and_real", "scatter"]
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rlflow.report.files import write_atomically
+from rlflow.files import write_atomically
 from rlflow.report.model import Report, Verified, group_trace
 
 if TYPE_CHECKING:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlflow.errors import ProofError, RuleError
+from rlflow.errors import OutputError, ProofError, RuleError
+from rlflow.files import write_atomically
 from rlflow.rewrite import PROVER_VERSION, ProofRecord, Rule, RuleLibrary, semantics_digest
 from rlflow.rewrite import load_rules as _load_rules
 from rlflow.synthesis.prove import prove
@@ -37,14 +38,9 @@ def _remembered(rule: Rule) -> ProofRecord | None:
 
 def _remember(rule: Rule, record: ProofRecord) -> None:
     path = _entry(rule)
-    try:
+    with contextlib.suppress(OSError, OutputError):  # a cache that cannot be written costs time only
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(record.to_json(), file)
-        os.replace(temporary, path)
-    except OSError:
-        return  # a cache that cannot be written costs time only
+        write_atomically(path, json.dumps(record.to_json()))
 
 
 def prove_cached(rule: Rule) -> ProofRecord:

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import random
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from rlflow import _core
 from rlflow.errors import GraphError
+from rlflow.files import write_atomically
 from rlflow.rewrite import Rule, RuleLibrary, compiled, load_rules
 from rlflow.synthesis.derive import Chain, Folding, all_chains
 from rlflow.synthesis.field import key_of
@@ -164,7 +163,7 @@ def write_tags(paths: Iterable[Path], chains: Mapping[str, Chain]) -> int:
         text = rule_file_text(data)
         if text != before:
             changed += 1
-            _replace(path, text)
+            write_atomically(path, text)
     return changed
 
 
@@ -179,11 +178,3 @@ def _tagged(entry: dict[str, object], chain: Chain | None) -> dict[str, object]:
     if chain and "derived" not in out:
         out["derived"] = list(chain)
     return out
-
-
-def _replace(path: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.chmod(temporary, 0o644)
-    os.replace(temporary, path)

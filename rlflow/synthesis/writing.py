@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rlflow.files import write_atomically
 from rlflow.rewrite import ProofRecord, read_rules
 from rlflow.synthesis.examples import find_examples
 from rlflow.synthesis.verdict import Verdict
@@ -48,7 +47,7 @@ def write_records(path: Path, verdicts: Mapping[str, Verdict]) -> None:
         before = entry.pop("proof", None)
         if verdict.record is not None:
             entry["proof"] = _with_axioms(verdict.record, before).to_json()
-    _replace(path, rule_file_text(data))
+    write_atomically(path, rule_file_text(data))
 
 
 def _with_axioms(record: ProofRecord, before: dict[str, Any] | None) -> ProofRecord:
@@ -73,17 +72,9 @@ def write_examples(path: Path, names: Sequence[str] = ()) -> None:
             entry["silent"] = [silent]
         if proof:
             entry["proof"] = proof
-    _replace(path, rule_file_text(data))
-
-
-def _replace(path: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.chmod(temporary, 0o644)
-    os.replace(temporary, path)
+    write_atomically(path, rule_file_text(data))
 
 
 def format_file(path: Path) -> None:
     """Writes a rule file again in its layout."""
-    _replace(path, rule_file_text(json.loads(path.read_text(encoding="utf-8"))))
+    write_atomically(path, rule_file_text(json.loads(path.read_text(encoding="utf-8"))))

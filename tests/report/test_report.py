@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from rlflow.errors import OutputError
+from rlflow.files import check_output, same_place, write_atomically
 from rlflow.report import OutputFigures, Report, RuntimeInfo, TimeInterval, Verified, group_trace, render, write_json
-from rlflow.report.files import check_output, same_place, write_atomically
 
 TRACE = [{"rule": rule, "match": [number]} for number, rule in enumerate(["merge", "merge", "slice", "merge"])]
 REPORT = Report(

@@ -69,9 +69,9 @@ def generate(
             click.echo(f"\nStopped. What was done is in {out}.work; the same command with --resume goes on.", err=True)
             sys.exit(130)
     if statistics is not None:
-        from rlflow.synthesis.generate import write_text
+        from rlflow.files import write_atomically
 
-        write_text(statistics, json.dumps(result.summary(), indent=1) + "\n")
+        write_atomically(statistics, json.dumps(result.summary(), indent=1) + "\n")
     _print(result.summary(), out)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from rlflow.synthesis.generate.derive import Deriver
 from rlflow.synthesis.generate.pipeline import GENERATOR_VERSION, Budget, Found, Generator, Progress, Statistics
 from rlflow.synthesis.generate.vocabulary import Group, Vocabulary, load_vocabulary, read_vocabulary
-from rlflow.synthesis.generate.writing import Result, Settings, generate_file, write_text
+from rlflow.synthesis.generate.writing import Result, Settings, generate_file
 
 __all__ = [
     "GENERATOR_VERSION",
@@ -27,5 +27,4 @@ __all__ = [
     "generate_file",
     "load_vocabulary",
     "read_vocabulary",
-    "write_text",
 ]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from rlflow.errors import UsageError
+from rlflow.files import write_atomically
 
 
 class WorkFolder:
@@ -28,15 +28,10 @@ class WorkFolder:
                 for old in path.iterdir():
                     if old.suffix in (".graphs", ".proofs") or old == marker:
                         old.unlink()
-            self._write(marker, self._settings.encode())
+            write_atomically(marker, self._settings)
         except OSError as error:
             raise UsageError(f"The work folder {path} cannot be written: {error.strerror}.") from error
         self._log = (path / "outcomes.proofs").open("a", encoding="utf-8")
-
-    def _write(self, path: Path, data: bytes) -> None:
-        temporary = path.with_suffix(path.suffix + ".part")
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
 
     def branch(self, group: str, branch: int) -> tuple[bytes, dict[str, int]] | None:
         """The graphs and counts of a branch that was finished before, if it was."""
@@ -48,7 +43,7 @@ class WorkFolder:
 
     def keep_branch(self, group: str, branch: int, graphs: bytes, counts: dict[str, int]) -> None:
         """Stores a finished branch."""
-        self._write(self.path / f"{group}-{branch:05d}.graphs", json.dumps(counts).encode() + b"\n" + graphs)
+        write_atomically(self.path / f"{group}-{branch:05d}.graphs", json.dumps(counts).encode() + b"\n" + graphs)
 
     def proofs(self) -> dict[str, Any]:
         """Outcomes by statement; the last line may be cut off, and is then done again."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from rlflow import _core
 from rlflow.errors import GraphError, UsageError
+from rlflow.files import write_atomically
 from rlflow.rewrite import Rule, read_rules
 from rlflow.rewrite.paths import library_files
 from rlflow.synthesis.examples import of_constants, plain_text
@@ -95,7 +96,7 @@ def generate_file(
         started = time.perf_counter()
         data = rule_file(found, settings.origin, settings.budget.jobs, report)
         generator.statistics.seconds["examples"] = time.perf_counter() - started
-        write_text(out, rule_file_text(data))
+        write_atomically(out, rule_file_text(data))
     finally:
         work.close()
     if not keep_work:
@@ -188,14 +189,3 @@ def _graph_of(f: Found) -> str:
         if len(_core.State(_core.Graph.parse(text), ruleset).moves()):
             return text
     return ""
-
-
-def write_text(path: Path, text: str) -> None:
-    """Writes a file whole or not at all. Raises UsageError where that is not possible."""
-    temporary = path.with_name(path.name + ".part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise UsageError(f"While writing {path}: {error.strerror}.") from error

@@ -7,11 +7,11 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from rlflow.errors import RuleError, UsageError
+from rlflow.files import write_atomically
 from rlflow.synthesis.importers.classify import STATUSES, Options, Outcome, classify, classify_all
 from rlflow.synthesis.importers.taso_pb import read_taso_pb
 from rlflow.synthesis.importers.tensat import read_tensat, tensat_text
@@ -61,13 +61,5 @@ def write_imported(path: str | os.PathLike[str], outcomes: Iterable[Outcome]) ->
     """Writes the outcomes' rules as a rule file, whole or not at all; how many. They are proved again (from the
     cache) when the file is loaded."""
     entries = [outcome.rule for outcome in outcomes if outcome.rule is not None]
-    target = Path(path)
-    try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent or ".", prefix=target.name)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(rule_file_text({"format": 1, "family": "imported", "rules": entries}))
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except OSError as error:
-        raise UsageError(f"The rules cannot be written to {os.fspath(path)}: {error.strerror}.") from error
+    write_atomically(path, rule_file_text({"format": 1, "family": "imported", "rules": entries}))
     return len(entries)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rlflow.errors import RlflowError, RuleError
+from rlflow.errors import OutputError, RlflowError, RuleError
+from rlflow.files import write_atomically
 from rlflow.rewrite import PROVER_VERSION, Rule, RuleLibrary, all_shipped
 from rlflow.synthesis.cache import cache_folder, prove_cached
 from rlflow.synthesis.derive import Derivation, derive
@@ -361,11 +361,6 @@ def _remembered(rule: ForeignRule, options: Options) -> Outcome | None:
 
 def _remember(rule: ForeignRule, options: Options, outcome: Outcome) -> None:
     path = _entry(rule, options)
-    try:
+    with contextlib.suppress(OSError, OutputError):  # a cache that cannot be written costs time only
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(asdict(outcome), file)
-        os.replace(temporary, path)
-    except OSError:
-        return  # a cache that cannot be written costs time only
+        write_atomically(path, json.dumps(asdict(outcome)))

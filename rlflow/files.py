@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from rlflow.errors import OutputError
 
-__all__ = ["check_output", "same_place", "write_atomically"]
+__all__ = ["check_output", "replacing", "same_place", "write_atomically"]
 
 
 def check_output(output: str | os.PathLike[str], model: Any) -> Path:
@@ -43,14 +45,19 @@ def same_place(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bo
     return os.path.realpath(one) == os.path.realpath(other)
 
 
-def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A stream whose content is under ``path`` once the block ends well, and nowhere when it does not.
+
+    It is written beside the target and renamed; the file gets the rights that a new one would have. Raises
+    :class:`OutputError`.
+    """
     target = Path(path)
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         try:
             with os.fdopen(handle, "wb") as stream:
-                stream.write(content)
+                yield stream
             os.chmod(temporary, 0o666 & ~_umask())
             os.replace(temporary, target)
         except BaseException:
@@ -60,6 +67,12 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
         raise OutputError(
             f"The file {target} cannot be written: {error.strerror or error}; choose another place."
         ) from error
+
+
+def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> None:
+    """Write a file, text as UTF-8, so that it is there whole or not at all. Raises :class:`OutputError`."""
+    with replacing(path) as stream:
+        stream.write(content.encode() if isinstance(content, str) else content)
 
 
 def _umask() -> int:
