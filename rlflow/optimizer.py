@@ -53,6 +53,7 @@ def optimize(
     search: str | _search.Strategy = "backtracking",
     cost: str | Any = "onnxruntime",
     budget: str | Budget = "60s",
+    patience: str | int | None = "auto",
     alpha: float | None = None,
     seed: int = 0,
     threads: int = 1,
@@ -76,7 +77,9 @@ def optimize(
     """Search for an equivalent faster model, confirm it by the clock and by its outputs, and return it with a report.
 
     ``search`` and ``cost`` are names with options (``"backtracking:alpha=1.1"``) or objects. ``budget``: ``"60s"``,
-    ``"500c"`` candidates, ``"50x"`` expansions, ``"20m"`` measurements. ``dims`` binds symbolic dimensions for
+    ``"500c"`` candidates, ``"50x"`` expansions, ``"20m"`` measurements. ``patience``: expansions without a worthwhile
+    gain after which the search ends although there is budget left, ``"off"``, or ``"auto"``: the strategy's own
+    (3000 for backtracking) where the budget is one of seconds. ``dims`` binds symbolic dimensions for
     measuring only, ``freeze`` for good. ``input_data``: arrays by input name, or the path of a ``.npz`` file, to verify
     on besides random inputs. ``rules``: a rule library, or files and family names (default: everything that ships).
     ``numerics``: the loosest class of rounding that a rule may have, "exact" (results the same bit for bit),
@@ -93,10 +96,11 @@ def optimize(
     Raises :class:`rlflow.errors.UsageError` (also :class:`BudgetError`), :class:`ModelError`, :class:`CostError`,
     :class:`OutputError`, and :class:`VerificationFailed` where the outputs differ; then nothing is written.
     """
-    strategy = _strategy(search, alpha)
+    strategy, limits = _strategy(search, alpha), Budget.parse(budget)
     run = _Run(
         strategy=strategy,
-        budget=Budget.parse(budget),
+        budget=limits,
+        patience=_search.patience_of(patience, limits, getattr(strategy, "patience_by_default", None)),
         cost=cost,
         seed=int(seed),
         threads=int(threads),
@@ -209,6 +213,7 @@ class _Run:
 
     strategy: _search.Strategy
     budget: Budget
+    patience: _search.Patience | None
     cost: str | Any
     seed: int
     threads: int
@@ -331,6 +336,7 @@ class _Run:
             on_progress=self.on_progress,
             stop=self.stop,
             profile_rules=self.profile_rules,
+            patience=self.patience,
         )
         with InterruptGuard(self.stop):
             problem.root()
@@ -340,6 +346,11 @@ class _Run:
             )
             self.statistics = problem.observer = _search.Statistics(problem.rule_names)
             result = _search.solve(problem, self.strategy)
+        if result.stop_reason is StopReason.CONVERGED and (idle := problem.idle()) is not None:
+            self.notes.append(
+                f"The search ended after {result.seconds:.0f} s of its budget, because the last {idle} graphs that it "
+                "opened brought no worthwhile gain; --patience off spends the whole budget."
+            )
         if self.profile_rules:
             self.rule_rows = problem.rule_profile()
         return result

@@ -28,6 +28,13 @@ from rlflow.errors import UsageError
 @click.option(
     "--budget", default="60s", show_default=True, help="60s, 500c (candidates), 50x (expansions) or 20m (measurements)."
 )
+@click.option(
+    "--patience",
+    default="auto",
+    show_default=True,
+    metavar="N|off|auto",
+    help="End the search after N expansions without a worthwhile gain; auto: the strategy's own, if seconds limit it.",
+)
 @click.option("--alpha", type=float, help="How much dearer than the best a graph may be and still be followed.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of everything random.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of the runtime.")
@@ -94,6 +101,7 @@ def optimize(
     search: str,
     cost: str,
     budget: str,
+    patience: str,
     alpha: float | None,
     seed: int,
     threads: int,
@@ -146,6 +154,7 @@ def optimize(
             search=strategy,
             cost=cost,
             budget=budget,
+            patience=patience,
             alpha=alpha,
             seed=seed,
             threads=threads,

@@ -22,6 +22,8 @@ from rlflow.search.interrupt import InterruptGuard, StopToken
 from rlflow.search.mcts import Mcts
 from rlflow.search.parallel import solve_in_parallel
 from rlflow.search.partition import Partition
+from rlflow.search.patience import Patience
+from rlflow.search.patience import of as patience_of
 from rlflow.search.portfolio import Portfolio
 from rlflow.search.prices import Prices
 from rlflow.search.problem import MoveTable, Problem, Progress, SearchNode, SearchStopped, StrategyBase
@@ -63,6 +65,7 @@ __all__ = [
     "Mcts",
     "MoveTable",
     "Partition",
+    "Patience",
     "Portfolio",
     "Prices",
     "Problem",
@@ -90,6 +93,7 @@ __all__ = [
     "make",
     "names",
     "option_table",
+    "patience_of",
     "read_trace",
     "register",
     "replay",

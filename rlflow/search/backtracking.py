@@ -61,6 +61,7 @@ class Backtracking(StrategyBase):
     causal: bool = True
 
     name: ClassVar[str] = "backtracking"
+    patience_by_default: ClassVar[int | None] = 3000
 
     def __post_init__(self) -> None:
         if not self.alpha >= 1.0:

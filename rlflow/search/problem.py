@@ -18,6 +18,7 @@ from rlflow.errors import CostError
 from rlflow.search.archive import Archive
 from rlflow.search.budget import Budget, BudgetMeter, StopReason
 from rlflow.search.interrupt import StopToken
+from rlflow.search.patience import Patience
 from rlflow.search.prices import Prices
 from rlflow.search.result import Counts, CurvePoint, Result, TraceStep, Visited
 from rlflow.search.selection import Selection, Signature, signatures_of, touched_by, touches
@@ -175,7 +176,7 @@ class Problem:
     ``rules`` is a rule library or a compiled rule set; ``cost_model`` anything of :mod:`rlflow.cost`. ``weight_limit``:
     bytes that folded weights may take (default: 1.25 times the model's own). ``on_progress`` is called about five times
     a second. ``runners_up``: how many graphs besides the best are handed on. ``profile_rules``: count and time what
-    each rule takes (:meth:`rule_profile`).
+    each rule takes (:meth:`rule_profile`). ``patience``: when to end before the budget does (default: never).
     """
 
     def __init__(
@@ -192,6 +193,7 @@ class Problem:
         stop: StopToken | None = None,
         clock: Callable[[], float] = time.monotonic,
         profile_rules: bool = False,
+        patience: Patience | None = None,
     ) -> None:
         from rlflow.rewrite import State, compiled  # the matcher is opened when it is needed
         from rlflow.rewrite import StopToken as NativeStop
@@ -207,6 +209,7 @@ class Problem:
             return State(graph, ruleset, prices.pricer, stop=native, profile=profile_rules)
 
         self._setup(make_root, ruleset.names, prices, budget, seed, weight_limit, on_progress, runners_up, stop, clock)
+        self._patience = patience
 
     @classmethod
     def over(
@@ -265,6 +268,7 @@ class Problem:
         self._root: SearchNode | None = None
         self._archive = Archive(runners_up)
         self._curve: list[CurvePoint] = []
+        self._patience: Patience | None = None
         self._last_report = float("-inf")
 
     # --- what a strategy calls ----------------------------------------------------------------------------------------
@@ -440,7 +444,17 @@ class Problem:
 
     def stopped(self) -> StopReason | None:
         """Why the search has to end now, or ``None``."""
-        return StopReason.INTERRUPTED if self.stop.stopped else self.meter.spent()
+        if self.stop.stopped:
+            return StopReason.INTERRUPTED
+        over = self._patience is not None and self._patience.is_over(self.meter.expansions)
+        return StopReason.CONVERGED if over else self.meter.spent()
+
+    def idle(self) -> int | None:
+        """Where patience ended the search: the expansions since the last worthwhile gain. Else ``None``."""
+        if self._patience is None or self.meter.spent() is not None or self.stop.stopped:
+            return None
+        over = self._patience.is_over(self.meter.expansions)
+        return self.meter.expansions - self._patience.last_gain if over else None
 
     def result(self, reason: StopReason, strategy: str, *, has_trace: bool = True) -> Result:
         """The outcome so far, for the strategy to return."""
@@ -523,6 +537,8 @@ class Problem:
             meter = self.meter
             spent = (meter.candidates, meter.expansions, meter.measurements)
             self._curve.append(CurvePoint(meter.seconds, *spent, node.cost))
+            if self._patience is not None:
+                self._patience.told(node.cost, meter.expansions)
 
     def _report(self, last: bool = False) -> None:
         if self.on_progress is None:
@@ -553,6 +569,9 @@ class StrategyBase:
     has_trace: ClassVar[bool] = True
     #: Whether another seed can give another result, so that several workers are worth having.
     randomised: ClassVar[bool] = False
+    #: Expansions without a worthwhile gain after which going on is pointless (``patience.py``); ``None``: the strategy
+    #: ends by itself, or spends its budget by a plan.
+    patience_by_default: ClassVar[int | None] = None
 
     def run(self, problem: Problem, rng: np.random.Generator) -> Result:
         """Search until nothing is left or the problem says stop."""
