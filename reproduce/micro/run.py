@@ -290,7 +290,7 @@ def memory(bench: Bench) -> Iterator[Figure]:
         )  # its memory is not the search's
         report = json.loads(child(os.fspath(Path(__file__).resolve()), "--search-memory", path, "--rules", bench.which))
         report["model_bytes"] = os.path.getsize(path)
-    what = f"BERT-base: peak resident memory of a search of {SEARCH_BUDGET}, the weights included"
+    what = f"BERT-base: peak resident memory of the default search (at most {SEARCH_BUDGET}), weights included"
     yield Figure("memory", what, report["peak"] / GIB, "GiB", 1.0, True, details=report)
 
 
@@ -308,11 +308,13 @@ def search_memory(path: str, which: str) -> None:
     """
     from rlflow.cost import make
     from rlflow.frontends import load_model
-    from rlflow.search import Problem, solve
+    from rlflow.search import Backtracking, Budget, Problem, patience_of, solve
 
     imported = load_model(path)
     report: dict[str, Any] = {"loaded": peak_bytes()}
-    result = solve(Problem(imported.graph, shipped(which), make("analytic"), SEARCH_BUDGET), "backtracking")
+    strategy, budget = Backtracking(), Budget.parse(SEARCH_BUDGET)
+    patience = patience_of("auto", budget, strategy.patience_by_default)
+    result = solve(Problem(imported.graph, shipped(which), make("analytic"), budget, patience=patience), strategy)
     report |= {"peak": peak_bytes(), **result.counts._asdict()}
     print(json.dumps(report))
 
