@@ -28,7 +28,8 @@ import numpy as np
 
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
-from rlflow.search.descent import Round, descend
+from rlflow.search.descent import Descent, Round
+from rlflow.search.memory import kept
 from rlflow.search.problem import MoveTable, Problem, SearchNode, StrategyBase
 from rlflow.search.registry import register
 from rlflow.search.selection import Connected, Signature
@@ -61,6 +62,7 @@ class Backtracking(StrategyBase):
     causal: bool = True
 
     name: ClassVar[str] = "backtracking"
+    goes_on: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.alpha >= 1.0:
@@ -77,9 +79,11 @@ class Backtracking(StrategyBase):
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Open the most promising candidate until none is admitted."""
-        return _Search(self, problem).run()
+        run = problem.recall() or _Search(self, problem)
+        return run.run()
 
 
+@kept
 @dataclass(eq=False)
 class _Base:
     """A graph below which chains are searched, with the rewrites that were open there.
@@ -93,6 +97,7 @@ class _Base:
     seen: set[bytes] = field(default_factory=set)
 
 
+@kept
 class _Entry(NamedTuple):
     """A candidate that was not opened yet."""
 
@@ -104,6 +109,7 @@ class _Entry(NamedTuple):
     regret: float  # gain of what the descent took in the chain's place; 0 for chains from the end of a descent
 
 
+@kept
 class _Search:
     """One run."""
 
@@ -118,35 +124,46 @@ class _Search:
         self.best = problem.root()  # of all bases
         self.goal = self.best.cost
         self.width = options.queue
+        self.widenings = 0
+        self.descent: Descent | None = Descent(self.best)  # the first; None once it is over
 
     def run(self) -> StopReason:
-        self._rebase(self.problem.root(), float("inf"))
-        for _ in range(_WIDENINGS):
-            self._drain()
-            if not self.dropped:
-                return StopReason.EXHAUSTED
+        if self.descent is not None:
+            self._rebase(self.problem.root(), float("inf"), self.descent)
+            self.descent = None
+        self._drain()
+        while self.dropped and self.widenings < _WIDENINGS:
             # The queue ran dry, but not before it had let go of something: once more from the best, with more patience.
             self.dropped, self.width = False, self.width * _WIDER
+            self.widenings += 1
             self.descended.clear()
             self.failures.clear()
             self._rebase(self.best, float("inf"))
-        self._drain()
+            self._drain()
         return StopReason.CONVERGED if self.dropped else StopReason.EXHAUSTED
+
+    def _keep(self) -> None:
+        self.problem.keep(self)
 
     def _drain(self) -> None:
         while self.heap:
+            self._keep()
             self._open(heapq.heappop(self.heap)[-1])
 
     # --- bases ------------------------------------------------------------------------------------------------------
 
-    def _rebase(self, node: SearchNode, better_than: float) -> bool:
-        """Go down from ``node``; where that ends below ``better_than``, search on from there."""
-        if node.digest in self.descended:
+    def _rebase(self, node: SearchNode, better_than: float, descent: Descent | None = None) -> bool:
+        """Go down from ``node``; where that ends below ``better_than``, search on from there.
+
+        ``descent``: a way down that is kept, from the same node.
+        """
+        if descent is None and node.digest in self.descended:
             return False
         self.descended.add(node.digest)
         rounds: list[Round] = []
         if self.options.macro:
-            node, table, rounds = descend(self.problem, node)
+            keep = self._keep if descent is not None else lambda: None
+            node, table, rounds = (descent or Descent(node)).finish(self.problem, keep)
             self.descended.update(digest for taken in rounds for digest in taken.visited)
         else:
             table = self.problem.moves(node)
