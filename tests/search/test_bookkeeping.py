@@ -56,7 +56,65 @@ def test_a_resumed_search_goes_on(strategy: str, tmp_path: Path) -> None:
     assert again.digest == then.best.digest
     kept = Checkpoint.read(path)
     assert kept.cost_after_ms == then.cost_after_ms
-    assert [one["expansions"] for one in kept.spent] == [2, then.counts.expansions]
+    own = 2 if search.make(strategy).goes_on else 0  # a search that goes on counts what was spent before
+    assert [one["expansions"] for one in kept.spent] == [2, then.counts.expansions - own]
+    assert kept.finished == (not then.stop_reason.is_budget)
+
+
+def resumed(strategy: str, path: Path, budget: str, seed: int = 0, **options: object) -> search.Result:
+    problem = NAMED["mixture"].problem(budget, seed=seed)
+    return solve_resumably(problem, search.make(strategy), path, resume=True, rng=generator, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("every", [0.0, 1e9], ids=["noted at every step", "never noted: all is done again"])
+def test_a_resumed_search_is_the_one_that_was_interrupted(every: float, tmp_path: Path) -> None:
+    path = tmp_path / "search.json"
+    for budget in ("20x", "1x", "39x"):
+        last = resumed("mcts", path, budget, every=every)
+    assert fingerprint(last) == fingerprint(search.solve(NAMED["mixture"].problem("60x"), "mcts"))
+
+
+@pytest.mark.parametrize(("strategy", "seed"), [("mcts:c=2", 0), ("mcts", 1), ("beam", 0)])
+def test_another_search_starts_from_the_best_graph(strategy: str, seed: int, tmp_path: Path) -> None:
+    path = tmp_path / "search.json"
+    first = resumed("mcts", path, "25x", every=0.0)
+    then = resumed(strategy, path, "5x", seed=seed, every=0.0)
+    assert then.cost_after_ms <= first.cost_after_ms
+    assert then.counts.expansions <= 5
+    assert [one["strategy"] for one in Checkpoint.read(path).spent] == ["mcts", strategy]
+
+
+def test_a_search_that_is_killed_goes_on_from_where_it_was_noted(tmp_path: Path) -> None:
+    path, problem = tmp_path / "search.json", NAMED["mixture"].problem("60x")
+
+    def give_up(progress: search.Progress) -> None:
+        if progress.expansions >= 30:
+            raise KeyboardInterrupt
+
+    problem.meter = search.BudgetMeter(Budget.parse("60x"), iter(range(100_000)).__next__)
+    problem.on_progress = give_up
+    with pytest.raises(KeyboardInterrupt):
+        solve_resumably(problem, search.make("backtracking"), path, every=0.0, rng=generator)
+    noted = Checkpoint.read(path).reached or {}
+    assert 0 < noted["expansions"] <= 30
+    last = resumed("backtracking", path, f"{60 - int(noted['expansions'])}x")
+    assert fingerprint(last) == fingerprint(search.solve(NAMED["mixture"].problem("60x"), "backtracking"))
+
+
+@dataclass(frozen=True)
+class Forgetful(search.StrategyBase):
+    name: ClassVar[str] = "forgetful"
+    goes_on: ClassVar[bool] = True
+
+    def search(self, problem: Problem, rng: object) -> StopReason:
+        problem.keep(iter(()))
+        return StopReason.EXHAUSTED
+
+
+def test_what_cannot_be_written_down_is_an_error_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry._REGISTRY, "forgetful", Forgetful)
+    with pytest.raises(TypeError, match="mark the class with @kept"):
+        resumed("forgetful", tmp_path / "search.json", "9x")
 
 
 def test_a_checkpoint_is_refused_elsewhere(tmp_path: Path) -> None:
