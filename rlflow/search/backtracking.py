@@ -63,6 +63,7 @@ class Backtracking(StrategyBase):
 
     name: ClassVar[str] = "backtracking"
     goes_on: ClassVar[bool] = True
+    shares: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.alpha >= 1.0:
@@ -89,12 +90,14 @@ class _Base:
     """A graph below which chains are searched, with the rewrites that were open there.
 
     ``final``: cost of the graph that the descent from here arrived at; the base's own cost where it was the last one.
+    ``common``: whether all workers of a search that is shared out come here, so that each follows its part.
     """
 
     node: SearchNode
     known: frozenset[Signature]
     final: float
     seen: set[bytes] = field(default_factory=set)
+    common: bool = False
 
 
 @kept
@@ -125,6 +128,7 @@ class _Search:
         self.goal = self.best.cost
         self.width = options.queue
         self.widenings = 0
+        self.first = b""  # digest of the end of the first descent
         self.descent: Descent | None = Descent(self.best)  # the first; None once it is over
 
     def run(self) -> StopReason:
@@ -171,19 +175,22 @@ class _Search:
             return False
         if node.cost <= self.goal:
             self.goal, self.best = node.cost, node
-        base = _Base(node, frozenset(table.signatures), node.cost, {node.digest})
+        if descent is not None:
+            self.first = node.digest
+        common = node.digest == self.first
+        base = _Base(node, frozenset(table.signatures), node.cost, {node.digest}, common)
         self._push_moves(base, table, (), None, 0.0)
         for taken in rounds:
-            self._push_passed_over(taken, node.cost)
+            self._push_passed_over(taken, node.cost, common)
         return True
 
-    def _push_passed_over(self, taken: Round, final: float) -> None:
+    def _push_passed_over(self, taken: Round, final: float, common: bool) -> None:
         """What a round of the descent could have done in the same places instead."""
         table = taken.table
-        base = _Base(table.node, frozenset(table.signatures), final, {table.node.digest, *taken.visited})
+        base = _Base(table.node, frozenset(table.signatures), final, {table.node.digest, *taken.visited}, common)
         slack = self._slack()
         for k, regret in taken.passed_over():
-            if table.cost[k] <= base.node.cost + slack:
+            if table.cost[k] <= base.node.cost + slack and self._follows(base, (), k):
                 self._push(base, table, k, (), None, regret, 0)
 
     # --- chains -----------------------------------------------------------------------------------------------------
@@ -228,12 +235,16 @@ class _Search:
         twins: Counter[tuple[int, float, int]] = Counter()
         unit = self.goal or 1.0
         for k in np.flatnonzero(table.cost <= base.node.cost + self._slack()).tolist():
-            if table.digests[k] in base.seen:
+            if table.digests[k] in base.seen or not self._follows(base, rules, k):
                 continue
             change = round((float(table.cost[k]) - table.node.cost) / unit, 6)
             twin = (int(table.rule[k]), change, int(table.growth[k]))
             self._push(base, table, k, rules, start, regret, twins[twin])
             twins[twin] += 1
+
+    def _follows(self, base: _Base, rules: tuple[int, ...], k: int) -> bool:
+        """Whether a chain may begin with, or go on by, a candidate: others may be another worker's part."""
+        return bool(rules) or not base.common or self.problem.is_mine(k)
 
     def _push(
         self,

@@ -43,6 +43,7 @@ class Beam(StrategyBase):
 
     name: ClassVar[str] = "beam"
     goes_on: ClassVar[bool] = True
+    shares: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.patience < 1 or self.twins < 1 or not self.slack >= 1.0:
@@ -73,13 +74,16 @@ class _Member:
 @kept
 @dataclass(eq=False)
 class _Layers:
-    """The layers below ``base``. ``idle``: how many since the last one with a better graph."""
+    """The layers below ``base``. ``idle``: how many since the last one with a better graph. ``common``: whether the next
+    layer is the same for all workers of a search that is shared out, so that each takes its part of it.
+    """
 
     base: SearchNode
     best: SearchNode
     layer: list[_Member]
     go_on: bool = False
     idle: int = 0
+    common: bool = False
 
 
 #: Down and on from the root; layers from the root; down and on from what these found.
@@ -97,6 +101,7 @@ class _Run:
     descent: Descent
     layers: _Layers | None = None
     stage: int = _DOWN
+    alone: bool = False  # whether it has found a better graph, from where on other workers cannot follow
     cut: bool = False  # whether anything was left out, so that the end of the layers proves nothing
     seen: set[bytes] = field(default_factory=set)
     met_again: set[bytes] = field(default_factory=set)  # graphs that two members of the layer before lead to
@@ -124,14 +129,15 @@ class _Run:
             better = self._down_the_layers(node)
             if better is None:
                 return node
-            self.descent = Descent(better)
+            self.descent, self.alone = Descent(better), True
 
     def _down_the_layers(self, base: SearchNode, go_on: bool = False) -> SearchNode | None:
         """A better graph than ``base``: the best of its layer, or with ``go_on`` of all layers; ``None`` where there is
         none.
         """
         if self.layers is None:
-            self.layers, self.seen = _Layers(base, base, [_Member(base, Sleep())], go_on), {base.digest}
+            common = self.stage == _ONCE_MORE or not self.alone
+            self.layers, self.seen = _Layers(base, base, [_Member(base, Sleep())], go_on, 0, common), {base.digest}
         found = self._next_layers(self.layers)
         self.layers = None
         return found
@@ -139,7 +145,8 @@ class _Run:
     def _next_layers(self, at: _Layers) -> SearchNode | None:
         while at.layer and at.idle < self.options.patience:
             self._keep()
-            at.layer = self._next(at.layer, self.options.slack * at.base.cost)
+            at.layer = self._next(at.layer, self.options.slack * at.base.cost, at.common)
+            at.common = False
             found = min((member.node for member in at.layer), key=lambda node: node.cost, default=at.best)
             better = found.cost < at.best.cost - self.problem.gain_floor(at.best.cost)
             at.best, at.idle = (found, 0) if better else (at.best, at.idle + 1)
@@ -148,12 +155,12 @@ class _Run:
         self.cut = self.cut or bool(at.layer)
         return None if at.best is at.base else at.best
 
-    def _next(self, layer: Sequence[_Member], ceiling: float) -> list[_Member]:
+    def _next(self, layer: Sequence[_Member], ceiling: float, common: bool) -> list[_Member]:
         tables = [self._expand(member) for member in layer]
         below: list[dict[Signature, frozenset[Signature]]] = [{} for _ in layer]
         members = []
         self.met_again = set()
-        for parent, k in self._chosen(tables, ceiling):
+        for parent, k in self._chosen(tables, ceiling, common):
             table = tables[parent]
             child = self.problem.open(table.node, table.index[k])
             self.seen.add(child.digest)
@@ -173,14 +180,14 @@ class _Run:
             member.table = None
         return table
 
-    def _chosen(self, tables: Sequence[MoveTable], ceiling: float) -> Iterator[tuple[int, int]]:
+    def _chosen(self, tables: Sequence[MoveTable], ceiling: float, common: bool) -> Iterator[tuple[int, int]]:
         """The cheapest ``width`` new children, as (parent, position), with at most ``twins`` alike a parent."""
         unit = ceiling or 1.0
         found = [
             (float(table.cost[k]), table.node.size + int(table.growth[k]), parent, k)
             for parent, table in enumerate(tables)
             for k in range(len(table))
-            if table.digests[k] not in self.seen
+            if table.digests[k] not in self.seen and (not common or self.problem.is_mine(k))
         ]
         twins: Counter[tuple[int, int, float, int]] = Counter()
         chosen: set[bytes] = set()

@@ -272,6 +272,8 @@ class Problem:
         #: Writes a run down where somebody keeps checkpoints; a run that was read back waits in ``recalled``.
         self.keeper: Callable[[Any], None] | None = None
         self.recalled: Any = None
+        #: Number of this worker and of all where several share out a search's first choices; see ``is_mine``.
+        self.share = (0, 1)
         self._make_root, self._weight_limit, self.on_progress = make_root, weight_limit, on_progress
         self._root: SearchNode | None = None
         self._archive = Archive(runners_up)
@@ -504,6 +506,11 @@ class Problem:
         if self.keeper is not None and self.stopped() is None:
             self.keeper(run)
 
+    def is_mine(self, number: int) -> bool:
+        """Whether a choice, numbered alike by all workers that share the search out, is for this one to follow."""
+        worker, workers = self.share
+        return number % workers == worker
+
     def recall(self) -> Any:
         """The run that a strategy has to go on from, once; ``None`` where it begins."""
         run, self.recalled = self.recalled, None
@@ -578,6 +585,8 @@ class StrategyBase:
     has_trace: ClassVar[bool] = True
     #: Whether another seed can give another result, so that several workers are worth having.
     randomised: ClassVar[bool] = False
+    #: Whether several workers can share out its first choices (:meth:`Problem.is_mine`).
+    shares: ClassVar[bool] = False
     #: Whether it keeps its run (:meth:`Problem.keep`), so that it can be resumed as if it had not been interrupted.
     goes_on: ClassVar[bool] = False
 

@@ -147,6 +147,36 @@ def test_workers_find_the_same_every_time_and_the_best_of_all() -> None:
     assert search.replay(toy.graph(), toy.ruleset(), result.trace or ()).digest == result.best.digest
 
 
+@pytest.mark.parametrize("strategy", ["backtracking", "beam:width=2"])
+def test_workers_share_out_the_first_choices(strategy: str) -> None:
+    toy, opened = NAMED["exclusive"], []
+    for part in ((0, 2), (1, 2), (0, 1)):
+        problem = toy.problem("500x")
+        problem.share, problem.observer = part, Opened()
+        result = search.solve(problem, strategy)
+        opened.append({first for first in problem.observer.first if first is not None})
+        assert result.stop_reason in (StopReason.EXHAUSTED, StopReason.CONVERGED)
+    assert opened[0] and opened[1] and not opened[0] & opened[1]
+    assert opened[2] <= opened[0] | opened[1]
+    make_problem = functools.partial(toy_problem, "exclusive")
+    runs = [solve_in_parallel(make_problem, search.make(strategy), Budget.parse("200x"), 0, 2) for _ in range(2)]
+    assert fingerprint(runs[0]) == fingerprint(runs[1])
+    assert runs[0].cost_after_ms <= search.solve(toy.problem("500x"), strategy).cost_after_ms
+
+
+class Opened:
+    """Remembers the children of the starting graph that were opened and cost more than it, or the same."""
+
+    def __init__(self) -> None:
+        self.first: list[bytes | None] = []
+
+    def enumerated(self, table: search.MoveTable) -> None:
+        pass
+
+    def opened(self, parent: search.SearchNode, child: search.SearchNode, rule: int, is_best: bool) -> None:
+        self.first.append(child.digest if parent.depth == 0 and not is_best else None)
+
+
 @pytest.mark.parametrize(("strategy", "workers"), [("greedy", 2), ("annealing", 0), ("partition", 3)])
 def test_workers_that_make_no_sense_are_refused(strategy: str, workers: int) -> None:
     make = functools.partial(toy_problem, "twins")
