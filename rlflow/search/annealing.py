@@ -9,17 +9,30 @@ enter a graph twice within a cycle, or plateaus would hold it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
-from rlflow.search.descent import descend
+from rlflow.search.descent import Descent, descend
+from rlflow.search.memory import kept
 from rlflow.search.problem import MoveTable, Problem, SearchNode, StrategyBase
 from rlflow.search.registry import register
+
+
+@kept
+@dataclass(eq=False)
+class _Run:
+    """``unit``: typical change of cost in ms. ``descent``: the first way down. ``cycle``: how many are over."""
+
+    rng: np.random.Generator
+    unit: float
+    descent: Descent
+    best: SearchNode | None = None
+    on_the_way: list[SearchNode] = field(default_factory=list)
+    cycle: int = 0
 
 
 @register
@@ -42,6 +55,7 @@ class Annealing(StrategyBase):
 
     name: ClassVar[str] = "annealing"
     randomised: ClassVar[bool] = True
+    goes_on: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if (
@@ -58,23 +72,33 @@ class Annealing(StrategyBase):
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Cycle after cycle; an early end only where nothing can be rewritten."""
-        unit = typical_change(problem.moves(problem.root()))
-        best, table, rounds = descend(problem, problem.root())
-        if len(table) == 0 and not rounds:
-            return StopReason.EXHAUSTED
-        on_the_way = [taken.table.node for taken in rounds] or [best]
-        for cycle in count():
-            if cycle == self.cycles > 0:
-                return StopReason.CONVERGED
-            steps = int(self.steps * min(self.stretch**cycle, 10.0))
-            starts = [best, on_the_way[int(rng.integers(len(on_the_way)))]]
-            walks = (self._cycle(problem, rng, start, steps, unit) for start in starts[:: -1 if cycle % 2 else 1])
-            end = next((end for end in walks if end is not None), None)
-            if end is None:
-                return StopReason.CONVERGED
-            if end.cost < best.cost - problem.gain_floor(best.cost):
-                best = end
-        raise AssertionError("unreachable")
+        run = problem.recall()
+        if run is None:
+            run = _Run(rng, typical_change(problem.moves(problem.root())), Descent(problem.root()))
+        if run.best is None:
+            best, table, rounds = run.descent.finish(problem, lambda: problem.keep(run))
+            if len(table) == 0 and not rounds:
+                return StopReason.EXHAUSTED
+            run.best, run.on_the_way = best, [taken.table.node for taken in rounds] or [best]
+        while not run.cycle == self.cycles > 0:
+            problem.keep(run)
+            if not self._reheated(problem, run):
+                break
+            run.cycle += 1
+        return StopReason.CONVERGED
+
+    def _reheated(self, problem: Problem, run: _Run) -> bool:
+        """One more cycle; whether any step could be taken."""
+        assert run.best is not None
+        steps = int(self.steps * min(self.stretch**run.cycle, 10.0))
+        starts = [run.best, run.on_the_way[int(run.rng.integers(len(run.on_the_way)))]]
+        walks = (
+            self._cycle(problem, run.rng, start, steps, run.unit) for start in starts[:: -1 if run.cycle % 2 else 1]
+        )
+        end = next((end for end in walks if end is not None), None)
+        if end is not None and end.cost < run.best.cost - problem.gain_floor(run.best.cost):
+            run.best = end
+        return end is not None
 
     def _cycle(
         self, problem: Problem, rng: np.random.Generator, start: SearchNode, steps: int, unit: float

@@ -19,7 +19,9 @@ MARGINS = (0.005, 0.015, 0.04)
 
 
 @dataclass(frozen=True)
-class _Point:
+class Point:
+    """A graph on the front: number of rewrites, cost in ms, and nodes that work at run time."""
+
     steps: int
     cost: float
     size: int
@@ -31,34 +33,34 @@ class Archive:
 
     def __init__(self, runners_up: int = len(MARGINS)) -> None:
         self._margins = MARGINS[:runners_up]
-        self._front: list[_Point] = []  # steps rise, costs fall
+        self.front: list[Point] = []  # steps rise, costs fall
 
     @property
     def best_cost(self) -> float:
         """Lowest cost so far; infinite where nothing was added."""
-        return self._front[-1].cost if self._front else float("inf")
+        return self.front[-1].cost if self.front else float("inf")
 
     def add(self, steps: int, cost: float, size: int, visited: Callable[[], Visited]) -> bool:
         """Offer a graph; ``visited`` is called only if it is kept. Returns whether it is the cheapest so far."""
-        at = bisect.bisect_right([point.steps for point in self._front], steps)
-        if at and (self._front[at - 1].cost, self._front[at - 1].size) <= (cost, size):
+        at = bisect.bisect_right([point.steps for point in self.front], steps)
+        if at and (self.front[at - 1].cost, self.front[at - 1].size) <= (cost, size):
             return False
         is_best = cost < self.best_cost
         if not is_best and cost > self.best_cost * (1 + MARGINS[-1]):
             return False
-        point = _Point(steps, cost, size, visited())
-        fewer = [other for other in self._front if other.steps < steps]
-        more = [other for other in self._front if other.steps >= steps and other.cost < cost]
+        point = Point(steps, cost, size, visited())
+        fewer = [other for other in self.front if other.steps < steps]
+        more = [other for other in self.front if other.steps >= steps and other.cost < cost]
         limit = min(cost, self.best_cost) * (1 + MARGINS[-1])
-        self._front = [other for other in [*fewer, point, *more] if other.cost <= limit or other.steps == 0]
+        self.front = [other for other in [*fewer, point, *more] if other.cost <= limit or other.steps == 0]
         return is_best
 
     def finalists(self) -> list[Visited]:
         """The cheapest graph, then for each margin the one with the fewest rewrites, cheapest first, each once."""
-        best = self._front[-1]
+        best = self.front[-1]
         chosen = [best]
         for margin in self._margins:
-            near = next(point for point in self._front if point.cost <= best.cost * (1 + margin))
+            near = next(point for point in self.front if point.cost <= best.cost * (1 + margin))
             if near not in chosen:
                 chosen.append(near)
         return [point.visited for point in sorted(chosen, key=lambda point: point.cost)]

@@ -28,7 +28,8 @@ import numpy as np
 
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
-from rlflow.search.descent import Round, descend
+from rlflow.search.descent import Descent, Round
+from rlflow.search.memory import kept
 from rlflow.search.problem import MoveTable, Problem, SearchNode, StrategyBase
 from rlflow.search.registry import register
 from rlflow.search.selection import Connected, Signature
@@ -62,6 +63,8 @@ class Backtracking(StrategyBase):
 
     name: ClassVar[str] = "backtracking"
     patience_by_default: ClassVar[int | None] = 3000
+    goes_on: ClassVar[bool] = True
+    shares: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.alpha >= 1.0:
@@ -78,22 +81,27 @@ class Backtracking(StrategyBase):
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Open the most promising candidate until none is admitted."""
-        return _Search(self, problem).run()
+        run = problem.recall() or _Search(self, problem)
+        return run.run()
 
 
+@kept
 @dataclass(eq=False)
 class _Base:
     """A graph below which chains are searched, with the rewrites that were open there.
 
     ``final``: cost of the graph that the descent from here arrived at; the base's own cost where it was the last one.
+    ``common``: whether all workers of a search that is shared out come here, so that each follows its part.
     """
 
     node: SearchNode
     known: frozenset[Signature]
     final: float
     seen: set[bytes] = field(default_factory=set)
+    common: bool = False
 
 
+@kept
 class _Entry(NamedTuple):
     """A candidate that was not opened yet."""
 
@@ -105,6 +113,7 @@ class _Entry(NamedTuple):
     regret: float  # gain of what the descent took in the chain's place; 0 for chains from the end of a descent
 
 
+@kept
 class _Search:
     """One run."""
 
@@ -119,35 +128,47 @@ class _Search:
         self.best = problem.root()  # of all bases
         self.goal = self.best.cost
         self.width = options.queue
+        self.widenings = 0
+        self.first = b""  # digest of the end of the first descent
+        self.descent: Descent | None = Descent(self.best)  # the first; None once it is over
 
     def run(self) -> StopReason:
-        self._rebase(self.problem.root(), float("inf"))
-        for _ in range(_WIDENINGS):
-            self._drain()
-            if not self.dropped:
-                return StopReason.EXHAUSTED
+        if self.descent is not None:
+            self._rebase(self.problem.root(), float("inf"), self.descent)
+            self.descent = None
+        self._drain()
+        while self.dropped and self.widenings < _WIDENINGS:
             # The queue ran dry, but not before it had let go of something: once more from the best, with more patience.
             self.dropped, self.width = False, self.width * _WIDER
+            self.widenings += 1
             self.descended.clear()
             self.failures.clear()
             self._rebase(self.best, float("inf"))
-        self._drain()
+            self._drain()
         return StopReason.CONVERGED if self.dropped else StopReason.EXHAUSTED
+
+    def _keep(self) -> None:
+        self.problem.keep(self)
 
     def _drain(self) -> None:
         while self.heap:
+            self._keep()
             self._open(heapq.heappop(self.heap)[-1])
 
     # --- bases ------------------------------------------------------------------------------------------------------
 
-    def _rebase(self, node: SearchNode, better_than: float) -> bool:
-        """Go down from ``node``; where that ends below ``better_than``, search on from there."""
-        if node.digest in self.descended:
+    def _rebase(self, node: SearchNode, better_than: float, descent: Descent | None = None) -> bool:
+        """Go down from ``node``; where that ends below ``better_than``, search on from there.
+
+        ``descent``: a way down that is kept, from the same node.
+        """
+        if descent is None and node.digest in self.descended:
             return False
         self.descended.add(node.digest)
         rounds: list[Round] = []
         if self.options.macro:
-            node, table, rounds = descend(self.problem, node)
+            keep = self._keep if descent is not None else lambda: None
+            node, table, rounds = (descent or Descent(node)).finish(self.problem, keep)
             self.descended.update(digest for taken in rounds for digest in taken.visited)
         else:
             table = self.problem.moves(node)
@@ -155,19 +176,22 @@ class _Search:
             return False
         if node.cost <= self.goal:
             self.goal, self.best = node.cost, node
-        base = _Base(node, frozenset(table.signatures), node.cost, {node.digest})
+        if descent is not None:
+            self.first = node.digest
+        common = node.digest == self.first
+        base = _Base(node, frozenset(table.signatures), node.cost, {node.digest}, common)
         self._push_moves(base, table, (), None, 0.0)
         for taken in rounds:
-            self._push_passed_over(taken, node.cost)
+            self._push_passed_over(taken, node.cost, common)
         return True
 
-    def _push_passed_over(self, taken: Round, final: float) -> None:
+    def _push_passed_over(self, taken: Round, final: float, common: bool) -> None:
         """What a round of the descent could have done in the same places instead."""
         table = taken.table
-        base = _Base(table.node, frozenset(table.signatures), final, {table.node.digest, *taken.visited})
+        base = _Base(table.node, frozenset(table.signatures), final, {table.node.digest, *taken.visited}, common)
         slack = self._slack()
         for k, regret in taken.passed_over():
-            if table.cost[k] <= base.node.cost + slack:
+            if table.cost[k] <= base.node.cost + slack and self._follows(base, (), k):
                 self._push(base, table, k, (), None, regret, 0)
 
     # --- chains -----------------------------------------------------------------------------------------------------
@@ -212,12 +236,16 @@ class _Search:
         twins: Counter[tuple[int, float, int]] = Counter()
         unit = self.goal or 1.0
         for k in np.flatnonzero(table.cost <= base.node.cost + self._slack()).tolist():
-            if table.digests[k] in base.seen:
+            if table.digests[k] in base.seen or not self._follows(base, rules, k):
                 continue
             change = round((float(table.cost[k]) - table.node.cost) / unit, 6)
             twin = (int(table.rule[k]), change, int(table.growth[k]))
             self._push(base, table, k, rules, start, regret, twins[twin])
             twins[twin] += 1
+
+    def _follows(self, base: _Base, rules: tuple[int, ...], k: int) -> bool:
+        """Whether a chain may begin with, or go on by, a candidate: others may be another worker's part."""
+        return bool(rules) or not base.common or self.problem.is_mine(k)
 
     def _push(
         self,

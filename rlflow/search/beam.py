@@ -17,7 +17,8 @@ import numpy as np
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
 from rlflow.search.commute import Sleep
-from rlflow.search.descent import descend
+from rlflow.search.descent import Descent
+from rlflow.search.memory import kept
 from rlflow.search.problem import MoveTable, Problem, SearchNode, StrategyBase
 from rlflow.search.registry import register
 from rlflow.search.selection import Signature
@@ -41,6 +42,8 @@ class Beam(StrategyBase):
     macro: bool = True
 
     name: ClassVar[str] = "beam"
+    goes_on: ClassVar[bool] = True
+    shares: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.patience < 1 or self.twins < 1 or not self.slack >= 1.0:
@@ -51,14 +54,12 @@ class Beam(StrategyBase):
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Layers until none brings a better graph; then again from that one."""
-        run = _Run(self, problem)
-        best = run.down_and_on(problem.root()) if self.macro else problem.root()
-        found = run.layers_from(problem.root(), go_on=True)
-        if self.macro and found is not None and found.cost < best.cost - problem.gain_floor(best.cost):
-            run.down_and_on(found)
+        run = problem.recall() or _Run(self, problem, problem.root(), Descent(problem.root()))
+        run.go()
         return StopReason.CONVERGED if run.cut else StopReason.EXHAUSTED
 
 
+@kept
 @dataclass(eq=False)
 class _Member:
     """A graph of a layer. ``explored``: what its parent's candidates of this layer left open, shared by siblings."""
@@ -70,46 +71,96 @@ class _Member:
     explored: dict[Signature, frozenset[Signature]] = field(default_factory=dict)
 
 
+@kept
+@dataclass(eq=False)
+class _Layers:
+    """The layers below ``base``. ``idle``: how many since the last one with a better graph. ``common``: whether the next
+    layer is the same for all workers of a search that is shared out, so that each takes its part of it.
+    """
+
+    base: SearchNode
+    best: SearchNode
+    layer: list[_Member]
+    go_on: bool = False
+    idle: int = 0
+    common: bool = False
+
+
+#: Down and on from the root; layers from the root; down and on from what these found.
+_DOWN, _ONCE_MORE, _FOUND = range(3)
+
+
+@kept
 @dataclass(eq=False)
 class _Run:
+    """``best``: the end of the first way down and on. ``descent``, ``layers``: what it is in the middle of."""
+
     options: Beam
     problem: Problem
+    best: SearchNode
+    descent: Descent
+    layers: _Layers | None = None
+    stage: int = _DOWN
+    alone: bool = False  # whether it has found a better graph, from where on other workers cannot follow
     cut: bool = False  # whether anything was left out, so that the end of the layers proves nothing
     seen: set[bytes] = field(default_factory=set)
     met_again: set[bytes] = field(default_factory=set)  # graphs that two members of the layer before lead to
 
-    def down_and_on(self, node: SearchNode) -> SearchNode:
+    def go(self) -> None:
+        """All stages, from wherever it is."""
+        if self.stage == _DOWN:
+            self.best = self._down_and_on() if self.options.macro else self.best
+            self.stage = _ONCE_MORE
+        if self.stage == _ONCE_MORE:
+            found = self._down_the_layers(self.problem.root(), go_on=True)
+            floor = self.problem.gain_floor(self.best.cost)
+            if not self.options.macro or found is None or found.cost >= self.best.cost - floor:
+                return
+            self.descent, self.stage = Descent(found), _FOUND
+        self._down_and_on()
+
+    def _keep(self) -> None:
+        self.problem.keep(self)
+
+    def _down_and_on(self) -> SearchNode:
         """Downhill, then layers, again from every better graph; the best found."""
         while True:
-            node = descend(self.problem, node)[0]
-            better = self.layers_from(node)
+            node = self.descent.finish(self.problem, self._keep)[0]
+            better = self._down_the_layers(node)
             if better is None:
                 return node
-            node = better
+            self.descent, self.alone = Descent(better), True
 
-    def layers_from(self, base: SearchNode, go_on: bool = False) -> SearchNode | None:
+    def _down_the_layers(self, base: SearchNode, go_on: bool = False) -> SearchNode | None:
         """A better graph than ``base``: the best of its layer, or with ``go_on`` of all layers; ``None`` where there is
         none.
         """
-        best, idle = base, 0
-        self.seen = {base.digest}
-        layer = [_Member(base, Sleep())]
-        while layer and idle < self.options.patience:
-            layer = self._next(layer, self.options.slack * base.cost)
-            found = min((member.node for member in layer), key=lambda node: node.cost, default=best)
-            better = found.cost < best.cost - self.problem.gain_floor(best.cost)
-            best, idle = (found, 0) if better else (best, idle + 1)
-            if better and not go_on:
-                return found
-        self.cut = self.cut or bool(layer)
-        return None if best is base else best
+        if self.layers is None:
+            common = self.stage == _ONCE_MORE or not self.alone
+            self.layers, self.seen = _Layers(base, base, [_Member(base, Sleep())], go_on, 0, common), {base.digest}
+        found = self._next_layers(self.layers)
+        self.layers = None
+        return found
 
-    def _next(self, layer: Sequence[_Member], ceiling: float) -> list[_Member]:
+    def _next_layers(self, at: _Layers) -> SearchNode | None:
+        while at.layer and at.idle < self.options.patience:
+            self._keep()
+            at.layer = self._next(at.layer, self.options.slack * at.base.cost, at.common)
+            at.common = False
+            found = min((member.node for member in at.layer), key=lambda node: node.cost, default=at.best)
+            better = found.cost < at.best.cost - self.problem.gain_floor(at.best.cost)
+            at.best, at.idle = (found, 0) if better else (at.best, at.idle + 1)
+            if better and not at.go_on:
+                return found
+        self.cut = self.cut or bool(at.layer)
+        return None if at.best is at.base else at.best
+
+    def _next(self, layer: Sequence[_Member], ceiling: float, common: bool) -> list[_Member]:
         tables = [self._expand(member) for member in layer]
         below: list[dict[Signature, frozenset[Signature]]] = [{} for _ in layer]
         members = []
         self.met_again = set()
-        for parent, k in self._chosen(tables, ceiling):
+        for parent, k in self._chosen(tables, ceiling, common):
             table = tables[parent]
             child = self.problem.open(table.node, table.index[k])
             self.seen.add(child.digest)
@@ -129,14 +180,14 @@ class _Run:
             member.table = None
         return table
 
-    def _chosen(self, tables: Sequence[MoveTable], ceiling: float) -> Iterator[tuple[int, int]]:
+    def _chosen(self, tables: Sequence[MoveTable], ceiling: float, common: bool) -> Iterator[tuple[int, int]]:
         """The cheapest ``width`` new children, as (parent, position), with at most ``twins`` alike a parent."""
         unit = ceiling or 1.0
         found = [
             (float(table.cost[k]), table.node.size + int(table.growth[k]), parent, k)
             for parent, table in enumerate(tables)
             for k in range(len(table))
-            if table.digests[k] not in self.seen
+            if table.digests[k] not in self.seen and (not common or self.problem.is_mine(k))
         ]
         twins: Counter[tuple[int, int, float, int]] = Counter()
         chosen: set[bytes] = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
 from rlflow.errors import BudgetError
@@ -77,6 +77,11 @@ class Budget:
             limits[name] = amount
         return cls(**limits)  # type: ignore[arg-type]
 
+    def plus(self, spent: Mapping[str, float]) -> Budget:
+        """The same limits on top of what was spent already, by unit."""
+        limits = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Budget(**{name: None if limit is None else limit + spent[name] for name, limit in limits.items()})
+
     @property
     def counts_only(self) -> bool:
         """Whether no clock and no measurement decides when the search ends."""
@@ -122,6 +127,15 @@ class BudgetMeter:
         """Start the clock; later calls change nothing."""
         if self._started is None:
             self._started = self._clock()
+
+    def spending(self) -> dict[str, float]:
+        """What was spent, by unit."""
+        counts = {name: getattr(self, name) for name in ("candidates", "expansions", "measurements")}
+        return {**counts, "seconds": self.seconds}
+
+    def rewind(self, seconds: float) -> None:
+        """Set the clock to where ``seconds`` have elapsed."""
+        self._started = self._clock() - seconds
 
     @property
     def seconds(self) -> float:

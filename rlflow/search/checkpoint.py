@@ -1,37 +1,46 @@
-"""Searches that go on where an earlier one stopped: the best graphs, written down as traces.
+"""Searches that go on where an earlier one stopped.
 
-A checkpoint holds what was found, not the queue: a search that resumes starts from the best graph and spends a budget
-of its own. It never ends worse than the checkpoint, but it is not the search that would have been had it not stopped.
-(For that, run it again with a larger budget: with a count budget it is the same up to where it stopped.)
+A checkpoint holds the best graphs, as traces, and for a strategy that says ``goes_on`` the search itself: its queue, its
+population or its tree, its random generator, and what was spent (``memory.py``). Resumed with the same strategy, options
+and seed it is the search that would have been had it not stopped; with a budget in counts the result is the same to the
+byte. The search is written down about once a second, so what it did since then is done again.
+
+Any other search that resumes (of another strategy, or one that had come to its end) starts from the best graph. No
+resumed search ends worse than its checkpoint.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rlflow.errors import OutputError, UsageError
+from rlflow.errors import UsageError
+from rlflow.files import write_atomically
+from rlflow.search import memory
+from rlflow.search.budget import StopReason
 from rlflow.search.problem import Problem, Progress, SearchNode
 from rlflow.search.registry import Strategy, describe
 from rlflow.search.result import Result, TraceStep
 from rlflow.search.trace import read_trace
 from rlflow.search.view import View
 
-FORMAT = 1
+FORMAT = 2
 #: Seconds between two writes while a search runs.
 EVERY_SECONDS = 10.0
+#: Seconds between two looks into the search's memory, and how many times longer than such a look that is at least.
+LOOK_SECONDS, LOOK_SHARE = 1.0, 20.0
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     """``graph`` and ``rules``: digests of what the traces apply to. ``traces``: the best graph's first. ``spent``: what
-    the searches until then took, the earliest first.
+    the searches until then took, the earliest first. ``reached``: what the budget of the last of them counted in all.
+    ``memory``: the search itself at its last safe point. ``finished``: whether it had come to its end.
     """
 
     graph: str
@@ -40,6 +49,9 @@ class Checkpoint:
     cost_after_ms: float
     traces: Sequence[tuple[TraceStep, ...]]
     spent: Sequence[dict[str, Any]] = ()
+    reached: dict[str, float] | None = None
+    memory: dict[str, Any] | None = None
+    finished: bool = False
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write it as JSON, whole or not at all. Raises :class:`OutputError`."""
@@ -48,7 +60,7 @@ class Checkpoint:
             **{name: getattr(self, name) for name in self.__dataclass_fields__},
             "traces": [[step.to_dict() for step in trace] for trace in self.traces],
         }
-        _write(Path(path), json.dumps(plain, indent=1))
+        write_atomically(Path(path), json.dumps(plain) + "\n")
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Checkpoint:
@@ -61,6 +73,12 @@ class Checkpoint:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(f"The file {path} cannot be read as a checkpoint of a search: {error}.") from error
 
+    def goes_on(self, problem: Problem, strategy: Strategy) -> bool:
+        """Whether ``strategy`` on ``problem`` is the search that was interrupted here."""
+        last = self.spent[-1] if self.spent else {}
+        same = (last.get("strategy"), last.get("seed")) == (describe(strategy), problem.seed)
+        return same and getattr(strategy, "goes_on", False) and self.reached is not None and not self.finished
+
 
 def of(problem: Problem, strategy: Strategy, earlier: Checkpoint | None = None) -> Checkpoint:
     """What ``problem`` has found so far. Raises :class:`UsageError` for a strategy that keeps no traces."""
@@ -68,22 +86,17 @@ def of(problem: Problem, strategy: Strategy, earlier: Checkpoint | None = None) 
         raise UsageError(f"The search strategy {strategy.name!r} keeps no traces, so it cannot be resumed.")
     found = problem.finalists()
     root = Problem.root(problem)
-    meter = problem.meter
-    spent = {
-        "strategy": describe(strategy),
-        "seed": problem.seed,
-        "candidates": meter.candidates,
-        "expansions": meter.expansions,
-        "measurements": meter.measurements,
-        "seconds": meter.seconds,
-    }
+    reached = problem.meter.spending()
+    before = (earlier.reached or {}) if earlier is not None and earlier.goes_on(problem, strategy) else {}
+    spent = {name: value - before.get(name, 0) for name, value in reached.items()}
     return Checkpoint(
         root.digest.hex(),
         _rules(root),
         root.cost,
         found[0].cost_ms,
         [one.trace or () for one in found],
-        [*(earlier.spent if earlier else ()), spent],
+        [*(earlier.spent if earlier else ()), {"strategy": describe(strategy), "seed": problem.seed, **spent}],
+        reached,
     )
 
 
@@ -94,14 +107,29 @@ def start(problem: Problem, checkpoint: Checkpoint) -> View:
     other rules.
     """
     root = problem.root()
+    _check(root, checkpoint)
+    nodes = [problem.replayed(trace) for trace in reversed(checkpoint.traces)]
+    return View(problem, nodes[-1] if nodes else root)
+
+
+def go_on(problem: Problem, checkpoint: Checkpoint) -> Problem:
+    """``problem`` as it was at the checkpoint's last safe point; its budget comes on top of what was spent until the
+    checkpoint. Raises as :func:`start`.
+    """
+    _check(problem.root(), checkpoint)
+    problem.meter.budget = problem.meter.budget.plus(checkpoint.reached or {})
+    if checkpoint.memory is not None:
+        memory.read(problem, checkpoint.memory)
+    return problem
+
+
+def _check(root: SearchNode, checkpoint: Checkpoint) -> None:
     for what, found, expected in (
         ("model", checkpoint.graph, root.digest.hex()),
         ("set of rules", checkpoint.rules, _rules(root)),
     ):
         if found != expected:
             raise UsageError(f"The checkpoint was made with another {what} (digest {found}, here {expected}).")
-    nodes = [problem.replayed(trace) for trace in reversed(checkpoint.traces)]
-    return View(problem, nodes[-1] if nodes else root)
 
 
 def solve_resumably(
@@ -115,17 +143,32 @@ def solve_resumably(
 ) -> Result:
     """Search, and keep a checkpoint at ``path``: every so often where something better was found, and at the end.
 
-    ``resume``: go on from the file, if it is there. ``rng``: makes the generator from a seed; a resumed search draws
-    other numbers than the one before.
+    ``resume``: go on from the file, if it is there. ``rng``: makes the generator from a seed; a search that starts
+    again from the best graph draws other numbers than the one before.
     """
     earlier = Checkpoint.read(path) if resume and Path(path).exists() else None
     of(problem, strategy)  # refuse at once what cannot be kept
-    view = problem if earlier is None else start(problem, earlier)
     writer = _Writer(problem, strategy, Path(path), earlier, problem.on_progress, every)
     problem.on_progress = writer
-    result = strategy.run(view, rng(problem.seed + (len(earlier.spent) if earlier else 0)))
-    writer.write()
+    if getattr(strategy, "goes_on", False):
+        problem.keeper = writer.look
+    if earlier is None:
+        result = strategy.run(problem, rng(problem.seed))
+    elif earlier.goes_on(problem, strategy):
+        result = _not_worse(strategy.run(go_on(problem, earlier), rng(problem.seed)), problem, earlier)
+    else:
+        result = strategy.run(start(problem, earlier), rng(problem.seed + len(earlier.spent)))
+    writer.write(finished=result.stop_reason in (StopReason.EXHAUSTED, StopReason.CONVERGED))
     return result
+
+
+def _not_worse(result: Result, problem: Problem, earlier: Checkpoint) -> Result:
+    """A search whose budget ended it before it was back where it had been returns what was known."""
+    if result.cost_after_ms <= earlier.cost_after_ms:
+        return result
+    for trace in reversed(earlier.traces):
+        problem.replayed(trace)
+    return problem.result(result.stop_reason, result.strategy)
 
 
 @dataclass
@@ -138,6 +181,8 @@ class _Writer:
     every: float
     written_ms: float = float("inf")
     last: float = field(default_factory=time.monotonic)
+    memory: dict[str, Any] | None = None
+    next_look: float = field(default_factory=time.monotonic)
 
     def __call__(self, progress: Progress) -> None:
         if progress.best_ms < self.written_ms and time.monotonic() - self.last >= self.every:
@@ -145,8 +190,21 @@ class _Writer:
         if self.then is not None:
             self.then(progress)
 
-    def write(self) -> None:
+    def look(self, run: Any) -> None:
+        """Write down the search, from time to time: it is at a safe point."""
+        began = time.monotonic()
+        if began < self.next_look:
+            return
+        self.memory = memory.write(self.problem, run)
+        if began - self.last >= self.every:
+            self.write()
+        now = time.monotonic()
+        self.next_look = now + (0.0 if self.every == 0 else max(LOOK_SECONDS, LOOK_SHARE * (now - began)))
+
+    def write(self, finished: bool = False) -> None:
+        """What is known now, with the search as it was when it was last looked at."""
         found = of(self.problem, self.strategy, self.earlier)
+        found = replace(found, memory=None if finished else self.memory, finished=finished)
         found.write(self.path)
         self.written_ms, self.last = found.cost_after_ms, time.monotonic()
 
@@ -154,17 +212,3 @@ class _Writer:
 def _rules(root: SearchNode) -> str:
     ruleset = getattr(root.state, "ruleset", None)
     return "" if ruleset is None else str(ruleset.digest)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text + "\n")
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise OutputError(f"The checkpoint {path} cannot be written: {error.strerror or error}.") from error

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rlflow.search.memory import kept
 from rlflow.search.problem import MoveTable, Problem, SearchNode
 from rlflow.search.selection import Signature, signatures_of
 
@@ -21,6 +22,7 @@ from rlflow.search.selection import Signature, signatures_of
 _REACH = 1
 
 
+@kept
 class Sleep(NamedTuple):
     """The rewrites that need not be tried at a graph. Hand it to :meth:`Problem.moves` as ``connected``."""
 

@@ -8,12 +8,13 @@ remembers what it took, so that a search can come back for the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from rlflow.search.greedy import measured_ranking
+from rlflow.search.memory import kept
 from rlflow.search.problem import MoveTable, Problem, SearchNode
 
 #: A round takes only rewrites that gain at least this share of the best one: large gains first, because they may
@@ -21,6 +22,7 @@ from rlflow.search.problem import MoveTable, Problem, SearchNode
 ROUND_SHARE = 0.1
 
 
+@kept
 @dataclass
 class Round:
     """What was taken among the candidates of one graph.
@@ -44,14 +46,35 @@ class Round:
 
 def descend(problem: Problem, node: SearchNode) -> tuple[SearchNode, MoveTable, list[Round]]:
     """From ``node`` to a graph that no single rewrite improves; its candidates, and the rounds that led there."""
-    rounds: list[Round] = []
-    while True:
-        table = problem.moves(node)
-        lower, taken = take_round(problem, table, _worth_taking(table, measured_ranking(problem, table)))
-        if lower is None:
-            return node, table, rounds
-        rounds.append(taken)
-        node = lower
+    return Descent(node).finish(problem)
+
+
+@kept
+@dataclass(eq=False)
+class Descent:
+    """A way down that can be interrupted between two rounds.
+
+    ``node``: how far it has come. ``rounds``: those that led there. ``table``: the candidates of its end.
+    """
+
+    node: SearchNode
+    rounds: list[Round] = field(default_factory=list)
+    table: MoveTable | None = None
+
+    def finish(
+        self, problem: Problem, keep: Callable[[], None] = lambda: None
+    ) -> tuple[SearchNode, MoveTable, list[Round]]:
+        """Go down to the end, if that was not reached yet; ``keep`` is called before every round."""
+        while self.table is None:
+            keep()
+            table = problem.moves(self.node)
+            lower, taken = take_round(problem, table, _worth_taking(table, measured_ranking(problem, table)))
+            if lower is None:
+                self.table = table
+            else:
+                self.rounds.append(taken)
+                self.node = lower
+        return self.node, self.table, self.rounds
 
 
 def take_round(problem: Problem, table: MoveTable, ranking: Sequence[int]) -> tuple[SearchNode | None, Round]:

@@ -91,6 +91,14 @@ class Chronicle(View):
         """The events between this view's root and ``node``."""
         return self._histories.get(node, _BEGINNING)
 
+    def histories(self) -> list[tuple[SearchNode, History]]:
+        """All nodes with a history that somebody still holds."""
+        return list(self._histories.items())
+
+    def remember(self, node: SearchNode, history: History) -> None:
+        """Say what led to a node that was not opened through this view."""
+        self._histories[node] = history
+
     def _open(self, node: SearchNode, i: int, rule: str, size: int) -> SearchNode:
         child = super()._open(node, i, rule, size)
         history = self.history(node)

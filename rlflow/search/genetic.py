@@ -17,8 +17,9 @@ import numpy as np
 from rlflow.errors import UsageError
 from rlflow.search.annealing import draw_by_cost, typical_change
 from rlflow.search.budget import StopReason
-from rlflow.search.descent import descend
+from rlflow.search.descent import Descent, descend
 from rlflow.search.events import Chronicle, dependents
+from rlflow.search.memory import kept
 from rlflow.search.problem import Problem, SearchNode, StrategyBase
 from rlflow.search.registry import register
 from rlflow.search.selection import Connected
@@ -53,6 +54,7 @@ class Genetic(StrategyBase):
 
     name: ClassVar[str] = "genetic"
     randomised: ClassVar[bool] = True
+    goes_on: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.population < 2 or self.mutation < 1 or self.age < 1:
@@ -71,35 +73,51 @@ class Genetic(StrategyBase):
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Child after child, until no new graph turns up."""
-        return _Population(self, Chronicle(problem, problem.root()), rng).evolve()
+        run = problem.recall() or _Population(self, problem, Chronicle(problem, problem.root()), rng)
+        return run.evolve()
 
 
+@kept
 @dataclass(eq=False)
 class _Population:
     options: Genetic
+    whole: Problem
     problem: Chronicle
     rng: np.random.Generator
     members: list[SearchNode] = field(default_factory=list)
     seen: set[bytes] = field(default_factory=set)
-    unit: float = 1.0
+    unit: float = 0.0  # typical change of cost in ms; 0 before the search begins
+    descent: Descent | None = None  # the first way down
+    best: SearchNode | None = None
+    fruitless: int = 0  # children in a row that were not new
+    idle: int = 0  # children since the best one
 
     def evolve(self) -> StopReason:
-        root = self.problem.root()
-        self.unit = typical_change(self.problem.moves(root))
-        best, table, rounds = descend(self.problem, root)
-        if len(table) == 0 and not rounds:
-            return StopReason.EXHAUSTED
-        self._admit(best)
-        fruitless = idle = 0
-        while fruitless < _FRUITLESS:
-            child = self._child()
-            fruitless = 0 if self._admit(child) else fruitless + 1
-            idle += 1
-            if child.cost < best.cost - self.problem.gain_floor(best.cost):
-                best, idle = child, 0
-            if idle >= self.options.age:
-                self.members, idle = [best], 0
+        if self.descent is None:
+            self.unit = typical_change(self.problem.moves(self.problem.root()))
+            self.descent = Descent(self.problem.root())
+        if self.best is None:
+            best, table, rounds = self.descent.finish(self.problem, self._keep)
+            if len(table) == 0 and not rounds:
+                return StopReason.EXHAUSTED
+            self._admit(best)
+            self.best = best
+        while self.fruitless < _FRUITLESS:
+            self._keep()
+            self._next(self.best)
         return StopReason.CONVERGED
+
+    def _keep(self) -> None:
+        self.whole.keep(self)
+
+    def _next(self, best: SearchNode) -> None:
+        child = self._child()
+        self.fruitless = 0 if self._admit(child) else self.fruitless + 1
+        self.idle += 1
+        if child.cost < best.cost - self.problem.gain_floor(best.cost):
+            self.best, self.idle = child, 0
+        if self.idle >= self.options.age:
+            self.members, self.idle = [self.best or best], 0
 
     def _admit(self, node: SearchNode) -> bool:
         """Whether the graph is new; the dearest member makes room for it if need be."""

@@ -9,11 +9,20 @@ import numpy as np
 
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
+from rlflow.search.memory import kept
 from rlflow.search.problem import ROUNDING, MoveTable, Problem, SearchNode, StrategyBase
 from rlflow.search.registry import register
 
 #: How many of the most promising unmeasured candidates are measured before the best one is taken.
 MEASURED_AT_ONCE = 8
+
+
+@kept
+@dataclass(eq=False)
+class _Walk:
+    """How far the walk has come."""
+
+    node: SearchNode | None
 
 
 @register
@@ -24,6 +33,7 @@ class Greedy(StrategyBase):
     pick: str = "best"
 
     name: ClassVar[str] = "greedy"
+    goes_on: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.pick not in ("best", "first"):
@@ -31,9 +41,10 @@ class Greedy(StrategyBase):
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Walk downhill; the end of the walk is the end of the search."""
-        node: SearchNode | None = problem.root()
-        while node is not None:
-            node = self._step(problem, node)
+        walk = problem.recall() or _Walk(problem.root())
+        while walk.node is not None:
+            problem.keep(walk)
+            walk.node = self._step(problem, walk.node)
         return StopReason.EXHAUSTED
 
     def _step(self, problem: Problem, node: SearchNode) -> SearchNode | None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -26,7 +27,8 @@ from rlflow.errors import UsageError
 from rlflow.search.annealing import typical_change
 from rlflow.search.budget import StopReason
 from rlflow.search.commute import Sleep
-from rlflow.search.descent import descend
+from rlflow.search.descent import Descent, descend
+from rlflow.search.memory import kept
 from rlflow.search.problem import MoveTable, Problem, SearchNode, StrategyBase
 from rlflow.search.registry import register
 
@@ -55,6 +57,7 @@ class Mcts(StrategyBase):
 
     name: ClassVar[str] = "mcts"
     randomised: ClassVar[bool] = True
+    goes_on: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.policy not in ("puct", "uct"):
@@ -73,26 +76,64 @@ class Mcts(StrategyBase):
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Tree after tree, below the best graph and those on the way to it, until all were searched to the end."""
-        unit = typical_change(problem.moves(problem.root()))
-        best, _, rounds = descend(problem, problem.root())
-        starts = deque([best, *(taken.table.node for taken in reversed(rounds))])
-        met = {best.digest: best.cost}
-        cut = False
-        while starts:
-            tree = _Tree(self, problem, rng, starts[0], best.cost, unit, met)
-            better = tree.grow()
-            cut = cut or tree.cut
-            if better is not None:
-                best, _, rounds = descend(problem, better)
-                met[best.digest] = best.cost
-                starts.extendleft([*(taken.table.node for taken in rounds), best])
-            elif tree.root.closed:
-                starts.popleft()
-            else:
-                starts.rotate(-1)  # full: the others first, then this one anew
-        return StopReason.CONVERGED if cut else StopReason.EXHAUSTED
+        run = problem.recall()
+        if run is None:
+            run = _Forest(self, problem, rng, typical_change(problem.moves(problem.root())), Descent(problem.root()))
+        return run.grow()
 
 
+@kept
+@dataclass(eq=False)
+class _Forest:
+    """The trees of a search, one after the other. ``unit``: typical change of cost in ms. ``descent``: the way down
+    from the last better graph. ``met``: cost at the end of the way down, by digest.
+    """
+
+    options: Mcts
+    problem: Problem
+    rng: np.random.Generator
+    unit: float
+    descent: Descent | None
+    starts: deque[SearchNode] = field(default_factory=deque)
+    best: SearchNode | None = None
+    met: dict[bytes, float] = field(default_factory=dict)
+    cut: bool = False
+    tree: _Tree | None = None
+
+    def grow(self) -> StopReason:
+        """Until nothing is left below any start."""
+        while self.descent is not None or self.starts:
+            if self.descent is not None:
+                self._down(self.descent)
+            self._grow_one(self.starts[0])
+        return StopReason.CONVERGED if self.cut else StopReason.EXHAUSTED
+
+    def _keep(self) -> None:
+        self.problem.keep(self)
+
+    def _down(self, descent: Descent) -> None:
+        self.best, _, rounds = descent.finish(self.problem, self._keep)
+        self.met[self.best.digest] = self.best.cost
+        self.starts.extendleft([*(taken.table.node for taken in rounds), self.best])
+        self.descent = None
+
+    def _grow_one(self, start: SearchNode) -> None:
+        """One tree, to its end or to a better graph."""
+        assert self.best is not None
+        if self.tree is None:
+            self.tree = _Tree(self.options, self.problem, self.rng, start, self.best.cost, self.unit, self.met)
+        better = self.tree.grow(self._keep)
+        self.cut = self.cut or self.tree.cut
+        closed, self.tree = self.tree.root.closed, None
+        if better is not None:
+            self.descent = Descent(better)
+        elif closed:
+            self.starts.popleft()
+        else:
+            self.starts.rotate(-1)  # full: the others first, then this one anew
+
+
+@kept
 @dataclass(eq=False)
 class _Vertex:
     """A graph in the tree. Arrays [n] run over its candidates; gains are parts of the tree's starting cost."""
@@ -113,6 +154,7 @@ class _Vertex:
         return not self.open_.any()
 
 
+@kept
 class _Tree:
     """The tree below one graph."""
 
@@ -137,12 +179,13 @@ class _Tree:
             noise = rng.dirichlet(np.full(len(self.root.prior), _CONCENTRATION))
             self.root.prior = (1 - _NOISE) * self.root.prior + _NOISE * noise
 
-    def grow(self) -> SearchNode | None:
+    def grow(self, keep: Callable[[], None] = lambda: None) -> SearchNode | None:
         """Simulate until a graph cheaper than the target is found; ``None`` where the tree is full, or searched to its
-        end.
+        end. ``keep`` is called before every simulation.
         """
         floor = self.problem.gain_floor(self.target)
         while not self.root.closed and len(self.vertices) < self.options.vertices:
+            keep()
             found = self._simulate()
             if found is not None and found.cost < self.target - floor:
                 return found

@@ -1,4 +1,8 @@
-"""One search in several processes: each draws other random numbers, and the best of all is the result.
+"""One search in several processes: each draws other random numbers, or follows other first choices, and the best of all
+is the result.
+
+A strategy that draws none may say that it ``shares``: all workers go down the same way first, then each follows every
+n-th of the choices that are open there, and from a better graph of its own on it searches alone.
 
 The processes know nothing of each other, so the result depends on the seed and on the number of workers, and not on
 which of them is faster. A budget in counts is shared out; a budget in seconds is everyone's, because they run at the
@@ -10,7 +14,6 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +27,9 @@ from rlflow.search.result import Counts, CurvePoint, Result, TraceStep
 #: Makes the problem anew in each worker from its budget and seed; it is pickled, so it is a module's function or a
 #: ``functools.partial`` of one.
 MakeProblem = Callable[[Budget, int], Problem]
+
+
+_ALL = StopReason.EXHAUSTED
 
 
 @dataclass(frozen=True)
@@ -45,16 +51,22 @@ def solve_in_parallel(make_problem: MakeProblem, strategy: Strategy, budget: Bud
     """
     if workers < 1:
         raise UsageError(f"The number of workers is {workers}; expected at least 1.")
-    if not getattr(strategy, "randomised", False) or not strategy.has_trace:
+    randomised, shares = (getattr(strategy, name, False) for name in ("randomised", "shares"))
+    if not (randomised or shares) or not strategy.has_trace:
         raise UsageError(
-            f"The search strategy {strategy.name!r} draws no random numbers, so every worker would find the same; use "
-            "one worker, or a strategy that does (annealing, genetic, mcts, portfolio, random)."
+            f"The search strategy {strategy.name!r} draws no random numbers and has no first choices to share out, so "
+            "every worker would find the same; use one worker, or another strategy (annealing, backtracking, beam, "
+            "genetic, mcts, portfolio, random)."
         )
     seeds = [int(child.generate_state(1, np.uint64)[0] >> 1) for child in np.random.SeedSequence(seed).spawn(workers)]
     share = shared_out(budget, workers)
     context = multiprocessing.get_context("spawn")  # a copy of this process could inherit a runtime's threads and locks
     with InterruptGuard(StopToken()), context.Pool(workers) as pool:
-        jobs = [pool.apply_async(_work, (make_problem, describe(strategy), share, one)) for one in seeds]
+        parts = [(0, 1) if randomised else (worker, workers) for worker in range(workers)]
+        jobs = [
+            pool.apply_async(_work, (make_problem, describe(strategy), share, one, part))
+            for one, part in zip(seeds, parts, strict=True)
+        ]
         outcomes = [job.get() for job in jobs]
     return _joined(make_problem(budget, seed), strategy, outcomes)
 
@@ -73,9 +85,10 @@ def shared_out(budget: Budget, workers: int) -> Budget:
     )
 
 
-def _work(make_problem: MakeProblem, spec: str, budget: Budget, seed: int) -> _Outcome:
+def _work(make_problem: MakeProblem, spec: str, budget: Budget, seed: int, part: tuple[int, int]) -> _Outcome:
     """One worker's search; runs in its process."""
     problem = make_problem(budget, seed)
+    problem.share = part
     with InterruptGuard(problem.stop):
         result = make(spec).run(problem, np.random.Generator(np.random.PCG64(seed)))
     traces = [one.trace or () for one in (result.best, *result.runners_up)]
@@ -96,11 +109,11 @@ def _joined(problem: Problem, strategy: Strategy, outcomes: Sequence[_Outcome]) 
 
 
 def _reason(reasons: Sequence[StopReason]) -> StopReason:
-    """Interrupted or a limit, if that ended any of them."""
-    first: dict[Any, StopReason] = {reason: reason for reason in reversed(reasons)}
-    if StopReason.INTERRUPTED in first:
+    """Interrupted or a limit, if that ended any of them; exhausted, if that is true of all."""
+    if StopReason.INTERRUPTED in reasons:
         return StopReason.INTERRUPTED
-    return next((reason for reason in reasons if reason.is_budget), reasons[0])
+    ended = [reason for reason in reasons if reason.is_budget] or [reason for reason in reasons if reason is not _ALL]
+    return next(iter(ended), _ALL)
 
 
 def _curve(outcomes: Sequence[_Outcome]) -> tuple[CurvePoint, ...]:

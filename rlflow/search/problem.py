@@ -103,11 +103,19 @@ class MoveTable:
 
     ``index`` [n]: position among the core's moves, which :meth:`Problem.open` takes. ``cost`` [n]: the child's cost in
     ms, an estimate where ``exact`` [n] is False. ``rule`` [n]: rule number. ``growth`` [n]: nodes added less nodes
-    removed.
+    removed. ``source``: the node that was asked about, and what was selected there.
     """
 
-    def __init__(self, node: SearchNode, index: np.ndarray, cost: np.ndarray, exact: np.ndarray) -> None:
+    def __init__(
+        self,
+        node: SearchNode,
+        index: np.ndarray,
+        cost: np.ndarray,
+        exact: np.ndarray,
+        source: tuple[SearchNode, Selection | None] | None = None,
+    ) -> None:
         self.node, self.raw = node, node.raw
+        self.source = source or (node, None)
         self.index, self.cost, self.exact = index, cost, exact
         self.rule: np.ndarray = np.asarray(self.raw.rule)[index]
         self.growth: np.ndarray = (np.asarray(self.raw.nodes_added) - np.asarray(self.raw.nodes_removed))[index]
@@ -264,6 +272,11 @@ class Problem:
         #: Measurements that pricing the starting graph took, the first that the budget counts.
         self.setup_measurements = 0
         self.observer: Observer | None = None
+        #: Writes a run down where somebody keeps checkpoints; a run that was read back waits in ``recalled``.
+        self.keeper: Callable[[Any], None] | None = None
+        self.recalled: Any = None
+        #: Number of this worker and of all where several share out a search's first choices; see ``is_mine``.
+        self.share = (0, 1)
         self._make_root, self._weight_limit, self.on_progress = make_root, weight_limit, on_progress
         self._root: SearchNode | None = None
         self._archive = Archive(runners_up)
@@ -292,30 +305,34 @@ class Problem:
         evenly spread choice of them is returned.
         """
         self._check()
-        part = connected.part_of(node) if connected is not None else None
-        if part is not None:
-            node, connected = part, None
-        raw = node.raw = node.state.moves()
-        delta, exact = self.prices.deltas(node.state, raw)
-        index = np.arange(len(raw))
-        if connected is not None:
-            index = connected.select(raw, index)
-        index = self._light_enough(node, index)
-        granted = self.meter.grant_candidates(len(index))
-        if granted < len(index):
-            index = index[np.arange(granted) * len(index) // max(granted, 1)]
+        table, heavy = self.listed(node, connected)
+        self.overweight += heavy
+        granted = self.meter.grant_candidates(len(table))
+        if granted < len(table):
+            some = np.arange(granted) * len(table) // max(granted, 1)
+            table = MoveTable(table.node, table.index[some], table.cost[some], table.exact[some], table.source)
         self._report()
-        table = MoveTable(node, index, node.cost + delta[index], exact[index])
         if self.observer is not None:
             self.observer.enumerated(table)
         return table
 
-    def _light_enough(self, node: SearchNode, index: np.ndarray) -> np.ndarray:
-        """Without the candidates whose folded weights exceed the limit; taking weights away is always welcome."""
-        weights = np.asarray(node.raw.weight_bytes)[index]
+    def listed(self, node: SearchNode, selection: Selection | None) -> tuple[MoveTable, int]:
+        """The candidates of :meth:`moves` without counting them, and how many were left out because of their folded
+        weights; taking weights away is always welcome.
+        """
+        source = (node, selection)
+        part = selection.part_of(node) if selection is not None else None
+        if part is not None:
+            node, selection = part, None
+        raw = node.raw = node.state.moves()
+        delta, exact = self.prices.deltas(node.state, raw)
+        index = np.arange(len(raw))
+        if selection is not None:
+            index = selection.select(raw, index)
+        weights = np.asarray(raw.weight_bytes)[index]
         light = self.admits(weights) | (weights <= node.state.weight_bytes)
-        self.overweight += int((~light).sum())
-        return index[light]
+        index, heavy = index[light], int((~light).sum())
+        return MoveTable(node, index, node.cost + delta[index], exact[index], source), heavy
 
     def admits(self, weight_bytes: Any) -> Any:
         """Whether folded weights of so many bytes, a number or an array, keep within the limit."""
@@ -498,6 +515,21 @@ class Problem:
         self._visit(node)
         return node
 
+    def keep(self, run: Any) -> None:
+        """Called by a strategy where it could go on from ``run`` alone; costs nothing unless checkpoints are kept."""
+        if self.keeper is not None and self.stopped() is None:
+            self.keeper(run)
+
+    def is_mine(self, number: int) -> bool:
+        """Whether a choice, numbered alike by all workers that share the search out, is for this one to follow."""
+        worker, workers = self.share
+        return number % workers == worker
+
+    def recall(self) -> Any:
+        """The run that a strategy has to go on from, once; ``None`` where it begins."""
+        run, self.recalled = self.recalled, None
+        return run
+
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
@@ -572,6 +604,10 @@ class StrategyBase:
     #: Expansions without a worthwhile gain after which going on is pointless (``patience.py``); ``None``: the strategy
     #: ends by itself, or spends its budget by a plan.
     patience_by_default: ClassVar[int | None] = None
+    #: Whether several workers can share out its first choices (:meth:`Problem.is_mine`).
+    shares: ClassVar[bool] = False
+    #: Whether it keeps its run (:meth:`Problem.keep`), so that it can be resumed as if it had not been interrupted.
+    goes_on: ClassVar[bool] = False
 
     def run(self, problem: Problem, rng: np.random.Generator) -> Result:
         """Search until nothing is left or the problem says stop."""

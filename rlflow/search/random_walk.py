@@ -9,8 +9,18 @@ import numpy as np
 
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
+from rlflow.search.memory import kept
 from rlflow.search.problem import Problem, SearchNode, StrategyBase
 from rlflow.search.registry import register
+
+
+@kept
+@dataclass(eq=False)
+class _Run:
+    """``done``: how many walks are over."""
+
+    rng: np.random.Generator
+    done: int = 0
 
 
 @register
@@ -28,6 +38,7 @@ class RandomRestarts(StrategyBase):
 
     name: ClassVar[str] = "random"
     randomised: ClassVar[bool] = True
+    goes_on: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.length < 1 or self.walks < 0 or self.slack < 1.0:
@@ -39,13 +50,15 @@ class RandomRestarts(StrategyBase):
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Walk, and walk again."""
-        root = problem.root()
-        if len(problem.moves(root)) == 0:
-            return StopReason.EXHAUSTED
-        done = 0
-        while self.walks == 0 or done < self.walks:
-            self._walk(problem, root, rng)
-            done += 1
+        root, run = problem.root(), problem.recall()
+        if run is None:
+            run = _Run(rng)
+            if len(problem.moves(root)) == 0:
+                return StopReason.EXHAUSTED
+        while self.walks == 0 or run.done < self.walks:
+            problem.keep(run)
+            self._walk(problem, root, run.rng)
+            run.done += 1
         return StopReason.CONVERGED
 
     def _walk(self, problem: Problem, root: SearchNode, rng: np.random.Generator) -> None:

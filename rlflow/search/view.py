@@ -43,6 +43,12 @@ class View(Problem):
         finally:
             self._start = start
 
+    def keep(self, run: object) -> None:
+        """Nothing: a run that is one of several cannot be gone on from alone."""
+
+    def recall(self) -> None:
+        """Nothing; see :meth:`keep`."""
+
     def _check(self) -> None:
         if self._turn is not None:
             self._turn()

@@ -12,12 +12,26 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-from rlflow.search import Budget, Problem, Result, StopReason, StopToken, describe, make, replay, solve
+from rlflow.search import (
+    Budget,
+    Problem,
+    Result,
+    StopReason,
+    StopToken,
+    describe,
+    generator,
+    make,
+    replay,
+    solve,
+    solve_resumably,
+)
 from rlflow.testing.tiny import TINY, TinyProblem, by_name
 
 _SEED = 7
@@ -148,6 +162,28 @@ def _stopped_after(case: Case, token: StopToken, expansions: int) -> Result:
     return solve(problem, make(case.strategy))
 
 
+def resume_goes_on(case: Case) -> None:
+    """Interrupted twice and resumed, a search ends no worse than its checkpoints; where the strategy says ``goes_on``,
+    it is to the byte the search that was never interrupted.
+    """
+    strategy = make(case.strategy)
+    if not strategy.has_trace:
+        return  # declared: what has no trace is refused
+    with tempfile.TemporaryDirectory(prefix="rlflow-resume-") as folder:
+        path, last = Path(folder) / "search.json", None
+        for budget in ("11x", "19x", "30x"):
+            problem = case.problem(budget)
+            result = solve_resumably(problem, strategy, path, resume=True, every=0.0, rng=generator)
+            assert last is None or result.cost_after_ms <= last.cost_after_ms, f"{case}: became worse when it went on"
+            if not result.stop_reason.is_budget:
+                return
+            last = result
+    if last is not None and getattr(strategy, "goes_on", False):
+        here, there = fingerprint(case.solve("60x")), fingerprint(last)
+        differ = [name for name in here if here[name] != there[name]]
+        assert not differ, f"{case}: interrupted and resumed, the search has other {', '.join(differ)}"
+
+
 CHECKS: tuple[Callable[[Case], None], ...] = (
     budget_is_honoured,
     clock_is_honoured,
@@ -157,6 +193,7 @@ CHECKS: tuple[Callable[[Case], None], ...] = (
     seed_reproduces,
     fresh_process_reproduces,
     interrupt_returns_best,
+    resume_goes_on,
 )
 
 

@@ -56,7 +56,65 @@ def test_a_resumed_search_goes_on(strategy: str, tmp_path: Path) -> None:
     assert again.digest == then.best.digest
     kept = Checkpoint.read(path)
     assert kept.cost_after_ms == then.cost_after_ms
-    assert [one["expansions"] for one in kept.spent] == [2, then.counts.expansions]
+    own = 2 if search.make(strategy).goes_on else 0  # a search that goes on counts what was spent before
+    assert [one["expansions"] for one in kept.spent] == [2, then.counts.expansions - own]
+    assert kept.finished == (not then.stop_reason.is_budget)
+
+
+def resumed(strategy: str, path: Path, budget: str, seed: int = 0, **options: object) -> search.Result:
+    problem = NAMED["mixture"].problem(budget, seed=seed)
+    return solve_resumably(problem, search.make(strategy), path, resume=True, rng=generator, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("every", [0.0, 1e9], ids=["noted at every step", "never noted: all is done again"])
+def test_a_resumed_search_is_the_one_that_was_interrupted(every: float, tmp_path: Path) -> None:
+    path = tmp_path / "search.json"
+    for budget in ("20x", "1x", "39x"):
+        last = resumed("mcts", path, budget, every=every)
+    assert fingerprint(last) == fingerprint(search.solve(NAMED["mixture"].problem("60x"), "mcts"))
+
+
+@pytest.mark.parametrize(("strategy", "seed"), [("mcts:c=2", 0), ("mcts", 1), ("beam", 0)])
+def test_another_search_starts_from_the_best_graph(strategy: str, seed: int, tmp_path: Path) -> None:
+    path = tmp_path / "search.json"
+    first = resumed("mcts", path, "25x", every=0.0)
+    then = resumed(strategy, path, "5x", seed=seed, every=0.0)
+    assert then.cost_after_ms <= first.cost_after_ms
+    assert then.counts.expansions <= 5
+    assert [one["strategy"] for one in Checkpoint.read(path).spent] == ["mcts", strategy]
+
+
+def test_a_search_that_is_killed_goes_on_from_where_it_was_noted(tmp_path: Path) -> None:
+    path, problem = tmp_path / "search.json", NAMED["mixture"].problem("60x")
+
+    def give_up(progress: search.Progress) -> None:
+        if progress.expansions >= 30:
+            raise KeyboardInterrupt
+
+    problem.meter = search.BudgetMeter(Budget.parse("60x"), iter(range(100_000)).__next__)
+    problem.on_progress = give_up
+    with pytest.raises(KeyboardInterrupt):
+        solve_resumably(problem, search.make("backtracking"), path, every=0.0, rng=generator)
+    noted = Checkpoint.read(path).reached or {}
+    assert 0 < noted["expansions"] <= 30
+    last = resumed("backtracking", path, f"{60 - int(noted['expansions'])}x")
+    assert fingerprint(last) == fingerprint(search.solve(NAMED["mixture"].problem("60x"), "backtracking"))
+
+
+@dataclass(frozen=True)
+class Forgetful(search.StrategyBase):
+    name: ClassVar[str] = "forgetful"
+    goes_on: ClassVar[bool] = True
+
+    def search(self, problem: Problem, rng: object) -> StopReason:
+        problem.keep(iter(()))
+        return StopReason.EXHAUSTED
+
+
+def test_what_cannot_be_written_down_is_an_error_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry._REGISTRY, "forgetful", Forgetful)
+    with pytest.raises(TypeError, match="mark the class with @kept"):
+        resumed("forgetful", tmp_path / "search.json", "9x")
 
 
 def test_a_checkpoint_is_refused_elsewhere(tmp_path: Path) -> None:
@@ -87,6 +145,36 @@ def test_workers_find_the_same_every_time_and_the_best_of_all() -> None:
     assert result.curve[-1].cost_ms == result.cost_after_ms
     toy = NAMED["mixture"]
     assert search.replay(toy.graph(), toy.ruleset(), result.trace or ()).digest == result.best.digest
+
+
+@pytest.mark.parametrize("strategy", ["backtracking", "beam:width=2"])
+def test_workers_share_out_the_first_choices(strategy: str) -> None:
+    toy, opened = NAMED["exclusive"], []
+    for part in ((0, 2), (1, 2), (0, 1)):
+        problem = toy.problem("500x")
+        problem.share, problem.observer = part, Opened()
+        result = search.solve(problem, strategy)
+        opened.append({first for first in problem.observer.first if first is not None})
+        assert result.stop_reason in (StopReason.EXHAUSTED, StopReason.CONVERGED)
+    assert opened[0] and opened[1] and not opened[0] & opened[1]
+    assert opened[2] <= opened[0] | opened[1]
+    make_problem = functools.partial(toy_problem, "exclusive")
+    runs = [solve_in_parallel(make_problem, search.make(strategy), Budget.parse("200x"), 0, 2) for _ in range(2)]
+    assert fingerprint(runs[0]) == fingerprint(runs[1])
+    assert runs[0].cost_after_ms <= search.solve(toy.problem("500x"), strategy).cost_after_ms
+
+
+class Opened:
+    """Remembers the children of the starting graph that were opened and cost more than it, or the same."""
+
+    def __init__(self) -> None:
+        self.first: list[bytes | None] = []
+
+    def enumerated(self, table: search.MoveTable) -> None:
+        pass
+
+    def opened(self, parent: search.SearchNode, child: search.SearchNode, rule: int, is_best: bool) -> None:
+        self.first.append(child.digest if parent.depth == 0 and not is_best else None)
 
 
 @pytest.mark.parametrize(("strategy", "workers"), [("greedy", 2), ("annealing", 0), ("partition", 3)])
