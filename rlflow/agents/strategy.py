@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -15,11 +15,19 @@ from rlflow.search.problem import Problem, StrategyBase
 from rlflow.search.registry import register
 from rlflow.search.result import Result
 
+if TYPE_CHECKING:
+    from rlflow.agents.walker import Walker
+    from rlflow.env.walks import Place
+
 DECODERS = ("sample", "greedy", "beam")
 #: Walks in a row that open nothing new, after which a search that samples has converged; each of them makes the next
 #: one's draws this much more even.
 _QUIET = 12
 _WARMER = 1.3
+#: Of the drawn walks, one in so many begins at the start; the others at the best graph.
+_FROM_START = 3
+#: Part of the budget's expansions that the policy's first walk has in any case.
+_LEAD = 1 / 3
 _KEEP = 512
 _NO_PATIENCE = 1 << 30
 
@@ -48,12 +56,13 @@ class XRLflow(Learned):
     """Walks as a trained policy says; the best graph visited on any of them wins.
 
     ``checkpoint``: file of ``rlflow train xrlflow`` (default: the one that ships). ``decode``: ``greedy`` takes the
-    likeliest candidate until the policy stops; ``sample`` does that once, then draws walks as long as the budget lasts
-    (no graph is opened twice; walks that find nothing new make the next ones more even); ``beam`` keeps the likeliest
-    walks side by side. ``width``: how many walks a beam has.
+    likeliest candidate until the policy stops; ``sample`` does that once, then draws walks from the best graph and from
+    the start as long as the budget lasts (no graph is opened twice; walks that find nothing new make the next ones more
+    even); ``beam`` keeps the likeliest walks side by side. ``width``: how many walks a beam has.
     ``temperature``: above 1 draws more evenly. ``horizon``: longest walk; ``patience``: most steps of a walk without a
-    better graph; 0 for what was trained with. ``descent``: whether the first walk goes down the steepest price and asks
-    the policy nothing, so that on a model unlike those it learnt from the result is no worse than greedy's.
+    better graph; 0 for what was trained with. ``descent``: whether the first walk is followed by the steepest price,
+    which asks the policy nothing, from its best graph and from the start, so that on a model unlike those it learnt from
+    the result is no worse than greedy's where the budget is enough for both.
     """
 
     checkpoint: str = ""
@@ -87,21 +96,49 @@ class XRLflow(Learned):
         walker = Walker.of(problem, self.checkpoint, self.temperature, _KEEP, self.horizon, self.patience)
         if len(walker.walks.root.table) == 0:
             return StopReason.EXHAUSTED
-        if self.descent:
-            walker.descend()
         if self.decode == "beam":
             walker.beam(self.width)
             return StopReason.CONVERGED
-        walker.greedy()
-        quiet = 0
+        best = first_ways(walker, problem, self.descent)
+        quiet, turn = 0, 0
         while self.decode == "sample" and quiet < _QUIET:
             before = walker.walks.expansions
             walker.temperature = self.temperature * _WARMER**quiet
-            walker.sample(rng)
+            found = walker.sample(rng, best if turn % _FROM_START else ())
+            if self.descent and found[-1].node.cost < best[-1].node.cost:
+                best = better(best, walker.descend(found))
+            turn += 1
             quiet = 0 if walker.walks.expansions > before else quiet + 1
             if (reason := problem.stopped()) is not None:
                 return reason
         return StopReason.CONVERGED
+
+
+def first_ways(walker: Walker, problem: Problem, descent: bool) -> list[Place]:
+    """The policy's likeliest walk, and from its best graph downhill; then downhill from the start, so that with budget
+    enough the result is no worse than greedy's. Returns the better way.
+
+    Where the budget is short of both, the walk has a third of it, and goes on for as long as what is left is enough for
+    the way down.
+    """
+    from rlflow.agents.walker import way_down
+
+    if not descent:
+        return walker.greedy()
+
+    def enough(way: Sequence[Place]) -> bool:
+        left = problem.meter.expansions_left()
+        if left is None or walker.walks.expansions < _LEAD * (left + walker.walks.expansions):
+            return False
+        return left <= way_down(way[-1])
+
+    best = walker.descend(walker.lead(enough))
+    return better(best, walker.descend())
+
+
+def better(one: list[Place], other: list[Place]) -> list[Place]:
+    """The way to the cheaper graph; the first where they cost the same."""
+    return other if other[-1].node.cost < one[-1].node.cost else one
 
 
 @register
@@ -109,13 +146,15 @@ class XRLflow(Learned):
 class XRLflowTree(Learned):
     """A tree search that a trained policy guides; every simulation opens one graph.
 
-    ``checkpoint``: as for ``xrlflow``. ``exploration``: weight of the policy's choice against the gains found.
-    ``horizon``: deepest way, 0 for the one that was trained with.
+    It begins as ``xrlflow`` does, with the policy's likeliest walk and ways down, and the tree holds the best of these.
+    ``checkpoint``, ``descent``: as for ``xrlflow``. ``exploration``: weight of the policy's choice against the gains
+    found. ``horizon``: deepest way, beyond the first one; 0 for the one that was trained with.
     """
 
     checkpoint: str = ""
     exploration: float = 1.0
     horizon: int = 0
+    descent: bool = True
 
     name: ClassVar[str] = "xrlflow-mcts"
 
@@ -134,7 +173,10 @@ class XRLflowTree(Learned):
         walker = Walker.of(problem, self.checkpoint, 1.0, _KEEP, self.horizon, _NO_PATIENCE)
         if len(walker.walks.root.table) == 0:
             return StopReason.EXHAUSTED
+        best = first_ways(walker, problem, self.descent)
+        walker.horizon += len(best)
         tree = TreeSearch(walker, self.exploration)
+        tree.plant(best)
         while not tree.exhausted:
             tree.simulate()
             if (reason := problem.stopped()) is not None:

@@ -7,12 +7,13 @@ the best graph visited, not the average one. A graph stands in the tree once, wh
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from rlflow.agents.walker import Walker
-from rlflow.env.walks import STOP, Episode
+from rlflow.env.walks import STOP, Episode, Place
 
 _TINY = 1e-12
 
@@ -35,7 +36,7 @@ class TreeSearch:
     def __init__(self, walker: Walker, exploration: float) -> None:
         self.walker, self.exploration = walker, exploration
         episode = walker.begin()
-        self.start = episode.place.node.cost
+        self.start = episode.start_ms
         self._seen = {episode.place.node.digest}
         self._best = 0.0
         self._root = self._node(episode)
@@ -44,6 +45,20 @@ class TreeSearch:
     def exhausted(self) -> bool:
         """Whether nothing is left that walks of the horizon reach."""
         return bool(self._root.closed.all())
+
+    def plant(self, way: Sequence[Place]) -> None:
+        """Grow the branch that leads through these graphs, the first of which is the start; what was opened already
+        costs nothing.
+        """
+        node, trail = self._root, []
+        for place in way[1:]:
+            k = node.episode.place.table.digests.index(place.node.digest)
+            trail.append((node, k))
+            if k not in node.children:
+                self._back_up(trail, self._open(node, k))
+            if k not in node.children:
+                return
+            node = node.children[k]
 
     def simulate(self) -> None:
         """Go down to something new and open it."""
@@ -55,7 +70,9 @@ class TreeSearch:
             if k not in node.children:
                 break
             node = node.children[k]
-        gain = self._open(node, k)
+        self._back_up(way, self._open(node, k))
+
+    def _back_up(self, way: Sequence[tuple[_Node, int]], gain: float) -> None:
         for parent, chosen in reversed(way):
             parent.visits[chosen] += 1
             parent.value[chosen] = max(parent.value[chosen], gain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,11 +10,12 @@ import torch
 
 from rlflow.agents.checkpoint import load_policy
 from rlflow.env.reward import Improvement
-from rlflow.env.walks import STOP, Episode, Walks
+from rlflow.env.walks import STOP, Episode, Place, Walks
 from rlflow.nn.batch import Batch
 from rlflow.nn.policy import Policy
 from rlflow.nn.ragged import draw
 from rlflow.search import Problem
+from rlflow.search.problem import ROUNDING
 
 
 @dataclass
@@ -40,26 +42,43 @@ class Walker:
         walks = Walks(problem, keep)
         return cls(policy, walks, rows, temperature, horizon or config.horizon, patience or config.patience)
 
-    def descend(self) -> Episode:
-        """The cheapest candidate while it is an improvement; asks the policy nothing."""
-        return descend(self.begin())
+    def descend(self, way: Sequence[Place] = ()) -> list[Place]:
+        """The cheapest candidate while it is an improvement, from the end of a way (default: the start); asks the policy
+        nothing. Returns the way, longer by that.
+        """
+        way = list(way) or [self.walks.root]
+        episode = self.begin(way[-1])
+        episode.horizon = max(self.horizon, len(way[-1].node.nodes))
+        while (k := steepest(episode)) is not None:
+            episode.step(1 + k)
+            way.append(episode.place)
+        return way
 
-    def greedy(self) -> Episode:
-        """The likeliest candidate until the policy stops."""
-        episode = self.begin()
-        while not episode.ended:
+    def greedy(self) -> list[Place]:
+        """The likeliest candidate until the policy stops. Returns the way to the best graph met."""
+        return self.lead(lambda way: False)
+
+    def lead(self, enough: Callable[[Sequence[Place]], bool]) -> list[Place]:
+        """As :meth:`greedy`, ended too when ``enough(way)`` says so."""
+        episode, way = self.begin(), [self.walks.root]
+        while not episode.ended and not enough(way):
             episode.step(int(np.argmax(self.probabilities(episode))))
-        return episode
+            way.append(episode.place)
+        return to_the_best(way)
 
-    def sample(self, rng: np.random.Generator) -> Episode:
-        """A drawn walk of at least one step: to stop at once would find nothing."""
-        episode = self.begin()
+    def sample(self, rng: np.random.Generator, start: Sequence[Place] = ()) -> list[Place]:
+        """A drawn walk of at least one step, because to stop at once would find nothing, from the end of a way (default:
+        the start). Returns the way to the best graph met.
+        """
+        way = list(start) or [self.walks.root]
+        episode = self.begin(way[-1])
         while not episode.ended:
             probabilities = self.probabilities(episode)
             if episode.steps == 0:
                 probabilities[STOP] = 0
             episode.step(draw(probabilities, rng.random()))
-        return episode
+            way.append(episode.place)
+        return to_the_best(way)
 
     def beam(self, width: int) -> None:
         """The ``width`` likeliest walks side by side, each graph in one of them; ends with the last one."""
@@ -95,18 +114,46 @@ class Walker:
         weights = np.exp(logits - logits.max())
         return weights / weights.sum()
 
-    def begin(self) -> Episode:
-        """A walk at the start."""
+    def begin(self, at: Place | None = None) -> Episode:
+        """A walk at the start, or at another graph."""
         children = self.policy.config.needs_children
-        return Episode(self.walks, Improvement(), self.horizon, children, self.patience)
+        return Episode(self.walks, Improvement(), self.horizon, children, self.patience, at)
+
+
+def to_the_best(way: list[Place]) -> list[Place]:
+    """The way as far as its cheapest graph, the first of several."""
+    least = min(place.node.cost for place in way) * (1 + ROUNDING)
+    return way[: 1 + next(i for i, place in enumerate(way) if place.node.cost <= least)]
+
+
+def way_down(place: Place) -> int:
+    """How many rewrites of a graph improve it and touch no node that a better one of them touches: about as many
+    expansions as the way down from it takes.
+    """
+    table = place.table
+    taken: set[int] = set()
+    count = 0
+    gaining = np.flatnonzero(table.cost < table.node.cost * (1 - ROUNDING))
+    for k in gaining[np.argsort(table.cost[gaining], kind="stable")].tolist():
+        nodes = table.touched(k).tolist()
+        if taken.isdisjoint(nodes):
+            taken.update(nodes)
+            count += 1
+    return count
+
+
+def steepest(episode: Episode) -> int | None:
+    """The cheapest candidate (its position in the table) where that is an improvement."""
+    if episode.ended or len(episode.place.table) == 0:
+        return None
+    table, problem = episode.place.table, episode.walks.problem
+    k = int(np.argmin(table.cost))
+    return k if table.cost[k] < table.node.cost - problem.gain_floor(table.node.cost) else None
 
 
 def descend(episode: Episode) -> Episode:
     """The cheapest candidate while it is an improvement."""
-    problem = episode.walks.problem
     while not episode.ended:
-        table = episode.place.table
-        k = int(np.argmin(table.cost))
-        gains = table.cost[k] < table.node.cost - problem.gain_floor(table.node.cost)
-        episode.step(1 + k if gains else STOP)
+        k = steepest(episode)
+        episode.step(STOP if k is None else 1 + k)
     return episode

@@ -87,16 +87,19 @@ class Episode:
     ``horizon``: most rewrites; reaching it is a *truncation*. Stopping, or having nothing left to do, is a
     *termination*. ``patience``: rewrites without a better graph after which it is truncated too, 0 for any number.
     ``reward`` has ``start(episode)`` and ``step(episode, before, after)`` (:mod:`rlflow.env.reward`). ``children``:
-    whether observations hold every candidate's graph.
+    whether observations hold every candidate's graph. ``at``: where it begins instead of the problem's own graph; gains
+    are still against that.
     """
 
-    def __init__(self, walks: Walks, reward: Any, horizon: int, children: bool = False, patience: int = 0) -> None:
+    def __init__(
+        self, walks: Walks, reward: Any, horizon: int, children: bool = False, patience: int = 0, at: Place | None = None
+    ) -> None:
         self.walks, self.reward, self.horizon, self.children_too = walks, reward, horizon, children
         self.patience = patience or horizon
         self._best_at = 0
-        self.place = walks.root
+        self.place = at or walks.root
         self.steps = 0
-        self.best_ms = self.start_ms = self.place.node.cost
+        self.start_ms, self.best_ms = walks.root.node.cost, self.place.node.cost
         self.seen = {self.place.node.digest}
         self.terminated = self.truncated = False
         self.total = 0.0

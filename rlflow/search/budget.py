@@ -169,6 +169,10 @@ class BudgetMeter:
         """How many measurements are left, ``None`` where they are not limited."""
         return None if self.budget.measurements is None else max(0, self.budget.measurements - self.measurements)
 
+    def expansions_left(self) -> int | None:
+        """How many expansions are left, ``None`` where they are not limited."""
+        return None if self.budget.expansions is None else max(0, self.budget.expansions - self.expansions)
+
     def seconds_left(self) -> float | None:
         """Seconds left, ``None`` where they are not limited."""
         return None if self.budget.seconds is None else max(0.0, self.budget.seconds - self.seconds)
