@@ -39,7 +39,7 @@ HERE = Path(__file__).resolve().parent
 AGENTS = machine.ROOT / "build" / "rlflow"
 SHARE = 0.9
 #: The latent form without what begins near the greedy choice.
-SCRATCH = {"rule_prior": "0", "prior": "0", "random_episodes": "3", "downhill_episodes": "0"}
+SCRATCH = {"rule_prior": "0", "prior": "0", "downhill_episodes": "0"}
 TEMPERATURES = (0.1, 0.5, 0.75, 1.0, 1.2, 1.5, 1.75, 2.0, 2.5, 3.0)
 #: What is kept of a round: the convergence of the model and of the controller.
 KEPT = ("expansions", "score", "dream_return", "model_loss", "forced_reward_correlation", "free_reward_correlation",
@@ -72,20 +72,20 @@ class Size:
 
 SIZES = {
     "small": Size(
-        models=("squeezenet1.1", "vit-base?layers=2", "llama-decoder-step", "resnet-18", "mobilenet-v2"),
+        models=("squeezenet1.1", "vit-base?layers=2", "llama-decoder-step", "resnet-18", "mobilenet-v2", "fpn-resnet18",
+                "unet", "bert6-classifier?layers=2"),
         searched=("squeezenet1.1", "resnet-18", "resnet-50", "bert-base?layers=2&seq=64", "vit-base?layers=2",
                   "inception-v3"),
         timed=("squeezenet1.1", "inception-v3", "bert-base"),
         studied=("squeezenet1.1",),
         seeds=3,
         limit=3000,
-        seconds=25.0,
+        seconds=60.0,
         budget="100x",
         study_expansions=200,
         study_rounds=2,
         latent={"random_episodes": "2", "downhill_episodes": "1", "episodes": "2", "horizon": "60",
-                "fit_steps": "100", "dream_updates": "10",
-                "batch": "5", "schedule": "3"},
+                "hidden": "128", "fit_steps": "100", "dream_updates": "10", "batch": "5", "schedule": "3"},
         graph={"random_episodes": "0", "horizon": "60", "fit_steps": "40", "batch": "8", "opens": "20"},
         graphs=1,
     ),
@@ -258,6 +258,7 @@ AGENTS_COMPARED: dict[str, Callable[[str, Watch, Size, int], Any]] = {
 #: Whose expansions are divided by whose: the world model, the model-free agent.
 PAIRS = (
     ("latent from scratch", "PPO from scratch"),
+    ("graph", "PPO from scratch"),
     ("latent", "PPO with greedy prior"),
     ("graph", "PPO with greedy prior"),
 )

@@ -137,8 +137,10 @@ class RankedSearch:
     child that promises most. After ``patience`` steps without a better graph, it goes on from the most promising
     candidate of all opened graphs.
 
-    ``rng`` with ``explore``: the share of the candidates that are drawn instead. ``visited`` is told of every opened
-    place.
+    ``descent``: the first way goes down by price alone, as greedy does, and what it opens is ranked on the way: the
+    model says where to go on from there. ``rng`` with ``explore``: the share of the candidates that are drawn instead.
+    ``visited`` is told of every opened place. ``opened`` counts what the engine had to build: the way over graphs that
+    it still holds is free.
     """
 
     walks: Walks
@@ -149,6 +151,7 @@ class RankedSearch:
     explore: float = 0.0
     rng: np.random.Generator | None = None
     visited: Callable[[Episode], Any] = lambda _: None
+    descent: bool = True
     opened: int = 0
     _here: _Opened | None = None
     _idle: int = 0
@@ -175,6 +178,9 @@ class RankedSearch:
         """Open the most promising candidates of one graph; ``False`` where nothing is left."""
         if not self._seen:
             self._here = self._enter(Episode(self.walks, Improvement(), self.horizon))
+            while self.descent and (child := self._downhill(self._here)) is not None:
+                self._push(self._here)
+                self._here = child
         if self._here is None or not self._here.order or self._idle >= self.patience:
             self._here, self._idle = self._most_promising(), 0
         if self._here is None:
@@ -189,6 +195,16 @@ class RankedSearch:
             if child is not self._here and child.order:
                 self._push(child)
         return True
+
+    def _downhill(self, found: _Opened) -> _Opened | None:
+        """Open the cheapest candidate where that is an improvement."""
+        table = found.episode.place.table
+        k = int(np.argmin(table.cost)) if found.order else -1
+        floor = self.walks.problem.gain_floor(table.node.cost)
+        if k < 0 or not table.cost[k] < table.node.cost - floor or table.digests[k] in self._seen:
+            return None
+        found.order.remove(k)
+        return self._take(found, k)
 
     def _most_promising(self) -> _Opened | None:
         """Of the opened graphs that still have candidates, the one with the best; what is known by now is left out."""
@@ -217,12 +233,13 @@ class RankedSearch:
             return None
         drawn = self.rng is not None and self.rng.random() < self.explore
         k = found.order.pop(int(self.rng.integers(len(found.order))) if drawn and self.rng is not None else 0)
+        return None if found.episode.place.table.digests[k] in self._seen else self._take(found, k)
+
+    def _take(self, found: _Opened, k: int) -> _Opened:
         digest = found.episode.place.table.digests[k]
-        if digest in self._seen:
-            return None
-        child = found.episode.fork()
+        child, before = found.episode.fork(), self.walks.expansions
         child.step(1 + k)
-        self.opened += 1
+        self.opened += self.walks.expansions - before
         self._way[digest] = (found.episode.place.node.digest, 1 + k)
         return self._enter(child)
 

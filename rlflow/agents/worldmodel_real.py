@@ -53,6 +53,21 @@ class RandomPilot:
         return 1 + int(self.rng.choice(fired))
 
 
+class SteepestPilot:
+    """Takes the cheapest candidate while it is an improvement, then stops: the greedy walk."""
+
+    name = "steepest"
+
+    def begin(self, episode: Episode) -> None:
+        """There is nothing to forget."""
+
+    def choose(self, episode: Episode) -> int:
+        table = episode.place.table
+        k = int(np.argmin(table.cost)) if len(table) else STOP
+        floor = episode.walks.problem.gain_floor(table.node.cost)
+        return 1 + k if len(table) and table.cost[k] < table.node.cost - floor else STOP
+
+
 @dataclass
 class DownhillPilot:
     """Draws candidates by their share of the largest price gain: a walk near the greedy one, never quite the same."""

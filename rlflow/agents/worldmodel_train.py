@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from rlflow.agents.checkpoint import resumed
-from rlflow.agents.dream import Dream, dream, improve, random_of
+from rlflow.agents.dream import Controller, Dream, dream, improve, random_of
 from rlflow.agents.dream_pilot import ControllerPilot, dream_starts
 from rlflow.agents.logs import TrainingLog
 from rlflow.agents.replay import Recorded, Replay
@@ -32,7 +32,7 @@ from rlflow.agents.worldmodel_checkpoint import (
 )
 from rlflow.agents.worldmodel_config import WorldConfig
 from rlflow.agents.worldmodel_fit import Fitter, Memories, judge
-from rlflow.agents.worldmodel_real import DownhillPilot, RandomPilot, RealWorld
+from rlflow.agents.worldmodel_real import DownhillPilot, Pilot, RandomPilot, RealWorld, SteepestPilot
 from rlflow.env.spec import ProblemSpec
 from rlflow.errors import UsageError
 from rlflow.nn.batch import Vocabulary
@@ -40,6 +40,8 @@ from rlflow.nn.observation import STOP_RULE
 from rlflow.search import StopToken, generator
 
 _TINY = 1e-6
+#: How many times the controller's rate its two slopes over prices learn at.
+_SLOPES = 30.0
 
 
 class LatentAgent:
@@ -49,7 +51,7 @@ class LatentAgent:
         self.config, self.networks, self.memories = config, networks, memories
         self.controller = networks["controller"]
         self.fitter = Fitter(memories, seed)
-        self.optimizer = torch.optim.Adam(self.controller.parameters(), lr=config.controller_lr, eps=1e-5)
+        self.optimizer = torch.optim.Adam(_rates(self.controller, config.controller_lr), eps=1e-5)
         self.optimizers = {"world": self.fitter.optimizer, "controller": self.optimizer}
 
     def learn(self, rounds: int, rng: np.random.Generator, stopped: Callable[[], bool]) -> dict[str, float]:
@@ -111,6 +113,13 @@ class LatentAgent:
 
     def _pilot(self, real: RealWorld, spec: int, random: torch.Generator | None) -> ControllerPilot:
         return ControllerPilot(self.networks["world"], self.controller, self.memories.rows(spec), random)
+
+
+def _rates(controller: Controller, lr: float) -> list[dict[str, Any]]:
+    """Groups of parameters with their rates: the two slopes are scalars of the size of logits, and move faster."""
+    slopes = [controller.prior, controller.rule_prior]
+    rest = [one for one in controller.parameters() if all(one is not slope for slope in slopes)]
+    return [{"params": rest, "lr": lr}, {"params": slopes, "lr": _SLOPES * lr}]
 
 
 @dataclass
@@ -189,14 +198,16 @@ class WorldTrainer:
         return self._save_best()
 
     def _begin(self) -> None:
-        """Collect by chance, then make networks for the rules that fired."""
-        pilot, downhill = RandomPilot(self.rng, self.config.stop_chance), DownhillPilot(self.rng)
+        """Collect by price (the steepest way first) and by chance, then make networks for the rules that fired."""
+        config, chance = self.config, RandomPilot(self.rng, self.config.stop_chance)
+        pilots: list[Pilot] = [SteepestPilot(), *[DownhillPilot(self.rng)] * (config.downhill_episodes - 1)]
+        pilots = [*pilots[: config.downhill_episodes], *[chance] * config.random_episodes]
         for spec in range(len(self.specs)):
-            for number in range(self.config.random_episodes + self.config.downhill_episodes):
+            for pilot in pilots:
                 if not self.real.finished():
-                    self.real.play(spec, pilot if number < self.config.random_episodes else downhill)
+                    self.real.play(spec, pilot)
         if not self.replay.states:
-            self.real.play(0, pilot)  # the starting graph at least
+            self.real.play(0, chance)  # the starting graph at least
         fired = {
             self.real.rule_names(state.spec)[number]
             for state in self.replay.states.values()
@@ -219,13 +230,13 @@ class WorldTrainer:
         return vocabulary.rule_rows(self.real.rule_names(spec))
 
     def _round(self) -> dict[str, Any]:
-        """Learn, explore, act and be judged."""
+        """Learn, act and be judged, explore."""
         learnt = self.agent.learn(self.progress.rounds, self.rng, lambda: self.stop.stopped)
+        judged = {spec: self.agent.act(self.real, spec) for spec in range(len(self.specs)) if not self.real.finished()}
         fresh: list[Recorded] = []
         for spec in range(len(self.specs)):
             if not self.real.finished():
                 fresh += self.agent.explore(self.real, spec, self.rng)
-        judged = {spec: self.agent.act(self.real, spec) for spec in range(len(self.specs)) if not self.real.finished()}
         calibration = self.agent.judge([*fresh, *judged.values()])
         self.replay.evict()
         self.progress.rounds += 1
