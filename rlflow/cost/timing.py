@@ -88,7 +88,7 @@ def standard_error(values: Sequence[float] | np.ndarray) -> float:
 
 
 def student_tail(t: float, freedom: int) -> float:
-    """Probability that Student's t with ``freedom`` degrees exceeds ``t`` (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    """Probability that Student's t with ``freedom`` degrees exceeds ``t`` (Abramowitz and Stegun, 26.7.3, 26.7.4)."""
     theta = math.atan2(abs(t), math.sqrt(freedom))
     cosine = math.cos(theta)
     term, total = (cosine, cosine) if freedom % 2 else (1.0, 1.0)
