@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,11 +19,14 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from rlflow.cost.command import DeviceCommand
+    from rlflow.frontends.storage import SharedWeights
     from rlflow.runtime import Worker
 
 #: Models larger than this go to the runtime as files, because a protobuf message may not exceed 2 GB.
 _FILE_BYTES = 1_500_000_000
 _VERIFY_INPUTS = 2
+#: Models with more weights than this share them in a file when they are timed and compared.
+_SHARED_BYTES = 16 << 20
 
 
 def open_worker(threads: int) -> Worker:
@@ -134,6 +138,19 @@ def runner(reference: Worker, deployed: Worker) -> Any:
     return run
 
 
+def shared_weights(imported: Any, place: Deployment, folder: Callable[[], Path]) -> SharedWeights | None:
+    """A file for the weights of a model and its rewrites; ``None`` where they are few, or where the model runs in
+    something else than ONNX Runtime here, which maps such files.
+    """
+    from rlflow.frontends import storage
+
+    if place.runtime != "onnxruntime" or place.command is not None:
+        return None
+    if storage.weight_bytes(imported.origin.model) < _SHARED_BYTES:
+        return None
+    return storage.SharedWeights(folder(), imported.origin.base_dir)
+
+
 def as_source(model: Any) -> bytes | str:
     """What the runtime can load: a path, or serialized ONNX."""
     if isinstance(model, (str, os.PathLike)):
@@ -215,34 +232,57 @@ def verified(
 
 
 class Export:
-    """A graph written as ONNX: the message, and what the runtime loads (a file where the message is too large for one
-    piece).
+    """A graph written as ONNX: the message, and what the runtime loads.
+
+    ``model``: the message, without the large weights where ``weights`` holds them; then the runtime maps them from
+    there, and ``write`` writes these same bytes. Else ``save`` writes the model to a path, of use where the message is
+    too large for one piece. ``external``: the weights of the original were in another file.
     """
 
     def __init__(
-        self, proto: ModelProto, folder: Callable[[], Path], save: Callable[[str], Any], external: bool
+        self,
+        model: ModelProto,
+        folder: Callable[[], Path],
+        save: Callable[[str], Any],
+        external: bool,
+        weights: SharedWeights | None = None,
     ) -> None:
-        self.proto = proto
-        self._folder, self._save = folder, save
-        self._in_file = external or proto.ByteSize() >= _FILE_BYTES
+        self.model, self._weights = model, weights
+        self._folder, self._save, self._external = folder, save, external
+        self._in_file = weights is None and (external or model.ByteSize() >= _FILE_BYTES)
         self._source: bytes | str | None = None
+        self._whole: ModelProto | None = None
 
     @property
     def source(self) -> bytes | str:
         """Serialized ONNX or the path of a temporary file."""
         if self._source is None:
-            if self._in_file:
+            if self._weights is not None:
+                self._source = self._weights.write(self.model, f"{uuid.uuid4().hex}.onnx")
+            elif self._in_file:
                 self._source = os.path.join(tempfile.mkdtemp(dir=self._folder()), "model.onnx")
                 self._save(self._source)
             else:
-                self._source = self.proto.SerializeToString(deterministic=True)
+                self._source = self.model.SerializeToString(deterministic=True)
         return self._source
+
+    def whole(self) -> ModelProto:
+        """The message with all weights inside."""
+        if self._weights is None:
+            return self.model
+        if self._whole is None:
+            self._whole = self._weights.whole(self.model)
+        return self._whole
 
     def write(self, path: Path) -> None:
         """Write the model, with its weights beside it where they were outside the original's file or are too large for
         one.
         """
-        if self._in_file:
+        from rlflow.frontends import storage
+
+        if self._weights is not None and storage.needs_data_file(self.model, self._external):
+            storage.write(self.model, path, self._weights.folder, self._external)
+        elif self._in_file:
             self._save(os.fspath(path))
         else:
-            write_atomically(path, self.proto.SerializeToString(deterministic=True))
+            write_atomically(path, self.whole().SerializeToString(deterministic=True))

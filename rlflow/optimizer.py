@@ -19,7 +19,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlflow import search as _search
-from rlflow.deployment import Deployment, Export, Inputs, as_source, open_worker, runner, source_of, verified
+from rlflow.deployment import (
+    Deployment,
+    Export,
+    Inputs,
+    as_source,
+    open_worker,
+    runner,
+    shared_weights,
+    source_of,
+    verified,
+)
 from rlflow.errors import GraphError, ModelError, RuntimeUnavailable, UsageError, VerificationFailed
 from rlflow.files import check_output, write_atomically
 from rlflow.report import OutputFigures, Report, RuntimeInfo, TimeInterval, Verified
@@ -29,6 +39,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from rlflow.cost.command import DeviceCommand
+    from rlflow.frontends.storage import SharedWeights
     from rlflow.runtime import Worker
 
 __all__ = ["OptimizeResult", "compare", "optimize", "replay"]
@@ -238,6 +249,7 @@ class _Run:
     reference: Worker | None = None
     inputs: Inputs | None = None
     folder: Path | None = None
+    weights: SharedWeights | None = None
     measurements_before: int = 0
     rule_rows: dict[str, dict[str, Any]] | None = None
     replayed: dict[tuple[TraceStep, ...], Any] = field(default_factory=dict)
@@ -256,7 +268,6 @@ class _Run:
     def execute(self, model: Any) -> OptimizeResult:
         """All stages in order."""
         from rlflow.frontends import load_model
-        from rlflow.frontends.importer import parse_model
 
         self.cost_model = self._cost_model()
         self.on_stage("loading the model")
@@ -264,12 +275,15 @@ class _Run:
             model, keep_initializer_inputs=self.keep_initializer_inputs, freeze=self.freeze or None
         )
         self.model, self.source = model, source_of(self.imported, model)
-        self._original = parse_model(self.imported.source_bytes(), "the model")
         self.notes.extend(self.imported.notes)
         if self.imported.passthrough is not None:
             return self._unchanged(self._blank(f"the model is carried through as it came: {self.imported.passthrough}"))
         self._check_dims()
         self._check_weights()
+        self.weights = shared_weights(self.imported, self.place, self._folder)
+        if self.weights is not None and not self.freeze:
+            slim = self.weights.slim(self.imported.origin.model)
+            self.source = self.weights.write(slim, "original.onnx")
         self.library, left_out = _for_opset(load_library(self.rules), self.imported.origin.opset)
         self.notes.extend(left_out)
         result = self._searched()
@@ -364,7 +378,8 @@ class _Run:
         from rlflow.cost import gate
 
         self.on_stage("timing the candidates against the original" if exports else "timing the model")
-        baseline = self._baseline()
+        # Of a large model only the original is timed beside: each further one is loaded again for every block.
+        baseline = self._baseline() if self.weights is None or self.freeze else self.source
         token = StopToken()  # of its own: a search that was interrupted still has its best confirmed
         with InterruptGuard(token):
             decision = gate.choose(
@@ -404,22 +419,24 @@ class _Run:
 
     def _changed(self, report: Report, chosen: Visited, export: Export) -> OptimizeResult:
         """The end of a run that gained something."""
+        found = self._check(chosen, export) if self.verify else None
+        if self.output is not None:
+            self.on_stage(f"writing {self.output}")
+            export.write(self.output)
+        model = export.whole()
         report = replace(
             report,
             cost_after_ms=chosen.cost_ms,
             trace=None if chosen.trace is None else [step.to_dict() for step in chosen.trace],
-            operators_after=_operators(export.proto),
-            bytes_after=export.proto.ByteSize(),
-            verified=self._check(chosen, export) if self.verify else None,
+            operators_after=_operators(model),
+            bytes_after=model.ByteSize(),
+            verified=found,
         )
-        if self.output is not None:
-            self.on_stage(f"writing {self.output}")
-            export.write(self.output)
-        return OptimizeResult(export.proto, self._finished(report))
+        return OptimizeResult(model, self._finished(report))
 
     def _unchanged(self, report: Report) -> OptimizeResult:
         """The end of a run that gained nothing: the model as it came."""
-        proto = self.imported.baseline() if self.freeze else self._original
+        proto = self.imported.baseline() if self.freeze else self._as_it_came()
         if self.output is not None:
             self.on_stage(f"writing {self.output} as it came")
             if self.freeze or _has_external_data(proto):
@@ -430,6 +447,11 @@ class _Run:
             proto,
             self._finished(replace(report, operators_after=report.operators_before, bytes_after=report.bytes_before)),
         )
+
+    def _as_it_came(self) -> ModelProto:
+        from rlflow.frontends.importer import parse_model
+
+        return parse_model(self.imported.source_bytes(), "the model")
 
     # --- verification -------------------------------------------------------------------------------------------------
 
@@ -519,11 +541,17 @@ class _Run:
     def _export(self, graph: Any, trace: Sequence[TraceStep] | None = None) -> Export:
         """``graph`` as ONNX; with its trace, each new node carries the name of the rule that made it."""
         from rlflow.frontends import save_model
+        from rlflow.frontends.exporter import slim_model
 
         makers = self._makers(trace or ())
-        proto = save_model(self.imported, graph, rules=makers)
-        external = _has_external_data(self._original)
-        return Export(proto, self._folder, lambda path: save_model(self.imported, graph, path, rules=makers), external)
+        model = slim_model(self.imported, graph, self.weights, rules=makers) if self.weights else None
+        return Export(
+            save_model(self.imported, graph, rules=makers) if model is None else model,
+            self._folder,
+            lambda path: save_model(self.imported, graph, path, rules=makers),
+            _has_external_data(self.imported.origin.model),
+            self.weights,
+        )
 
     def _makers(self, trace: Sequence[TraceStep]) -> dict[int, str]:
         """Node id -> rule that made it."""
@@ -547,7 +575,7 @@ class _Run:
 
     def _blank(self, reason: str, result: Result | None = None) -> Report:
         """What is known before the gate."""
-        source = self._original
+        source = self.imported.origin.model
         report = Report(
             model=str(self.model) if isinstance(self.model, (str, os.PathLike)) else source.graph.name or "<model>",
             improved=False,
@@ -558,7 +586,7 @@ class _Run:
             seed=self.seed,
             stop_reason=str(StopReason.NOTHING_TO_DO if result is None else result.stop_reason),
             operators_before=_operators(source),
-            bytes_before=source.ByteSize(),
+            bytes_before=self._bytes_before(),
         )
         if result is None:
             return report
@@ -573,6 +601,11 @@ class _Run:
             statistics=None if self.statistics is None else self.statistics.to_dict(result.trace),
             measurements_before=self.measurements_before,
         )
+
+    def _bytes_before(self) -> int:
+        if self.imported.source_path is not None:
+            return os.path.getsize(self.imported.source_path)
+        return len(self.model) if isinstance(self.model, bytes) else self.imported.origin.model.ByteSize()
 
     def _finished(self, report: Report) -> Report:
         from rlflow import __version__

@@ -21,7 +21,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -230,6 +230,7 @@ class CommandSampler:
     """
 
     clock = "wall"
+    afford_selection = True
 
     def __init__(self, device: DeviceCommand, models: Mapping[str, ModelSource] | None = None) -> None:
         self.device = device
@@ -253,9 +254,9 @@ class CommandSampler:
     def names(self) -> list[str]:
         return list(self._models)
 
-    def screen(self, baseline: str) -> dict[str, str]:
+    def screen(self, baseline: str, affordable: Callable[[float], bool] | None = None, seed: int = 0) -> dict[str, str]:
         """Run the command once for every model; the sentences of those that fail. Raises :class:`CostError` where the
-        baseline is one of them.
+        baseline is one of them. Nothing is loaded here, so all candidates can be afforded.
         """
         dropped = {}
         for name in [baseline, *(name for name in self._models if name != baseline)]:

@@ -13,21 +13,35 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from rlflow.cost.command import CommandSampler, DeviceCommand
-from rlflow.cost.timing import Interval, Speedup, log_ratios, median_interval, sample_until, speedup
+from rlflow.cost.timing import (
+    Interval,
+    Speedup,
+    log_ratios,
+    median_interval,
+    sample_until,
+    speedup,
+    standard_error,
+    student_p,
+    student_tail,
+)
 from rlflow.errors import BudgetError, CostError, RuntimeCrashed, RuntimeRefused, UsageError
 from rlflow.runtime import Handle, ModelSource, Samples, Worker
 
 #: Blocks that are timed if the time allows: the smallest count at which one bad block does not by itself rule out
 #: significance at 1 %.
 MIN_BLOCKS = 8
-#: Fewer than this many can never be significant at 1 %.
+#: Fewer than this many cannot be significant by ranks.
 LEAST_BLOCKS = 7
+#: After so many blocks, and each further one up to ``MIN_BLOCKS``, it is looked whether the matter is clear already.
+CLEAR_BLOCKS = 5
+#: Part of the level that each of these looks has, by Student's test; the ranks have the rest.
+LOOK_SHARE = 1.0 / 30.0
 #: What the whole may take where those blocks need more than the time given: so many times that, and so many seconds at
 #: least. Then it ends without a claim.
 OVERRUN, OVERRUN_SECONDS = 3.0, 60.0
@@ -36,8 +50,8 @@ OVERRUN, OVERRUN_SECONDS = 3.0, 60.0
 AIM_BLOCKS = 14
 MAX_BLOCKS = 40
 MIN_ROUNDS = 3
-#: Of models whose run takes this many seconds, one round a block does: what differs is between blocks.
-LONG_RUN = 0.1
+#: Of models whose run takes so many seconds, fewer rounds a block do: loading them takes most of it.
+LONG_RUN, LONG_ROUNDS = 0.1, 1
 MAX_ROUNDS = 200
 SELECTION_BLOCKS = 3
 SELECTION_SHARE = 0.35
@@ -45,6 +59,9 @@ SELECTION_SHARE = 0.35
 HALF_WIDTH = 0.004
 #: The selection takes all of its blocks where they need no more seconds than this.
 QUICK_SELECTION = 4.0
+#: Where one block of the selection would take more than this part of the time, there is none: the first candidate, the
+#: cheapest, is the only one.
+DEAR_SELECTION = 0.15
 #: An interval this wide on either side (natural logarithm) cannot tell the differences that rewrites make.
 NOISY = 0.05
 
@@ -146,7 +163,7 @@ def choose(
     models = {"baseline": baseline, **_prefixed("candidate", candidates), **_prefixed("beside", beside or {})}
     started = time.perf_counter()
     with _sampler(clock, models, feeds) as sampler:
-        dropped = sampler.screen("baseline")
+        dropped = sampler.screen("baseline", lambda block: block <= DEAR_SELECTION * seconds, seed)
         extras = [name for name in sampler.names if name.startswith("beside:") and name not in dropped]
         entrants = [name for name in sampler.names if name.startswith("candidate:") and name not in dropped]
         decision = decide(
@@ -161,6 +178,7 @@ def choose(
             on_progress=on_progress,
             stop=stop,
             started=started,
+            only=not sampler.afford_selection,
         )
     return _with_plain_names(decision)
 
@@ -184,14 +202,17 @@ def decide(
     on_progress: Callable[[str, float], None] | None = None,
     stop: Callable[[], bool] | None = None,
     started: float | None = None,
+    only: bool = False,
 ) -> GateDecision:
-    """The gate's logic over any sampler; see :func:`choose`. ``started``: when the seconds began to count."""
+    """The gate's logic over any sampler; see :func:`choose`. ``started``: when the seconds began to count. ``only``:
+    nothing is to be chosen, the first candidate is confirmed or not.
+    """
     gate = _Gate(
         sampler, baseline, list(candidates), list(beside), seconds, seed, alpha, dict(dropped or {}), on_progress, stop
     )
     if started is not None:
         gate.started = started
-    return gate.run()
+    return gate.run(only)
 
 
 class _Gate:
@@ -217,7 +238,9 @@ class _Gate:
         self.started = time.perf_counter()
         self.seeds = np.random.SeedSequence(seed)
 
-    def run(self) -> GateDecision:
+    def run(self, only: bool = False) -> GateDecision:
+        if only and self.candidates:
+            return self._confirm(self.candidates[0], {})
         if not self.candidates:
             reason = "No candidate was left to time." if self.dropped else "No candidate was given."
             return self._decision(None, reason, self._select())
@@ -276,22 +299,39 @@ class _Gate:
             maximum=MAX_BLOCKS,
             overrun=max(OVERRUN * self.seconds, OVERRUN_SECONDS) - self._elapsed(),
             stop=lambda: self.stop() or challenger in self.dropped,
+            enough=self._is_clear,
             clock=self._elapsed,
         )
         if challenger in self.dropped:
             reason = f"The chosen candidate failed while it was timed: {self.dropped[challenger]}"
             return self._decision(None, reason, blocks, challenger, first_sample)
         found = speedup(values)
-        winner, reason = self._verdict(challenger, found)
-        return self._decision(winner, reason, blocks, challenger, first_sample, found)
+        early = student_p(values) if self._is_clear(values) else 1.0
+        winner, reason = self._verdict(challenger, found, early)
+        decisive = replace(found, p_value=min(found.p_value, early))
+        return self._decision(winner, reason, blocks, challenger, first_sample, decisive)
 
-    def _verdict(self, challenger: str, found: Speedup) -> tuple[str | None, str]:
+    def _is_clear(self, values: Sequence[float]) -> bool:
+        """Whether so few blocks decide: a gain at the level of a look, or a loss; by Student's test, because ranks of
+        so few say nothing.
+
+        Giving up early makes no false claim likelier. Three looks and the ranks together keep the level.
+        """
+        if not CLEAR_BLOCKS <= len(values) < MIN_BLOCKS:
+            return False
+        error = standard_error(values)
+        lost = error > 0.0 and student_tail(-float(np.mean(values)) / error, len(values) - 1) < 0.025
+        return lost or student_p(values) < LOOK_SHARE * self.alpha
+
+    def _verdict(self, challenger: str, found: Speedup, early: float) -> tuple[str | None, str]:
+        """``early``: the p value of the look that ended the comparison, if one did."""
         interval = f"95 % interval {found.low:.3f} to {found.high:.3f}"
-        figures = f"{found.value:.3f} times as fast ({interval}, p = {found.p_value:.2g})"
+        figures = f"{found.value:.3f} times as fast ({interval}, p = {min(found.p_value, early):.2g})"
         cut = " The comparison was interrupted after that." if self.stop() else ""
-        if found.p_value < self.alpha and found.value > 1.0:
+        looks = LOOK_SHARE * (MIN_BLOCKS - CLEAR_BLOCKS)
+        if (found.p_value < (1.0 - looks) * self.alpha or early < LOOK_SHARE * self.alpha) and found.value > 1.0:
             return challenger, f"The chosen candidate is {figures} on samples that did not choose it.{cut}"
-        if found.pairs < LEAST_BLOCKS:
+        if found.pairs < LEAST_BLOCKS and early == 1.0:
             return None, self._unfinished(found.pairs)
         if math.log(found.high / found.low) / 2.0 > NOISY:
             noisy = (
@@ -410,8 +450,10 @@ class WorkerSampler:
     def __init__(self, worker: Worker, models: Mapping[str, ModelSource], feeds: Mapping[str, Any]) -> None:
         self.worker, self.models, self.feeds = worker, dict(models), feeds
         self.clock = worker.options.effective_clock
+        self.afford_selection = True
         self._handles: dict[str, Handle] = {}
         self._seconds: dict[str, float] = {}
+        self._fresh = False
 
     def __enter__(self) -> WorkerSampler:
         return self
@@ -425,27 +467,49 @@ class WorkerSampler:
     def names(self) -> list[str]:
         return list(self.models)
 
-    def screen(self, baseline: str) -> dict[str, str]:
+    def screen(self, baseline: str, affordable: Callable[[float], bool] | None = None, seed: int = 0) -> dict[str, str]:
         """Load and run every model once by itself; the sentences of those that cannot take part.
 
-        Raises :class:`CostError` where the baseline is one of them.
+        ``affordable`` is asked whether so many seconds for one block with all models are worth it. Where they are not,
+        ``afford_selection`` becomes false, and only the first candidate that runs is kept.
+        Raises :class:`CostError` where the baseline cannot take part.
         """
         dropped: dict[str, str] = {}
-        reference: dict[str, Any] = {}
-        for name in [baseline, *(name for name in self.models if name != baseline)]:
+        outputs: dict[str, dict[str, Any]] = {}
+        for name in self._screening_order(baseline, seed):
+            if len(self._handles) == 2 and affordable is not None and not affordable(self._block_seconds()):
+                self.afford_selection = False
+            if not self.afford_selection and len(self._handles) == 2 and name.startswith("candidate:"):
+                del self.models[name]
+                continue
             try:
-                outputs = self._try(name)
+                outputs[name] = self._try(name)
             except (RuntimeCrashed, RuntimeRefused) as error:
                 if name == baseline:
                     raise CostError(f"The model to compare with cannot be timed: {error}") from error
                 dropped[name] = str(error)
-                continue
-            if name == baseline:
-                reference = outputs
-            elif (bad := _newly_not_finite(reference, outputs)) is not None:
-                dropped[name] = f"The output {bad!r} holds values that are not finite, where the baseline's are finite."
-                self.worker.unload(self._handles.pop(name))
+            for other in [other for other in outputs if baseline in outputs and other != baseline]:
+                bad = _newly_not_finite(outputs[baseline], outputs.pop(other))
+                if bad is not None:
+                    dropped[other] = (
+                        f"The output {bad!r} holds values that are not finite, where the baseline's are finite."
+                    )
+                    self.worker.unload(self._handles.pop(other))
+        self._fresh = True
         return dropped
+
+    def _screening_order(self, baseline: str, seed: int) -> list[str]:
+        """The baseline and the first other model in random order, because the first block may go on with these
+        sessions; then the others.
+        """
+        first = [baseline, *[name for name in self.models if name != baseline]]
+        pair = np.random.default_rng([seed, 2]).permutation(len(first[:2]))
+        return [first[index] for index in pair] + first[2:]
+
+    def _block_seconds(self) -> float:
+        """About what one block with all models would take."""
+        each = [handle.load_seconds + 2.0 * self._seconds[name] for name, handle in self._handles.items()]
+        return len(self.models) * float(np.mean(each))
 
     def add(self, name: str, source: ModelSource) -> dict[str, Any]:
         """Make a model known; its outputs. Raises what the runtime says."""
@@ -472,7 +536,10 @@ class WorkerSampler:
         return outputs
 
     def block(self, names: Sequence[str], seed: int, seconds: float) -> Samples:
-        self.worker.restart()
+        """Interleaved timings in a new process; the first block goes on with that of the screening."""
+        if not (self._fresh and set(names) == set(self._handles)):
+            self.worker.restart()
+        self._fresh = False
         # Who is loaded first gets other addresses, so that is random too; and independent of the order of the rounds,
         # or one model would go first more often than another.
         order = np.random.default_rng([seed, 1]).permutation(len(names))
@@ -484,7 +551,7 @@ class WorkerSampler:
             shuffled,
             self.feeds,
             rounds=MAX_ROUNDS,
-            min_rounds=MIN_ROUNDS if total < LONG_RUN * len(names) else 1,
+            min_rounds=MIN_ROUNDS if total < LONG_RUN * len(names) else LONG_ROUNDS,
             seed=seed + 1,
             seconds=max(0.0, seconds - (time.perf_counter() - started)),
             time_limit=self.worker.time_limit + 2 * seconds + 4 * (MIN_ROUNDS + 3) * total,

@@ -23,6 +23,10 @@ from rlflow.errors import CostError
 EXACT_PAIRS = 60
 
 
+#: Fewer values than this have no interval by ranks at 95 %.
+RANKED = 6
+
+
 class Interval(NamedTuple):
     """An estimate and the ends of its confidence interval; an end is infinite where the sample is too small to bound
     it.
@@ -63,6 +67,38 @@ def signed_rank_p(differences: Sequence[float] | np.ndarray) -> float:
         return float(_rank_sum_distribution(doubled)[observed:].sum())
     mean, deviation = doubled.sum() / 2.0, math.sqrt(float((doubled.astype(float) ** 2).sum())) / 2.0
     return _normal_tail((observed - mean - 1.0) / deviation)
+
+
+def student_p(differences: Sequence[float] | np.ndarray) -> float:
+    """One-sided p value of Student's test: how likely a mean this large is if the differences are normal around 0.
+
+    Where tails are longer than the normal law's it errs on the safe side. Fewer than 2 values give 1.
+    """
+    values = _finite(differences)
+    error = standard_error(values)
+    if values.size < 2 or error == 0.0:
+        return 0.0 if values.size > 1 and values.mean() > 0.0 else 1.0
+    return student_tail(float(values.mean()) / error, values.size - 1)
+
+
+def standard_error(values: Sequence[float] | np.ndarray) -> float:
+    """Of the mean; infinite for fewer than 2 values."""
+    sample = _finite(values)
+    return float(np.std(sample, ddof=1)) / math.sqrt(sample.size) if sample.size > 1 else math.inf
+
+
+def student_tail(t: float, freedom: int) -> float:
+    """Probability that Student's t with ``freedom`` degrees exceeds ``t`` (Abramowitz and Stegun, 26.7.3, 26.7.4)."""
+    theta = math.atan2(abs(t), math.sqrt(freedom))
+    cosine = math.cos(theta)
+    term, total = (cosine, cosine) if freedom % 2 else (1.0, 1.0)
+    for k in range(2 if freedom % 2 else 1, freedom - 2, 2):
+        term *= cosine * cosine * k / (k + 1)
+        total += term
+    inside = math.sin(theta) * total  # of the probability that |t| is smaller
+    if freedom % 2:
+        inside = 2.0 / math.pi * (theta + (inside if freedom > 1 else 0.0))
+    return 0.5 * (1.0 - inside) if t > 0 else 0.5 * (1.0 + inside)
 
 
 def hodges_lehmann(values: Sequence[float] | np.ndarray, confidence: float = 0.95) -> Interval:
@@ -106,11 +142,25 @@ def log_ratios(before: np.ndarray, after: np.ndarray) -> np.ndarray:
 
 
 def speedup(ratios: Sequence[float] | np.ndarray, confidence: float = 0.95) -> Speedup:
-    """Estimate, interval and significance of a speed-up from paired log ratios (see :func:`log_ratios`)."""
+    """Estimate, interval and significance of a speed-up from paired log ratios (see :func:`log_ratios`).
+
+    The interval is by ranks; of three to five values, which ranks cannot bound, it is Student's.
+    """
     values = _finite(ratios)
-    centre = hodges_lehmann(values, confidence)
+    by_ranks = not 3 <= values.size < RANKED
+    centre = hodges_lehmann(values, confidence) if by_ranks else _student_interval(values, confidence)
     low, high = (math.exp(end) if end < 700 else math.inf for end in (centre.low, centre.high))
     return Speedup(math.exp(centre.value), low, high, signed_rank_p(values), int(values.size))
+
+
+def _student_interval(values: np.ndarray, confidence: float) -> Interval:
+    """Around the Hodges-Lehmann estimate; the quantile by bisection."""
+    middle, error = hodges_lehmann(values, confidence).value, standard_error(values)
+    low, high = 0.0, 1e3
+    for _ in range(60):
+        t = (low + high) / 2.0
+        low, high = (t, high) if student_tail(t, max(values.size - 1, 1)) > (1.0 - confidence) / 2.0 else (low, t)
+    return Interval(middle, middle - high * error, middle + high * error)
 
 
 def sample_until(
@@ -123,14 +173,16 @@ def sample_until(
     confidence: float = 0.95,
     overrun: float | None = None,
     stop: Callable[[], bool] | None = None,
+    enough: Callable[[Sequence[float]], bool] | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> np.ndarray:
     """Draw values until the interval of their centre is narrower than ``half_width`` on both sides, or the time is
     spent.
 
     At least ``minimum`` values are drawn, at most ``maximum``; fewer where ``overrun`` seconds are over or ``stop``
-    asks for the end. The width and the time are the only things looked at, never the sign or the significance, so that
-    looking often does not make a false claim likelier.
+    asks for the end, or ``enough``, which sees the values, finds that they will do. The width and the time are the
+    only other things looked at, never the sign or the significance, so that looking often does not make a false claim
+    likelier; what ``enough`` looks at is its caller's to account for.
     """
     started = clock()
     values: list[float] = []
@@ -138,6 +190,8 @@ def sample_until(
         values.append(float(draw(len(values))))
         spent = clock() - started
         if (stop is not None and stop()) or (overrun is not None and spent >= overrun):
+            break
+        if enough is not None and enough(values):
             break
         if len(values) < minimum:
             continue

@@ -54,6 +54,16 @@ def save_model(
     return storage.write(model, path, imported.origin.base_dir, writer.external)
 
 
+def slim_model(
+    imported: ImportedModel, graph: Graph, weights: storage.SharedWeights, *, rules: Mapping[int, str] | None = None
+) -> onnx.ModelProto:
+    """As :func:`save_model`, with large weights in the file of ``weights``, to which the model refers.
+
+    ``weights.whole`` makes of it what :func:`save_model` makes. For models that are not carried through as they came.
+    """
+    return _Writer(imported, graph, rules or {}, weights).run()
+
+
 @dataclass
 class _Plan:
     """What has to be written: nodes to emit in order, constants to fold (value ids), and the values that are read."""
@@ -64,7 +74,14 @@ class _Plan:
 
 
 class _Writer:
-    def __init__(self, imported: ImportedModel, graph: Graph, rules: Mapping[int, str]) -> None:
+    def __init__(
+        self,
+        imported: ImportedModel,
+        graph: Graph,
+        rules: Mapping[int, str],
+        weights: storage.SharedWeights | None = None,
+    ) -> None:
+        self._weights = weights
         origin = imported.origin
         self._origin: Origin = origin
         self._graph = graph
@@ -336,7 +353,11 @@ class _Writer:
             renamed.name = name
             tensor = renamed
         self._written.add(tensor.name)
-        self._emitter.initializers.append(tensor)  # the model's list copies it
+        self._add_tensor(tensor, f"original:{original}")
+
+    def _add_tensor(self, tensor: onnx.TensorProto, key: str) -> None:
+        slim = tensor if self._weights is None else self._weights.moved(tensor, key)
+        self._emitter.initializers.append(slim)  # the model's list copies it
 
     def _emit_constant(self, node: int) -> None:
         value = self._graph.node_outputs(node)[0]
@@ -355,7 +376,8 @@ class _Writer:
             raise GraphError(
                 f"While writing constant '{name}': nobody has its elements (digest {self._graph.const_digest(node)})."
             )
-        self._emitter.initializers.append(array_to_proto(array, name, self._graph.dtype(value)))
+        digest = self._graph.const_digest(node)
+        self._add_tensor(array_to_proto(array, name, self._graph.dtype(value)), f"constant:{digest}")
 
     def _emit_folded(self, value: int) -> None:
         name = self._emitter.name(value)
@@ -363,7 +385,9 @@ class _Writer:
         digest = self._constants.put(array)
         known = self._by_digest.setdefault(digest, name)
         if known == name:
-            self._emitter.initializers.append(array_to_proto(array, name, self._graph.dtype(value)))
+            self._add_tensor(
+                array_to_proto(array, name, self._graph.dtype(value)), f"folded:{self._graph.dtype(value)}:{digest}"
+            )
         else:
             self._share(value, known, name)
 
@@ -379,8 +403,8 @@ class _Writer:
     def _assemble(self) -> onnx.ModelProto:
         source = self._origin.model
         model = onnx.ModelProto()
-        copy_fields(source, model, skip=("graph",))
-        copy_fields(source.graph, model.graph, skip=("node", "initializer", "value_info"))
+        storage.copy_fields(source, model, skip=("graph",))
+        storage.copy_fields(source.graph, model.graph, skip=("node", "initializer", "value_info"))
         model.graph.node.extend(self._emitter.nodes)
         order = {tensor.name: index for index, tensor in enumerate(source.graph.initializer)}
         ranked = sorted(self._emitter.initializers, key=lambda tensor: order.get(tensor.name, len(order)))
@@ -439,20 +463,4 @@ def _copy_texts(source: onnx.NodeProto, target: onnx.NodeProto) -> None:
     target.metadata_props.extend(source.metadata_props)
 
 
-def copy_fields(
-    source: onnx.ModelProto | onnx.GraphProto, target: onnx.ModelProto | onnx.GraphProto, skip: Iterable[str]
-) -> None:
-    """Copies all set fields of a message but those in ``skip``."""
-    for descriptor, value in source.ListFields():
-        if descriptor.name in skip:
-            continue
-        current = getattr(target, descriptor.name)
-        if hasattr(current, "extend"):
-            current.extend(value)
-        elif hasattr(current, "CopyFrom"):
-            current.CopyFrom(value)
-        else:
-            setattr(target, descriptor.name, value)
-
-
-__all__ = ["RULES_KEY", "RULE_KEY", "copy_fields", "save_model"]
+__all__ = ["RULES_KEY", "RULE_KEY", "save_model", "slim_model"]

@@ -5,6 +5,7 @@ them.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import BinaryIO
 
 import onnx
@@ -28,12 +29,17 @@ def write(model: onnx.ModelProto, path: str | os.PathLike[str], base_dir: str, w
     ``base_dir``: where external data of ``model`` is now. Both files appear whole or not at all. Raises OutputError.
     """
     target = os.fspath(path)
-    total = weight_bytes(model)
-    if total < LARGEST_FILE and not (was_external and total >= _LARGE):
+    if not needs_data_file(model, was_external):
         embedded = embed(model, base_dir)
         write_atomically(target, embedded.SerializeToString(deterministic=True))
         return embedded
     return _write_external(model, target, base_dir)
+
+
+def needs_data_file(model: onnx.ModelProto, was_external: bool) -> bool:
+    """Whether weights go to a file of their own: too many for one file, or many and outside where they came from."""
+    total = weight_bytes(model)
+    return total >= LARGEST_FILE or (was_external and total >= _LARGE)
 
 
 def weight_bytes(model: onnx.ModelProto) -> int:
@@ -85,15 +91,115 @@ def _write_external(model: onnx.ModelProto, target: str, base_dir: str) -> onnx.
 
 
 def _move_out(tensor: onnx.TensorProto, data: BinaryIO, base_dir: str, location: str) -> None:
-    raw = array_to_proto(read(ir.serde.deserialize_tensor(tensor, base_dir)), tensor.name, tensor.data_type).raw_data
+    raw = _raw(tensor, base_dir)
     data.write(b"\0" * (-data.tell() % _ALIGNMENT))
-    place = {"location": location, "offset": str(data.tell()), "length": str(len(raw))}
+    offset = data.tell()
     data.write(raw)
     shape, dtype, name, doc = list(tensor.dims), tensor.data_type, tensor.name, tensor.doc_string
     tensor.Clear()
     tensor.dims.extend(shape)
     tensor.data_type, tensor.name, tensor.doc_string = dtype, name, doc
+    _refer(tensor, location, offset, len(raw))
+
+
+class SharedWeights:
+    """The large weights of a model and of its rewrites, each once, in one file that all of them refer to.
+
+    Written so, a model is some kilobytes beside weights that are there already, and a runtime maps them instead of
+    parsing and copying them. ``base_dir``: where external data of the original is. Never shrinks.
+    """
+
+    _FILE = "weights.bin"
+
+    def __init__(self, folder: str | os.PathLike[str], base_dir: str = "") -> None:
+        self.folder, self._base_dir = os.fspath(folder), base_dir
+        self._path = os.path.join(self.folder, self._FILE)
+        self._places: dict[str, tuple[int, int]] = {}
+
+    def slim(self, model: onnx.ModelProto) -> onnx.ModelProto:
+        """``model``, the original, without its large weights."""
+        slim = onnx.ModelProto()
+        copy_fields(model, slim, skip=("graph",))
+        copy_fields(model.graph, slim.graph, skip=("initializer",))
+        slim.graph.initializer.extend(
+            self.moved(tensor, f"original:{tensor.name}") for tensor in model.graph.initializer
+        )
+        return slim
+
+    def moved(self, tensor: onnx.TensorProto, key: str) -> onnx.TensorProto:
+        """``tensor`` with its elements in the file where they are many and plain bytes; itself otherwise.
+
+        Equal keys, equal elements.
+        """
+        external = tensor.data_location == onnx.TensorProto.EXTERNAL
+        if not external and len(tensor.raw_data) < _EXTERNAL_FROM:
+            return tensor
+        if key not in self._places:
+            raw = _raw(tensor, self._base_dir)
+            self._places[key] = (self._append(raw), len(raw))
+        moved = onnx.TensorProto()
+        copy_fields(tensor, moved, skip=("raw_data", "external_data", "data_location"))
+        _refer(moved, self._FILE, *self._places[key])
+        return moved
+
+    def whole(self, model: onnx.ModelProto) -> onnx.ModelProto:
+        """A model that refers to these weights, with them inside."""
+        whole = onnx.ModelProto()
+        whole.CopyFrom(model)
+        with open(self._path, "rb") as file:
+            for tensor in whole.graph.initializer:
+                if tensor.data_location == onnx.TensorProto.EXTERNAL:
+                    place = {entry.key: entry.value for entry in tensor.external_data}
+                    file.seek(int(place["offset"]))
+                    tensor.raw_data = file.read(int(place["length"]))
+                    del tensor.external_data[:]
+                    tensor.ClearField("data_location")
+        return whole
+
+    def write(self, model: onnx.ModelProto, name: str) -> str:
+        """Writes a model that refers to these weights into the folder; its path."""
+        path = os.path.join(self.folder, name)
+        write_atomically(path, model.SerializeToString(deterministic=True))
+        return path
+
+    def _append(self, raw: bytes) -> int:
+        try:
+            with open(self._path, "ab") as file:
+                file.write(b"\0" * (-file.tell() % _ALIGNMENT))
+                offset = file.tell()
+                file.write(raw)
+        except OSError as error:
+            raise OutputError(
+                f"While writing weights for the runtime into '{self.folder}': {error.strerror or error}; "
+                "point TMPDIR to a place with more room."
+            ) from error
+        return offset
+
+
+def _raw(tensor: onnx.TensorProto, base_dir: str) -> bytes:
+    """The elements, little-endian and row-major, wherever and however they are stored."""
+    if tensor.data_location != onnx.TensorProto.EXTERNAL and tensor.HasField("raw_data"):
+        return tensor.raw_data
+    return array_to_proto(read(ir.serde.deserialize_tensor(tensor, base_dir)), tensor.name, tensor.data_type).raw_data
+
+
+def _refer(tensor: onnx.TensorProto, location: str, offset: int, length: int) -> None:
     tensor.data_location = onnx.TensorProto.EXTERNAL
-    for key, value in place.items():
-        entry = tensor.external_data.add()
-        entry.key, entry.value = key, value
+    for key, value in (("location", location), ("offset", str(offset)), ("length", str(length))):
+        tensor.external_data.add(key=key, value=value)
+
+
+def copy_fields(
+    source: onnx.ModelProto | onnx.GraphProto, target: onnx.ModelProto | onnx.GraphProto, skip: Iterable[str]
+) -> None:
+    """Copies all set fields of a message but those in ``skip``."""
+    for descriptor, value in source.ListFields():
+        if descriptor.name in skip:
+            continue
+        current = getattr(target, descriptor.name)
+        if hasattr(current, "extend"):
+            current.extend(value)
+        elif hasattr(current, "CopyFrom"):
+            current.CopyFrom(value)
+        else:
+            setattr(target, descriptor.name, value)

@@ -41,6 +41,7 @@ class Session:
         self, source: bytes | str, options: RuntimeOptions, settings: Callable[[Any], None] | None = None
     ) -> None:
         self.options = options
+        self.first_run_counts = options.provider == "CPUExecutionProvider"
         _require_provider(options.provider)
         chosen = session_options(options)
         if settings is not None:

@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 from rlflow.cost import timing
-from rlflow.cost.timing import hodges_lehmann, log_ratios, median_interval, sample_until, signed_rank_p, speedup
+from rlflow.cost.timing import (
+    hodges_lehmann,
+    log_ratios,
+    median_interval,
+    sample_until,
+    signed_rank_p,
+    speedup,
+    student_p,
+    student_tail,
+)
 from rlflow.errors import CostError
 
 
@@ -152,3 +161,24 @@ class TestSampleUntil:
 
     def test_equal_values_need_no_more_than_the_minimum(self) -> None:
         assert len(sample_until(lambda _: 1.0, half_width=0.01, seconds=1e9, minimum=8, maximum=30)) == 8
+
+
+class TestStudent:
+    @pytest.mark.parametrize(
+        ("t", "freedom", "tail"),
+        [(0.0, 4, 0.5), (1.0, 1, 0.25), (2.776, 4, 0.025), (-2.776, 4, 0.975), (2.571, 5, 0.025), (4.604, 4, 0.005),
+         (1.96, 10_000, 0.025)],
+    )  # fmt: skip
+    def test_tail(self, t: float, freedom: int, tail: float) -> None:
+        assert student_tail(t, freedom) == pytest.approx(tail, abs=1e-4)
+
+    def test_p_values(self) -> None:
+        assert student_p([1.0]) == 1.0
+        assert student_p([2.0, 2.0, 2.0]) == 0.0
+        assert student_p([-2.0, -2.0]) == 1.0
+        assert student_p([1.0, 2.0, 3.0]) == pytest.approx(0.0370, abs=1e-4)
+        assert student_p([-1.0, -2.0, -3.0]) == pytest.approx(1 - 0.0370, abs=1e-4)
+
+    def test_five_values_have_an_interval(self) -> None:
+        found = speedup(np.log([1.1, 1.12, 1.11, 1.09, 1.1]))
+        assert 1.08 < found.low < found.value < found.high < 1.12

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rlflow.errors import UsageError
-from rlflow.search import Budget, Patience, Problem, StopReason, patience_of, solve
+from rlflow.search import Budget, Patience, StopReason, patience_of, solve
 from rlflow.search.patience import WORTHWHILE
 from rlflow.testing.tiny import TINY
 
