@@ -11,6 +11,7 @@ from typing import BinaryIO
 import onnx
 import onnx_ir as ir
 
+from rlflow.errors import OutputError
 from rlflow.files import replacing, write_atomically
 from rlflow.frontends.constants import array_to_proto, read
 

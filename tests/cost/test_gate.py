@@ -185,7 +185,7 @@ class TestRealRuntime:
         seen: list[tuple[str, float]] = []
         with Worker() as worker:
             found = choose(
-                worker, layered(6), candidates, feeds, seconds=4.0, seed=3, beside={"as it came": layered(7)},
+                worker, layered(6), candidates, feeds, seconds=30.0, seed=3, beside={"as it came": layered(7)},
                 on_progress=lambda stage, fraction: seen.append((stage, fraction)),
             )  # fmt: skip
             assert not worker._models
