@@ -159,8 +159,8 @@ def passed(row: dict[str, Any]) -> bool:
 
 def table(rows: list[dict[str, Any]]) -> str:
     lines = [
-        "| model | ms | price | graphs | error | after the original's factor | Spearman | attainable | pairs in order | "
-        "spread | noise | bars |",
+        "| model | ms | price | graphs | error | after the original's factor | Spearman | attainable | "
+        "pairs in order | spread | noise | bars |",
         "|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|---|",
     ]
     for row in rows:
@@ -170,8 +170,11 @@ def table(rows: list[dict[str, Any]]) -> str:
             verdict = "" if number else "met" if passed(row) else "MISSED"
             top = "-" if one.attainable is None else f"{one.attainable:.2f}"
             order = "-" if one.ordered is None else f"{one.ordered:.0%} of {one.pairs}"
-            cells = [row["name"], f"{row['original_ms']:.3g}", price, str(one.graphs), *map(percent, (
-                one.error, one.scaled_error)), rank, top, order, *map(percent, (one.spread, one.noise)), verdict]  # fmt: skip
+            ranks = [rank, top, order]
+            figures = [one.error, one.scaled_error, one.spread, one.noise]
+            error, scaled, spread, noise = map(percent, figures)
+            cells = [row["name"], f"{row['original_ms']:.3g}", price, str(one.graphs), error, scaled]
+            cells += [*ranks, spread, noise, verdict]
             lines.append(f"| {' | '.join(cells)} |")
         if not row["prices"]:
             lines.append(f"| {row['name']} | | | | | | | | | | | FAILED |")
