@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
 import uuid
@@ -234,24 +235,33 @@ def verified(
 class Export:
     """A graph written as ONNX: the message, and what the runtime loads.
 
-    ``model``: the message, without the large weights where ``weights`` holds them; then the runtime maps them from
-    there, and ``write`` writes these same bytes. Else ``save`` writes the model to a path, of use where the message is
-    too large for one piece. ``external``: the weights of the original were in another file.
+    ``build`` makes the message when it is first needed, without the large weights where ``weights`` holds them; then
+    the runtime maps them from there, and ``write`` writes these same bytes. Else ``save`` writes the model to a path,
+    of use where the message is too large for one piece. ``external``: the weights of the original were in another
+    file.
     """
 
     def __init__(
         self,
-        model: ModelProto,
+        build: Callable[[], ModelProto],
         folder: Callable[[], Path],
         save: Callable[[str], Any],
         external: bool,
         weights: SharedWeights | None = None,
     ) -> None:
-        self.model, self._weights = model, weights
+        self._build, self._weights = build, weights
         self._folder, self._save, self._external = folder, save, external
-        self._in_file = weights is None and (external or model.ByteSize() >= _FILE_BYTES)
         self._source: bytes | str | None = None
         self._whole: ModelProto | None = None
+
+    @functools.cached_property
+    def model(self) -> ModelProto:
+        """The message. Raises :class:`GraphError` where the model's opset cannot express the graph."""
+        return self._build()
+
+    @functools.cached_property
+    def _in_file(self) -> bool:
+        return self._weights is None and (self._external or self.model.ByteSize() >= _FILE_BYTES)
 
     @property
     def source(self) -> bytes | str:

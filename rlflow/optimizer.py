@@ -317,10 +317,14 @@ class _Run:
         """
         entrants = {}
         for number, one in enumerate(finalists, 1):
+            export = self._export(one.graph, one.trace)
             try:
-                entrants[f"candidate {number}"] = (one, self._export(one.graph, one.trace))
+                if self.weights is None:  # else the comparison may not need them all
+                    export.model  # noqa: B018 - makes it
             except GraphError as error:
                 self.notes.append(f"Candidate {number} cannot be written: {error}")
+                continue
+            entrants[f"candidate {number}"] = (one, export)
         return entrants
 
     def _cost_model(self) -> Any:
@@ -385,7 +389,7 @@ class _Run:
             decision = gate.choose(
                 self.place.command or self._worker(),
                 baseline,
-                {name: export.source for name, export in exports.items()},
+                {name: _sourced(export) for name, export in exports.items()},
                 {} if self.place.command is not None else self._inputs().feeds[0],
                 seconds=self._gate_seconds(),
                 seed=self.seed,
@@ -543,15 +547,16 @@ class _Run:
         from rlflow.frontends import save_model
         from rlflow.frontends.exporter import slim_model
 
-        makers = self._makers(trace or ())
-        model = slim_model(self.imported, graph, self.weights, rules=makers) if self.weights else None
-        return Export(
-            save_model(self.imported, graph, rules=makers) if model is None else model,
-            self._folder,
-            lambda path: save_model(self.imported, graph, path, rules=makers),
-            _has_external_data(self.imported.origin.model),
-            self.weights,
-        )
+        def build() -> ModelProto:
+            if self.weights is None:
+                return save_model(self.imported, graph, rules=self._makers(trace or ()))
+            return slim_model(self.imported, graph, self.weights, rules=self._makers(trace or ()))
+
+        def save(path: str) -> ModelProto:
+            return save_model(self.imported, graph, path, rules=self._makers(trace or ()))
+
+        external = _has_external_data(self.imported.origin.model)
+        return Export(build, self._folder, save, external, self.weights)
 
     def _makers(self, trace: Sequence[TraceStep]) -> dict[int, str]:
         """Node id -> rule that made it."""
@@ -643,6 +648,10 @@ def figures(found: Any) -> Verified:
         for check in found.outputs
     ]
     return Verified(found.passed, outputs, tuple(found.notes), found.to_dict())
+
+
+def _sourced(export: Export) -> Callable[[], bytes | str]:
+    return lambda: export.source
 
 
 def _has_external_data(proto: ModelProto) -> bool:

@@ -1,14 +1,21 @@
 """Predicted against end-to-end time over the zoo: every model and its rewritten variants, one thread.
 
     python reproduce/cost_fidelity/run.py [--models NAME ...] [--variants 30] [--seconds 6] [--seed 0] [--out FOLDER]
+    python reproduce/cost_fidelity/run.py --summarise
 
 Each model is exported with seeded weights and handed to `rlflow cost calibrate`, which prices it and its variants by
 regions, and by the sum of single-operator times, and times all of them end to end. The bars: a median absolute error of
 at most 6 %, and a rank correlation over a model's variants of at least 0.9 where their spread exceeds the noise.
 
 results/NAME.json holds a model's rows, kept up to date while it runs: a run that was ended goes on where it was.
-results/latest.jsonl: the machine, then one line a model. results/scatter.png: all points. Exit status 1 when a bar is
-missed. Leave the machine alone meanwhile; about five minutes a model.
+results/latest.jsonl: the machine, then one line a model. results/table.md: the table. results/scatter.png: all points.
+Exit status 1 when a bar is missed. Leave the machine alone meanwhile; about five minutes a model. --summarise measures
+nothing: it makes table and plot of the rows that are there.
+
+A rank correlation has a ceiling: most variants of a network of many small convolutions take the same time within what
+the clock can tell. «attainable» is the correlation of the measured times with themselves measured once more; «pairs in
+order» counts the pairs of variants that the clock tells apart (by 1 % and three standard errors) and the part of them
+that the price has in the right order.
 """
 
 from __future__ import annotations
@@ -58,6 +65,7 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parent / "results")
+    parser.add_argument("--summarise", action="store_true", help="measure nothing, show what is there")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     command = ["python", "reproduce/cost_fidelity/run.py", "--variants", str(options.variants)]
@@ -69,10 +77,12 @@ def main() -> int:
         "--seed",
         str(options.seed),
     ]
-    rows: list[dict[str, Any]] = [machine.header(command)]
+    rows: list[dict[str, Any]] = [_kept_header(options.out) if options.summarise else machine.header(command)]
     points: dict[str, list[tuple[float, float, str]]] = {}
     for name in options.models:
-        status, found = calibrated(name, options)
+        if options.summarise and not target(name, options).exists():
+            continue
+        status, found = (0, kept(name, options)) if options.summarise else calibrated(name, options)
         rows.append({**summary(name, found), "exit_status": status})
         for row in found:
             for price, ms in row["predicted_ms"].items():
@@ -80,22 +90,45 @@ def main() -> int:
         machine.write_jsonl(options.out / "latest.jsonl", rows)
         if points:
             scatter(points, options.out / "scatter.png", title="Predicted against measured time")
-    print(machine.describe(rows[0]))
-    print(table(rows[1:]))
+    shown = f"{machine.describe(rows[0])}\n\n{table(rows[1:])}\n\n{pooled(points)}"
+    (options.out / "table.md").write_text(shown + "\n", encoding="utf-8")
+    print(shown)
     return 0 if all(map(passed, rows[1:])) else 1
+
+
+def _kept_header(folder: Path) -> dict[str, Any]:
+    """Where and when the rows that are there were measured."""
+    return dict(json.loads((folder / "latest.jsonl").read_text(encoding="utf-8").splitlines()[0]))
+
+
+def target(name: str, options: argparse.Namespace) -> Path:
+    return Path(options.out / f"{name.replace('/', '-')}.json")
+
+
+def kept(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    return list(json.loads(target(name, options).read_text(encoding="utf-8"))["rows"])
+
+
+def pooled(points: dict[str, list[tuple[float, float, str]]]) -> str:
+    """The median error of each price over all graphs of all models."""
+    lines = []
+    for price, found in points.items():
+        errors = sorted(abs(ms / measured - 1.0) for measured, ms, _ in found)
+        lines.append(f"{price}: median error {percent(errors[len(errors) // 2])} over {len(errors)} graphs.")
+    return "\n".join(lines)
 
 
 def calibrated(name: str, options: argparse.Namespace) -> tuple[int, list[dict[str, Any]]]:
     """The command's exit status and the rows of one model; those of an earlier run are kept."""
-    target = options.out / f"{name.replace('/', '-')}.json"
+    file = target(name, options)
     with tempfile.TemporaryDirectory(prefix="rlflow-fidelity-") as folder:
         source = Path(folder) / f"{name.replace('/', '-')}.onnx"
         subprocess.run([*CLI, "zoo", "export", name, "-o", os.fspath(source)], check=True, stdout=sys.stderr)
         command = [*CLI, "cost", "calibrate", os.fspath(source), "--variants", str(options.variants), "--threads", "1"]
         command += ["--seconds", f"{options.seconds:g}", "--max-noise", f"{options.max_noise:g}"]
-        command += ["--seed", str(options.seed), "--json", os.fspath(target), "--resume"]
+        command += ["--seed", str(options.seed), "--json", os.fspath(file), "--resume"]
         status = subprocess.run(command, stdout=sys.stderr).returncode
-    rows = json.loads(target.read_text(encoding="utf-8"))["rows"] if target.exists() else []
+    rows = kept(name, options) if file.exists() else []
     if status != 0:
         print(f"{name}: 'rlflow cost calibrate' ended with status {status}, {len(rows)} rows", file=sys.stderr)
     return status, list(rows)
@@ -126,19 +159,25 @@ def passed(row: dict[str, Any]) -> bool:
 
 def table(rows: list[dict[str, Any]]) -> str:
     lines = [
-        "| model | ms | price | graphs | error | after the original's factor | Spearman | spread | noise | bars |",
-        "|---|--:|---|--:|--:|--:|--:|--:|--:|---|",
+        "| model | ms | price | graphs | error | after the original's factor | Spearman | attainable | "
+        "pairs in order | spread | noise | bars |",
+        "|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|---|",
     ]
     for row in rows:
         for number, (price, values) in enumerate(row["prices"].items()):
             one = Agreement(**values)
             rank = "-" if one.spearman is None else f"{one.spearman:.2f}" + ("" if one.telling else " (noise)")
             verdict = "" if number else "met" if passed(row) else "MISSED"
-            cells = [row["name"], f"{row['original_ms']:.3g}", price, str(one.graphs), *map(percent, (
-                one.error, one.scaled_error)), rank, *map(percent, (one.spread, one.noise)), verdict]  # fmt: skip
+            top = "-" if one.attainable is None else f"{one.attainable:.2f}"
+            order = "-" if one.ordered is None else f"{one.ordered:.0%} of {one.pairs}"
+            ranks = [rank, top, order]
+            figures = [one.error, one.scaled_error, one.spread, one.noise]
+            error, scaled, spread, noise = map(percent, figures)
+            cells = [row["name"], f"{row['original_ms']:.3g}", price, str(one.graphs), error, scaled]
+            cells += [*ranks, spread, noise, verdict]
             lines.append(f"| {' | '.join(cells)} |")
         if not row["prices"]:
-            lines.append(f"| {row['name']} | | | | | | | | | FAILED |")
+            lines.append(f"| {row['name']} | | | | | | | | | | | FAILED |")
     return "\n".join(lines)
 
 

@@ -12,6 +12,9 @@ from rlflow.errors import CostError
 
 #: The variants' spread has to be this many times the clock's noise for their order to mean anything.
 TELLING = 2.0
+#: The clock tells two graphs apart whose times differ by so many standard errors, and at least by so much (logarithm).
+CLEAR_ERRORS, CLEAR_DIFFERENCE = 3.0, 0.01
+_DRAWS = 200
 
 
 class Agreement(NamedTuple):
@@ -22,6 +25,10 @@ class Agreement(NamedTuple):
     1904), ``None`` where all of one side are equal. ``spread``: standard deviation of the logarithm of the measured
     times; ``noise``: that of their own errors, in the median. ``telling``: whether the spread exceeds the noise enough
     for ranks to mean anything.
+
+    ``attainable``: the rank correlation of the measured times with themselves measured once more, which no price can
+    be expected to exceed. ``pairs``: pairs of graphs that the clock tells apart (by one per cent and three standard
+    errors); ``ordered``: the part of them that the price puts in the right order, ``None`` where there is none.
     """
 
     graphs: int
@@ -31,6 +38,9 @@ class Agreement(NamedTuple):
     spread: float
     noise: float
     telling: bool
+    attainable: float | None = None
+    pairs: int = 0
+    ordered: float | None = None
 
 
 def agreement(predicted: Sequence[float], measured: Sequence[float], errors: Sequence[float]) -> Agreement:
@@ -47,6 +57,7 @@ def agreement(predicted: Sequence[float], measured: Sequence[float], errors: Seq
     if not ((guess > 0).all() and (truth > 0).all()):
         raise CostError("A predicted or measured time is zero or less, so no ratio of the two can be taken.")
     ratios = np.log(guess / truth)
+    pairs, ordered = _in_order(guess, truth, np.asarray(errors, dtype=float))
     noise = float(np.median(errors))
     spread = float(np.std(np.log(truth)))
     return Agreement(
@@ -57,7 +68,29 @@ def agreement(predicted: Sequence[float], measured: Sequence[float], errors: Seq
         spread,
         noise,
         bool(spread > TELLING * noise),
+        _attainable(truth, np.asarray(errors, dtype=float)),
+        pairs,
+        ordered,
     )
+
+
+def _attainable(truth: np.ndarray, errors: np.ndarray) -> float | None:
+    """Mean over seeded draws of the errors; a little too high, because the measured times hold errors already."""
+    rng = np.random.default_rng(0)
+    found = [spearman(truth, truth * np.exp(rng.normal(0.0, errors))) for _ in range(_DRAWS)]
+    known = [one for one in found if one is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _in_order(guess: np.ndarray, truth: np.ndarray, errors: np.ndarray) -> tuple[int, float | None]:
+    one, other = np.triu_indices(truth.size, 1)
+    difference = np.log(truth[one] / truth[other])
+    width = CLEAR_ERRORS * np.hypot(errors[one], errors[other])
+    clear = np.abs(difference) > np.maximum(width, CLEAR_DIFFERENCE)
+    if not clear.any():
+        return 0, None
+    right = np.sign(difference) == np.sign(np.log(guess[one] / guess[other]))
+    return int(clear.sum()), float(right[clear].mean())
 
 
 def spearman(one: Sequence[float] | np.ndarray, other: Sequence[float] | np.ndarray) -> float | None:

@@ -30,7 +30,7 @@ from rlflow.cost.timing import (
     student_p,
     student_tail,
 )
-from rlflow.errors import BudgetError, CostError, RuntimeCrashed, RuntimeRefused, UsageError
+from rlflow.errors import BudgetError, CostError, GraphError, RuntimeCrashed, RuntimeRefused, UsageError
 from rlflow.runtime import Handle, ModelSource, Samples, Worker
 
 #: Blocks that are timed if the time allows: the smallest count at which one bad block does not by itself rule out
@@ -64,6 +64,9 @@ QUICK_SELECTION = 4.0
 DEAR_SELECTION = 0.15
 #: An interval this wide on either side (natural logarithm) cannot tell the differences that rewrites make.
 NOISY = 0.05
+
+
+LazySource = ModelSource | Callable[[], ModelSource]
 
 
 class ModelTiming(NamedTuple):
@@ -130,13 +133,13 @@ class Sampler(Protocol):
 def choose(
     clock: Worker | DeviceCommand,
     baseline: ModelSource,
-    candidates: Mapping[str, ModelSource],
+    candidates: Mapping[str, LazySource],
     feeds: Mapping[str, Any],
     *,
     seconds: float = 20.0,
     seed: int = 0,
     alpha: float = 0.01,
-    beside: Mapping[str, ModelSource] | None = None,
+    beside: Mapping[str, LazySource] | None = None,
     on_progress: Callable[[str, float], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> GateDecision:
@@ -146,7 +149,7 @@ def choose(
     A candidate is accepted if, on samples that did not choose it, it is faster at the one-sided level ``alpha``. One
     that the runtime refuses, that crashes or hangs, or that returns non-finite values where the baseline returns
     finite ones, is dropped with its sentence. The models of ``beside`` are timed along with the confirmation, and
-    take no part. ``feeds`` are arrays by input name.
+    take no part. ``feeds`` are arrays by input name. A model may be a function that makes it when it is loaded first.
 
     ``seconds`` is what the whole should take. ``MIN_BLOCKS`` blocks are timed even if that takes longer, up to
     ``OVERRUN`` times ``seconds`` or ``OVERRUN_SECONDS``; a claim needs ``LEAST_BLOCKS`` of them. ``on_progress`` is
@@ -160,7 +163,11 @@ def choose(
         raise UsageError(
             f"The models to time need different names, and none may be called baseline; got {', '.join(names)}."
         )
-    models = {"baseline": baseline, **_prefixed("candidate", candidates), **_prefixed("beside", beside or {})}
+    models: dict[str, LazySource] = {
+        "baseline": baseline,
+        **_prefixed("candidate", candidates),
+        **_prefixed("beside", beside or {}),
+    }
     started = time.perf_counter()
     with _sampler(clock, models, feeds) as sampler:
         dropped = sampler.screen("baseline", lambda block: block <= DEAR_SELECTION * seconds, seed)
@@ -184,9 +191,11 @@ def choose(
 
 
 def _sampler(
-    clock: Worker | DeviceCommand, models: Mapping[str, ModelSource], feeds: Mapping[str, Any]
+    clock: Worker | DeviceCommand, models: Mapping[str, LazySource], feeds: Mapping[str, Any]
 ) -> WorkerSampler | CommandSampler:
-    return CommandSampler(clock, models) if isinstance(clock, DeviceCommand) else WorkerSampler(clock, models, feeds)
+    if isinstance(clock, DeviceCommand):
+        return CommandSampler(clock, {name: made(source) for name, source in models.items()})
+    return WorkerSampler(clock, models, feeds)
 
 
 def decide(
@@ -447,7 +456,7 @@ def _drift(blocks: Sequence[Samples], clock: str) -> float | None:
 class WorkerSampler:
     """Times models in a worker, a new process and new sessions for every block."""
 
-    def __init__(self, worker: Worker, models: Mapping[str, ModelSource], feeds: Mapping[str, Any]) -> None:
+    def __init__(self, worker: Worker, models: Mapping[str, LazySource], feeds: Mapping[str, Any]) -> None:
         self.worker, self.models, self.feeds = worker, dict(models), feeds
         self.clock = worker.options.effective_clock
         self.afford_selection = True
@@ -484,7 +493,7 @@ class WorkerSampler:
                 continue
             try:
                 outputs[name] = self._try(name)
-            except (RuntimeCrashed, RuntimeRefused) as error:
+            except (RuntimeCrashed, RuntimeRefused, GraphError) as error:
                 if name == baseline:
                     raise CostError(f"The model to compare with cannot be timed: {error}") from error
                 dropped[name] = str(error)
@@ -524,7 +533,7 @@ class WorkerSampler:
             self.worker.unload(handle)
 
     def _try(self, name: str) -> dict[str, Any]:
-        handle = self.worker.load(self.models[name])
+        handle = self.worker.load(made(self.models[name]))
         try:
             started = time.perf_counter()
             outputs = self.worker.run(handle, self.feeds)
@@ -560,7 +569,12 @@ class WorkerSampler:
         return Samples(samples.wall_ms[:, back], samples.cpu_ms[:, back], tuple(samples.inner[index] for index in back))
 
 
-def _prefixed(kind: str, models: Mapping[str, ModelSource]) -> dict[str, ModelSource]:
+def made(source: LazySource) -> ModelSource:
+    """A model that is there, or made now."""
+    return source() if callable(source) else source
+
+
+def _prefixed(kind: str, models: Mapping[str, LazySource]) -> dict[str, LazySource]:
     return {f"{kind}:{name}": model for name, model in models.items()}
 
 

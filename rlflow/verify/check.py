@@ -105,14 +105,15 @@ def calibrate(runner: Runner, original: ModelSource, feeds: Sequence[Feeds], *, 
     Compute once and pass to several :func:`verify` calls that share inputs. Errors of the runtime on the original are
     raised: nothing can be verified then.
     """
-    moved = [_moved_by_one_ulp(one, seed + index) for index, one in enumerate(feeds)]
+    moved = [_moved_by_one_ulp(one, seed + index) for index, one in enumerate(feeds) if _has_floats(one)]
     runs = runner(original, [*feeds, feeds[0], *moved], "disable")
     count = len(feeds)
     plain, again, nudged = _flat(runs[:count]), flatten(runs[count]), _flat(runs[count + 1 :])
     deployed = _flat(runner(original, feeds, "all"))
     repeat = noise_floor(plain[:1], [[again]])
     unstable = frozenset(name for name, difference in repeat.items() if difference > 0.0)
-    return Noise(plain, deployed, noise_floor(plain, [deployed, nudged]), unstable)
+    floor = noise_floor(plain, [deployed, nudged if len(nudged) == count else plain])  # integers cannot be moved
+    return Noise(plain, deployed, floor, unstable)
 
 
 def verify(
@@ -152,6 +153,10 @@ def verify(
 
 def _flat(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [flatten(run) for run in runs]
+
+
+def _has_floats(feeds: Feeds) -> bool:
+    return any(array.dtype.kind == "f" for array in feeds.values())
 
 
 def _moved_by_one_ulp(feeds: Feeds, seed: int) -> dict[str, np.ndarray]:
