@@ -184,6 +184,20 @@ cdef class Graph:
         return deref(self.ptr).node_count()
 
     @property
+    def num_working_nodes(self):
+        """Nodes that do work at run time: neither an input nor a pure function of constants."""
+        return graph_work(deref(self.ptr))
+
+    @property
+    def id_limit(self):
+        """All node ids are below this number; those of the nodes that a rewrite of this graph adds are not."""
+        return deref(self.ptr).node_capacity()
+
+    def nodes_from(self, size_t first):
+        """Alive node ids of at least ``first``, ascending."""
+        return list(graph_nodes_from(deref(self.ptr), first))
+
+    @property
     def memory_bytes(self):
         return deref(self.ptr).memory_bytes()
 

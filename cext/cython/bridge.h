@@ -73,6 +73,17 @@ inline std::shared_ptr<State> make_state(GraphPtr g, RuleSetPtr rules, std::shar
 inline std::shared_ptr<State> state_near(const State& s, State& base, const std::vector<uint32_t>& nodes) { return s.near(base, nodes); }
 inline std::vector<uint32_t> copied(std::span<const uint32_t> s) { return {s.begin(), s.end()}; }
 inline std::vector<uint32_t> graph_order(const Graph& g) { return copied(g.order()); }
+inline size_t graph_work(const Graph& g) {                      // nodes that do work at run time
+  size_t n = 0;
+  for (const NodeId id : g.order()) n += !(g.node(id).flags & kConst);
+  return n - g.graph_inputs().size();
+}
+inline std::vector<uint32_t> graph_nodes_from(const Graph& g, size_t first) {
+  std::vector<uint32_t> found;
+  for (size_t n = first; n < g.node_capacity(); n++)
+    if (g.alive(NodeId(n))) found.push_back(uint32_t(n));
+  return found;
+}
 inline std::vector<uint32_t> graph_inputs(const Graph& g) { return copied(g.graph_inputs()); }
 inline std::vector<uint32_t> graph_outputs(const Graph& g) { return copied(g.outputs()); }
 inline std::vector<uint32_t> node_inputs(const Graph& g, NodeId n) { return copied(g.inputs(n)); }

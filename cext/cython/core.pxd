@@ -195,6 +195,8 @@ cdef extern from "bridge.h" namespace "rlflow::bridge" nogil:
     vector[uint8_t] digest_bytes(const vector[Hash128]&)
     vector[uint32_t] graph_order(const CGraph&)
     vector[uint32_t] graph_inputs(const CGraph&)
+    size_t graph_work(const CGraph&)
+    vector[uint32_t] graph_nodes_from(const CGraph&, size_t)
     vector[uint32_t] graph_outputs(const CGraph&)
     vector[uint32_t] node_inputs(const CGraph&, NodeId)
     vector[uint32_t] value_users(const CGraph&, ValueId)

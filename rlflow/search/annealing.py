@@ -9,6 +9,7 @@ enter a graph twice within a cycle, or plateaus would hold it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -20,6 +21,10 @@ from rlflow.search.descent import Descent, descend
 from rlflow.search.memory import kept
 from rlflow.search.problem import MoveTable, Problem, SearchNode, StrategyBase
 from rlflow.search.registry import register
+
+
+#: How many times longer than the first a cycle becomes.
+_LONGEST = 10.0
 
 
 @kept
@@ -87,10 +92,15 @@ class Annealing(StrategyBase):
             run.cycle += 1
         return StopReason.CONVERGED
 
+    def steps_of(self, cycle: int) -> int:
+        """Length of a cycle; the power of a late one is beyond what a float holds."""
+        late = cycle * math.log(self.stretch) >= math.log(_LONGEST)
+        return int(self.steps * (_LONGEST if late else self.stretch**cycle))
+
     def _reheated(self, problem: Problem, run: _Run) -> bool:
         """One more cycle; whether any step could be taken."""
         assert run.best is not None
-        steps = int(self.steps * min(self.stretch**run.cycle, 10.0))
+        steps = self.steps_of(run.cycle)
         starts = [run.best, run.on_the_way[int(run.rng.integers(len(run.on_the_way)))]]
         walks = (
             self._cycle(problem, run.rng, start, steps, run.unit) for start in starts[:: -1 if run.cycle % 2 else 1]

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from rlflow.errors import CostError
+from rlflow.graph import Graph
 from rlflow.search.archive import Archive
 from rlflow.search.budget import Budget, BudgetMeter, StopReason
 from rlflow.search.interrupt import StopToken
@@ -162,6 +163,8 @@ class Observer(Protocol):
 
 def _work(graph: Any) -> int:
     """Nodes that do work at run time: what only depends on constants is free."""
+    if isinstance(graph, Graph):
+        return graph.num_working_nodes
     return sum(not graph.is_const(node) and graph.op(node) != "Input" for node in graph.order())
 
 

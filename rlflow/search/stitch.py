@@ -45,7 +45,7 @@ def steps_of(region: Region, state: Any, trace: Iterable[TraceStep]) -> list[Ste
         raw = state.moves()
         touched = raw.touched[raw.touched_begin[i] : raw.touched_begin[i + 1]].tolist()
         after = state.open(i)
-        fresh = sorted(set(after.graph.order()) - set(state.graph.order()))
+        fresh = after.graph.nodes_from(state.graph.id_limit)
         names.update({node: (len(steps), k) for k, node in enumerate(fresh)})
         made = tuple(Made(after.graph.op(node), tuple(_reads(after.graph, node, names))) for node in fresh)
         steps.append(Step(int(raw.rule[i]), tuple(names[node] for node in touched), made))
@@ -83,7 +83,7 @@ class Stitcher:
                     continue
                 self.view.meter.expansions += 1
                 self.view._report()
-                before, (state, key) = set(state.graph.order()), found
+                before, (state, key) = state.graph.id_limit, found
                 link = _Link(TraceStep(self.view.rule_names[step.rule], tuple(map(int, key))), link)
                 done += 1
                 _recognise(state.graph, before, number, step, numbers)
@@ -100,9 +100,9 @@ class Stitcher:
         return node
 
 
-def _recognise(graph: Any, before: set[int], number: int, step: Step, numbers: dict[Name, int]) -> None:
+def _recognise(graph: Any, before: int, number: int, step: Step, numbers: dict[Name, int]) -> None:
     """Find the nodes that a step made in the whole graph, where some of them may have been there already."""
-    fresh = sorted(set(graph.order()) - before)
+    fresh = graph.nodes_from(before)
     for k, made in enumerate(step.made):
         found = next(
             (node for node in _candidates(graph, made, numbers, fresh) if _is(graph, node, made, numbers)), None

@@ -202,6 +202,12 @@ def test_a_view_shares_everything_but_where_it_starts() -> None:
     assert view.root() is child
 
 
+@pytest.mark.parametrize(("options", "lengths"), [("", [12, 15, 120, 120]), ("stretch=1", [12, 12, 12, 12])])
+def test_cycles_of_annealing_grow_up_to_ten_times_the_first(options: str, lengths: list[int]) -> None:
+    annealing = search.make(f"annealing:{options}" if options else "annealing")
+    assert [annealing.steps_of(cycle) for cycle in (0, 1, 20, 10**6)] == lengths
+
+
 @dataclass(frozen=True)
 class Broken(search.StrategyBase):
     name: ClassVar[str] = "broken"
