@@ -54,6 +54,7 @@ def optimize(
     cost: str | Any = "onnxruntime",
     budget: str | Budget = "60s",
     alpha: float | None = None,
+    train_budget: str | None = None,
     seed: int = 0,
     threads: int = 1,
     dims: Mapping[str, int] | None = None,
@@ -76,7 +77,8 @@ def optimize(
     """Search for an equivalent faster model, confirm it by the clock and by its outputs, and return it with a report.
 
     ``search`` and ``cost`` are names with options (``"backtracking:alpha=1.1"``) or objects. ``budget``: ``"60s"``,
-    ``"500c"`` candidates, ``"50x"`` expansions, ``"20m"`` measurements. ``dims`` binds symbolic dimensions for
+    ``"500c"`` candidates, ``"50x"`` expansions, ``"20m"`` measurements. ``train_budget``: steps (``"2000"``) or seconds
+    (``"60s"``) for which a learned strategy is first trained on the model, beside the budget. ``dims`` binds symbolic dimensions for
     measuring only, ``freeze`` for good. ``input_data``: arrays by input name, or the path of a ``.npz`` file, to verify
     on besides random inputs. ``rules``: a rule library, or files and family names (default: everything that ships).
     ``numerics``: the loosest class of rounding that a rule may have, "exact" (results the same bit for bit),
@@ -93,7 +95,7 @@ def optimize(
     Raises :class:`rlflow.errors.UsageError` (also :class:`BudgetError`), :class:`ModelError`, :class:`CostError`,
     :class:`OutputError`, and :class:`VerificationFailed` where the outputs differ; then nothing is written.
     """
-    strategy = _strategy(search, alpha)
+    strategy = _strategy(search, alpha, train_budget)
     run = _Run(
         strategy=strategy,
         budget=Budget.parse(budget),
@@ -194,12 +196,13 @@ def _for_opset(library: Any, opset: int) -> tuple[Any, list[str]]:
     return kept, [f"{len(left_out)} of {len(library)} rules need operators that opset {opset} lacks and were left out."]
 
 
-def _strategy(spec: str | _search.Strategy, alpha: float | None) -> _search.Strategy:
+def _strategy(spec: str | _search.Strategy, alpha: float | None, training: str | None) -> _search.Strategy:
     try:
-        return _search.make(spec, alpha=alpha)
+        return _search.make(spec, alpha=alpha, train=training)
     except UsageError as error:
-        if alpha is not None and "has no option 'alpha'" in str(error):
-            raise UsageError(f"{error} Leave out --alpha for this strategy.") from error
+        for name, option, given in (("alpha", "--alpha", alpha), ("train", "--train-budget", training)):
+            if given is not None and f"has no option {name!r}" in str(error):
+                raise UsageError(f"{error} Leave out {option} for this strategy.") from error
         raise
 
 

@@ -114,7 +114,9 @@ def gain_at(row: Row, expansions: int) -> float:
     return float(row["curve"][0][2] / min(costs) - 1)
 
 
-def part_at(found: Sequence[Row], models: Sequence[str], roofline: str, label: str, expansions: int, budget: str) -> float | None:
+def part_at(
+    found: Sequence[Row], models: Sequence[str], roofline: str, label: str, expansions: int, budget: str
+) -> float | None:
     """Mean over models of the part of the best-known gain; ``None`` where a model is missing."""
     parts = []
     for model in models:
@@ -134,7 +136,11 @@ def anytime(found: Sequence[Row], size: Any) -> Iterator[str]:
     labels = list(dict.fromkeys(row["label"] for row in found))
     for roofline in dict.fromkeys(row["roofline"] for row in found):
         heading = " | ".join(f"{n} expansions" for n in BUDGETS)
-        yield from ("", f"| mean part of the best-known gain, {roofline} | {heading} |", "|---" * (len(BUDGETS) + 1) + "|")
+        yield from (
+            "",
+            f"| mean part of the best-known gain, {roofline} | {heading} |",
+            "|---" * (len(BUDGETS) + 1) + "|",
+        )
         for label in labels:
             cells = [part_at(found, size.models, roofline, label, n, size.expansions) for n in BUDGETS]
             if None not in cells:
@@ -144,7 +150,9 @@ def anytime(found: Sequence[Row], size: Any) -> Iterator[str]:
 def by_the_clock(rows: Sequence[Row], size: Any) -> Iterator[str]:
     """Speed-up of what each strategy found; 1 where it found nothing or the gate confirmed nothing."""
     timed = {(row["model"], row["digest"]): row for row in rows if row["kind"] == "gate"}
-    found = [row for row in rows if row["kind"] == "search" and row["roofline"] == "cpu" and row["budget"] == size.expansions]
+    found = [
+        row for row in rows if row["kind"] == "search" and row["roofline"] == "cpu" and row["budget"] == size.expansions
+    ]
     labels = [label for label in dict.fromkeys(row["label"] for row in found) if not label.startswith("ablation")]
     if not timed:
         return
@@ -153,7 +161,9 @@ def by_the_clock(rows: Sequence[Row], size: Any) -> Iterator[str]:
     for model in size.models:
         if not any(key[0] == model for key in timed):
             continue
-        original = statistics.median(row["original_ms"] for (name, _), row in timed.items() if name == model and "original_ms" in row)
+        original = statistics.median(
+            row["original_ms"] for (name, _), row in timed.items() if name == model and "original_ms" in row
+        )
         cells = []
         for label in labels:
             mine = [row for row in found if row["model"] == model and row["label"] == label]
@@ -179,7 +189,11 @@ def transfer(found: Sequence[Row], size: Any) -> Iterator[str]:
     labels = [name for name in ("random", "greedy", "backtracking") if any(row["label"] == name for row in mine)]
     labels += [label for label in dict.fromkeys(row["label"] for row in mine) if "four models" in label]
     for roofline in dict.fromkeys(row["roofline"] for row in mine):
-        yield from ("", f"| part of the best-known gain, {roofline}, {size.expansions} | {' | '.join(labels)} |", "|---" * (len(labels) + 1) + "|")
+        yield from (
+            "",
+            f"| part of the best-known gain, {roofline}, {size.expansions} | {' | '.join(labels)} |",
+            "|---" * (len(labels) + 1) + "|",
+        )
         for group in ("unseen", "shapes"):
             for model in getattr(size, group):
                 best = best_known(found, model, roofline)
@@ -194,7 +208,11 @@ def ablations(rows: Sequence[Row]) -> Iterator[str]:
     found = [row for row in rows if row["kind"] == "search" and row["label"].startswith("ablation")]
     trained = {row["name"]: row for row in rows if row["kind"] == "train"}
     if found:
-        yield from ("", "| ablation | model | roofline | gain in % of its own walk | steps | training, s |", "|---|---|---|--:|--:|--:|")
+        yield from (
+            "",
+            "| ablation | model | roofline | gain in % of its own walk | steps | training, s |",
+            "|---|---|---|--:|--:|--:|",
+        )
     for row in found:
         one = trained[row["label"]]
         yield (
@@ -234,7 +252,11 @@ def plot(rows: Sequence[Row], size: Any, path: Path) -> None:
             if None not in parts:
                 style = {"linewidth": 1.8} if learned(label) else {"linewidth": 1.0, "linestyle": "--"}
                 panel.plot(range(most + 1), [100 * (part or 0) for part in parts], label=label, **style)
-        panel.set(title=f"analytic cost, {roofline}", xlabel="real expansions", ylabel="% of the best-known gain, mean of models")
+        panel.set(
+            title=f"analytic cost, {roofline}",
+            xlabel="real expansions",
+            ylabel="% of the best-known gain, mean of models",
+        )
         panel.legend(fontsize=7)
     figure.tight_layout()
     figure.savefig(path, dpi=110, metadata={"Software": None})

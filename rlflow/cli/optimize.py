@@ -29,6 +29,11 @@ from rlflow.errors import UsageError
     "--budget", default="60s", show_default=True, help="60s, 500c (candidates), 50x (expansions) or 20m (measurements)."
 )
 @click.option("--alpha", type=float, help="How much dearer than the best a graph may be and still be followed.")
+@click.option(
+    "--train-budget",
+    metavar="STEPS|60s",
+    help="Train xrlflow's agent on the model first, for so many steps or seconds beside the budget.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of everything random.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of the runtime.")
 @click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of a symbolic dimension, for measuring only.")
@@ -95,6 +100,7 @@ def optimize(
     cost: str,
     budget: str,
     alpha: float | None,
+    train_budget: str | None,
     seed: int,
     threads: int,
     dims: tuple[str, ...],
@@ -147,6 +153,7 @@ def optimize(
             cost=cost,
             budget=budget,
             alpha=alpha,
+            train_budget=train_budget,
             seed=seed,
             threads=threads,
             dims=parse_dims("--dim", dims),

@@ -92,7 +92,13 @@ class Episode:
     """
 
     def __init__(
-        self, walks: Walks, reward: Any, horizon: int, children: bool = False, patience: int = 0, at: Place | None = None
+        self,
+        walks: Walks,
+        reward: Any,
+        horizon: int,
+        children: bool = False,
+        patience: int = 0,
+        at: Place | None = None,
     ) -> None:
         self.walks, self.reward, self.horizon, self.children_too = walks, reward, horizon, children
         self.patience = patience or horizon
