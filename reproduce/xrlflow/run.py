@@ -59,8 +59,8 @@ BASELINES = ("random", "greedy", "backtracking:alpha=1", "backtracking", "eqsat"
 class Size:
     """``learn``: models to learn on. ``seen``: models of these architectures, whole; ``unseen``: others; ``shapes``:
     seen ones in other shapes. ``steps``, ``fine_tune_steps``, ``ablation_steps``: of trainings; ``ablation_models``:
-    what ablations learn and are judged on. ``tuned_on``: what stands for a model when the shipped agent is fine-tuned on
-    it, where that is not the model itself. ``expansions``, ``seconds``: the two budgets. ``train_seeds``: agents.
+    what ablations learn and are judged on. ``tuned_on``: what stands for a model when the shipped agent is fine-tuned
+    on it, where that is not the model itself. ``expansions``, ``seconds``: the two budgets. ``train_seeds``: agents.
     """
 
     learn: tuple[str, ...]

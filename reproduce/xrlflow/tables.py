@@ -67,6 +67,10 @@ def met(label: str, model: str, size: Any) -> bool:
     return model.split("?")[0] in {one.split("?")[0] for one in known}
 
 
+def star(label: str, model: str, size: Any) -> str:
+    return "*" if learned(label) and not met(label, model, size) else ""
+
+
 def head_to_head(found: Sequence[Row], rows: Sequence[Row], size: Any, title: str) -> Iterator[str]:
     """Mean gains; an asterisk where the agent never saw the architecture."""
     labels = list(dict.fromkeys(row["label"] for row in found))
@@ -81,16 +85,13 @@ def head_to_head(found: Sequence[Row], rows: Sequence[Row], size: Any, title: st
             best = max(others)
             if group != "shapes":
                 count(counts, cells, best)
-            shown = [
-                "" if not cells[label] else mean_ci(cells[label]) + ("" if not learned(label) or met(label, model, size) else "*")
-                for label in labels
-            ]  # fmt: skip
+            shown = [mean_ci(cells[label]) + star(label, model, size) if cells[label] else "" for label in labels]
             yield f"| {model} ({group}) | {' | '.join(shown)} | {100 * best:.2f} |"
     yield ""
     for label, (level, above, models) in counts.items():
         yield (
-            f"* {label}: at least the best not learned on {level} of {models} models, above it by a thousandth of the gain "
-            f"or more on {above} (other shapes not counted)."
+            f"* {label}: at least the best not learned on {level} of {models} models, above it by a thousandth of the "
+            f"gain or more on {above} (other shapes not counted)."
         )
 
 
@@ -120,10 +121,8 @@ def part_at(
     """Mean over models of the part of the best-known gain; ``None`` where a model is missing."""
     parts = []
     for model in models:
-        mine = [
-            row for row in found
-            if row["model"] == model and row["roofline"] == roofline and row["label"] == label and row["budget"] == budget
-        ]  # fmt: skip
+        wanted = {"model": model, "roofline": roofline, "label": label, "budget": budget}
+        mine = [row for row in found if all(row[name] == value for name, value in wanted.items())]
         best = best_known(found, model, roofline)
         if not mine or best <= 0:
             return None

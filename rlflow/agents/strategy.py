@@ -64,9 +64,9 @@ class XRLflow(Learned):
     even); ``beam`` keeps the likeliest walks side by side. ``width``: how many walks a beam has.
     ``temperature``: above 1 draws more evenly. ``horizon``: longest walk; ``patience``: most steps of a walk without a
     better graph; 0 for what was trained with. ``descent``: whether the first walk is followed by the steepest price,
-    which asks the policy nothing, from its best graph and from the start, so that on a model unlike those it learnt from
-    the result is no worse than greedy's where the budget is enough for both. ``train``: steps (2000) or seconds (60s) of
-    training on the given model before the search; they are not part of the budget.
+    which asks the policy nothing, from its best graph and from the start, so that on a model unlike those it learnt
+    from the result is no worse than greedy's where the budget is enough for both. ``train``: steps (2000) or seconds
+    (60s) of training on the given model before the search; they are not part of the budget.
     """
 
     checkpoint: str = ""
@@ -140,8 +140,8 @@ def policy_of(problem: Problem, checkpoint: str, training: str, rng: np.random.G
 
 
 def first_ways(walker: Walker, problem: Problem, descent: bool) -> list[Place]:
-    """The policy's first walk and on downhill from its best graph; the same by its likeliest choices alone; and downhill
-    from the start, so that with budget enough the result is no worse than greedy's. Returns the best way.
+    """The policy's first walk and on downhill from its best graph; the same by its likeliest choices alone; and
+    downhill from the start, so that with budget enough the result is no worse than greedy's. Returns the best way.
 
     The first walk ends early where it has fallen behind the way down from the start, which then comes next, and where
     the budget is short of it.
@@ -195,8 +195,8 @@ class XRLflowTree(Learned):
     """A tree search that a trained policy guides; every simulation opens one graph.
 
     It begins as ``xrlflow`` does, with the policy's likeliest walk and ways down, and the tree holds the best of these.
-    ``checkpoint``, ``descent``, ``train``: as for ``xrlflow``. ``exploration``: weight of the policy's choice against the gains
-    found. ``horizon``: deepest way, beyond the first one; 0 for the one that was trained with.
+    ``checkpoint``, ``descent``, ``train``: as for ``xrlflow``. ``exploration``: weight of the policy's choice against
+    the gains found. ``horizon``: deepest way, beyond the first one; 0 for the one that was trained with.
     """
 
     checkpoint: str = ""

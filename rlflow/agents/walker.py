@@ -53,8 +53,8 @@ class Walker:
         return cls(policy, walks, rows, temperature, horizon or config.horizon, patience or config.patience)
 
     def descend(self, way: Sequence[Place] = ()) -> list[Place]:
-        """The cheapest candidate while it is an improvement, from the end of a way (default: the start); asks the policy
-        nothing. Returns the way, longer by that.
+        """The cheapest candidate while it is an improvement, from the end of a way (default: the start); asks the
+        policy nothing. Returns the way, longer by that.
         """
         way = list(way) or [self.walks.root]
         episode = self.begin(way[-1])
@@ -82,8 +82,8 @@ class Walker:
         return to_the_best(way)
 
     def sample(self, rng: np.random.Generator, start: Sequence[Place] = ()) -> list[Place]:
-        """A drawn walk of at least one step, because to stop at once would find nothing, from the end of a way (default:
-        the start). Returns the way to the best graph met.
+        """A drawn walk of at least one step, because to stop at once would find nothing, from the end of a way
+        (default: the start). Returns the way to the best graph met.
         """
         way = list(start) or [self.walks.root]
         episode = self.begin(way[-1])
@@ -161,8 +161,8 @@ def to_the_best(way: list[Place]) -> list[Place]:
 
 
 def downhill(place: Place) -> np.ndarray:
-    """Gains in ms, largest first, of the rewrites of a graph that improve it and touch no node that one of a larger gain
-    touches: about what the way down from it takes and brings, at no expansion.
+    """Gains in ms, largest first, of the rewrites of a graph that improve it and touch no node that one of a larger
+    gain touches: about what the way down from it takes and brings, at no expansion.
     """
     table = place.table
     taken: set[int] = set()
