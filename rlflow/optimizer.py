@@ -77,9 +77,10 @@ def optimize(
     """Search for an equivalent faster model, confirm it by the clock and by its outputs, and return it with a report.
 
     ``search`` and ``cost`` are names with options (``"backtracking:alpha=1.1"``) or objects. ``budget``: ``"60s"``,
-    ``"500c"`` candidates, ``"50x"`` expansions, ``"20m"`` measurements. ``train_budget``: steps (``"2000"``) or seconds
-    (``"60s"``) for which a learned strategy is first trained on the model, beside the budget.
-    ``dims`` binds symbolic dimensions for measuring only, ``freeze`` for good. ``input_data``: arrays by input name, or the path of a ``.npz`` file, to verify
+    ``"500c"`` candidates, ``"50x"`` expansions, ``"20m"`` measurements. ``train_budget``: steps (``"2000"``) or
+    seconds (``"60s"``) for which a learned strategy is first trained on the model, beside the budget. ``dims``
+    binds symbolic dimensions for measuring only, ``freeze`` for good. ``input_data``: arrays by input name, or the
+    path of a ``.npz`` file, to verify
     on besides random inputs. ``rules``: a rule library, or files and family names (default: everything that ships).
     ``numerics``: the loosest class of rounding that a rule may have, "exact" (results the same bit for bit),
     "reassociates" or "unstable" (default: no limit).

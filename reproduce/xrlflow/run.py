@@ -272,9 +272,11 @@ def searches(rows: Rows, size: Size, models: tuple[str, ...], budget: str, optio
                     searched(rows, label, strategy, model, roofline, budget, seed)
 
 
-def ablations(rows: Rows, size: Size) -> None:
+def ablations(rows: Rows, size: Size, labels: list[str] | None) -> None:
     """Each trained alike, then judged by its own likeliest walk alone, on both rooflines."""
     for name, options in ABLATIONS.items():
+        if labels and f"ablation {name}" not in labels:
+            continue
         clock = "end-to-end" in name
         models = ("squeezenet1.1",) if clock else size.ablation_models
         steps = size.ablation_steps // 10 if clock else size.ablation_steps
@@ -292,7 +294,7 @@ def main() -> int:
     parser.add_argument("--stages", nargs="*", choices=STAGES, default=STAGES, metavar="STAGE")
     parser.add_argument("--models", nargs="*", metavar="NAME", help="only these")
     parser.add_argument("--rooflines", nargs="*", choices=ROOFLINES, default=list(ROOFLINES), metavar="NAME")
-    parser.add_argument("--labels", nargs="*", metavar="LABEL", help="only these columns: greedy, 'xrlflow, shipped'")
+    parser.add_argument("--labels", nargs="*", metavar="LABEL", help="only these columns: greedy, 'ablation delta'")
     parser.add_argument("--tables", action="store_true", help="only print the tables of the results that are there")
     options = parser.parse_args()
     size = SIZES[options.size]
@@ -319,7 +321,7 @@ def run(rows: Rows, size: Size, options: argparse.Namespace) -> None:
     if "time" in options.stages:
         searches(rows, size, models, size.seconds, options)
     if "ablation" in options.stages:
-        ablations(rows, size)
+        ablations(rows, size, options.labels)
     if "gate" in options.stages:
         import gated
 

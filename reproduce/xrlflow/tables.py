@@ -25,6 +25,7 @@ def tables(rows: Sequence[Row], size: Any) -> Iterator[str]:
             if mine:
                 yield from head_to_head(mine, rows, size, f"gain in %, {roofline}, {budget}")
     yield from anytime(found, size)
+    yield from level(found, size)
     yield from by_the_clock(rows, size)
     yield from transfer(found, size)
     yield from ablations(rows)
@@ -144,6 +145,28 @@ def anytime(found: Sequence[Row], size: Any) -> Iterator[str]:
             cells = [part_at(found, size.models, roofline, label, n, size.expansions) for n in BUDGETS]
             if None not in cells:
                 yield f"| {label} | {' | '.join(f'{100 * (cell or 0):.1f} %' for cell in cells)} |"
+
+
+def level(found: Sequence[Row], size: Any) -> Iterator[str]:
+    """On how many models a learned search is at least as good as, and above, the best of the others, earlier too."""
+    mine = [row for row in found if row["budget"] == size.expansions]
+    labels = [label for label in dict.fromkeys(row["label"] for row in mine) if learned(label)]
+    heading = " | ".join(f"{n} expansions" for n in BUDGETS)
+    yield from ("", f"| models with at least / more than the best not learned | {heading} |", "|---" * 5 + "|")
+    for roofline in dict.fromkeys(row["roofline"] for row in mine):
+        for label in labels:
+            cells = []
+            for n in BUDGETS:
+                counts = {label: [0, 0, 0]}
+                for model in size.models:
+                    here = [row for row in mine if row["model"] == model and row["roofline"] == roofline]
+                    gained: dict[str, list[float]] = {}
+                    for row in here:
+                        gained.setdefault(row["label"], []).append(gain_at(row, n))
+                    others = [statistics.mean(values) for name, values in gained.items() if not learned(name)]
+                    count(counts, {label: gained.get(label, [])}, max(others, default=0.0))
+                cells.append("{} / {} of {}".format(*counts[label]))
+            yield f"| {label}, {roofline} | {' | '.join(cells)} |"
 
 
 def by_the_clock(rows: Sequence[Row], size: Any) -> Iterator[str]:
