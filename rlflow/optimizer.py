@@ -66,6 +66,7 @@ def optimize(
     budget: str | Budget = "60s",
     patience: str | int | None = "auto",
     alpha: float | None = None,
+    train_budget: str | None = None,
     seed: int = 0,
     threads: int = 1,
     dims: Mapping[str, int] | None = None,
@@ -90,8 +91,10 @@ def optimize(
     ``search`` and ``cost`` are names with options (``"backtracking:alpha=1.1"``) or objects. ``budget``: ``"60s"``,
     ``"500c"`` candidates, ``"50x"`` expansions, ``"20m"`` measurements. ``patience``: expansions without a worthwhile
     gain after which the search ends although there is budget left, ``"off"``, or ``"auto"``: the strategy's own
-    (3000 for backtracking) where the budget is one of seconds. ``dims`` binds symbolic dimensions for
-    measuring only, ``freeze`` for good. ``input_data``: arrays by input name, or the path of a ``.npz`` file, to verify
+    (3000 for backtracking) where the budget is one of seconds. ``train_budget``: steps (``"2000"``) or seconds
+    (``"60s"``) for which a learned strategy is first trained on the model, beside the budget. ``dims`` binds symbolic
+    dimensions for measuring only, ``freeze`` for good. ``input_data``: arrays by input name, or the path of a ``.npz``
+    file, to verify
     on besides random inputs. ``rules``: a rule library, or files and family names (default: everything that ships).
     ``numerics``: the loosest class of rounding that a rule may have, "exact" (results the same bit for bit),
     "reassociates" or "unstable" (default: no limit).
@@ -107,7 +110,7 @@ def optimize(
     Raises :class:`rlflow.errors.UsageError` (also :class:`BudgetError`), :class:`ModelError`, :class:`CostError`,
     :class:`OutputError`, and :class:`VerificationFailed` where the outputs differ; then nothing is written.
     """
-    strategy, limits = _strategy(search, alpha), Budget.parse(budget)
+    strategy, limits = _strategy(search, alpha, train_budget), Budget.parse(budget)
     run = _Run(
         strategy=strategy,
         budget=limits,
@@ -209,12 +212,13 @@ def _for_opset(library: Any, opset: int) -> tuple[Any, list[str]]:
     return kept, [f"{len(left_out)} of {len(library)} rules need operators that opset {opset} lacks and were left out."]
 
 
-def _strategy(spec: str | _search.Strategy, alpha: float | None) -> _search.Strategy:
+def _strategy(spec: str | _search.Strategy, alpha: float | None, training: str | None) -> _search.Strategy:
     try:
-        return _search.make(spec, alpha=alpha)
+        return _search.make(spec, alpha=alpha, train=training)
     except UsageError as error:
-        if alpha is not None and "has no option 'alpha'" in str(error):
-            raise UsageError(f"{error} Leave out --alpha for this strategy.") from error
+        for name, option, given in (("alpha", "--alpha", alpha), ("train", "--train-budget", training)):
+            if given is not None and f"has no option {name!r}" in str(error):
+                raise UsageError(f"{error} Leave out {option} for this strategy.") from error
         raise
 
 

@@ -6,6 +6,7 @@ block is the unit of evidence. Outputs are compared with the original's too.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -70,8 +71,9 @@ def timed(proto: Any, found: dict[str, dict[str, Any]], seconds: float) -> Itera
         row = {"digest": digest, "cost_gain": found[digest]["gain"], "clock": sampler.clock, "failure": failure}
         if digest in log_ms:
             told = speedup(log_ms["baseline"] - log_ms[digest])
-            row |= {"speedup": told.value, "ci95": [told.low, told.high], "p_value": told.p_value,
-                    "original_ms": float(np.exp(np.median(log_ms["baseline"])))}  # fmt: skip
+            ends = [end if math.isfinite(end) else None for end in (told.low, told.high)]
+            row |= {"speedup": told.value, "ci95": ends, "p_value": told.p_value}
+            row |= {"original_ms": float(np.exp(np.median(log_ms["baseline"])))}
         yield row
 
 

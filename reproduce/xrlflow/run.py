@@ -16,6 +16,7 @@ package's CPU, and a GPU on which launches count more than arithmetic.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import functools
 import json
 import os
@@ -58,7 +59,8 @@ BASELINES = ("random", "greedy", "backtracking:alpha=1", "backtracking", "eqsat"
 class Size:
     """``learn``: models to learn on. ``seen``: models of these architectures, whole; ``unseen``: others; ``shapes``:
     seen ones in other shapes. ``steps``, ``fine_tune_steps``, ``ablation_steps``: of trainings; ``ablation_models``:
-    what ablations learn and are judged on. ``expansions``, ``seconds``: the two budgets. ``train_seeds``: agents.
+    what ablations learn and are judged on. ``tuned_on``: what stands for a model when the shipped agent is fine-tuned
+    on it, where that is not the model itself. ``expansions``, ``seconds``: the two budgets. ``train_seeds``: agents.
     """
 
     learn: tuple[str, ...]
@@ -72,7 +74,8 @@ class Size:
     seeds: int
     train_seeds: int = 1
     expansions: str = "100x"
-    seconds: str = "5s"
+    tuned_on: tuple[tuple[str, str], ...] = ()
+    seconds: str = "3s"
     gate_seconds: float = 20.0
 
     @property
@@ -100,10 +103,16 @@ SIZES = {
         unseen=("inception-v3", "bert-base", "transducer"),
         shapes=("squeezenet1.1?image=160", "vit-base?image=160", "resnext-50?image=160", "dalle-decoder?text=64"),
         steps=15_000,
-        fine_tune_steps=640,
-        ablation_steps=1500,
+        fine_tune_steps=1500,
+        ablation_steps=1200,
         ablation_models=("vit-base?layers=1",),
         seeds=3,
+        tuned_on=(
+            ("vit-base", "vit-base?layers=2"),
+            ("bert-base", "bert-base?layers=2"),
+            ("dalle-decoder", "dalle-decoder?layers=2"),
+            ("transducer", "transducer?audio_layers=2"),
+        ),
     ),
     "full": Size(
         learn=("squeezenet1.1", "resnext-50", "vit-base", "dalle-decoder"),
@@ -123,19 +132,28 @@ SIZES = {
 
 
 class Rows:
-    """The results file: rows by key, written after each one."""
+    """The results file: rows by key, written after each one. Several processes may add to it, stage by stage."""
 
     def __init__(self, path: Path, command: list[str]) -> None:
         self.path = path
-        self.rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        self.rows: list[dict[str, Any]] = []
+        self.read()
         self.rows = self.rows or [machine.header(command)]
+
+    def read(self) -> None:
+        if self.path.exists():
+            self.rows = [json.loads(line) for line in self.path.read_text().splitlines()]
 
     def have(self, key: str) -> bool:
         return any(row.get("key") == key for row in self.rows)
 
     def add(self, row: dict[str, Any]) -> None:
-        self.rows.append(row)
-        machine.write_jsonl(self.path, self.rows)
+        AGENTS.mkdir(parents=True, exist_ok=True)
+        with open(AGENTS / f"{self.path.stem}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.read()
+            self.rows.append(row)
+            machine.write_jsonl(self.path, self.rows)
         figures = " ".join(f"{name} {row[name]:.4f}" for name in ("gain", "score", "speedup") if row.get(name))
         print(row["key"], figures, f"{row['seconds']:.1f} s", file=sys.stderr, flush=True)
 
@@ -190,7 +208,8 @@ def trainings(rows: Rows, size: Size, models: tuple[str, ...]) -> None:
     for seed in range(size.train_seeds):
         train(rows, "agent", size.learn, {}, size.steps, seed)
         for model in models:
-            train(rows, f"fine-tuned {model}", (model,), {}, size.fine_tune_steps, seed, start=shipped())
+            like = dict(size.tuned_on).get(model, model)
+            train(rows, f"fine-tuned {model}", (like,), {}, size.fine_tune_steps, seed, start=shipped())
 
 
 # --- searching --------------------------------------------------------------------------------------------------------
@@ -246,16 +265,18 @@ def searches(rows: Rows, size: Size, models: tuple[str, ...], budget: str, optio
     for model in models:
         for roofline in options.rooflines:
             for label, strategy in strategies(rows, size, model).items():
-                if options.labels and label not in options.labels:
+                if (options.labels and label not in options.labels) or (model in size.shapes and "shipped" in label):
                     continue
                 drawn = getattr(search.make(strategy), "randomised", True)
                 for seed in range(size.seeds if drawn else 1):
                     searched(rows, label, strategy, model, roofline, budget, seed)
 
 
-def ablations(rows: Rows, size: Size) -> None:
+def ablations(rows: Rows, size: Size, labels: list[str] | None) -> None:
     """Each trained alike, then judged by its own likeliest walk alone, on both rooflines."""
     for name, options in ABLATIONS.items():
+        if labels and f"ablation {name}" not in labels:
+            continue
         clock = "end-to-end" in name
         models = ("squeezenet1.1",) if clock else size.ablation_models
         steps = size.ablation_steps // 10 if clock else size.ablation_steps
@@ -273,11 +294,13 @@ def main() -> int:
     parser.add_argument("--stages", nargs="*", choices=STAGES, default=STAGES, metavar="STAGE")
     parser.add_argument("--models", nargs="*", metavar="NAME", help="only these")
     parser.add_argument("--rooflines", nargs="*", choices=ROOFLINES, default=list(ROOFLINES), metavar="NAME")
-    parser.add_argument("--labels", nargs="*", metavar="LABEL", help="only these columns: greedy, 'xrlflow, shipped'")
+    parser.add_argument("--labels", nargs="*", metavar="LABEL", help="only these columns: greedy, 'ablation delta'")
     parser.add_argument("--tables", action="store_true", help="only print the tables of the results that are there")
     options = parser.parse_args()
     size = SIZES[options.size]
-    rows = Rows(HERE / "results" / f"{options.size}.jsonl", ["python", "reproduce/xrlflow/run.py", "--size", options.size])
+    rows = Rows(
+        HERE / "results" / f"{options.size}.jsonl", ["python", "reproduce/xrlflow/run.py", "--size", options.size]
+    )
     if not options.tables:
         run(rows, size, options)
     text = "\n".join([machine.describe(rows.rows[0]), *tables.tables(rows.rows, size)]) + "\n"
@@ -298,7 +321,7 @@ def run(rows: Rows, size: Size, options: argparse.Namespace) -> None:
     if "time" in options.stages:
         searches(rows, size, models, size.seconds, options)
     if "ablation" in options.stages:
-        ablations(rows, size)
+        ablations(rows, size, options.labels)
     if "gate" in options.stages:
         import gated
 

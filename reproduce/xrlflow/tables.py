@@ -25,6 +25,7 @@ def tables(rows: Sequence[Row], size: Any) -> Iterator[str]:
             if mine:
                 yield from head_to_head(mine, rows, size, f"gain in %, {roofline}, {budget}")
     yield from anytime(found, size)
+    yield from level(found, size)
     yield from by_the_clock(rows, size)
     yield from transfer(found, size)
     yield from ablations(rows)
@@ -67,6 +68,10 @@ def met(label: str, model: str, size: Any) -> bool:
     return model.split("?")[0] in {one.split("?")[0] for one in known}
 
 
+def star(label: str, model: str, size: Any) -> str:
+    return "*" if learned(label) and not met(label, model, size) else ""
+
+
 def head_to_head(found: Sequence[Row], rows: Sequence[Row], size: Any, title: str) -> Iterator[str]:
     """Mean gains; an asterisk where the agent never saw the architecture."""
     labels = list(dict.fromkeys(row["label"] for row in found))
@@ -81,16 +86,13 @@ def head_to_head(found: Sequence[Row], rows: Sequence[Row], size: Any, title: st
             best = max(others)
             if group != "shapes":
                 count(counts, cells, best)
-            shown = [
-                "" if not cells[label] else mean_ci(cells[label]) + ("" if not learned(label) or met(label, model, size) else "*")
-                for label in labels
-            ]  # fmt: skip
+            shown = [mean_ci(cells[label]) + star(label, model, size) if cells[label] else "" for label in labels]
             yield f"| {model} ({group}) | {' | '.join(shown)} | {100 * best:.2f} |"
     yield ""
     for label, (level, above, models) in counts.items():
         yield (
-            f"* {label}: at least the best not learned on {level} of {models} models, above it by a thousandth of the gain "
-            f"or more on {above} (other shapes not counted)."
+            f"* {label}: at least the best not learned on {level} of {models} models, above it by a thousandth of the "
+            f"gain or more on {above} (other shapes not counted)."
         )
 
 
@@ -114,14 +116,14 @@ def gain_at(row: Row, expansions: int) -> float:
     return float(row["curve"][0][2] / min(costs) - 1)
 
 
-def part_at(found: Sequence[Row], models: Sequence[str], roofline: str, label: str, expansions: int, budget: str) -> float | None:
+def part_at(
+    found: Sequence[Row], models: Sequence[str], roofline: str, label: str, expansions: int, budget: str
+) -> float | None:
     """Mean over models of the part of the best-known gain; ``None`` where a model is missing."""
     parts = []
     for model in models:
-        mine = [
-            row for row in found
-            if row["model"] == model and row["roofline"] == roofline and row["label"] == label and row["budget"] == budget
-        ]  # fmt: skip
+        wanted = {"model": model, "roofline": roofline, "label": label, "budget": budget}
+        mine = [row for row in found if all(row[name] == value for name, value in wanted.items())]
         best = best_known(found, model, roofline)
         if not mine or best <= 0:
             return None
@@ -134,17 +136,45 @@ def anytime(found: Sequence[Row], size: Any) -> Iterator[str]:
     labels = list(dict.fromkeys(row["label"] for row in found))
     for roofline in dict.fromkeys(row["roofline"] for row in found):
         heading = " | ".join(f"{n} expansions" for n in BUDGETS)
-        yield from ("", f"| mean part of the best-known gain, {roofline} | {heading} |", "|---" * (len(BUDGETS) + 1) + "|")
+        yield from (
+            "",
+            f"| mean part of the best-known gain, {roofline} | {heading} |",
+            "|---" * (len(BUDGETS) + 1) + "|",
+        )
         for label in labels:
             cells = [part_at(found, size.models, roofline, label, n, size.expansions) for n in BUDGETS]
             if None not in cells:
                 yield f"| {label} | {' | '.join(f'{100 * (cell or 0):.1f} %' for cell in cells)} |"
 
 
+def level(found: Sequence[Row], size: Any) -> Iterator[str]:
+    """On how many models a learned search is at least as good as, and above, the best of the others, earlier too."""
+    mine = [row for row in found if row["budget"] == size.expansions]
+    labels = [label for label in dict.fromkeys(row["label"] for row in mine) if learned(label)]
+    heading = " | ".join(f"{n} expansions" for n in BUDGETS)
+    yield from ("", f"| models with at least / more than the best not learned | {heading} |", "|---" * 5 + "|")
+    for roofline in dict.fromkeys(row["roofline"] for row in mine):
+        for label in labels:
+            cells = []
+            for n in BUDGETS:
+                counts = {label: [0, 0, 0]}
+                for model in size.models:
+                    here = [row for row in mine if row["model"] == model and row["roofline"] == roofline]
+                    gained: dict[str, list[float]] = {}
+                    for row in here:
+                        gained.setdefault(row["label"], []).append(gain_at(row, n))
+                    others = [statistics.mean(values) for name, values in gained.items() if not learned(name)]
+                    count(counts, {label: gained.get(label, [])}, max(others, default=0.0))
+                cells.append("{} / {} of {}".format(*counts[label]))
+            yield f"| {label}, {roofline} | {' | '.join(cells)} |"
+
+
 def by_the_clock(rows: Sequence[Row], size: Any) -> Iterator[str]:
     """Speed-up of what each strategy found; 1 where it found nothing or the gate confirmed nothing."""
     timed = {(row["model"], row["digest"]): row for row in rows if row["kind"] == "gate"}
-    found = [row for row in rows if row["kind"] == "search" and row["roofline"] == "cpu" and row["budget"] == size.expansions]
+    found = [
+        row for row in rows if row["kind"] == "search" and row["roofline"] == "cpu" and row["budget"] == size.expansions
+    ]
     labels = [label for label in dict.fromkeys(row["label"] for row in found) if not label.startswith("ablation")]
     if not timed:
         return
@@ -153,7 +183,9 @@ def by_the_clock(rows: Sequence[Row], size: Any) -> Iterator[str]:
     for model in size.models:
         if not any(key[0] == model for key in timed):
             continue
-        original = statistics.median(row["original_ms"] for (name, _), row in timed.items() if name == model and "original_ms" in row)
+        original = statistics.median(
+            row["original_ms"] for (name, _), row in timed.items() if name == model and "original_ms" in row
+        )
         cells = []
         for label in labels:
             mine = [row for row in found if row["model"] == model and row["label"] == label]
@@ -179,7 +211,11 @@ def transfer(found: Sequence[Row], size: Any) -> Iterator[str]:
     labels = [name for name in ("random", "greedy", "backtracking") if any(row["label"] == name for row in mine)]
     labels += [label for label in dict.fromkeys(row["label"] for row in mine) if "four models" in label]
     for roofline in dict.fromkeys(row["roofline"] for row in mine):
-        yield from ("", f"| part of the best-known gain, {roofline}, {size.expansions} | {' | '.join(labels)} |", "|---" * (len(labels) + 1) + "|")
+        yield from (
+            "",
+            f"| part of the best-known gain, {roofline}, {size.expansions} | {' | '.join(labels)} |",
+            "|---" * (len(labels) + 1) + "|",
+        )
         for group in ("unseen", "shapes"):
             for model in getattr(size, group):
                 best = best_known(found, model, roofline)
@@ -194,7 +230,11 @@ def ablations(rows: Sequence[Row]) -> Iterator[str]:
     found = [row for row in rows if row["kind"] == "search" and row["label"].startswith("ablation")]
     trained = {row["name"]: row for row in rows if row["kind"] == "train"}
     if found:
-        yield from ("", "| ablation | model | roofline | gain in % of its own walk | steps | training, s |", "|---|---|---|--:|--:|--:|")
+        yield from (
+            "",
+            "| ablation | model | roofline | gain in % of its own walk | steps | training, s |",
+            "|---|---|---|--:|--:|--:|",
+        )
     for row in found:
         one = trained[row["label"]]
         yield (
@@ -234,7 +274,11 @@ def plot(rows: Sequence[Row], size: Any, path: Path) -> None:
             if None not in parts:
                 style = {"linewidth": 1.8} if learned(label) else {"linewidth": 1.0, "linestyle": "--"}
                 panel.plot(range(most + 1), [100 * (part or 0) for part in parts], label=label, **style)
-        panel.set(title=f"analytic cost, {roofline}", xlabel="real expansions", ylabel="% of the best-known gain, mean of models")
+        panel.set(
+            title=f"analytic cost, {roofline}",
+            xlabel="real expansions",
+            ylabel="% of the best-known gain, mean of models",
+        )
         panel.legend(fontsize=7)
     figure.tight_layout()
     figure.savefig(path, dpi=110, metadata={"Software": None})

@@ -16,8 +16,10 @@ from rlflow.search.registry import register
 from rlflow.search.result import Result
 
 if TYPE_CHECKING:
+    from rlflow.agents.config import TrainConfig
     from rlflow.agents.walker import Walker
     from rlflow.env.walks import Place
+    from rlflow.nn.policy import Policy
 
 DECODERS = ("sample", "greedy", "beam")
 #: Walks in a row that open nothing new, after which a search that samples has converged; each of them makes the next
@@ -26,8 +28,9 @@ _QUIET = 12
 _WARMER = 1.3
 #: Of the drawn walks, one in so many begins at the start; the others at the best graph.
 _FROM_START = 3
-#: Part of the budget's expansions that the policy's first walk has in any case.
+#: Part of the budget's expansions that the policy's first walk has, even where the way down would then be cut short.
 _LEAD = 1 / 3
+_SAME = 1e-9
 _KEEP = 512
 _NO_PATIENCE = 1 << 30
 
@@ -61,8 +64,9 @@ class XRLflow(Learned):
     even); ``beam`` keeps the likeliest walks side by side. ``width``: how many walks a beam has.
     ``temperature``: above 1 draws more evenly. ``horizon``: longest walk; ``patience``: most steps of a walk without a
     better graph; 0 for what was trained with. ``descent``: whether the first walk is followed by the steepest price,
-    which asks the policy nothing, from its best graph and from the start, so that on a model unlike those it learnt from
-    the result is no worse than greedy's where the budget is enough for both.
+    which asks the policy nothing, from its best graph and from the start, so that on a model unlike those it learnt
+    from the result is no worse than greedy's where the budget is enough for both. ``train``: steps (2000) or seconds
+    (60s) of training on the given model before the search; they are not part of the budget.
     """
 
     checkpoint: str = ""
@@ -72,10 +76,13 @@ class XRLflow(Learned):
     horizon: int = 0
     patience: int = 0
     descent: bool = True
+    train: str = ""
 
     name: ClassVar[str] = "xrlflow"
+    randomised: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        check_training(self.train)
         if (
             self.decode not in DECODERS
             or not self.temperature > 0
@@ -93,7 +100,8 @@ class XRLflow(Learned):
         """Walk by the policy."""
         from rlflow.agents.walker import Walker
 
-        walker = Walker.of(problem, self.checkpoint, self.temperature, _KEEP, self.horizon, self.patience)
+        loaded = policy_of(problem, self.checkpoint, self.train, rng)
+        walker = Walker.of(problem, loaded, self.temperature, _KEEP, self.horizon, self.patience)
         if len(walker.walks.root.table) == 0:
             return StopReason.EXHAUSTED
         if self.decode == "beam":
@@ -114,26 +122,66 @@ class XRLflow(Learned):
         return StopReason.CONVERGED
 
 
+def check_training(text: str) -> None:
+    """Raises :class:`UsageError` where the text is no amount of training."""
+    if text and not (text.removesuffix("s").isdigit() and int(text.removesuffix("s")) > 0):
+        raise UsageError(f"The training budget is {text!r}; expected steps, as in 2000, or seconds, as in 60s.")
+
+
+def policy_of(problem: Problem, checkpoint: str, training: str, rng: np.random.Generator) -> tuple[Policy, TrainConfig]:
+    """The policy of a checkpoint (empty: the shipped one), trained on the problem's graph where that is asked for."""
+    from rlflow.agents.checkpoint import load_policy
+
+    if not training or len(problem.moves(problem.root())) == 0:
+        return load_policy(checkpoint or None)
+    from rlflow.agents.tune import tuned
+
+    return tuned(problem, checkpoint, training, rng)
+
+
 def first_ways(walker: Walker, problem: Problem, descent: bool) -> list[Place]:
-    """The policy's likeliest walk, and from its best graph downhill; then downhill from the start, so that with budget
-    enough the result is no worse than greedy's. Returns the better way.
+    """The policy's first walk and on downhill from its best graph; the same by its likeliest choices alone; and
+    downhill from the start, so that with budget enough the result is no worse than greedy's. Returns the best way.
 
-    Where the budget is short of both, the walk has a third of it, and goes on for as long as what is left is enough for
-    the way down.
+    The first walk ends early where it has fallen behind the way down from the start, which then comes next, and where
+    the budget is short of it.
     """
-    from rlflow.agents.walker import way_down
-
     if not descent:
         return walker.greedy()
-
-    def enough(way: Sequence[Place]) -> bool:
-        left = problem.meter.expansions_left()
-        if left is None or walker.walks.expansions < _LEAD * (left + walker.walks.expansions):
-            return False
-        return left <= way_down(way[-1])
-
-    best = walker.descend(walker.lead(enough))
+    lead = Lead(walker, problem)
+    way = walker.lead(lead.enough)
+    best = walker.descend() if lead.behind(len(way) - 1, way) else walker.descend(way)
+    best = better(best, walker.descend(walker.greedy()))
+    best = better(best, walker.descend(way))
     return better(best, walker.descend())
+
+
+class Lead:
+    """How long the policy's first walk goes on, when a way down is to follow."""
+
+    def __init__(self, walker: Walker, problem: Problem) -> None:
+        from rlflow.agents.walker import downhill
+
+        self.walker, self.problem, self.downhill = walker, problem, downhill
+        self.promised = np.concatenate(([0.0], np.cumsum(downhill(walker.walks.root))))
+
+    def behind(self, steps: int, way: Sequence[Place]) -> bool:
+        """Whether so many steps downhill from the start promise more than the walk has found."""
+        gained = way[0].node.cost - min(place.node.cost for place in way)
+        return bool(self.promised[min(max(steps, 0), len(self.promised) - 1)] > gained * (1 + _SAME))
+
+    def enough(self, way: Sequence[Place]) -> bool:
+        """Behind by as many steps as a walk may take without a better graph; or what is left of the budget is only
+        enough for the way down, and the walk is behind or had its share.
+        """
+        steps = len(way) - 1
+        if self.behind(steps - self.walker.patience, way):
+            return True
+        left = self.problem.meter.expansions_left()
+        if left is None or left > len(self.downhill(way[-1])):
+            return False
+        spent = self.walker.walks.expansions
+        return spent >= _LEAD * (left + spent) or self.behind(steps, way)
 
 
 def better(one: list[Place], other: list[Place]) -> list[Place]:
@@ -147,18 +195,20 @@ class XRLflowTree(Learned):
     """A tree search that a trained policy guides; every simulation opens one graph.
 
     It begins as ``xrlflow`` does, with the policy's likeliest walk and ways down, and the tree holds the best of these.
-    ``checkpoint``, ``descent``: as for ``xrlflow``. ``exploration``: weight of the policy's choice against the gains
-    found. ``horizon``: deepest way, beyond the first one; 0 for the one that was trained with.
+    ``checkpoint``, ``descent``, ``train``: as for ``xrlflow``. ``exploration``: weight of the policy's choice against
+    the gains found. ``horizon``: deepest way, beyond the first one; 0 for the one that was trained with.
     """
 
     checkpoint: str = ""
     exploration: float = 1.0
     horizon: int = 0
     descent: bool = True
+    train: str = ""
 
     name: ClassVar[str] = "xrlflow-mcts"
 
     def __post_init__(self) -> None:
+        check_training(self.train)
         if not self.exploration > 0 or self.horizon < 0:
             raise UsageError(
                 f"The options of search strategy 'xrlflow-mcts' are exploration={self.exploration:g}, "
@@ -166,15 +216,15 @@ class XRLflowTree(Learned):
             )
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
-        """Simulate until the budget or the graphs end. Nothing is drawn: ``rng`` is not used."""
+        """Simulate until the budget or the graphs end. Nothing is drawn but for training."""
         from rlflow.agents.tree import TreeSearch
         from rlflow.agents.walker import Walker
 
-        walker = Walker.of(problem, self.checkpoint, 1.0, _KEEP, self.horizon, _NO_PATIENCE)
+        walker = Walker.of(problem, policy_of(problem, self.checkpoint, self.train, rng), 1.0, _KEEP, self.horizon)
         if len(walker.walks.root.table) == 0:
             return StopReason.EXHAUSTED
         best = first_ways(walker, problem, self.descent)
-        walker.horizon += len(best)
+        walker.horizon, walker.patience = walker.horizon + len(best), _NO_PATIENCE
         tree = TreeSearch(walker, self.exploration)
         tree.plant(best)
         while not tree.exhausted:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from rlflow.agents.checkpoint import load_policy
+from rlflow.agents.config import TrainConfig
 from rlflow.env.reward import Improvement
 from rlflow.env.walks import STOP, Episode, Place, Walks
 from rlflow.nn.batch import Batch
@@ -16,6 +16,10 @@ from rlflow.nn.policy import Policy
 from rlflow.nn.ragged import draw
 from rlflow.search import Problem
 from rlflow.search.problem import ROUNDING
+
+#: A step that does not improve is taken where it is so many times likelier than any that does; an improvement counts as
+#: nearly as likely as another down to such a part of its probability.
+_LIKELIER, _NEARLY = 2.0, 30.0
 
 
 @dataclass
@@ -34,17 +38,23 @@ class Walker:
 
     @classmethod
     def of(
-        cls, problem: Problem, checkpoint: str, temperature: float, keep: int, horizon: int = 0, patience: int = 0
+        cls,
+        problem: Problem,
+        loaded: tuple[Policy, TrainConfig],
+        temperature: float,
+        keep: int,
+        horizon: int = 0,
+        patience: int = 0,
     ) -> Walker:
-        """From a checkpoint (empty: the shipped one); ``horizon``, ``patience`` 0: the trained ones."""
-        policy, config = load_policy(checkpoint or None)
+        """By a policy and how it was trained; ``horizon``, ``patience`` 0: as it was."""
+        policy, config = loaded
         rows = policy.vocabulary.rule_rows(problem.rule_names)
         walks = Walks(problem, keep)
         return cls(policy, walks, rows, temperature, horizon or config.horizon, patience or config.patience)
 
     def descend(self, way: Sequence[Place] = ()) -> list[Place]:
-        """The cheapest candidate while it is an improvement, from the end of a way (default: the start); asks the policy
-        nothing. Returns the way, longer by that.
+        """The cheapest candidate while it is an improvement, from the end of a way (default: the start); asks the
+        policy nothing. Returns the way, longer by that.
         """
         way = list(way) or [self.walks.root]
         episode = self.begin(way[-1])
@@ -56,19 +66,24 @@ class Walker:
 
     def greedy(self) -> list[Place]:
         """The likeliest candidate until the policy stops. Returns the way to the best graph met."""
-        return self.lead(lambda way: False)
+        return self._walk(lambda way: False, lambda episode, probabilities: int(np.argmax(probabilities)))
 
     def lead(self, enough: Callable[[Sequence[Place]], bool]) -> list[Place]:
-        """As :meth:`greedy`, ended too when ``enough(way)`` says so."""
+        """As :meth:`greedy`, but by :func:`likeliest`, and ended too when ``enough(way)`` says so."""
+        return self._walk(enough, likeliest)
+
+    def _walk(
+        self, enough: Callable[[Sequence[Place]], bool], choose: Callable[[Episode, np.ndarray], int]
+    ) -> list[Place]:
         episode, way = self.begin(), [self.walks.root]
         while not episode.ended and not enough(way):
-            episode.step(int(np.argmax(self.probabilities(episode))))
+            episode.step(choose(episode, self.probabilities(episode)))
             way.append(episode.place)
         return to_the_best(way)
 
     def sample(self, rng: np.random.Generator, start: Sequence[Place] = ()) -> list[Place]:
-        """A drawn walk of at least one step, because to stop at once would find nothing, from the end of a way (default:
-        the start). Returns the way to the best graph met.
+        """A drawn walk of at least one step, because to stop at once would find nothing, from the end of a way
+        (default: the start). Returns the way to the best graph met.
         """
         way = list(start) or [self.walks.root]
         episode = self.begin(way[-1])
@@ -120,26 +135,45 @@ class Walker:
         return Episode(self.walks, Improvement(), self.horizon, children, self.patience, at)
 
 
+def likeliest(episode: Episode, probabilities: np.ndarray) -> int:
+    """The likeliest action; where that is an improvement, or hardly likelier than one, the steepest of the improvements
+    that are nearly as likely as the likeliest of them.
+
+    Among the many that are open in a deep network the policy tells kinds apart better than sizes, and sizes are known.
+    """
+    table = episode.place.table
+    floor = episode.walks.problem.gain_floor(table.node.cost)
+    improving = np.concatenate(([False], table.cost < table.node.cost - floor))
+    if not improving.any():
+        return int(np.argmax(probabilities))
+    other = int(np.argmax(np.where(improving, -1.0, probabilities)))
+    most = float(probabilities[improving].max())
+    if probabilities[other] > _LIKELIER * most:
+        return other
+    nearly = improving & (probabilities >= most / _NEARLY)
+    return int(np.argmin(np.where(nearly, np.concatenate(([np.inf], table.cost)), np.inf)))
+
+
 def to_the_best(way: list[Place]) -> list[Place]:
     """The way as far as its cheapest graph, the first of several."""
     least = min(place.node.cost for place in way) * (1 + ROUNDING)
     return way[: 1 + next(i for i, place in enumerate(way) if place.node.cost <= least)]
 
 
-def way_down(place: Place) -> int:
-    """How many rewrites of a graph improve it and touch no node that a better one of them touches: about as many
-    expansions as the way down from it takes.
+def downhill(place: Place) -> np.ndarray:
+    """Gains in ms, largest first, of the rewrites of a graph that improve it and touch no node that one of a larger
+    gain touches: about what the way down from it takes and brings, at no expansion.
     """
     table = place.table
     taken: set[int] = set()
-    count = 0
-    gaining = np.flatnonzero(table.cost < table.node.cost * (1 - ROUNDING))
-    for k in gaining[np.argsort(table.cost[gaining], kind="stable")].tolist():
+    gains = []
+    improving = np.flatnonzero(table.cost < table.node.cost * (1 - ROUNDING))
+    for k in improving[np.argsort(table.cost[improving], kind="stable")].tolist():
         nodes = table.touched(k).tolist()
         if taken.isdisjoint(nodes):
             taken.update(nodes)
-            count += 1
-    return count
+            gains.append(table.node.cost - float(table.cost[k]))
+    return np.array(gains)
 
 
 def steepest(episode: Episode) -> int | None:

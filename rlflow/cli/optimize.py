@@ -36,6 +36,11 @@ from rlflow.errors import UsageError
     help="End the search after N expansions without a worthwhile gain; auto: the strategy's own, if seconds limit it.",
 )
 @click.option("--alpha", type=float, help="How much dearer than the best a graph may be and still be followed.")
+@click.option(
+    "--train-budget",
+    metavar="STEPS|60s",
+    help="Train xrlflow's agent on the model first, for so many steps or seconds beside the budget.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of everything random.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of the runtime.")
 @click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of a symbolic dimension, for measuring only.")
@@ -103,6 +108,7 @@ def optimize(
     budget: str,
     patience: str,
     alpha: float | None,
+    train_budget: str | None,
     seed: int,
     threads: int,
     dims: tuple[str, ...],
@@ -156,6 +162,7 @@ def optimize(
             budget=budget,
             patience=patience,
             alpha=alpha,
+            train_budget=train_budget,
             seed=seed,
             threads=threads,
             dims=parse_dims("--dim", dims),

@@ -137,6 +137,12 @@ class BudgetMeter:
         """Set the clock to where ``seconds`` have elapsed."""
         self._started = self._clock() - seconds
 
+    def leave_out(self, seconds: float) -> None:
+        """Do not count so many seconds that have passed: they were spent on something else than the search."""
+        self.start()
+        assert self._started is not None
+        self._started += seconds
+
     @property
     def seconds(self) -> float:
         """Elapsed seconds."""

@@ -66,11 +66,73 @@ def test_a_rule_that_the_checkpoint_never_saw_is_no_obstacle() -> None:
         ("xrlflow:decode=luck", "decode=luck"),
         ("xrlflow:temperature=0", "temperature above 0"),
         ("xrlflow:width=0", "width"),
+        ("xrlflow:train=long", "training budget is 'long'"),
+        ("xrlflow-mcts:train=0", "training budget is '0'"),
     ],
 )
 def test_options_that_make_no_sense_are_sentences(spec: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         search.make(spec)
+
+
+@needs_torch
+@pytest.mark.parametrize("spec", ["xrlflow:train=40", "xrlflow-mcts:train=1s"])
+def test_training_on_the_given_graph_is_not_part_of_the_search(spec: str) -> None:
+    problem = BY_NAME["exclusive"].problem("6x,500s")
+    result = search.solve(problem, spec)
+    assert result.counts.expansions <= 6
+    assert result.cost_after_ms < result.cost_before_ms
+
+
+@needs_torch
+def test_training_before_the_search_depends_on_the_seed_alone() -> None:
+    found = [search.solve(BY_NAME["plateau"].problem("20x", seed=3), "xrlflow:train=60") for _ in range(2)]
+    assert found[0].curve[-1].cost_ms == found[1].curve[-1].cost_ms
+    assert found[0].trace == found[1].trace
+
+
+@needs_torch
+def test_drawn_walks_are_known_to_differ_by_seed() -> None:
+    drawn = {row["name"]: row["randomised"] for row in search.catalogue()}
+    assert drawn["xrlflow"]
+    assert not drawn["xrlflow-mcts"]
+
+
+@needs_torch
+def test_what_the_way_down_promises_costs_no_expansion() -> None:
+    from rlflow.agents.checkpoint import load_policy
+    from rlflow.agents.walker import Walker, downhill
+
+    problem = BY_NAME["exclusive"].problem("500x")
+    walker = Walker.of(problem, load_policy(), 1.0, 64)
+    gains = downhill(walker.walks.root)
+    assert list(gains) == sorted(gains, reverse=True)
+    assert gains.sum() > 0
+    assert problem.meter.expansions == 0  # prices of candidates are known without opening them
+    way = walker.descend()
+    assert way[0] is walker.walks.root
+    assert [place.node.cost for place in way] == sorted((place.node.cost for place in way), reverse=True)
+
+
+@needs_torch
+def test_among_improvements_of_nearly_one_probability_the_steepest_is_taken() -> None:
+    import numpy as np
+
+    from rlflow.agents.checkpoint import load_policy
+    from rlflow.agents.walker import Walker, likeliest
+
+    walker = Walker.of(BY_NAME["exclusive"].problem("500x"), load_policy(), 1.0, 64)
+    episode = walker.begin()
+    table = episode.place.table
+    improving = np.flatnonzero(table.cost < table.node.cost)
+    even = np.full(episode.candidates, 1 / episode.candidates)
+    assert likeliest(episode, even) == 1 + int(np.argmin(table.cost))
+    sure = np.zeros(episode.candidates)
+    sure[1 + improving[-1]] = 1.0
+    assert likeliest(episode, sure) == 1 + improving[-1]
+    stop = np.zeros(episode.candidates)
+    stop[0] = 1.0
+    assert likeliest(episode, stop) == 0
 
 
 @needs_torch

@@ -82,7 +82,11 @@ def test_each_limit_ends_with_its_own_reason() -> None:
     meter.measurements = 3
     assert meter.spent() is StopReason.BUDGET_MEASUREMENTS
     assert meter.measurements_left() == 0
+    meter.leave_out(4)  # what passed was not all the search's
+    assert meter.seconds_left() == 4
+    assert meter.expansions_left() == 4
     meter.expansions = 4
+    assert meter.expansions_left() == 0
     assert meter.spent() is StopReason.BUDGET_EXPANSIONS
     meter.candidates = 5
     assert meter.spent() is StopReason.BUDGET_CANDIDATES
@@ -104,4 +108,5 @@ def test_a_budget_of_counts_never_reads_the_clock() -> None:
     assert meter.spent() is None
     assert meter.fraction() == 0.0
     assert meter.seconds_left() is None
+    assert meter.expansions_left() == 2
     assert meter.budget.counts_only
