@@ -77,13 +77,13 @@ SIZES = {
         searched=("squeezenet1.1", "resnet-18", "resnet-50", "bert-base?layers=2&seq=64", "vit-base?layers=2",
                   "inception-v3"),
         timed=("squeezenet1.1", "inception-v3", "bert-base"),
-        studied=("squeezenet1.1",),
+        studied=("vit-base?layers=2", "squeezenet1.1"),
         seeds=3,
         limit=3000,
         seconds=60.0,
         budget="100x",
-        study_expansions=200,
-        study_rounds=2,
+        study_expansions=300,
+        study_rounds=4,
         latent={"random_episodes": "2", "downhill_episodes": "1", "episodes": "2", "horizon": "60",
                 "hidden": "128", "fit_steps": "100", "dream_updates": "10", "batch": "5", "schedule": "3"},
         graph={"random_episodes": "0", "horizon": "60", "fit_steps": "40", "batch": "8", "opens": "20"},
@@ -368,14 +368,16 @@ def studies(
             key = f"{kind}/{model}/{value}"
             if rows.have(key):
                 continue
-            config = worldmodel_config.preset("tuned").with_options({**size.latent, **options(value)})
+            config = worldmodel_config.preset("tuned").with_options({**size.latent, **SCRATCH, **options(value)})
             rounds: list[dict[str, Any]] = []
-            trainer = WorldTrainer([ProblemSpec(model)], config)
+            trainer, begun = WorldTrainer([ProblemSpec(model)], config), time.process_time()
             card = trainer.train(size.study_expansions, rounds=size.study_rounds, on_round=rounds.append).card
             last = rounds[-1] if rounds else {}
             rows.add({"kind": kind, "key": key, "model": model, "value": value, "score": card["score"],
                       "best": max(card["best_gains"].values()), "expansions": card["expansions"],
-                      "seconds": card["seconds"], "dreamt": last.get("dream_return"), "last": last.get("score"),
+                      "seconds": card["seconds"], "cpu_seconds": time.process_time() - begun,
+                      "model_losses": [round(one, 4) for one in trainer.agent.fitter.history],
+                      "dream_returns": [round(one, 5) for one in trainer.agent.history], "dreamt": last.get("dream_return"), "last": last.get("score"),
                       "rounds": [{name: one.get(name) for name in KEPT} for one in rounds]})  # fmt: skip
 
 

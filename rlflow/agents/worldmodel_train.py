@@ -45,12 +45,15 @@ _SLOPES = 30.0
 
 
 class LatentAgent:
-    """The paper's form: fits the MDN-RNN, then trains the controller in its dreams; acts by the controller."""
+    """The paper's form: fits the MDN-RNN, then trains the controller in its dreams; acts by the controller.
+
+    ``history``: the mean return of the dreams of every update so far.
+    """
 
     def __init__(self, config: WorldConfig, networks: dict[str, Any], memories: Memories, seed: int) -> None:
         self.config, self.networks, self.memories = config, networks, memories
         self.controller = networks["controller"]
-        self.fitter = Fitter(memories, seed)
+        self.fitter, self.history = Fitter(memories, seed), list[float]()
         self.optimizer = torch.optim.Adam(_rates(self.controller, config.controller_lr), eps=1e-5)
         self.optimizers = {"world": self.fitter.optimizer, "controller": self.optimizer}
 
@@ -79,6 +82,7 @@ class LatentAgent:
                 continue
             found = dream(env, self.controller, state, horizon, units, config)
             figures = improve(self.controller, self.optimizer, found, config, rng)
+            self.history.append(found.total)
             rows.append(
                 {"dream_return": found.total, "dream_length": found.length, "dream_steps": len(found), **figures}
             )

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -77,7 +78,18 @@ class Backtracking(StrategyBase):
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Open the most promising candidate until none is admitted."""
-        return _Search(self, problem).run()
+        steps = self.steps(problem, problem.root())
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return StopReason(end.value)
+
+    def steps(self, problem: Problem, start: SearchNode) -> Generator[None, None, StopReason]:
+        """The search from ``start``, any opened graph of the problem, one candidate of the queue at a time: for
+        searches that take turns.
+        """
+        return _Search(self, problem, start).run()
 
 
 @dataclass(eq=False)
@@ -107,7 +119,7 @@ class _Entry(NamedTuple):
 class _Search:
     """One run."""
 
-    def __init__(self, options: Backtracking, problem: Problem) -> None:
+    def __init__(self, options: Backtracking, problem: Problem, start: SearchNode) -> None:
         self.options, self.problem = options, problem
         self.heap: list[tuple[int, float, int, int, _Entry]] = []
         self.pushed = 0
@@ -115,14 +127,14 @@ class _Search:
         self.paid: set[tuple[int, ...]] = set()  # beginnings of chains of rules that led to a better graph
         self.failures: Counter[Signature] = Counter()
         self.descended: set[bytes] = set()
-        self.best = problem.root()  # of all bases
+        self.best = start  # of all bases
         self.goal = self.best.cost
         self.width = options.queue
 
-    def run(self) -> StopReason:
-        self._rebase(self.problem.root(), float("inf"))
+    def run(self) -> Generator[None, None, StopReason]:
+        self._rebase(self.best, float("inf"))
         for _ in range(_WIDENINGS):
-            self._drain()
+            yield from self._drain()
             if not self.dropped:
                 return StopReason.EXHAUSTED
             # The queue ran dry, but not before it had let go of something: once more from the best, with more patience.
@@ -130,12 +142,13 @@ class _Search:
             self.descended.clear()
             self.failures.clear()
             self._rebase(self.best, float("inf"))
-        self._drain()
+        yield from self._drain()
         return StopReason.CONVERGED if self.dropped else StopReason.EXHAUSTED
 
-    def _drain(self) -> None:
+    def _drain(self) -> Iterator[None]:
         while self.heap:
             self._open(heapq.heappop(self.heap)[-1])
+            yield
 
     # --- bases ------------------------------------------------------------------------------------------------------
 
