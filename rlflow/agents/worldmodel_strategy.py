@@ -61,6 +61,7 @@ class RLFlow(Learned):
                 f"share={self.share:g}; expected one of {', '.join(FORMS)}, numbers of 0 or more, a temperature above "
                 "0, and a share from 0 to 1."
             )
+        object.__setattr__(self, "randomised", self.worldmodel == "latent" or bool(self.checkpoint))
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Open what the model says, then what backtracking says, until the budget ends or nothing new is left."""
