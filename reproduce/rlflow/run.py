@@ -178,8 +178,8 @@ def studies(
                       "best": max(card["best_gains"].values()), "expansions": card["expansions"],
                       "seconds": card["seconds"], "cpu_seconds": time.process_time() - begun,
                       "model_losses": [round(one, 4) for one in trainer.agent.fitter.history],
-                      "dream_returns": [round(one, 5) for one in trainer.agent.history], "dreamt": last.get("dream_return"),
-                      "last": last.get("score"),
+                      "dream_returns": [round(one, 5) for one in trainer.agent.history],
+                      "dreamt": last.get("dream_return"), "last": last.get("score"),
                       "rounds": [{name: one.get(name) for name in KEPT} for one in rounds]})  # fmt: skip
 
 
