@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import zipfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -25,55 +26,84 @@ from rlflow.files import replacing
 from rlflow.nn.batch import Vocabulary
 from rlflow.nn.policy import Policy
 
+if TYPE_CHECKING:
+    from rlflow.env.spec import ProblemSpec
+
+_A = TypeVar("_A", bound="Archived")
+_P = TypeVar("_P")
+
 FORMAT = 1
 _META = "meta.json"
 
 
 @dataclass
-class Checkpoint:
-    """``weights``, ``optimizer``: arrays by name. ``progress``: what a resumed training goes on with (updates, steps,
-    …). ``card``: what the agent was trained on, how long, by which seeds and version.
+class Archived:
+    """What every agent's checkpoint holds. ``weights``: arrays by name. ``extra``: arrays that a resumed training needs
+    beside them. ``progress``: what it goes on with (rounds, steps, …). ``card``: what the agent was trained on, how
+    long, by which seeds and version.
+
+    Each form says in class variables: ``kind``, of file; ``verb``, what of ``rlflow train`` makes it; the prefixes of
+    the two groups of arrays; the class of its configuration.
     """
 
-    config: TrainConfig
+    config: Any
     vocabulary: Vocabulary
     weights: dict[str, np.ndarray]
-    optimizer: dict[str, np.ndarray] = field(default_factory=dict)
+    extra: dict[str, np.ndarray] = field(default_factory=dict)
     progress: dict[str, Any] = field(default_factory=dict)
     card: dict[str, Any] = field(default_factory=dict)
 
-    def policy(self) -> Policy:
-        """The network with its weights."""
-        policy = Policy(self.config.policy, self.vocabulary)
-        policy.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in self.weights.items()})
-        return policy.eval()
+    kind: ClassVar[str]
+    verb: ClassVar[str]
+    prefixes: ClassVar[tuple[str, str]] = ("weights/", "extra/")
+    config_class: ClassVar[Any]
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the file, through a temporary one. Raises :class:`OutputError` where it cannot be written."""
+    def save(self, path: str | os.PathLike[str], *, half: bool = False) -> None:
+        """Write the file, through a temporary one; ``half``: weights in 16 bits, for shipping. Raises
+        :class:`OutputError` where it cannot be written.
+        """
         meta = {
+            "kind": self.kind,
             "format": FORMAT,
             "config": self.config.to_dict(),
             "vocabulary": {"ops": self.vocabulary.ops, "rules": self.vocabulary.rules},
             "progress": self.progress,
             "card": self.card,
         }
-        arrays = {f"policy/{name}": array for name, array in self.weights.items()}
-        arrays |= {f"optimizer/{name}": array for name, array in self.optimizer.items()}
-        write_archive(Path(path), meta, arrays)
+        first, second = self.prefixes
+        small = np.float16 if half else np.float32
+        arrays = {first + name: array.astype(small) for name, array in self.weights.items()}
+        write_archive(Path(path), meta, arrays | {second + name: array for name, array in self.extra.items()})
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Checkpoint:
+    def load(cls: type[_A], path: str | os.PathLike[str]) -> _A:
         """Read a file; raises :class:`ModelError` where there is none, or it is something else."""
-        meta, arrays = read_archive(path, "xrlflow", "policy")
-        words = meta["vocabulary"]
+        meta, arrays = read_archive(path, cls.verb, cls.kind)
+        words, (first, second) = meta["vocabulary"], cls.prefixes
         return cls(
-            TrainConfig.from_dict(meta["config"]),
+            cls.config_class.from_dict(meta["config"]),
             Vocabulary(tuple(words["ops"]), tuple(words["rules"])),
-            part_of(arrays, "policy/"),
-            part_of(arrays, "optimizer/"),
+            {name: array.astype(np.float32) for name, array in part_of(arrays, first).items()},
+            part_of(arrays, second),
             meta["progress"],
             meta["card"],
         )
+
+
+@dataclass
+class Checkpoint(Archived):
+    """X-RLflow's: ``config`` is a :class:`TrainConfig`."""
+
+    kind: ClassVar[str] = "policy"
+    verb: ClassVar[str] = "xrlflow"
+    prefixes: ClassVar[tuple[str, str]] = ("policy/", "optimizer/")
+    config_class: ClassVar[Any] = TrainConfig
+
+    def policy(self) -> Policy:
+        """The network with its weights."""
+        policy = Policy(self.config.policy, self.vocabulary)
+        policy.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in self.weights.items()})
+        return policy.eval()
 
 
 def read_archive(path: str | os.PathLike[str], verb: str, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -153,6 +183,52 @@ def _load_policy(path: str, stamp: int) -> tuple[Policy, TrainConfig]:
 def weights_of(policy: torch.nn.Module) -> dict[str, np.ndarray]:
     """A copy of the network's weights as arrays."""
     return {name: value.detach().cpu().numpy().copy() for name, value in policy.state_dict().items()}
+
+
+def optimizer_arrays(optimizer: torch.optim.Optimizer, network: torch.nn.Module, name: str) -> dict[str, np.ndarray]:
+    """Adam's state by parameter names, ``name`` in front."""
+    return {
+        f"{name}/{key}/{parameter_name}": value.detach().cpu().numpy()
+        for parameter_name, parameter in network.named_parameters()
+        for key, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def load_optimizer(
+    optimizer: torch.optim.Optimizer, network: torch.nn.Module, name: str, arrays: dict[str, np.ndarray]
+) -> None:
+    """The reverse of :func:`optimizer_arrays`; moments go where their parameters are."""
+    for parameter_name, parameter in network.named_parameters():
+        found = {
+            key: torch.from_numpy(arrays[f"{name}/{key}/{parameter_name}"].copy())
+            for key in ("step", "exp_avg", "exp_avg_sq")
+            if f"{name}/{key}/{parameter_name}" in arrays
+        }
+        if found:
+            optimizer.state[parameter] = {
+                key: value if key == "step" else value.to(parameter.device) for key, value in found.items()
+            }
+
+
+def card_of(specs: Sequence[ProblemSpec], seed: int, **more: Any) -> dict[str, Any]:
+    """What every card says: versions, models, cost and seed; and ``more``."""
+    from rlflow import __version__
+
+    models = [spec.title for spec in specs]
+    return {"rlflow": __version__, "torch": torch.__version__, "models": models, "cost": specs[0].cost, "seed": seed,
+            **more}  # fmt: skip
+
+
+def known_score(score: float) -> float | None:
+    """The best score for JSON: ``None`` where nothing was judged yet."""
+    return None if math.isinf(score) else score
+
+
+def progress_of(kind: type[_P], plain: Mapping[str, Any]) -> _P:
+    """The progress that a checkpoint holds, as the dataclass that counts it; the reverse of :func:`known_score` too."""
+    best = -math.inf if plain["best_score"] is None else plain["best_score"]
+    made: Any = kind
+    return made(**{one.name: {**plain, "best_score": best}[one.name] for one in fields(made)})
 
 
 def resumed(path: Path | None, load: Callable[[Path], Any], config: Any, models: Sequence[str], seed: int) -> Any:

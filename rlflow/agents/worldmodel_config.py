@@ -25,8 +25,8 @@ class WorldConfig:
     Collecting: ``gains``: whether a state's gain is its ``price``'s or the ``clock``'s, every ``every`` steps and at
     the end. ``horizon``, ``patience``: of real episodes, as in :class:`rlflow.agents.config.TrainConfig`.
     ``random_episodes``, ``downhill_episodes``: a model, before the first fit, by chance and by price, the steepest way
-    first; ``episodes``: a model and round by the current policy, and one more that is greedy and judges it. ``stop_chance``: of a random step
-    to stop.
+    first; ``episodes``: a model and round by the current policy, and one more that is greedy and judges it.
+    ``stop_chance``: of a random step to stop.
 
     The model: ``encoder_hidden``, ``encoder_layers``, ``message``: of the graph network. ``latent``, ``hidden``,
     ``mixtures``: sizes of the MDN-RNN. ``locations``: most matches of a rule that can be told apart. ``ensemble``:

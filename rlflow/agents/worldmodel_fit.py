@@ -110,11 +110,11 @@ def sequences(episodes: Sequence[Recorded], numbers: Sequence[int], memories: Me
 
 
 class Fitter:
-    """Fits a world model; its optimiser goes on from round to round."""
+    """Fits a world model; its optimiser goes on from round to round. ``history``: the loss of every step so far."""
 
     def __init__(self, memories: Memories, seed: int = 0) -> None:
         self.memories, self.world, self.config = memories, memories.world, memories.world.config
-        self.seed = seed
+        self.seed, self.history = seed, list[float]()
         self.optimizer = torch.optim.Adam(self.world.parameters(), lr=self.config.lr, eps=1e-6)
 
     def fit(
@@ -138,6 +138,7 @@ class Fitter:
             chosen = rng.choice(usable, min(self.config.batch, len(usable)), replace=False).tolist()
             batch = sequences([episodes[i] for i in chosen], chosen, self.memories)
             rows.append(self._step(batch, rng))
+            self.history.append(rows[-1]["model_loss"])
         self.world.eval()
         self.memories.refresh()
         last = rows[-max(1, len(rows) // 10) :]

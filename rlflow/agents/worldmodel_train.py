@@ -10,14 +10,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from rlflow.agents.checkpoint import resumed
+from rlflow.agents.checkpoint import (
+    card_of,
+    known_score,
+    load_optimizer,
+    optimizer_arrays,
+    part_of,
+    progress_of,
+    resumed,
+)
 from rlflow.agents.dream import Controller, Dream, dream, improve, random_of
 from rlflow.agents.dream_pilot import ControllerPilot, dream_starts
 from rlflow.agents.logs import TrainingLog
@@ -25,10 +33,8 @@ from rlflow.agents.replay import Recorded, Replay
 from rlflow.agents.worldmodel_checkpoint import (
     WorldCheckpoint,
     all_weights,
-    load_optimizer,
     load_weights,
     make_networks,
-    optimizer_arrays,
 )
 from rlflow.agents.worldmodel_config import WorldConfig
 from rlflow.agents.worldmodel_fit import Fitter, Memories, judge
@@ -45,12 +51,15 @@ _SLOPES = 30.0
 
 
 class LatentAgent:
-    """The paper's form: fits the MDN-RNN, then trains the controller in its dreams; acts by the controller."""
+    """The paper's form: fits the MDN-RNN, then trains the controller in its dreams; acts by the controller.
+
+    ``history``: the mean return of the dreams of every update so far.
+    """
 
     def __init__(self, config: WorldConfig, networks: dict[str, Any], memories: Memories, seed: int) -> None:
         self.config, self.networks, self.memories = config, networks, memories
         self.controller = networks["controller"]
-        self.fitter = Fitter(memories, seed)
+        self.fitter, self.history = Fitter(memories, seed), list[float]()
         self.optimizer = torch.optim.Adam(_rates(self.controller, config.controller_lr), eps=1e-5)
         self.optimizers = {"world": self.fitter.optimizer, "controller": self.optimizer}
 
@@ -79,6 +88,7 @@ class LatentAgent:
                 continue
             found = dream(env, self.controller, state, horizon, units, config)
             figures = improve(self.controller, self.optimizer, found, config, rng)
+            self.history.append(found.total)
             rows.append(
                 {"dream_return": found.total, "dream_length": found.length, "dream_steps": len(found), **figures}
             )
@@ -262,21 +272,10 @@ class WorldTrainer:
     # --- what is kept -------------------------------------------------------------------------------------------------
 
     def _card(self) -> dict[str, Any]:
-        from rlflow import __version__
-
         shown = asdict(self.progress)
-        shown["score"] = None if math.isinf(shown["best_score"]) else shown["best_score"]
-        del shown["best_score"]
-        return {
-            "rlflow": __version__,
-            "torch": torch.__version__,
-            "worldmodel": self.config.worldmodel,
-            "models": [spec.title for spec in self.specs],
-            "cost": self.specs[0].cost,
-            "seed": self.seed,
-            **shown,
-            "seconds": round(self.progress.seconds, 1),
-        }
+        score = known_score(shown.pop("best_score"))
+        shown["seconds"] = round(self.progress.seconds, 1)
+        return card_of(self.specs, self.seed, worldmodel=self.config.worldmodel, score=score, **shown)
 
     def _checkpoint(self, weights: dict[str, np.ndarray]) -> WorldCheckpoint:
         vocabulary = self.agent.networks["world"].vocabulary
@@ -301,10 +300,9 @@ class WorldTrainer:
         for name, optimizer in self.agent.optimizers.items():
             checkpoint.extra |= optimizer_arrays(optimizer, self.agent.networks[name], f"adam-{name}")
         checkpoint.extra |= {f"best/{name}": array for name, array in self.best_weights.items()}
-        best = self.progress.best_score
         checkpoint.progress = {
             **asdict(self.progress),
-            "best_score": None if math.isinf(best) else best,
+            "best_score": known_score(self.progress.best_score),
             "rng": self.rng.bit_generator.state,
             "seed": self.seed,
             "models": [spec.model for spec in self.specs],
@@ -315,10 +313,9 @@ class WorldTrainer:
     def _resume(self) -> None:
         """Go on where ``<out>.last`` ended. Raises :class:`UsageError` where that was another training."""
         last = resumed(self._last, WorldCheckpoint.load, self.config, [spec.model for spec in self.specs], self.seed)
-        plain = dict(last.progress)
-        plain["best_score"] = -math.inf if plain["best_score"] is None else plain["best_score"]
+        plain = last.progress
         self.rng.bit_generator.state = plain["rng"]
-        self.progress = Progress(**{f.name: plain[f.name] for f in fields(Progress)})
+        self.progress = progress_of(Progress, plain)
         self.real.before = {name: plain[name] for name in ("expansions", "candidates", "measurements")}
         self.real.steps, self.real.episodes = plain["steps"], plain["episodes"]
         self.replay.load(plain["parts"])
@@ -326,4 +323,4 @@ class WorldTrainer:
         load_weights(self.agent.networks, last.weights)
         for name, optimizer in self.agent.optimizers.items():
             load_optimizer(optimizer, self.agent.networks[name], f"adam-{name}", last.extra)
-        self.best_weights = {name[5:]: array for name, array in last.extra.items() if name.startswith("best/")}
+        self.best_weights = part_of(last.extra, "best/")

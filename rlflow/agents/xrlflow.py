@@ -18,7 +18,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlflow.agents.checkpoint import Checkpoint, resumed, weights_of
+from rlflow.agents.checkpoint import (
+    Checkpoint,
+    card_of,
+    known_score,
+    load_optimizer,
+    optimizer_arrays,
+    part_of,
+    progress_of,
+    resumed,
+    weights_of,
+)
 from rlflow.agents.config import TrainConfig
 from rlflow.agents.logs import TrainingLog
 from rlflow.agents.rollouts import LocalPlayers, Players, Task, Trajectory, make_players
@@ -303,20 +313,10 @@ class Trainer:
         return list(self.specs[0].load().ruleset.names)
 
     def _card(self) -> dict[str, Any]:
-        from rlflow import __version__
-
-        return {
-            "rlflow": __version__,
-            "torch": torch.__version__,
-            "models": [spec.title for spec in self.specs],
-            "held_out": [spec.title for spec in self.held_out],
-            "cost": self.specs[0].cost,
-            "seed": self.seed,
-            **{name: getattr(self.progress, name) for name in ("updates", "steps", "episodes")},
-            "seconds": round(self.progress.seconds, 1),
-            "score": None if math.isinf(self.progress.best_score) else self.progress.best_score,
-            **({"start": self.start_card} if self.start_card else {}),
-        }
+        more = {name: getattr(self.progress, name) for name in ("updates", "steps", "episodes")}
+        more |= {"seconds": round(self.progress.seconds, 1), "score": known_score(self.progress.best_score)}
+        more |= {"start": self.start_card} if self.start_card else {}
+        return card_of(self.specs, self.seed, held_out=[spec.title for spec in self.held_out], **more)
 
     def _save_best(self) -> Checkpoint:
         kept = self.best_weights if not math.isinf(self.progress.best_score) else weights_of(self.policy)
@@ -333,12 +333,10 @@ class Trainer:
         if self._last is None:
             return
         state = {f"best/{name}": array for name, array in self.best_weights.items()}
-        for name, parameter in self.policy.named_parameters():
-            for key, value in self.optimizer.state.get(parameter, {}).items():
-                state[f"adam/{key}/{name}"] = value.detach().cpu().numpy()
+        state |= optimizer_arrays(self.optimizer, self.policy, "adam")
         progress = {
             **dataclasses.asdict(self.progress),
-            "best_score": None if math.isinf(self.progress.best_score) else self.progress.best_score,
+            "best_score": known_score(self.progress.best_score),
             "scales": [[spec, self.scales.squares[spec], self.scales.counts[spec]] for spec in self.scales.squares],
             "rng": self.rng.bit_generator.state,
             "seed": self.seed,
@@ -351,21 +349,11 @@ class Trainer:
     def _resume(self) -> None:
         """Go on where ``<out>.last`` ended. Raises :class:`UsageError` where that was another training."""
         last = resumed(self._last, Checkpoint.load, self.config, [spec.model for spec in self.specs], self.seed)
-        plain = dict(last.progress)
-        for spec, squares, count in plain.pop("scales"):
+        plain = last.progress
+        for spec, squares, count in plain["scales"]:
             self.scales.squares[spec], self.scales.counts[spec] = squares, count
-        self.rng.bit_generator.state = plain.pop("rng")
-        plain["best_score"] = -math.inf if plain["best_score"] is None else plain["best_score"]
-        self.progress = Progress(**{f.name: plain[f.name] for f in dataclasses.fields(Progress)})
+        self.rng.bit_generator.state = plain["rng"]
+        self.progress = progress_of(Progress, plain)
         self.policy.load_state_dict({name: torch.from_numpy(array) for name, array in last.weights.items()})
-        for name, parameter in self.policy.named_parameters():
-            found = {
-                key: torch.from_numpy(last.optimizer[f"adam/{key}/{name}"].copy())
-                for key in ("step", "exp_avg", "exp_avg_sq")
-                if f"adam/{key}/{name}" in last.optimizer
-            }
-            if found:
-                self.optimizer.state[parameter] = {
-                    key: value if key == "step" else value.to(self.device) for key, value in found.items()
-                }
-        self.best_weights = {name[5:]: array for name, array in last.optimizer.items() if name.startswith("best/")}
+        load_optimizer(self.optimizer, self.policy, "adam", last.extra)
+        self.best_weights = part_of(last.extra, "best/")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import click
 from rlflow.cli.common import ErrorGroup, console
 from rlflow.errors import UsageError
 
+_Option = Callable[[Any], Any]
 _CHOICE = re.compile(r"\{([^{}]*)\}")
 
 
@@ -28,32 +30,50 @@ def _require_torch() -> None:
         raise UsageError(f"Nothing can be trained here: {reason}.")
 
 
+def _options(*own: _Option) -> _Option:
+    """The options that every training has, and ``own``, those of one."""
+    shared = (
+        click.option(
+            "--models",
+            multiple=True,
+            required=True,
+            metavar="MODEL",
+            help="A zoo model with options (squeezenet1.1, 'bert-base?seq={64,128}&layers=2') or an ONNX file; "
+            "repeatable. Braces stand for several models.",
+        ),
+        click.option(
+            "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The checkpoint to write."
+        ),
+        click.option("--set", "options", multiple=True, metavar="NAME=VALUE", help="One hyper-parameter; repeatable."),
+        click.option("--cost", default="analytic", show_default=True, help="Cost model that prices graphs."),
+        click.option("--rules", multiple=True, metavar="FAMILY", help="Families of rules (default: all); repeatable."),
+        click.option("--seed", default=0, show_default=True),
+        click.option(
+            "--logs", type=click.Path(file_okay=False, path_type=Path), help="Folder of JSON lines and TensorBoard."
+        ),
+        click.option("--quiet", is_flag=True, help="Only say how it ended."),
+    )
+
+    def decorate(command: Any) -> Any:
+        for option in reversed((*shared, *own)):
+            command = option(command)
+        return command
+
+    return decorate
+
+
 @train.command()
-@click.option(
-    "--models",
-    "models",
-    multiple=True,
-    required=True,
-    metavar="MODEL",
-    help="A zoo model with options (squeezenet1.1, 'bert-base?seq={64,128}&layers=2') or an ONNX file; repeatable. "
-    "Braces stand for several models.",
+@_options(
+    click.option("--held-out", "held_out", multiple=True, metavar="MODEL", help="To judge the agent by; repeatable."),
+    click.option("--steps", default=20_000, show_default=True, help="Environment steps in all."),
+    click.option("--preset", default="tuned", show_default=True, help="Hyper-parameters: paper or tuned."),
+    click.option("--workers", default="0", show_default=True, help="Processes that play, 0 for this one, or ray."),
+    click.option("--evaluate-every", default=10, show_default=True, help="Updates between evaluations."),
+    click.option("--patience", default=0, show_default=True, help="Evaluations without a better score before the end."),
+    click.option("--device", default="cpu", show_default=True, help="Of the learner: cpu or cuda."),
+    click.option("--start", type=click.Path(dir_okay=False), help="A checkpoint whose weights to begin with."),
+    click.option("--resume", is_flag=True, help="Go on where OUT.last ended."),
 )
-@click.option("--held-out", "held_out", multiple=True, metavar="MODEL", help="To judge the agent by; repeatable.")
-@click.option("--steps", default=20_000, show_default=True, help="Environment steps in all.")
-@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The checkpoint to write.")
-@click.option("--preset", default="tuned", show_default=True, help="Hyper-parameters: paper or tuned.")
-@click.option("--set", "options", multiple=True, metavar="NAME=VALUE", help="One hyper-parameter; repeatable.")
-@click.option("--cost", default="analytic", show_default=True, help="Cost model that rewards are made of.")
-@click.option("--rules", multiple=True, metavar="FAMILY", help="Families of rules (default: all); repeatable.")
-@click.option("--workers", default="0", show_default=True, help="Processes that play, 0 for this one, or ray.")
-@click.option("--seed", default=0, show_default=True)
-@click.option("--logs", type=click.Path(file_okay=False, path_type=Path), help="Folder of JSON lines and TensorBoard.")
-@click.option("--evaluate-every", default=10, show_default=True, help="Updates between evaluations.")
-@click.option("--patience", default=0, show_default=True, help="Evaluations without a better score before the end.")
-@click.option("--device", default="cpu", show_default=True, help="Of the learner: cpu or cuda.")
-@click.option("--start", type=click.Path(dir_okay=False), help="A checkpoint whose weights to begin with.")
-@click.option("--resume", is_flag=True, help="Go on where OUT.last ended.")
-@click.option("--quiet", is_flag=True, help="Only say how it ended.")
 def xrlflow(**given: Any) -> None:
     """X-RLflow: proximal policy optimisation over a graph neural network. Ctrl-C keeps what was learnt."""
     _require_torch()
@@ -80,26 +100,13 @@ def xrlflow(**given: Any) -> None:
 
 
 @train.command()
-@click.option(
-    "--models",
-    "models",
-    multiple=True,
-    required=True,
-    metavar="MODEL",
-    help="A zoo model with options or an ONNX file; repeatable. Braces stand for several models.",
+@_options(
+    click.option("--expansions", default=2_000, show_default=True, help="Graphs that are really opened, in all."),
+    click.option("--rounds", default=0, show_default=True, help="Most rounds, 0 for any number."),
+    click.option("--preset", default="tuned", show_default=True, help="Hyper-parameters: paper, tuned or graph."),
+    click.option("--capacity", default=6000, show_default=True, help="Graphs of the replay buffer in memory."),
+    click.option("--resume", is_flag=True, help="Go on where OUT.last and OUT.replay ended."),
 )
-@click.option("--expansions", default=2_000, show_default=True, help="Graphs that are really opened, in all.")
-@click.option("--rounds", default=0, show_default=True, help="Most rounds, 0 for any number.")
-@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The checkpoint to write.")
-@click.option("--preset", default="tuned", show_default=True, help="Hyper-parameters: paper, tuned or graph.")
-@click.option("--set", "options", multiple=True, metavar="NAME=VALUE", help="One hyper-parameter; repeatable.")
-@click.option("--cost", default="analytic", show_default=True, help="Cost model that prices graphs.")
-@click.option("--rules", multiple=True, metavar="FAMILY", help="Families of rules (default: all); repeatable.")
-@click.option("--seed", default=0, show_default=True)
-@click.option("--logs", type=click.Path(file_okay=False, path_type=Path), help="Folder of JSON lines and TensorBoard.")
-@click.option("--capacity", default=6000, show_default=True, help="Graphs of the replay buffer in memory.")
-@click.option("--resume", is_flag=True, help="Go on where OUT.last and OUT.replay ended.")
-@click.option("--quiet", is_flag=True, help="Only say how it ended.")
 def worldmodel(**given: Any) -> None:
     """RLFlow: a world model, and who acts by it: collect, fit, dream, act, again. Ctrl-C keeps what was learnt."""
     _require_torch()
@@ -126,12 +133,10 @@ def worldmodel(**given: Any) -> None:
 def _world_trainer(given: dict[str, Any]) -> Any:
     from rlflow.agents.worldmodel_config import preset
     from rlflow.agents.worldmodel_train import WorldTrainer
-    from rlflow.env.spec import ProblemSpec
 
     config = preset(given["preset"]).with_options(dict(map(_pair, given["options"])))
-    names = [name for model in given["models"] for name in expand(model)]
     return WorldTrainer(
-        [ProblemSpec.of(name, given["rules"] or None, given["cost"]) for name in names],
+        _specs(given, given["models"]),
         config,
         out=given["out"],
         seed=given["seed"],
@@ -154,19 +159,14 @@ def _trainer(given: dict[str, Any]) -> Any:
     from rlflow.agents.checkpoint import Checkpoint
     from rlflow.agents.config import preset
     from rlflow.agents.xrlflow import Trainer
-    from rlflow.env.spec import ProblemSpec
 
     config = preset(given["preset"]).with_options(dict(map(_pair, given["options"])))
 
-    def specs(models: tuple[str, ...]) -> list[ProblemSpec]:
-        names = [name for model in models for name in expand(model)]
-        return [ProblemSpec.of(name, given["rules"] or None, given["cost"]) for name in names]
-
     return Trainer(
-        specs(given["models"]),
+        _specs(given, given["models"]),
         config,
         out=given["out"],
-        held_out=specs(given["held_out"]),
+        held_out=_specs(given, given["held_out"]),
         seed=given["seed"],
         workers=given["workers"],
         logs=given["logs"],
@@ -176,6 +176,13 @@ def _trainer(given: dict[str, Any]) -> Any:
         resume=given["resume"],
         start=Checkpoint.load(given["start"]) if given["start"] else None,
     )
+
+
+def _specs(given: dict[str, Any], models: tuple[str, ...]) -> list[Any]:
+    from rlflow.env.spec import ProblemSpec
+
+    names = [name for model in models for name in expand(model)]
+    return [ProblemSpec.of(name, given["rules"] or None, given["cost"]) for name in names]
 
 
 def expand(model: str) -> list[str]:

@@ -56,6 +56,7 @@ class Walks:
         self.expansions = 0
         self._places: OrderedDict[bytes, Place] = OrderedDict()
         self._root: Place | None = None
+        self._best: SearchNode | None = None
 
     @property
     def root(self) -> Place:
@@ -64,6 +65,11 @@ class Walks:
             node = self.problem.root()
             self._root = Place(node, self.problem.moves(node))
         return self._root
+
+    @property
+    def best(self) -> SearchNode:
+        """The cheapest graph opened so far."""
+        return self._best or self.root.node
 
     def follow(self, place: Place, k: int) -> Place:
         """The graph that candidate ``k`` (a position in the table) leads to."""
@@ -74,6 +80,7 @@ class Walks:
         if found is None:
             node = self.problem.open(place.node, int(place.table.index[k]))
             self.expansions += 1
+            self._best = node if node.cost < self.best.cost else self.best
             found = Place(node, self.problem.moves(node))
         self._places[digest] = found
         while len(self._places) > self.keep:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -81,8 +82,18 @@ class Backtracking(StrategyBase):
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Open the most promising candidate until none is admitted."""
-        run = problem.recall() or _Search(self, problem)
-        return run.run()
+        steps = (problem.recall() or _Search(self, problem, problem.root())).run()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return StopReason(end.value)
+
+    def steps(self, problem: Problem, start: SearchNode) -> Generator[None, None, StopReason]:
+        """The search from ``start``, any opened graph of the problem, one candidate of the queue at a time: for
+        searches that take turns.
+        """
+        return _Search(self, problem, start).run()
 
 
 @kept
@@ -117,7 +128,7 @@ class _Entry(NamedTuple):
 class _Search:
     """One run."""
 
-    def __init__(self, options: Backtracking, problem: Problem) -> None:
+    def __init__(self, options: Backtracking, problem: Problem, start: SearchNode) -> None:
         self.options, self.problem = options, problem
         self.heap: list[tuple[int, float, int, int, _Entry]] = []
         self.pushed = 0
@@ -125,18 +136,19 @@ class _Search:
         self.paid: set[tuple[int, ...]] = set()  # beginnings of chains of rules that led to a better graph
         self.failures: Counter[Signature] = Counter()
         self.descended: set[bytes] = set()
-        self.best = problem.root()  # of all bases
+        self.best = start  # of all bases
         self.goal = self.best.cost
         self.width = options.queue
         self.widenings = 0
         self.first = b""  # digest of the end of the first descent
         self.descent: Descent | None = Descent(self.best)  # the first; None once it is over
 
-    def run(self) -> StopReason:
+    def run(self) -> Generator[None, None, StopReason]:
+        """From here on; what was kept of an interrupted run goes on where that was."""
         if self.descent is not None:
-            self._rebase(self.problem.root(), float("inf"), self.descent)
+            self._rebase(self.best, float("inf"), self.descent)
             self.descent = None
-        self._drain()
+        yield from self._drain()
         while self.dropped and self.widenings < _WIDENINGS:
             # The queue ran dry, but not before it had let go of something: once more from the best, with more patience.
             self.dropped, self.width = False, self.width * _WIDER
@@ -144,16 +156,17 @@ class _Search:
             self.descended.clear()
             self.failures.clear()
             self._rebase(self.best, float("inf"))
-            self._drain()
+            yield from self._drain()
         return StopReason.CONVERGED if self.dropped else StopReason.EXHAUSTED
 
     def _keep(self) -> None:
         self.problem.keep(self)
 
-    def _drain(self) -> None:
+    def _drain(self) -> Iterator[None]:
         while self.heap:
             self._keep()
             self._open(heapq.heappop(self.heap)[-1])
+            yield
 
     # --- bases ------------------------------------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ def test_a_policy_that_learnt_in_dreams_alone_solves_the_real_toy(trained: Any) 
     greedy = search.solve(BY_NAME[TOY].problem(), "greedy")
     assert math.log(greedy.cost_before_ms / greedy.cost_after_ms) < 0.99 * known
     assert trained.progress.best_score == pytest.approx(known)
-    found = search.solve(BY_NAME[TOY].problem("2x"), f"rlflow:checkpoint={trained.out},descent=no")
+    found = search.solve(BY_NAME[TOY].problem("2x"), f"rlflow:checkpoint={trained.out},descent=no,share=1")
     assert found.cost_after_ms == pytest.approx(optimum(BY_NAME[TOY]).cost_ms)
 
 

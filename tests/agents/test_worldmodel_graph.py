@@ -41,7 +41,7 @@ def test_two_steps_that_change_nothing_are_taken_for_the_one_that_pays(trained: 
     known = optimum(BY_NAME["plateau"])
     greedy = search.solve(BY_NAME["plateau"].problem(), "greedy")
     assert greedy.cost_after_ms > known.cost_ms * 1.01
-    found = search.solve(BY_NAME["plateau"].problem("8x"), f"rlflow:checkpoint={trained.out},descent=no")
+    found = search.solve(BY_NAME["plateau"].problem("8x"), f"rlflow:checkpoint={trained.out},descent=no,share=1")
     assert found.cost_after_ms == pytest.approx(known.cost_ms)
 
 
