@@ -159,8 +159,10 @@ def passed(row: dict[str, Any]) -> bool:
 
 def table(rows: list[dict[str, Any]]) -> str:
     lines = [
-        "| model | ms | price | graphs | error | after the original's factor | Spearman | attainable | "
-        "pairs in order | spread | noise | bars |",
+        (
+            "| model | ms | price | graphs | error | after the original's factor | Spearman | attainable | "
+            "pairs in order | spread | noise | bars |"
+        ),
         "|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|---|",
     ]
     for row in rows:
