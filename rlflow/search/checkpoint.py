@@ -2,8 +2,8 @@
 
 A checkpoint holds the best graphs, as traces, and for a strategy that says ``goes_on`` the search itself: its queue,
 its population or its tree, its random generator, and what was spent (``memory.py``). Resumed with the same strategy,
-options and seed it is the search that would have been had it not stopped; with a budget in counts the result is the same to the
-byte. The search is written down about once a second, so what it did since then is done again.
+options and seed it is the search that would have been had it not stopped; with a budget in counts the result is the
+same to the byte. The search is written down about once a second, so what it did since then is done again.
 
 Any other search that resumes (of another strategy, or one that had come to its end) starts from the best graph. No
 resumed search ends worse than its checkpoint.
