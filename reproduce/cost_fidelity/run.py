@@ -198,9 +198,10 @@ def passed(row: dict[str, Any]) -> bool:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
+    columns = ("model", "ms", "price", "graphs", "error", "after the original's factor", "Spearman", "attainable")
+    columns += ("pairs in order", "spread", "noise", "bars")
     lines = [
-        "| model | ms | price | graphs | error | after the original's factor | Spearman | attainable | pairs in order "
-        "| spread | noise | bars |",
+        f"| {' | '.join(columns)} |",
         "|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|---|",
     ]
     for row in rows:
