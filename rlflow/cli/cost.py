@@ -330,7 +330,8 @@ def _print_agreements(found: list[Fidelity]) -> None:
             order = "-" if row.ordered is None else f"{row.ordered:.0%} of {row.pairs}"
             table.add_row(
                 os.path.basename(one.model), name, str(row.graphs), f"{100 * row.error:.1f} %",
-                f"{100 * row.scaled_error:.1f} %", rank, top, order, f"{100 * row.spread:.1f} %", f"{100 * row.noise:.1f} %",
+                f"{100 * row.scaled_error:.1f} %", rank, top, order, f"{100 * row.spread:.1f} %",
+                f"{100 * row.noise:.1f} %",
             )  # fmt: skip
     console().print(table)
     click.echo(

@@ -320,7 +320,7 @@ class _Gate:
         decisive = replace(found, p_value=min(found.p_value, early))
         return self._decision(winner, reason, blocks, challenger, first_sample, decisive)
 
-    def _is_clear(self, values: Sequence[float]) -> bool:
+    def _is_clear(self, values: Sequence[float] | np.ndarray) -> bool:
         """Whether so few blocks decide: a gain at the level of a look, or a loss; by Student's test, because ranks of
         so few say nothing.
 

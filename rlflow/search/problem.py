@@ -179,6 +179,8 @@ class Problem:
     each rule takes (:meth:`rule_profile`). ``patience``: when to end before the budget does (default: never).
     """
 
+    _patience: Patience | None = None
+
     def __init__(
         self,
         graph: Any,
@@ -268,7 +270,6 @@ class Problem:
         self._root: SearchNode | None = None
         self._archive = Archive(runners_up)
         self._curve: list[CurvePoint] = []
-        self._patience: Patience | None = None
         self._last_report = float("-inf")
 
     # --- what a strategy calls ----------------------------------------------------------------------------------------
