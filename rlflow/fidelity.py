@@ -44,7 +44,9 @@ class Variant(NamedTuple):
 
 @dataclass(frozen=True)
 class Timed:
-    """One variant: milliseconds end to end, half the 95 % interval of their logarithm, and the price by each model."""
+    """One variant: milliseconds end to end, half the 95 % interval of their logarithm, the price by each model, and the
+    number of regions of the first of these models (0: not counted).
+    """
 
     digest: str
     origin: str
@@ -53,6 +55,7 @@ class Timed:
     half_width: float
     blocks: int
     predicted_ms: Mapping[str, float]
+    regions: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -229,7 +232,15 @@ def _timed(variant: Variant, clock: Any, judged: Mapping[str, Any]) -> Timed:
     found = clock.times[graph.digest]
     if found.ms is None:
         raise CostError(found.refusal or "it could not be timed")
-    return Timed(graph.digest, variant.origin, variant.steps, found.ms, found.half_width, found.blocks, predicted)
+    regions = _kernels(next(iter(judged.values())), graph)
+    return Timed(
+        graph.digest, variant.origin, variant.steps, found.ms, found.half_width, found.blocks, predicted, regions
+    )
+
+
+def _kernels(model: Any, graph: Any) -> int:
+    """Regions that run something."""
+    return sum(not region.view for region in model.pricer.regions(graph))
 
 
 def model_key(content: bytes) -> str:

@@ -12,6 +12,10 @@ results/latest.jsonl: the machine, then one line a model. results/table.md: the 
 Exit status 1 when a bar is missed. Leave the machine alone meanwhile; about five minutes a model. --summarise measures
 nothing: it makes table and plot of the rows that are there.
 
+What regions cost inside a model (rlflow.cost.in_model) was learnt from these rows. So that no model is judged by what
+was learnt from it, the price «onnxruntime» of a model is that which the other models give; «regions alone» is without
+it. --learn prints what all of them give.
+
 A rank correlation has a ceiling: most variants of a network of many small convolutions take the same time within what
 the clock can tell. «attainable» is the correlation of the measured times with themselves measured once more; «pairs in
 order» counts the pairs of variants that the clock tells apart (by 1 % and three standard errors) and the part of them
@@ -35,6 +39,7 @@ import machine  # from the folder above
 
 from rlflow.cost.endtoend import student
 from rlflow.cost.fidelity import Agreement, agreement
+from rlflow.cost.in_model import ONNXRUNTIME, Total, learnt, left_out
 from rlflow.report.plots import scatter
 
 CLI = [sys.executable, "-m", "rlflow"]
@@ -52,6 +57,8 @@ MODELS = (
     "vit-base",
     "llama-decoder-step",
 )
+PRICE = "onnxruntime"
+Points = dict[str, list[tuple[float, float, str]]]
 ERROR_BAR, RANK_BAR = 0.06, 0.9
 
 
@@ -66,6 +73,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parent / "results")
     parser.add_argument("--summarise", action="store_true", help="measure nothing, show what is there")
+    parser.add_argument("--learn", action="store_true", help="print what regions cost inside a model, by all rows")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     command = ["python", "reproduce/cost_fidelity/run.py", "--variants", str(options.variants)]
@@ -78,22 +86,54 @@ def main() -> int:
         str(options.seed),
     ]
     rows: list[dict[str, Any]] = [_kept_header(options.out) if options.summarise else machine.header(command)]
-    points: dict[str, list[tuple[float, float, str]]] = {}
+    points: Points = {}
+    known: dict[str, list[dict[str, Any]]] = {}
+    states: dict[str, int] = {}
     for name in options.models:
         if options.summarise and not target(name, options).exists():
             continue
-        status, found = (0, kept(name, options)) if options.summarise else calibrated(name, options)
-        rows.append({**summary(name, found), "exit_status": status})
-        for row in found:
-            for price, ms in row["predicted_ms"].items():
-                points.setdefault(price, []).append((row["measured_ms"], ms, name))
+        states[name], known[name] = (0, kept(name, options)) if options.summarise else calibrated(name, options)
+        rows[1:], points = judged(known, states)
         machine.write_jsonl(options.out / "latest.jsonl", rows)
         if points:
             scatter(points, options.out / "scatter.png", title="Predicted against measured time")
+    if options.learn:
+        print(learnt(totals(known)))
     shown = f"{machine.describe(rows[0])}\n\n{table(rows[1:])}\n\n{pooled(points)}"
     (options.out / "table.md").write_text(shown + "\n", encoding="utf-8")
     print(shown)
     return 0 if all(map(passed, rows[1:])) else 1
+
+
+def totals(known: dict[str, list[dict[str, Any]]]) -> dict[str, list[Total]]:
+    """What was measured and what the regions cost alone, by model."""
+    return {
+        name: [
+            Total(row["measured_ms"], ONNXRUNTIME.alone(row["predicted_ms"][PRICE], row["regions"]), row["regions"])
+            for row in rows
+        ]
+        for name, rows in known.items()
+        if rows
+    }
+
+
+def judged(known: dict[str, list[dict[str, Any]]], states: dict[str, int]) -> tuple[list[dict[str, Any]], Points]:
+    """A line for every model, and all points; every model by what the others give."""
+    lines: list[dict[str, Any]] = []
+    points: Points = {}
+    measured = totals(known)
+    for name, rows in known.items():
+        others = left_out(measured, name) if len(measured) > 1 else ONNXRUNTIME
+        shown = []
+        for row, total in zip(rows, measured.get(name, []), strict=True):
+            inside, rest = others.ms(total.alone_ms, total.regions), {**row["predicted_ms"]}
+            rest.pop(PRICE)
+            shown.append({**row, "predicted_ms": {PRICE: inside, "regions alone": total.alone_ms, **rest}})
+            for price, ms in shown[-1]["predicted_ms"].items():
+                points.setdefault(price, []).append((row["measured_ms"], ms, name))
+        in_model = {"factor": others.factor, "region_ms": others.region_ms}
+        lines.append({**summary(name, shown), "in_model_of_the_others": in_model, "exit_status": states[name]})
+    return lines, points
 
 
 def _kept_header(folder: Path) -> dict[str, Any]:
@@ -109,7 +149,7 @@ def kept(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     return list(json.loads(target(name, options).read_text(encoding="utf-8"))["rows"])
 
 
-def pooled(points: dict[str, list[tuple[float, float, str]]]) -> str:
+def pooled(points: Points) -> str:
     """The median error of each price over all graphs of all models."""
     lines = []
     for price, found in points.items():
@@ -158,11 +198,10 @@ def passed(row: dict[str, Any]) -> bool:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
+    columns = ("model", "ms", "price", "graphs", "error", "after the original's factor", "Spearman", "attainable")
+    columns += ("pairs in order", "spread", "noise", "bars")
     lines = [
-        (
-            "| model | ms | price | graphs | error | after the original's factor | Spearman | attainable | "
-            "pairs in order | spread | noise | bars |"
-        ),
+        f"| {' | '.join(columns)} |",
         "|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|---|",
     ]
     for row in rows:

@@ -320,21 +320,25 @@ def _print_agreements(found: list[Fidelity]) -> None:
 
     table = Table(box=box.SIMPLE, pad_edge=False)
     for number, name in enumerate(
-        ("model", "price", "graphs", "error", "scaled", "Spearman", "spread", "noise")
+        ("model", "price", "graphs", "error", "scaled", "Spearman", "attainable", "in order", "spread", "noise")
     ):  # fmt: skip
         table.add_column(name, justify="right" if number > 1 else "left", no_wrap=True)
     for one in found:
         for name, row in one.agreements().items():
             rank = "-" if row.spearman is None else f"{row.spearman:.2f}" + ("" if row.telling else " (noise)")
+            top = "-" if row.attainable is None else f"{row.attainable:.2f}"
+            order = "-" if row.ordered is None else f"{row.ordered:.0%} of {row.pairs}"
             table.add_row(
                 os.path.basename(one.model), name, str(row.graphs), f"{100 * row.error:.1f} %",
-                f"{100 * row.scaled_error:.1f} %", rank, f"{100 * row.spread:.1f} %", f"{100 * row.noise:.1f} %",
+                f"{100 * row.scaled_error:.1f} %", rank, top, order, f"{100 * row.spread:.1f} %",
+                f"{100 * row.noise:.1f} %",
             )  # fmt: skip
     console().print(table)
     click.echo(
         "error: median of |predicted / measured - 1|; scaled: that of the variants, after the factor\n"
         "that sets the original right; spread and noise: standard deviations of the measured times and of their own\n"
-        "errors. (noise): the spread is too small to rank by."
+        "errors. (noise): the spread is too small to rank by. attainable: the rank correlation of the measured times\n"
+        "with themselves measured once more; in order: pairs that the clock tells apart and the price orders rightly."
     )
 
 

@@ -1,7 +1,7 @@
 """Measured prices: every fused region is timed alone in ONNX Runtime, once, and remembered.
 
 Regions are those of the "onnxruntime" fusion table. A region's price is the time of the region as a model of its own
-(the median of a session, from sessions that agree), less what an empty run takes, plus one dispatch. Three things
+(the median of a session, from sessions that agree), less what an empty run takes, plus one dispatch. Four things
 differ inside a model, and are put right:
 
 * *Caches.* In a loop of its own a region finds its weights, its code and the buffers of its results in the near caches,
@@ -13,6 +13,8 @@ differ inside a model, and are put right:
   so many bytes of them (``Calibration.bytes_per_ms``).
 * *Layout.* Regions in the runtime's blocked layout are measured with the changes of layout that stand-alone inputs and
   outputs need; their cost, measured apart, is taken off, and added again only where the graph at hand needs them.
+* *Company.* In a model every kernel is dispatched cold, and shares the caches: some microseconds a region and a factor,
+  learnt from whole models (:mod:`rlflow.cost.in_model`), are added to what the database holds.
 
 Whole models are compared by :mod:`rlflow.cost.gate`, which has the last word.
 """
@@ -29,7 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from rlflow._core import Pricer
-from rlflow.cost import calibration, regions
+from rlflow.cost import calibration, in_model, regions
 from rlflow.cost.calibration import Calibration
 from rlflow.cost.database import Price, PriceContext, PriceDatabase
 from rlflow.cost.interpolate import Estimate, Interpolation, Sample
@@ -121,6 +123,7 @@ class OnnxRuntimeCost:
         self.threads = self.options.threads
         self.lazy, self.estimates = measure == "lazy", dict[str, Estimate]()
         self._fusion = fusion or self._own_fusion()
+        self._in_model = in_model.ONNXRUNTIME if self._fusion == "onnxruntime" else in_model.NONE
         self._interpolation: Interpolation | None = None
         megabytes = FLUSH_MB if flush_mb is None else float(flush_mb)
         if not 0 <= megabytes <= 1024:
@@ -377,7 +380,8 @@ class OnnxRuntimeCost:
                 self.pricer.set_prices([signature], [0.0])
                 continue
             self._spread[signature] = price.spread_ms or 0.0
-            self.pricer.set_prices([signature], [max(price.ms, least) + self._layout_changes(job.graph, region)])
+            alone = max(price.ms, least) + self._layout_changes(job.graph, region)
+            self.pricer.set_prices([signature], [self._in_model.ms(alone)])
 
     def _layout_changes(self, graph: Graph, region: Region) -> float:
         if not region.blocked:
