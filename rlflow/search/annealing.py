@@ -22,7 +22,6 @@ from rlflow.search.memory import kept
 from rlflow.search.problem import MoveTable, Problem, SearchNode, StrategyBase
 from rlflow.search.registry import register
 
-
 #: How many times longer than the first a cycle becomes.
 _LONGEST = 10.0
 

@@ -74,8 +74,8 @@ class _Member:
 @kept
 @dataclass(eq=False)
 class _Layers:
-    """The layers below ``base``. ``idle``: how many since the last one with a better graph. ``common``: whether the next
-    layer is the same for all workers of a search that is shared out, so that each takes its part of it.
+    """The layers below ``base``. ``idle``: how many since the last one with a better graph. ``common``: whether the
+    next layer is the same for all workers of a search that is shared out, so that each takes its part of it.
     """
 
     base: SearchNode

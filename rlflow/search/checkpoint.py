@@ -1,9 +1,9 @@
 """Searches that go on where an earlier one stopped.
 
-A checkpoint holds the best graphs, as traces, and for a strategy that says ``goes_on`` the search itself: its queue, its
-population or its tree, its random generator, and what was spent (``memory.py``). Resumed with the same strategy, options
-and seed it is the search that would have been had it not stopped; with a budget in counts the result is the same to the
-byte. The search is written down about once a second, so what it did since then is done again.
+A checkpoint holds the best graphs, as traces, and for a strategy that says ``goes_on`` the search itself: its queue,
+its population or its tree, its random generator, and what was spent (``memory.py``). Resumed with the same strategy,
+options and seed it is the search that would have been had it not stopped; with a budget in counts the result is the
+same to the byte. The search is written down about once a second, so what it did since then is done again.
 
 Any other search that resumes (of another strategy, or one that had come to its end) starts from the best graph. No
 resumed search ends worse than its checkpoint.
@@ -72,7 +72,6 @@ class Checkpoint:
             return Checkpoint(**{**plain, "traces": [read_trace(trace) for trace in plain["traces"]]})
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(f"The file {path} cannot be read as a checkpoint of a search: {error}.") from error
-
 
     def goes_on(self, problem: Problem, strategy: Strategy) -> bool:
         """Whether ``strategy`` on ``problem`` is the search that was interrupted here."""

@@ -232,14 +232,15 @@ class _Reader:
         elif kind in _SPECIAL:
             self._made[number] = _SPECIAL[kind](self, *rest)
         else:
-            self._made[number] = thing = object.__new__(_KEPT[kind])
+            thing: Any = object.__new__(_KEPT[kind])
+            self._made[number] = thing
             vars(thing).update((name, self.value(item)) for name, item in rest)
 
     def _array(self, dtype: str, shape: list[int], packed: str) -> np.ndarray:
         flat = np.frombuffer(zlib.decompress(base64.b64decode(packed)), dtype=np.dtype(dtype))
         return flat.reshape(shape).copy()
 
-    def _generator(self, state: dict[str, Any]) -> np.random.Generator:
+    def _generator(self, state: Any) -> np.random.Generator:
         bits = np.random.PCG64()
         bits.state = state
         return np.random.Generator(bits)
