@@ -101,23 +101,26 @@ def main() -> int:
     tables = [
         table(wanted, entries) for entries in (STRATEGIES, ABLATIONS) if any(r["label"] in entries for r in wanted)
     ]
-    text = "\n\n".join([about(options), *tables, *(words for _, words in verdicts)])
+    text = "\n\n".join([about(wanted, options), *tables, *(words for _, words in verdicts)])
     name = "table.md" if options.cost == "analytic" else f"table-{options.cost}.md"
     (options.results / name).write_text(text + "\n", encoding="utf-8")
     print(text)
     return int(not all(met for met, _ in verdicts))
 
 
-def about(options: argparse.Namespace) -> str:
+def about(rows: Sequence[dict[str, Any]], options: argparse.Namespace) -> str:
     """What the reader of the table has to know."""
-    shares = [f"{label} {options.budget * entry.share:g} s" for label, entry in ENTRIES.items() if entry.share < 1]
+    labels: dict[str, list[str]] = {}
+    for label in dict.fromkeys(row["label"] for row in rows if ENTRIES[row["label"]].share < 1):
+        labels.setdefault(f"{options.budget * ENTRIES[label].share:g}", []).append(f"`{label}`")
+    shares = [f"{seconds} of {', '.join(mine)}" for seconds, mine in labels.items()]
     measured = (
         f" A search measures at most {options.measurements} regions, which its seconds leave out."
         if options.cost != "analytic"
         else ""
     )
     return (
-        f"Cost model: {options.cost}. CPU seconds of a search: {options.budget:g}, but {', '.join(shares)}.{measured} "
+        f"Cost model: {options.cost}. CPU seconds of a search: {options.budget:g}, but {'; '.join(shares)}.{measured} "
         f"What draws random numbers: mean ± standard deviation of {options.seeds} seeds; the others find the same with "
         "every seed and ran once."
     )
