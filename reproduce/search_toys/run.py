@@ -1,8 +1,9 @@
 """Which strategy finds which known optimum: every strategy on every toy of ``rlflow.testing``, several seeds.
 
-    python reproduce/search_toys/run.py [--budget 2000x] [--seeds 5] [--search a,b:option=1,c]
+    python reproduce/search_toys/run.py [--budget 2000x] [--seeds 5] [--search a,b:option=1,c] [--resume]
 
-The optima are enumerated here, not looked up. results/latest.jsonl holds the machine and a line a toy and strategy;
+The optima are enumerated here, not looked up. results/latest.jsonl holds the machine and a line a toy and strategy
+(``--resume`` keeps those of strategies that are not asked for, such as slow ones with another budget);
 results/table.md the table that is printed: in how many of the seeds the optimum was found, and after how many opened
 graphs (median).
 """
@@ -10,6 +11,7 @@ graphs (median).
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import sys
@@ -35,6 +37,7 @@ def rows_of(toy: TinyProblem, strategies: list[str], budget: str, seeds: int) ->
             "graphs": known.graphs,
             "optimum_ms": known.cost_ms,
             "strategy": strategy,
+            "budget": budget,
             "runs": [one_run(toy, strategy, budget, seed, known.cost_ms) for seed in range(seeds)],
         }
         for strategy in strategies
@@ -70,7 +73,17 @@ def table(rows: list[dict[str, Any]], strategies: list[str]) -> str:
     found = [
         sum(cell(row)[0].isdigit() and "/" not in cell(row) for row in rows if row["strategy"] == s) for s in strategies
     ]
-    return "\n".join([*lines, f"| **found in every run** | | {' | '.join(map(str, found))} |"])
+    lines.append(f"| **found in every run** | | {' | '.join(map(str, found))} |")
+    return "\n".join([*lines, "", "; ".join(conditions(rows, strategies)) + "."])
+
+
+def conditions(rows: list[dict[str, Any]], strategies: list[str]) -> list[str]:
+    """Budget and number of seeds, with the strategies that had them."""
+    mine = {row["strategy"]: (row["budget"], len(row["runs"])) for row in rows}
+    shared: dict[tuple[str, int], list[str]] = {}
+    for strategy in strategies:
+        shared.setdefault(mine[strategy], []).append(strategy)
+    return [f"{budget} and {seeds} seeds: {', '.join(names)}" for (budget, seeds), names in shared.items()]
 
 
 def main() -> int:
@@ -78,16 +91,20 @@ def main() -> int:
     parser.add_argument("--budget", default="2000x")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--search", default=",".join(search.names()), help="strategies, separated by commas")
+    parser.add_argument("--resume", action="store_true", help="keep the lines of strategies that are not asked for")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "latest.jsonl")
     options = parser.parse_args()
     strategies = options.search.split(",")
-    rows = []
+    rows: list[dict[str, Any]] = []
+    if options.resume and options.out.exists():
+        kept = [json.loads(line) for line in options.out.read_text(encoding="utf-8").splitlines()][1:]
+        rows = [row for row in kept if row["strategy"] not in strategies]
     for toy in TOYS:
         rows += rows_of(toy, strategies, options.budget, options.seeds)
         print(toy.name, file=sys.stderr, flush=True)
     command = ["python", "reproduce/search_toys/run.py", "--budget", options.budget, "--seeds", str(options.seeds)]
     machine.write_jsonl(options.out, [machine.header(command), *rows])
-    text = table(rows, strategies)
+    text = table(rows, sorted({row["strategy"] for row in rows}))
     options.out.with_name("table.md").write_text(text + "\n", encoding="utf-8")
     print(text)
     return 0

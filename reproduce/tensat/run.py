@@ -6,9 +6,10 @@ A search a row, with the analytic cost or ``--cost``. ``taso`` is backtracking w
 switched off; ``eqsat`` has a tenth of the budget, and is held against both; the tree searches and the portfolio,
 which draw random numbers or need many extractions, have a third of it. Seconds, those of the budget too, are the
 processor's, and with a cost model that measures they leave measuring out, of which a search gets ``--measurements``
-(prices are kept: those of an earlier run are free). results/runs.jsonl keeps every finished row, so that
-an interrupted run goes on where it stopped (``--again NAME`` throws a strategy's rows away); results/table.md is what
-is printed. Exit status 1 where `eqsat` reaches backtracking's cost on fewer than seven of the models.
+(prices are kept: those of an earlier run are free). results/runs.jsonl keeps every finished row, so that an interrupted
+run goes on where it stopped (``--again NAME`` throws a strategy's rows away); results/table.md (or
+table-onnxruntime.md) is what is printed. Exit status 1 where `eqsat` reaches backtracking's cost on fewer than seven of
+the models.
 """
 
 from __future__ import annotations
@@ -95,11 +96,34 @@ def main() -> int:
         machine.write_jsonl(path, rows)
         print(f"{model}: {label}, seed {seed}: {cell([rows[-1]])}", file=sys.stderr, flush=True)
     wanted = [row for row in rows[1:] if row["cost"] == options.cost and row["budget"] == options.budget]
-    verdicts = [verdict(wanted, against) for against in ("backtracking", "taso")]
-    text = "\n\n".join([table(wanted, STRATEGIES), table(wanted, ABLATIONS), *(words for _, words in verdicts)])
-    (options.results / "table.md").write_text(text + "\n", encoding="utf-8")
+    rivals = ("backtracking", "taso") if options.cost == "analytic" else ()
+    verdicts = [verdict(wanted, against) for against in rivals]
+    tables = [
+        table(wanted, entries) for entries in (STRATEGIES, ABLATIONS) if any(r["label"] in entries for r in wanted)
+    ]
+    text = "\n\n".join([about(wanted, options), *tables, *(words for _, words in verdicts)])
+    name = "table.md" if options.cost == "analytic" else f"table-{options.cost}.md"
+    (options.results / name).write_text(text + "\n", encoding="utf-8")
     print(text)
     return int(not all(met for met, _ in verdicts))
+
+
+def about(rows: Sequence[dict[str, Any]], options: argparse.Namespace) -> str:
+    """What the reader of the table has to know."""
+    labels: dict[str, list[str]] = {}
+    for label in dict.fromkeys(row["label"] for row in rows if ENTRIES[row["label"]].share < 1):
+        labels.setdefault(f"{options.budget * ENTRIES[label].share:g}", []).append(f"`{label}`")
+    shares = [f"{seconds} of {', '.join(mine)}" for seconds, mine in labels.items()]
+    measured = (
+        f" A search measures at most {options.measurements} regions, which its seconds leave out."
+        if options.cost != "analytic"
+        else ""
+    )
+    return (
+        f"Cost model: {options.cost}. CPU seconds of a search: {options.budget:g}, but {'; '.join(shares)}.{measured} "
+        f"What draws random numbers: mean ± standard deviation of {options.seeds} seeds; the others find the same with "
+        "every seed and ran once."
+    )
 
 
 def arguments() -> argparse.Namespace:

@@ -50,8 +50,8 @@ def _doc(text: str) -> str:
 @click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of a symbolic dimension, for pricing only.")
 @click.option("--rules", multiple=True, metavar="FILE|FAMILY", help="Rules to use instead of all that ship.")
 @click.option("--stats", is_flag=True, help="Show what every rule was good for.")
-@click.option("--checkpoint", metavar="FILE", help="Keep the best graphs, as traces, in FILE while the search runs.")
-@click.option("--resume", is_flag=True, help="Go on from the best graph of the checkpoint, with a budget of its own.")
+@click.option("--checkpoint", metavar="FILE", help="Keep the search and its best graphs in FILE while it runs.")
+@click.option("--resume", is_flag=True, help="Go on where the checkpoint was written; the budget comes on top.")
 @click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the result, trace and curve included, as JSON.")
 @click.option(

@@ -67,7 +67,9 @@ class Partition(StrategyBase):
         if not hasattr(node.state, "take"):  # another rewriting system: nothing is known about its graphs
             return self.strategy().run(View(problem), rng).stop_reason
         run = _Run(self, problem, rng)
-        for strategy in (Greedy(), *[self.strategy()] * self.rounds):  # first what is cheap, everywhere
+        # First what is cheap, everywhere; but it may exclude what is better, so not where one part is the whole graph.
+        first = [Greedy()] if node.size > self.size else []
+        for strategy in (*first, *[self.strategy()] * self.rounds):
             after = run.round(node, strategy)
             if after is node and strategy != Greedy():
                 break
