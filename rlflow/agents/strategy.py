@@ -95,6 +95,7 @@ class XRLflow(Learned):
                 f"patience={self.patience}; expected one of {', '.join(DECODERS)}, a temperature above 0, a width of 1 "
                 "or more, and a horizon and a patience of 0 or more."
             )
+        object.__setattr__(self, "randomised", self.decode == "sample")
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Walk by the policy."""

@@ -36,8 +36,8 @@ class RLFlow(Learned):
     opened at a time; 0 for what was trained with. ``temperature``: above 1 draws more evenly (``latent``). ``horizon``:
     longest way; 0 for the trained one. ``descent``: whether the first walk goes down the steepest price and asks the
     model nothing, so that on a graph unlike those it learnt from the result is no worse than greedy's. ``share``: part
-    of the budget that is the model's. Once that is spent, or nothing better came for some time, backtracking, which
-    asks no model, goes on from the start and from the best graph in turn; 1: the model alone.
+    of the budget that is the model's. Once that is spent, or nothing better came for some time, a beam and then
+    backtracking, which ask no model, go on from the best graph and from the start; 1: the model alone.
     """
 
     worldmodel: str = "graph"
@@ -138,10 +138,15 @@ class _Turn:
 
 
 def _without_model(problem: Problem, best: SearchNode) -> StopReason:
-    """Backtracking from the start and, every fourth turn, from the best graph that the model led to."""
+    """A beam below the best graph that the model led to, and below the start; then backtracking from the start and,
+    every fourth turn, from the best.
+    """
     from rlflow.search.backtracking import Backtracking
+    from rlflow.search.beam import Beam
 
-    search, root = Backtracking(), problem.root()
+    search, beam, root = Backtracking(), Beam(), problem.root()
+    ends = [beam.below(problem, node) for node in dict.fromkeys((best, root))]
+    best = min(ends, key=lambda node: node.cost)
     turns = deque([search.steps(problem, root)] * 3)
     if best is not root:
         turns.append(search.steps(problem, best))

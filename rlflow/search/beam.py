@@ -58,6 +58,12 @@ class Beam(StrategyBase):
         run.go()
         return StopReason.CONVERGED if run.cut else StopReason.EXHAUSTED
 
+    def below(self, problem: Problem, start: SearchNode) -> SearchNode:
+        """The first part alone, from ``start``, any opened graph of the problem: downhill and layers, as long as they
+        find a better graph; the best found.
+        """
+        return _Run(self, problem).down_and_on(start)
+
 
 @kept
 @dataclass(eq=False)

@@ -22,7 +22,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {
     "horizon": "8", "patience": "0", "encoder_hidden": "16", "hidden": "48", "latent": "8", "mixtures": "3",
-    "fit_steps": "180", "dream_updates": "20", "dream_horizon": "8", "dream_horizon_end": "8", "random_episodes": "10",
+    "fit_steps": "280", "dream_updates": "20", "dream_horizon": "8", "dream_horizon_end": "8", "random_episodes": "10",
     "episodes": "1", "locations": "6", "controller_size": "32", "dreams": "32",
 }  # fmt: skip
 TOY = "exclusive"

@@ -11,7 +11,7 @@ from worlds import BY_NAME, tiny_spec
 
 from rlflow import search
 from rlflow.search import Problem, generator
-from rlflow.testing import optimum
+from rlflow.testing import TINY, optimum
 
 pytestmark = needs_torch
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install 'rlflow[rl]'")
@@ -176,3 +176,57 @@ def test_mistakes_are_sentences(arguments: list[str], words: str, tmp_path: Any)
     done = CliRunner().invoke(main, [*arguments, *out])
     assert done.exit_code != 0
     assert words in done.output
+
+
+def test_graphs_that_the_engine_still_holds_are_not_openings(trained: Any) -> None:
+    from rlflow.agents.worldmodel_rank import RankedSearch
+
+    searches = [RankedSearch.real(trained.agent, trained.real, 0, None) for _ in range(2)]
+    for one in searches:
+        while one.step():
+            pass
+    assert searches[1].opened == 0
+    assert searches[0]._gain == searches[1]._gain  # it went the same ways all the same
+
+
+@pytest.mark.parametrize("name", ["plateau", "exclusive", "twins"])
+def test_the_steepest_walk_is_the_greedy_search(name: str) -> None:
+    from rlflow.agents.worldmodel_real import SteepestPilot
+    from rlflow.env.reward import Improvement
+    from rlflow.env.walks import Episode, Walks
+
+    episode, pilot = Episode(Walks(BY_NAME[name].problem()), Improvement(), 100), SteepestPilot()
+    while not episode.ended:
+        episode.step(pilot.choose(episode))
+    assert episode.place.node.cost == pytest.approx(search.solve(BY_NAME[name].problem(), "greedy").cost_after_ms)
+
+
+@pytest.mark.parametrize("tiny", TINY, ids=lambda tiny: tiny.name)
+def test_backtracking_has_the_budget_that_the_model_leaves(tiny: Any) -> None:
+    alone = search.solve(tiny.problem("500x"), "backtracking")
+    for share in (0.0, 0.5):
+        found = search.solve(tiny.problem("1000x"), f"rlflow:share={share}")
+        assert found.cost_after_ms <= alone.cost_after_ms * (1 + 1e-9)
+
+
+def test_the_model_stops_at_its_share(trained: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rlflow.agents import worldmodel_strategy
+
+    begun: list[int] = []
+    real = worldmodel_strategy._without_model
+
+    def spied(problem: Problem, best: Any) -> Any:
+        begun.append(problem.meter.expansions)
+        return real(problem, best)
+
+    monkeypatch.setattr(worldmodel_strategy, "_without_model", spied)
+    search.solve(BY_NAME["plateau"].problem("6x"), f"rlflow:checkpoint={trained.out},descent=no,share=0.5")
+    assert begun == [3]
+
+
+@pytest.mark.parametrize(
+    ("spec", "drawn"),
+    [("rlflow", False), ("rlflow:worldmodel=latent", True), ("xrlflow", True), ("xrlflow:decode=beam", False)],
+)
+def test_who_draws_says_so(spec: str, drawn: bool) -> None:
+    assert search.make(spec).randomised is drawn
