@@ -62,7 +62,7 @@ class Beam(StrategyBase):
         """The first part alone, from ``start``, any opened graph of the problem: downhill and layers, as long as they
         find a better graph; the best found.
         """
-        return _Run(self, problem).down_and_on(start)
+        return _Run(self, problem, start, Descent(start)).down_and_on()
 
 
 @kept
@@ -115,7 +115,7 @@ class _Run:
     def go(self) -> None:
         """All stages, from wherever it is."""
         if self.stage == _DOWN:
-            self.best = self._down_and_on() if self.options.macro else self.best
+            self.best = self.down_and_on() if self.options.macro else self.best
             self.stage = _ONCE_MORE
         if self.stage == _ONCE_MORE:
             found = self._down_the_layers(self.problem.root(), go_on=True)
@@ -123,12 +123,12 @@ class _Run:
             if not self.options.macro or found is None or found.cost >= self.best.cost - floor:
                 return
             self.descent, self.stage = Descent(found), _FOUND
-        self._down_and_on()
+        self.down_and_on()
 
     def _keep(self) -> None:
         self.problem.keep(self)
 
-    def _down_and_on(self) -> SearchNode:
+    def down_and_on(self) -> SearchNode:
         """Downhill, then layers, again from every better graph; the best found."""
         while True:
             node = self.descent.finish(self.problem, self._keep)[0]
