@@ -83,7 +83,9 @@ def conditions(rows: list[dict[str, Any]], strategies: list[str]) -> list[str]:
     shared: dict[tuple[str, int], list[str]] = {}
     for strategy in strategies:
         shared.setdefault(mine[strategy], []).append(strategy)
-    return [f"{budget} and {seeds} seeds: {', '.join(names)}" for (budget, seeds), names in shared.items()]
+    return [
+        f"{budget} and {seeds} seed{'s' * (seeds > 1)}: {', '.join(names)}" for (budget, seeds), names in shared.items()
+    ]
 
 
 def main() -> int:

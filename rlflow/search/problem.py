@@ -241,17 +241,9 @@ class Problem:
     ) -> Problem:
         """A problem over any object that behaves like the core's ``State``: other rewriting systems, and tests."""
         problem = cls.__new__(cls)
+        priced = prices or Prices()
         problem._setup(
-            lambda: state,
-            rule_names,
-            prices or Prices(),
-            budget,
-            seed,
-            weight_limit,
-            on_progress,
-            runners_up,
-            stop,
-            clock,
+            lambda: state, rule_names, priced, budget, seed, weight_limit, on_progress, runners_up, stop, clock
         )
         return problem
 

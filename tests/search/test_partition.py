@@ -148,3 +148,22 @@ def test_the_core_takes_a_move_by_its_nodes() -> None:
         assert (found[0].graph.digest, found[1]) == (moves.digest_hex(i), state.key(i))
         assert state.take(int(moves.rule[i]), [*nodes, nodes[0]]) is None
     assert state.take(0, []) is None
+
+
+@pytest.mark.parametrize("name", ["exclusive", "mixture", "packing"])
+def test_what_a_rewrite_made_is_read_from_the_ids(name: str) -> None:
+    problem = next(toy for toy in TOYS if toy.name == name).problem("60x")
+    waiting, seen = [problem.root()], 0
+    while waiting and problem.stopped() is None:
+        node = waiting.pop()
+        for i in problem.moves(node).index[:3]:
+            if problem.stopped() is not None:
+                break
+            child = problem.open(node, i)
+            made = child.graph.nodes_from(node.graph.id_limit)
+            assert made == sorted(set(child.graph.order()) - set(node.graph.order()))
+            working = [n for n in child.graph.order() if not child.graph.is_const(n) and child.graph.op(n) != "Input"]
+            assert child.graph.num_working_nodes == child.size == len(working)
+            waiting.append(child)
+            seen += 1
+    assert seen > 5
