@@ -228,3 +228,28 @@ def test_a_model_that_cannot_be_read_as_a_graph_passes_through(tmp_path: Path) -
     assert result.report.stop_reason == "nothing-to-do"
     assert "opset is 6" in result.report.reason
     assert out.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["inside", "outside", "frozen"])
+def test_weights_that_are_shared_make_no_difference(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What large models do: the runtime maps one file of weights; what is returned and written is the same."""
+    source, out = tmp_path / "m.onnx", tmp_path / "out.onnx"
+    onnx.save_model(product_model(), source, save_as_external_data=kind == "outside", location="m.data")
+    options = {**ANALYTIC, "freeze": {"N": 3} if kind == "frozen" else None}
+    plain = rlflow.optimize(source, **options)
+    monkeypatch.setattr("rlflow.deployment._SHARED_BYTES", 0)
+    shared = rlflow.optimize(source, output=out, **options)
+    assert shared.improved
+    assert shared.report.verified is not None
+    assert shared.report.verified.passed
+    assert shared.report.bytes_after == plain.report.bytes_after
+    assert shared.model == plain.model == onnx.load(out)
+
+
+def test_a_search_that_no_longer_gains_ends_and_says_so() -> None:
+    result = rlflow.optimize(product_model(), cost="analytic", search="mcts", budget="60s", patience=30)
+    assert result.report.stop_reason == "converged"
+    assert result.report.seconds < 60
+    assert any("--patience off" in note for note in result.report.notes)
+    with pytest.raises(errors.UsageError, match="patience"):
+        rlflow.optimize(product_model(), patience="long", **ANALYTIC)

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -180,12 +180,15 @@ def feeds() -> dict[str, np.ndarray]:
 
 class TestRealRuntime:
     @pytest.mark.clock
-    def test_fewer_products_win_and_bad_candidates_are_dropped(self, feeds: dict[str, np.ndarray]) -> None:
+    def test_fewer_products_win_and_bad_candidates_are_dropped(
+        self, feeds: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("rlflow.cost.gate.DEAR_SELECTION", 100.0)  # on a busy machine all are looked at, too
         candidates = {"half": layered(3), "more": layered(9), "garbage": b"no model", "overflow": layered(3, 1e30)}
         seen: list[tuple[str, float]] = []
         with Worker() as worker:
             found = choose(
-                worker, layered(6), candidates, feeds, seconds=30.0, seed=3, beside={"as it came": layered(7)},
+                worker, layered(6), candidates, feeds, seconds=0.5, seed=3, beside={"as it came": layered(7)},
                 on_progress=lambda stage, fraction: seen.append((stage, fraction)),
             )  # fmt: skip
             assert not worker._models
@@ -199,6 +202,28 @@ class TestRealRuntime:
         assert "refused to load" in found.dropped["garbage"]
         assert "not finite" in found.dropped["overflow"]
         assert {stage for stage, _ in seen} == {"selecting", "confirming"}
+
+    @pytest.mark.clock
+    def test_where_a_selection_is_dear_the_first_that_runs_is_the_only_one(
+        self, feeds: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("rlflow.cost.gate.DEAR_SELECTION", 0.0)
+        asked: list[str] = []
+
+        def made(name: str, model: bytes) -> Callable[[], bytes]:
+            return lambda: asked.append(name) or model  # type: ignore[func-returns-value]
+
+        candidates = {
+            "bad": made("bad", b"no model"),
+            "half": made("half", layered(3)),
+            "best": made("best", layered(1)),
+        }
+        with Worker() as worker:
+            found = choose(worker, layered(6), candidates, feeds, seconds=0.5, seed=1)
+        assert found.winner == "half"
+        assert asked == ["bad", "half"]
+        assert "refused to load" in found.dropped["bad"]
+        assert found.first_sample == {}
 
     @pytest.mark.clock
     def test_a_candidate_that_hangs_is_dropped(self, feeds: dict[str, np.ndarray]) -> None:
