@@ -327,7 +327,7 @@ def run(rows: Rows, size: Size, options: argparse.Namespace) -> None:
         import gated
 
         for model in models:
-            gated.winners(rows, model, size.gate_seconds)
+            gated.winners(rows, model, size.gate_seconds, options.labels)
 
 
 if __name__ == "__main__":
