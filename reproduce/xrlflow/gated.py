@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -21,19 +21,21 @@ from rlflow.deployment import Inputs, open_worker, runner, source_of, verified
 from rlflow.errors import GraphError, UsageError
 from rlflow.frontends import load_model, save_model
 from rlflow.search import TraceStep
+from rlflow.verify import calibrate
 
 BLOCKS = 10
 
 
-def winners(rows: Any, model: str, seconds: float) -> None:
+def winners(rows: Any, model: str, seconds: float, labels: Sequence[str] | None = None) -> None:
     """A row for every graph that the model's searches at equal expansions ended with and that was not timed yet;
-    ``seconds`` for each of them, all blocks together.
+    ``seconds`` for each of them, all blocks together. ``labels``: of these searches only.
     """
     found = {
         row["digest"]: row
         for row in reversed(rows.rows)
         if row["kind"] == "search" and row["model"] == model and row["roofline"] == "cpu" and row["gain"] > 0
         and row["budget"].endswith("x") and not row["label"].startswith("ablation")
+        and (not labels or row["label"] in labels)
     }  # fmt: skip
     left = {digest: row for digest, row in found.items() if not rows.have(f"gate/{model}/{digest}")}
     if not left:
@@ -58,7 +60,9 @@ def timed(proto: Any, found: dict[str, dict[str, Any]], seconds: float) -> Itera
     with ExitStack() as stack:
         worker = stack.enter_context(open_worker(1))
         inputs = Inputs.of(worker, original, imported.graph, {}, None, 0)
-        passed = {d: verified(runner(worker, worker), inputs, original, one, 0) for d, one in sources.items()}
+        run = runner(worker, worker)
+        noise = calibrate(run, original, inputs.feeds)
+        passed = {digest: verified(run, inputs, original, one, 0, noise) for digest, one in sources.items()}
         sampler = stack.enter_context(WorkerSampler(worker, {"baseline": original, **sources}, inputs.feeds[0]))
         dropped = sampler.screen("baseline")
         names = [one for one in sampler.names if one not in dropped]

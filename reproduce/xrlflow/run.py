@@ -107,7 +107,7 @@ SIZES = {
         ablation_steps=1200,
         ablation_models=("vit-base?layers=1",),
         seeds=3,
-        gate_seconds=5.0,
+        gate_seconds=3.0,
         tuned_on=(
             ("vit-base", "vit-base?layers=2"),
             ("bert-base", "bert-base?layers=2"),
@@ -327,7 +327,7 @@ def run(rows: Rows, size: Size, options: argparse.Namespace) -> None:
         import gated
 
         for model in models:
-            gated.winners(rows, model, size.gate_seconds)
+            gated.winners(rows, model, size.gate_seconds, options.labels)
 
 
 if __name__ == "__main__":

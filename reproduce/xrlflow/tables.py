@@ -237,8 +237,9 @@ def ablations(rows: Sequence[Row]) -> Iterator[str]:
         )
     for row in found:
         one = trained[row["label"]]
+        name = row["label"][9:] + (f" ({row['note']})" if "note" in row else "")
         yield (
-            f"| {row['label'][9:]} | {row['model']} | {row['roofline']} | {100 * row['gain']:.2f} | {one['steps']} "
+            f"| {name} | {row['model']} | {row['roofline']} | {100 * row['gain']:.2f} | {one['steps']} "
             f"| {one['seconds']:.0f} |"
         )
 
