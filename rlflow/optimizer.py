@@ -80,7 +80,8 @@ def optimize(
     ``"500c"`` candidates, ``"50x"`` expansions, ``"20m"`` measurements. ``train_budget``: steps (``"2000"``) or
     seconds (``"60s"``) for which a learned strategy is first trained on the model, beside the budget. ``dims``
     binds symbolic dimensions for measuring only, ``freeze`` for good. ``input_data``: arrays by input name, or the
-    path of a ``.npz`` file, to verify on besides random inputs. ``rules``: a rule library, or files and family names (default: everything that ships).
+    path of a ``.npz`` file, to verify on besides random inputs. ``rules``: a rule library, or files and family names
+    (default: everything that ships).
     ``numerics``: the loosest class of rounding that a rule may have, "exact" (results the same bit for bit),
     "reassociates" or "unstable" (default: no limit).
     ``runtime`` (``onnxruntime``, ``openvino``, ``cudnn``, ``torch``, or ``gpu`` for the best of these on a GPU),
