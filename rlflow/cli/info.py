@@ -25,11 +25,12 @@ def info(as_json: bool) -> None:
         click.echo(json.dumps(found, indent=2, ensure_ascii=False))
         return
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=box.SIMPLE, pad_edge=False, show_header=False)
     for key, value in _lines(found):
-        table.add_row(key, value)
+        table.add_row(escape(key), escape(value))  # rlflow[openvino] is no style
     console().print(table)
 
 

@@ -436,6 +436,11 @@ def test_the_zoo_is_listed_and_exported(tmp_path: Path) -> None:
     assert rlflow("zoo", "export", "squeezenet1.1", "-o", out, "--set", "nothing=1").exit_code == 2
 
 
+def test_info_shows_brackets_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlflow.cli.info._availability", lambda _: "rlflow[gpu]")
+    assert "rlflow[gpu]" in rlflow("info").stdout
+
+
 def test_info_says_what_is_there() -> None:
     done = rlflow("info")
     assert done.exit_code == 0, done.output
