@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -437,7 +438,7 @@ def test_the_zoo_is_listed_and_exported(tmp_path: Path) -> None:
 
 
 def test_info_shows_brackets_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlflow.cli.info._availability", lambda _: "rlflow[gpu]")
+    monkeypatch.setattr(sys.modules["rlflow.cli.info"], "_availability", lambda _: "rlflow[gpu]")
     assert "rlflow[gpu]" in rlflow("info").stdout
 
 
