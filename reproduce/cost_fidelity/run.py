@@ -33,9 +33,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, os.fspath(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, os.fspath(Path(__file__).resolve().parents[1] / "common"))
 
-import machine  # from the folder above
+import machine  # from the folder "common"
 
 from rlflow.cost.endtoend import student
 from rlflow.cost.fidelity import Agreement, agreement

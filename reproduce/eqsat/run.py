@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, os.fspath(HERE.parent))
+sys.path.insert(0, os.fspath(HERE.parent / "common"))
 
-import machine  # from the folder above
+import machine  # from the folder "common"
 
 from rlflow.search import eqsat
 

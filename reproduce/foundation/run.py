@@ -12,9 +12,9 @@ import os
 import sys
 from pathlib import Path
 
-sys.path.insert(0, os.fspath(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, os.fspath(Path(__file__).resolve().parents[1] / "common"))
 
-import sweep  # from the folder above
+import sweep  # from the folder "common"
 
 # What the project promises over ONNX Runtime with all its optimisations on, one thread; None: not slower.
 BARS: dict[str, float | None] = {

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [os.fspath(ROOT), os.fspath(ROOT / "reproduce")]
+sys.path[:0] = [os.fspath(ROOT), os.fspath(ROOT / "reproduce" / "common")]
 
 MODELS = ("nasrnn", "squeezenet1.1", "resnext-50", "inception-v3", "bert-base")
 PRECISIONS = ("float32", "float16")

@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, os.fspath(HERE.parent))
+sys.path.insert(0, os.fspath(HERE.parent / "common"))
 
-import machine  # from the folder above
+import machine  # from the folder "common"
 
 BERT_BASE_LAYERS = 12
 GROWTH_LAYERS = (42, 84, 168, 336)  # about 30 nodes a layer: up to 10,000 nodes

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, os.fspath(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, os.fspath(Path(__file__).resolve().parents[1] / "common"))
 
 import machine
 from results import Rows

@@ -21,9 +21,9 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path.insert(0, os.fspath(HERE.parent))
+sys.path.insert(0, os.fspath(HERE.parent / "common"))
 
-import machine  # from the folder above
+import machine  # from the folder "common"
 
 from rlflow import zoo
 from rlflow.cost import make

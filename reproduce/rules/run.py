@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, os.fspath(HERE.parent))
+sys.path.insert(0, os.fspath(HERE.parent / "common"))
 
-import machine  # from the folder above
+import machine  # from the folder "common"
 
 FILES = {
     "TASO .pb": ("taso_graph_subst.pb", "taso-pb"),

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, os.fspath(HERE.parents[0]))
+sys.path.insert(0, os.fspath(HERE.parent / "common"))
 
-import machine  # from the folder above
+import machine  # from the folder "common"
 
 LAYERS = [2, 6, 20, 60, 200, 400]
 STRATEGIES = ["greedy", "backtracking", "beam", "eqsat", "partition:inner=greedy", "partition"]

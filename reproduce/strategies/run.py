@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, os.fspath(HERE.parents[0]))
+sys.path.insert(0, os.fspath(HERE.parent / "common"))
 
-import machine  # from the folder above
+import machine  # from the folder "common"
 
 from rlflow import zoo
 from rlflow.comparison import Comparison, compare_searches

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [os.fspath(HERE), os.fspath(HERE.parent), os.fspath(HERE.parents[1])]
+sys.path[:0] = [os.fspath(HERE), os.fspath(HERE.parent / "common"), os.fspath(HERE.parents[1])]
 
-import machine  # from the folder above
+import machine  # from the folder "common"
 
 import rlflow
 import taso

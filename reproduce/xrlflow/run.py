@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [os.fspath(HERE), os.fspath(HERE.parent)]
+sys.path[:0] = [os.fspath(HERE), os.fspath(HERE.parent / "common")]
 
-import machine  # from the folder above
+import machine  # from the folder "common"
 import tables  # from this folder
 
 from rlflow import search

@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, os.fspath(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, os.fspath(Path(__file__).resolve().parents[1] / "common"))
 
 import machine
 import numpy as np

@@ -22,7 +22,7 @@ HEADINGS = ("model", "before, ms", "after, ms", "speed-up", "95 % interval", "su
 
 def sweep(folder: str, bars: dict[str, float | None], budget: str, description: str | None) -> int:
     """Runs the models of ``bars`` (name to the speed-up promised, None: not slower); the process's exit status."""
-    results = Path(__file__).resolve().parent / folder / "results" / "latest.jsonl"
+    results = Path(__file__).resolve().parents[1] / folder / "results" / "latest.jsonl"
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="*", default=list(bars), choices=list(bars), metavar="NAME")
     parser.add_argument("--budget", default=budget, help="of each search")
