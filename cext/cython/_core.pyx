@@ -621,7 +621,7 @@ cdef class State:
     def take(self, uint32_t rule, nodes):
         """``(state, key)`` after rule number ``rule`` at these nodes (a move's ``touched``), or None where it does not apply.
 
-        Nothing else is evaluated or priced: for replaying on large graphs.
+        No other match is looked for, and nothing is priced: for replaying on large graphs.
         """
         cdef State s = State.__new__(State)
         cdef vector[NodeId] touched = nodes
@@ -630,6 +630,16 @@ cdef class State:
         with nogil:
             s.ptr = deref(self.ptr).take(rule, touched, &key)
         return (s, list(key)) if s.ptr.get() != NULL else None
+
+    def step(self, str rule, key):
+        """The state after one step of a trace, a rule's name and a match key; None where it does not apply."""
+        cdef State s = State.__new__(State)
+        cdef vector[int64_t] k = key
+        cdef string name = rule.encode()
+        s.ruleset, s.pricer, s.stop = self.ruleset, self.pricer, self.stop
+        with nogil:
+            s.ptr = deref(self.ptr).step(name, k)
+        return s if s.ptr.get() != NULL else None
 
     def _regions(self):
         cdef const RegionMap* m

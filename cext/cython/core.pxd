@@ -159,6 +159,7 @@ cdef extern from "rlflow/state.h" namespace "rlflow" nogil:
         shared_ptr[const CGraph] child(size_t) except +translate_exception
         vector[int64_t] key(size_t) except +translate_exception
         int64_t find(const string&, const vector[int64_t]&) except +translate_exception
+        shared_ptr[CState] step(const string&, const vector[int64_t]&) except +translate_exception
         shared_ptr[CState] take(uint32_t, const vector[NodeId]&, vector[int64_t]*) except +translate_exception
         shared_ptr[CState] same(CState&, size_t) except +translate_exception
         const vector[RuleStats]& stats()

@@ -530,6 +530,26 @@ void sort_matches(const Graph& g, std::vector<MatchPtr>& matches) {
   for (size_t k = 0; k < order.size(); ++k) matches[k] = std::move(order[k]->match);
 }
 
+std::vector<MatchPtr> matches_at(const Graph& g, const RuleSet& rules, uint32_t r, NodeId root) {
+  const Rule& rule = rules.rule(r);
+  std::vector<MatchPtr> out;
+  Matcher matcher(g, rule);
+  const Matcher::Sink sink = [&](const Bindings& b, uint32_t) {
+    if (b.roots[0] == root) out.push_back(std::make_shared<Match>(r, b));
+  };
+  const Term& first = rule.source(rule.source_roots()[0]);
+  if (!g.alive(root) || (g.node(root).flags & kConst) || !first.ops.contains(g.node(root).op)) return out;
+  if (rule.star()) {
+    const auto in = g.inputs(root);
+    const size_t slot = static_cast<size_t>(rule.join_child());
+    if (slot < in.size() && in[slot] != kNoValue) matcher.match_star(in[slot], sink);
+  } else {
+    matcher.match_at(root, sink);
+  }
+  sort_matches(g, out);
+  return out;
+}
+
 std::vector<MatchPtr> update_matches(const Graph& parent, const std::vector<MatchPtr>& matches, const Graph& child,
                                      std::span<const NodeId> changed, const RuleSet& rules, RuleProfile* profile) {
   // Roots whose pattern may reach something that changed; one level more for those that changed only in who uses them.

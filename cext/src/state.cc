@@ -42,7 +42,16 @@ class BuildTimer {
 State::State(GraphPtr graph, RuleSetPtr rules, std::shared_ptr<const Pricer> pricer, int64_t weight_limit, std::shared_ptr<StopToken> stop,
              std::shared_ptr<RuleProfile> profile)
     : graph_(std::move(graph)), rules_(std::move(rules)), pricer_(std::move(pricer)), weight_limit_(weight_limit), stop_(std::move(stop)), profile_(std::move(profile)) {
-  matches_ = enumerate_matches(*graph_, *rules_, profile_.get());
+  matches_ = std::make_shared<const std::vector<MatchPtr>>(enumerate_matches(*graph_, *rules_, profile_.get()));
+}
+
+const std::vector<MatchPtr>& State::matches() const {
+  if (!matches_) {
+    matches_ = std::make_shared<const std::vector<MatchPtr>>(
+        update_matches(*earlier_.graph, *earlier_.matches, *graph_, earlier_.changed, *rules_, profile_.get()));
+    earlier_ = {};
+  }
+  return *matches_;
 }
 
 const RegionMap& State::regions() {
@@ -69,11 +78,12 @@ void State::evaluate_all() {
   stats_.assign(rules_->size(), {});
   Workspace& w = workspace();
   std::unordered_set<Hash128, Hash128Hasher> seen;
-  const size_t count = partial_ ? picked_.size() : matches_.size();
+  const std::vector<MatchPtr>& all = matches();
+  const size_t count = partial_ ? picked_.size() : all.size();
   for (size_t at = 0; at < count; ++at) {
     const uint32_t k = partial_ ? picked_[at] : static_cast<uint32_t>(at);
     if (stopped()) return;  // not marked as evaluated: a stopped search asks no more
-    const Match& m = *matches_[k];
+    const Match& m = *all[k];
     RuleStats& s = stats_[m.rule];
     ++s.matched;
     const BuildTimer timer(profile_ ? &profile_->rows[m.rule] : nullptr);
@@ -120,7 +130,7 @@ void State::price_again() {
   std::vector<uint32_t> begin{0};
   for (size_t i = 0; i < moves_.size(); ++i) {
     if (moves_.unknown[i]) {
-      const Match& m = *matches_[moves_.match[i]];
+      const Match& m = *matches()[moves_.match[i]];
       w.unknown.clear();
       if (w.child.build(graph_, rules_->rule(m.rule), m.bindings)) {
         DeltaPrice price = pricer_->delta(*graph_, regions_, w.child.graph(), w.child.changed(), &w.unknown, w.scratch);
@@ -149,46 +159,61 @@ std::shared_ptr<State> State::beside(GraphPtr graph) const {
 const Match& State::match_of(size_t move) {
   const Moves& all = moves();
   if (move >= all.size()) throw Error(ErrorKind::kUsage, "move " + std::to_string(move) + " of " + std::to_string(all.size()));
-  return *matches_[all.match[move]];
+  return *matches()[all.match[move]];
 }
 
+// Makes the child in the workspace; false where the rewrite is refused.
+bool State::build(const Match& m) { return workspace().child.build(graph_, rules_->rule(m.rule), m.bindings); }
+
 std::shared_ptr<State> State::open(size_t move) {
-  const Match& m = match_of(move);
-  Workspace& w = workspace();
-  if (!w.child.build(graph_, rules_->rule(m.rule), m.bindings)) throw Error(ErrorKind::kGraph, "a valid move was refused: " + w.child.reason());
-  return built();
+  if (!build(match_of(move))) throw Error(ErrorKind::kGraph, "a valid move was refused: " + workspace().child.reason());
+  auto s = built();
+  s->matches();
+  return s;
 }
 
 std::shared_ptr<State> State::take(uint32_t rule, const std::vector<NodeId>& nodes, std::vector<int64_t>* key) {
-  Workspace& w = workspace();
-  for (const MatchPtr& m : matches_) {
-    if (m->rule != rule || !std::equal(m->bindings.nodes.begin(), m->bindings.nodes.end(), nodes.begin(), nodes.end())) continue;
-    if (!w.child.build(graph_, rules_->rule(m->rule), m->bindings)) continue;
-    *key = match_key(*graph_, *m);
-    return built();
+  for (NodeId root : nodes)
+    for (const MatchPtr& m : matches_at(*graph_, *rules_, rule, root)) {
+      const auto& touched = m->bindings.nodes;
+      if (!std::equal(touched.begin(), touched.end(), nodes.begin(), nodes.end()) || !build(*m)) continue;
+      *key = match_key(*graph_, *m);
+      return built();
+    }
+  return nullptr;
+}
+
+std::shared_ptr<State> State::step(std::string_view rule, const std::vector<int64_t>& key) {
+  const auto order = graph_->order();
+  if (key.empty() || key[0] < 0 || key[0] >= static_cast<int64_t>(order.size())) return nullptr;
+  for (uint32_t r = 0; r < rules_->size(); ++r) {
+    if (rules_->rule(r).name() != rule) continue;
+    for (const MatchPtr& m : matches_at(*graph_, *rules_, r, order[key[0]]))
+      if (match_key(*graph_, *m) == key && build(*m)) return built();
   }
   return nullptr;
 }
 
-// The state of the child that lies in the workspace.
-std::shared_ptr<State> State::built() {
+// The state of the child that lies in the workspace; its matches are looked for when somebody asks.
+std::shared_ptr<State> State::built() const {
   Workspace& w = workspace();
   auto s = beside(w.child.materialise());
-  s->matches_ = update_matches(*graph_, matches_, *s->graph_, w.child.changed(), *rules_, profile_.get());
+  const auto changed = w.child.changed();
+  s->earlier_ = matches_ ? Earlier{graph_, matches_, {}} : earlier_;
+  s->earlier_.changed.insert(s->earlier_.changed.end(), changed.begin(), changed.end());
   return s;
 }
 
 GraphPtr State::child(size_t move) {
-  const Match& m = match_of(move);
-  Workspace& w = workspace();
-  if (!w.child.build(graph_, rules_->rule(m.rule), m.bindings)) throw Error(ErrorKind::kGraph, "a valid move was refused: " + w.child.reason());
-  return w.child.materialise();
+  if (!build(match_of(move))) throw Error(ErrorKind::kGraph, "a valid move was refused: " + workspace().child.reason());
+  return workspace().child.materialise();
 }
 
 std::vector<int64_t> State::key(size_t move) { return match_key(*graph_, match_of(move)); }
 
 std::shared_ptr<State> State::only(std::vector<uint32_t> picked) const {
   auto s = beside(graph_);
+  matches();
   s->matches_ = matches_;
   s->regions_ = regions_;
   s->mapped_ = mapped_;
@@ -205,8 +230,9 @@ std::shared_ptr<State> State::near(State& base, std::span<const NodeId> nodes) c
   for (NodeId n : nodes)
     if (n < mark.size()) mark[n] = 1;
   std::vector<uint32_t> picked;
-  for (uint32_t k = 0; k < matches_.size(); ++k) {
-    const Match& m = *matches_[k];
+  const std::vector<MatchPtr>& all = matches();
+  for (uint32_t k = 0; k < all.size(); ++k) {
+    const Match& m = *all[k];
     const auto& touched = m.bindings.nodes;
     if (!base.known_.contains(m.signature) || std::any_of(touched.begin(), touched.end(), [&](NodeId n) { return mark[n]; })) picked.push_back(k);
   }
@@ -216,9 +242,10 @@ std::shared_ptr<State> State::near(State& base, std::span<const NodeId> nodes) c
 std::shared_ptr<State> State::same(State& before, size_t move) const {
   const Match& wanted = before.match_of(move);
   std::vector<uint32_t> picked;
-  for (uint32_t k = 0; k < matches_.size(); ++k) {
-    if (matches_[k].get() == &wanted) return only({k});
-    if (matches_[k]->signature == wanted.signature) picked.push_back(k);  // found again, near what changed
+  const std::vector<MatchPtr>& all = matches();
+  for (uint32_t k = 0; k < all.size(); ++k) {
+    if (all[k].get() == &wanted) return only({k});
+    if (all[k]->signature == wanted.signature) picked.push_back(k);  // found again, near what changed
   }
   return only(std::move(picked));
 }
@@ -228,11 +255,10 @@ int64_t State::find(std::string_view rule, const std::vector<int64_t>& wanted) {
   for (size_t i = 0; i < all.size(); ++i)
     if (rules_->rule(all.rule[i]).name() == rule && key(i) == wanted) return static_cast<int64_t>(i);
   // Of matches with one result only the first is a move, and which one is first depends on what was asked for.
-  for (const MatchPtr& m : matches_) {
+  for (const MatchPtr& m : matches()) {
     if (rules_->rule(m->rule).name() != rule || match_key(*graph_, *m) != wanted) continue;
-    Workspace& w = workspace();
-    if (!w.child.build(graph_, rules_->rule(m->rule), m->bindings)) continue;
-    const auto same = std::find(all.digest.begin(), all.digest.end(), w.child.graph().digest());
+    if (!build(*m)) continue;
+    const auto same = std::find(all.digest.begin(), all.digest.end(), workspace().child.graph().digest());
     if (same != all.digest.end()) return same - all.digest.begin();
   }
   return -1;

@@ -6,7 +6,9 @@ import datetime
 import json
 import os
 import platform
+import resource
 import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -44,6 +46,17 @@ def describe(machine: dict[str, Any]) -> str:
     """One line for people."""
     packages = ", ".join(f"{name} {version}" for name, version in machine["packages"].items() if version)
     return f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, {packages}, {machine['date'][:10]}"
+
+
+def peak_bytes() -> int:
+    """The largest resident size of this process so far.
+
+    On Linux from its own memory map: what getrusage says begins with the size of the process that started this one.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        return 1024 * int(next(line for line in status.read_text().splitlines() if line.startswith("VmHWM")).split()[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def _version(package: str) -> str | None:

@@ -14,7 +14,6 @@ import gc
 import json
 import math
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -311,23 +310,12 @@ def search_memory(path: str, which: str) -> None:
     from rlflow.search import Backtracking, Budget, Problem, patience_of, solve
 
     imported = load_model(path)
-    report: dict[str, Any] = {"loaded": peak_bytes()}
+    report: dict[str, Any] = {"loaded": machine.peak_bytes()}
     strategy, budget = Backtracking(), Budget.parse(SEARCH_BUDGET)
     patience = patience_of("auto", budget, strategy.patience_by_default)
     result = solve(Problem(imported.graph, shipped(which), make("analytic"), budget, patience=patience), strategy)
-    report |= {"peak": peak_bytes(), **result.counts._asdict()}
+    report |= {"peak": machine.peak_bytes(), **result.counts._asdict()}
     print(json.dumps(report))
-
-
-def peak_bytes() -> int:
-    """The largest resident size of this process so far.
-
-    On Linux from its own memory map: what getrusage says begins with the size of the process that started this one.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        return 1024 * int(next(line for line in status.read_text().splitlines() if line.startswith("VmHWM")).split()[1])
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 FIGURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {

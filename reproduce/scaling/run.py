@@ -1,6 +1,6 @@
 """Time, memory and gain on transformer stacks of 100 to 20,000 nodes, with and without partition.
 
-    python reproduce/scaling/run.py [--layers 2 6 20 60 200 400] [--search a b] [--budget 20s] [--resume] [--plot FILE]
+    python reproduce/scaling/run.py [--layers 2 6 20 60 200 400] [--search a b] [--budget 10s] [--resume] [--plot FILE]
 
 Every run is a process of its own, with the analytic cost, so that its memory can be told from that of the others.
 Seconds, those of the budget too, are the processor's. results/latest.jsonl holds the machine and a line a run. The gain
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -25,7 +24,11 @@ sys.path.insert(0, os.fspath(HERE.parent / "common"))
 import machine  # from the folder "common"
 
 LAYERS = [2, 6, 20, 60, 200, 400]
-STRATEGIES = ["greedy", "backtracking", "beam", "eqsat", "partition:inner=greedy", "partition"]
+STRATEGIES = [
+    *("greedy", "backtracking", "beam", "eqsat", "tensat"),
+    *("random", "annealing", "mcts", "genetic", "portfolio"),
+    *("partition:inner=greedy", "partition", "partition:inner=beam", "partition:inner=eqsat"),
+]
 SIZES = {"hidden": 64, "heads": 4, "feed_forward": 256, "vocab": 100}  # small weights: the number of nodes is the point
 
 
@@ -59,7 +62,7 @@ def measure(layers: int, strategy: str, budget: str) -> dict[str, Any]:
 
 
 def peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return machine.peak_bytes() / 2**20
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -89,7 +92,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, nargs="*", default=LAYERS)
     parser.add_argument("--search", nargs="*", default=STRATEGIES)
-    parser.add_argument("--budget", default="20s")
+    parser.add_argument("--budget", default="10s", help="of a search, seconds of the processor (10s)")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "latest.jsonl")
     parser.add_argument("--resume", action="store_true", help="keep the runs that the file already has")
     parser.add_argument("--plot", metavar="FILE", help="draw the curves (extra [report])")

@@ -28,14 +28,14 @@ def read_trace(steps: Iterable[TraceStep | Mapping[str, Any] | Sequence[Any]]) -
 def replay_states(state: Any, trace: Iterable[TraceStep]) -> Iterator[Any]:
     """The states after each step, from a starting ``State``; raises :class:`UsageError` where a step does not apply."""
     for number, (rule, match) in enumerate(trace, 1):
-        i = state.find(rule, list(match))
-        if i < 0:
+        after = state.step(rule, list(match))
+        if after is None:
             raise UsageError(
                 f"Step {number} of the trace, rule {rule!r} at {list(match)}, does not apply to the graph that the "
                 f"steps before it lead to ({state.graph.num_nodes} nodes, digest {state.graph.digest}); "
                 "it was recorded on another graph, or with other rules."
             )
-        state = state.open(i)
+        state = after
         yield state
 
 

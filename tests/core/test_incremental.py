@@ -42,6 +42,40 @@ def test_a_walk_keeps_matches_and_digests_exact(block: int) -> None:
     assert len(fired) >= 5, "the walk hardly rewrote anything"
 
 
+@pytest.mark.parametrize("block", range(10))
+def test_matches_that_waited_for_several_rewrites_are_those_found_from_nothing(block: int) -> None:
+    """``take`` and ``step`` look for no matches: whoever asks for them later gets all, in the order of a new search."""
+    steps = 0
+    for seed in range(block * 15, block * 15 + 15):
+        rng = random.Random(seed)
+        state = State(random_graph(seed), RULES)
+        for _ in range(6):
+            # What could be done is read from a state of its own, so that this one stays without matches.
+            fresh = State(state.graph, RULES)
+            moves = moves_of(fresh)
+            if not moves:
+                break
+            i = rng.randrange(len(moves))
+            name, key, digest = moves[i]
+            taken = state.take(int(fresh.moves().rule[i]), touched(fresh, i))
+            child = state.step(name, key)
+            assert taken is not None and child is not None
+            assert child.graph.digest == digest
+            same = state.step(name, taken[1])  # of several ways to match these nodes `take` takes the first
+            assert same is not None and same.graph.digest == taken[0].graph.digest
+            state, steps = rng.choice([taken[0], child]), steps + 1
+            if rng.random() < 0.3:
+                assert moves_of(state) == moves_of(State(state.graph, RULES)), f"seed {seed}\n{state.graph.text()}"
+        assert moves_of(state) == moves_of(State(state.graph, RULES)), f"seed {seed}\n{state.graph.text()}"
+    assert steps > 30
+
+
+@pytest.mark.parametrize("rule", ["no such rule", RULES.names[0]])
+@pytest.mark.parametrize("key", [[], [-1], [10**6], [0, 0]])
+def test_a_step_that_does_not_apply_is_none(rule: str, key: list[int]) -> None:
+    assert State(random_graph(3), RULES).step(rule, key) is None
+
+
 def test_a_part_of_the_moves_is_what_the_whole_has_there() -> None:
     """``near``: new matches and those that touch the nodes; ``same``: the one that still stands, or nothing."""
     parts = kept = gone = 0

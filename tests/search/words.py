@@ -130,6 +130,10 @@ class WordState:
                 return i
         return -1
 
+    def step(self, name: str, key: Sequence[int]) -> WordState | None:
+        i = self.find(name, key)
+        return self.open(i) if i >= 0 else None
+
 
 def word_state(text: str, rules: Iterable[str], prices: dict[str, float]) -> WordState:
     """``rules`` are written ``left>right``."""

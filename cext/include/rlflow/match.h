@@ -93,10 +93,12 @@ struct RuleProfile {
 
 // Every match of every rule, rule by rule in canonical order of roots.
 std::vector<MatchPtr> enumerate_matches(const Graph& g, const RuleSet& rules, RuleProfile* profile = nullptr);
-// The child's matches from the parent's, looking only around what changed. Equals enumerate_matches(child) as a set.
+// The child's matches from the parent's, looking only around what changed by one rewrite or by several. Equals enumerate_matches(child).
 std::vector<MatchPtr> update_matches(const Graph& parent, const std::vector<MatchPtr>& matches, const Graph& child,
                                      std::span<const NodeId> changed, const RuleSet& rules, RuleProfile* profile = nullptr);
 void sort_matches(const Graph& g, std::vector<MatchPtr>& matches);
+// The matches of one rule whose first root is `root`, as enumerate_matches() orders them.
+std::vector<MatchPtr> matches_at(const Graph& g, const RuleSet& rules, uint32_t rule, NodeId root);
 
 // Sentences that say why `rule` does not fire at `node` (kNoNode: at every node its root could be), or that it does.
 std::vector<std::string> explain(const Graph& g, const Rule& rule, NodeId node);

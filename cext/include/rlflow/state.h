@@ -45,7 +45,7 @@ class State {
 
   const GraphPtr& graph() const { return graph_; }
   const RuleSet& rules() const { return *rules_; }
-  const std::vector<MatchPtr>& matches() const { return matches_; }
+  const std::vector<MatchPtr>& matches() const;
   const RegionMap& regions();               // priced now
   // Evaluates every match once; later calls only price again what new prices may have changed.
   const Moves& moves();
@@ -55,8 +55,10 @@ class State {
   // The move of that rule with that key, or the one that leads to the same graph; -1 without any.
   int64_t find(std::string_view rule, const std::vector<int64_t>& key);
   // The state after the rule applied to these nodes (a move's `touched`), and its key; null where there is no such match or it is refused.
-  // Evaluates no other match, and prices nothing: for replaying on large graphs.
+  // Looks for no other match, and prices nothing: for replaying on large graphs.
   std::shared_ptr<State> take(uint32_t rule, const std::vector<NodeId>& nodes, std::vector<int64_t>* key);
+  // The same for a rule's name and a key, as a trace has them.
+  std::shared_ptr<State> step(std::string_view rule, const std::vector<int64_t>& key);
   // This state with a part of its candidates: those that `base`, a state before it, did not have, or that touch one of the nodes.
   std::shared_ptr<State> near(State& base, std::span<const NodeId> nodes) const;
   // This state with one candidate at most: the move of `before`, a state before it, where it still stands.
@@ -68,7 +70,8 @@ class State {
  private:
   State() = default;
   void evaluate_all();
-  std::shared_ptr<State> built();
+  bool build(const Match& m);
+  std::shared_ptr<State> built() const;
   void price_again();
   const Match& match_of(size_t move);
   std::shared_ptr<State> beside(GraphPtr graph) const;       // with the same rules, prices and limits, and no matches yet
@@ -79,7 +82,14 @@ class State {
   int64_t weight_limit_ = -1;
   std::shared_ptr<StopToken> stop_;
   std::shared_ptr<RuleProfile> profile_;
-  std::vector<MatchPtr> matches_;
+  // A state before this one whose matches were found, and what the rewrites since then changed: these matches wait until they are asked for.
+  struct Earlier {
+    GraphPtr graph;
+    std::shared_ptr<const std::vector<MatchPtr>> matches;
+    std::vector<NodeId> changed;
+  };
+  mutable std::shared_ptr<const std::vector<MatchPtr>> matches_;
+  mutable Earlier earlier_;
   bool partial_ = false;
   std::vector<uint32_t> picked_;            // a partial state evaluates only these matches
   std::unordered_set<uint64_t> known_;      // signatures of the moves, once asked for
