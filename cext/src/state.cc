@@ -78,10 +78,8 @@ void State::evaluate_all() {
   stats_.assign(rules_->size(), {});
   Workspace& w = workspace();
   std::unordered_set<Hash128, Hash128Hasher> seen;
-  const std::vector<MatchPtr>& all = matches();
-  const size_t count = partial_ ? picked_.size() : all.size();
-  for (size_t at = 0; at < count; ++at) {
-    const uint32_t k = partial_ ? picked_[at] : static_cast<uint32_t>(at);
+  const std::vector<MatchPtr>& all = candidates();
+  for (uint32_t k = 0; k < all.size(); ++k) {
     if (stopped()) return;  // not marked as evaluated: a stopped search asks no more
     const Match& m = *all[k];
     RuleStats& s = stats_[m.rule];
@@ -130,7 +128,7 @@ void State::price_again() {
   std::vector<uint32_t> begin{0};
   for (size_t i = 0; i < moves_.size(); ++i) {
     if (moves_.unknown[i]) {
-      const Match& m = *matches()[moves_.match[i]];
+      const Match& m = *candidates()[moves_.match[i]];
       w.unknown.clear();
       if (w.child.build(graph_, rules_->rule(m.rule), m.bindings)) {
         DeltaPrice price = pricer_->delta(*graph_, regions_, w.child.graph(), w.child.changed(), &w.unknown, w.scratch);
@@ -159,7 +157,7 @@ std::shared_ptr<State> State::beside(GraphPtr graph) const {
 const Match& State::match_of(size_t move) {
   const Moves& all = moves();
   if (move >= all.size()) throw Error(ErrorKind::kUsage, "move " + std::to_string(move) + " of " + std::to_string(all.size()));
-  return *matches()[all.match[move]];
+  return *candidates()[all.match[move]];
 }
 
 // Makes the child in the workspace; false where the rewrite is refused.
@@ -168,7 +166,7 @@ bool State::build(const Match& m) { return workspace().child.build(graph_, rules
 std::shared_ptr<State> State::open(size_t move) {
   if (!build(match_of(move))) throw Error(ErrorKind::kGraph, "a valid move was refused: " + workspace().child.reason());
   auto s = built();
-  s->matches();
+  if (!partial_) s->matches();  // from a part one goes on to the next rewrite
   return s;
 }
 
@@ -211,10 +209,10 @@ GraphPtr State::child(size_t move) {
 
 std::vector<int64_t> State::key(size_t move) { return match_key(*graph_, match_of(move)); }
 
-std::shared_ptr<State> State::only(std::vector<uint32_t> picked) const {
+std::shared_ptr<State> State::only(std::vector<MatchPtr> picked) const {
   auto s = beside(graph_);
-  matches();
   s->matches_ = matches_;
+  s->earlier_ = earlier_;
   s->regions_ = regions_;
   s->mapped_ = mapped_;
   s->prices_seen_ = prices_seen_;
@@ -229,23 +227,21 @@ std::shared_ptr<State> State::near(State& base, std::span<const NodeId> nodes) c
   std::vector<uint8_t> mark(graph_->node_capacity(), 0);
   for (NodeId n : nodes)
     if (n < mark.size()) mark[n] = 1;
-  std::vector<uint32_t> picked;
-  const std::vector<MatchPtr>& all = matches();
-  for (uint32_t k = 0; k < all.size(); ++k) {
-    const Match& m = *all[k];
-    const auto& touched = m.bindings.nodes;
-    if (!base.known_.contains(m.signature) || std::any_of(touched.begin(), touched.end(), [&](NodeId n) { return mark[n]; })) picked.push_back(k);
+  std::vector<MatchPtr> picked;
+  for (const MatchPtr& m : matches()) {
+    const auto& touched = m->bindings.nodes;
+    if (!base.known_.contains(m->signature) || std::any_of(touched.begin(), touched.end(), [&](NodeId n) { return mark[n]; })) picked.push_back(m);
   }
   return only(std::move(picked));
 }
 
 std::shared_ptr<State> State::same(State& before, size_t move) const {
   const Match& wanted = before.match_of(move);
-  std::vector<uint32_t> picked;
-  const std::vector<MatchPtr>& all = matches();
-  for (uint32_t k = 0; k < all.size(); ++k) {
-    if (all[k].get() == &wanted) return only({k});
-    if (all[k]->signature == wanted.signature) picked.push_back(k);  // found again, near what changed
+  std::vector<MatchPtr> picked;
+  for (const MatchPtr& m : matches_at(*graph_, *rules_, wanted.rule, wanted.root())) {
+    if (m->signature != wanted.signature) continue;
+    if (m->bindings.values == wanted.bindings.values && m->bindings.sequences == wanted.bindings.sequences) return only({m});
+    picked.push_back(m);  // it reads something else by now
   }
   return only(std::move(picked));
 }

@@ -15,7 +15,7 @@ namespace rlflow {
 
 // The valid candidates of a state, in a fixed order (rule, then canonical place); one entry per distinct child graph.
 struct Moves {
-  std::vector<uint32_t> match;              // index into State::matches()
+  std::vector<uint32_t> match;              // index into the state's matches, or those that a partial state has
   std::vector<uint32_t> rule;
   std::vector<Hash128> digest;              // of the child
   std::vector<double> delta_ms;             // child - parent, over regions with a price
@@ -75,7 +75,8 @@ class State {
   void price_again();
   const Match& match_of(size_t move);
   std::shared_ptr<State> beside(GraphPtr graph) const;       // with the same rules, prices and limits, and no matches yet
-  std::shared_ptr<State> only(std::vector<uint32_t> picked) const;
+  std::shared_ptr<State> only(std::vector<MatchPtr> picked) const;
+  const std::vector<MatchPtr>& candidates() const { return partial_ ? picked_ : matches(); }
   GraphPtr graph_;
   RuleSetPtr rules_;
   std::shared_ptr<const Pricer> pricer_;
@@ -91,7 +92,7 @@ class State {
   mutable std::shared_ptr<const std::vector<MatchPtr>> matches_;
   mutable Earlier earlier_;
   bool partial_ = false;
-  std::vector<uint32_t> picked_;            // a partial state evaluates only these matches
+  std::vector<MatchPtr> picked_;            // a partial state evaluates only these matches
   std::unordered_set<uint64_t> known_;      // signatures of the moves, once asked for
   Moves moves_;
   std::vector<RuleStats> stats_;
