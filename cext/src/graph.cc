@@ -34,6 +34,19 @@ void coerce_floats(const OpInfo& op, AttrSet& attrs) {
   }
 }
 
+ConstantNode::ConstantNode(ConstId c) {
+  const ConstInfo& info = const_of(c);
+  AttrSet a;
+  a.set("value", ConstRef{c});
+  attrs = intern_attrs(a);
+  output.type = info.type;
+  const TensorType& t = type_of(info.type);
+  if (info.inline_values && (t.dtype == kI64 || t.dtype == kI32) && t.rank <= 1 && info.ints.size() <= 64) {
+    output.has_data = true;
+    output.data = info.ints;
+  }
+}
+
 uint32_t intern_data(const IntVec& v) {
   Hasher h(7);
   for (Int x : v) h.add(is_plain(x) ? Hash128{1, static_cast<uint64_t>(x)} : int_digest(x));
@@ -282,17 +295,8 @@ ValueId GraphBuilder::input(std::string_view name, TypeId type) {
 }
 
 ValueId GraphBuilder::constant(ConstId c) {
-  const ConstInfo& info = const_of(c);
-  AttrSet a;
-  a.set("value", ConstRef{c});
-  InferOutput out;
-  out.type = info.type;
-  const TensorType& t = type_of(info.type);
-  if (info.inline_values && (t.dtype == kI64 || t.dtype == kI32) && t.rank <= 1 && info.ints.size() <= 64) {
-    out.has_data = true;
-    out.data = info.ints;
-  }
-  return append(kOpConstant, intern_attrs(a), {}, {&out, 1}, true);
+  const ConstantNode node(c);
+  return append(kOpConstant, node.attrs, {}, {&node.output, 1}, true);
 }
 
 ValueId GraphBuilder::add(OpId op, AttrSet attrs, std::span<const ValueId> inputs, int outputs) {

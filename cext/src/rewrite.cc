@@ -246,17 +246,8 @@ ValueId ChildGraph::make_node(OpId op, AttrSet attrs, std::span<const ValueId> i
 }
 
 ValueId ChildGraph::make_constant(ConstId c) {
-  const ConstInfo& info = const_of(c);
-  AttrSet a;
-  a.set("value", ConstRef{c});
-  InferOutput out;
-  out.type = info.type;
-  const TensorType& t = type_of(info.type);
-  if (info.inline_values && (t.dtype == kI64 || t.dtype == kI32) && t.rank <= 1 && info.ints.size() <= 64) {
-    out.has_data = true;
-    out.data = info.ints;
-  }
-  return append(kOpConstant, intern_attrs(a), {}, {&out, 1}, true);
+  const ConstantNode node(c);
+  return append(kOpConstant, node.attrs, {}, {&node.output, 1}, true);
 }
 
 ValueId ChildGraph::append(OpId op, AttrId attrs, std::span<const ValueId> in, std::span<const InferOutput> outs, bool is_const) {

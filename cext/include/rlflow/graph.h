@@ -92,6 +92,12 @@ using GraphPtr = std::shared_ptr<const Graph>;
 std::string input_name(const Graph& g, NodeId n);                // of an Input node
 // Attributes are written as 1 or 1.0 by people; the table's default says which kind is meant.
 void coerce_floats(const OpInfo& op, AttrSet& attrs);
+// What a Constant node carries; short integer vectors are known element by element.
+struct ConstantNode {
+  explicit ConstantNode(ConstId c);
+  AttrId attrs;
+  InferOutput output;
+};
 uint32_t intern_data(const IntVec& v);                           // 0 is "none"
 const IntVec& data_of(uint32_t id);
 
