@@ -11,7 +11,6 @@ whose parts are cut elsewhere.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -19,8 +18,9 @@ import numpy as np
 
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
-from rlflow.search.descent import descend
+from rlflow.search.descent import Descent
 from rlflow.search.greedy import Greedy
+from rlflow.search.memory import kept
 from rlflow.search.problem import Problem, SearchNode, SearchStopped, StrategyBase
 from rlflow.search.regions import Region, cut_out, plan
 from rlflow.search.registry import Strategy, make, register, specification
@@ -45,6 +45,7 @@ class Partition(StrategyBase):
     finish: bool = True
 
     name: ClassVar[str] = "partition"
+    goes_on: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.size < 2 or self.rounds < 1 or not self.effort > 0.0:
@@ -66,40 +67,78 @@ class Partition(StrategyBase):
         node = problem.root()
         if not hasattr(node.state, "take"):  # another rewriting system: nothing is known about its graphs
             return self.strategy().run(View(problem), rng).stop_reason
-        run = _Run(self, problem, rng)
-        # First what is cheap, everywhere; but it may exclude what is better, so not where one part is the whole graph.
-        first = [Greedy()] if node.size > self.size else []
-        for strategy in (*first, *[self.strategy()] * self.rounds):
-            after = run.round(node, strategy)
-            if after is node and strategy != Greedy():
-                break
-            node = descend(problem, after)[0] if self.finish else after
-        return StopReason.CONVERGED
+        run: _Run = problem.recall() or _Run(self, problem, rng, node, node)
+        return run.finish()
+
+    def passes(self, size: int) -> list[Strategy]:
+        """The strategy of each round, on a graph of ``size`` nodes.
+
+        First what is cheap, everywhere; but it may exclude what is better, so not where one part is the whole graph.
+        """
+        return [*([Greedy()] if size > self.size else []), *[self.strategy()] * self.rounds]
 
 
+@kept
 @dataclass(eq=False)
 class _Run:
+    """One run. ``start``: the graph that this round cuts into ``parts``; ``done``: how many of them are; ``node``: what
+    became of the graph so far; ``way``: down from a round's end.
+
+    ``solved``: the steps for each kind of part. ``cut_short``: whether a part's search ended because the budget was
+    nearly spent; a longer budget would have gone on there, so nothing after it is kept.
+    """
+
     options: Partition
     problem: Problem
     rng: np.random.Generator
+    node: SearchNode
+    start: SearchNode
+    round: int = 0
+    parts: list[list[int]] | None = None
+    done: int = 0
+    way: Descent | None = None
     solved: dict[tuple[object, ...], list[Step]] = field(default_factory=dict)
-    done: Counter[str] = field(default_factory=Counter)
+    searches: int = 0
+    cut_short: bool = False
 
-    def round(self, node: SearchNode, strategy: Strategy) -> SearchNode:
-        """``node`` after one pass of ``strategy`` over all parts."""
+    def finish(self) -> StopReason:
+        """Go on to the end."""
+        passes = self.options.passes(self.problem.root().size)
+        while self.round < len(passes):
+            strategy = passes[self.round]
+            if self.way is None:
+                self._work_on_parts(strategy)
+                if self.node is self.start and strategy != Greedy():
+                    break
+                self.way = Descent(self.node)
+            if self.options.finish:
+                self.node = self.way.finish(self.problem, self._keep)[0]
+            self.start, self.parts, self.done, self.way = self.node, None, 0, None
+            self.round += 1
+        return StopReason.BUDGET_EXPANSIONS if self.cut_short else StopReason.CONVERGED
+
+    def _keep(self) -> None:
+        if not self.cut_short:
+            self.problem.keep(self)
+
+    def _work_on_parts(self, strategy: Strategy) -> None:
+        """One pass of ``strategy`` over all parts of the graph."""
         stitcher = Stitcher(View(self.problem))
-        for part in plan(node.graph, node.state.pricer, self.options.size):
+        if self.parts is None:
+            self.parts = plan(self.start.graph, self.start.state.pricer, self.options.size)
+        while self.done < len(self.parts):
+            self._keep()
             self.problem._check()
-            region = cut_out(node.graph, part)
+            region = cut_out(self.node.graph, self.parts[self.done])
             key = (strategy, region.key)
             if key not in self.solved:
-                self.solved[key] = self._solve(region, node, strategy)
-                self.done["solved"] += 1
+                self.solved[key] = self._solve(region, self.node, strategy)
+                self.searches += 1
             steps = self.solved[key]
             if steps:
-                after = stitcher.apply(node, region.members, steps)
-                node = after if self.problem.improves(after, node) else node
-        return node
+                after = stitcher.apply(self.node, region.members, steps)
+                self.node = after if self.problem.improves(after, self.node) else self.node
+            self.done += 1
 
     def _solve(self, region: Region, node: SearchNode, strategy: Strategy) -> list[Step]:
         """What ``strategy`` finds on a part."""
@@ -115,8 +154,10 @@ class _Run:
         def turn() -> None:
             outer._report()  # the inner problem reports to nobody
             spent, total = outer.meter.expansions, outer.meter.budget.expansions
-            if spent >= limit or (total is not None and total - spent <= view.best.depth):
-                raise SearchStopped(StopReason.CONVERGED)  # the rest is for the replay
+            if total is not None and total - spent <= view.best.depth:
+                self.cut_short = True  # the rest is for the replay
+            if spent >= limit or self.cut_short:
+                raise SearchStopped(StopReason.CONVERGED)
 
         view = View(inner, None, turn)
         result = strategy.run(view, self.rng)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from rlflow.search.memory import kept
 from rlflow.search.problem import SearchNode, _Link, _work
 from rlflow.search.regions import Region
 from rlflow.search.result import TraceStep
@@ -15,6 +16,7 @@ from rlflow.search.view import View
 Name = int | tuple[int, int]
 
 
+@kept
 class Made(NamedTuple):
     """A node that a step made: its operator, and what it reads as (node, output); ``None`` for an input of the part or
     an input that is left out.
@@ -24,6 +26,7 @@ class Made(NamedTuple):
     reads: tuple[tuple[Name, int] | None, ...]
 
 
+@kept
 class Step(NamedTuple):
     """A rewrite of a part: rule number, the nodes it matches, and those it makes."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from words import word_state
 from rlflow import cost, search
 from rlflow.errors import UsageError
 from rlflow.graph import Graph
-from rlflow.search import Partition, Problem, Result, StopReason
+from rlflow.search import Partition, Problem, Result, StopReason, generator
+from rlflow.search.checkpoint import solve_resumably
 from rlflow.search.partition import _Run
 from rlflow.search.regions import cut_out, plan
 from rlflow.testing import TOYS
@@ -86,10 +88,11 @@ def test_parts_that_differ_in_weights_have_one_key() -> None:
 
 def test_twins_are_solved_once_and_the_whole_is_as_good_as_searched_at_once() -> None:
     whole = problem(5)
-    run = _Run(Partition(size=14), whole, np.random.default_rng(0))
-    parts = len(plan(whole.root().graph, whole.root().state.pricer, 14))
-    end = run.round(whole.root(), search.make("backtracking"))
-    assert run.done["solved"] < parts
+    root = whole.root()
+    run = _Run(Partition(size=14), whole, np.random.default_rng(0), root, root)
+    run._work_on_parts(search.make("backtracking"))
+    assert run.searches < len(plan(root.graph, root.state.pricer, 14))
+    end = run.node
     one, two = (solved(blocks, "backtracking", "300x").cost_after_ms for blocks in (1, 2))
     assert end.cost == pytest.approx(one + 4 * (two - one), rel=1e-6)  # the first block differs from the others
 
@@ -109,6 +112,20 @@ def test_what_is_spent_on_parts_is_spent(expansions: int) -> None:
     result = solved(3, "partition:size=20", f"{expansions}x")
     assert result.counts.expansions <= expansions
     assert result.cost_after_ms <= result.cost_before_ms
+
+
+@pytest.mark.parametrize(("inner", "budget"), [("backtracking", "25x"), ("annealing", "40x"), ("greedy", "4x")])
+def test_interrupted_and_resumed_it_is_the_search_that_went_on(inner: str, budget: str, tmp_path: Path) -> None:
+    strategy = search.make(f"partition:inner={inner},size=14")
+    whole = search.solve(problem(5), strategy)
+    assert whole.stop_reason is StopReason.CONVERGED
+    path = tmp_path / "search.json"
+    for interruptions in range(50):  # noqa: B007 - counted below
+        result = solve_resumably(problem(5, budget), strategy, path, resume=True, every=0.0, rng=generator)
+        if not result.stop_reason.is_budget:
+            break
+    assert interruptions >= (1 if inner == "greedy" else 3)
+    assert (result.best.digest, result.trace, result.counts) == (whole.best.digest, whole.trace, whole.counts)
 
 
 def test_another_rewriting_system_is_searched_as_a_whole() -> None:
