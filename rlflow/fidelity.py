@@ -8,6 +8,7 @@ until the interval of their ratio is tight (:mod:`rlflow.cost.endtoend`).
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -26,7 +27,10 @@ __all__ = ["Fidelity", "Timed", "Variant", "calibrate", "variants"]
 
 #: A walk may lead to graphs that cost at most this many times the original, by the roofline.
 SLACK = 1.6
-LONGEST_WALK = 24
+LONGEST_WALK = 40
+#: So many walks are made for each that is kept: those kept lie at even distances by the roofline. Most short walks end
+#: at graphs that no clock can tell from the original, and the order of those says nothing about a price.
+_WALKS = 4
 #: Bytes of weights that a variant may have, in parts of the original's.
 WEIGHTS = 1.5
 _SEARCH = "400x"
@@ -90,7 +94,8 @@ class Fidelity:
 
 def variants(graph: Any, rules: Any, count: int, seed: int = 0) -> list[Variant]:
     """At most ``count`` different graphs that compute what ``graph`` does: a quarter along the trace of a search by the
-    roofline, the others by random walks. Fewer where the rules do not reach as many. Same seed, same graphs.
+    roofline, the others ends of random walks, from the cheapest to the dearest by the roofline at even distances. Fewer
+    where the rules do not reach as many. Same seed, same graphs.
     """
     from rlflow.rewrite import State, compiled
 
@@ -100,13 +105,35 @@ def variants(graph: Any, rules: Any, count: int, seed: int = 0) -> list[Variant]
     found: dict[str, Variant] = {graph.digest: Variant("original", graph, 0)}
     for state, steps in _along_a_search(graph, rules, root, max(1, count // 4), seed):
         found.setdefault(state.graph.digest, Variant("search", state.graph, steps))
+    missing = max(count + 1 - len(found), 0)
+    ends = {digest: end for digest, end in _ends_of_walks(root, _WALKS * missing, seed).items() if digest not in found}
+    costs = [math.log(max(float(state.cost), 1e-9)) for state, _ in ends.values()]
+    walked = list(ends.items())
+    for digest, (state, steps) in (walked[k] for k in evenly_spread(costs, missing)):
+        found[digest] = Variant("walk", state.graph, steps)
+    return list(found.values())[1 : count + 1]
+
+
+def evenly_spread(values: Sequence[float], count: int) -> list[int]:
+    """Positions of at most ``count`` of the values, in their order, at distances as even as there are values for."""
+    if len(values) <= count:
+        return list(range(len(values)))
+    waiting = set(range(len(values)))
+    for wanted in np.linspace(min(values), max(values), count):
+        waiting.remove(min(waiting, key=lambda k: (abs(values[k] - wanted), k)))
+    return [k for k in range(len(values)) if k not in waiting]
+
+
+def _ends_of_walks(root: Any, count: int, seed: int) -> dict[str, tuple[Any, int]]:
+    """``count`` different graphs, or as many as the rules reach, by digest: the state and the steps to it."""
     rng = _search.generator(seed)
-    for _ in range(20 * count):
-        if len(found) > count:
+    ends: dict[str, tuple[Any, int]] = {}
+    for _ in range(5 * count):
+        if len(ends) >= count:
             break
         state, steps = _walk(root, rng)
-        found.setdefault(state.graph.digest, Variant("walk", state.graph, steps))
-    return list(found.values())[1 : count + 1]
+        ends.setdefault(state.graph.digest, (state, steps))
+    return ends
 
 
 def _along_a_search(graph: Any, rules: Any, root: Any, count: int, seed: int) -> Iterator[tuple[Any, int]]:
@@ -122,8 +149,7 @@ def _along_a_search(graph: Any, rules: Any, root: Any, count: int, seed: int) ->
 def _walk(root: Any, rng: np.random.Generator) -> tuple[Any, int]:
     """A random walk: first a rule, then one of its matches, so that rules with many matches do not take it all."""
     state, steps = root, 0
-    length = int(min(rng.geometric(0.15), LONGEST_WALK))
-    for _ in range(length):
+    for _ in range(int(rng.integers(1, LONGEST_WALK + 1))):
         raw = state.moves()
         cheap = float(state.cost) + np.asarray(raw.delta_ms) <= SLACK * float(root.cost)
         light = np.asarray(raw.weight_bytes) <= WEIGHTS * max(root.weight_bytes, 1 << 16)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from rlflow import cost as _cost
 from rlflow import fidelity
 from rlflow.cost.fidelity import agreement, spearman
 from rlflow.errors import CostError, UsageError
@@ -93,6 +94,30 @@ def test_variants_are_different_graphs_that_compute_the_same() -> None:
         one.graph.digest for one in found
     ]
     assert all(one.steps >= 1 for one in found)
+
+
+def test_variants_are_spread_over_the_roofline() -> None:
+    imported = load_model(onnx.load_from_string(model()))
+    found = fidelity.variants(imported.graph, load_library(None), 12, seed=3)
+    pricer = _cost.make("analytic").pricer
+    costs = sorted(pricer.price(one.graph)[0] for one in found if one.origin == "walk")
+    assert costs[-1] > 1.02 * costs[0]
+    assert len({round(cost, 12) for cost in costs}) >= len(costs) // 2
+
+
+@pytest.mark.parametrize(
+    ("values", "count", "chosen"),
+    [
+        ([], 3, []),
+        ([5.0, 1.0], 3, [0, 1]),
+        ([0.0, 0.1, 0.2, 10.0], 2, [0, 3]),
+        ([0.0, 0.1, 5.2, 10.0], 3, [0, 2, 3]),
+        ([10.0, 4.0, 6.0, 0.0], 3, [0, 1, 3]),  # of two as near the first
+        ([1.0, 1.0, 1.0, 1.0], 2, [0, 1]),
+    ],
+)
+def test_what_is_evenly_spread(values: list[float], count: int, chosen: list[int]) -> None:
+    assert fidelity.evenly_spread(values, count) == chosen
 
 
 def test_variants_where_no_rule_fires() -> None:
