@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <limits>
+#include <queue>
+#include <tuple>
 
 #include "rlflow/error.h"
 
@@ -12,8 +15,9 @@ namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 // Trees of deep graphs with much sharing cost more than a double can hold; there any choice is as good, but there must be one.
 constexpr double kHuge = 1e300;
-// Members of all sets of greedy_dag together (256 MB): they grow with the square of a graph's depth.
-constexpr size_t kMaxSets = size_t{1} << 26;
+// Members of all sets of greedy_dag together (256 MB): they grow with the square of a graph's depth. And how many are looked at before
+// the nodes are taken in another order (about a second), and then altogether.
+constexpr size_t kMaxSets = size_t{1} << 26, kMaxLooks = size_t{1} << 28, kMaxOrderedLooks = size_t{1} << 30;
 
 // By class: the nodes in it, and the nodes that have it as a child (once each).
 struct Links {
@@ -48,27 +52,91 @@ struct Links {
   }
 };
 
+// Nodes that wait to be looked at: first come, first served; or by the rank of their classes, lowest first, where there are ranks.
+class Waiting {
+ public:
+  Waiting(const Extraction& e, std::span<const uint32_t> rank) : e_(e), rank_(rank), queued_(e.nodes(), 0) {}
+  void push(uint32_t n) {
+    if (queued_[n]) return;
+    queued_[n] = 1;
+    if (rank_.empty()) first_.push_back(n);
+    else ranked_.emplace(rank_[e_.node_class[n]], came_++, n);
+  }
+  bool pop(uint32_t* n) {
+    if (first_.empty() && ranked_.empty()) return false;
+    if (rank_.empty()) {
+      *n = first_.front();
+      first_.pop_front();
+    } else {
+      *n = std::get<2>(ranked_.top());
+      ranked_.pop();
+    }
+    queued_[*n] = 0;
+    return true;
+  }
+
+ private:
+  using Ranked = std::tuple<uint32_t, uint64_t, uint32_t>;       // rank, place in the order of arrival, node
+  const Extraction& e_;
+  std::span<const uint32_t> rank_;
+  std::vector<uint8_t> queued_;
+  std::deque<uint32_t> first_;
+  std::priority_queue<Ranked, std::vector<Ranked>, std::greater<>> ranked_;
+  uint64_t came_ = 0;
+};
+
 // Calls visit(n) for every node, again for the users of a class whenever visit says that the class improved.
 template <class Visit>
-void to_fixed_point(const Extraction& e, const Links& links, Visit visit) {
-  std::deque<uint32_t> queue;
-  std::vector<uint8_t> queued(e.nodes(), 0);
+void to_fixed_point(const Extraction& e, const Links& links, Visit visit, std::span<const uint32_t> rank = {}) {
+  Waiting waiting(e, rank);
   for (uint32_t n = 0; n < e.nodes(); ++n)
-    if (e.children(n).empty()) {
-      queue.push_back(n);
-      queued[n] = 1;
-    }
-  while (!queue.empty()) {
-    const uint32_t n = queue.front();
-    queue.pop_front();
-    queued[n] = 0;
-    if (!visit(n)) continue;
-    for (const uint32_t user : links.users(e.node_class[n]))
-      if (!queued[user]) {
-        queued[user] = 1;
-        queue.push_back(user);
+    if (e.children(n).empty()) waiting.push(n);
+  for (uint32_t n = 0; waiting.pop(&n);)
+    if (visit(n))
+      for (const uint32_t user : links.users(e.node_class[n])) waiting.push(user);
+}
+
+// The set of classes below a class, with its sum, is what nodes compete on. `limit`: members of sets to look at; `*over` where it was reached,
+// and classes may be without a choice or with an early one.
+Choice by_sets(const Extraction& e, const Links& links, std::span<const uint32_t> rank, size_t limit, bool* over) {
+  std::vector<std::vector<uint32_t>> below(e.classes);           // the classes that the choice needs, itself included
+  std::vector<double> best(e.classes, kInfinite);
+  Choice choice(e.classes, kNone);
+  std::vector<uint32_t> mark(e.classes, 0), set;
+  uint32_t stamp = 0;
+  size_t held = 0, looks = 0;
+  const auto visit = [&](uint32_t n) {
+    const uint32_t cls = e.node_class[n];
+    if (held > kMaxSets || looks > limit) return false;
+    for (const uint32_t c : e.children(n))
+      if (choice[c] == kNone || c == cls) return false;
+    double total = e.cost[n];
+    set.clear();
+    ++stamp;
+    for (const uint32_t c : e.children(n)) {
+      if (mark[c] == stamp) continue;       // its set is in already
+      for (const uint32_t d : below[c]) {
+        ++looks;
+        if (d == cls) return false;         // a cycle
+        if (mark[d] == stamp) continue;
+        mark[d] = stamp;
+        set.push_back(d);
+        total += e.cost[choice[d]];
+        if (!(total < best[cls])) return false;
       }
-  }
+    }
+    if (!(total < best[cls])) return false;
+    best[cls] = total;
+    choice[cls] = n;
+    set.push_back(cls);
+    held += set.size() - below[cls].size();
+    below[cls] = set;
+    below[cls].shrink_to_fit();
+    return true;
+  };
+  to_fixed_point(e, links, visit, rank);
+  *over = looks > limit;
+  return choice;
 }
 
 }  // namespace
@@ -102,43 +170,13 @@ Choice greedy_tree(const Extraction& e) {
   return choice;
 }
 
-// After "greedy_dag" of egraphs-good/extraction-gym: the set of classes below a class, with its sum, is what nodes compete on.
+// After "greedy_dag" of egraphs-good/extraction-gym. On deep graphs an early improvement is followed through everything above it, again and
+// again; there the classes are taken children first, so that what is below has settled.
 Choice greedy_dag(const Extraction& e) {
   const Links links(e);
-  std::vector<std::vector<uint32_t>> below(e.classes);           // the classes that the choice needs, itself included
-  std::vector<double> best(e.classes, kInfinite);
-  Choice choice(e.classes, kNone);
-  std::vector<uint32_t> mark(e.classes, 0), set;
-  uint32_t stamp = 0;
-  size_t held = 0;
-  to_fixed_point(e, links, [&](uint32_t n) {
-    const uint32_t cls = e.node_class[n];
-    if (held > kMaxSets) return false;
-    for (const uint32_t c : e.children(n))
-      if (choice[c] == kNone || c == cls) return false;
-    double total = e.cost[n];
-    set.clear();
-    ++stamp;
-    for (const uint32_t c : e.children(n)) {
-      if (mark[c] == stamp) continue;       // its set is in already
-      for (const uint32_t d : below[c]) {
-        if (d == cls) return false;         // a cycle
-        if (mark[d] == stamp) continue;
-        mark[d] = stamp;
-        set.push_back(d);
-        total += e.cost[choice[d]];
-        if (!(total < best[cls])) return false;
-      }
-    }
-    if (!(total < best[cls])) return false;
-    best[cls] = total;
-    choice[cls] = n;
-    set.push_back(cls);
-    held += set.size() - below[cls].size();
-    below[cls] = set;
-    below[cls].shrink_to_fit();
-    return true;
-  });
+  bool over = false;
+  Choice choice = by_sets(e, links, {}, kMaxLooks, &over);
+  if (over) choice = by_sets(e, links, components(e), kMaxOrderedLooks, &over);
   // Where the sets grew too large some class has no choice, and the cost is infinite. On a cyclic e-graph sets may be out of date, and the choices close a cycle: then the trees, which never do.
   const Choice trees = greedy_tree(e);
   return choice_cost(e, choice) <= choice_cost(e, trees) ? choice : trees;
