@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import tempfile
 import uuid
@@ -222,6 +223,43 @@ def _bind_open(
     return bound, [
         f"Measured with {', '.join(f'{name}=1' for name in missing)}, because nothing else was said; give {options}."
     ]
+
+
+def kept_comparisons(
+    database: Any, worker: Worker, feeds: Mapping[str, np.ndarray], models: Mapping[str, tuple[Any, Callable[[], Any]]]
+) -> Any:
+    """Earlier final comparisons of these models in this place: a :class:`rlflow.cost.evidence.Archive`.
+
+    ``models``: by name, with that of the original as "baseline", the graph and what makes the model as it is timed. A
+    comparison counts for the same contents only: graphs (which cover the weights), files, inputs, and options.
+    """
+    from rlflow.cost.database import PriceContext
+    from rlflow.cost.evidence import PROTOCOL, Archive
+
+    def identity(name: str) -> str:
+        found = hashlib.blake2b(digest_size=16)
+        for part in (str(PROTOCOL), repr(worker.options), worker.options.effective_clock):
+            found.update(part.encode() + b"\0")
+        for input_name, array in sorted(feeds.items()):
+            found.update(f"{input_name} {array.dtype} {array.shape}\0".encode())
+            found.update(repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes())
+        for one in ("baseline", name):
+            graph, source = models[one]
+            found.update(str(graph.digest).encode() + b"\0")
+            _hash_model(found, source())
+        return found.hexdigest()
+
+    return Archive(database, PriceContext.of(worker.describe(), worker.options.level), identity)
+
+
+def _hash_model(found: Any, source: bytes | str | os.PathLike[str]) -> None:
+    """The message, or the file; weights that are in a file beside it are the graph's digest's to cover."""
+    if isinstance(source, bytes):
+        found.update(source)
+        return
+    with open(source, "rb") as file:
+        while piece := file.read(1 << 20):
+            found.update(piece)
 
 
 def verified(

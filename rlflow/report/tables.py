@@ -153,11 +153,23 @@ def _footer(report: Report) -> Iterator[str]:
         f"{report.strategy}, {report.candidates} candidates, {report.expansions} expansions, "
         f"{report.measurements} measurements in {report.seconds:.1f} s ({report.stop_reason})"
     )
+    if report.stages:
+        yield _time_split(report)
     if report.runtime is not None and report.runtime.version is not None:
         threads = "1 thread" if report.runtime.threads == 1 else f"{report.runtime.threads} threads"
         yield f"{report.runtime.name} {report.runtime.version}, {threads}"
     if report.written is not None:
         yield f"written to {report.written}"
+
+
+def _time_split(report: Report) -> str:
+    """Where the time went; what was spent measuring, apart."""
+    stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in report.stages.items() if seconds >= 0.05)
+    regions, models = report.seconds_measuring or 0.0, (report.gate or {}).get("seconds") or 0.0
+    return (
+        f"{report.seconds_total:.1f} s in all: {stages}; of these {regions + models:.1f} s measuring: "
+        f"regions {regions:.1f}, whole models {models:.1f}"
+    )
 
 
 def _change(before: float, after: float) -> str:

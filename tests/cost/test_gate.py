@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from rlflow.cost.gate import CLEAR_BLOCKS, MIN_BLOCKS, OVERRUN_SECONDS, GateDecision, WorkerSampler, choose, decide
+from rlflow.cost.gate import CLEAR_BLOCKS, MIN_BLOCKS, OVERRUN_SECONDS, GateDecision, choose, decide
+from rlflow.cost.sampler import WorkerSampler
 from rlflow.errors import BudgetError, CostError, RuntimeCrashed, UsageError
 from rlflow.runtime import RuntimeOptions, Samples, Worker
 
