@@ -7,7 +7,10 @@ stages agree.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,9 +33,18 @@ from rlflow.deployment import (
     shared_weights,
     source_of,
     verified,
+    with_known_outputs,
 )
-from rlflow.errors import GraphError, ModelError, RuntimeUnavailable, UsageError, VerificationFailed
-from rlflow.files import check_output, write_atomically
+from rlflow.errors import (
+    GraphError,
+    ModelError,
+    RuntimeCrashed,
+    RuntimeRefused,
+    RuntimeUnavailable,
+    UsageError,
+    VerificationFailed,
+)
+from rlflow.files import check_output, replacing, write_atomically
 from rlflow.report import OutputFigures, Report, RuntimeInfo, Stages, TimeInterval, Verified
 from rlflow.search import Budget, InterruptGuard, Problem, Progress, Result, StopReason, StopToken, TraceStep, Visited
 
@@ -50,8 +62,16 @@ __all__ = ["OptimizeResult", "compare", "optimize", "replay"]
 class OptimizeResult:
     """The optimised model (the original where nothing was gained) and what was done to get it."""
 
-    model: ModelProto
     report: Report
+    make: Callable[[], ModelProto] = field(repr=False)
+
+    @functools.cached_property
+    def model(self) -> ModelProto:
+        """The message; of a large model that was written to a file it is read from there when it is first asked for.
+
+        Raises :class:`ModelError` where that file has gone.
+        """
+        return self.make()
 
     @property
     def improved(self) -> bool:
@@ -259,6 +279,7 @@ class _Run:
     rule_rows: dict[str, dict[str, Any]] | None = None
     replayed: dict[tuple[TraceStep, ...], Any] = field(default_factory=dict)
     statistics: _search.Statistics | None = None
+    deployed: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def __enter__(self) -> _Run:
         if self.threads < 1:
@@ -402,6 +423,7 @@ class _Run:
                 beside={} if baseline == self.source else {"original": self.source},
                 stop=lambda: token.stopped,
                 memory=self._memory(baseline, entrants),
+                before_closing=self._deployed_outputs if self.verify and self.weights is not None else None,
             )
         if decision.earlier is not None:
             self.notes.append(decision.earlier["sentence"])
@@ -410,6 +432,15 @@ class _Run:
         )
         timings = {name: TimeInterval(timing.ms, timing.low, timing.high) for name, timing in decision.timings.items()}
         return self._with_times(report, decision, timings, searched=bool(entrants)), decision.winner
+
+    def _deployed_outputs(self, decision: Any, run: Callable[[str, Any], dict[str, Any]]) -> None:
+        """Keep what the original and the winner compute as deployed while they are loaded; the check asks for it."""
+        if decision.winner is None or self.freeze:
+            return
+        with contextlib.suppress(RuntimeCrashed, RuntimeRefused):  # the check will say what is wrong
+            feeds = self._inputs().feeds
+            outputs = {name: [run(name, one) for one in feeds] for name in ("baseline", decision.winner)}
+            self.deployed = {"baseline": outputs["baseline"], "optimised": outputs[decision.winner]}
 
     def _memory(self, baseline: bytes | str, entrants: Mapping[str, tuple[Visited, Export]]) -> Any:
         """Earlier comparisons of these models here; a device behind a command has no name to keep them under."""
@@ -449,34 +480,51 @@ class _Run:
         if self.output is not None:
             self.on_stage("writing", f"writing {self.output}")
             export.write(self.output)
-        model = export.whole()
         report = replace(
             report,
             cost_after_ms=chosen.cost_ms,
             trace=None if chosen.trace is None else [step.to_dict() for step in chosen.trace],
-            operators_after=_operators(model),
-            bytes_after=model.ByteSize(),
+            operators_after=_operators(export.model),
+            bytes_after=export.size(),
             verified=found,
         )
-        return OptimizeResult(model, self._finished(report))
+        return OptimizeResult(self._finished(report), self._made(export.whole, export.in_one_file))
 
     def _unchanged(self, report: Report) -> OptimizeResult:
         """The end of a run that gained nothing: the model as it came."""
-        proto = self.imported.baseline() if self.freeze else self._as_it_came()
+        inside = not _has_external_data(self.imported.origin.model)
         if self.output is not None:
             self.on_stage("writing", f"writing {self.output} as it came")
-            if self.freeze or _has_external_data(proto):
+            if self.freeze or not inside:
                 self._export(self.imported.graph).write(self.output)
             else:
-                write_atomically(self.output, self.imported.source_bytes())
-        return OptimizeResult(
-            proto,
-            self._finished(replace(report, operators_after=report.operators_before, bytes_after=report.bytes_before)),
-        )
+                self._copy_original(self.output)
+        report = replace(report, operators_after=report.operators_before, bytes_after=report.bytes_before)
+        return OptimizeResult(self._finished(report), self._made(self._as_it_came, inside))
+
+    def _made(self, make: Callable[[], ModelProto], inside: bool) -> Callable[[], ModelProto]:
+        """What makes the resulting message, which must not need this run's temporary files: from the file that was
+        written, where it is large and has its weights ``inside``, else it is made now.
+        """
+        from rlflow.frontends.importer import read_model
+
+        if self.output is not None and inside and self.weights is not None:
+            return functools.partial(read_model, os.path.abspath(self.output))
+        model = make()
+        return lambda: model
+
+    def _copy_original(self, target: Path) -> None:
+        if self.imported.source_path is None or not os.path.isfile(self.imported.source_path):
+            write_atomically(target, self.imported.source_bytes())  # which says that the file has gone
+            return
+        with open(self.imported.source_path, "rb") as source, replacing(target) as stream:
+            shutil.copyfileobj(source, stream, 1 << 22)
 
     def _as_it_came(self) -> ModelProto:
         from rlflow.frontends.importer import parse_model
 
+        if self.freeze:
+            return self.imported.baseline()
         return parse_model(self.imported.source_bytes(), "the model")
 
     # --- verification -------------------------------------------------------------------------------------------------
@@ -489,8 +537,10 @@ class _Run:
         from rlflow import verify
 
         inputs = self._inputs()
-        noise = verify.calibrate(self._runner(), self.source, inputs.feeds, seed=self.seed)
-        found = verified(self._runner(), inputs, self.source, export.source, self.seed, noise)
+        known = {self.source: self.deployed.get("baseline"), export.source: self.deployed.get("optimised")}
+        run = with_known_outputs(self._runner(), inputs.feeds, known)
+        noise = verify.calibrate(run, self.source, inputs.feeds, seed=self.seed)
+        found = verified(run, inputs, self.source, export.source, self.seed, noise)
         if not found.passed:
             raise VerificationFailed(f"{self._culprit(chosen, inputs, noise)} {found.failure()} Nothing was written.")
         self.notes.extend(found.notes)
@@ -536,7 +586,10 @@ class _Run:
     def _worker(self) -> Worker:
         """Where the model will run; a command's device is stood in for by ONNX Runtime here."""
         if self.worker is None:
-            self.worker = self.stack.enter_context(self.place.worker())
+            pricing = getattr(self.cost_model, "worker", None) if self.place.is_default else None
+            # That of the prices is the cost model's to close.
+            self.worker = pricing if self.place.fits(pricing) else self.stack.enter_context(self.place.worker())
+        assert self.worker is not None
         return self.worker
 
     def _reference(self) -> Worker:

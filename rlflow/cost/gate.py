@@ -94,6 +94,7 @@ def choose(
     on_progress: Callable[[str, float], None] | None = None,
     stop: Callable[[], bool] | None = None,
     memory: Memory | None = None,
+    before_closing: Callable[[GateDecision, Callable[[str, Any], dict[str, Any]]], None] | None = None,
 ) -> GateDecision:
     """Time baseline and candidates by ``clock``, a worker or the command of a device, and decide whether one of them
     replaces the baseline.
@@ -140,7 +141,10 @@ def choose(
             only=not sampler.afford_selection,
             memory=None if memory is None else _Unprefixed(memory),
         )
-    return _with_plain_names(decision)
+        decided = _with_plain_names(decision)
+        if before_closing is not None and isinstance(sampler, WorkerSampler):
+            before_closing(decided, sampler.run)
+    return decided
 
 
 def _sampler(

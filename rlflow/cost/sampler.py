@@ -86,6 +86,11 @@ class WorkerSampler:
         each = [handle.load_seconds + 2.0 * self._seconds[name] for name, handle in self._handles.items()]
         return len(self.models) * float(np.mean(each))
 
+    def run(self, name: str, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs of a model, by its name with or without the kind before the colon."""
+        full = next(known for known in self._handles if name in (known, known.split(":", 1)[-1]))
+        return self.worker.run(self._handles[full], feeds)
+
     def add(self, name: str, source: ModelSource) -> dict[str, Any]:
         """Make a model known; its outputs. Raises what the runtime says."""
         self.models[name] = source

@@ -173,6 +173,11 @@ def _read_file(path: str) -> bytes:
         raise ModelError(f"While loading a model: '{path}' cannot be read: {error.strerror or error}.") from error
 
 
+def read_model(path: str) -> onnx.ModelProto:
+    """The ModelProto in a file. Raises ModelError."""
+    return parse_model(_read_file(path), _place(path))
+
+
 def parse_model(raw: bytes, place: str) -> onnx.ModelProto:
     """A ModelProto of serialised bytes; ``place`` names them in the ModelError that is raised for anything else."""
     if not raw:

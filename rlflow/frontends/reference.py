@@ -68,13 +68,16 @@ class Folder:
         self._graph = graph
         self._constants = constants
         self._known: dict[int, Array] = {}
+        self._rounded: dict[int, Array] = {}
 
     def folded(self, value: int) -> Array:
         """The elements of a constant value, in its declared type. Raises GraphError where they cannot be computed."""
         dtype = self._graph.dtype(value)
         if dtype == 0:
             raise GraphError(f"While folding value {value}: its element type is not known.")
-        return rounded(self._exact(value), dtype)
+        if value not in self._rounded:
+            self._rounded[value] = rounded(self._exact(value), dtype)
+        return self._rounded[value]
 
     def _exact(self, value: int) -> Array:
         pending = [value]
