@@ -12,9 +12,10 @@ significant still. A verdict in force was therefore reached by one full comparis
 at most. What is left is which verdicts survive. Let a wrong claim be thrown away with probability c in a run, a right
 "no gain" with probability n, and each replaced by a full comparison; from run to run the share of wrong claims then
 goes from alpha to alpha n / (alpha n + (1 - alpha) c), which is less where n is below c. A claim is repeated only if
-every fresh block shows a gain, which ``CHECK_BLOCKS`` of them do by chance once in eight, whatever their distribution,
-if it is symmetric: c is 7/8 at least. And n is the 2.5 % at which fresh blocks are faster than recorded. Only where the
-machine is too noisy for the verdict to be kept n is 1, and the share of wrong claims 8/7 alpha at most.
+all of three fresh blocks show a gain, or four of five, which they do by chance in less than a quarter of the cases,
+whatever their distribution, if it is symmetric: c is 25/32 at least. And n is the 2.5 % at which fresh blocks are
+faster than recorded. Only where the machine is too noisy for the verdict to be kept n is 1, and the share of wrong
+claims 1.3 alpha at most.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
 
 #: Changes where blocks are formed in another way, so that old ratios do not go with new ones.
 PROTOCOL = 1
-#: Fresh blocks that a kept verdict is checked by, and the part of a comparison's time that they should take.
-CHECK_BLOCKS, CHECK_SHARE = 3, 0.2
+#: Fresh blocks that a kept verdict is checked by, and the part of a comparison's time that they should take. Of a claim
+#: one of them may show no gain, if further ones do.
+CHECK_BLOCKS, CHECK_SHARE = 3, 0.22
+CHECK_MORE = 2
 #: Level, on either side, at which fresh blocks contradict the kept ones.
 CONTRADICTION = 0.025
 #: The baseline may take so many times as long as it did, or as little; beyond that the machine is another one.
@@ -80,6 +83,17 @@ class Evidence:
             return None
 
 
+def more_checks(known: Evidence, fresh: Sequence[float]) -> bool:
+    """Whether another fresh block is needed before it can be said if they contradict what is kept."""
+    if len(fresh) < CHECK_BLOCKS:
+        return True
+    return known.claimed and _without_gain(fresh) == 1 and len(fresh) < CHECK_BLOCKS + CHECK_MORE
+
+
+def _without_gain(fresh: Sequence[float]) -> int:
+    return sum(ratio <= 0.0 for ratio in fresh)
+
+
 def contradiction(known: Evidence, fresh: Sequence[float], baseline_ms: float) -> str | None:
     """Why fresh blocks, and what the baseline took in them, do not go with what is kept; ``None`` where they do.
 
@@ -90,8 +104,8 @@ def contradiction(known: Evidence, fresh: Sequence[float], baseline_ms: float) -
         return f"the original takes {drift:.2f} times as long as it did then"
     now, then = float(np.mean(fresh)), float(np.mean(known.ratios))
     figures = f"fresh blocks say {math.exp(now):.3f} times as fast, where {math.exp(then):.3f} was found then"
-    if known.claimed and min(fresh) <= 0.0:
-        slow = sum(ratio <= 0.0 for ratio in fresh)
+    slow = _without_gain(fresh)
+    if known.claimed and slow > (len(fresh) > CHECK_BLOCKS):
         return f"{slow} of {len(fresh)} fresh blocks show no gain ({math.exp(then):.3f} times as fast was found then)"
     beyond = student_tail(abs(now - then) / _error(known.ratios, fresh), len(known.ratios) + len(fresh) - 2)
     # That a candidate without a claim is slower than it was changes nothing.

@@ -25,7 +25,7 @@ import numpy as np
 
 from rlflow.cost.command import CommandSampler, DeviceCommand
 from rlflow.cost.decision import GateDecision, ModelTiming
-from rlflow.cost.evidence import CHECK_BLOCKS, CHECK_SHARE, Evidence, Memory, contradiction, plain
+from rlflow.cost.evidence import CHECK_BLOCKS, CHECK_SHARE, Evidence, Memory, contradiction, more_checks, plain
 from rlflow.cost.sampler import LazySource, WorkerSampler, made
 from rlflow.cost.timing import (
     Interval,
@@ -263,16 +263,17 @@ class _Gate:
         # Other orders of loading and of rounds than those of the comparison that is checked.
         self.seeds = np.random.SeedSequence([self.seed, zlib.crc32(known.taken_at.encode())])
         blocks: list[dict[str, Samples]] = []
-        for done in range(CHECK_BLOCKS):
+        fresh: list[float] = []
+        while more_checks(known, fresh):
             names = [self.baseline, challenger, *self.beside]
             blocks.append(self._block(names, CHECK_SHARE * self.seconds / CHECK_BLOCKS))
-            self.on_progress("checking", (done + 1) / CHECK_BLOCKS)
+            self.on_progress("checking", min(1.0, len(blocks) / CHECK_BLOCKS))
             if challenger in self.dropped:
                 return self._failed(challenger, blocks, first_sample)
             if self.stop():
-                return self._decision(None, self._unfinished(done + 1), blocks, challenger, first_sample)
+                return self._decision(None, self._unfinished(len(blocks)), blocks, challenger, first_sample)
+            fresh.append(_pooled(blocks[-1:], self.baseline, challenger, self.sampler.clock))
         clock = self.sampler.clock
-        fresh = [_pooled([block], self.baseline, challenger, clock) for block in blocks]
         found = speedup([*known.ratios, *fresh])
         baseline_ms = _timing([block[self.baseline] for block in blocks], clock).ms
         why = contradiction(known, fresh, baseline_ms)
@@ -290,14 +291,14 @@ class _Gate:
             f"{len(fresh)} fresh ones do not contradict them.",
         )
         winner = challenger if known.claimed else None
-        return self._decision(winner, self._repeated(known, found), blocks, challenger, first_sample, found)
+        return self._decision(winner, self._repeated(known, found, len(fresh)), blocks, challenger, first_sample, found)
 
-    def _repeated(self, known: Evidence, found: Speedup) -> str:
+    def _repeated(self, known: Evidence, found: Speedup, fresh: int) -> str:
         figures = (
             f"the chosen candidate is {found.value:.3f} times as fast (95 % interval {found.low:.3f} to "
             f"{found.high:.3f}, p = {found.p_value:.2g})"
         )
-        blocks = f"{len(known.ratios)} blocks of {known.day} and {CHECK_BLOCKS} fresh ones"
+        blocks = f"{len(known.ratios)} blocks of {known.day} and {fresh} fresh ones"
         if known.claimed:
             return f"{figures[0].upper()}{figures[1:]} on samples that did not choose it: {blocks}."
         return (

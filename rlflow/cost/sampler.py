@@ -29,6 +29,7 @@ class WorkerSampler:
         self._handles: dict[str, Handle] = {}
         self._seconds: dict[str, float] = {}
         self._fresh = False
+        self._outputs: dict[str, dict[str, Any]] = {}
 
     def __enter__(self) -> WorkerSampler:
         return self
@@ -63,6 +64,8 @@ class WorkerSampler:
                 if name == baseline:
                     raise CostError(f"The model to compare with cannot be timed: {error}") from error
                 dropped[name] = str(error)
+            if len(self._outputs) < 2 and name in outputs:  # of more models they would be a lot
+                self._outputs[name] = outputs[name]
             for other in [other for other in outputs if baseline in outputs and other != baseline]:
                 bad = _newly_not_finite(outputs[baseline], outputs.pop(other))
                 if bad is not None:
@@ -89,6 +92,8 @@ class WorkerSampler:
     def run(self, name: str, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """The outputs of a model, by its name with or without the kind before the colon."""
         full = next(known for known in self._handles if name in (known, known.split(":", 1)[-1]))
+        if feeds is self.feeds and full in self._outputs:
+            return self._outputs[full]
         return self.worker.run(self._handles[full], feeds)
 
     def add(self, name: str, source: ModelSource) -> dict[str, Any]:
@@ -117,7 +122,10 @@ class WorkerSampler:
 
     def block(self, names: Sequence[str], seed: int, seconds: float) -> Samples:
         """Interleaved timings in a new process; the first block goes on with that of the screening."""
-        if not (self._fresh and set(names) == set(self._handles)):
+        loaded = self._fresh and set(names) == set(self._handles)
+        if loaded:  # it gets as many rounds as the others, which load the models first
+            seconds -= sum(self._handles[name].load_seconds for name in names)
+        else:
             self.worker.restart()
         self._fresh = False
         # Who is loaded first gets other addresses, so that is random too; and independent of the order of the rounds,
@@ -134,7 +142,7 @@ class WorkerSampler:
             min_rounds=MIN_ROUNDS if total < LONG_RUN * len(names) else LONG_ROUNDS,
             seed=seed + 1,
             seconds=max(0.0, seconds - (time.perf_counter() - started)),
-            time_limit=self.worker.time_limit + 2 * seconds + 4 * (MIN_ROUNDS + 3) * total,
+            time_limit=self.worker.time_limit + 2 * max(0.0, seconds) + 4 * (MIN_ROUNDS + 3) * total,
         )
         back = np.argsort(order)
         return Samples(samples.wall_ms[:, back], samples.cpu_ms[:, back], tuple(samples.inner[index] for index in back))

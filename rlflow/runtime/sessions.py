@@ -148,7 +148,7 @@ def session_options(options: RuntimeOptions) -> Any:
 
 
 def interface(source: bytes | str, options: RuntimeOptions) -> ModelIO:
-    """Inputs and outputs of a model, from a session that prepares nothing: it optimises nothing and lays out no weights."""
+    """Inputs and outputs of a model, from a session that optimises nothing and lays out no weights."""
 
     def settings(chosen: Any) -> None:
         chosen.add_session_config_entry("session.disable_prepacking", "1")
