@@ -154,7 +154,7 @@ def _footer(report: Report) -> Iterator[str]:
         f"{report.measurements} measurements in {report.seconds:.1f} s ({report.stop_reason})"
     )
     if report.stages:
-        yield _time_split(report)
+        yield from _time_split(report)
     if report.runtime is not None and report.runtime.version is not None:
         threads = "1 thread" if report.runtime.threads == 1 else f"{report.runtime.threads} threads"
         yield f"{report.runtime.name} {report.runtime.version}, {threads}"
@@ -162,14 +162,13 @@ def _footer(report: Report) -> Iterator[str]:
         yield f"written to {report.written}"
 
 
-def _time_split(report: Report) -> str:
+def _time_split(report: Report) -> Iterator[str]:
     """Where the time went; what was spent measuring, apart."""
     stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in report.stages.items() if seconds >= 0.05)
-    regions, models = report.seconds_measuring or 0.0, (report.gate or {}).get("seconds") or 0.0
-    return (
-        f"{report.seconds_total:.1f} s in all: {stages}; of these {regions + models:.1f} s measuring: "
-        f"regions {regions:.1f}, whole models {models:.1f}"
-    )
+    yield f"{report.seconds_total:.1f} s in all: {stages}"
+    if report.gate is not None:
+        regions, models = report.seconds_measuring or 0.0, report.gate.get("seconds") or 0.0
+        yield f"{regions + models:.1f} s of these measuring: regions {regions:.1f}, whole models {models:.1f}"
 
 
 def _change(before: float, after: float) -> str:
