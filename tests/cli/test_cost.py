@@ -73,7 +73,7 @@ def test_kept_comparisons_are_counted_and_pruned(base: Path) -> None:
     assert (
         f"0 prices deleted, 1 comparison too, {prices} left" in run("prune", "--database", base, "--comparisons").output
     )
-    assert "comparison" not in run("show", "--database", base).output
+    assert "of whole models" not in run("show", "--database", base).output
 
 
 @pytest.mark.parametrize(
