@@ -359,7 +359,7 @@ class _Gate:
             return self._failed(challenger, blocks, first_sample)
         found = speedup(values)
         early = self._early(values)
-        winner, reason = self._verdict(challenger, found, early)
+        winner, reason = self._verdict(challenger, found, early, self._is_clear(values))
         decisive = replace(found, p_value=min(found.p_value, early))
         decision = self._decision(winner, reason, blocks, challenger, first_sample, decisive)
         self._keep(challenger, values, decision)
@@ -383,14 +383,14 @@ class _Gate:
         found = student_p(values)
         return found if found < LOOK_SHARE * self.alpha else 1.0
 
-    def _verdict(self, challenger: str, found: Speedup, early: float) -> tuple[str | None, str]:
-        """``early``: the p value of the look that ended the comparison, if one did."""
+    def _verdict(self, challenger: str, found: Speedup, early: float, clear: bool) -> tuple[str | None, str]:
+        """``early``: the p value of the look for a clear gain, 1 where there was none; ``clear``: few blocks were enough."""
         interval = f"95 % interval {found.low:.3f} to {found.high:.3f}"
         figures = f"{found.value:.3f} times as fast ({interval}, p = {min(found.p_value, early):.2g})"
         cut = " The comparison was interrupted after that." if self.stop() else ""
         if (found.p_value < (1.0 - LOOK_SHARE) * self.alpha or early < 1.0) and found.value > 1.0:
             return challenger, f"The chosen candidate is {figures} on samples that did not choose it.{cut}"
-        if found.pairs < LEAST_BLOCKS and (self.stop() or found.value > 1.0):
+        if found.pairs < LEAST_BLOCKS and not clear:
             return None, self._unfinished(found.pairs)
         if math.log(found.high / found.low) / 2.0 > NOISY:
             noisy = (
