@@ -62,6 +62,9 @@ SELECTION_BLOCKS = 3
 SELECTION_SHARE = 0.35
 #: Confirmation ends early once the speed-up is known this well (natural logarithm).
 HALF_WIDTH = 0.004
+#: Where it is known less well than this when the time is over (another program ran beside, say), it goes on up to so
+#: many times as long; the width says nothing about the sign, so that this makes no false claim likelier.
+WIDE, LONGER = 0.02, 2.0
 #: The selection takes all of its blocks where they need no more seconds than this.
 QUICK_SELECTION = 4.0
 #: Where one block of the selection would take more than this part of the time, there is none: the first candidate, the
@@ -348,6 +351,8 @@ class _Gate:
             draw,
             half_width=HALF_WIDTH,
             seconds=left,
+            wide=WIDE,
+            longest=LONGER * left,
             minimum=MIN_BLOCKS,
             maximum=MAX_BLOCKS,
             overrun=max(OVERRUN * self.seconds, OVERRUN_SECONDS) - self._elapsed(),
@@ -384,7 +389,7 @@ class _Gate:
         return found if found < LOOK_SHARE * self.alpha else 1.0
 
     def _verdict(self, challenger: str, found: Speedup, early: float, clear: bool) -> tuple[str | None, str]:
-        """``early``: the p value of the look for a clear gain, 1 where there was none; ``clear``: few blocks were enough."""
+        """``early``: the p value of the look for a clear gain, else 1; ``clear``: few blocks were enough."""
         interval = f"95 % interval {found.low:.3f} to {found.high:.3f}"
         figures = f"{found.value:.3f} times as fast ({interval}, p = {min(found.p_value, early):.2g})"
         cut = " The comparison was interrupted after that." if self.stop() else ""

@@ -176,13 +176,15 @@ def sample_until(
     minimum: int,
     maximum: int,
     confidence: float = 0.95,
+    wide: float = math.inf,
+    longest: float = 0.0,
     overrun: float | None = None,
     stop: Callable[[], bool] | None = None,
     enough: Callable[[Sequence[float]], bool] | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> np.ndarray:
     """Draw values until the interval of their centre is narrower than ``half_width`` on both sides, or the time is
-    spent.
+    spent. Where it is ``wide`` then on either side, it goes on up to ``longest`` seconds.
 
     At least ``minimum`` values are drawn, at most ``maximum``; fewer where ``overrun`` seconds are over or ``stop``
     asks for the end, or ``enough``, which sees the values, finds that they will do. The width and the time are the
@@ -201,7 +203,8 @@ def sample_until(
         if len(values) < minimum:
             continue
         found = hodges_lehmann(values, confidence)
-        if spent >= seconds or (found.high - found.low) / 2.0 <= half_width:
+        width = (found.high - found.low) / 2.0
+        if width <= half_width or (spent >= seconds and (width <= wide or spent >= longest)):
             break
     return np.array(values)
 
