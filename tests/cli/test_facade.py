@@ -247,8 +247,8 @@ def test_weights_that_are_shared_make_no_difference(kind: str, tmp_path: Path, m
 
 
 def timed_by_operators(ratio: float) -> Any:
-    """Blocks that no clock has a part in: the baseline takes 10 ms, a candidate less. They differ by so little that one in
-    twenty does not contradict the others, as real ones do.
+    """Blocks that no clock has a part in: the baseline takes 10 ms, a candidate less. They differ too little for one in
+    twenty to contradict the others, as real ones do.
     """
     from rlflow.runtime import Samples
 
