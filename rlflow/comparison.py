@@ -256,7 +256,7 @@ class _Run:
         self._add({"kind": "timing", "model": name, **self.settings, **self._blocks(path, imported, library, winners)})
 
     def _blocks(self, path: str, imported: Any, library: Any, winners: Mapping[str, Any]) -> dict[str, Any]:
-        from rlflow.cost.gate import WorkerSampler
+        from rlflow.cost.sampler import WorkerSampler
         from rlflow.deployment import Inputs, open_worker, source_of
         from rlflow.frontends import save_model
 

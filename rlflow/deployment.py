@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import tempfile
 import uuid
@@ -85,6 +86,13 @@ class Deployment:
             worker.require_provider()
         return worker
 
+    def fits(self, worker: Any) -> bool:
+        """Whether a worker that is there already is just what :meth:`worker` would make."""
+        from rlflow.runtime import RuntimeOptions, Worker
+
+        options = RuntimeOptions(runtime=self.runtime, provider=self.provider, threads=self.threads)
+        return isinstance(worker, Worker) and worker.options == options
+
     def cost_options(self, cost: str, measure: str) -> dict[str, Any]:
         """What the cost model ``cost`` has to be told about all this; what it cannot use is left to the gate."""
         if measure not in ("eager", "lazy"):
@@ -139,6 +147,18 @@ def runner(reference: Worker, deployed: Worker) -> Any:
     return run
 
 
+def with_known_outputs(
+    runs: Any, feeds: Sequence[Mapping[str, np.ndarray]], known: Mapping[Any, list[dict[str, Any]] | None]
+) -> Any:
+    """``runs``, but for models of which it is known what they compute on ``feeds`` as deployed."""
+
+    def run(model: Any, wanted: Any, level: str) -> Any:
+        outputs = known.get(model) if level == "all" and wanted is feeds else None
+        return runs(model, wanted, level) if outputs is None else outputs
+
+    return run
+
+
 def shared_weights(imported: Any, place: Deployment, folder: Callable[[], Path]) -> SharedWeights | None:
     """A file for the weights of a model and its rewrites; ``None`` where they are few, or where the model runs in
     something else than ONNX Runtime here, which maps such files.
@@ -178,11 +198,7 @@ class Inputs:
         from rlflow.graph.ranges import input_ranges
         from rlflow.verify import for_single_input, load_input_data, make_inputs
 
-        handle = worker.load(source)
-        try:
-            infos = worker.inspect(handle).inputs
-        finally:
-            worker.unload(handle)
+        infos = worker.interface(source).inputs
         if isinstance(data, (str, os.PathLike)):
             data = load_input_data([data])
         elif data is not None and not isinstance(data, Mapping):
@@ -224,6 +240,43 @@ def _bind_open(
     ]
 
 
+def kept_comparisons(
+    database: Any, worker: Worker, feeds: Mapping[str, np.ndarray], models: Mapping[str, tuple[Any, Callable[[], Any]]]
+) -> Any:
+    """Earlier final comparisons of these models in this place: a :class:`rlflow.cost.evidence.Archive`.
+
+    ``models``: by name, with that of the original as "baseline", the graph and what makes the model as it is timed. A
+    comparison counts for the same contents only: graphs (which cover the weights), files, inputs, and options.
+    """
+    from rlflow.cost.database import PriceContext
+    from rlflow.cost.evidence import PROTOCOL, Archive
+
+    def identity(name: str) -> str:
+        found = hashlib.blake2b(digest_size=16)
+        for part in (str(PROTOCOL), repr(worker.options), worker.options.effective_clock):
+            found.update(part.encode() + b"\0")
+        for input_name, array in sorted(feeds.items()):
+            found.update(f"{input_name} {array.dtype} {array.shape}\0".encode())
+            found.update(repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes())
+        for one in ("baseline", name):
+            graph, source = models[one]
+            found.update(str(graph.digest).encode() + b"\0")
+            _hash_model(found, source())
+        return found.hexdigest()
+
+    return Archive(database, PriceContext.of(worker.describe(), worker.options.level), identity)
+
+
+def _hash_model(found: Any, source: bytes | str | os.PathLike[str]) -> None:
+    """The message, or the file; weights that are in a file beside it are the graph's digest's to cover."""
+    if isinstance(source, bytes):
+        found.update(source)
+        return
+    with open(source, "rb") as file:
+        while piece := file.read(1 << 20):
+            found.update(piece)
+
+
 def verified(
     runs: Any, inputs: Inputs, original: bytes | str, optimised: bytes | str, seed: int, noise: Any = None
 ) -> Any:
@@ -253,6 +306,7 @@ class Export:
         self._folder, self._save, self._external = folder, save, external
         self._source: bytes | str | None = None
         self._whole: ModelProto | None = None
+        self._size: int | None = None
 
     @functools.cached_property
     def model(self) -> ModelProto:
@@ -284,6 +338,19 @@ class Export:
             self._whole = self._weights.whole(self.model)
         return self._whole
 
+    @property
+    def in_one_file(self) -> bool:
+        """Whether the model is written with all of its weights inside."""
+        from rlflow.frontends import storage
+
+        if self._weights is not None:
+            return not storage.needs_data_file(self.model, self._external)
+        return not self._in_file
+
+    def size(self) -> int:
+        """Bytes of the message with all weights inside."""
+        return self.whole().ByteSize() if self._size is None else self._size
+
     def write(self, path: Path) -> None:
         """Write the model, with its weights beside it where they were outside the original's file or are too large for
         one.
@@ -292,6 +359,8 @@ class Export:
 
         if self._weights is not None and storage.needs_data_file(self.model, self._external):
             storage.write(self.model, path, self._weights.folder, self._external)
+        elif self._weights is not None:
+            self._size = self._weights.write_whole(self.model, path)
         elif self._in_file:
             self._save(os.fspath(path))
         else:

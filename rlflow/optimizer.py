@@ -7,7 +7,10 @@ stages agree.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,15 +27,25 @@ from rlflow.deployment import (
     Export,
     Inputs,
     as_source,
+    kept_comparisons,
     open_worker,
     runner,
     shared_weights,
     source_of,
     verified,
+    with_known_outputs,
 )
-from rlflow.errors import GraphError, ModelError, RuntimeUnavailable, UsageError, VerificationFailed
-from rlflow.files import check_output, write_atomically
-from rlflow.report import OutputFigures, Report, RuntimeInfo, TimeInterval, Verified
+from rlflow.errors import (
+    GraphError,
+    ModelError,
+    RuntimeCrashed,
+    RuntimeRefused,
+    RuntimeUnavailable,
+    UsageError,
+    VerificationFailed,
+)
+from rlflow.files import check_output, replacing, write_atomically
+from rlflow.report import OutputFigures, Report, RuntimeInfo, Stages, TimeInterval, Verified
 from rlflow.search import Budget, InterruptGuard, Problem, Progress, Result, StopReason, StopToken, TraceStep, Visited
 
 if TYPE_CHECKING:
@@ -49,8 +62,16 @@ __all__ = ["OptimizeResult", "compare", "optimize", "replay"]
 class OptimizeResult:
     """The optimised model (the original where nothing was gained) and what was done to get it."""
 
-    model: ModelProto
     report: Report
+    make: Callable[[], ModelProto] = field(repr=False)
+
+    @functools.cached_property
+    def model(self) -> ModelProto:
+        """The message; of a large model that was written to a file it is read from there when it is first asked for.
+
+        Raises :class:`ModelError` where that file has gone.
+        """
+        return self.make()
 
     @property
     def improved(self) -> bool:
@@ -129,7 +150,7 @@ def optimize(
         place=Deployment.priced_by(cost, int(threads), runtime, provider, measure_cmd),
         measure=measure,
         on_progress=on_progress,
-        on_stage=on_stage or (lambda sentence: None),
+        on_stage=Stages(on_stage),
         stop=stop or StopToken(),
         output=None if output is None else check_output(output, model),
     )
@@ -243,7 +264,7 @@ class _Run:
     place: Deployment
     measure: str
     on_progress: Callable[[Progress], None] | None
-    on_stage: Callable[[str], None]
+    on_stage: Stages
     stop: StopToken
     output: Path | None
     notes: list[str] = field(default_factory=list)
@@ -258,6 +279,7 @@ class _Run:
     rule_rows: dict[str, dict[str, Any]] | None = None
     replayed: dict[tuple[TraceStep, ...], Any] = field(default_factory=dict)
     statistics: _search.Statistics | None = None
+    deployed: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def __enter__(self) -> _Run:
         if self.threads < 1:
@@ -274,7 +296,7 @@ class _Run:
         from rlflow.frontends import load_model
 
         self.cost_model = self._cost_model()
-        self.on_stage("loading the model")
+        self.on_stage("loading", "loading the model")
         self.imported = load_model(
             model, keep_initializer_inputs=self.keep_initializer_inputs, freeze=self.freeze or None
         )
@@ -294,7 +316,7 @@ class _Run:
         report = self._blank("the search found no cheaper graph", result)
         finalists = [one for one in (result.best, *result.runners_up) if one.cost_ms < result.cost_before_ms]
         entrants = self._entrants(finalists)
-        report, winner = self._gate(report, {name: export for name, (_, export) in entrants.items()})
+        report, winner = self._gate(report, entrants)
         if winner is None:
             return self._unchanged(report)
         return self._changed(replace(report, improved=True), *entrants[winner])
@@ -345,7 +367,7 @@ class _Run:
         return model
 
     def _searched(self) -> Result:
-        self.on_stage("pricing the model")
+        self.on_stage("pricing", "pricing the model")
         attach = getattr(self.cost_model, "attach", None)
         if attach is not None:  # whole graphs are timed as they would be deployed
             attach(lambda graph: self._export(graph).source, lambda: self._inputs().feeds[0])
@@ -364,7 +386,8 @@ class _Run:
             problem.root()
             self.measurements_before = problem.setup_measurements
             self.on_stage(
-                f"searching ({_search.describe(self.strategy)}, {self.budget}, {len(problem.rule_names)} rules)"
+                "searching",
+                f"searching ({_search.describe(self.strategy)}, {self.budget}, {len(problem.rule_names)} rules)",
             )
             self.statistics = problem.observer = _search.Statistics(problem.rule_names)
             result = _search.solve(problem, self.strategy)
@@ -377,15 +400,15 @@ class _Run:
             self.rule_rows = problem.rule_profile()
         return result
 
-    def _gate(self, report: Report, exports: Mapping[str, Export]) -> tuple[Report, str | None]:
+    def _gate(self, report: Report, entrants: Mapping[str, tuple[Visited, Export]]) -> tuple[Report, str | None]:
         """The report with what the final comparison found, and the name of the winner."""
         if not self.cost_model.measures and self.place.command is None:
-            winner = next(iter(exports), None)
+            winner = next(iter(entrants), None)
             reason = report.reason if winner is None else "the analytic cost is lower; no clock was used"
             return replace(report, reason=reason), winner
         from rlflow.cost import gate
 
-        self.on_stage("timing the candidates against the original" if exports else "timing the model")
+        self.on_stage("timing", "timing the candidates against the original" if entrants else "timing the model")
         # Of a large model only the original is timed beside: each further one is loaded again for every block.
         baseline = self._baseline() if self.weights is None or self.freeze else self.source
         token = StopToken()  # of its own: a search that was interrupted still has its best confirmed
@@ -393,18 +416,44 @@ class _Run:
             decision = gate.choose(
                 self.place.command or self._worker(),
                 baseline,
-                {name: _sourced(export) for name, export in exports.items()},
+                {name: _sourced(export) for name, (_, export) in entrants.items()},
                 {} if self.place.command is not None else self._inputs().feeds[0],
                 seconds=self._gate_seconds(),
                 seed=self.seed,
                 beside={} if baseline == self.source else {"original": self.source},
                 stop=lambda: token.stopped,
+                memory=self._memory(baseline, entrants),
+                before_closing=self._deployed_outputs if self.verify and self.weights is not None else None,
             )
+        if decision.earlier is not None:
+            self.notes.append(decision.earlier["sentence"])
         self.notes.extend(
             f"{name} took no part in the final comparison: {why}" for name, why in decision.dropped.items()
         )
         timings = {name: TimeInterval(timing.ms, timing.low, timing.high) for name, timing in decision.timings.items()}
-        return self._with_times(report, decision, timings, searched=bool(exports)), decision.winner
+        return self._with_times(report, decision, timings, searched=bool(entrants)), decision.winner
+
+    def _deployed_outputs(self, decision: Any, run: Callable[[str, Any], dict[str, Any]]) -> None:
+        """Keep what the original and the winner compute as deployed while they are loaded; the check asks for it."""
+        if decision.winner is None or self.freeze:
+            return
+        with contextlib.suppress(RuntimeCrashed, RuntimeRefused):  # the check will say what is wrong
+            feeds = self._inputs().feeds
+            outputs = {name: [run(name, one) for one in feeds] for name in ("baseline", decision.winner)}
+            self.deployed = {"baseline": outputs["baseline"], "optimised": outputs[decision.winner]}
+
+    def _memory(self, baseline: bytes | str, entrants: Mapping[str, tuple[Visited, Export]]) -> Any:
+        """Earlier comparisons of these models here; a device behind a command has no name to keep them under."""
+        from rlflow.cost.database import PriceDatabase
+
+        if self.place.command is not None or not entrants:
+            return None
+        database = getattr(self.cost_model, "database", None)
+        if not isinstance(database, PriceDatabase):
+            database = self.stack.enter_context(PriceDatabase())
+        models: dict[str, Any] = {name: (one.graph, _sourced(export)) for name, (one, export) in entrants.items()}
+        models["baseline"] = (self.imported.graph, lambda: baseline)
+        return kept_comparisons(database, self._worker(), self._inputs().feeds[0], models)
 
     def _with_times(self, report: Report, decision: Any, timings: Mapping[str, TimeInterval], searched: bool) -> Report:
         baseline = timings["baseline"]
@@ -429,36 +478,53 @@ class _Run:
         """The end of a run that gained something."""
         found = self._check(chosen, export) if self.verify else None
         if self.output is not None:
-            self.on_stage(f"writing {self.output}")
+            self.on_stage("writing", f"writing {self.output}")
             export.write(self.output)
-        model = export.whole()
         report = replace(
             report,
             cost_after_ms=chosen.cost_ms,
             trace=None if chosen.trace is None else [step.to_dict() for step in chosen.trace],
-            operators_after=_operators(model),
-            bytes_after=model.ByteSize(),
+            operators_after=_operators(export.model),
+            bytes_after=export.size(),
             verified=found,
         )
-        return OptimizeResult(model, self._finished(report))
+        return OptimizeResult(self._finished(report), self._made(export.whole, export.in_one_file))
 
     def _unchanged(self, report: Report) -> OptimizeResult:
         """The end of a run that gained nothing: the model as it came."""
-        proto = self.imported.baseline() if self.freeze else self._as_it_came()
+        inside = not _has_external_data(self.imported.origin.model)
         if self.output is not None:
-            self.on_stage(f"writing {self.output} as it came")
-            if self.freeze or _has_external_data(proto):
+            self.on_stage("writing", f"writing {self.output} as it came")
+            if self.freeze or not inside:
                 self._export(self.imported.graph).write(self.output)
             else:
-                write_atomically(self.output, self.imported.source_bytes())
-        return OptimizeResult(
-            proto,
-            self._finished(replace(report, operators_after=report.operators_before, bytes_after=report.bytes_before)),
-        )
+                self._copy_original(self.output)
+        report = replace(report, operators_after=report.operators_before, bytes_after=report.bytes_before)
+        return OptimizeResult(self._finished(report), self._made(self._as_it_came, inside))
+
+    def _made(self, make: Callable[[], ModelProto], inside: bool) -> Callable[[], ModelProto]:
+        """What makes the resulting message, which must not need this run's temporary files: from the file that was
+        written, where it is large and has its weights ``inside``, else it is made now.
+        """
+        from rlflow.frontends.importer import read_model
+
+        if self.output is not None and inside and self.weights is not None:
+            return functools.partial(read_model, os.path.abspath(self.output))
+        model = make()
+        return lambda: model
+
+    def _copy_original(self, target: Path) -> None:
+        if self.imported.source_path is None or not os.path.isfile(self.imported.source_path):
+            write_atomically(target, self.imported.source_bytes())  # which says that the file has gone
+            return
+        with open(self.imported.source_path, "rb") as source, replacing(target) as stream:
+            shutil.copyfileobj(source, stream, 1 << 22)
 
     def _as_it_came(self) -> ModelProto:
         from rlflow.frontends.importer import parse_model
 
+        if self.freeze:
+            return self.imported.baseline()
         return parse_model(self.imported.source_bytes(), "the model")
 
     # --- verification -------------------------------------------------------------------------------------------------
@@ -467,12 +533,14 @@ class _Run:
         """The figures of the comparison; raises :class:`VerificationFailed`, naming the step that breaks, where outputs
         differ.
         """
-        self.on_stage("comparing the outputs with the original's")
+        self.on_stage("verifying", "comparing the outputs with the original's")
         from rlflow import verify
 
         inputs = self._inputs()
-        noise = verify.calibrate(self._runner(), self.source, inputs.feeds, seed=self.seed)
-        found = verified(self._runner(), inputs, self.source, export.source, self.seed, noise)
+        known = {self.source: self.deployed.get("baseline"), export.source: self.deployed.get("optimised")}
+        run = with_known_outputs(self._runner(), inputs.feeds, known)
+        noise = verify.calibrate(run, self.source, inputs.feeds, seed=self.seed)
+        found = verified(run, inputs, self.source, export.source, self.seed, noise)
         if not found.passed:
             raise VerificationFailed(f"{self._culprit(chosen, inputs, noise)} {found.failure()} Nothing was written.")
         self.notes.extend(found.notes)
@@ -518,7 +586,10 @@ class _Run:
     def _worker(self) -> Worker:
         """Where the model will run; a command's device is stood in for by ONNX Runtime here."""
         if self.worker is None:
-            self.worker = self.stack.enter_context(self.place.worker())
+            pricing = getattr(self.cost_model, "worker", None) if self.place.is_default else None
+            # That of the prices is the cost model's to close.
+            self.worker = pricing if self.place.fits(pricing) else self.stack.enter_context(self.place.worker())
+        assert self.worker is not None
         return self.worker
 
     def _reference(self) -> Worker:
@@ -626,6 +697,7 @@ class _Run:
             notes=tuple(dict.fromkeys(self.notes)),
             rule_profile=self._rule_profile([step["rule"] for step in report.trace or ()]),
             seconds_total=time.monotonic() - self.started,
+            stages=self.on_stage.seconds(),
             seconds_measuring=getattr(getattr(self.cost_model, "totals", None), "seconds", None),
             written=None if self.output is None else str(self.output),
             version=__version__,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rlflow import search, zoo
-from rlflow.cost.gate import WorkerSampler
+from rlflow.cost.sampler import WorkerSampler
 from rlflow.cost.timing import speedup
 from rlflow.deployment import Inputs, open_worker, runner, source_of, verified
 from rlflow.errors import GraphError, UsageError

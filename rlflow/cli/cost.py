@@ -40,11 +40,13 @@ def show(database: str | None, dearest: int, as_json: bool) -> None:
              "dearest": _dearest(base, one.context, dearest)}
             for one in base.contexts()
         ]  # fmt: skip
-        where = str(base.path)
+        where, compared = str(base.path), base.count_verdicts()
     if as_json:
-        click.echo(json.dumps({"database": where, "places": places}, indent=2, ensure_ascii=False))
+        found = {"database": where, "comparisons": compared, "places": places}
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
         return
-    click.echo(f"{where}: {plural(sum(place['prices'] for place in places), 'price')}")
+    told = f", {plural(compared, 'comparison')} of whole models" if compared else ""
+    click.echo(f"{where}: {plural(sum(place['prices'] for place in places), 'price')}{told}")
     for place in places:
         _show_place(place)
 
@@ -122,22 +124,33 @@ def import_prices(file: str, database: str | None) -> None:
 @click.option("--older-than", metavar="DAYS", type=click.FloatRange(min=0), help="Prices measured so many days ago.")
 @click.option("--other-versions", is_flag=True, help="Prices of other versions of the runtimes installed here.")
 @click.option("--refusals", is_flag=True, help="Regions that a runtime would not run.")
-@click.option("--all", "everything", is_flag=True, help="Every price.")
+@click.option("--comparisons", is_flag=True, help="Kept final comparisons of whole models.")
+@click.option("--all", "everything", is_flag=True, help="Every price and comparison.")
 def prune(
-    database: str | None, older_than: float | None, other_versions: bool, refusals: bool, everything: bool
+    database: str | None,
+    older_than: float | None,
+    other_versions: bool,
+    refusals: bool,
+    comparisons: bool,
+    everything: bool,
 ) -> None:
-    """Delete prices; at least one option says which."""
-    if older_than is None and not (other_versions or refusals or everything):
-        raise UsageError("Say what to prune: --older-than DAYS, --other-versions, --refusals or --all.")
+    """Delete prices (and, but for --refusals, comparisons of that kind); at least one option says which."""
+    if older_than is None and not (other_versions or refusals or comparisons or everything):
+        raise UsageError("Say what to prune: --older-than DAYS, --other-versions, --refusals, --comparisons or --all.")
     before = None
     if older_than is not None:
         now = datetime.datetime.now(datetime.timezone.utc)
         before = (now - datetime.timedelta(days=older_than)).isoformat(timespec="seconds")
     with _opened(database) as base:
+        kept = base.count_verdicts()
+        if comparisons:
+            base.forget_verdicts()
         deleted = base.prune(before=before, refusals=refusals, everything=everything)
         for context in _installed() if other_versions else ():
             deleted += base.prune(other_than=context)
-        click.echo(f"{base.path}: {plural(deleted, 'price')} deleted, {base.count()} left")
+        gone = kept - base.count_verdicts()
+        told = f", {plural(gone, 'comparison')} too" if gone else ""
+        click.echo(f"{base.path}: {plural(deleted, 'price')} deleted{told}, {base.count()} left")
 
 
 def _installed() -> list[Any]:

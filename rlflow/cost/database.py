@@ -38,6 +38,15 @@ CREATE TABLE IF NOT EXISTS prices (
     PRIMARY KEY (signature, device, runtime, version, threads, level)
 ) WITHOUT ROWID
 """
+#: Finished comparisons of whole models (:mod:`rlflow.cost.evidence`), of use on this machine only, so not exported. An
+#: older program that opens the file does not look at this table, so that it needs no version of its own.
+_VERDICTS = """
+CREATE TABLE IF NOT EXISTS verdicts (
+    pair TEXT NOT NULL, device TEXT NOT NULL, runtime TEXT NOT NULL, version TEXT NOT NULL,
+    threads INTEGER NOT NULL, level TEXT NOT NULL, evidence TEXT NOT NULL, measured_at TEXT NOT NULL,
+    PRIMARY KEY (pair, device, runtime, version, threads, level)
+) WITHOUT ROWID
+"""
 #: What version 2 added to version 1: under which clock a price was taken, and what the region is.
 _ADDED = tuple(
     f"ALTER TABLE prices ADD COLUMN {column} NOT NULL DEFAULT {default}"
@@ -252,7 +261,8 @@ class PriceDatabase:
         everything: bool = False,
     ) -> int:  # fmt: skip
         """Delete prices: measured before a date (ISO, UTC), taken by another version of the runtime of ``other_than``
-        on its device, refusals, or all. The number deleted.
+        on its device, refusals, or all; but for refusals with the comparisons of whole models of the same kind. The
+        number of prices deleted.
         """
         conditions: list[str] = []
         values: list[Any] = []
@@ -262,22 +272,66 @@ class PriceDatabase:
         if other_than is not None:
             conditions.append("(device = ? AND runtime = ? AND version <> ?)")
             values += [other_than.device, other_than.runtime, other_than.version]
-        if refusals:
-            conditions.append("ms IS NULL")
         if everything:
             conditions, values = ["1"], []
-        if not conditions:
+        if not (conditions or refusals):
             return 0
-        deleted = [0]
+        both, deleted = list(conditions), [0]
+        if refusals and not everything:
+            conditions.append("ms IS NULL")
 
         def write() -> None:
             with self._transaction():
+                if both:
+                    self._connection.execute(f"DELETE FROM verdicts WHERE {' OR '.join(both)}", values)
                 deleted[0] = self._connection.execute(
                     f"DELETE FROM prices WHERE {' OR '.join(conditions)}", values
                 ).rowcount
 
         self._guarded(write, "written")
         return deleted[0]
+
+    # --- comparisons of whole models ------------------------------------------------------------------------------
+
+    def verdict(self, pair: str, context: PriceContext) -> str | None:
+        """What was kept about two models in one place."""
+        found: list[str | None] = [None]
+
+        def read() -> None:
+            query = f"SELECT evidence FROM verdicts WHERE pair = ? AND {_HERE}"
+            row = self._connection.execute(query, (pair, *context._row())).fetchone()
+            found[0] = None if row is None else row[0]
+
+        self._guarded(read, "read")
+        return found[0]
+
+    def put_verdict(self, pair: str, context: PriceContext, evidence: str | None, measured_at: str) -> None:
+        """Keep that in place of what there was; ``None`` forgets it."""
+        where = (pair, *context._row())
+
+        def write() -> None:
+            with self._transaction():
+                self._connection.execute(f"DELETE FROM verdicts WHERE pair = ? AND {_HERE}", where)
+                if evidence is not None:
+                    marks = ", ".join("?" * (len(where) + 2))
+                    self._connection.execute(f"INSERT INTO verdicts VALUES ({marks})", (*where, evidence, measured_at))
+
+        self._guarded(write, "written")
+
+    def count_verdicts(self) -> int:
+        """Number of comparisons that are kept, over all devices."""
+        return int(self._one("SELECT COUNT(*) FROM verdicts"))
+
+    def forget_verdicts(self) -> int:
+        """Delete them all; their number."""
+        count = self.count_verdicts()
+
+        def write() -> None:
+            with self._transaction():
+                self._connection.execute("DELETE FROM verdicts")
+
+        self._guarded(write, "written")
+        return count
 
     def _one(self, query: str) -> Any:
         found: list[Any] = [0]
@@ -331,6 +385,7 @@ class PriceDatabase:
             for statement in _ADDED if version == 1 else ():
                 connection.execute(statement)
             connection.execute(_SCHEMA)
+            connection.execute(_VERDICTS)
             connection.execute(f"PRAGMA user_version = {_VERSION}")
             connection.execute("COMMIT")
         except BaseException:

@@ -24,8 +24,8 @@ import numpy as np
 
 from rlflow.cost.analytic import AnalyticCost
 from rlflow.cost.command import CommandSampler, DeviceCommand
-from rlflow.cost.gate import WorkerSampler
 from rlflow.cost.protocol import CostReport, FillReport, RegionCost
+from rlflow.cost.sampler import WorkerSampler
 from rlflow.cost.timing import log_ratios
 from rlflow.errors import CostError, GraphError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable, UsageError
 from rlflow.runtime import (
@@ -68,7 +68,7 @@ class GraphTime(NamedTuple):
 
 
 class WholeSampler(Protocol):
-    """What :class:`rlflow.cost.gate.WorkerSampler` and :class:`CommandSampler` have in common."""
+    """What :class:`rlflow.cost.sampler.WorkerSampler` and :class:`CommandSampler` have in common."""
 
     clock: str
 

@@ -6,19 +6,27 @@ sessions of one and the same model differ by half a per cent to several per cent
 the smaller and more memory-bound the model, the more), so that thousands of rounds in one pair of sessions would find
 a "significant" difference between equals. The unit of evidence is therefore a *block*: new process, new sessions,
 some interleaved rounds, reduced to the median of the paired log ratios. The signed-rank test runs over blocks.
+
+A comparison that was finished may be kept, and repeated after a few fresh blocks that do not contradict it
+(:mod:`rlflow.cost.evidence`, which says why this makes no false claim likelier).
 """
 
 from __future__ import annotations
 
+import datetime
 import math
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from dataclasses import replace
+from typing import Any, Protocol
 
 import numpy as np
 
 from rlflow.cost.command import CommandSampler, DeviceCommand
+from rlflow.cost.decision import GateDecision, ModelTiming
+from rlflow.cost.evidence import CHECK_BLOCKS, CHECK_SHARE, Evidence, Memory, contradiction, more_checks, plain
+from rlflow.cost.sampler import LazySource, WorkerSampler, made
 from rlflow.cost.timing import (
     Interval,
     Speedup,
@@ -30,33 +38,33 @@ from rlflow.cost.timing import (
     student_p,
     student_tail,
 )
-from rlflow.errors import BudgetError, CostError, GraphError, RuntimeCrashed, RuntimeRefused, UsageError
-from rlflow.runtime import Handle, ModelSource, Samples, Worker
+from rlflow.errors import BudgetError, CostError, RuntimeCrashed, RuntimeRefused, UsageError
+from rlflow.runtime import ModelSource, Samples, Worker
 
 #: Blocks that are timed if the time allows: the smallest count at which one bad block does not by itself rule out
 #: significance at 1 %.
 MIN_BLOCKS = 8
-#: Fewer than this many cannot be significant by ranks.
+#: Fewer than this many cannot be significant by ranks. Student's test can, but takes sessions that are either fast or
+#: slow as a whole for a sure difference once in two to the number of blocks.
 LEAST_BLOCKS = 7
-#: After so many blocks, and each further one up to ``MIN_BLOCKS``, it is looked whether the matter is clear already.
+#: After so many blocks, and each further one up to ``MIN_BLOCKS``, it is looked whether a loss is clear already.
 CLEAR_BLOCKS = 5
-#: Part of the level that each of these looks has, by Student's test; the ranks have the rest.
-LOOK_SHARE = 1.0 / 30.0
+#: Part of the level that the look for a clear gain at ``LEAST_BLOCKS`` has, by Student's test; the ranks have the rest.
+LOOK_SHARE = 0.1
 #: What the whole may take where those blocks need more than the time given: so many times that, and so many seconds at
 #: least. Then it ends without a claim.
-OVERRUN, OVERRUN_SECONDS = 3.0, 60.0
+OVERRUN, OVERRUN_SECONDS = 3.0, 90.0
 #: Blocks that the time given is divided into: more of them say more than more rounds in fewer, but each loads the
 #: models again.
 AIM_BLOCKS = 14
 MAX_BLOCKS = 40
-MIN_ROUNDS = 3
-#: Of models whose run takes so many seconds, fewer rounds a block do: loading them takes most of it.
-LONG_RUN, LONG_ROUNDS = 0.1, 1
-MAX_ROUNDS = 200
 SELECTION_BLOCKS = 3
 SELECTION_SHARE = 0.35
 #: Confirmation ends early once the speed-up is known this well (natural logarithm).
 HALF_WIDTH = 0.004
+#: Where it is known less well than this when the time is over (another program ran beside, say), it goes on up to so
+#: many times as long; the width says nothing about the sign, so that this makes no false claim likelier.
+WIDE, LONGER = 0.02, 2.0
 #: The selection takes all of its blocks where they need no more seconds than this.
 QUICK_SELECTION = 4.0
 #: Where one block of the selection would take more than this part of the time, there is none: the first candidate, the
@@ -64,60 +72,6 @@ QUICK_SELECTION = 4.0
 DEAR_SELECTION = 0.15
 #: An interval this wide on either side (natural logarithm) cannot tell the differences that rewrites make.
 NOISY = 0.05
-
-
-LazySource = ModelSource | Callable[[], ModelSource]
-
-
-class ModelTiming(NamedTuple):
-    """Latency of one model in milliseconds per run: median by the deciding clock, its 95 % interval, and the median
-    by the wall clock.
-    """
-
-    ms: float
-    low: float
-    high: float
-    wall_ms: float
-    rounds: int
-
-
-@dataclass(frozen=True)
-class GateDecision:
-    """What the gate found. ``winner`` is the name of the accepted candidate or ``None``; ``reason`` says why, in a
-    sentence.
-
-    Speed-up, interval and p value are those of the confirmation (of ``challenger``, the candidate chosen on the first
-    sample), ``None`` where nothing reached it. ``timings`` come from the confirmation, or from the first sample where
-    there was no confirmation. ``drift`` is how much slower (above 1) the baseline ran in the last blocks than in the
-    first; both sides of every ratio share it.
-    """
-
-    winner: str | None
-    reason: str
-    clock: str
-    baseline: str
-    challenger: str | None = None
-    speedup: float | None = None
-    speedup_ci95: tuple[float, float] | None = None
-    p_value: float | None = None
-    timings: Mapping[str, ModelTiming] = field(default_factory=dict)
-    first_sample: Mapping[str, float] = field(default_factory=dict)
-    dropped: Mapping[str, str] = field(default_factory=dict)
-    blocks: int = 0
-    rounds: int = 0
-    seconds: float = 0.0
-    drift: float | None = None
-    interrupted: bool = False
-
-    @property
-    def improved(self) -> bool:
-        return self.winner is not None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; an unbounded end of an interval is ``None``."""
-        plain = asdict(self) | {"improved": self.improved}
-        plain["timings"] = {name: timing._asdict() for name, timing in self.timings.items()}
-        return _plain(plain)
 
 
 class Sampler(Protocol):
@@ -142,6 +96,8 @@ def choose(
     beside: Mapping[str, LazySource] | None = None,
     on_progress: Callable[[str, float], None] | None = None,
     stop: Callable[[], bool] | None = None,
+    memory: Memory | None = None,
+    before_closing: Callable[[GateDecision, Callable[[str, Any], dict[str, Any]]], None] | None = None,
 ) -> GateDecision:
     """Time baseline and candidates by ``clock``, a worker or the command of a device, and decide whether one of them
     replaces the baseline.
@@ -186,8 +142,12 @@ def choose(
             stop=stop,
             started=started,
             only=not sampler.afford_selection,
+            memory=None if memory is None else _Unprefixed(memory),
         )
-    return _with_plain_names(decision)
+        decided = _with_plain_names(decision)
+        if before_closing is not None and isinstance(sampler, WorkerSampler):
+            before_closing(decided, sampler.run)
+    return decided
 
 
 def _sampler(
@@ -212,6 +172,7 @@ def decide(
     stop: Callable[[], bool] | None = None,
     started: float | None = None,
     only: bool = False,
+    memory: Memory | None = None,
 ) -> GateDecision:
     """The gate's logic over any sampler; see :func:`choose`. ``started``: when the seconds began to count. ``only``:
     nothing is to be chosen, the first candidate is confirmed or not.
@@ -219,9 +180,10 @@ def decide(
     gate = _Gate(
         sampler, baseline, list(candidates), list(beside), seconds, seed, alpha, dict(dropped or {}), on_progress, stop
     )
+    gate.memory, gate.only = memory, only
     if started is not None:
         gate.started = started
-    return gate.run(only)
+    return gate.run()
 
 
 class _Gate:
@@ -246,9 +208,12 @@ class _Gate:
         self.on_progress = on_progress or (lambda stage, fraction: None)
         self.started = time.perf_counter()
         self.seeds = np.random.SeedSequence(seed)
+        self.memory: Memory | None = None
+        self.only = False
+        self.earlier: Mapping[str, Any] | None = None
 
-    def run(self, only: bool = False) -> GateDecision:
-        if only and self.candidates:
+    def run(self) -> GateDecision:
+        if self.only and self.candidates:
             return self._confirm(self.candidates[0], {})
         if not self.candidates:
             reason = "No candidate was left to time." if self.dropped else "No candidate was given."
@@ -288,14 +253,96 @@ class _Gate:
         return time.perf_counter() - self.started
 
     def _confirm(self, challenger: str, first_sample: Mapping[str, float]) -> GateDecision:
+        known = None if self.memory is None else self.memory.recall(challenger)
+        if known is not None and known.seconds >= self.seconds:
+            repeated = self._check_again(challenger, first_sample, known)
+            if repeated is not None:
+                return repeated
+        return self._compare(challenger, first_sample)
+
+    def _check_again(self, challenger: str, first_sample: Mapping[str, float], known: Evidence) -> GateDecision | None:
+        """The verdict of an earlier comparison, if fresh blocks do not contradict it; else it is thrown away."""
+        assert self.memory is not None
+        # Other orders of loading and of rounds than those of the comparison that is checked.
+        self.seeds = np.random.SeedSequence([self.seed, zlib.crc32(known.taken_at.encode())])
+        blocks: list[dict[str, Samples]] = []
+        fresh: list[float] = []
+        while more_checks(known, fresh):
+            names = [self.baseline, challenger, *self.beside]
+            blocks.append(self._block(names, CHECK_SHARE * self.seconds / CHECK_BLOCKS))
+            self.on_progress("checking", min(1.0, len(blocks) / CHECK_BLOCKS))
+            if challenger in self.dropped:
+                return self._failed(challenger, blocks, first_sample)
+            if self.stop():
+                return self._decision(None, self._unfinished(len(blocks)), blocks, challenger, first_sample)
+            fresh.append(_pooled(blocks[-1:], self.baseline, challenger, self.sampler.clock))
+        clock = self.sampler.clock
+        found = speedup([*known.ratios, *fresh])
+        baseline_ms = _timing([block[self.baseline] for block in blocks], clock).ms
+        why = contradiction(known, fresh, baseline_ms)
+        if why is None and known.claimed and not (found.p_value < self.alpha and found.value > 1.0):
+            why = f"together with {len(fresh)} fresh blocks it is not significant any more"
+        if why is not None:
+            self.memory.forget(challenger)
+            sentence = f"The comparison kept from {known.day} was thrown away, because {why}."
+            self.earlier = plain(known, False, sentence)
+            return None
+        self.earlier = plain(
+            known,
+            True,
+            f"{len(known.ratios)} blocks ({known.rounds} rounds) of the final comparison are from {known.day}; "
+            f"{len(fresh)} fresh ones do not contradict them.",
+        )
+        winner = challenger if known.claimed else None
+        return self._decision(winner, self._repeated(known, found, len(fresh)), blocks, challenger, first_sample, found)
+
+    def _repeated(self, known: Evidence, found: Speedup, fresh: int) -> str:
+        figures = (
+            f"the chosen candidate is {found.value:.3f} times as fast (95 % interval {found.low:.3f} to "
+            f"{found.high:.3f}, p = {found.p_value:.2g})"
+        )
+        blocks = f"{len(known.ratios)} blocks of {known.day} and {fresh} fresh ones"
+        if known.claimed:
+            return f"{figures[0].upper()}{figures[1:]} on samples that did not choose it: {blocks}."
+        return (
+            f"No gain: it was not shown on {known.day}, and fresh blocks do not contradict that; {figures} by {blocks}."
+        )
+
+    def _failed(
+        self, challenger: str, blocks: list[dict[str, Samples]], first_sample: Mapping[str, float]
+    ) -> GateDecision:
+        reason = f"The chosen candidate failed while it was timed: {self.dropped[challenger]}"
+        return self._decision(None, reason, blocks, challenger, first_sample)
+
+    def _keep(self, challenger: str, values: Sequence[float] | np.ndarray, decision: GateDecision) -> None:
+        """Remember a comparison that was finished, on a machine that was quiet enough."""
+        found = speedup(values)
+        finished = len(values) >= LEAST_BLOCKS or self._is_clear(values)
+        if self.memory is None or self.stop() or not finished or math.log(found.high / found.low) / 2.0 > NOISY:
+            return
+        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
+        evidence = Evidence(
+            tuple(map(float, values)),
+            decision.winner is not None,
+            float(decision.p_value or 0.0),
+            decision.timings[self.baseline].ms,
+            decision.rounds,
+            self.seconds,
+            now,
+        )
+        self.memory.keep(challenger, evidence)
+
+    def _compare(self, challenger: str, first_sample: Mapping[str, float]) -> GateDecision:
         left = max(self.seconds - self._elapsed(), 0.0)
+        # A model that takes long to load has fewer blocks, with more rounds each.
+        aim = MIN_BLOCKS if self.only else AIM_BLOCKS
         blocks: list[dict[str, Samples]] = []
 
         def draw(done: int) -> float:
             if challenger in self.dropped:
                 return 0.0
-            blocks.append(self._block([self.baseline, challenger, *self.beside], left / AIM_BLOCKS))
-            self.on_progress("confirming", min(1.0, (done + 1) / AIM_BLOCKS))
+            blocks.append(self._block([self.baseline, challenger, *self.beside], left / aim))
+            self.on_progress("confirming", min(1.0, (done + 1) / aim))
             if challenger in self.dropped:
                 return 0.0
             return _pooled(blocks[-1:], self.baseline, challenger, self.sampler.clock)
@@ -304,6 +351,8 @@ class _Gate:
             draw,
             half_width=HALF_WIDTH,
             seconds=left,
+            wide=WIDE,
+            longest=LONGER * left,
             minimum=MIN_BLOCKS,
             maximum=MAX_BLOCKS,
             overrun=max(OVERRUN * self.seconds, OVERRUN_SECONDS) - self._elapsed(),
@@ -312,35 +361,41 @@ class _Gate:
             clock=self._elapsed,
         )
         if challenger in self.dropped:
-            reason = f"The chosen candidate failed while it was timed: {self.dropped[challenger]}"
-            return self._decision(None, reason, blocks, challenger, first_sample)
+            return self._failed(challenger, blocks, first_sample)
         found = speedup(values)
-        early = student_p(values) if self._is_clear(values) else 1.0
-        winner, reason = self._verdict(challenger, found, early)
+        early = self._early(values)
+        winner, reason = self._verdict(challenger, found, early, self._is_clear(values))
         decisive = replace(found, p_value=min(found.p_value, early))
-        return self._decision(winner, reason, blocks, challenger, first_sample, decisive)
+        decision = self._decision(winner, reason, blocks, challenger, first_sample, decisive)
+        self._keep(challenger, values, decision)
+        return decision
 
     def _is_clear(self, values: Sequence[float] | np.ndarray) -> bool:
-        """Whether so few blocks decide: a gain at the level of a look, or a loss; by Student's test, because ranks of
-        so few say nothing.
+        """Whether so few blocks decide: a loss, or a gain in each of ``LEAST_BLOCKS`` that is sure by Student's test.
 
-        Giving up early makes no false claim likelier. Three looks and the ranks together keep the level.
+        Giving up early makes no false claim likelier. The look for a gain and the ranks together keep the level.
         """
         if not CLEAR_BLOCKS <= len(values) < MIN_BLOCKS:
             return False
         error = standard_error(values)
         lost = error > 0.0 and student_tail(-float(np.mean(values)) / error, len(values) - 1) < 0.025
-        return lost or student_p(values) < LOOK_SHARE * self.alpha
+        return lost or self._early(values) < 1.0
 
-    def _verdict(self, challenger: str, found: Speedup, early: float) -> tuple[str | None, str]:
-        """``early``: the p value of the look that ended the comparison, if one did."""
+    def _early(self, values: Sequence[float] | np.ndarray) -> float:
+        """The p value of the look for a clear gain; 1 where there is none."""
+        if len(values) != LEAST_BLOCKS or min(values) <= 0.0:
+            return 1.0
+        found = student_p(values)
+        return found if found < LOOK_SHARE * self.alpha else 1.0
+
+    def _verdict(self, challenger: str, found: Speedup, early: float, clear: bool) -> tuple[str | None, str]:
+        """``early``: the p value of the look for a clear gain, else 1; ``clear``: few blocks were enough."""
         interval = f"95 % interval {found.low:.3f} to {found.high:.3f}"
         figures = f"{found.value:.3f} times as fast ({interval}, p = {min(found.p_value, early):.2g})"
         cut = " The comparison was interrupted after that." if self.stop() else ""
-        looks = LOOK_SHARE * (MIN_BLOCKS - CLEAR_BLOCKS)
-        if (found.p_value < (1.0 - looks) * self.alpha or early < LOOK_SHARE * self.alpha) and found.value > 1.0:
+        if (found.p_value < (1.0 - LOOK_SHARE) * self.alpha or early < 1.0) and found.value > 1.0:
             return challenger, f"The chosen candidate is {figures} on samples that did not choose it.{cut}"
-        if found.pairs < LEAST_BLOCKS and early == 1.0:
+        if found.pairs < LEAST_BLOCKS and not clear:
             return None, self._unfinished(found.pairs)
         if math.log(found.high / found.low) / 2.0 > NOISY:
             noisy = (
@@ -424,6 +479,7 @@ class _Gate:
             self._elapsed(),
             _drift([block[self.baseline] for block in blocks], self.sampler.clock),
             self.stop(),
+            self.earlier,
         )
 
 
@@ -453,125 +509,24 @@ def _drift(blocks: Sequence[Samples], clock: str) -> float | None:
     return float(last / first)
 
 
-class WorkerSampler:
-    """Times models in a worker, a new process and new sessions for every block."""
+class _Unprefixed:
+    """A memory under the names that the caller gave its candidates."""
 
-    def __init__(self, worker: Worker, models: Mapping[str, LazySource], feeds: Mapping[str, Any]) -> None:
-        self.worker, self.models, self.feeds = worker, dict(models), feeds
-        self.clock = worker.options.effective_clock
-        self.afford_selection = True
-        self._handles: dict[str, Handle] = {}
-        self._seconds: dict[str, float] = {}
-        self._fresh = False
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
 
-    def __enter__(self) -> WorkerSampler:
-        return self
+    def recall(self, candidate: str) -> Evidence | None:
+        return self._memory.recall(_plain_name(candidate))
 
-    def __exit__(self, *_: object) -> None:
-        for handle in self._handles.values():
-            self.worker.unload(handle)
-        self._handles.clear()
+    def keep(self, candidate: str, found: Evidence) -> None:
+        self._memory.keep(_plain_name(candidate), found)
 
-    @property
-    def names(self) -> list[str]:
-        return list(self.models)
-
-    def screen(self, baseline: str, affordable: Callable[[float], bool] | None = None, seed: int = 0) -> dict[str, str]:
-        """Load and run every model once by itself; the sentences of those that cannot take part.
-
-        ``affordable`` is asked whether so many seconds for one block with all models are worth it. Where they are not,
-        ``afford_selection`` becomes false, and only the first candidate that runs is kept.
-        Raises :class:`CostError` where the baseline cannot take part.
-        """
-        dropped: dict[str, str] = {}
-        outputs: dict[str, dict[str, Any]] = {}
-        for name in self._screening_order(baseline, seed):
-            if len(self._handles) == 2 and affordable is not None and not affordable(self._block_seconds()):
-                self.afford_selection = False
-            if not self.afford_selection and len(self._handles) == 2 and name.startswith("candidate:"):
-                del self.models[name]
-                continue
-            try:
-                outputs[name] = self._try(name)
-            except (RuntimeCrashed, RuntimeRefused, GraphError) as error:
-                if name == baseline:
-                    raise CostError(f"The model to compare with cannot be timed: {error}") from error
-                dropped[name] = str(error)
-            for other in [other for other in outputs if baseline in outputs and other != baseline]:
-                bad = _newly_not_finite(outputs[baseline], outputs.pop(other))
-                if bad is not None:
-                    dropped[other] = (
-                        f"The output {bad!r} holds values that are not finite, where the baseline's are finite."
-                    )
-                    self.worker.unload(self._handles.pop(other))
-        self._fresh = True
-        return dropped
-
-    def _screening_order(self, baseline: str, seed: int) -> list[str]:
-        """The baseline and the first other model in random order, because the first block may go on with these
-        sessions; then the others.
-        """
-        first = [baseline, *[name for name in self.models if name != baseline]]
-        pair = np.random.default_rng([seed, 2]).permutation(len(first[:2]))
-        return [first[index] for index in pair] + first[2:]
-
-    def _block_seconds(self) -> float:
-        """About what one block with all models would take."""
-        each = [handle.load_seconds + 2.0 * self._seconds[name] for name, handle in self._handles.items()]
-        return len(self.models) * float(np.mean(each))
-
-    def add(self, name: str, source: ModelSource) -> dict[str, Any]:
-        """Make a model known; its outputs. Raises what the runtime says."""
-        self.models[name] = source
-        return self._try(name)
-
-    def drop(self, name: str) -> None:
-        """Forget a model."""
-        self.models.pop(name, None)
-        handle = self._handles.pop(name, None)
-        if handle is not None:
-            self.worker.unload(handle)
-
-    def _try(self, name: str) -> dict[str, Any]:
-        handle = self.worker.load(made(self.models[name]))
-        try:
-            started = time.perf_counter()
-            outputs = self.worker.run(handle, self.feeds)
-            self._seconds[name] = time.perf_counter() - started
-        except BaseException:
-            self.worker.unload(handle)
-            raise
-        self._handles[name] = handle
-        return outputs
-
-    def block(self, names: Sequence[str], seed: int, seconds: float) -> Samples:
-        """Interleaved timings in a new process; the first block goes on with that of the screening."""
-        if not (self._fresh and set(names) == set(self._handles)):
-            self.worker.restart()
-        self._fresh = False
-        # Who is loaded first gets other addresses, so that is random too; and independent of the order of the rounds,
-        # or one model would go first more often than another.
-        order = np.random.default_rng([seed, 1]).permutation(len(names))
-        shuffled = [self._handles[names[index]] for index in order]
-        total = sum(self._seconds[name] for name in names)
-        started = time.perf_counter()
-        self.worker.prepare(shuffled)
-        samples = self.worker.time_interleaved(
-            shuffled,
-            self.feeds,
-            rounds=MAX_ROUNDS,
-            min_rounds=MIN_ROUNDS if total < LONG_RUN * len(names) else LONG_ROUNDS,
-            seed=seed + 1,
-            seconds=max(0.0, seconds - (time.perf_counter() - started)),
-            time_limit=self.worker.time_limit + 2 * seconds + 4 * (MIN_ROUNDS + 3) * total,
-        )
-        back = np.argsort(order)
-        return Samples(samples.wall_ms[:, back], samples.cpu_ms[:, back], tuple(samples.inner[index] for index in back))
+    def forget(self, candidate: str) -> None:
+        self._memory.forget(_plain_name(candidate))
 
 
-def made(source: LazySource) -> ModelSource:
-    """A model that is there, or made now."""
-    return source() if callable(source) else source
+def _plain_name(name: str) -> str:
+    return name.split(":", 1)[-1]
 
 
 def _prefixed(kind: str, models: Mapping[str, LazySource]) -> dict[str, LazySource]:
@@ -579,14 +534,11 @@ def _prefixed(kind: str, models: Mapping[str, LazySource]) -> dict[str, LazySour
 
 
 def _with_plain_names(decision: GateDecision) -> GateDecision:
-    def plain(name: str) -> str:
-        return name.split(":", 1)[-1]
-
     values = {key: getattr(decision, key) for key in GateDecision.__dataclass_fields__}
     for key in ("winner", "challenger"):
-        values[key] = None if values[key] is None else plain(values[key])
+        values[key] = None if values[key] is None else _plain_name(values[key])
     for key in ("timings", "first_sample", "dropped"):
-        values[key] = {plain(name): value for name, value in values[key].items()}
+        values[key] = {_plain_name(name): value for name, value in values[key].items()}
     return GateDecision(**values)
 
 
@@ -605,26 +557,3 @@ def _timing(parts: Sequence[Samples], clock: str) -> ModelTiming:
     values: Interval = median_interval(np.concatenate([part.by(clock) for part in parts]))
     wall = np.concatenate([part.wall_ms for part in parts])
     return ModelTiming(values.value, values.low, values.high, float(np.median(wall)), int(wall.size))
-
-
-def _newly_not_finite(reference: Mapping[str, Any], outputs: Mapping[str, Any]) -> str | None:
-    for name, value in outputs.items():
-        if _finite(reference.get(name)) and not _finite(value):
-            return name
-    return None
-
-
-def _finite(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return all(map(_finite, value))
-    return not (isinstance(value, np.ndarray) and value.dtype.kind in "fc") or bool(np.isfinite(value).all())
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -4,9 +4,11 @@ came.
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -154,7 +156,7 @@ def _open(source: Source) -> tuple[onnx.ModelProto, str | None, bytes | onnx.Mod
         raw = bytes(source)
         return parse_model(raw, "the given bytes"), None, raw
     path = os.fspath(source)
-    return parse_model(_read_file(path), _place(path)), path, None
+    return read_model(path), path, None
 
 
 def _place(path: str | None) -> str:
@@ -173,7 +175,18 @@ def _read_file(path: str) -> bytes:
         raise ModelError(f"While loading a model: '{path}' cannot be read: {error.strerror or error}.") from error
 
 
-def parse_model(raw: bytes, place: str) -> onnx.ModelProto:
+def read_model(path: str) -> onnx.ModelProto:
+    """The ModelProto in a file, parsed where the system maps it. Raises ModelError."""
+    try:
+        with ExitStack() as stack:
+            file = stack.enter_context(open(path, "rb"))
+            mapped = stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            return parse_model(stack.enter_context(memoryview(mapped)), _place(path))
+    except (OSError, ValueError):  # no file, an empty one, or none that can be mapped
+        return parse_model(_read_file(path), _place(path))
+
+
+def parse_model(raw: bytes | memoryview, place: str) -> onnx.ModelProto:
     """A ModelProto of serialised bytes; ``place`` names them in the ModelError that is raised for anything else."""
     if not raw:
         raise ModelError(f"While loading a model: {place} is empty; expected a serialised ONNX ModelProto.")

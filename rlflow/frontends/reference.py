@@ -43,7 +43,7 @@ def evaluate(
 
 def _fed(value: npt.ArrayLike, widen: bool) -> Array:
     array = np.asarray(value)
-    return array.astype(np.float64) if widen and array.dtype.kind in "fV" else array
+    return array.astype(np.float64, copy=False) if widen and array.dtype.kind in "fV" else array
 
 
 def run(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
@@ -68,13 +68,16 @@ class Folder:
         self._graph = graph
         self._constants = constants
         self._known: dict[int, Array] = {}
+        self._rounded: dict[int, Array] = {}
 
     def folded(self, value: int) -> Array:
         """The elements of a constant value, in its declared type. Raises GraphError where they cannot be computed."""
         dtype = self._graph.dtype(value)
         if dtype == 0:
             raise GraphError(f"While folding value {value}: its element type is not known.")
-        return rounded(self._exact(value), dtype)
+        if value not in self._rounded:
+            self._rounded[value] = rounded(self._exact(value), dtype)
+        return self._rounded[value]
 
     def _exact(self, value: int) -> Array:
         pending = [value]
@@ -98,7 +101,9 @@ class Folder:
                 raise GraphError(
                     f"While folding constants: nobody has the elements of constant {graph.const_digest(node)}."
                 )
-            self._known[outputs[0]] = array.astype(np.float64) if is_float(graph.dtype(outputs[0])) else array
+            self._known[outputs[0]] = (
+                array.astype(np.float64, copy=False) if is_float(graph.dtype(outputs[0])) else array
+            )
             return
         operands = [value for value in graph.node_inputs(node) if value >= 0]
         results = evaluate_node(graph, node, {value: self._known[value] for value in operands}, self._constants)
@@ -106,13 +111,19 @@ class Folder:
         for value, result in zip(outputs, results, strict=True):
             # A Cast is the one operator whose rounding is its meaning.
             narrowed = rounded(result, graph.dtype(value)) if cast and graph.dtype(value) else result
-            self._known[value] = narrowed.astype(np.float64) if is_float(graph.dtype(value)) else narrowed
+            self._keep(value, narrowed)
+
+    def _keep(self, value: int, array: Array) -> None:
+        """Not copied without need, so nobody may write to it: an operator that tried would fail, and not be folded."""
+        kept = array.astype(np.float64, copy=False) if is_float(self._graph.dtype(value)) else np.asarray(array)
+        self._known[value] = kept.view()
+        self._known[value].flags.writeable = False
 
 
 def rounded(array: Array, dtype: int) -> Array:
     """The array in an ONNX element type."""
     with np.errstate(all="ignore"):
-        return np.asarray(array).astype(numpy_dtype(dtype))
+        return np.asarray(array).astype(numpy_dtype(dtype), copy=False)
 
 
 def evaluate_node(

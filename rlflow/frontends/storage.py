@@ -157,6 +157,23 @@ class SharedWeights:
                     tensor.ClearField("data_location")
         return whole
 
+    def write_whole(self, model: onnx.ModelProto, path: str | os.PathLike[str]) -> int:
+        """Writes what :meth:`whole` makes, the same bytes, without holding them; their number. Raises OutputError."""
+        with open(self._path, "rb") as file, replacing(path) as stream:
+            tensors = [_pieces(tensor, file) for tensor in model.graph.initializer]
+            sizes = [sum(_length(piece) for piece in pieces) for pieces in tensors]
+            before, after = _around(model.graph, _INITIALIZER)
+            tags = [_tag(_INITIALIZER, size) for size in sizes]
+            inside = len(before) + sum(map(len, tags)) + sum(sizes) + len(after)
+            head, tail = _around(model, _GRAPH)
+            stream.write(head + _tag(_GRAPH, inside) + before)
+            for tag, pieces in zip(tags, tensors, strict=True):
+                stream.write(tag)
+                for piece in pieces:
+                    _pour(piece, file, stream)
+            stream.write(after + tail)
+            return stream.tell()
+
     def write(self, model: onnx.ModelProto, name: str) -> str:
         """Writes a model that refers to these weights into the folder; its path."""
         path = os.path.join(self.folder, name)
@@ -177,6 +194,66 @@ class SharedWeights:
         return offset
 
 
+#: Field numbers of ModelProto.graph, GraphProto.initializer and TensorProto.raw_data.
+_GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
+_STEP = 1 << 22
+
+#: Serialised bytes, or (offset, length) in the file of the weights.
+_Piece = bytes | tuple[int, int]
+
+
+def _pieces(tensor: onnx.TensorProto, file: BinaryIO) -> list[_Piece]:
+    """A tensor serialised, with its elements inside but still in their file where they are there."""
+    if tensor.data_location != onnx.TensorProto.EXTERNAL:
+        return [tensor.SerializeToString(deterministic=True)]
+    place = {entry.key: int(entry.value) for entry in tensor.external_data if entry.key != "location"}
+    plain = onnx.TensorProto()
+    copy_fields(tensor, plain, skip=("external_data", "data_location"))
+    before, after = _around(plain, _RAW_DATA)
+    return [before + _tag(_RAW_DATA, place["length"]), (place["offset"], place["length"]), after]
+
+
+def _around(message: onnx.ModelProto | onnx.GraphProto | onnx.TensorProto, field: int) -> tuple[bytes, bytes]:
+    """The serialised fields before and after one, of which nothing is written."""
+    numbers = [descriptor.number for descriptor, _ in message.ListFields()]
+    parts = []
+    for wanted in ([n for n in numbers if n < field], [n for n in numbers if n > field]):
+        part = type(message)()
+        names = [d.name for d, _ in message.ListFields() if d.number not in wanted]
+        copy_fields(message, part, skip=names)
+        parts.append(part.SerializeToString(deterministic=True))
+    return parts[0], parts[1]
+
+
+def _tag(field: int, length: int) -> bytes:
+    """What stands before the bytes of a field: number and kind, then their number, as base-128 integers."""
+    found = bytearray()
+    for value in (field << 3 | 2, length):
+        while value > 0x7F:
+            found.append(value & 0x7F | 0x80)
+            value >>= 7
+        found.append(value)
+    return bytes(found)
+
+
+def _length(piece: _Piece) -> int:
+    return len(piece) if isinstance(piece, bytes) else piece[1]
+
+
+def _pour(piece: _Piece, file: BinaryIO, stream: BinaryIO) -> None:
+    if isinstance(piece, bytes):
+        stream.write(piece)
+        return
+    offset, left = piece
+    file.seek(offset)
+    while left > 0:
+        part = file.read(min(left, _STEP))
+        if not part:
+            raise OSError("the file of the weights ended too early")
+        stream.write(part)
+        left -= len(part)
+
+
 def _raw(tensor: onnx.TensorProto, base_dir: str) -> bytes:
     """The elements, little-endian and row-major, wherever and however they are stored."""
     if tensor.data_location != onnx.TensorProto.EXTERNAL and tensor.HasField("raw_data"):
@@ -191,7 +268,9 @@ def _refer(tensor: onnx.TensorProto, location: str, offset: int, length: int) ->
 
 
 def copy_fields(
-    source: onnx.ModelProto | onnx.GraphProto, target: onnx.ModelProto | onnx.GraphProto, skip: Iterable[str]
+    source: onnx.ModelProto | onnx.GraphProto | onnx.TensorProto,
+    target: onnx.ModelProto | onnx.GraphProto | onnx.TensorProto,
+    skip: Iterable[str],
 ) -> None:
     """Copies all set fields of a message but those in ``skip``."""
     for descriptor, value in source.ListFields():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -62,7 +63,8 @@ class Report:
     ``cost_before_ms`` and ``cost_after_ms`` are the cost model's. ``measurements_before``: those of
     ``measurements`` that pricing the model took before the search. ``written``: where the result is, ``None`` if it was
     only returned. ``seconds_measuring``: the part of ``seconds_total`` in which the cost model looked up or took
-    measurements; the final comparison's is ``gate["seconds"]``.
+    measurements; the final comparison's is ``gate["seconds"]``. ``stages``: the seconds of each stage, in their order
+    (see :class:`Stages`).
     ``rule_profile``: what each rule took, the dearest first (the fields of ``rlflow.search.RuleUse``), or ``None``
     where nobody asked.
     ``statistics``: what every rule was good for in the search.
@@ -93,6 +95,7 @@ class Report:
     seconds: float = 0.0
     seconds_total: float = 0.0
     seconds_measuring: float | None = None
+    stages: Mapping[str, float] = field(default_factory=dict)
     trace: Sequence[Mapping[str, Any]] | None = ()
     curve: Sequence[Mapping[str, Any]] = ()
     runtime: RuntimeInfo | None = None
@@ -116,6 +119,29 @@ class Report:
         values["runtime"] = None if self.runtime is None else vars(self.runtime)
         values["verified"] = None if self.verified is None else _verified(self.verified)
         return _plain(values)
+
+
+class Stages:
+    """Tells what happens next, and how long each stage took: ``loading``, ``pricing``, ``searching``, ``timing`` (the
+    final comparison), ``verifying`` and ``writing``; ``starting`` is what comes before the first.
+    """
+
+    def __init__(self, tell: Callable[[str], None] | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._tell, self._clock = tell or (lambda sentence: None), clock
+        self._begun = [("starting", clock())]
+
+    def __call__(self, stage: str, sentence: str) -> None:
+        """``stage`` begins now, and the one before it ends."""
+        self._begun.append((stage, self._clock()))
+        self._tell(sentence)
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds by stage, the last one up to now; a stage that began twice counts as one."""
+        ends = [begun for _, begun in self._begun[1:]] + [self._clock()]
+        found: dict[str, float] = {}
+        for (stage, begun), end in zip(self._begun, ends, strict=True):
+            found[stage] = found.get(stage, 0.0) + end - begun
+        return found
 
 
 def group_trace(trace: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:

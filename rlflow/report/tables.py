@@ -153,11 +153,22 @@ def _footer(report: Report) -> Iterator[str]:
         f"{report.strategy}, {report.candidates} candidates, {report.expansions} expansions, "
         f"{report.measurements} measurements in {report.seconds:.1f} s ({report.stop_reason})"
     )
+    if report.stages:
+        yield from _time_split(report)
     if report.runtime is not None and report.runtime.version is not None:
         threads = "1 thread" if report.runtime.threads == 1 else f"{report.runtime.threads} threads"
         yield f"{report.runtime.name} {report.runtime.version}, {threads}"
     if report.written is not None:
         yield f"written to {report.written}"
+
+
+def _time_split(report: Report) -> Iterator[str]:
+    """Where the time went; what was spent measuring, apart."""
+    stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in report.stages.items() if seconds >= 0.05)
+    yield f"{report.seconds_total:.1f} s in all: {stages}"
+    if report.gate is not None:
+        regions, models = report.seconds_measuring or 0.0, report.gate.get("seconds") or 0.0
+        yield f"{regions + models:.1f} s of these measuring: regions {regions:.1f}, whole models {models:.1f}"
 
 
 def _change(before: float, after: float) -> str:

@@ -8,6 +8,7 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,15 @@ def session_options(options: RuntimeOptions) -> Any:
     chosen.add_session_config_entry("session.inter_op.allow_spinning", "0")
     chosen.log_severity_level = 3
     return chosen
+
+
+def interface(source: bytes | str, options: RuntimeOptions) -> ModelIO:
+    """Inputs and outputs of a model, from a session that optimises nothing and lays out no weights."""
+
+    def settings(chosen: Any) -> None:
+        chosen.add_session_config_entry("session.disable_prepacking", "1")
+
+    return Session(source, replace(options, level="disable"), settings).io
 
 
 def profile(source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any], runs: int) -> list[NodeTime]:

@@ -46,6 +46,10 @@ class Service:
         self._open[key] = session
         return session.io, session.load_seconds
 
+    def interface(self, source: bytes | str, options: RuntimeOptions) -> Any:
+        quick = getattr(self._lib, "interface", None)
+        return self._lib.Session(source, options).io if quick is None else quick(source, options)
+
     def unload(self, key: int) -> None:
         self._open.pop(key, None)
 

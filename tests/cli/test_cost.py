@@ -62,6 +62,20 @@ def test_prune(base: Path, options: list[object], left: int) -> None:
     assert f", {left} left" in run("prune", "--database", base, *options).output
 
 
+def test_kept_comparisons_are_counted_and_pruned(base: Path) -> None:
+    from rlflow.cost.database import PriceContext, PriceDatabase
+
+    with PriceDatabase(base) as database:
+        database.put_verdict("a pair", PriceContext("a processor", "onnxruntime", "1.0"), "{}", "2026-01-02")
+        prices = database.count()
+    assert "1 comparison of whole models" in run("show", "--database", base).output
+    assert json.loads(run("show", "--database", base, "--json").output)["comparisons"] == 1
+    assert (
+        f"0 prices deleted, 1 comparison too, {prices} left" in run("prune", "--database", base, "--comparisons").output
+    )
+    assert "of whole models" not in run("show", "--database", base).output
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -246,6 +246,52 @@ def test_weights_that_are_shared_make_no_difference(kind: str, tmp_path: Path, m
     assert shared.model == plain.model == onnx.load(out)
 
 
+def timed_by_operators(ratio: float) -> Any:
+    """Blocks that no clock has a part in: the baseline takes 10 ms, a candidate less. They differ too little for one in
+    twenty to contradict the others, as real ones do.
+    """
+    from rlflow.runtime import Samples
+
+    def block(self: Any, names: Any, seed: int, seconds: float) -> Any:
+        true = [10.0 if name == "baseline" or name.startswith("beside") else 10.0 / ratio for name in names]
+        matrix = np.array(true) * np.random.default_rng(seed).lognormal(0, 0.0002, (5, len(names)))
+        return Samples(matrix, matrix, (1,) * len(names))
+
+    return block
+
+
+def test_a_second_run_starts_from_the_comparison_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    monkeypatch.setenv("RLFLOW_CACHE", str(tmp_path))
+    monkeypatch.setattr("rlflow.deployment._SHARED_BYTES", 0)
+    monkeypatch.setattr("rlflow.cost.gate.DEAR_SELECTION", 0.0)
+    options: dict[str, Any] = {"budget": "30x", "gate_seconds": 0.2, "dims": {"N": 4}}
+
+    def gate(ratio: float, **other: Any) -> Any:
+        monkeypatch.setattr("rlflow.cost.sampler.WorkerSampler.block", timed_by_operators(ratio))
+        result = rlflow.optimize(product_model(), **{**options, **other})
+        assert result.improved
+        assert result.report.verified is not None
+        assert result.report.verified.passed
+        assert set(result.report.stages) >= {
+            "loading",
+            "searching",
+            "timing",
+            *(["writing"] if "output" in other else []),
+        }
+        return result.report
+
+    assert gate(1.1).gate["earlier"] is None
+    again = gate(1.1, output=tmp_path / "out.onnx")
+    assert again.gate["earlier"]["used"]
+    assert again.gate["blocks"] == 3
+    assert any("3 fresh ones do not contradict them" in note for note in again.notes)
+    assert gate(1.1, dims={"N": 5}).gate["earlier"] is None  # other inputs
+    changed = gate(1.02)
+    assert not changed.gate["earlier"]["used"]
+    assert any("was thrown away" in note for note in changed.notes)
+
+
 def test_a_search_that_no_longer_gains_ends_and_says_so() -> None:
     result = rlflow.optimize(product_model(), cost="analytic", search="mcts", budget="60s", patience=30)
     assert result.report.stop_reason == "converged"

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from rlflow.cost.gate import CLEAR_BLOCKS, MIN_BLOCKS, OVERRUN_SECONDS, GateDecision, WorkerSampler, choose, decide
+from rlflow.cost.gate import CLEAR_BLOCKS, LEAST_BLOCKS, MIN_BLOCKS, OVERRUN_SECONDS, GateDecision, choose, decide
+from rlflow.cost.sampler import WorkerSampler
 from rlflow.errors import BudgetError, CostError, RuntimeCrashed, UsageError
 from rlflow.runtime import RuntimeOptions, Samples, Worker
 
@@ -96,7 +97,8 @@ class TestSimulation:
 
         assert sum(not found.improved for found in single(1.0)) >= 98
         assert not any(found.improved for found in single(1.05))
-        assert min(found.blocks for found in single(0.8)) == CLEAR_BLOCKS
+        assert min(found.blocks for found in single(0.8)) == LEAST_BLOCKS
+        assert min(found.blocks for found in single(1.2)) == CLEAR_BLOCKS
 
     def test_a_hopeless_field_is_not_confirmed(self) -> None:
         (found,) = verdicts({"base": 10.0, "slow": 20.0}, 1)
@@ -342,6 +344,14 @@ DISTURBANCES = ("slow blocks", "throttling", "alternating", "one victim", "outli
 
 
 class TestFaultInjection:
+    @pytest.mark.parametrize("kind", DISTURBANCES)
+    def test_a_single_equal_is_no_gain(self, kind: str) -> None:
+        """Where nothing was chosen on a first sample, half of which would have ended it."""
+        truth = {"base": 10.0, "a": 10.0}
+        found = [decide(Disturbed(kind, truth, seed), "base", ["a"], seconds=1e-9, seed=seed, only=True)
+                 for seed in range(TRIALS)]  # fmt: skip
+        assert sum(not decision.improved for decision in found) >= 0.98 * TRIALS
+
     @pytest.mark.parametrize("kind", DISTURBANCES)
     def test_equals_are_no_gain(self, kind: str) -> None:
         found = [decide(Disturbed(kind, {"base": 10.0, "a": 10.0}, seed), "base", ["a"], seconds=1e-9, seed=seed)

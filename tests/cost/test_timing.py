@@ -154,10 +154,12 @@ class TestSampleUntil:
             now[0] += 1.0
             return float(now[0] % 3)
 
-        def count(seconds: float) -> int:
-            return len(sample_until(draw, half_width=0.0, seconds=seconds, minimum=8, maximum=30, clock=lambda: now[0]))
+        def count(seconds: float, **more: float) -> int:
+            clock = {"clock": lambda: now[0]}
+            return len(sample_until(draw, half_width=0.0, seconds=seconds, minimum=8, maximum=30, **clock, **more))
 
         assert [count(1.0), count(12.0), count(1e9)] == [8, 12, 30]
+        assert [count(9.0, wide=0.1, longest=14.0), count(9.0, wide=9.0, longest=14.0)] == [14, 9]
 
     def test_equal_values_need_no_more_than_the_minimum(self) -> None:
         assert len(sample_until(lambda _: 1.0, half_width=0.01, seconds=1e9, minimum=8, maximum=30)) == 8

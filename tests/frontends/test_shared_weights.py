@@ -46,6 +46,9 @@ def test_slim_and_whole_are_the_same_model(tmp_path: Path) -> None:
     for graph in (imported.graph, found.graph):
         whole, slim = save_model(imported, graph), slim_model(imported, graph, weights)
         assert weights.whole(slim).SerializeToString(deterministic=True) == whole.SerializeToString(deterministic=True)
+        size = weights.write_whole(slim, tmp_path / "whole.onnx")
+        assert (tmp_path / "whole.onnx").read_bytes() == whole.SerializeToString(deterministic=True)
+        assert size == (tmp_path / "whole.onnx").stat().st_size
         assert slim.ByteSize() < whole.ByteSize() / 4
         path = weights.write(slim, "one.onnx")
         np.testing.assert_array_equal(results(path, x), results(whole.SerializeToString(), x))

@@ -12,7 +12,17 @@ from rich.console import Console
 
 from rlflow.errors import OutputError
 from rlflow.files import check_output, same_place, write_atomically
-from rlflow.report import OutputFigures, Report, RuntimeInfo, TimeInterval, Verified, group_trace, render, write_json
+from rlflow.report import (
+    OutputFigures,
+    Report,
+    RuntimeInfo,
+    Stages,
+    TimeInterval,
+    Verified,
+    group_trace,
+    render,
+    write_json,
+)
 
 TRACE = [{"rule": rule, "match": [number]} for number, rule in enumerate(["merge", "merge", "slice", "merge"])]
 REPORT = Report(
@@ -172,3 +182,22 @@ def test_outputs_are_checked_before_the_work(tmp_path: Path) -> None:
             check_output(bad, model)
     assert same_place(tmp_path / "a", tmp_path / "." / "a")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link.onnx", "m.onnx"]
+
+
+def test_stages_add_up() -> None:
+    now, told = iter([0.0, 1.0, 3.0, 6.0, 10.0]), []
+    stages = Stages(told.append, lambda: next(now))
+    for stage in ("loading", "searching", "loading"):
+        stages(stage, f"{stage} now")
+    assert stages.seconds() == {"starting": 1.0, "loading": 2.0 + 4.0, "searching": 3.0}
+    assert told == ["loading now", "searching now", "loading now"]
+
+
+def test_the_time_is_split_and_measurement_told_apart() -> None:
+    stages = {"loading": 2.0, "pricing": 0.01, "timing": 6.5}
+    report = replace(REPORT, stages=stages, seconds_total=8.52, seconds_measuring=1.5, gate={"seconds": 6.25})
+    console = Console(width=120, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    console.print(render(report))
+    text = console.export_text()
+    assert "8.5 s in all: loading 2.0, timing 6.5" in text
+    assert "7.8 s of these measuring: regions 1.5, whole models 6.2" in text

@@ -98,7 +98,9 @@ class TestAnswers:
     def test_interface_has_names_types_and_symbols(self, shared: Worker) -> None:
         nodes = [helper.make_node("Gather", ["t", "i"], ["y"])]
         inputs = [value("t", ["rows", 3, None]), value("i", [2], TensorProto.INT64)]
-        io_found = shared.inspect(shared.load(serialized(nodes, inputs, [value("y", [2, 3, None])])))
+        source = serialized(nodes, inputs, [value("y", [2, 3, None])])
+        io_found = shared.inspect(shared.load(source))
+        assert shared.interface(source) == io_found
         assert [(info.name, info.dtype, info.shape) for info in io_found.inputs] == [
             ("t", "float32", ("rows", 3, None)),
             ("i", "int64", (2,)),
