@@ -234,7 +234,7 @@ class Check:
         from rlflow.cost.fidelity import agreement
         from rlflow.fidelity import variants
         from rlflow.frontends import load_model
-        from rlflow.optimizer import load_library
+        from rlflow.library import load_library
 
         begun = time.monotonic()
         graph = load_model(zoo.build(name)).graph

@@ -39,9 +39,9 @@ def collect() -> dict[str, Any]:
     import rlflow
     from rlflow import cost, search
     from rlflow.cost.database import default_path
+    from rlflow.library import load_library
     from rlflow.nn import segment_backend
     from rlflow.ops import op_names
-    from rlflow.optimizer import load_library
 
     library = load_library(None)
     return {

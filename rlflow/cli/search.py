@@ -107,7 +107,7 @@ def _problem(
     """The problem of a model file; also called in worker processes."""
     from rlflow import cost as costs
     from rlflow.frontends import load_model
-    from rlflow.optimizer import load_library
+    from rlflow.library import load_library
     from rlflow.search import Problem
 
     graph = load_model(model).graph

@@ -17,7 +17,7 @@ from rlflow import fidelity
 from rlflow.cost.fidelity import agreement, spearman
 from rlflow.errors import CostError, UsageError
 from rlflow.frontends import load_model
-from rlflow.optimizer import load_library
+from rlflow.library import load_library
 
 
 @pytest.mark.parametrize(

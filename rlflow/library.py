@@ -1,0 +1,46 @@
+"""Which substitutions a caller means: all that ship, files, families; those of a numeric class, and of an opset."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+__all__ = ["for_opset", "load_library", "within"]
+
+
+def load_library(rules: Any) -> Any:
+    """The rule library for what a caller names: ``None`` (all that ships), a library, files, or family names.
+
+    Rules of files that do not ship with the package are proved first (proofs are cached).
+    """
+    from rlflow.rewrite import RuleLibrary
+    from rlflow.synthesis import load_rules
+
+    if isinstance(rules, RuleLibrary):
+        return rules
+    items = [] if rules is None else [rules] if isinstance(rules, (str, os.PathLike)) else list(rules)
+    paths = [item for item in items if _is_path(item)]
+    families = [str(item) for item in items if not _is_path(item)]
+    return load_rules(paths or None, families=families or None)
+
+
+def within(rules: Any, numerics: str | None) -> Any:
+    return rules if numerics is None else load_library(rules).with_numerics(numerics)
+
+
+def _is_path(item: Any) -> bool:
+    return isinstance(item, os.PathLike) or os.sep in item or item.endswith(".json") or os.path.exists(item)
+
+
+def for_opset(library: Any, opset: int) -> tuple[Any, list[str]]:
+    """The rules whose results a model of this opset can express, and a note about the others."""
+    from rlflow.frontends import operator_opset
+
+    def too_new(rule: Any) -> bool:
+        return any((operator_opset(op) or 0) > opset for op in rule.core.target_operators())
+
+    left_out = [name for name, rule in library.items() if too_new(rule)]
+    if not left_out:
+        return library, []
+    kept = library.select([name for name in library if name not in set(left_out)])
+    return kept, [f"{len(left_out)} of {len(library)} rules need operators that opset {opset} lacks and were left out."]
