@@ -30,6 +30,8 @@ _WARMER = 1.3
 _FROM_START = 3
 #: Part of the budget's expansions that the policy's first walk has, even where the way down would then be cut short.
 _LEAD = 1 / 3
+#: A way down is about so many times as long as what is open at its beginning: improvements open others.
+_ENABLED = 1.1
 _SAME = 1e-9
 _KEEP = 512
 _NO_PATIENCE = 1 << 30
@@ -99,9 +101,12 @@ class XRLflow(Learned):
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Walk by the policy."""
+        return self.walk(problem, policy_of(problem, self.checkpoint, self.train, rng), rng)
+
+    def walk(self, problem: Problem, loaded: tuple[Policy, TrainConfig], rng: np.random.Generator) -> StopReason:
+        """Walk by this policy, trained like this."""
         from rlflow.agents.walker import Walker
 
-        loaded = policy_of(problem, self.checkpoint, self.train, rng)
         walker = Walker.of(problem, loaded, self.temperature, _KEEP, self.horizon, self.patience)
         if len(walker.walks.root.table) == 0:
             return StopReason.EXHAUSTED
@@ -172,14 +177,18 @@ class Lead:
         return bool(self.promised[min(max(steps, 0), len(self.promised) - 1)] > gained * (1 + _SAME))
 
     def enough(self, way: Sequence[Place]) -> bool:
-        """Behind by as many steps as a walk may take without a better graph; or what is left of the budget is only
-        enough for the way down, and the walk is behind or had its share.
+        """Behind by as many steps as a walk may take without a better graph; or the budget is only enough for the way
+        down from the start; or what is left of it is only enough for the way down from here, and the walk is behind or
+        had its share.
         """
         steps = len(way) - 1
         if self.behind(steps - self.walker.patience, way):
             return True
         left = self.problem.meter.expansions_left()
-        if left is None or left > len(self.downhill(way[-1])):
+        down = len(self.downhill(way[-1])) if left is not None else 0
+        if steps == 0 and left is not None and left < _ENABLED * down:
+            return True
+        if left is None or left > down:
             return False
         spent = self.walker.walks.expansions
         return spent >= _LEAD * (left + spent) or self.behind(steps, way)
