@@ -77,14 +77,14 @@ def head_to_head(found: Sequence[Row], rows: Sequence[Row], size: Any, title: st
     labels = list(dict.fromkeys(row["label"] for row in found))
     yield from ("", f"| {title} | {' | '.join(labels)} | best not learned |", "|---" * (len(labels) + 2) + "|")
     counts = {label: [0, 0, 0] for label in labels if learned(label)}
-    for group in ("seen", "unseen", "shapes"):
+    for group in ("seen", "unseen", "shapes", "fresh"):
         for model in getattr(size, group):
             cells = {label: gains(found, model, label) for label in labels}
             others = [statistics.mean(cells[label]) for label in labels if not learned(label) and cells[label]]
             if not others:
                 continue
             best = max(others)
-            if group != "shapes":
+            if group in ("seen", "unseen"):
                 count(counts, cells, best)
             shown = [mean_ci(cells[label]) + star(label, model, size) if cells[label] else "" for label in labels]
             yield f"| {model} ({group}) | {' | '.join(shown)} | {100 * best:.2f} |"
@@ -92,7 +92,7 @@ def head_to_head(found: Sequence[Row], rows: Sequence[Row], size: Any, title: st
     for label, (level, above, models) in counts.items():
         yield (
             f"* {label}: at least the best not learned on {level} of {models} models, above it by a thousandth of the "
-            f"gain or more on {above} (other shapes not counted)."
+            f"gain or more on {above} (other shapes and fresh models not counted)."
         )
 
 

@@ -104,7 +104,7 @@ PRESETS: dict[str, TrainConfig] = {
         policy=PolicyConfig(hidden=48, layers=2, prior=8.0),
     ),
 }
-# What ships: begins with what patient searches found on small models, rewrites that lose before they pay among them. The
+# What ships: begins with what patient searches found on small models, among it rewrites that lose before they pay. The
 # discount lets these be worth their detour, the prior no longer forbids it.
 PRESETS["taught"] = dataclasses.replace(
     PRESETS["tuned"],

@@ -233,10 +233,8 @@ class Trainer:
         judges = players if isinstance(players, LocalPlayers) else None
         try:
             with TrainingLog(self.logs) as log:
-                if self.config.rounds and not self.progress.demonstrated:
-                    self._imitate(stop, log)
-                    if self.progress.demonstrated:
-                        log.write("evaluation", 0, self._evaluate(judges or players))
+                if self.config.rounds and not self.progress.demonstrated and self._imitate(stop, log):
+                    log.write("evaluation", 0, self._evaluate(judges or players))
                 while not self._finished(steps, stop):
                     figures = self._update(players, steps)
                     log.write("update", self.progress.steps, figures)
@@ -257,14 +255,16 @@ class Trainer:
         tired = self.patience > 0 and self.progress.evaluations_since_best >= self.patience
         return stop.stopped or tired or self.progress.steps >= steps
 
-    def _imitate(self, stop: StopToken, log: TrainingLog) -> None:
-        """Begin with what patient searches found, then with what the policy finds that way."""
-        begun = time.monotonic()
+    def _imitate(self, stop: StopToken, log: TrainingLog) -> bool:
+        """Begin with what patient searches found, then with what the policy finds that way. Returns whether it came to
+        its end: what was stopped before begins anew, and is not kept to be resumed.
+        """
+        begun, expansions = time.monotonic(), 0
         experts = [Expert(spec, number, self.config, self.vocabulary) for number, spec in enumerate(self.specs)]
         for turn in range(self.config.rounds):
             for expert in experts:
                 if stop.stopped:
-                    return
+                    return False
                 if turn == 0:
                     expert.consult()
                 else:
@@ -275,10 +275,12 @@ class Trainer:
                 self.scales.add(expert.number, sum(expert.shown()[0].rewards))
             scales = [self.scales.of(one.spec) for one in shown]
             figures = imitate(self.policy, self.optimizer, shown, scales, self.config, self.rng)
-            self.progress.demonstrated = sum(expert.expansions for expert in experts)
+            expansions = sum(expert.expansions for expert in experts)
             gains = [sum(expert.shown()[0].rewards) for expert in experts]
-            log.write("imitation", 0, {**figures, "expansions": self.progress.demonstrated, "gains": gains})
+            log.write("imitation", 0, {**figures, "expansions": expansions, "gains": gains})
+        self.progress.demonstrated = expansions
         self.progress.seconds += time.monotonic() - begun
+        return True
 
     def _update(self, players: Players, steps: int) -> dict[str, Any]:
         """Play and learn once; the figures of ``docs/metrics.md``."""
