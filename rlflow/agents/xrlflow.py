@@ -267,7 +267,7 @@ class Trainer:
                     return False
                 if turn == 0:
                     expert.consult()
-                else:
+                if turn > 0 or self.start_card is not None:
                     expert.practise(self.policy, self.rng)
             shown = [one for expert in experts for one in expert.shown()]
             self.scales = Scales()
