@@ -179,7 +179,7 @@ class Lead:
         """Whether the way down from the start promises as much as the walk found, and the way down from there."""
         best = min(way, key=lambda place: place.node.cost)
         found = way[0].node.cost - best.node.cost + float(self.downhill(best).sum())
-        return len(way) > 1 and found <= self.promised[-1] * (1 + _SAME)
+        return len(way) > 1 and bool(found <= self.promised[-1] * (1 + _SAME))
 
     def enough(self, way: Sequence[Place]) -> bool:
         """Behind by as many steps as a walk may take without a better graph; or what is left of the budget is only
