@@ -19,6 +19,7 @@ BUDGETS = (10, 25, 50, 100)
 def tables(rows: Sequence[Row], size: Any) -> Iterator[str]:
     """Markdown."""
     found = [row for row in rows if row["kind"] == "search" and not row["label"].startswith("ablation")]
+    yield from ages(found)
     for roofline in dict.fromkeys(row["roofline"] for row in found):
         for budget in (size.expansions, size.seconds):
             mine = [row for row in found if row["roofline"] == roofline and row["budget"] == budget]
@@ -30,6 +31,17 @@ def tables(rows: Sequence[Row], size: Any) -> Iterator[str]:
     yield from transfer(found, size)
     yield from ablations(rows)
     yield from trainings(rows)
+
+
+def ages(found: Sequence[Row]) -> Iterator[str]:
+    """Which searches are of which commit, where they are of several."""
+    groups: dict[str, dict[str, None]] = {}
+    for row in found:
+        groups.setdefault(row.get("commit") or "", {})[f"{row['label']} ({row['budget']})"] = None
+    for commit, labels in groups.items() if len(groups) > 1 else ():
+        yield ""
+        of = f"Searches of commit {commit}" if commit else "Searches without a commit, before rows had one"
+        yield f"{of}: {'; '.join(labels)}."
 
 
 def mean_ci(values: Sequence[float], scale: float = 100.0) -> str:
