@@ -57,10 +57,11 @@ BASELINES = ("random", "greedy", "backtracking:alpha=1", "backtracking", "eqsat"
 
 @dataclass(frozen=True)
 class Size:
-    """``learn``: models to learn on. ``seen``: models of these architectures, whole; ``unseen``: others; ``shapes``:
-    seen ones in other shapes. ``steps``, ``fine_tune_steps``, ``ablation_steps``: of trainings; ``ablation_models``:
-    what ablations learn and are judged on. ``tuned_on``: what stands for a model when the shipped agent is fine-tuned
-    on it, where that is not the model itself. ``expansions``, ``seconds``: the two budgets. ``train_seeds``: agents.
+    """``learn``: models to learn on. ``seen``: models of these architectures, whole; ``unseen``: others;
+    ``shapes``: seen ones in other shapes; ``fresh``: that no agent learnt on and nothing was tuned by. ``steps``,
+    ``fine_tune_steps``, ``ablation_steps``: of trainings; ``ablation_models``: what ablations learn and are judged
+    on. ``tuned_on``: what stands for a model when the shipped agent is fine-tuned on it, where that is not the
+    model itself. ``expansions``, ``seconds``: the two budgets. ``train_seeds``: agents.
     """
 
     learn: tuple[str, ...]
@@ -72,6 +73,7 @@ class Size:
     ablation_steps: int
     ablation_models: tuple[str, ...]
     seeds: int
+    fresh: tuple[str, ...] = ()
     train_seeds: int = 1
     expansions: str = "100x"
     tuned_on: tuple[tuple[str, str], ...] = ()
@@ -107,6 +109,7 @@ SIZES = {
         ablation_steps=1200,
         ablation_models=("vit-base?layers=1",),
         seeds=3,
+        fresh=("taso/bert", "nasrnn"),
         gate_seconds=3.0,
         tuned_on=(
             ("vit-base", "vit-base?layers=2"),
@@ -139,7 +142,9 @@ class Rows:
         self.path = path
         self.rows: list[dict[str, Any]] = []
         self.read()
-        self.rows = self.rows or [machine.header(command)]
+        header = machine.header(command)
+        self.commit = header["commit"]
+        self.rows = self.rows or [header]
 
     def read(self) -> None:
         if self.path.exists():
@@ -240,9 +245,10 @@ def searched(rows: Rows, label: str, strategy: str, model: str, roofline: str, b
     found = result.to_dict()
     rows.add(
         {
-            "kind": "search", "key": key, "model": model, "label": label, "seed": seed, "budget": budget,
-            "roofline": roofline, "gain": result.cost_before_ms / result.cost_after_ms - 1, "digest": found["digest"],
-            "expansions": result.counts.expansions, "stop_reason": str(result.stop_reason), "seconds": result.seconds,
+            "kind": "search", "key": key, "commit": rows.commit, "model": model, "label": label, "seed": seed,
+            "budget": budget, "roofline": roofline, "gain": result.cost_before_ms / result.cost_after_ms - 1,
+            "digest": found["digest"], "expansions": result.counts.expansions,
+            "stop_reason": str(result.stop_reason), "seconds": result.seconds,
             "curve": [[point.expansions, round(point.seconds, 3), point.cost_ms] for point in result.curve],
             "trace": [[step["rule"], step["match"]] for step in found["trace"]]
             if found["trace"] is not None and roofline == "cpu" and model in SIZES[rows.path.stem].models else None,
@@ -314,7 +320,8 @@ def main() -> int:
 def run(rows: Rows, size: Size, options: argparse.Namespace) -> None:
     """The stages asked for; whatever the file lacks."""
     models = tuple(model for model in size.models if not options.models or model in options.models)
-    shapes = tuple(model for model in size.shapes if not options.models or model in options.models)
+    others = (*size.shapes, *size.fresh)
+    shapes = tuple(model for model in others if not options.models or model in options.models)
     if "train" in options.stages:
         trainings(rows, size, models)
     if "search" in options.stages:

@@ -19,6 +19,7 @@ BUDGETS = (10, 25, 50, 100)
 def tables(rows: Sequence[Row], size: Any) -> Iterator[str]:
     """Markdown."""
     found = [row for row in rows if row["kind"] == "search" and not row["label"].startswith("ablation")]
+    yield from ages(found)
     for roofline in dict.fromkeys(row["roofline"] for row in found):
         for budget in (size.expansions, size.seconds):
             mine = [row for row in found if row["roofline"] == roofline and row["budget"] == budget]
@@ -30,6 +31,17 @@ def tables(rows: Sequence[Row], size: Any) -> Iterator[str]:
     yield from transfer(found, size)
     yield from ablations(rows)
     yield from trainings(rows)
+
+
+def ages(found: Sequence[Row]) -> Iterator[str]:
+    """Which searches are of which commit, where they are of several."""
+    groups: dict[str, dict[str, None]] = {}
+    for row in found:
+        groups.setdefault(row.get("commit") or "", {})[f"{row['label']} ({row['budget']})"] = None
+    for commit, labels in groups.items() if len(groups) > 1 else ():
+        yield ""
+        of = f"Searches of commit {commit}" if commit else "Searches without a commit, before rows had one"
+        yield f"{of}: {'; '.join(labels)}."
 
 
 def mean_ci(values: Sequence[float], scale: float = 100.0) -> str:
@@ -62,7 +74,7 @@ def met(label: str, model: str, size: Any) -> bool:
     """Whether the agent of a column learnt on the model's architecture, in this or other shapes."""
     from rlflow.agents.checkpoint import Checkpoint, shipped
 
-    if "fine-tuned" in label:
+    if "fine-tuned" in label or "earlier" in label:  # which is no longer there to ask
         return True
     known = size.learn if "four models" in label else of_cards(Checkpoint.load(shipped()).card)
     return model.split("?")[0] in {one.split("?")[0] for one in known}
@@ -77,14 +89,14 @@ def head_to_head(found: Sequence[Row], rows: Sequence[Row], size: Any, title: st
     labels = list(dict.fromkeys(row["label"] for row in found))
     yield from ("", f"| {title} | {' | '.join(labels)} | best not learned |", "|---" * (len(labels) + 2) + "|")
     counts = {label: [0, 0, 0] for label in labels if learned(label)}
-    for group in ("seen", "unseen", "shapes"):
+    for group in ("seen", "unseen", "shapes", "fresh"):
         for model in getattr(size, group):
             cells = {label: gains(found, model, label) for label in labels}
             others = [statistics.mean(cells[label]) for label in labels if not learned(label) and cells[label]]
             if not others:
                 continue
             best = max(others)
-            if group != "shapes":
+            if group in ("seen", "unseen"):
                 count(counts, cells, best)
             shown = [mean_ci(cells[label]) + star(label, model, size) if cells[label] else "" for label in labels]
             yield f"| {model} ({group}) | {' | '.join(shown)} | {100 * best:.2f} |"
@@ -92,7 +104,7 @@ def head_to_head(found: Sequence[Row], rows: Sequence[Row], size: Any, title: st
     for label, (level, above, models) in counts.items():
         yield (
             f"* {label}: at least the best not learned on {level} of {models} models, above it by a thousandth of the "
-            f"gain or more on {above} (other shapes not counted)."
+            f"gain or more on {above} (other shapes and fresh models not counted)."
         )
 
 

@@ -228,7 +228,8 @@ def progress_of(kind: type[_P], plain: Mapping[str, Any]) -> _P:
     """The progress that a checkpoint holds, as the dataclass that counts it; the reverse of :func:`known_score` too."""
     best = -math.inf if plain["best_score"] is None else plain["best_score"]
     made: Any = kind
-    return made(**{one.name: {**plain, "best_score": best}[one.name] for one in fields(made)})
+    known = {**plain, "best_score": best}
+    return made(**{one.name: known[one.name] for one in fields(made) if one.name in known})
 
 
 def resumed(path: Path | None, load: Callable[[Path], Any], config: Any, models: Sequence[str], seed: int) -> Any:

@@ -28,8 +28,8 @@ _QUIET = 12
 _WARMER = 1.3
 #: Of the drawn walks, one in so many begins at the start; the others at the best graph.
 _FROM_START = 3
-#: Part of the budget's expansions that the policy's first walk has, even where the way down would then be cut short.
-_LEAD = 1 / 3
+#: A way down is about so many times as long as what is open at its beginning: improvements open others.
+_ENABLED = 1.1
 _SAME = 1e-9
 _KEEP = 512
 _NO_PATIENCE = 1 << 30
@@ -99,9 +99,12 @@ class XRLflow(Learned):
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Walk by the policy."""
+        return self.walk(problem, policy_of(problem, self.checkpoint, self.train, rng), rng)
+
+    def walk(self, problem: Problem, loaded: tuple[Policy, TrainConfig], rng: np.random.Generator) -> StopReason:
+        """Walk by this policy, trained like this."""
         from rlflow.agents.walker import Walker
 
-        loaded = policy_of(problem, self.checkpoint, self.train, rng)
         walker = Walker.of(problem, loaded, self.temperature, _KEEP, self.horizon, self.patience)
         if len(walker.walks.root.table) == 0:
             return StopReason.EXHAUSTED
@@ -144,14 +147,14 @@ def first_ways(walker: Walker, problem: Problem, descent: bool) -> list[Place]:
     """The policy's first walk and on downhill from its best graph; the same by its likeliest choices alone; and
     downhill from the start, so that with budget enough the result is no worse than greedy's. Returns the best way.
 
-    The first walk ends early where it has fallen behind the way down from the start, which then comes next, and where
-    the budget is short of it.
+    The first walk ends early where it has fallen behind the way down from the start, which then comes next, or where
+    the budget is only just enough for that and it promises as much.
     """
     if not descent:
         return walker.greedy()
     lead = Lead(walker, problem)
     way = walker.lead(lead.enough)
-    best = walker.descend() if lead.behind(len(way) - 1, way) else walker.descend(way)
+    best = walker.descend() if lead.no_better(way) else walker.descend(way)
     best = better(best, walker.descend(walker.greedy()))
     best = better(best, walker.descend(way))
     return better(best, walker.descend())
@@ -164,6 +167,7 @@ class Lead:
         from rlflow.agents.walker import downhill
 
         self.walker, self.problem, self.downhill = walker, problem, downhill
+        self._judged = False
         self.promised = np.concatenate(([0.0], np.cumsum(downhill(walker.walks.root))))
 
     def behind(self, steps: int, way: Sequence[Place]) -> bool:
@@ -171,18 +175,25 @@ class Lead:
         gained = way[0].node.cost - min(place.node.cost for place in way)
         return bool(self.promised[min(max(steps, 0), len(self.promised) - 1)] > gained * (1 + _SAME))
 
+    def no_better(self, way: Sequence[Place]) -> bool:
+        """Whether the way down from the start promises as much as the walk found, and the way down from there."""
+        best = min(way, key=lambda place: place.node.cost)
+        found = way[0].node.cost - best.node.cost + float(self.downhill(best).sum())
+        return len(way) > 1 and bool(found <= self.promised[-1] * (1 + _SAME))
+
     def enough(self, way: Sequence[Place]) -> bool:
         """Behind by as many steps as a walk may take without a better graph; or what is left of the budget is only
-        enough for the way down, and the walk is behind or had its share.
+        enough for the way down from the start, and that promises as much.
         """
         steps = len(way) - 1
         if self.behind(steps - self.walker.patience, way):
             return True
         left = self.problem.meter.expansions_left()
-        if left is None or left > len(self.downhill(way[-1])):
+        down = _ENABLED * (len(self.promised) - 1)
+        if left is None or left > down or self._judged:
             return False
-        spent = self.walker.walks.expansions
-        return spent >= _LEAD * (left + spent) or self.behind(steps, way)
+        self._judged = True
+        return steps == 0 or self.no_better(way)
 
 
 def better(one: list[Place], other: list[Place]) -> list[Place]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -56,9 +57,8 @@ def tuned(problem: Problem, checkpoint: str, text: str, rng: np.random.Generator
             stop.stop()
 
     opened: Any = _Opened(problem)
-    trainer = Trainer(
-        [opened], start.config, seed=int(rng.integers(2**31)), start=start, evaluate_every=_EVALUATE_EVERY
-    )
+    config = dataclasses.replace(start.config, rounds=0)  # its own play alone: what is to be shown has no budget here
+    trainer = Trainer([opened], config, seed=int(rng.integers(2**31)), start=start, evaluate_every=_EVALUATE_EVERY)
     found = trainer.train(steps, on_update=on_update, stop=stop)
     problem.meter.leave_out(time.monotonic() - begun)
     return found.policy(), found.config

@@ -17,9 +17,8 @@ from rlflow.nn.ragged import draw
 from rlflow.search import Problem
 from rlflow.search.problem import ROUNDING
 
-#: A step that does not improve is taken where it is so many times likelier than any that does; an improvement counts as
-#: nearly as likely as another down to such a part of its probability.
-_LIKELIER, _NEARLY = 2.0, 30.0
+#: An improvement counts as nearly as likely as another down to such a part of its probability.
+_NEARLY = 4.0
 
 
 @dataclass
@@ -136,21 +135,20 @@ class Walker:
 
 
 def likeliest(episode: Episode, probabilities: np.ndarray) -> int:
-    """The likeliest action; where that is an improvement, or hardly likelier than one, the steepest of the improvements
-    that are nearly as likely as the likeliest of them.
+    """The likeliest action; where that is an improvement, the steepest of the improvements that are nearly as likely.
+    To stop is none while something improves: the way down asks for no opinion.
 
     Among the many that are open in a deep network the policy tells kinds apart better than sizes, and sizes are known.
     """
     table = episode.place.table
     floor = episode.walks.problem.gain_floor(table.node.cost)
     improving = np.concatenate(([False], table.cost < table.node.cost - floor))
-    if not improving.any():
-        return int(np.argmax(probabilities))
-    other = int(np.argmax(np.where(improving, -1.0, probabilities)))
-    most = float(probabilities[improving].max())
-    if probabilities[other] > _LIKELIER * most:
-        return other
-    nearly = improving & (probabilities >= most / _NEARLY)
+    first = int(np.argmax(probabilities))
+    if first == STOP and improving.any():
+        first = int(np.argmax(np.where(improving, probabilities, -1.0)))
+    if not improving[first]:
+        return first
+    nearly = improving & (probabilities >= probabilities[first] / _NEARLY)
     return int(np.argmin(np.where(nearly, np.concatenate(([np.inf], table.cost)), np.inf)))
 
 

@@ -30,6 +30,7 @@ from rlflow.agents.checkpoint import (
     weights_of,
 )
 from rlflow.agents.config import TrainConfig
+from rlflow.agents.demonstrations import Expert, imitate
 from rlflow.agents.logs import TrainingLog
 from rlflow.agents.rollouts import LocalPlayers, Players, Task, Trajectory, make_players
 from rlflow.env.spec import ProblemSpec
@@ -172,6 +173,7 @@ class Progress:
     seconds: float = 0.0
     best_score: float = -math.inf
     evaluations_since_best: int = 0
+    demonstrated: int = 0  # expansions of the searches that were imitated
 
 
 class Trainer:
@@ -231,6 +233,8 @@ class Trainer:
         judges = players if isinstance(players, LocalPlayers) else None
         try:
             with TrainingLog(self.logs) as log:
+                if self.config.rounds and not self.progress.demonstrated and self._imitate(stop, log):
+                    log.write("evaluation", 0, self._evaluate(judges or players))
                 while not self._finished(steps, stop):
                     figures = self._update(players, steps)
                     log.write("update", self.progress.steps, figures)
@@ -243,12 +247,40 @@ class Trainer:
                         on_update(figures)
         finally:
             players.close()
-        self._save_last()
+        if self.progress.demonstrated or not self.config.rounds:
+            self._save_last()
         return self._save_best()
 
     def _finished(self, steps: int, stop: StopToken) -> bool:
         tired = self.patience > 0 and self.progress.evaluations_since_best >= self.patience
         return stop.stopped or tired or self.progress.steps >= steps
+
+    def _imitate(self, stop: StopToken, log: TrainingLog) -> bool:
+        """Begin with what patient searches found, then with what the policy finds that way. Returns whether it came to
+        its end: what was stopped before begins anew, and is not kept to be resumed.
+        """
+        begun, expansions = time.monotonic(), 0
+        experts = [Expert(spec, number, self.config, self.vocabulary) for number, spec in enumerate(self.specs)]
+        for turn in range(self.config.rounds):
+            for expert in experts:
+                if stop.stopped:
+                    return False
+                if turn == 0:
+                    expert.consult()
+                if turn > 0 or self.start_card is not None:
+                    expert.practise(self.policy, self.rng)
+            shown = [one for expert in experts for one in expert.shown()]
+            self.scales = Scales()
+            for expert in experts:
+                self.scales.add(expert.number, sum(expert.shown()[0].rewards))
+            scales = [self.scales.of(one.spec) for one in shown]
+            figures = imitate(self.policy, self.optimizer, shown, scales, self.config, self.rng)
+            expansions = sum(expert.expansions for expert in experts)
+            gains = [sum(expert.shown()[0].rewards) for expert in experts]
+            log.write("imitation", 0, {**figures, "expansions": expansions, "gains": gains})
+        self.progress.demonstrated = expansions
+        self.progress.seconds += time.monotonic() - begun
+        return True
 
     def _update(self, players: Players, steps: int) -> dict[str, Any]:
         """Play and learn once; the figures of ``docs/metrics.md``."""
@@ -313,7 +345,7 @@ class Trainer:
         return list(self.specs[0].load().ruleset.names)
 
     def _card(self) -> dict[str, Any]:
-        more = {name: getattr(self.progress, name) for name in ("updates", "steps", "episodes")}
+        more = {name: getattr(self.progress, name) for name in ("updates", "steps", "episodes", "demonstrated")}
         more |= {"seconds": round(self.progress.seconds, 1), "score": known_score(self.progress.best_score)}
         more |= {"start": self.start_card} if self.start_card else {}
         return card_of(self.specs, self.seed, held_out=[spec.title for spec in self.held_out], **more)

@@ -131,8 +131,58 @@ def test_among_improvements_of_nearly_one_probability_the_steepest_is_taken() ->
     sure[1 + improving[-1]] = 1.0
     assert likeliest(episode, sure) == 1 + improving[-1]
     stop = np.zeros(episode.candidates)
+    stop[0], stop[1 + improving[0]] = 0.9, 0.1
+    assert likeliest(episode, stop) == 1 + improving[0]  # the way down asks for no opinion
+    for place in walker.descend()[1:]:
+        episode = walker.begin(place)
+    stop = np.zeros(episode.candidates)
     stop[0] = 1.0
     assert likeliest(episode, stop) == 0
+
+
+@needs_torch
+def test_a_detour_is_taken_where_the_policy_is_sure_of_it() -> None:
+    import numpy as np
+
+    from rlflow.agents.checkpoint import load_policy
+    from rlflow.agents.walker import Walker, likeliest
+
+    episode = Walker.of(BY_NAME["valley"].problem("500x"), load_policy(), 1.0, 64).begin()
+    table = episode.place.table
+    dearer = int(np.argmax(table.cost))
+    assert table.cost[dearer] > table.node.cost
+    sure = np.full(episode.candidates, 0.1)
+    sure[1 + dearer] = 0.9
+    assert likeliest(episode, sure) == 1 + dearer
+
+
+@needs_torch
+def test_a_budget_that_is_only_enough_for_the_way_down_is_spent_on_it() -> None:
+    from rlflow.agents.checkpoint import load_policy
+    from rlflow.agents.strategy import Lead
+    from rlflow.agents.walker import Walker, downhill
+
+    for budget, ended in (("short", True), ("500x", False)):
+        start = BY_NAME["exclusive"].problem("500x")
+        down = len(downhill(Walker.of(start, load_policy(), 1.0, 64).walks.root))
+        problem = BY_NAME["exclusive"].problem(f"{down}x" if budget == "short" else budget)
+        walker = Walker.of(problem, load_policy(), 1.0, 64)
+        assert Lead(walker, problem).enough([walker.walks.root]) is ended
+
+
+@needs_torch
+def test_a_walk_that_promises_no_more_than_the_way_down_yields_to_it() -> None:
+    from rlflow.agents.checkpoint import load_policy
+    from rlflow.agents.strategy import Lead
+    from rlflow.agents.walker import Walker
+
+    problem = BY_NAME["exclusive"].problem("500x")
+    walker = Walker.of(problem, load_policy(), 1.0, 64)
+    lead, way = Lead(walker, problem), walker.descend()
+    for scale, no_better in ((100.0, True), (0.0, False)):
+        lead.promised = lead.promised * scale
+        assert lead.no_better(way) is no_better
+    assert not lead.no_better(way[:1])  # nothing was walked
 
 
 @needs_torch

@@ -260,5 +260,5 @@ def test_presets_are_the_papers_and_ours() -> None:
     figures = (paper.lr, paper.gamma, paper.lam, paper.clip, paper.epochs, paper.minibatch, paper.episodes)
     assert figures == (5e-4, 0.99, 0.95, 0.2, 4, 16, 10)
     assert preset("tuned").policy.prior > 0
-    with pytest.raises(UsageError, match="paper and tuned"):
+    with pytest.raises(UsageError, match="paper, tuned, taught"):
         preset("best")
