@@ -58,7 +58,8 @@ def optimise(name: str, budget: str, seed: int, folder: Path) -> dict[str, Any]:
     found = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {}
     for written in (source, target):
         written.unlink(missing_ok=True)  # some hold hundreds of megabytes
-    return {"kind": "report", "name": name, "exit_status": status, **found, "model": source.name}
+    names = {"model": source.name, "written": target.name}
+    return {"kind": "report", "name": name, "exit_status": status, **found, **names}
 
 
 def run(command: list[str], check: bool = True) -> int:
