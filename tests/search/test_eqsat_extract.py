@@ -67,19 +67,21 @@ def test_the_ilp_finds_the_minimum_among_cycles(problem: Extraction) -> None:
     check(problem, "components")
 
 
-def test_a_deep_graph_is_chosen_from_in_seconds() -> None:
-    """Below each class lies all of a long chain, and every alternative is better than the one before it."""
-    depth, ways, shared = 3000, 40, 5.0
+def test_a_deep_graph_is_chosen_from_children_first() -> None:
+    """More sets to look at than first come, first served is given. The best alternative of each class reads what the
+    bottom has paid for; to a tree, which pays for it again each time, the second best is better.
+    """
+    depth, ways, shared = 3000, 80, 5.0
     node_class, cost, begin, child = [0], [shared], [0, 0], []
     for cls in range(1, depth):
         for way in range(ways):
             node_class.append(cls)
             cost.append(float(ways - way))
-            child += [cls - 1] if way % 2 else [cls - 1, 0]
+            child += [cls - 1, 0] if way % 2 else [cls - 1]
             begin.append(len(child))
     problem = Extraction(depth, node_class, cost, begin, child, [depth - 1])
-    found = extract(problem, "greedy-dag")
-    assert found.cost == shared + (depth - 1)
+    assert extract(problem, "greedy-tree").cost == shared + 2 * (depth - 1)
+    assert extract(problem, "greedy-dag").cost == shared + (depth - 1)
 
 
 @settings(max_examples=120, deadline=None)
