@@ -27,10 +27,14 @@ __all__ = ["Fidelity", "Timed", "Variant", "calibrate", "variants"]
 
 #: A walk may lead to graphs that cost at most this many times the original, by the roofline.
 SLACK = 1.6
-LONGEST_WALK = 40
-#: So many walks are made for each that is kept: those kept lie at even distances by the roofline. Most short walks end
-#: at graphs that no clock can tell from the original, and the order of those says nothing about a price.
+LONGEST_WALK = 100
+#: So many walks are made for each variant that is kept. Most walks end at graphs that no clock can tell from the
+#: original, and the order of those says nothing about a price.
 _WALKS = 4
+#: The roofline by which variants are spread: with the fusion of ONNX Runtime, and pointwise work for nothing. It folds
+#: a normalisation into the convolution before it, say, so that doing so is no variant. It is not the price that is
+#: judged.
+AS_EXECUTED = {"fusion": "onnxruntime", "vector_gflops": 1e6}
 #: Bytes of weights that a variant may have, in parts of the original's.
 WEIGHTS = 1.5
 _SEARCH = "400x"
@@ -93,25 +97,24 @@ class Fidelity:
 
 
 def variants(graph: Any, rules: Any, count: int, seed: int = 0) -> list[Variant]:
-    """At most ``count`` different graphs that compute what ``graph`` does: a quarter along the trace of a search by the
-    roofline, the others ends of random walks, from the cheapest to the dearest by the roofline at even distances. Fewer
-    where the rules do not reach as many. Same seed, same graphs.
+    """At most ``count`` different graphs that compute what ``graph`` does: of those along the trace of a search and of
+    the ends of random walks the ones that lie, from the cheapest to the dearest, at even distances by a roofline of
+    what a runtime does. Fewer where the rules do not reach as many. Same seed, same graphs.
     """
     from rlflow.rewrite import State, compiled
 
     ruleset = compiled(rules)
-    pricer = _cost.make("analytic").pricer
-    root = State(graph, ruleset, pricer)
-    found: dict[str, Variant] = {graph.digest: Variant("original", graph, 0)}
-    for state, steps in _along_a_search(graph, rules, root, max(1, count // 4), seed):
+    root = State(graph, ruleset, _cost.make("analytic").pricer)
+    found: dict[str, Variant] = {}
+    for state, steps in _along_a_search(graph, rules, root, seed):
         found.setdefault(state.graph.digest, Variant("search", state.graph, steps))
-    missing = max(count + 1 - len(found), 0)
-    ends = {digest: end for digest, end in _ends_of_walks(root, _WALKS * missing, seed).items() if digest not in found}
-    costs = [math.log(max(float(state.cost), 1e-9)) for state, _ in ends.values()]
-    walked = list(ends.items())
-    for digest, (state, steps) in (walked[k] for k in evenly_spread(costs, missing)):
-        found[digest] = Variant("walk", state.graph, steps)
-    return list(found.values())[1 : count + 1]
+    for digest, (state, steps) in _ends_of_walks(root, _WALKS * count, seed).items():
+        found.setdefault(digest, Variant("walk", state.graph, steps))
+    found.pop(graph.digest, None)
+    others = list(found.values())
+    roofline = _cost.make("analytic", **AS_EXECUTED).pricer
+    costs = [math.log(max(roofline.summary(one.graph)["ms"], 1e-9)) for one in others]
+    return [others[k] for k in evenly_spread(costs, count)]
 
 
 def evenly_spread(values: Sequence[float], count: int) -> list[int]:
@@ -136,14 +139,12 @@ def _ends_of_walks(root: Any, count: int, seed: int) -> dict[str, tuple[Any, int
     return ends
 
 
-def _along_a_search(graph: Any, rules: Any, root: Any, count: int, seed: int) -> Iterator[tuple[Any, int]]:
-    """States at even distances along the best trace that a search finds without a clock."""
+def _along_a_search(graph: Any, rules: Any, root: Any, seed: int) -> Iterator[tuple[Any, int]]:
+    """The states of the best trace that a search finds without a clock."""
     problem = _search.Problem(graph, rules, _cost.make("analytic"), _SEARCH, seed=seed)
     trace = _search.solve(problem, "backtracking").trace or ()
-    states = list(_search.replay_states(root, trace))
-    for index in sorted({round((k + 1) * len(states) / count) - 1 for k in range(count)}):
-        if 0 <= index < len(states):
-            yield states[index], index + 1
+    for number, state in enumerate(_search.replay_states(root, trace), 1):
+        yield state, number
 
 
 def _walk(root: Any, rng: np.random.Generator) -> tuple[Any, int]:

@@ -16,6 +16,10 @@ differ inside a model, and are put right:
 * *Company.* In a model every kernel is dispatched cold, and shares the caches: some microseconds a region and a factor,
   learnt from whole models (:mod:`rlflow.cost.in_model`), are added to what the database holds.
 
+Regions of which the runtime makes the same program (a convolution with a normalisation behind it, and one with a bias)
+are timed once and have one price: what is left of two measurements of the same kernels is noise, and a search would
+find gains in it.
+
 Whole models are compared by :mod:`rlflow.cost.gate`, which has the last word.
 """
 
@@ -37,8 +41,16 @@ from rlflow.cost.database import Price, PriceContext, PriceDatabase
 from rlflow.cost.interpolate import Estimate, Interpolation, Sample
 from rlflow.cost.protocol import CostReport, FillReport, RegionCost
 from rlflow.cost.repeats import repeated
-from rlflow.cost.specs import NUMPY_NAMES, input_specs
-from rlflow.errors import CostError, GraphError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable, UsageError
+from rlflow.cost.specs import input_specs
+from rlflow.errors import (
+    CostError,
+    GraphError,
+    ModelError,
+    RuntimeCrashed,
+    RuntimeRefused,
+    RuntimeUnavailable,
+    UsageError,
+)
 from rlflow.runtime import (
     CPU_PROVIDER,
     Measurement,
@@ -54,7 +66,6 @@ if TYPE_CHECKING:
 
 #: Regions timed in one round trip; a request to stop is looked at in between.
 BATCH = 8
-_LOOK_UPS = frozenset({"Gather", "GatherND", "GatherElements", "Slice"})
 _LEVEL = "all"
 #: What a profile calls changes of layout.
 _REORDERS = frozenset({"ReorderInput", "ReorderOutput"})
@@ -63,7 +74,7 @@ _TRIES = 4
 #: Part of a stand-alone time beyond which what is beside the region is told apart by a profile.
 _LARGE_PART = 0.25
 #: Part of the key of every kept price; raise it when the way of measuring changes.
-_METHOD = "3"
+_METHOD = "4"
 #: Memory that is walked through before each sample: more than a second-level cache holds, less than a shared one.
 FLUSH_MB = 4.0
 
@@ -263,12 +274,9 @@ class OnnxRuntimeCost:
         """What a report has to say about how these prices came about."""
         if not self.estimates:
             return []
-        error = float(np.median([guess.error for guess in self.estimates.values()]))
-        note = (
-            f"{len(self.estimates)} regions were priced by interpolation, not by the clock (such estimates are off by "
-            f"±{100 * error:.0f} % in the median); only the final comparison decided."
-        )
-        return [note]
+        error = 100 * float(np.median([guess.error for guess in self.estimates.values()]))
+        count = f"{len(self.estimates)} regions were priced by interpolation, not by the clock"
+        return [f"{count} (such estimates are off by ±{error:.0f} % in the median); only the final comparison decided."]
 
     def fill(
         self, graphs: Iterable[Graph], *, limit: int | None = None, stop: Callable[[], bool] | None = None
@@ -287,21 +295,22 @@ class OnnxRuntimeCost:
         missing = [job for job in jobs.values() if job.key not in cached]
         waiting = self._not_estimated(missing)
         allowed = waiting if limit is None else waiting[: max(limit, 0)]
-        measured = refused = 0
+        done = shared = refused = 0
         for begin in range(0, len(allowed), BATCH):
             if stop is not None and stop():
                 break
             batch = allowed[begin : begin + BATCH]
-            prices = self._measure(batch)
-            self.database.put_many({self._kept_as(job.key): prices[job.key] for job in batch}, self._place())
+            prices, known = self._priced(batch)
+            self.database.put_many({self._kept_as(key): price for key, price in prices.items()}, self._place())
             for job in batch:
                 self._set(job, prices[job.key])
                 self._learn(prices[job.key])
-            measured += len(batch)
+            done, shared = done + len(batch), shared + known
             refused += sum(prices[job.key].ms is None for job in batch)
-        remaining = sum(len(job.waiting) for job in waiting[measured:])
+        remaining = sum(len(job.waiting) for job in waiting[done:])
         seconds = time.perf_counter() - started
-        report = FillReport(measured, len(cached), refused, remaining, seconds, len(missing) - len(waiting))
+        estimated = len(missing) - len(waiting)
+        report = FillReport(done - shared, len(cached) + shared, refused, remaining, seconds, estimated)
         self.totals = self.totals + report
         return report
 
@@ -373,7 +382,9 @@ class OnnxRuntimeCost:
         """Price every layout context of a region."""
         least = 0.0
         if self._fusion != "none":
-            least = self._calibrated_now().weights_ms(_weight_bytes(job.graph, job.region), self._working_set or 0.0)
+            least = self._calibrated_now().weights_ms(
+                regions.weight_bytes(job.graph, job.region), self._working_set or 0.0
+            )
         for signature, region in job.waiting.items():
             if price.ms is None:
                 self.refusals[signature] = price.refusal or "the runtime refused it"
@@ -405,24 +416,50 @@ class OnnxRuntimeCost:
 
     # --- measuring -------------------------------------------------------------------------------------------------
 
-    def _measure(self, jobs: Sequence[_Job]) -> dict[str, Price]:
+    def _priced(self, jobs: Sequence[_Job]) -> tuple[dict[str, Price], int]:
+        """Prices by key, of these regions and of the programs that the runtime makes of them, and how many of the
+        regions shared the price of a program that is known.
+        """
         prices: dict[str, Price] = {}
-        items = []
+        programs: dict[str, str] = {}
         for job in jobs:
             try:
                 self._prepare(job)
-                if job.model is not None:
-                    items.append((job.key, _serialized(job.model), input_specs(job.model)))
-                else:
-                    ms = self._calibrated_now().dispatch * len(job.region.nodes)
-                    prices[job.key] = Price(ms, 0.0, 0)  # its result is known, so the runtime folds it
             except (CostError, GraphError) as error:
                 prices[job.key] = Price(None, refusal=str(error))
-        results = self._timed(items, cold=True)
+                continue
+            if job.model is None:  # its result is known, so the runtime folds it
+                ms = self._calibrated_now().dispatch * len(job.region.nodes)
+                prices[job.key] = Price(ms, 0.0, 0)
+            else:
+                programs[job.key] = self._program(job.model) or job.key
+        known = self._known_programs(programs.values())
+        first: dict[str, _Job] = {}
         for job in jobs:
-            if job.key not in prices:
-                prices[job.key] = self._price(job, results[job.key])
-        return {job.key: replace(prices[job.key], clock=self._clock_state(), **_described(job)) for job in jobs}
+            if programs.get(job.key, "") not in {"", *known}:
+                first.setdefault(programs[job.key], job)
+        items = [(job.key, _serialized(job.model), input_specs(job.model)) for job in first.values() if job.model]
+        results = self._timed(items, cold=True)
+        known |= {program: self._price(job, results[job.key]) for program, job in first.items()}
+        prices |= {key: known[program] for key, program in programs.items()}
+        clock = self._clock_state()
+        prices = {job.key: replace(prices[job.key], clock=clock, **_described(job)) for job in jobs}
+        return prices | {program: prices[job.key] for program, job in first.items()}, len(programs) - len(first)
+
+    def _program(self, model: Graph) -> str | None:
+        """The key of the kernels that ONNX Runtime makes of a model; ``None`` where that cannot be told."""
+        from rlflow.frontends.program import program_digest
+
+        if self.options.runtime != "onnxruntime":
+            return None
+        try:
+            return f"program:{program_digest(self.worker.optimized(_serialized(model), level=_LEVEL))}"
+        except (ModelError, RuntimeRefused, RuntimeCrashed):
+            return None
+
+    def _known_programs(self, programs: Iterable[str]) -> dict[str, Price]:
+        names = {self._kept_as(program): program for program in programs}
+        return {names[key]: price for key, price in self.database.get_many(names, self._place()).items()}
 
     def _clock_state(self) -> str:
         state = self._description().get("clock_state", "")
@@ -473,7 +510,7 @@ class OnnxRuntimeCost:
         total = sum(machine.pool_ms(size) for size in turned)
         first = next(iter(self._plain_inputs(graph, region)), None)
         starts = graph.op(region.nodes[0]) in regions.LAYOUT_STARTERS
-        if starts and first is not None and not _reads_plain(graph, region, self.pricer.block):
+        if starts and first is not None and not regions.reads_plain(graph, region, self.pricer.block):
             turned += [self._bytes(graph, first)] if first not in job.fronted else []
         turned.append(self._bytes(graph, region.outputs[0]))
         return total + sum(machine.reorder_ms(size) for size in turned)
@@ -554,31 +591,6 @@ def _described(job: _Job) -> dict[str, Any]:
         "flops": region.flops,
         "bytes": region.bytes,
     }
-
-
-def _reads_plain(graph: Graph, region: Region, block: int) -> bool:
-    """Whether the region's convolution has so few input channels that it reads the plain layout."""
-    for node in region.nodes:
-        if graph.op(node) == "Conv" and graph.attrs(node).get("group", 1) == 1:
-            weight = graph.shape(graph.node_inputs(node)[1]) or []
-            return len(weight) == 4 and isinstance(weight[1], int) and weight[1] < block
-    return False
-
-
-def _weight_bytes(graph: Graph, region: Region) -> float:
-    """Bytes of the constants that the region reads, tables that it looks rows up in left out."""
-    total = 0.0
-    for value in region.inputs:
-        if not graph.is_const(graph.producer(value)):
-            continue
-        inside = [(node, slot) for node, slot in graph.users(value) if node in region.nodes]
-        if all(slot == 0 and graph.op(node) in _LOOK_UPS for node, slot in inside):
-            continue
-        shape = graph.shape(value) or []
-        name = NUMPY_NAMES.get(graph.dtype(value))
-        if name is not None and all(isinstance(dim, int) for dim in shape):
-            total += float(np.prod(shape)) * np.dtype(name).itemsize
-    return total
 
 
 def _serialized(graph: Graph) -> bytes:

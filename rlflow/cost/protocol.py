@@ -65,7 +65,8 @@ class CostReport:
 class FillReport:
     """What filling in missing prices took.
 
-    ``measured``: regions timed now (what a budget in measurements counts); ``cached``: found in the database;
+    ``measured``: regions timed now (what a budget in measurements counts); ``cached``: found in the database,
+    or the same program as one that was;
     ``refused``: regions among the measured ones that the runtime would not run, priced as zero and named in reports;
     ``estimated``: regions priced by interpolation (``measure="lazy"``);
     ``remaining``: signatures still without a price, because the limit was reached or a stop was asked for.

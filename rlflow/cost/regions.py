@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
 from rlflow._core import Pricer, Region
+from rlflow.cost.specs import NUMPY_NAMES
 from rlflow.errors import CostError, GraphError
 from rlflow.graph import Graph, GraphBuilder
 
@@ -13,6 +16,7 @@ __all__ = ["LAYOUT_STARTERS", "Pricer", "Region", "dimension_names", "extract", 
 
 #: Operators that turn their data input to the blocked layout by themselves.
 LAYOUT_STARTERS = frozenset({"Conv", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Pad"})
+_LOOK_UPS = frozenset({"Gather", "GatherND", "GatherElements", "Slice"})
 
 
 def operators(graph: Graph, region: Region) -> tuple[str, ...]:
@@ -62,6 +66,31 @@ def dimension_names(graph: Graph, values: Iterable[int]) -> list[str]:
     for value in values:
         found.update(symbolic.names(graph.shape(value) or ()))
     return sorted(found)
+
+
+def reads_plain(graph: Graph, region: Region, block: int) -> bool:
+    """Whether the region's convolution has so few input channels that it reads the plain layout."""
+    for node in region.nodes:
+        if graph.op(node) == "Conv" and graph.attrs(node).get("group", 1) == 1:
+            weight = graph.shape(graph.node_inputs(node)[1]) or []
+            return len(weight) == 4 and isinstance(weight[1], int) and weight[1] < block
+    return False
+
+
+def weight_bytes(graph: Graph, region: Region) -> float:
+    """Bytes of the constants that the region reads, tables that it looks rows up in left out."""
+    total = 0.0
+    for value in region.inputs:
+        if not graph.is_const(graph.producer(value)):
+            continue
+        inside = [(node, slot) for node, slot in graph.users(value) if node in region.nodes]
+        if all(slot == 0 and graph.op(node) in _LOOK_UPS for node, slot in inside):
+            continue
+        shape = graph.shape(value) or []
+        name = NUMPY_NAMES.get(graph.dtype(value))
+        if name is not None and all(isinstance(dim, int) for dim in shape):
+            total += float(np.prod(shape)) * np.dtype(name).itemsize
+    return total
 
 
 class _Extraction:

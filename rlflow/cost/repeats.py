@@ -3,7 +3,8 @@
 Most sessions of one region differ by a per cent or two, but about one in twenty is slower by ten to twenty-five per
 cent for as long as it lives (its buffers lie badly, or a neighbour of this machine was busy in that moment). A price is
 asked for once and kept, so that one such session misleads every later search; and nothing makes a session faster than
-it is. So the two fastest sessions have to agree, and their mean is the time.
+it is. So the two fastest sessions have to agree, and their mean is the time. Of small models two slow sessions agree by
+accident too often (a moment's noise lasts longer than they do), and sessions cost little: they get a few more.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from rlflow.runtime import Measurement
 
 #: The two fastest sessions agree if they differ by this part of the time, or by so many milliseconds.
 AGREEMENT, AGREEMENT_MS = 0.02, 0.0005
-MOST_SESSIONS = 5
+MOST_SESSIONS = 7
+#: Every model gets two sessions, and one more for each of these bounds (milliseconds) that it stays below.
+SMALL_MS = (5.0, 1.0)
 
 Found = Measurement | str
 Item = tuple[str, bytes, Any]
@@ -24,7 +27,8 @@ Item = tuple[str, bytes, Any]
 def repeated(measure: Callable[[Sequence[Item]], Mapping[str, Found]], items: Sequence[Item]) -> dict[str, Found]:
     """``measure`` all of ``items``, and again, in reverse order, those whose times do not agree yet.
 
-    Every item gets two sessions at least and ``MOST_SESSIONS`` at most. A sentence (the runtime refused it) stands.
+    Every item gets two to four sessions at least and ``MOST_SESSIONS`` at most. A sentence (the runtime refused it)
+    stands.
     """
     found: dict[str, list[Measurement]] = {key: [] for key, *_ in items}
     refused: dict[str, str] = {}
@@ -42,10 +46,12 @@ def repeated(measure: Callable[[Sequence[Item]], Mapping[str, Found]], items: Se
 
 
 def agreed(times: Sequence[Measurement]) -> bool:
-    """Whether the two fastest sessions differ by little."""
+    """Whether there are enough sessions for a model of this size, and the two fastest differ by little."""
     if len(times) < 2:
         return False
     first, second = sorted(one.ms for one in times)[:2]
+    if len(times) < 2 + sum(first < bound for bound in SMALL_MS):
+        return False
     return second - first <= max(AGREEMENT * first, AGREEMENT_MS)
 
 

@@ -89,7 +89,7 @@ def test_variants_are_different_graphs_that_compute_the_same() -> None:
     found = fidelity.variants(imported.graph, rules, 12, seed=3)
     assert len(found) == 12
     assert len({one.graph.digest for one in found} | {imported.graph.digest}) == 13
-    assert {one.origin for one in found} == {"walk", "search"}
+    assert {one.origin for one in found} <= {"walk", "search"}
     assert [one.graph.digest for one in fidelity.variants(imported.graph, rules, 12, seed=3)] == [
         one.graph.digest for one in found
     ]
@@ -99,8 +99,8 @@ def test_variants_are_different_graphs_that_compute_the_same() -> None:
 def test_variants_are_spread_over_the_roofline() -> None:
     imported = load_model(onnx.load_from_string(model()))
     found = fidelity.variants(imported.graph, load_library(None), 12, seed=3)
-    pricer = _cost.make("analytic").pricer
-    costs = sorted(pricer.price(one.graph)[0] for one in found if one.origin == "walk")
+    pricer = _cost.make("analytic", **fidelity.AS_EXECUTED).pricer
+    costs = sorted(pricer.price(one.graph)[0] for one in found)
     assert costs[-1] > 1.02 * costs[0]
     assert len({round(cost, 12) for cost in costs}) >= len(costs) // 2
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from rlflow import cost
@@ -14,6 +15,7 @@ from rlflow.cost.calibration import Calibration
 from rlflow.cost.database import PriceDatabase
 from rlflow.cost.in_model import ONNXRUNTIME
 from rlflow.cost.onnxruntime import OnnxRuntimeCost
+from rlflow.frontends import graph_to_model
 from rlflow.graph import Graph, GraphBuilder
 from rlflow.runtime import Measurement, RuntimeOptions
 
@@ -108,6 +110,21 @@ def test_every_region_is_measured_once(fake: OnnxRuntimeCost) -> None:
     assert (report.measured, report.cached) == (0, 3)
     assert again.cost(Graph.parse(TEXT)).total_ms == fake.cost(Graph.parse(TEXT)).total_ms
     assert again.refusals == fake.refusals
+
+
+def test_regions_of_one_program_have_one_price(fake: OnnxRuntimeCost, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = onnx.load_from_string(graph_to_model(Graph.parse(TEXT)).SerializeToString())
+    monkeypatch.setattr(fake.worker, "optimized", lambda model, **_: program.SerializeToString())
+    first = fake.fill([Graph.parse("x: f32[4,8] = input\ny = Tanh(x)\nreturn y")])
+    fake.worker.ms = 3.0
+    other = Graph.parse("x: f32[4,8] = input\ny = Erf(x)\nreturn y")
+    second = fake.fill([other])
+    assert (first.measured, first.cached, fake.worker.asked) == (1, 0, 3)  # a small one has three sessions
+    assert (second.measured, second.cached, fake.worker.asked) == (0, 1, 3)
+    assert fake.cost(other).total_ms == pytest.approx(inside(0.9985))
+    kept = OnnxRuntimeCost(worker=FakeWorker(), database=fake.database)  # a later run asks for no program at all
+    assert kept.fill([other]).cached == 1
+    assert kept.cost(other).total_ms == fake.cost(other).total_ms
 
 
 def test_limit_and_stop_leave_regions_without_a_price(fake: OnnxRuntimeCost) -> None:

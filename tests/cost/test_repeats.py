@@ -19,12 +19,16 @@ def sessions(*times: float, spread: float = 0.01) -> list[Measurement]:
     ("times", "enough"),
     [
         ((), False),
-        ((2.0,), False),
-        ((2.0, 2.01), True),
-        ((2.0, 2.5), False),
-        ((2.5, 2.0, 2.02), True),  # the slow one is left alone
-        ((2.5, 2.52, 2.0), False),  # two slow ones agree, but a faster one was seen
-        ((0.0010, 0.0014), True),  # half a microsecond is less than the clock tells apart
+        ((20.0,), False),
+        ((20.0, 20.1), True),
+        ((20.0, 25.0), False),
+        ((25.0, 20.0, 20.2), True),  # the slow one is left alone
+        ((25.0, 25.2, 20.0), False),  # two slow ones agree, but a faster one was seen
+        ((2.0, 2.0), False),  # small ones get a third session
+        ((2.5, 2.0, 2.02), True),
+        ((0.9, 0.9, 0.9), False),  # and very small ones a fourth
+        ((1.4, 0.9, 1.3, 0.9), True),
+        ((0.0010, 0.0014, 0.002, 0.003), True),  # half a microsecond is less than the clock tells apart
     ],
 )
 def test_when_sessions_agree(times: tuple[float, ...], enough: bool) -> None:
@@ -57,11 +61,11 @@ class Clock:
 
 
 def test_only_what_does_not_agree_is_timed_again() -> None:
-    clock = Clock({"calm": [1.0, 1.01], "unlucky": [1.3, 1.0, 1.01], "refused": ["no kernel"]})
+    clock = Clock({"calm": [10.0, 10.1], "unlucky": [13.0, 10.0, 10.1], "refused": ["no kernel"]})
     found = repeated(clock, [(key, b"", None) for key in clock.times])
     assert clock.asked == [["calm", "unlucky", "refused"], ["unlucky", "calm"], ["unlucky"]]
-    assert found["calm"].ms == pytest.approx(1.005)  # type: ignore[union-attr]
-    assert found["unlucky"].ms == pytest.approx(1.005)  # type: ignore[union-attr]
+    assert found["calm"].ms == pytest.approx(10.05)  # type: ignore[union-attr]
+    assert found["unlucky"].ms == pytest.approx(10.05)  # type: ignore[union-attr]
     assert found["refused"] == "no kernel"
 
 
