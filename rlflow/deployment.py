@@ -241,12 +241,17 @@ def _bind_open(
 
 
 def kept_comparisons(
-    database: Any, worker: Worker, feeds: Mapping[str, np.ndarray], models: Mapping[str, tuple[Any, Callable[[], Any]]]
+    database: Any,
+    worker: Worker,
+    feeds: Mapping[str, np.ndarray],
+    models: Mapping[str, tuple[Any, Callable[[], Any]]],
+    fresh: bool = False,
 ) -> Any:
     """Earlier final comparisons of these models in this place: a :class:`rlflow.cost.evidence.Archive`.
 
     ``models``: by name, with that of the original as "baseline", the graph and what makes the model as it is timed. A
     comparison counts for the same contents only: graphs (which cover the weights), files, inputs, and options.
+    ``fresh``: none is recalled.
     """
     from rlflow.cost.database import PriceContext
     from rlflow.cost.evidence import PROTOCOL, Archive
@@ -264,7 +269,7 @@ def kept_comparisons(
             _hash_model(found, source())
         return found.hexdigest()
 
-    return Archive(database, PriceContext.of(worker.describe(), worker.options.level), identity)
+    return Archive(database, PriceContext.of(worker.describe(), worker.options.level), identity, fresh)
 
 
 def _hash_model(found: Any, source: bytes | str | os.PathLike[str]) -> None:

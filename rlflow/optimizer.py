@@ -32,6 +32,7 @@ def optimize(
     cost: str | Any = "onnxruntime",
     budget: str | Budget = "60s",
     patience: str | int | None = "auto",
+    fresh: bool = False,
     alpha: float | None = None,
     train_budget: str | None = None,
     seed: int = 0,
@@ -58,7 +59,8 @@ def optimize(
     ``search`` and ``cost`` are names with options (``"backtracking:alpha=1.1"``) or objects. ``budget``: ``"60s"``,
     ``"500c"`` candidates, ``"50x"`` expansions, ``"20m"`` measurements. ``patience``: expansions without a worthwhile
     gain after which the search ends although there is budget left, ``"off"``, or ``"auto"``: the strategy's own
-    (3000 for backtracking) where the budget is one of seconds. ``train_budget``: steps (``"2000"``) or seconds
+    (3000 for backtracking) where the budget is one of seconds. ``fresh``: search again, and compare in full, whatever
+    earlier runs of the same found and kept beside the prices. ``train_budget``: steps (``"2000"``) or seconds
     (``"60s"``) for which a learned strategy is first trained on the model, beside the budget. ``dims`` binds symbolic
     dimensions for measuring only, ``freeze`` for good. ``input_data``: arrays by input name, or the path of a ``.npz``
     file, to verify on besides random inputs. ``rules``: a rule library, or files and family names (default: everything
@@ -82,6 +84,7 @@ def optimize(
         strategy=strategy,
         budget=limits,
         patience=_search.patience_of(patience, limits, getattr(strategy, "patience_by_default", None)),
+        fresh=fresh,
         cost=cost,
         seed=int(seed),
         threads=int(threads),

@@ -47,6 +47,7 @@ from rlflow.files import replacing, write_atomically
 from rlflow.library import for_opset, load_library
 from rlflow.report import OutputFigures, Report, RuntimeInfo, Stages, TimeInterval, Verified
 from rlflow.search import Budget, InterruptGuard, Problem, Progress, Result, StopReason, StopToken, TraceStep, Visited
+from rlflow.search.kept import EarlierSearches
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -84,6 +85,7 @@ class Pipeline:
     strategy: _search.Strategy
     budget: Budget
     patience: _search.Patience | None
+    fresh: bool
     cost: str | Any
     seed: int
     threads: int
@@ -223,8 +225,15 @@ class Pipeline:
                 "searching",
                 f"searching ({_search.describe(self.strategy)}, {self.budget}, {len(problem.rule_names)} rules)",
             )
+            earlier = self._earlier_searches()
+            if earlier is not None and (found := earlier.recall(problem)) is not None:
+                result, sentence = found
+                self.notes.append(sentence)
+                return result
             self.statistics = problem.observer = _search.Statistics(problem.rule_names)
             result = _search.solve(problem, self.strategy)
+        if earlier is not None:
+            earlier.keep(result)
         if result.stop_reason is StopReason.CONVERGED and (idle := problem.idle()) is not None:
             self.notes.append(
                 f"The search ended after {result.seconds:.0f} s of its budget, because the last {idle} graphs that it "
@@ -233,6 +242,17 @@ class Pipeline:
         if self.profile_rules:
             self.rule_rows = problem.rule_profile()
         return result
+
+    def _earlier_searches(self) -> EarlierSearches | None:
+        """Searches of this model that were kept beside the prices; ``None`` where that of now cannot be one of them."""
+        writes = self.profile_rules or getattr(self.strategy, "egraph_out", None)
+        if writes or not isinstance(self.cost, str) or not hasattr(self.cost_model, "still_holds"):
+            return None
+        sizes = sorted({**self.dims, **self.freeze}.items())
+        patience = None if self.patience is None else self.patience.least
+        options = (str(self.budget), patience, self.seed, self.cost, sizes)
+        parts = (self.imported.graph.digest, self.library.digest, *options)
+        return EarlierSearches(self.cost_model, self.strategy, parts, self.fresh)
 
     def _gate(self, report: Report, entrants: Mapping[str, tuple[Visited, Export]]) -> tuple[Report, str | None]:
         """The report with what the final comparison found, and the name of the winner."""
@@ -287,7 +307,7 @@ class Pipeline:
             database = self.stack.enter_context(PriceDatabase())
         models: dict[str, Any] = {name: (one.graph, _sourced(export)) for name, (one, export) in entrants.items()}
         models["baseline"] = (self.imported.graph, lambda: baseline)
-        return kept_comparisons(database, self._worker(), self._inputs().feeds[0], models)
+        return kept_comparisons(database, self._worker(), self._inputs().feeds[0], models, self.fresh)
 
     def _with_times(self, report: Report, decision: Any, timings: Mapping[str, TimeInterval], searched: bool) -> Report:
         baseline = timings["baseline"]

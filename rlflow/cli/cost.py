@@ -124,7 +124,7 @@ def import_prices(file: str, database: str | None) -> None:
 @click.option("--older-than", metavar="DAYS", type=click.FloatRange(min=0), help="Prices measured so many days ago.")
 @click.option("--other-versions", is_flag=True, help="Prices of other versions of the runtimes installed here.")
 @click.option("--refusals", is_flag=True, help="Regions that a runtime would not run.")
-@click.option("--comparisons", is_flag=True, help="Kept final comparisons of whole models.")
+@click.option("--comparisons", is_flag=True, help="Kept final comparisons and searches of whole models.")
 @click.option("--all", "everything", is_flag=True, help="Every price and comparison.")
 def prune(
     database: str | None,

@@ -35,6 +35,7 @@ from rlflow.errors import UsageError
     metavar="N|off|auto",
     help="End the search after N expansions without a worthwhile gain; auto: the strategy's own, if seconds limit it.",
 )
+@click.option("--fresh", is_flag=True, help="Search again and compare in full, whatever earlier runs found and kept.")
 @click.option("--alpha", type=float, help="How much dearer than the best a graph may be and still be followed.")
 @click.option(
     "--train-budget",
@@ -107,6 +108,7 @@ def optimize(
     cost: str,
     budget: str,
     patience: str,
+    fresh: bool,
     alpha: float | None,
     train_budget: str | None,
     seed: int,
@@ -161,6 +163,7 @@ def optimize(
             cost=cost,
             budget=budget,
             patience=patience,
+            fresh=fresh,
             alpha=alpha,
             train_budget=train_budget,
             seed=seed,

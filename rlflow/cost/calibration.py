@@ -11,11 +11,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rlflow.cost.specs import input_specs
+from rlflow.errors import CostError
 from rlflow.graph import GraphBuilder
+from rlflow.runtime import Measurement
 
 if TYPE_CHECKING:
     from rlflow.graph import Graph
+    from rlflow.runtime import Worker
 
+#: Name of the time that an empty run takes, beside those of the probes.
+OVERHEAD = "overhead"
+_TRIES = 4
 _FLOAT = 1
 _CHAIN = 32
 #: Megabytes of weights for which the speed of reading them once per run is measured: in the second-level cache, beyond
@@ -79,6 +86,37 @@ def probes(block: int) -> dict[str, Graph]:
         for extent in _EXTENTS:
             found[f"pool-1-{extent}"] = _pools(1, extent)
             found[f"pool-3-{extent}"] = _pools(3, extent)
+    return found
+
+
+def measured(
+    worker: Worker,
+    graphs: Mapping[str, Graph],
+    timed: Callable[..., Mapping[str, Measurement | str]],
+    flush_bytes: int,
+    level: str,
+) -> dict[str, Measurement]:
+    """The times of :func:`probes`, and of an empty run (``OVERHEAD``). ``timed(items, cold=…)`` times items of
+    a name, a serialized model and its input specifications.
+
+    Raises :class:`CostError` where the runtime refuses one.
+    """
+    from rlflow.frontends import graph_to_model
+
+    # It is taken off every price, so the least of a few tries counts: more would leave nothing of small regions.
+    tries = []
+    for _ in range(_TRIES):
+        worker.restart()
+        tries.append(worker.overhead(level=level, flush_bytes=flush_bytes))
+    items = [(name, graph_to_model(one).SerializeToString(), input_specs(one)) for name, one in graphs.items()]
+    # Changes of layout are taken off cold regions; a dispatch and the reading of weights are told from long chains.
+    layout = [item for item in items if item[0].startswith("pool-")]
+    chains = [item for item in items if item not in layout]
+    found = {OVERHEAD: min(tries)}
+    for name, result in {**timed(chains, cold=False), **timed(layout, cold=True)}.items():
+        if isinstance(result, str):
+            raise CostError(f"The runtime cannot be calibrated here: the probe {name} failed: {result}")
+        found[name] = result
     return found
 
 

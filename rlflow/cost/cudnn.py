@@ -77,7 +77,9 @@ class CudnnCost(OnnxRuntimeCost):
     def _kept_as(self, key: str) -> str:
         return f"1:{'cold' if self._flush else 'warm'}:{key}"
 
-    def _place(self) -> PriceContext:
+    @property
+    def place(self) -> PriceContext:
+        """Where these prices hold."""
         if self._context is None:
             context = PriceContext.of(self._description(), self.options.precision)
             self._context = replace(context, threads=1)

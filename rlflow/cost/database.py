@@ -38,8 +38,9 @@ CREATE TABLE IF NOT EXISTS prices (
     PRIMARY KEY (signature, device, runtime, version, threads, level)
 ) WITHOUT ROWID
 """
-#: Finished comparisons of whole models (:mod:`rlflow.cost.evidence`), of use on this machine only, so not exported. An
-#: older program that opens the file does not look at this table, so that it needs no version of its own.
+#: Finished comparisons of whole models (:mod:`rlflow.cost.evidence`) and finished searches (a ``pair`` that begins with
+#: ``search:``), of use on this machine only, so not exported. An older program that opens the file does not look at
+#: this table, so that it needs no version of its own.
 _VERDICTS = """
 CREATE TABLE IF NOT EXISTS verdicts (
     pair TEXT NOT NULL, device TEXT NOT NULL, runtime TEXT NOT NULL, version TEXT NOT NULL,
@@ -291,10 +292,10 @@ class PriceDatabase:
         self._guarded(write, "written")
         return deleted[0]
 
-    # --- comparisons of whole models ------------------------------------------------------------------------------
+    # --- comparisons and searches of whole models -----------------------------------------------------------------
 
     def verdict(self, pair: str, context: PriceContext) -> str | None:
-        """What was kept about two models in one place."""
+        """What was kept about two models, or about a search, in one place."""
         found: list[str | None] = [None]
 
         def read() -> None:
@@ -320,10 +321,10 @@ class PriceDatabase:
 
     def count_verdicts(self) -> int:
         """Number of comparisons that are kept, over all devices."""
-        return int(self._one("SELECT COUNT(*) FROM verdicts"))
+        return int(self._one("SELECT COUNT(*) FROM verdicts WHERE pair NOT LIKE 'search:%'"))
 
     def forget_verdicts(self) -> int:
-        """Delete them all; their number."""
+        """Delete them all, and the searches; the number of comparisons."""
         count = self.count_verdicts()
 
         def write() -> None:

@@ -131,15 +131,17 @@ class Memory(Protocol):
 
 class Archive:
     """Kept comparisons of one baseline in one place; ``identity`` names a candidate together with everything that its
-    comparison depends on (contents of both models, inputs).
+    comparison depends on (contents of both models, inputs). ``fresh``: nothing is recalled.
     """
 
-    def __init__(self, database: PriceDatabase, context: PriceContext, identity: Callable[[str], str]) -> None:
-        self._database, self._context, self._identity = database, context, identity
+    def __init__(
+        self, database: PriceDatabase, context: PriceContext, identity: Callable[[str], str], fresh: bool = False
+    ) -> None:
+        self._database, self._context, self._identity, self._fresh = database, context, identity, fresh
 
     def recall(self, candidate: str) -> Evidence | None:
         """What is known about a candidate."""
-        text = self._database.verdict(self._identity(candidate), self._context)
+        text = None if self._fresh else self._database.verdict(self._identity(candidate), self._context)
         return None if text is None else Evidence.from_json(text)
 
     def keep(self, candidate: str, found: Evidence) -> None:

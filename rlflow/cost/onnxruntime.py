@@ -70,7 +70,6 @@ _LEVEL = "all"
 #: What a profile calls changes of layout.
 _REORDERS = frozenset({"ReorderInput", "ReorderOutput"})
 _PROFILE_RUNS = 15
-_TRIES = 4
 #: Part of a stand-alone time beyond which what is beside the region is told apart by a profile.
 _LARGE_PART = 0.25
 #: Part of the key of every kept price; raise it when the way of measuring changes.
@@ -150,6 +149,7 @@ class OnnxRuntimeCost:
         self._repeats, self._min_time, self._time_limit = repeats, min_time, time_limit
         self._pricer: Pricer | None = None
         self._spread: dict[str, float] = {}
+        self._used: dict[str, float | None] = {}
         self._working_set: float | None = None
         self._calibration: Calibration | None = None
         self._context: PriceContext | None = None
@@ -164,7 +164,7 @@ class OnnxRuntimeCost:
             return reason
         try:
             self.worker.require_provider()
-            self._place()
+            self._description()
         except (RuntimeUnavailable, CostError) as error:
             return str(error)
         return None
@@ -190,12 +190,12 @@ class OnnxRuntimeCost:
     @property
     def device(self) -> str:
         """The processor, as the operating system names it."""
-        return self._place().device
+        return self.place.device
 
     @property
     def runtime(self) -> str:
         """Name and version of the runtime."""
-        return f"{self._place().runtime} {self._place().version}"
+        return f"{self.place.runtime} {self.place.version}"
 
     @property
     def pricer(self) -> Pricer:
@@ -278,6 +278,17 @@ class OnnxRuntimeCost:
         count = f"{len(self.estimates)} regions were priced by interpolation, not by the clock"
         return [f"{count} (such estimates are off by ±{error:.0f} % in the median); only the final comparison decided."]
 
+    def used(self) -> dict[str, float | None] | None:
+        """The prices that this object went by, milliseconds by their key in the database (``None``: refused); ``None``
+        where some were estimates.
+        """
+        return None if self.estimates else dict(self._used)
+
+    def still_holds(self, used: Mapping[str, float | None]) -> bool:
+        """Whether the database has these prices, as they were."""
+        found = self.database.get_many(used, self.place)
+        return all(key in found and found[key].ms == ms for key, ms in used.items())
+
     def fill(
         self, graphs: Iterable[Graph], *, limit: int | None = None, stop: Callable[[], bool] | None = None
     ) -> FillReport:
@@ -301,7 +312,7 @@ class OnnxRuntimeCost:
                 break
             batch = allowed[begin : begin + BATCH]
             prices, known = self._priced(batch)
-            self.database.put_many({self._kept_as(key): price for key, price in prices.items()}, self._place())
+            self.database.put_many({self._kept_as(key): price for key, price in prices.items()}, self.place)
             for job in batch:
                 self._set(job, prices[job.key])
                 self._learn(prices[job.key])
@@ -324,7 +335,7 @@ class OnnxRuntimeCost:
             return jobs
         if self._interpolation is None:
             self._interpolation = Interpolation()
-            for price in self.database.all_here(self._place()).values():
+            for price in self.database.all_here(self.place).values():
                 self._learn(price)
             return jobs
         rest = []
@@ -373,7 +384,7 @@ class OnnxRuntimeCost:
         if not jobs:
             return set()
         names = {self._kept_as(key): key for key in jobs}
-        found = self.database.get_many(names, self._place())
+        found = self.database.get_many(names, self.place)
         for name, price in found.items():
             self._set(jobs[names[name]], price)
         return {names[name] for name in found}
@@ -385,6 +396,7 @@ class OnnxRuntimeCost:
             least = self._calibrated_now().weights_ms(
                 regions.weight_bytes(job.graph, job.region), self._working_set or 0.0
             )
+        self._used[self._kept_as(job.key)] = price.ms
         for signature, region in job.waiting.items():
             if price.ms is None:
                 self.refusals[signature] = price.refusal or "the runtime refused it"
@@ -459,7 +471,7 @@ class OnnxRuntimeCost:
 
     def _known_programs(self, programs: Iterable[str]) -> dict[str, Price]:
         names = {self._kept_as(program): program for program in programs}
-        return {names[key]: price for key, price in self.database.get_many(names, self._place()).items()}
+        return {names[key]: price for key, price in self.database.get_many(names, self.place).items()}
 
     def _clock_state(self) -> str:
         state = self._description().get("clock_state", "")
@@ -530,7 +542,9 @@ class OnnxRuntimeCost:
 
     # --- the machine -----------------------------------------------------------------------------------------------
 
-    def _place(self) -> PriceContext:
+    @property
+    def place(self) -> PriceContext:
+        """Where these prices hold."""
         if self._context is None:
             self._context = PriceContext.of(self._description(), _LEVEL)
         return self._context
@@ -551,34 +565,15 @@ class OnnxRuntimeCost:
     def _calibrated(self, block: int) -> Calibration:
         """Kept like any other price."""
         graphs = calibration.probes(block)
-        names = {self._kept_as(f"probe:{name}"): name for name in graphs}
-        kept = self.database.get_many([*names, self._kept_as("probe:overhead")], self._place())
-        ms = {names[key]: price.ms for key, price in kept.items() if key in names and price.ms is not None}
-        overhead = kept.get(self._kept_as("probe:overhead"))
-        if len(ms) < len(graphs) or overhead is None or overhead.ms is None:
-            overhead, ms = self._probe(graphs)
-        return calibration.calibrate(overhead.ms or 0.0, ms, block)
-
-    def _probe(self, graphs: Mapping[str, Graph]) -> tuple[Price, dict[str, float]]:
-        # It is taken off every price, so the least of a few tries counts: more would leave nothing of small regions.
-        tries = []
-        for _ in range(_TRIES):
-            self.worker.restart()
-            tries.append(self.worker.overhead(level=_LEVEL, flush_bytes=self._flush))
-        empty = min(tries)
-        overhead = Price(empty.ms, empty.spread_ms, empty.samples)
-        items = [(name, _serialized(graph), input_specs(graph)) for name, graph in graphs.items()]
-        # Changes of layout are taken off cold regions; a dispatch and the reading of weights are told from long chains.
-        layout = [item for item in items if item[0].startswith("pool-")]
-        chains = [item for item in items if item not in layout]
-        results = {**self._timed(chains, cold=False), **self._timed(layout, cold=True)}
-        for name, result in results.items():
-            if isinstance(result, str):
-                raise CostError(f"The runtime cannot be calibrated here: the probe {name} failed: {result}")
-        measured = {name: result for name, result in results.items() if isinstance(result, Measurement)}
-        rows = {self._kept_as(f"probe:{name}"): Price(m.ms, m.spread_ms, m.samples) for name, m in measured.items()}
-        self.database.put_many({**rows, self._kept_as("probe:overhead"): overhead}, self._place())
-        return overhead, {name: m.ms for name, m in measured.items()}
+        names = {name: self._kept_as(f"probe:{name}") for name in (*graphs, calibration.OVERHEAD)}
+        kept = self.database.get_many(names.values(), self.place)
+        if any(key not in kept or kept[key].ms is None for key in names.values()):
+            found = calibration.measured(self.worker, graphs, self._timed, self._flush, _LEVEL)
+            kept = {names[name]: Price(m.ms, m.spread_ms, m.samples) for name, m in found.items()}
+            self.database.put_many(kept, self.place)
+        self._used |= {key: price.ms for key, price in kept.items()}
+        ms = {name: kept[key].ms or 0.0 for name, key in names.items()}
+        return calibration.calibrate(ms[calibration.OVERHEAD], ms, block)
 
 
 def _described(job: _Job) -> dict[str, Any]:

@@ -260,6 +260,32 @@ def timed_by_operators(ratio: float) -> Any:
     return block
 
 
+def test_a_second_run_does_not_search_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    from rlflow.cost.database import PriceDatabase
+
+    monkeypatch.setenv("RLFLOW_CACHE", str(tmp_path))
+    monkeypatch.setattr("rlflow.cost.sampler.WorkerSampler.block", timed_by_operators(1.1))
+
+    def run(**other: Any) -> tuple[bool, Any]:
+        options: dict[str, Any] = {"search": "greedy", "budget": "500x", "gate_seconds": 0.2, "dims": {"N": 4}}
+        report = rlflow.optimize(product_model(), **{**options, **other}).report
+        assert report.improved and report.stop_reason == "exhausted"
+        return any("The search is that of" in note for note in report.notes), report
+
+    searched, first = run()
+    assert not searched
+    repeated, second = run()
+    assert repeated
+    assert (second.trace, second.expansions, second.measurements) == (first.trace, first.expansions, 0)
+    assert not run(seed=1)[0]
+    again, third = run(fresh=True)
+    assert not again and third.gate["earlier"] is None
+    with PriceDatabase() as base:
+        base.prune(everything=True)
+    assert not run()[0]
+
+
 def test_a_second_run_starts_from_the_comparison_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     monkeypatch.setenv("RLFLOW_CACHE", str(tmp_path))

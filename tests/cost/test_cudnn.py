@@ -176,7 +176,7 @@ def test_weights_beyond_the_cache_are_read_from_memory(fake_gpu: Path, tmp_path:
     large = "x: f32[1,600] = input\nw: f32[600,600] = const\ny = MatMul(x, w)\nreturn y"
     with CudnnCost(database=tmp_path / "prices.sqlite") as model:
         model.cost(Graph.parse(large))
-        keys = list(model.database.all_here(model._place()))
+        keys = list(model.database.all_here(model.place))
     assert [key.split(":")[1] for key in keys] == ["cold"]
 
 

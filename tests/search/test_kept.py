@@ -1,0 +1,127 @@
+"""Finished searches are repeated while nothing has changed, and made again where anything has."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlflow import cost, search
+from rlflow.cost.database import PriceContext, PriceDatabase
+from rlflow.graph import Graph
+from rlflow.library import load_library
+from rlflow.search.kept import EarlierSearches, KeptSearch
+from rlflow.search.result import Result
+
+HERE = PriceContext("a processor", "a runtime", "1.0")
+GRAPH = Graph.parse(
+    """
+    x: f32[64,64] = input
+    a = Transpose{perm=[1,0]}(x)
+    b = Transpose{perm=[1,0]}(a)
+    c = Relu(b)
+    d = Transpose{perm=[1,0]}(c)
+    e = Transpose{perm=[1,0]}(d)
+    f = Relu(e)
+    return f
+    """
+)
+PRICES = {"one": 1.0, "refused": None}
+
+
+class Prices:
+    """A cost model that says which prices it went by."""
+
+    place = HERE
+
+    def __init__(self, database: PriceDatabase, used: Mapping[str, float | None] | None = None) -> None:
+        self.database, self.now = database, dict(PRICES) if used is None else used
+
+    def used(self) -> Mapping[str, float | None] | None:
+        return self.now or None
+
+    def still_holds(self, used: Mapping[str, float | None]) -> bool:
+        return used == self.now
+
+
+def problem(budget: str = "200x", **options: Any) -> search.Problem:
+    return search.Problem(GRAPH, load_library(None), cost.make("analytic", **options), budget)
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    found = search.solve(problem("100000x"), "greedy")
+    assert found.stop_reason is search.StopReason.EXHAUSTED
+    assert found.trace and found.cost_after_ms < found.cost_before_ms
+    return found
+
+
+def earlier(base: PriceDatabase, *parts: object, spec: str = "greedy", **options: Any) -> EarlierSearches:
+    used = options.pop("used", None)
+    return EarlierSearches(Prices(base, used), search.make(spec), parts or ("model", 0), **options)
+
+
+def test_the_same_again(result: Result, tmp_path: Path) -> None:
+    with PriceDatabase(tmp_path / "prices.sqlite") as base:
+        earlier(base).keep(result)
+        again = earlier(base).recall(problem())
+        assert again is not None
+        found, sentence = again
+        assert (found.best.digest, found.cost_after_ms, found.trace) == (
+            result.best.digest, result.cost_after_ms, result.trace,
+        )  # fmt: skip
+        assert [one.digest for one in found.runners_up] == [one.digest for one in result.runners_up]
+        assert found.counts == result.counts and found.stop_reason is result.stop_reason
+        assert "--fresh searches again" in sentence and "exhausted" in sentence
+        assert base.count_verdicts() == 0  # it is no comparison
+        base.forget_verdicts()
+        assert earlier(base).recall(problem()) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "then"),
+    [
+        ("another model or seed", lambda base: earlier(base, "model", 1).recall(problem())),
+        ("other options", lambda base: earlier(base, spec="greedy:pick=first").recall(problem())),
+        ("other prices", lambda base: earlier(base, used={"one": 1.1, "refused": None}).recall(problem())),
+        ("graphs that are priced otherwise", lambda base: earlier(base).recall(problem(gbps=1.0))),
+        ("the wish for a fresh one", lambda base: earlier(base, fresh=True).recall(problem())),
+    ],
+)
+def test_what_makes_it_another_search(name: str, then: Any, result: Result, tmp_path: Path) -> None:
+    with PriceDatabase(tmp_path / "prices.sqlite") as base:
+        earlier(base).keep(result)
+        assert then(base) is None, name
+
+
+CUT_SHORT = [reason for reason in search.StopReason if reason.value not in ("converged", "exhausted")]
+
+
+@pytest.mark.parametrize("reason", CUT_SHORT)
+def test_what_was_cut_short_is_not_kept(reason: search.StopReason, result: Result) -> None:
+    assert KeptSearch.of(dataclasses.replace(result, stop_reason=reason), PRICES, "2026-01-01") is None
+
+
+def test_neither_are_estimates_nor_results_without_a_trace(result: Result, tmp_path: Path) -> None:
+    blind = dataclasses.replace(result, best=result.best._replace(trace=None))
+    with PriceDatabase(tmp_path / "prices.sqlite") as base:
+        earlier(base, used={}).keep(result)
+        earlier(base).keep(blind)
+        assert earlier(base).recall(problem()) is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"traces": [[1]]}'])
+def test_what_cannot_be_read_is_nothing(text: str) -> None:
+    assert KeptSearch.from_json(text) is None
+
+
+def test_a_trace_of_another_graph_is_nothing(result: Result) -> None:
+    kept = KeptSearch.of(result, PRICES, "2026-01-01")
+    assert kept is not None
+    assert KeptSearch.from_json(kept.to_json()) == kept
+    steps = [step._replace(match=(9999,)) for step in kept.traces[0]]
+    wrong = dataclasses.replace(kept, traces=[tuple(steps), *kept.traces[1:]])
+    assert wrong.repeated(problem(), search.make("greedy")) is None
