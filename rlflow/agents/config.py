@@ -26,7 +26,9 @@ class TrainConfig:
     ``rounds``: of imitation before the first update (0: none), each of ``imitate`` passes over demonstrations; in the
     first they come from the search strategies ``teacher``, joined by semicolons, each of which may spend
     ``teacher_budget`` on a model; in the others the policy's own search with ``own_budget`` competes with them.
-    ``orders``: in how many other orders a demonstration's rewrites are shown too.
+    ``orders``: in how many other orders a demonstration's rewrites are shown too. ``teach_nodes``: the most nodes of a
+    graph that the teachers are asked about (0: any number); a larger one's first demonstrations are the policy's own,
+    of the second round, because a search that misses in many layers what it finds in one would teach to leave it.
     """
 
     lr: float = 5e-4
@@ -52,12 +54,13 @@ class TrainConfig:
     teacher_budget: str = "2000x"
     own_budget: str = "400x"
     orders: int = 4
+    teach_nodes: int = 0
     policy: PolicyConfig = field(default_factory=PolicyConfig)
 
     def __post_init__(self) -> None:
         whole = ("epochs", "minibatch", "episodes", "horizon", "every")
         wrong = [name for name in whole if getattr(self, name) < 1]
-        wrong += [name for name in ("patience", "rounds", "imitate", "orders") if getattr(self, name) < 0]
+        wrong += [name for name in ("patience", "rounds", "imitate", "orders", "teach_nodes") if getattr(self, name) < 0]
         wrong += [name for name in ("gamma", "lam") if not 0 <= getattr(self, name) <= 1]
         wrong += [name for name in ("lr", "clip", "grad_norm", "target_kl") if not getattr(self, name) > 0]
         if wrong:

@@ -271,12 +271,13 @@ class Trainer:
                     expert.practise(self.policy, self.rng)
             shown = [one for expert in experts for one in expert.shown()]
             self.scales = Scales()
-            for expert in experts:
+            heard = [expert for expert in experts if expert.shown()]
+            for expert in heard:
                 self.scales.add(expert.number, sum(expert.shown()[0].rewards))
             scales = [self.scales.of(one.spec) for one in shown]
             figures = imitate(self.policy, self.optimizer, shown, scales, self.config, self.rng)
             expansions = sum(expert.expansions for expert in experts)
-            gains = [sum(expert.shown()[0].rewards) for expert in experts]
+            gains = {expert.title: sum(expert.shown()[0].rewards) for expert in heard}
             log.write("imitation", 0, {**figures, "expansions": expansions, "gains": gains})
         self.progress.demonstrated = expansions
         self.progress.seconds += time.monotonic() - begun
