@@ -293,9 +293,8 @@ class Trainer:
         for one in played:
             self.scales.add(one.spec, sum(one.rewards))
         sample = prepare(played, self.scales, self.config)
-        if self.config.anneal:
-            left = max(0.1, 1 - self.progress.steps / steps)
-            self.optimizer.param_groups[0]["lr"] = self.config.lr * left
+        left = max(0.1, 1 - self.progress.steps / steps) if self.config.anneal else 1.0
+        self.optimizer.param_groups[0]["lr"] = (self.config.play_lr or self.config.lr) * left
         watch = self.progress.updates >= self.config.kl_after
         figures = improve(
             self.policy, self.optimizer, sample, self.config, self.rng, watch_kl=watch, device=self.device
