@@ -1,9 +1,9 @@
 """Small graphs to learn on that stand for no model: products with constants, one behind another.
 
-A product whose every reader is a product with a constant need not be computed: each reader takes the constants' product,
-folded, instead (`associate-matmul-right`). That pays with the last reader and nothing before; joining the readers first
-(`merge-matmul-columns`) shortens it, at a loss. Where the width between is narrow, it never pays; where something other
-than a product reads it too, neither.
+A product whose every reader is a product with a constant need not be computed: each reader takes the constants'
+product, folded, instead (`associate-matmul-right`). That pays with the last reader and nothing before; joining the
+readers first (`merge-matmul-columns`) shortens it, at a loss. Where the width between is narrow, it pays at once or
+never; where something other than a product reads it too, never.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ class _Way:
 
 
 def _signature(place: Place, k: int) -> tuple[int, tuple[int, ...]]:
-    """What candidate ``k`` is in other graphs too, where its nodes are there: rule and nodes, as the rule names them."""
+    """What candidate ``k`` is in other graphs too, where its nodes are there: rule and nodes, in the rule's order."""
     return int(place.table.rule[k]), tuple(place.table.touched(k).tolist())
 
 

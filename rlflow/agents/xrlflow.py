@@ -277,7 +277,7 @@ class Trainer:
             scales = [self.scales.of(one.spec) for one in shown]
             figures = imitate(self.policy, self.optimizer, shown, scales, self.config, self.rng)
             expansions = sum(expert.expansions for expert in experts)
-            gains = {expert.title: sum(expert.shown()[0].rewards) for expert in heard}
+            gains = [sum(expert.shown()[0].rewards) if expert.shown() else None for expert in experts]
             log.write("imitation", 0, {**figures, "expansions": expansions, "gains": gains})
         self.progress.demonstrated = expansions
         self.progress.seconds += time.monotonic() - begun
