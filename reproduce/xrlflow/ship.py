@@ -2,7 +2,7 @@
 
     python reproduce/xrlflow/ship.py --out rlflow/agents/checkpoints/xrlflow.npz
 
-Some six minutes of one core, most of them demonstrations. Small forms of a few architectures, a layer to three deep,
+Some seven minutes of one core, most of them demonstrations. Small forms of a few architectures, a layer to three deep,
 and exercises (exercises.py), on the two rooflines of run.py; no vision transformer, no DALL-E decoder, no Inception and
 no model of TASO's is among them, but the exercises were made with the way through TASO's BERT in mind. The same seed
 gives the same weights.
