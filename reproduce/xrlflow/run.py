@@ -58,7 +58,8 @@ BASELINES = ("random", "greedy", "backtracking:alpha=1", "backtracking", "eqsat"
 @dataclass(frozen=True)
 class Size:
     """``learn``: models to learn on. ``seen``: models of these architectures, whole; ``unseen``: others;
-    ``shapes``: seen ones in other shapes; ``fresh``: that no agent learnt on and nothing was tuned by. ``steps``,
+    ``shapes``: seen ones in other shapes; ``fresh``: that no agent learnt on and nothing was tuned by;
+    ``kin``: that no agent learnt on, but the shipped one on exercises made with their way in mind. ``steps``,
     ``fine_tune_steps``, ``ablation_steps``: of trainings; ``ablation_models``: what ablations learn and are judged
     on. ``tuned_on``: what stands for a model when the shipped agent is fine-tuned on it, where that is not the
     model itself. ``expansions``, ``seconds``: the two budgets. ``train_seeds``: agents.
@@ -74,6 +75,7 @@ class Size:
     ablation_models: tuple[str, ...]
     seeds: int
     fresh: tuple[str, ...] = ()
+    kin: tuple[str, ...] = ()
     train_seeds: int = 1
     expansions: str = "100x"
     tuned_on: tuple[tuple[str, str], ...] = ()
@@ -109,7 +111,8 @@ SIZES = {
         ablation_steps=1200,
         ablation_models=("vit-base?layers=1",),
         seeds=3,
-        fresh=("taso/bert", "nasrnn"),
+        fresh=("nasrnn",),
+        kin=("taso/bert",),
         gate_seconds=3.0,
         tuned_on=(
             ("vit-base", "vit-base?layers=2"),
@@ -320,7 +323,7 @@ def main() -> int:
 def run(rows: Rows, size: Size, options: argparse.Namespace) -> None:
     """The stages asked for; whatever the file lacks."""
     models = tuple(model for model in size.models if not options.models or model in options.models)
-    others = (*size.shapes, *size.fresh)
+    others = (*size.shapes, *size.fresh, *size.kin)
     shapes = tuple(model for model in others if not options.models or model in options.models)
     if "train" in options.stages:
         trainings(rows, size, models)

@@ -89,7 +89,7 @@ def head_to_head(found: Sequence[Row], rows: Sequence[Row], size: Any, title: st
     labels = list(dict.fromkeys(row["label"] for row in found))
     yield from ("", f"| {title} | {' | '.join(labels)} | best not learned |", "|---" * (len(labels) + 2) + "|")
     counts = {label: [0, 0, 0] for label in labels if learned(label)}
-    for group in ("seen", "unseen", "shapes", "fresh"):
+    for group in ("seen", "unseen", "shapes", "fresh", "kin"):
         for model in getattr(size, group):
             cells = {label: gains(found, model, label) for label in labels}
             others = [statistics.mean(cells[label]) for label in labels if not learned(label) and cells[label]]
@@ -104,7 +104,7 @@ def head_to_head(found: Sequence[Row], rows: Sequence[Row], size: Any, title: st
     for label, (level, above, models) in counts.items():
         yield (
             f"* {label}: at least the best not learned on {level} of {models} models, above it by a thousandth of the "
-            f"gain or more on {above} (other shapes and fresh models not counted)."
+            f"gain or more on {above} (other shapes, fresh models and kin not counted)."
         )
 
 

@@ -16,7 +16,8 @@ from rlflow.nn.policy import PolicyConfig
 class TrainConfig:
     """How an agent is trained. The defaults are X-RLflow's (its ``run_gn_ppo.py``).
 
-    ``lr``: Adam's; ``anneal``: lower it linearly to a tenth over the training. ``gamma``, ``lam``: discount, and decay
+    ``lr``: Adam's; ``anneal``: lower it linearly to a tenth over the training; ``play_lr``: of its
+    own play, where that is another than of imitation (0: the same). ``gamma``, ``lam``: discount, and decay
     of generalised advantages. ``clip``: of the ratio of probabilities. ``epochs``: passes over an update's data, in
     minibatches of ``minibatch`` steps; ``episodes``: played for it. ``horizon``: most rewrites an episode,
     ``patience``: most without a better graph (0: any number); both truncate it.
@@ -26,11 +27,14 @@ class TrainConfig:
     ``rounds``: of imitation before the first update (0: none), each of ``imitate`` passes over demonstrations; in the
     first they come from the search strategies ``teacher``, joined by semicolons, each of which may spend
     ``teacher_budget`` on a model; in the others the policy's own search with ``own_budget`` competes with them.
-    ``orders``: in how many other orders a demonstration's rewrites are shown too.
+    ``orders``: in how many other orders a demonstration's rewrites are shown too. ``teach_nodes``: the most nodes of a
+    graph that the teachers are asked about (0: any number); a larger one's first demonstrations are the policy's own,
+    of the second round, because a search that misses in many layers what it finds in one would teach to leave it.
     """
 
     lr: float = 5e-4
     anneal: bool = False
+    play_lr: float = 0.0
     gamma: float = 0.99
     lam: float = 0.95
     clip: float = 0.2
@@ -52,14 +56,18 @@ class TrainConfig:
     teacher_budget: str = "2000x"
     own_budget: str = "400x"
     orders: int = 4
+    teach_nodes: int = 0
     policy: PolicyConfig = field(default_factory=PolicyConfig)
 
     def __post_init__(self) -> None:
         whole = ("epochs", "minibatch", "episodes", "horizon", "every")
         wrong = [name for name in whole if getattr(self, name) < 1]
-        wrong += [name for name in ("patience", "rounds", "imitate", "orders") if getattr(self, name) < 0]
+        wrong += [
+            name for name in ("patience", "rounds", "imitate", "orders", "teach_nodes") if getattr(self, name) < 0
+        ]
         wrong += [name for name in ("gamma", "lam") if not 0 <= getattr(self, name) <= 1]
         wrong += [name for name in ("lr", "clip", "grad_norm", "target_kl") if not getattr(self, name) > 0]
+        wrong += ["play_lr"] if self.play_lr < 0 else []
         if wrong:
             raise UsageError(f"The training option {wrong[0]!r} is {getattr(self, wrong[0])}, which is out of range.")
 
@@ -108,13 +116,17 @@ PRESETS: dict[str, TrainConfig] = {
 # discount lets these be worth their detour, the prior no longer forbids it.
 PRESETS["taught"] = dataclasses.replace(
     PRESETS["tuned"],
+    play_lr=2e-4,
     gamma=0.99,
+    episodes=32,
     patience=20,
-    rounds=2,
-    imitate=15,
-    teacher="backtracking:alpha=1.3;greedy",
-    teacher_budget="800x",
+    rounds=3,
+    imitate=12,
+    teacher="backtracking:alpha=1.3;backtracking:alpha=1.05",
+    teacher_budget="4000x",
     own_budget="300x",
+    orders=3,
+    teach_nodes=78,
     policy=PolicyConfig(hidden=48, layers=2, prior=2.0),
 )
 

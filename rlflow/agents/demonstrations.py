@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -68,10 +69,13 @@ class Expert:
     def __init__(self, spec: ProblemSpec, number: int, config: TrainConfig, vocabulary: Vocabulary) -> None:
         self.loaded, self.number, self.config, self.vocabulary = spec.load(), number, config, vocabulary
         self.title, self.expansions, self.cost = spec.title, 0, np.inf
+        self.nodes = self.loaded.graph.num_working_nodes
         self._shown: list[Demonstration] = []
 
     def consult(self) -> None:
-        """Search as the configuration's teachers do."""
+        """Search as the configuration's teachers do, unless the graph is too large to be taught."""
+        if 0 < self.config.teach_nodes < self.nodes:
+            return
         for teacher in self.config.teachers:
             self._heard(search.solve(self.loaded.problem(self.config.teacher_budget), teacher))
 
@@ -133,14 +137,31 @@ def _end(walks: Walks, trace: Sequence[TraceStep]) -> float | None:
 
 
 @dataclass(frozen=True)
+class _Made:
+    """A node: its id, what it is apart from its inputs, and these, each the producer's id and the output's number."""
+
+    node: int
+    kind: tuple[str, ...]
+    inputs: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, graph: Any, node: int) -> _Made:
+        values = [*graph.node_outputs(node), *graph.node_inputs(node)]
+        types = [graph.type_text(value) for value in values]
+        kind = (graph.op(node), repr(graph.attrs(node)), str(graph.const_digest(node)), *types)
+        inputs = [(graph.producer(value), graph.output_index(value)) for value in graph.node_inputs(node)]
+        return cls(node, kind, tuple(inputs))
+
+
+@dataclass(frozen=True)
 class _Step:
-    """A rewrite of a way: its rule, the nodes that it touched, those that it made, and the milliseconds it brought;
-    ``needs``: numbers of the steps that have to come before it, itself among them.
+    """A rewrite of a way: its rule, the nodes that it touched, as the rule names them, those that it made, and the
+    milliseconds it brought; ``needs``: numbers of the steps that have to come before it, itself among them.
     """
 
     rule: int
     touched: tuple[int, ...]
-    made: tuple[int, ...]
+    made: tuple[_Made, ...]
     gain: float
     needs: frozenset[int]
 
@@ -158,15 +179,20 @@ class _Way:
         place = walks.root
         steps: list[_Step] = []
         maker: dict[int, int] = {}
+        sharers: dict[int, list[int]] = {}
         for number, step in enumerate(trace):
             i = place.node.state.find(step.rule, list(step.match))
             k = int(np.flatnonzero(place.table.index == i)[0])
             after = walks.follow(place, k)
             rule, touched = _signature(place, k)
-            before = (steps[maker[node]].needs for node in touched if node in maker)
+            first = {maker[node] for node in touched if node in maker}.union(*(sharers.get(one, ()) for one in touched))
+            before = (steps[one].needs for one in sorted(first))
             made, gain = made_between(place, after), place.node.cost - after.node.cost
-            steps.append(_Step(rule, touched, made, gain, frozenset({number}).union(*before)))
+            told = tuple(_Made.of(after.node.graph, node) for node in made)
+            steps.append(_Step(rule, touched, told, gain, frozenset({number}).union(*before)))
             maker.update(dict.fromkeys(made, number))
+            for node in _shared(told, place.node.graph, touched):
+                sharers.setdefault(node, []).append(number)
             place = after
         return cls(walks, tuple(steps), place.node.cost)
 
@@ -185,8 +211,37 @@ class _Way:
 
 
 def _signature(place: Place, k: int) -> tuple[int, tuple[int, ...]]:
-    """What candidate ``k`` is in other graphs too, where its nodes are there: rule and nodes, ascending."""
-    return int(place.table.rule[k]), tuple(sorted(set(place.table.touched(k).tolist())))
+    """What candidate ``k`` is in other graphs too, where its nodes are there: rule and nodes, in the rule's order."""
+    return int(place.table.rule[k]), tuple(place.table.touched(k).tolist())
+
+
+def _shared(made: Sequence[_Made], graph: Any, touched: Sequence[int]) -> set[int]:
+    """Nodes that were there before, that what a step made reads, and nothing that it touched did: a later step that
+    replaces one of them does so for both, and has to remain the later one.
+    """
+    known = {node for one in touched for node, _ in _Made.of(graph, one).inputs}
+    read = {node for one in made for node, _ in one.inputs}
+    return read - known - {one.node for one in made} - set(touched)
+
+
+def _paired(step: _Step, before: Place, after: Place, ids: Mapping[int, int]) -> dict[int, int]:
+    """The nodes that a step made on its way, and what they are now that it was taken elsewhere: the node of that kind
+    with these inputs, new or there before; else the next new one of that kind. ``ids``: as :func:`_open_steps` has it.
+    """
+    graph = after.node.graph
+    there = {(one.kind, one.inputs): one.node for one in (_Made.of(graph, node) for node in sorted(after.node.nodes))}
+    found: dict[int, int] = {}
+    for one in step.made:
+        inputs = tuple((found.get(node, ids.get(node, -1)), output) for node, output in one.inputs)
+        if (node := there.get((one.kind, inputs))) is not None:
+            found[one.node] = node
+    fresh = [_Made.of(graph, node) for node in made_between(before, after) if node not in found.values()]
+    for one in step.made:
+        alike = [other for other in fresh if other.kind == one.kind]
+        if one.node not in found and alike:
+            found[one.node] = alike[0].node
+            fresh.remove(alike[0])
+    return found
 
 
 def made_between(before: Place, after: Place) -> tuple[int, ...]:
@@ -221,7 +276,7 @@ def _shown(
         out.rewards.append(episode.step(actions.get(at, STOP)))
         if at >= 0:
             left.remove(at)
-            ids.update(zip(way.steps[at].made, made_between(before, episode.place), strict=False))
+            ids.update(_paired(way.steps[at], before, episode.place, ids))
     out.cost = episode.best_ms
     return out
 
@@ -231,13 +286,17 @@ def _open_steps(place: Place, way: _Way, left: Sequence[int], ids: Mapping[int, 
     as it was found.
     """
     at: dict[tuple[int, tuple[int, ...]], int] = {}
+    of_set: dict[tuple[int, frozenset[int]], int] = {}
     for k in range(len(place.table)):
-        at.setdefault(_signature(place, k), 1 + k)
-    found = {}
+        rule, nodes = _signature(place, k)
+        at.setdefault((rule, nodes), 1 + k)
+        of_set.setdefault((rule, frozenset(nodes)), 1 + k)
+    found, waiting = {}, frozenset(left)
     for number in left:
         step = way.steps[number]
-        if all(identifier in ids for identifier in step.touched):
-            action = at.get((step.rule, tuple(sorted(ids[one] for one in step.touched))))
+        if step.needs.isdisjoint(waiting - {number}) and all(one in ids for one in step.touched):
+            nodes = tuple(ids[one] for one in step.touched)
+            action = at.get((step.rule, nodes), of_set.get((step.rule, frozenset(nodes))))
             if action is not None:
                 found[number] = action
     return found

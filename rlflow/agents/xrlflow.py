@@ -271,12 +271,13 @@ class Trainer:
                     expert.practise(self.policy, self.rng)
             shown = [one for expert in experts for one in expert.shown()]
             self.scales = Scales()
-            for expert in experts:
+            heard = [expert for expert in experts if expert.shown()]
+            for expert in heard:
                 self.scales.add(expert.number, sum(expert.shown()[0].rewards))
             scales = [self.scales.of(one.spec) for one in shown]
             figures = imitate(self.policy, self.optimizer, shown, scales, self.config, self.rng)
             expansions = sum(expert.expansions for expert in experts)
-            gains = [sum(expert.shown()[0].rewards) for expert in experts]
+            gains = [sum(expert.shown()[0].rewards) if expert.shown() else None for expert in experts]
             log.write("imitation", 0, {**figures, "expansions": expansions, "gains": gains})
         self.progress.demonstrated = expansions
         self.progress.seconds += time.monotonic() - begun
@@ -292,9 +293,8 @@ class Trainer:
         for one in played:
             self.scales.add(one.spec, sum(one.rewards))
         sample = prepare(played, self.scales, self.config)
-        if self.config.anneal:
-            left = max(0.1, 1 - self.progress.steps / steps)
-            self.optimizer.param_groups[0]["lr"] = self.config.lr * left
+        left = max(0.1, 1 - self.progress.steps / steps) if self.config.anneal else 1.0
+        self.optimizer.param_groups[0]["lr"] = (self.config.play_lr or self.config.lr) * left
         watch = self.progress.updates >= self.config.kl_after
         figures = improve(
             self.policy, self.optimizer, sample, self.config, self.rng, watch_kl=watch, device=self.device

@@ -50,6 +50,33 @@ def test_every_order_leads_to_the_teachers_graph_and_ends_there(tiny: Any) -> No
             assert good and all(0 <= action < seen.candidates for action in good)
 
 
+def test_every_order_leads_there_where_steps_share_what_they_make() -> None:
+    """A slice goes up through two branches that meet: what replaces it does so for both, or the old ones live on."""
+    from rlflow.agents.demonstrations import Expert
+    from rlflow.env import ProblemSpec
+    from rlflow.nn.batch import Vocabulary
+
+    spec = ProblemSpec.of("bert6-classifier?layers=1")
+    given = config(horizon=100, teacher="backtracking:alpha=1.05", teacher_budget="800x", orders=6)
+    taught = Expert(spec, 0, given, Vocabulary.of(spec.load().ruleset.names))
+    taught.consult()
+    assert len(taught.shown()) == 7 and max(len(one) for one in taught.shown()) > 15
+    assert [one.cost for one in taught.shown()] == pytest.approx([taught.cost] * 7)
+
+
+def test_graphs_that_are_too_large_are_not_taught_but_practised() -> None:
+    from rlflow.agents.xrlflow import Trainer
+
+    taught = expert("valley", teach_nodes=1)
+    assert taught.shown() == [] and taught.expansions == 0
+    assert expert("valley", teach_nodes=100).shown()
+    trainer = Trainer([tiny_spec("valley")], config(rounds=2, imitate=2, teach_nodes=1), seed=0)
+    trainer.train(0)
+    assert trainer.progress.demonstrated > 0
+    taught.practise(trainer.policy, np.random.default_rng(0))
+    assert taught.shown()
+
+
 def test_what_pays_soonest_is_what_is_good() -> None:
     """Gains of 1 at once, 6 after three steps, and 3 that need a step that is no part of the best."""
     from rlflow.agents.demonstrations import _Step, _Way
