@@ -16,6 +16,7 @@ package's CPU, and a GPU on which launches count more than arithmetic.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import fcntl
 import functools
 import json
@@ -190,9 +191,11 @@ def train(rows: Rows, name: str, models: tuple[str, ...], options: dict[str, str
         return path
     torch.set_num_threads(1)
     begun = path.with_name(path.name + ".last").exists()
+    # What was shown its detours is fine-tuned at the rate of its own play; at a higher one it forgets them.
+    config = preset("tuned") if start is None else dataclasses.replace(preset("taught"), rounds=0, episodes=16)
     trainer = Trainer(
         [spec(model, roofline) for model in models for roofline in rooflines],
-        preset("tuned").with_options(options),
+        config.with_options(options),
         out=path,
         seed=seed,
         resume=begun,

@@ -59,7 +59,7 @@ def tuned(problem: Problem, checkpoint: str, text: str, rng: np.random.Generator
 
     opened: Any = _Opened(problem)
     # Its own play alone: what is to be shown has no budget here. One model needs fewer episodes an update.
-    config = dataclasses.replace(start.config, rounds=0, play_lr=0.0, episodes=min(_EPISODES, start.config.episodes))
+    config = dataclasses.replace(start.config, rounds=0, episodes=min(_EPISODES, start.config.episodes))
     trainer = Trainer([opened], config, seed=int(rng.integers(2**31)), start=start, evaluate_every=_EVALUATE_EVERY)
     found = trainer.train(steps, on_update=on_update, stop=stop)
     problem.meter.leave_out(time.monotonic() - begun)

@@ -182,7 +182,8 @@ class Trainer:
     ``specs``: to train on, drawn evenly; all use the same rules. ``held_out``: to judge by, every ``evaluate_every``
     updates, with greedy choices (default: the training's own); the weights that score best are kept, and ``patience``
     evaluations without a better score end the training (0: never). ``out``: the checkpoint; ``<out>.last`` is what
-    ``resume`` goes on from. ``workers``: see :func:`make_players`. ``logs``: folder of JSON lines and TensorBoard.
+    ``resume`` goes on from. ``start``: weights to begin with, which are judged first, so that what they led to is no
+    worse by that score. ``workers``: see :func:`make_players`. ``logs``: folder of JSON lines and TensorBoard.
     """
 
     def __init__(
@@ -235,6 +236,8 @@ class Trainer:
             with TrainingLog(self.logs) as log:
                 if self.config.rounds and not self.progress.demonstrated and self._imitate(stop, log):
                     log.write("evaluation", 0, self._evaluate(judges or players))
+                elif self.start_card is not None and self.progress.updates == 0 and not self.config.rounds:
+                    log.write("evaluation", 0, self._evaluate(judges or players))  # it may be the best there is
                 while not self._finished(steps, stop):
                     figures = self._update(players, steps)
                     log.write("update", self.progress.steps, figures)

@@ -211,6 +211,15 @@ def test_patience_ends_a_training_that_gets_no_better() -> None:
     assert agent.progress.updates == 4  # the first evaluation is the best, three are no better
 
 
+@pytest.mark.parametrize("steps", [0, 60])
+def test_what_training_starts_from_is_kept_where_nothing_is_better(steps: int) -> None:
+    learnt = trainer().train(250)
+    harmful = {"lr": 1.0, "clip": 10.0, "target_kl": 1e6, "grad_norm": 1e6}  # forgets at once what it knew
+    after = trainer(options=harmful, start=learnt, evaluate_every=1).train(steps)
+    assert after.card["score"] == pytest.approx(learnt.card["score"])
+    assert same(after.weights, learnt.weights)
+
+
 def test_a_checkpoint_holds_its_configuration_and_runs_no_code(tmp_path: Path) -> None:
     from rlflow.agents.checkpoint import Checkpoint
 
