@@ -1,7 +1,7 @@
 """X-RLflow's tables: head to head at equal budgets, transfer to unseen models and shapes, ablations, gated winners.
 
     python reproduce/xrlflow/run.py --size small             in minutes on two free cores
-    python reproduce/xrlflow/run.py --size medium            about an hour and a half of one core (estimate)
+    python reproduce/xrlflow/run.py --size medium            about 40 minutes of one core
     python reproduce/xrlflow/run.py --size full              at most twelve hours of CPU (an estimate: never run whole)
     python reproduce/xrlflow/run.py --size medium --stages search gate --models vit-base
     python reproduce/xrlflow/run.py --size medium --tables   prints the tables and draws the plot of what is there
