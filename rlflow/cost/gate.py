@@ -305,8 +305,8 @@ class _Gate:
         if known.claimed:
             return f"{figures[0].upper()}{figures[1:]} on samples that did not choose it: {blocks}."
         return (
-            f"No gain: it was not shown on {known.day}, and fresh blocks do not contradict that; {figures} by {blocks}. "
-            "--fresh compares again."
+            f"No gain: it was not shown on {known.day}, and fresh blocks do not contradict that (--fresh compares "
+            f"again); {figures} by {blocks}."
         )
 
     def _failed(

@@ -7,8 +7,9 @@ Untouched nodes are their original NodeProtos. New nodes, folded constants and t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import onnx
 from onnx import helper
@@ -87,6 +88,7 @@ class _Writer:
         self._graph = graph
         self._constants = imported.constants
         self._rules = rules
+        self._before, self._known = imported.graph, set(imported.graph.order())
         self._names = Names(origin.names)
         self._emitter = Emitter(graph, origin.opset, self._names, imported.constants)
         self._folder = Folder(graph, imported.constants)
@@ -148,10 +150,28 @@ class _Writer:
 
     def _original(self, node: int) -> Provenance | None:
         """The node's original, where it is still the same operator with the same attributes."""
-        found = self._origin.nodes.get(node)
+        found = self._origin.nodes.get(node) if self._persists(node) else None
         if found is None or self._graph.op(node) != found.op or len(self._graph.node_inputs(node)) != found.inputs:
             return None
         return found if self._graph.attrs(node) == found.attrs else None
+
+    def _persists(self, node: int) -> bool:
+        """Whether the node's id is that of a node of the imported graph, and means the same. Rewrites keep ids; a graph
+        that was put together anew (extracted from an e-graph) counts from zero, so that its ids say nothing.
+        """
+        before, graph = self._before, self._graph
+        if node not in self._known or before.op(node) != graph.op(node):
+            return False
+        if graph.op(node) == "Constant":
+            return bool(before.const_digest(node) == graph.const_digest(node))
+        return all(
+            one == other and _agree(before.shape(one), graph.shape(other))
+            for one, other in zip(before.node_outputs(node), graph.node_outputs(node), strict=False)
+        )
+
+    def _original_name(self, node: int, value: int) -> str | None:
+        """The name that a node's output had in the file."""
+        return self._origin.value_names.get(value) if self._persists(node) else None
 
     # -- names
 
@@ -180,10 +200,10 @@ class _Writer:
         for node in plan.emitted:
             for value in graph.node_outputs(node):
                 if value in names:
-                    if names[value] != self._origin.value_names.get(value):
+                    if names[value] != self._original_name(node, value):
                         self._new_values.append(value)
                     continue
-                original = self._origin.value_names.get(value)
+                original = self._original_name(node, value)
                 if original is not None and original not in reserved:
                     names[value] = original
                     reserved.add(original)
@@ -362,7 +382,7 @@ class _Writer:
     def _emit_constant(self, node: int) -> None:
         value = self._graph.node_outputs(node)[0]
         name = self._emitter.name(value)
-        constant = self._origin.constants.get(self._origin.value_names.get(value, ""))
+        constant = self._origin.constants.get(self._original_name(node, value) or "")
         if constant is not None:
             known = self._by_digest.get(constant.digest)
             if known is not None and known != name:
@@ -450,6 +470,15 @@ class _Writer:
         return [
             dim if isinstance(dim, int) or set(symbolic.names([dim])) <= self._origin.symbols else None for dim in shape
         ]
+
+
+def _agree(one: Sequence[Any] | None, other: Sequence[Any] | None) -> bool:
+    """Whether two shapes may be one: they differ in no dimension that is a number in both."""
+    if one is None or other is None:
+        return True
+    return len(one) == len(other) and not any(
+        isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(one, other, strict=True)
+    )
 
 
 def _copy_texts(source: onnx.NodeProto, target: onnx.NodeProto) -> None:
