@@ -47,7 +47,7 @@ from rlflow.files import replacing, write_atomically
 from rlflow.library import for_opset, load_library
 from rlflow.report import OutputFigures, Report, RuntimeInfo, Stages, TimeInterval, Verified
 from rlflow.search import Budget, InterruptGuard, Problem, Progress, Result, StopReason, StopToken, TraceStep, Visited
-from rlflow.search.kept import EarlierSearches
+from rlflow.search.kept import EarlierSearches, repeatable
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -245,8 +245,9 @@ class Pipeline:
 
     def _earlier_searches(self) -> EarlierSearches | None:
         """Searches of this model that were kept beside the prices; ``None`` where that of now cannot be one of them."""
-        writes = self.profile_rules or getattr(self.strategy, "egraph_out", None)
-        if writes or not isinstance(self.cost, str) or not hasattr(self.cost_model, "still_holds"):
+        if self.profile_rules or not repeatable(self.strategy):
+            return None
+        if not isinstance(self.cost, str) or not hasattr(self.cost_model, "still_holds"):
             return None
         sizes = sorted({**self.dims, **self.freeze}.items())
         patience = None if self.patience is None else self.patience.least

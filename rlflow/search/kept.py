@@ -96,6 +96,13 @@ class KeptSearch:
         )
 
 
+def repeatable(strategy: Strategy) -> bool:
+    """Whether the specification says all that a search depends on: not where it names a file, whose content may change,
+    writes one, or trains by the clock.
+    """
+    return not any(f"{option}=" in describe(strategy) for option in ("checkpoint", "egraph_out", "train"))
+
+
 class PricedBy(Protocol):
     """What is asked of a cost model: where it keeps its prices, which it went by, and whether it has some still."""
 

@@ -13,7 +13,7 @@ from rlflow import cost, search
 from rlflow.cost.database import PriceContext, PriceDatabase
 from rlflow.graph import Graph
 from rlflow.library import load_library
-from rlflow.search.kept import EarlierSearches, KeptSearch
+from rlflow.search.kept import EarlierSearches, KeptSearch, repeatable
 from rlflow.search.result import Result
 
 HERE = PriceContext("a processor", "a runtime", "1.0")
@@ -111,6 +111,23 @@ def test_neither_are_estimates_nor_results_without_a_trace(result: Result, tmp_p
         earlier(base, used={}).keep(result)
         earlier(base).keep(blind)
         assert earlier(base).recall(problem()) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "may_be"),
+    [
+        ("backtracking:alpha=1.1", True),
+        ("eqsat", True),
+        ("eqsat:egraph_out=graph.json", False),  # it writes a file
+        ("xrlflow", True),  # the shipped agent is part of the package
+        ("xrlflow:checkpoint=mine.npz", False),  # what is in the file may change
+        ("xrlflow:train=60s", False),
+    ],
+)
+def test_which_searches_may_be_repeated(spec: str, may_be: bool) -> None:
+    if spec.startswith("xrlflow"):
+        pytest.importorskip("torch", reason="torch is not installed; pip install 'rlflow[rl]'")
+    assert repeatable(search.make(spec)) is may_be
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"traces": [[1]]}'])
