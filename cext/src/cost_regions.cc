@@ -44,6 +44,14 @@ bool swaps_last(const Graph& g, NodeId n) {
   return (*perm)[static_cast<size_t>(rank - 2)] == rank - 1 && (*perm)[static_cast<size_t>(rank - 1)] == rank - 2;
 }
 
+// Several products read the value, and nothing else does: each of them takes the exchange of axes as a flag of its own.
+bool feeds_products(const Graph& g, NodeId n) {
+  ValueId v = first_output(g, n);
+  auto users = g.users(v);
+  return users.size() > 1 && !g.output_uses(v) &&
+         std::all_of(users.begin(), users.end(), [&](const Graph::Use& u) { return g.node(u.node).op == op_ids().matmul; });
+}
+
 bool spatial_zero_pad(const Graph& g, NodeId n) {
   const AttrSet& a = g.attrs(n);
   const IntVec* pads = a.find_ints("pads");
@@ -72,7 +80,7 @@ const OpIds& op_ids() {
   static const OpIds ids = [] {
     auto id = [](const char* name) { return has_op(name) ? find_op(name) : std::numeric_limits<OpId>::max(); };
     return OpIds{id("Add"),     id("Mul"),        id("Div"),        id("Sub"),    id("Pow"),      id("Sqrt"),           id("Erf"),
-                 id("Sigmoid"), id("Reciprocal"), id("ReduceMean"), id("Gather"), id("GatherND"), id("GatherElements"), id("Slice")};
+                 id("Sigmoid"), id("Reciprocal"), id("ReduceMean"), id("Gather"), id("GatherND"), id("GatherElements"), id("Slice"),          id("MatMul")};
   }();
   return ids;
 }
@@ -133,6 +141,10 @@ bool guard_holds(const FusionRules& rules, const Graph& g, NodeId n, uint32_t sl
     }
     case Guard::kSwapLast:
       return swaps_last(g, n);
+    case Guard::kSwapForProducts:
+      return swaps_last(g, n) && feeds_products(g, n);
+    case Guard::kOneAxis:
+      return slot == 0 && std::count_if(operand.dims.begin(), operand.dims.end(), [](Int d) { return d != 1; }) <= 1;
     case Guard::kSpatialZeroPad:
       return spatial_zero_pad(g, n);
     case Guard::kPlainSum:

@@ -8,6 +8,9 @@
 //  * MatMul + Add becomes Gemm for rank 2, and Reshape-Gemm-Reshape for rank 3 and 4 by a matrix with an [N] bias. Only the former takes
 //    an activation; neither takes Gelu;
 //  * a scale by one number and a Transpose of the last two axes go into FusedMatMul, from either side;
+//  * permutations of axes that follow each other become one, or none (one that moves no axis stays where it is alone);
+//    those of the parts of a Concat move behind it, where a product takes them; several products take one each; one of
+//    a tensor with a single axis longer than 1, in front of a Reshape, is a Reshape;
 //  * Add of two rank-3 tensors of one shape + LayerNormalization = SkipLayerNormalization, unless the sum is read elsewhere; not for
 //    RMSNormalization;
 //  * Gelu by Erf, x*Sigmoid(x), LayerNormalization with scale and shift and RMS normalisation with scale are recognised when decomposed;
@@ -59,7 +62,13 @@ const std::vector<FusionRow> kOnnxRuntime = {
     {C::kGemm,       kGemmActivations,       G::kFirst,          C::kClosed,     ""},
 
     {C::kScale,      "Transpose",            G::kSwapLast,       C::kSwap,       ""},
+    {C::kSwap,       "Transpose",            G::kSwapLast,       C::kScale,      ""},
+    {C::kSwap,       "Transpose",            G::kAlways,         C::kTurn,       ""},
+    {C::kTurn,       "Transpose",            G::kAlways,         C::kTurn,       ""},
+    {C::kStart,      "Transpose",            G::kSwapForProducts, C::kView,      "view"},
     {C::kStart,      "Transpose",            G::kSwapLast,       C::kSwap,       ""},
+    {C::kStart,      "Transpose",            G::kAlways,         C::kTurn,       ""},
+    {C::kSwap,       "Concat",               G::kAlways,         C::kSwap,       "", true},
     {C::kSwap,       "Mul Div",              G::kScalar,         C::kSwap,       ""},
     {C::kStart,      "Mul Div",              G::kScalar,         C::kScale,      ""},
 
@@ -69,6 +78,8 @@ const std::vector<FusionRow> kOnnxRuntime = {
     {C::kStart,      "Add",                  G::kRowConst,       C::kBias,       ""},
     {C::kBias,       "Gelu",                 G::kFirst,          C::kClosed,     "Gelu"},
 
+    {C::kSwap,       "@view",                G::kOneAxis,        C::kView,       "view"},
+    {C::kTurn,       "@view",                G::kOneAxis,        C::kView,       "view"},
     {C::kView,       "@view",                G::kLeading,        C::kView,       ""},
     {C::kStart,      "@view",                G::kAlways,         C::kView,       "view"},
 };
