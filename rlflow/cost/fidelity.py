@@ -12,6 +12,8 @@ from rlflow.errors import CostError
 
 #: The variants' spread has to be this many times the clock's noise for their order to mean anything.
 TELLING = 2.0
+#: And the clock has to agree so well with itself, or no price could agree with it so well.
+TELLING_RANK = 0.9
 #: The clock tells two graphs apart whose times differ by so many standard errors, and at least by so much (logarithm).
 CLEAR_ERRORS, CLEAR_DIFFERENCE = 3.0, 0.01
 _DRAWS = 200
@@ -24,7 +26,7 @@ class Agreement(NamedTuple):
     that sets the first (the original) right: what all share moves no decision. ``spearman``: rank correlation (Spearman
     1904), ``None`` where all of one side are equal. ``spread``: standard deviation of the logarithm of the measured
     times; ``noise``: that of their own errors, in the median. ``telling``: whether the spread exceeds the noise enough
-    for ranks to mean anything.
+    for ranks to mean anything: ``TELLING`` times, and ``attainable`` is at least ``TELLING_RANK``.
 
     ``attainable``: the rank correlation of the measured times with themselves measured once more, which no price can
     be expected to exceed. ``pairs``: pairs of graphs that the clock tells apart (by one per cent and three standard
@@ -60,6 +62,7 @@ def agreement(predicted: Sequence[float], measured: Sequence[float], errors: Seq
     pairs, ordered = _in_order(guess, truth, np.asarray(errors, dtype=float))
     noise = float(np.median(errors))
     spread = float(np.std(np.log(truth)))
+    attainable = _attainable(truth, np.asarray(errors, dtype=float))
     return Agreement(
         int(guess.size),
         float(np.median(np.abs(np.expm1(ratios)))),
@@ -67,8 +70,8 @@ def agreement(predicted: Sequence[float], measured: Sequence[float], errors: Seq
         spearman(guess, truth),
         spread,
         noise,
-        bool(spread > TELLING * noise),
-        _attainable(truth, np.asarray(errors, dtype=float)),
+        bool(spread > TELLING * noise and (attainable or 0.0) >= TELLING_RANK),
+        attainable,
         pairs,
         ordered,
     )

@@ -57,6 +57,16 @@ def test_figures() -> None:
     assert not agreement([1.0, 1.0], [1.0, 1.01], [0.05, 0.05]).telling
 
 
+def test_ranks_that_the_clock_cannot_keep_tell_nothing() -> None:
+    measured = [1.0 + 0.001 * k for k in range(20)] + [1.2]
+    alike, apart = agreement(measured, measured, [0.01] * 21), agreement(measured, measured, [0.0005] * 21)
+    assert alike.spread > 2 * alike.noise
+    assert alike.attainable is not None
+    assert alike.attainable < 0.9
+    assert not alike.telling
+    assert apart.telling
+
+
 @pytest.mark.parametrize(
     ("predicted", "measured", "errors", "words"),
     [([], [], [], "got 0 and 0"), ([1.0], [1.0, 2.0], [0.1], "got 1 and 2"), ([0.0], [1.0], [0.1], "zero or less")],
