@@ -20,6 +20,7 @@ from rlflow import cost as _cost
 from rlflow import search as _search
 from rlflow.cost.endtoend import student
 from rlflow.cost.fidelity import Agreement, agreement
+from rlflow.cost.in_model import STREAMING
 from rlflow.deployment import Deployment, Inputs, open_worker, source_of
 from rlflow.errors import CostError, GraphError, UsageError
 
@@ -52,8 +53,9 @@ class Variant(NamedTuple):
 
 @dataclass(frozen=True)
 class Timed:
-    """One variant: milliseconds end to end, half the 95 % interval of their logarithm, the price by each model, and the
-    number of regions of the first of these models (0: not counted).
+    """One variant: milliseconds end to end, half the 95 % interval of their logarithm, the price by each model, and of
+    the first of these models the number of regions (0: not counted), the price without what is learnt from whole models
+    (``None``: it learns nothing), and whether it took the model for one that streams its weights.
     """
 
     digest: str
@@ -64,6 +66,8 @@ class Timed:
     blocks: int
     predicted_ms: Mapping[str, float]
     regions: int = 0
+    alone_ms: float | None = None
+    streams: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -259,10 +263,11 @@ def _timed(variant: Variant, clock: Any, judged: Mapping[str, Any]) -> Timed:
     found = clock.times[graph.digest]
     if found.ms is None:
         raise CostError(found.refusal or "it could not be timed")
-    regions = _kernels(next(iter(judged.values())), graph)
-    return Timed(
-        graph.digest, variant.origin, variant.steps, found.ms, found.half_width, found.blocks, predicted, regions
-    )
+    name, first = next(iter(judged.items()))
+    regions, inside = _kernels(first, graph), getattr(first, "in_model", None)
+    alone = None if inside is None else inside.alone(predicted[name], regions)
+    what = (graph.digest, variant.origin, variant.steps, found.ms, found.half_width, found.blocks, predicted)
+    return Timed(*what, regions, alone, inside == STREAMING)
 
 
 def _kernels(model: Any, graph: Any) -> int:

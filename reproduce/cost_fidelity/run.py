@@ -14,7 +14,7 @@ nothing: it makes table and plot of the rows that are there.
 
 What regions cost inside a model (rlflow.cost.in_model) was learnt from these rows. So that no model is judged by what
 was learnt from it, the price «onnxruntime» of a model is that which the other models give; «regions alone» is without
-it. --learn prints what all of them give.
+it. Models that stream their weights through the caches have figures of their own. --learn prints what all give.
 
 A rank correlation has a ceiling: most variants of a network of many small convolutions take the same time within what
 the clock can tell. «attainable» is the correlation of the measured times with themselves measured once more; «pairs in
@@ -39,7 +39,7 @@ import machine  # from the folder "common"
 
 from rlflow.cost.endtoend import student
 from rlflow.cost.fidelity import Agreement, agreement
-from rlflow.cost.in_model import ONNXRUNTIME, Total, learnt, left_out
+from rlflow.cost.in_model import NONE, InModel, Total, learnt, left_out
 from rlflow.report.plots import scatter
 
 CLI = [sys.executable, "-m", "rlflow"]
@@ -98,34 +98,42 @@ def main() -> int:
         if points:
             scatter(points, options.out / "scatter.png", title="Predicted against measured time")
     if options.learn:
-        print(learnt(totals(known)))
+        for streams in (False, True):
+            kind = totals(known, streams)
+            print(f"{'streaming' if streams else 'other'} models:", learnt(kind) if kind else "none")
     shown = f"{machine.describe(rows[0])}\n\n{table(rows[1:])}\n\n{pooled(points)}"
     (options.out / "table.md").write_text(shown + "\n", encoding="utf-8")
     print(shown)
     return 0 if all(map(passed, rows[1:])) else 1
 
 
-def totals(known: dict[str, list[dict[str, Any]]]) -> dict[str, list[Total]]:
-    """What was measured and what the regions cost alone, by model."""
+Kind = dict[str, list[Total]]
+
+
+def totals(known: dict[str, list[dict[str, Any]]], streams: bool) -> Kind:
+    """What was measured and what the regions cost alone, by model, of one of the two kinds of models."""
     return {
-        name: [
-            Total(row["measured_ms"], ONNXRUNTIME.alone(row["predicted_ms"][PRICE], row["regions"]), row["regions"])
-            for row in rows
-        ]
+        name: [Total(row["measured_ms"], row["alone_ms"], row["regions"]) for row in rows]
         for name, rows in known.items()
-        if rows
+        if rows and rows[0]["streams"] == streams
     }
+
+
+def of_the_others(kind: Kind, name: str) -> InModel:
+    """What the other models of its kind give; nothing where there are none."""
+    return left_out(kind, name) if len(kind) > 1 else NONE
 
 
 def judged(known: dict[str, list[dict[str, Any]]], states: dict[str, int]) -> tuple[list[dict[str, Any]], Points]:
     """A line for every model, and all points; every model by what the others give."""
     lines: list[dict[str, Any]] = []
     points: Points = {}
-    measured = totals(known)
+    kinds = [totals(known, streams) for streams in (False, True)]
     for name, rows in known.items():
-        others = left_out(measured, name) if len(measured) > 1 else ONNXRUNTIME
+        kind = next((one for one in kinds if name in one), {})
+        others = of_the_others(kind, name)
         shown = []
-        for row, total in zip(rows, measured.get(name, []), strict=True):
+        for row, total in zip(rows, kind.get(name, []), strict=True):
             inside, rest = others.ms(total.alone_ms, total.regions), {**row["predicted_ms"]}
             rest.pop(PRICE)
             shown.append({**row, "predicted_ms": {PRICE: inside, "regions alone": total.alone_ms, **rest}})

@@ -74,7 +74,7 @@ class CudnnCost(OnnxRuntimeCost):
             self._flush = 2 * cache if weights > cache else 0
         return super().fill(graphs, limit=limit, stop=stop)
 
-    def _kept_as(self, key: str) -> str:
+    def _kept_as(self, key: str, cold: bool = True) -> str:
         return f"1:{'cold' if self._flush else 'warm'}:{key}"
 
     @property
@@ -91,10 +91,13 @@ class CudnnCost(OnnxRuntimeCost):
     def _calibrated(self, block: int) -> Calibration:
         return _NOTHING_BESIDE
 
+    def _view_ms(self, block: int) -> float:
+        return _NOTHING_BESIDE.view
+
     def _own_fusion(self) -> str:
         return "generic"
 
-    def _timed(self, items: Any, cold: bool) -> dict[str, Measurement | str]:
+    def _timed(self, items: Any, cold: bool, sessions: int | None = None) -> dict[str, Measurement | str]:
         if not items:
             return {}
         return self.worker.measure_many(

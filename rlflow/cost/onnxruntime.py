@@ -7,7 +7,7 @@ differ inside a model, and are put right:
 * *Caches.* In a loop of its own a region finds its weights, its code and the buffers of its results in the near caches,
   where the rest of a model leaves none of them. So before every sample some megabytes are walked through, and then the
   region's inputs, which are fresh in a model too. (Measured warm, concatenations, poolings and products with few rows
-  came out at half of their time.)
+  came out at half of their time.) They are more in a model that streams its weights (:func:`streams`).
 * *Weights.* Alone, a region finds its weights in the cache. Inside a model that is larger than the caches it does not,
   so a price is never less than the time that reading the region's weights takes, at the speed measured for models with
   so many bytes of them (``Calibration.bytes_per_ms``).
@@ -38,6 +38,7 @@ from rlflow._core import Pricer
 from rlflow.cost import calibration, in_model, regions
 from rlflow.cost.calibration import Calibration
 from rlflow.cost.database import Price, PriceContext, PriceDatabase
+from rlflow.cost.in_model import InModel
 from rlflow.cost.interpolate import Estimate, Interpolation, Sample
 from rlflow.cost.protocol import CostReport, FillReport, RegionCost
 from rlflow.cost.repeats import repeated
@@ -73,9 +74,15 @@ _PROFILE_RUNS = 15
 #: Part of a stand-alone time beyond which what is beside the region is told apart by a profile.
 _LARGE_PART = 0.25
 #: Part of the key of every kept price; raise it when the way of measuring changes.
-_METHOD = "4"
+_METHOD = "5"
 #: Memory that is walked through before each sample: more than a second-level cache holds, less than a shared one.
 FLUSH_MB = 4.0
+#: The same for a model that :func:`streams`: as much as a shared cache holds. (On a decoder step, 64 gave the times of
+#: a profile of the whole model, but less steadily; 16 ranked worse.)
+STREAMING_FLUSH_MB = 32.0
+#: Operations for each byte of weights below which reading it takes longer (a core does 60 to 100 operations in the time
+#: that it reads 16 bytes from memory).
+STREAMING_FLOPS = 4.0
 
 
 @dataclass
@@ -135,10 +142,11 @@ class OnnxRuntimeCost:
         self._fusion = fusion or self._own_fusion()
         self._in_model = in_model.ONNXRUNTIME if self._fusion == "onnxruntime" else in_model.NONE
         self._interpolation: Interpolation | None = None
-        megabytes = FLUSH_MB if flush_mb is None else float(flush_mb)
+        usual = FLUSH_MB if self._fusion != "none" else 0.0
+        megabytes = usual if flush_mb is None else float(flush_mb)
         if not 0 <= megabytes <= 1024:
             raise UsageError(f"The option flush_mb of a cost model is {megabytes:g}; expected 0 to 1024 megabytes.")
-        self._flush = int(megabytes * (1 << 20))
+        self._flush, self._flush_given = int(megabytes * (1 << 20)), flush_mb is not None
         self.dims = dict(dims or {})
         self.refusals: dict[str, str] = {}
         self.totals = FillReport()
@@ -204,10 +212,12 @@ class OnnxRuntimeCost:
             # Only the processor's own kernels of ONNX Runtime have the blocked layout that its table describes.
             known = self._fusion == "onnxruntime"
             block = calibration.channel_block(self._changes_layout) if known else 0
-            self._calibration = self._calibrated(block)
             self._pricer = Pricer.table(self._fusion, block=block)
-            self._pricer.set_view_price(max(self._calibration.view, 1e-5))
+            self._pricer.set_view_price(max(self._view_ms(block), 1e-5))
         return self._pricer
+
+    def _view_ms(self, block: int) -> float:
+        return calibration.view_ms(self._probed(calibration.probes(block), cold=False))
 
     def _own_fusion(self) -> str:
         """The fusion table of the runtime and provider; that of any serious runtime where there is none."""
@@ -278,6 +288,11 @@ class OnnxRuntimeCost:
         count = f"{len(self.estimates)} regions were priced by interpolation, not by the clock"
         return [f"{count} (such estimates are off by ±{error:.0f} % in the median); only the final comparison decided."]
 
+    @property
+    def in_model(self) -> InModel:
+        """What regions cost inside the model at hand beyond what they cost alone; known after the first graph."""
+        return self._in_model
+
     def used(self) -> dict[str, float | None] | None:
         """The prices that this object went by, milliseconds by their key in the database (``None``: refused); ``None``
         where some were estimates.
@@ -301,6 +316,7 @@ class OnnxRuntimeCost:
         graphs = list(graphs)
         if self._working_set is None and graphs:
             self._working_set = max(float(self.pricer.summary(graph)["weight_bytes"]) for graph in graphs)
+            self._meet(graphs[0])
         jobs = self._jobs(graphs)
         cached = self._from_database(jobs)
         missing = [job for job in jobs.values() if job.key not in cached]
@@ -325,6 +341,14 @@ class OnnxRuntimeCost:
         self.totals = self.totals + report
         return report
 
+    def _meet(self, graph: Graph) -> None:
+        """Choose how the regions of this model are measured: whether its weights go through all caches."""
+        if self._fusion != "onnxruntime" or not streams(graph, self.pricer, self.dims):
+            return
+        self._in_model = in_model.STREAMING
+        if not self._flush_given:
+            self._flush, self._calibration = int(STREAMING_FLUSH_MB * (1 << 20)), None
+
     # --- estimates -------------------------------------------------------------------------------------------------
 
     def _not_estimated(self, jobs: list[_Job]) -> list[_Job]:
@@ -335,8 +359,10 @@ class OnnxRuntimeCost:
             return jobs
         if self._interpolation is None:
             self._interpolation = Interpolation()
-            for price in self.database.all_here(self.place).values():
-                self._learn(price)
+            usual, own = f"{_METHOD}:flush-", self._kept_as("")
+            for key, price in self.database.all_here(self.place).items():
+                if key.startswith(own) and (own.startswith(usual) or not key.startswith(usual)):
+                    self._learn(price)
             return jobs
         rest = []
         for job in jobs:
@@ -376,8 +402,8 @@ class OnnxRuntimeCost:
         text = f"{region.base_signature}|{'blocked' if region.blocked else ''}|{sizes}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
-    def _kept_as(self, key: str) -> str:
-        usual = self._flush == int(FLUSH_MB * (1 << 20))
+    def _kept_as(self, key: str, cold: bool = True) -> str:
+        usual = not cold or self._flush == int(FLUSH_MB * (1 << 20))
         return f"{_METHOD}:{key}" if usual else f"{_METHOD}:flush-{self._flush}:{key}"
 
     def _from_database(self, jobs: Mapping[str, _Job]) -> set[str]:
@@ -527,18 +553,25 @@ class OnnxRuntimeCost:
         turned.append(self._bytes(graph, region.outputs[0]))
         return total + sum(machine.reorder_ms(size) for size in turned)
 
-    def _timed(self, items: Sequence[tuple[str, bytes, Any]], cold: bool) -> dict[str, Measurement | str]:
+    def _timed(
+        self, items: Sequence[tuple[str, bytes, Any]], cold: bool, sessions: int | None = None
+    ) -> dict[str, Measurement | str]:
+        """The times of the fastest sessions that agree, or the median of ``sessions`` of them."""
+
         def once(some: Sequence[Any]) -> dict[str, Measurement | str]:
             return self.worker.measure_many(
                 some,
                 level=_LEVEL,
-                repeats=self._repeats,
+                repeats=self._repeats * (sessions or 1),
                 min_time=self._min_time,
                 flush_bytes=self._flush if cold else 0,
+                sessions=sessions or 1,
                 time_limit=self._time_limit,
             )
 
-        return repeated(once, items) if items else {}
+        if not items:
+            return {}
+        return repeated(once, items) if sessions is None else once(items)
 
     # --- the machine -----------------------------------------------------------------------------------------------
 
@@ -563,17 +596,40 @@ class OnnxRuntimeCost:
         return self._calibration
 
     def _calibrated(self, block: int) -> Calibration:
-        """Kept like any other price."""
         graphs = calibration.probes(block)
-        names = {name: self._kept_as(f"probe:{name}") for name in (*graphs, calibration.OVERHEAD)}
+        ms = {**self._probed(graphs, cold=False), **self._probed(graphs, cold=True)}
+        return calibration.calibrate(ms, block)
+
+    def _probed(self, probes: Mapping[str, Graph], cold: bool) -> dict[str, float]:
+        """The times of the cold or of the other ones of the probes; kept like any other price."""
+        graphs = {name: graph for name, graph in probes.items() if calibration.is_cold(name) == cold}
+        names = {name: self._kept_as(f"probe:{name}", cold) for name in graphs}
+        if cold:
+            names[calibration.OVERHEAD] = self._kept_as(f"probe:{calibration.OVERHEAD}")
         kept = self.database.get_many(names.values(), self.place)
         if any(key not in kept or kept[key].ms is None for key in names.values()):
-            found = calibration.measured(self.worker, graphs, self._timed, self._flush, _LEVEL)
+            found = calibration.measured(graphs, self._timed)
+            if cold:
+                found[calibration.OVERHEAD] = calibration.overhead(self.worker, self._flush, _LEVEL)
             kept = {names[name]: Price(m.ms, m.spread_ms, m.samples) for name, m in found.items()}
             self.database.put_many(kept, self.place)
         self._used |= {key: price.ms for key, price in kept.items()}
-        ms = {name: kept[key].ms or 0.0 for name, key in names.items()}
-        return calibration.calibrate(ms[calibration.OVERHEAD], ms, block)
+        return {name: kept[key].ms or 0.0 for name, key in names.items()}
+
+
+def streams(graph: Graph, pricer: Pricer, dims: Mapping[str, int]) -> bool:
+    """Whether reading weights from memory is what a run of ``graph`` mostly does: more of them than a shared cache
+    holds, each for a few operations, as in a decoder that makes one token. Between any two of its kernels, and between
+    writing a buffer and reading it, more may go through the caches than they hold.
+    """
+    found = pricer.regions(graph)
+    read = sum(regions.weight_bytes(graph, region) for region in found)
+    if min(read, float(pricer.summary(graph)["weight_bytes"])) <= STREAMING_FLUSH_MB * (1 << 20):
+        return False
+    names = regions.dimension_names(graph, (v for node in graph.order() for v in graph.node_outputs(node)))
+    if names:
+        found = pricer.regions(graph.bind({name: dims.get(name, 1) for name in names}))
+    return sum(region.flops for region in found) < STREAMING_FLOPS * read
 
 
 def _described(job: _Job) -> dict[str, Any]:

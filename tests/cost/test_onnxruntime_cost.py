@@ -13,8 +13,9 @@ from rlflow import cost
 from rlflow.cost import calibration
 from rlflow.cost.calibration import Calibration
 from rlflow.cost.database import PriceDatabase
-from rlflow.cost.in_model import ONNXRUNTIME
-from rlflow.cost.onnxruntime import OnnxRuntimeCost
+from rlflow.cost.in_model import ONNXRUNTIME, STREAMING
+from rlflow.cost.onnxruntime import FLUSH_MB, STREAMING_FLUSH_MB, OnnxRuntimeCost, streams
+from rlflow.cost.regions import Pricer
 from rlflow.frontends import graph_to_model
 from rlflow.graph import Graph, GraphBuilder
 from rlflow.runtime import Measurement, RuntimeOptions
@@ -80,6 +81,7 @@ class FakeWorker:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[OnnxRuntimeCost]:
     monkeypatch.setattr(OnnxRuntimeCost, "_calibrated", lambda self, block: MACHINE)
+    monkeypatch.setattr(OnnxRuntimeCost, "_view_ms", lambda self, block: MACHINE.view)
     with PriceDatabase(tmp_path / "prices.sqlite") as database:
         yield OnnxRuntimeCost(worker=FakeWorker(), database=database)
 
@@ -140,8 +142,44 @@ def test_weights_are_not_read_faster_than_measured(fake: OnnxRuntimeCost) -> Non
     fake.worker.ms = 0.01
     small = Graph.parse("x: f32[1,64] = input\nw: f32[64,64] = const\ny = MatMul(x, w)\nreturn y")
     large = Graph.parse("x: f32[1,4096] = input\nw: f32[4096,4096] = const\ny = MatMul(x, w)\nreturn y")
-    assert fake.cost(large).total_ms == pytest.approx(inside(MACHINE.weights_ms(4 * 4096**2, 4 * 4096**2)))
+    streaming = OnnxRuntimeCost(worker=fake.worker, database=fake.database)
+    least = MACHINE.weights_ms(4 * 4096**2, 4 * 4096**2)
+    assert streaming.cost(large).total_ms == pytest.approx(STREAMING.ms(least))
     assert fake.cost(small).total_ms == pytest.approx(inside(0.0085))
+
+
+@pytest.mark.parametrize(
+    ("text", "dims", "expected"),
+    [
+        ("x: f32[1,4096] = input\nw: f32[4096,4096] = const\ny = MatMul(x, w)\nreturn y", {}, True),
+        ("x: f32[64,4096] = input\nw: f32[4096,4096] = const\ny = MatMul(x, w)\nreturn y", {}, False),
+        ("x: f32[N,4096] = input\nw: f32[4096,4096] = const\ny = MatMul(x, w)\nreturn y", {}, True),
+        ("x: f32[N,4096] = input\nw: f32[4096,4096] = const\ny = MatMul(x, w)\nreturn y", {"N": 64}, False),
+        (
+            "x: f32[1,2048] = input\nw: f32[2048,2048] = const\ny = MatMul(x, w)\nreturn y",
+            {},
+            False,
+        ),  # stays in the cache
+        ("i: i64[1,4] = input\nw: f32[30000,768] = const\ny = Gather{axis=0}(w, i)\nreturn y", {}, False),
+    ],
+)
+def test_models_that_stream_their_weights_are_told(text: str, dims: dict[str, int], expected: bool) -> None:
+    assert streams(Graph.parse(text), Pricer.table("onnxruntime"), dims) == expected
+
+
+def test_a_streaming_model_is_priced_with_empty_caches(fake: OnnxRuntimeCost) -> None:
+    flushed = []
+    measure = fake.worker.measure_many
+    fake.worker.measure_many = lambda items, **how: flushed.append(how["flush_bytes"]) or measure(items, **how)
+    fake.fill([Graph.parse(TEXT)])
+    text = "x: f32[1,4096] = input\nw: f32[4096,4096] = const\ny = MatMul(x, w)\nreturn y"
+    streaming = OnnxRuntimeCost(worker=fake.worker, database=fake.database)
+    assert streaming.fill([Graph.parse(text)]).measured == 1
+    assert set(flushed) == {int(FLUSH_MB * 2**20), int(STREAMING_FLUSH_MB * 2**20)}
+    assert streaming.fill([Graph.parse(TEXT)]).cached == 0  # the prices of the two kinds are kept apart
+    given = OnnxRuntimeCost(worker=fake.worker, database=fake.database, flush_mb=FLUSH_MB)
+    given.fill([Graph.parse(text)])
+    assert flushed[-1] == int(FLUSH_MB * 2**20)
 
 
 def test_looked_up_tables_are_not_read_whole(fake: OnnxRuntimeCost) -> None:
@@ -190,16 +228,16 @@ def test_opaque_nodes_are_named(fake: OnnxRuntimeCost) -> None:
 
 
 def test_calibration_from_times() -> None:
-    pairs = {"dispatch-1": 1.0, "dispatch-n": 4.1, "view-n": 7.3}
-    times = {**pairs, **{f"weights-{n}": 0.5 + 0.1 * (n - 1) + n * 2.0 for n in (1, 4, 12, 24, 48)}}
-    machine = calibration.calibrate(0.5, times, 0)
+    pairs = {calibration.OVERHEAD: 0.5, "dispatch-1": 1.0, "dispatch-n": 4.1, "view-n": 7.3}
+    times = {**pairs, **{f"weights-{n}": 1.0 + 0.1 * (n - 1) + n * 2.0 for n in (1, 4, 8, 16, 24, 48)}}
+    machine = calibration.calibrate(times, 0)
     assert machine.dispatch == pytest.approx(0.1)
     assert machine.view == pytest.approx(0.1)
-    assert machine.bytes_per_ms == pytest.approx([2**20 / 2.0] * 5)
+    assert machine.bytes_per_ms == pytest.approx([2**20 / 2.0] * 6)
     assert machine.weights_ms(2**20, 1e7) == pytest.approx(2.0)
     assert machine.reorder_ms(1e6) == 0.0
     blocked = {f"pool-{n}-{e}": 0.5 + (n - 1) * 0.1 + n * 0.3 + 2 * 0.7 for n in (1, 3) for e in (8, 32, 90, 256)}
-    machine = calibration.calibrate(0.5, {**times, **blocked}, 16)
+    machine = calibration.calibrate({**times, **blocked}, 16)
     assert machine.pool == pytest.approx([0.4] * 4)  # a dispatch is part of it
     assert machine.reorder_ms(1e5) == pytest.approx(0.7, abs=1e-6)
     assert machine.reorder_ms(2 * machine.sizes[-1]) == pytest.approx(1.4)
