@@ -14,7 +14,7 @@ nothing: it makes table and plot of the rows that are there.
 
 What regions cost inside a model (rlflow.cost.in_model) was learnt from these rows. So that no model is judged by what
 was learnt from it, the price «onnxruntime» of a model is that which the other models give; «regions alone» is without
-it. Models that stream their weights through the caches have figures of their own. --learn prints what all give.
+it. Nothing is learnt from or for models that stream their weights. --learn prints what all others give.
 
 A rank correlation has a ceiling: most variants of a network of many small convolutions take the same time within what
 the clock can tell. «attainable» is the correlation of the measured times with themselves measured once more; «pairs in
@@ -39,7 +39,7 @@ import machine  # from the folder "common"
 
 from rlflow.cost.endtoend import student
 from rlflow.cost.fidelity import Agreement, agreement
-from rlflow.cost.in_model import NONE, InModel, Total, learnt, left_out
+from rlflow.cost.in_model import ONNXRUNTIME, STREAMING, Total, learnt, left_out
 from rlflow.report.plots import scatter
 
 CLI = [sys.executable, "-m", "rlflow"]
@@ -98,19 +98,14 @@ def main() -> int:
         if points:
             scatter(points, options.out / "scatter.png", title="Predicted against measured time")
     if options.learn:
-        for streams in (False, True):
-            kind = totals(known, streams)
-            print(f"{'streaming' if streams else 'other'} models:", learnt(kind) if kind else "none")
+        print(learnt(totals(known, streams=False)))
     shown = f"{machine.describe(rows[0])}\n\n{table(rows[1:])}\n\n{pooled(points)}"
     (options.out / "table.md").write_text(shown + "\n", encoding="utf-8")
     print(shown)
     return 0 if all(map(passed, rows[1:])) else 1
 
 
-Kind = dict[str, list[Total]]
-
-
-def totals(known: dict[str, list[dict[str, Any]]], streams: bool) -> Kind:
+def totals(known: dict[str, list[dict[str, Any]]], streams: bool) -> dict[str, list[Total]]:
     """What was measured and what the regions cost alone, by model, of one of the two kinds of models."""
     return {
         name: [Total(row["measured_ms"], row["alone_ms"], row["regions"]) for row in rows]
@@ -119,21 +114,15 @@ def totals(known: dict[str, list[dict[str, Any]]], streams: bool) -> Kind:
     }
 
 
-def of_the_others(kind: Kind, name: str) -> InModel:
-    """What the other models of its kind give; nothing where there are none."""
-    return left_out(kind, name) if len(kind) > 1 else NONE
-
-
 def judged(known: dict[str, list[dict[str, Any]]], states: dict[str, int]) -> tuple[list[dict[str, Any]], Points]:
     """A line for every model, and all points; every model by what the others give."""
     lines: list[dict[str, Any]] = []
     points: Points = {}
-    kinds = [totals(known, streams) for streams in (False, True)]
+    plain, streaming = totals(known, streams=False), totals(known, streams=True)
     for name, rows in known.items():
-        kind = next((one for one in kinds if name in one), {})
-        others = of_the_others(kind, name)
+        others = STREAMING if name in streaming else left_out(plain, name) if len(plain) > 1 else ONNXRUNTIME
         shown = []
-        for row, total in zip(rows, kind.get(name, []), strict=True):
+        for row, total in zip(rows, plain.get(name) or streaming.get(name, []), strict=True):
             inside, rest = others.ms(total.alone_ms, total.regions), {**row["predicted_ms"]}
             rest.pop(PRICE)
             shown.append({**row, "predicted_ms": {PRICE: inside, "regions alone": total.alone_ms, **rest}})

@@ -77,8 +77,8 @@ _LARGE_PART = 0.25
 _METHOD = "5"
 #: Memory that is walked through before each sample: more than a second-level cache holds, less than a shared one.
 FLUSH_MB = 4.0
-#: The same for a model that :func:`streams`: as much as a shared cache holds. (On a decoder step, 64 gave the times of
-#: a profile of the whole model, but less steadily; 16 ranked worse.)
+#: The same for a model that :func:`streams` more weights than that: as much as a shared cache holds. (On a decoder step,
+#: 64 gave the times of a profile of the whole model, but less steadily; 16 ranked worse.)
 STREAMING_FLUSH_MB = 32.0
 #: Operations for each byte of weights below which reading it takes longer (a core does 60 to 100 operations in the time
 #: that it reads 16 bytes from memory).
@@ -108,9 +108,11 @@ class OnnxRuntimeCost:
     ``measure="lazy"``: once the first graph is measured, a region that is like measured ones in operators and size is
     priced by interpolation (:mod:`rlflow.cost.interpolate`), which is marked in every report. ``fusion``: another
     fusion table, for comparison; ``none`` prices every operator by itself, warm, as the first tools of this kind did.
-    ``flush_mb``: megabytes that are walked through before each sample (0: what a region reads stays in the caches).
+    ``flush_mb``: megabytes that are walked through before each sample (0: what a region reads stays in the caches);
+    ``None``: ``FLUSH_MB``, or ``STREAMING_FLUSH_MB`` for a model that :func:`streams` more than that.
 
-    One object prices one model and what it is rewritten to: the first graph says how many bytes of weights a run reads.
+    One object prices one model and what it is rewritten to: the first graph says how many bytes of weights a run reads,
+    and whether it streams them.
     """
 
     name = "onnxruntime"
@@ -342,11 +344,11 @@ class OnnxRuntimeCost:
         return report
 
     def _meet(self, graph: Graph) -> None:
-        """Choose how the regions of this model are measured: whether its weights go through all caches."""
+        """Choose how the regions of this model are priced: whether it streams its weights, and through which caches."""
         if self._fusion != "onnxruntime" or not streams(graph, self.pricer, self.dims):
             return
         self._in_model = in_model.STREAMING
-        if not self._flush_given:
+        if not self._flush_given and (self._working_set or 0.0) > STREAMING_FLUSH_MB * (1 << 20):
             self._flush, self._calibration = int(STREAMING_FLUSH_MB * (1 << 20)), None
 
     # --- estimates -------------------------------------------------------------------------------------------------
@@ -618,13 +620,14 @@ class OnnxRuntimeCost:
 
 
 def streams(graph: Graph, pricer: Pricer, dims: Mapping[str, int]) -> bool:
-    """Whether reading weights from memory is what a run of ``graph`` mostly does: more of them than a shared cache
-    holds, each for a few operations, as in a decoder that makes one token. Between any two of its kernels, and between
-    writing a buffer and reading it, more may go through the caches than they hold.
+    """Whether reading weights is what a run of ``graph`` mostly does: more of them than the near caches hold, each for a
+    few operations, as in a decoder that makes one token or a recurrent cell for one sequence. If they are more than a
+    shared cache holds too, then between any two kernels, and between writing a buffer and reading it, more may go
+    through the caches than they hold.
     """
     found = pricer.regions(graph)
     read = sum(regions.weight_bytes(graph, region) for region in found)
-    if min(read, float(pricer.summary(graph)["weight_bytes"])) <= STREAMING_FLUSH_MB * (1 << 20):
+    if min(read, float(pricer.summary(graph)["weight_bytes"])) <= FLUSH_MB * (1 << 20):
         return False
     names = regions.dimension_names(graph, (v for node in graph.order() for v in graph.node_outputs(node)))
     if names:

@@ -156,7 +156,7 @@ def test_weights_are_not_read_faster_than_measured(fake: OnnxRuntimeCost) -> Non
         ("x: f32[N,4096] = input\nw: f32[4096,4096] = const\ny = MatMul(x, w)\nreturn y", {}, True),
         ("x: f32[N,4096] = input\nw: f32[4096,4096] = const\ny = MatMul(x, w)\nreturn y", {"N": 64}, False),
         (
-            "x: f32[1,2048] = input\nw: f32[2048,2048] = const\ny = MatMul(x, w)\nreturn y",
+            "x: f32[1,512] = input\nw: f32[512,512] = const\ny = MatMul(x, w)\nreturn y",
             {},
             False,
         ),  # stays in the cache
@@ -177,6 +177,9 @@ def test_a_streaming_model_is_priced_with_empty_caches(fake: OnnxRuntimeCost) ->
     assert streaming.fill([Graph.parse(text)]).measured == 1
     assert set(flushed) == {int(FLUSH_MB * 2**20), int(STREAMING_FLUSH_MB * 2**20)}
     assert streaming.fill([Graph.parse(TEXT)]).cached == 0  # the prices of the two kinds are kept apart
+    shared = OnnxRuntimeCost(worker=fake.worker, database=fake.database)  # 16 MB stay in a shared cache
+    shared.fill([Graph.parse(text.replace("4096", "2048"))])
+    assert (flushed[-1], shared.in_model) == (int(FLUSH_MB * 2**20), STREAMING)
     given = OnnxRuntimeCost(worker=fake.worker, database=fake.database, flush_mb=FLUSH_MB)
     given.fill([Graph.parse(text)])
     assert flushed[-1] == int(FLUSH_MB * 2**20)
