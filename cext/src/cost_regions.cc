@@ -44,6 +44,14 @@ bool swaps_last(const Graph& g, NodeId n) {
   return (*perm)[static_cast<size_t>(rank - 2)] == rank - 1 && (*perm)[static_cast<size_t>(rank - 1)] == rank - 2;
 }
 
+bool keeps_axes(const Graph& g, NodeId n) {
+  const IntVec* perm = g.attrs(n).find_ints("perm");
+  if (!perm) return false;
+  for (size_t i = 0; i < perm->size(); ++i)
+    if ((*perm)[i] != static_cast<Int>(i)) return false;
+  return true;
+}
+
 // Several products read the value, and nothing else does: each of them takes the exchange of axes as a flag of its own.
 bool feeds_products(const Graph& g, NodeId n) {
   ValueId v = first_output(g, n);
@@ -141,6 +149,8 @@ bool guard_holds(const FusionRules& rules, const Graph& g, NodeId n, uint32_t sl
     }
     case Guard::kSwapLast:
       return swaps_last(g, n);
+    case Guard::kKeepsAxes:
+      return keeps_axes(g, n);
     case Guard::kSwapForProducts:
       return swaps_last(g, n) && feeds_products(g, n);
     case Guard::kOneAxis:

@@ -16,7 +16,7 @@ enum class Chain : uint8_t {
   kConvScale,   // a normalisation or scale that runs as a depthwise convolution in the blocked layout
   kMatMul,      // takes a bias, a scale, BatchNormalization
   kGemm,        // takes an activation
-  kScale,       // a product with one constant number, waiting for a MatMul
+  kScale,       // a product with one constant number, or nothing at all yet, waiting for a MatMul
   kSwap,        // the last two axes exchanged (perhaps scaled), waiting for a MatMul or Gemm
   kTurn,        // a tensor with permuted axes: another permutation joins it
   kSum,         // a residual sum, waiting for a LayerNormalization
@@ -43,7 +43,8 @@ enum class Guard : uint8_t {
   kRank2,            // the result has rank 2, the other operands are constants
   kScalar,           // the other operand is a constant with one element
   kSwapLast,         // perm exchanges the last two axes and keeps the rest
-  kSwapForProducts,  // ... and only products read the result, several of them
+  kKeepsAxes,        // perm moves no axis
+  kSwapForProducts,  // perm exchanges the last two axes, and only products read the result, several of them
   kOneAxis,          // the operand is the first one, at most one of its dimensions is not 1
   kSpatialZeroPad,   // zeros, on the axes from 2 on
   kPlainSum,         // both operands computed, rank 3, of one shape

@@ -127,6 +127,18 @@ CASES = [
         ["Concat+FusedMatMul"],  # one region, which is measured whole
     ),
     (
+        "scaled and permuted for two products",
+        ROWS,
+        "a = Mul(r, s)\nt = Transpose{perm=[0,2,1]}(a)\nm = MatMul(z, t)\nn = MatMul(q, t)\nreturn m, n",
+        ["FusedMatMul", "FusedMatMul"],
+    ),
+    (
+        "permutations, one of which moves nothing",
+        ROWS,
+        "t = Transpose{perm=[0,1,2]}(r)\nu = Transpose{perm=[0,2,1]}(t)\nm = MatMul(z, u)\nreturn m",
+        ["FusedMatMul"],
+    ),
+    (
         "permuted for two products",
         ROWS,
         "t = Transpose{perm=[0,2,1]}(r)\nm = MatMul(z, t)\nn = MatMul(q, t)\nreturn m, n",
