@@ -52,12 +52,14 @@ bool keeps_axes(const Graph& g, NodeId n) {
   return true;
 }
 
-// Several products read the value, and nothing else does: each of them takes the exchange of axes as a flag of its own.
+// Products read the value, or exchanges of its last axes, and nothing else does: each of them takes a scale and an exchange of axes as
+// flags of its own.
 bool feeds_products(const Graph& g, NodeId n) {
   ValueId v = first_output(g, n);
   auto users = g.users(v);
-  return users.size() > 1 && !g.output_uses(v) &&
-         std::all_of(users.begin(), users.end(), [&](const Graph::Use& u) { return g.node(u.node).op == op_ids().matmul; });
+  return users.size() > 1 && !g.output_uses(v) && std::all_of(users.begin(), users.end(), [&](const Graph::Use& u) {
+    return g.node(u.node).op == op_ids().matmul || (g.node(u.node).op == op_ids().transpose && swaps_last(g, u.node));
+  });
 }
 
 bool spatial_zero_pad(const Graph& g, NodeId n) {
@@ -88,7 +90,8 @@ const OpIds& op_ids() {
   static const OpIds ids = [] {
     auto id = [](const char* name) { return has_op(name) ? find_op(name) : std::numeric_limits<OpId>::max(); };
     return OpIds{id("Add"),     id("Mul"),        id("Div"),        id("Sub"),    id("Pow"),      id("Sqrt"),           id("Erf"),
-                 id("Sigmoid"), id("Reciprocal"), id("ReduceMean"), id("Gather"), id("GatherND"), id("GatherElements"), id("Slice"),          id("MatMul")};
+                 id("Sigmoid"), id("Reciprocal"), id("ReduceMean"), id("Gather"), id("GatherND"), id("GatherElements"), id("Slice"),          id("MatMul"),
+                 id("Transpose")};
   }();
   return ids;
 }
@@ -151,6 +154,8 @@ bool guard_holds(const FusionRules& rules, const Graph& g, NodeId n, uint32_t sl
       return swaps_last(g, n);
     case Guard::kKeepsAxes:
       return keeps_axes(g, n);
+    case Guard::kScalarForProducts:
+      return feeds_products(g, n) && guard_holds(rules, g, n, slot, Guard::kScalar, blocked0, blocked1);
     case Guard::kSwapForProducts:
       return swaps_last(g, n) && feeds_products(g, n);
     case Guard::kOneAxis:

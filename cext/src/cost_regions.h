@@ -36,7 +36,7 @@ inline const TensorType& type_at(const Graph& g, ValueId v) { return type_of(g.t
 inline bool same_shape(const TensorType& a, const TensorType& b) { return a.rank >= 0 && a.rank == b.rank && a.dims == b.dims; }
 
 struct OpIds {
-  OpId add, mul, div, sub, pow, sqrt, erf, sigmoid, reciprocal, reduce_mean, gather, gather_nd, gather_elements, slice, matmul;
+  OpId add, mul, div, sub, pow, sqrt, erf, sigmoid, reciprocal, reduce_mean, gather, gather_nd, gather_elements, slice, matmul, transpose;
 };
 const OpIds& op_ids();
 const Hash128& op_name_hash(OpId op);

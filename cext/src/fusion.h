@@ -42,9 +42,10 @@ enum class Guard : uint8_t {
   kRowBias,          // rank > 2 by a matrix; the other operand is [N]
   kRank2,            // the result has rank 2, the other operands are constants
   kScalar,           // the other operand is a constant with one element
+  kScalarForProducts,  // ... and only products read the result, several of them, perhaps with their axes exchanged
   kSwapLast,         // perm exchanges the last two axes and keeps the rest
   kKeepsAxes,        // perm moves no axis
-  kSwapForProducts,  // perm exchanges the last two axes, and only products read the result, several of them
+  kSwapForProducts,  // perm exchanges the last two axes, and only products read the result, as above
   kOneAxis,          // the operand is the first one, at most one of its dimensions is not 1
   kSpatialZeroPad,   // zeros, on the axes from 2 on
   kPlainSum,         // both operands computed, rank 3, of one shape

@@ -73,6 +73,7 @@ const std::vector<FusionRow> kOnnxRuntime = {
     {C::kStart,      "Transpose",            G::kKeepsAxes,      C::kScale,      ""},
     {C::kStart,      "Transpose",            G::kAlways,         C::kTurn,       ""},
     {C::kSwap,       "Concat",               G::kAlways,         C::kSwap,       "", true},
+    {C::kSwap,       "Mul Div",              G::kScalarForProducts, C::kView,    "view"},
     {C::kSwap,       "Mul Div",              G::kScalar,         C::kSwap,       ""},
     {C::kStart,      "Mul Div",              G::kScalar,         C::kScale,      ""},
 

@@ -77,12 +77,15 @@ _LARGE_PART = 0.25
 _METHOD = "5"
 #: Memory that is walked through before each sample: more than a second-level cache holds, less than a shared one.
 FLUSH_MB = 4.0
-#: The same for a model that :func:`streams` more weights than that: as much as a shared cache holds. (On a decoder step,
-#: 64 gave the times of a profile of the whole model, but less steadily; 16 ranked worse.)
+#: The same for a model that :func:`streams` more weights than that: as much as a shared cache holds. (On a decoder
+#: step, 64 gave the times of a profile of the whole model, but less steadily; 16 ranked worse.)
 STREAMING_FLUSH_MB = 32.0
 #: Sessions that the regions of such a model are timed in, of which the median counts: from memory, one and the same
 #: product took 0.13 to 0.30 ms in sessions of which the two fastest agreed.
 STREAMING_SESSIONS = 5
+#: The speed of memory differs so much from one moment to another: a megabyte of weights took 0.047 to 0.069 ms within
+#: two hours.
+MEMORY_SPREAD = 1.5
 #: Operations for each byte of weights below which reading it takes longer (a core does 60 to 100 operations in the time
 #: that it reads 16 bytes from memory).
 STREAMING_FLOPS = 4.0
@@ -434,8 +437,17 @@ class OnnxRuntimeCost:
                 self.pricer.set_prices([signature], [0.0])
                 continue
             self._spread[signature] = price.spread_ms or 0.0
-            alone = max(price.ms, least) + self._layout_changes(job.graph, region)
+            alone = self._with_weights(price.ms, least) + self._layout_changes(job.graph, region)
             self.pricer.set_prices([signature], [self._in_model.ms(alone)])
+
+    def _with_weights(self, ms: float, least: float) -> float:
+        """A region's time, which is not below that of reading its weights; from memory, not above it for a little."""
+        return least if self._far and least <= ms < MEMORY_SPREAD * least else max(ms, least)
+
+    @property
+    def _far(self) -> bool:
+        """Whether regions are measured with empty caches."""
+        return self._in_model == in_model.STREAMING and self._flush >= int(STREAMING_FLUSH_MB * (1 << 20))
 
     def _layout_changes(self, graph: Graph, region: Region) -> float:
         if not region.blocked:
@@ -482,8 +494,7 @@ class OnnxRuntimeCost:
             if programs.get(job.key, "") not in {"", *known}:
                 first.setdefault(programs[job.key], job)
         items = [(job.key, _serialized(job.model), input_specs(job.model)) for job in first.values() if job.model]
-        far = self._in_model == in_model.STREAMING and self._flush >= int(STREAMING_FLUSH_MB * (1 << 20))
-        results = self._timed(items, cold=True, sessions=STREAMING_SESSIONS if far else None)
+        results = self._timed(items, cold=True, sessions=STREAMING_SESSIONS if self._far else None)
         known |= {program: self._price(job, results[job.key]) for program, job in first.items()}
         prices |= {key: known[program] for key, program in programs.items()}
         clock = self._clock_state()
@@ -624,9 +635,9 @@ class OnnxRuntimeCost:
 
 
 def streams(graph: Graph, pricer: Pricer, dims: Mapping[str, int]) -> bool:
-    """Whether reading weights is what a run of ``graph`` mostly does: more of them than the near caches hold, each for a
-    few operations, as in a decoder that makes one token or a recurrent cell for one sequence. If they are more than a
-    shared cache holds too, then between any two kernels, and between writing a buffer and reading it, more may go
+    """Whether reading weights is what a run of ``graph`` mostly does: more of them than the near caches hold, each for
+    a few operations, as in a decoder that makes one token or a recurrent cell for one sequence. If they are more than
+    a shared cache holds too, then between any two kernels, and between writing a buffer and reading it, more may go
     through the caches than they hold.
     """
     found = pricer.regions(graph)

@@ -133,6 +133,15 @@ CASES = [
         ["FusedMatMul", "FusedMatMul"],
     ),
     (
+        "permuted and scaled for two products",
+        ROWS,
+        (
+            "t = Transpose{perm=[0,2,1]}(r)\na = Mul(t, s)\nu = Transpose{perm=[0,2,1]}(a)\nm = MatMul(z, a)\n"
+            "n = MatMul(m, u)\nreturn n"
+        ),
+        ["FusedMatMul", "FusedMatMul"],
+    ),
+    (
         "permutations, one of which moves nothing",
         ROWS,
         "t = Transpose{perm=[0,1,2]}(r)\nu = Transpose{perm=[0,2,1]}(t)\nm = MatMul(z, u)\nreturn m",

@@ -148,6 +148,16 @@ def test_weights_are_not_read_faster_than_measured(fake: OnnxRuntimeCost) -> Non
     assert fake.cost(small).total_ms == pytest.approx(inside(0.0085))
 
 
+@pytest.mark.parametrize(("times", "counts"), [(0.1, 1.0), (1.4, 1.0), (2.0, 2.0)])
+def test_a_product_read_from_memory_costs_what_its_weights_do(
+    fake: OnnxRuntimeCost, times: float, counts: float
+) -> None:
+    least = MACHINE.weights_ms(4 * 4096**2, 4 * 4096**2)
+    fake.worker.ms = times * least + MACHINE.overhead - MACHINE.dispatch
+    graph = Graph.parse("x: f32[1,4096] = input\nw: f32[4096,4096] = const\ny = MatMul(x, w)\nreturn y")
+    assert fake.cost(graph).total_ms == pytest.approx(STREAMING.ms(counts * least))
+
+
 @pytest.mark.parametrize(
     ("text", "dims", "expected"),
     [
