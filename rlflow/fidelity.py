@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -239,6 +239,11 @@ def _run(
 ) -> Fidelity:
     rows: list[Timed] = []
     skipped: list[str] = []
+    # All prices in one go, as a search takes them: the speed of memory is another one minutes later.
+    graphs = [variant.graph for variant in todo if variant.graph.digest not in known]
+    for model in judged.values():
+        with suppress(CostError, GraphError):  # the variant that it is about is left out below
+            model.fill(graphs, stop=stop)
     for number, variant in enumerate(todo, 1):
         row = known.get(variant.graph.digest)
         if row is None:
