@@ -40,11 +40,11 @@ class InModel(NamedTuple):
 
 #: For fusion tables that do not describe the runtime, and for other runtimes: nothing is known.
 NONE = InModel(1.0, 0.0)
-#: ONNX Runtime 1.31 on the processor, AMD EPYC, one thread; version 1, of 2026-11-22.
-ONNXRUNTIME = InModel(1.0497, 0.00485)
+#: ONNX Runtime 1.31 on the processor, AMD EPYC, one thread; version 2, of 2026-11-22, without models that stream.
+ONNXRUNTIME = InModel(1.0333, 0.00696)
 #: Models that stream their weights (:func:`rlflow.cost.onnxruntime.streams`) are priced by what their regions take
-#: alone. On the two that were looked at, a recurrent network and a decoder step, the figures above made errors of 9 to
-#: 48 % out of 8 to 36 %, and ranks worse; two are not enough to learn others from.
+#: alone. On the two that were looked at, a recurrent network and a decoder step, the figures above made errors larger
+#: in most hours, and ranks worse; two are not enough to learn others from.
 STREAMING = InModel(1.0, 0.0)
 
 
