@@ -20,7 +20,6 @@ from rlflow import cost as _cost
 from rlflow import search as _search
 from rlflow.cost.endtoend import student
 from rlflow.cost.fidelity import Agreement, agreement
-from rlflow.cost.in_model import STREAMING
 from rlflow.deployment import Deployment, Inputs, open_worker, source_of
 from rlflow.errors import CostError, GraphError, UsageError
 
@@ -241,6 +240,8 @@ def _run(
     skipped: list[str] = []
     # All prices in one go, as a search takes them: the speed of memory is another one minutes later.
     graphs = [variant.graph for variant in todo if variant.graph.digest not in known]
+    if graphs and not stop():
+        clock.fill([todo[0].graph])  # whether the machine is quiet enough to tell
     for model in judged.values():
         with suppress(CostError, GraphError):  # the variant that it is about is left out below
             model.fill(graphs, stop=stop)
@@ -272,7 +273,7 @@ def _timed(variant: Variant, clock: Any, judged: Mapping[str, Any]) -> Timed:
     regions, inside = _kernels(first, graph), getattr(first, "in_model", None)
     alone = None if inside is None else inside.alone(predicted[name], regions)
     what = (graph.digest, variant.origin, variant.steps, found.ms, found.half_width, found.blocks, predicted)
-    return Timed(*what, regions, alone, inside == STREAMING)
+    return Timed(*what, regions, alone, getattr(first, "streams_weights", False))
 
 
 def _kernels(model: Any, graph: Any) -> int:

@@ -90,8 +90,8 @@ const OpIds& op_ids() {
   static const OpIds ids = [] {
     auto id = [](const char* name) { return has_op(name) ? find_op(name) : std::numeric_limits<OpId>::max(); };
     return OpIds{id("Add"),     id("Mul"),        id("Div"),        id("Sub"),    id("Pow"),      id("Sqrt"),           id("Erf"),
-                 id("Sigmoid"), id("Reciprocal"), id("ReduceMean"), id("Gather"), id("GatherND"), id("GatherElements"), id("Slice"),          id("MatMul"),
-                 id("Transpose")};
+                 id("Sigmoid"), id("Reciprocal"), id("ReduceMean"), id("Gather"), id("GatherND"), id("GatherElements"), id("Slice"),
+                 id("MatMul"),  id("Transpose")};
   }();
   return ids;
 }

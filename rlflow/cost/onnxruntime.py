@@ -118,7 +118,7 @@ class OnnxRuntimeCost:
     ``None``: ``FLUSH_MB``, or ``STREAMING_FLUSH_MB`` for a model that :func:`streams` more than that.
 
     One object prices one model and what it is rewritten to: the first graph says how many bytes of weights a run reads,
-    and whether it streams them.
+    and whether it streams them (``streams_weights``).
     """
 
     name = "onnxruntime"
@@ -167,6 +167,7 @@ class OnnxRuntimeCost:
         self._spread: dict[str, float] = {}
         self._used: dict[str, float | None] = {}
         self._working_set: float | None = None
+        self.streams_weights = False
         self._calibration: Calibration | None = None
         self._context: PriceContext | None = None
         self._described: dict[str, Any] | None = None
@@ -353,7 +354,7 @@ class OnnxRuntimeCost:
         """Choose how the regions of this model are priced: whether it streams its weights, and through which caches."""
         if self._fusion != "onnxruntime" or not streams(graph, self.pricer, self.dims):
             return
-        self._in_model = in_model.STREAMING
+        self.streams_weights, self._in_model = True, in_model.STREAMING
         if not self._flush_given and (self._working_set or 0.0) > STREAMING_FLUSH_MB * (1 << 20):
             self._flush, self._calibration = int(STREAMING_FLUSH_MB * (1 << 20)), None
 
@@ -447,7 +448,7 @@ class OnnxRuntimeCost:
     @property
     def _far(self) -> bool:
         """Whether regions are measured with empty caches."""
-        return self._in_model == in_model.STREAMING and self._flush >= int(STREAMING_FLUSH_MB * (1 << 20))
+        return self.streams_weights and self._flush >= int(STREAMING_FLUSH_MB * (1 << 20))
 
     def _layout_changes(self, graph: Graph, region: Region) -> float:
         if not region.blocked:

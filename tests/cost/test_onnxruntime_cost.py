@@ -189,7 +189,10 @@ def test_a_streaming_model_is_priced_with_empty_caches(fake: OnnxRuntimeCost) ->
     assert streaming.fill([Graph.parse(TEXT)]).cached == 0  # the prices of the two kinds are kept apart
     shared = OnnxRuntimeCost(worker=fake.worker, database=fake.database)  # 16 MB stay in a shared cache
     shared.fill([Graph.parse(text.replace("4096", "2048"))])
-    assert (flushed[-1], shared.in_model) == (int(FLUSH_MB * 2**20), STREAMING)
+    assert (flushed[-1], shared.in_model, shared.streams_weights) == (int(FLUSH_MB * 2**20), STREAMING, True)
+    other = OnnxRuntimeCost(worker=fake.worker, database=fake.database, fusion="generic", flush_mb=STREAMING_FLUSH_MB)
+    other.fill([Graph.parse(text)])
+    assert not other.streams_weights  # NONE and STREAMING are equal figures
     given = OnnxRuntimeCost(worker=fake.worker, database=fake.database, flush_mb=FLUSH_MB)
     given.fill([Graph.parse(text)])
     assert flushed[-1] == int(FLUSH_MB * 2**20)
