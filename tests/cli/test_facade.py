@@ -17,8 +17,12 @@ from rlflow.library import load_library
 ANALYTIC: dict[str, Any] = {"cost": "analytic", "budget": "100x"}
 
 
-def product_model(width: int = 64) -> onnx.ModelProto:
-    """Two products of one input, summed; the second goes through a pair of transposes that cancel."""
+def product_model(width: int = 64, detour: bool = True) -> onnx.ModelProto:
+    """Two products of one input, summed; with ``detour`` the second goes through a pair of transposes that cancel.
+
+    The first rewrite of the detour (two permutations into one that moves nothing) gains less than a microsecond, which
+    no clock can tell: a greedy search over measured prices needs the model without.
+    """
     rng = np.random.default_rng(2)
     weights = [
         numpy_helper.from_array(rng.standard_normal((width, width)).astype(np.float32), f"w{k}") for k in range(2)
@@ -26,10 +30,13 @@ def product_model(width: int = 64) -> onnx.ModelProto:
     nodes = [
         helper.make_node("MatMul", ["x", "w0"], ["a"], name="first"),
         helper.make_node("MatMul", ["x", "w1"], ["b"], name="second"),
-        helper.make_node("Transpose", ["b"], ["c"], perm=[1, 0]),
-        helper.make_node("Transpose", ["c"], ["d"], perm=[1, 0]),
-        helper.make_node("Add", ["a", "d"], ["y"], name="sum"),
     ]
+    if detour:
+        nodes += [
+            helper.make_node("Transpose", ["b"], ["c"], perm=[1, 0]),
+            helper.make_node("Transpose", ["c"], ["d"], perm=[1, 0]),
+        ]
+    nodes.append(helper.make_node("Add", ["a", "d" if detour else "b"], ["y"], name="sum"))
     graph = helper.make_graph(
         nodes,
         "products",
@@ -269,7 +276,7 @@ def test_a_second_run_does_not_search_again(tmp_path: Path, monkeypatch: pytest.
 
     def run(**other: Any) -> tuple[bool, Any]:
         options: dict[str, Any] = {"search": "greedy", "budget": "500x", "gate_seconds": 0.2, "dims": {"N": 4}}
-        report = rlflow.optimize(product_model(), **{**options, **other}).report
+        report = rlflow.optimize(product_model(detour=False), **{**options, **other}).report
         assert report.improved and report.stop_reason == "exhausted"
         return any("The search is that of" in note for note in report.notes), report
 
@@ -295,7 +302,7 @@ def test_a_second_run_starts_from_the_comparison_of_the_first(tmp_path: Path, mo
 
     def gate(ratio: float, **other: Any) -> Any:
         monkeypatch.setattr("rlflow.cost.sampler.WorkerSampler.block", timed_by_operators(ratio))
-        result = rlflow.optimize(product_model(), **{**options, **other})
+        result = rlflow.optimize(product_model(detour=False), **{**options, **other})
         assert result.improved
         assert result.report.verified is not None
         assert result.report.verified.passed
