@@ -1,7 +1,7 @@
 """Measured prices: every fused region is timed alone in ONNX Runtime, once, and remembered.
 
 Regions are those of the "onnxruntime" fusion table. A region's price is the time of the region as a model of its own
-(the median of a session, from sessions that agree), less what an empty run takes, plus one dispatch. Four things
+(from sessions that agree, :mod:`rlflow.cost.repeats`), less what an empty run takes, plus one dispatch. Four things
 differ inside a model, and are put right:
 
 * *Caches.* In a loop of its own a region finds its weights, its code and the buffers of its results in the near caches,
@@ -25,6 +25,7 @@ Whole models are compared by :mod:`rlflow.cost.gate`, which has the last word.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import time
@@ -40,6 +41,7 @@ from rlflow.cost.calibration import Calibration
 from rlflow.cost.database import Price, PriceContext, PriceDatabase
 from rlflow.cost.in_model import InModel
 from rlflow.cost.interpolate import Estimate, Interpolation, Sample
+from rlflow.cost.pace import Pace, at_pace, pace_of, reference
 from rlflow.cost.protocol import CostReport, FillReport, RegionCost
 from rlflow.cost.repeats import repeated
 from rlflow.cost.specs import input_specs
@@ -67,6 +69,8 @@ if TYPE_CHECKING:
 
 #: Regions timed in one round trip; a request to stop is looked at in between.
 BATCH = 8
+#: The best pace of a machine is that while the regions of a first graph are timed, or for so many seconds of it.
+PACE_SECONDS = 30.0
 _LEVEL = "all"
 #: What a profile calls changes of layout.
 _REORDERS = frozenset({"ReorderInput", "ReorderOutput"})
@@ -74,7 +78,7 @@ _PROFILE_RUNS = 15
 #: Part of a stand-alone time beyond which what is beside the region is told apart by a profile.
 _LARGE_PART = 0.25
 #: Part of the key of every kept price; raise it when the way of measuring changes.
-_METHOD = "5"
+_METHOD = "6"
 #: Memory that is walked through before each sample: more than a second-level cache holds, less than a shared one.
 FLUSH_MB = 4.0
 #: The same for a model that :func:`streams` more weights than that: as much as a shared cache holds. (On a decoder
@@ -91,6 +95,9 @@ MEMORY_SPREAD = 1.5
 STREAMING_FLOPS = 4.0
 
 
+_COMPUTING, _WALKING = "pace-computing", "pace-walking"
+
+
 @dataclass
 class _Job:
     """A region that needs a price: its first-seen graph, and the signatures (layout contexts) that wait for it."""
@@ -101,6 +108,18 @@ class _Job:
     waiting: dict[str, Region]
     fronted: Sequence[int] = ()
     model: Graph | None = None
+
+
+@dataclass
+class _Timings:
+    """Regions that were timed and are not priced yet: the programs that the runtime makes of them (by key), what those
+    that nobody had timed took (the first region of each), and why others cannot be.
+    """
+
+    jobs: Sequence[_Job]
+    programs: dict[str, str]
+    took: dict[str, tuple[_Job, Measurement | str]]
+    refusals: dict[str, str]
 
 
 class OnnxRuntimeCost:
@@ -169,6 +188,7 @@ class OnnxRuntimeCost:
         self._working_set: float | None = None
         self.streams_weights = False
         self._calibration: Calibration | None = None
+        self._pace: Pace | None = None
         self._context: PriceContext | None = None
         self._described: dict[str, Any] | None = None
 
@@ -332,17 +352,17 @@ class OnnxRuntimeCost:
         waiting = self._not_estimated(missing)
         allowed = waiting if limit is None else waiting[: max(limit, 0)]
         done = shared = refused = 0
+        pending: list[_Timings] = []  # until the pace of the machine is known
         for begin in range(0, len(allowed), BATCH):
             if stop is not None and stop():
                 break
-            batch = allowed[begin : begin + BATCH]
-            prices, known = self._priced(batch)
-            self.database.put_many({self._kept_as(key): price for key, price in prices.items()}, self.place)
-            for job in batch:
-                self._set(job, prices[job.key])
-                self._learn(prices[job.key])
-            done, shared = done + len(batch), shared + known
-            refused += sum(prices[job.key].ms is None for job in batch)
+            one = self._time(allowed[begin : begin + BATCH], pending)
+            pending.append(one)
+            done, shared = done + len(one.jobs), shared + len(one.programs) - len(one.took)
+            known = not self._paced or self._known_pace() is not None
+            if known or time.perf_counter() - started >= PACE_SECONDS:
+                refused, pending = refused + self._keep(pending), []
+        refused += self._keep(pending)
         remaining = sum(len(job.waiting) for job in waiting[done:])
         seconds = time.perf_counter() - started
         estimated = len(missing) - len(waiting)
@@ -356,7 +376,7 @@ class OnnxRuntimeCost:
             return
         self.streams_weights, self._in_model = True, in_model.STREAMING
         if not self._flush_given and (self._working_set or 0.0) > STREAMING_FLUSH_MB * (1 << 20):
-            self._flush, self._calibration = int(STREAMING_FLUSH_MB * (1 << 20)), None
+            self._flush, self._calibration, self._pace = int(STREAMING_FLUSH_MB * (1 << 20)), None, None
 
     # --- estimates -------------------------------------------------------------------------------------------------
 
@@ -472,35 +492,74 @@ class OnnxRuntimeCost:
 
     # --- measuring -------------------------------------------------------------------------------------------------
 
-    def _priced(self, jobs: Sequence[_Job]) -> tuple[dict[str, Price], int]:
-        """Prices by key, of these regions and of the programs that the runtime makes of them, and how many of the
-        regions shared the price of a program that is known.
-        """
-        prices: dict[str, Price] = {}
+    def _time(self, jobs: Sequence[_Job], before: Sequence[_Timings]) -> _Timings:
+        """Time these regions, but for those whose programs are known or were timed just ``before``."""
         programs: dict[str, str] = {}
+        refusals: dict[str, str] = {}
         for job in jobs:
             try:
                 self._prepare(job)
             except (CostError, GraphError) as error:
-                prices[job.key] = Price(None, refusal=str(error))
+                refusals[job.key] = str(error)
                 continue
-            if job.model is None:  # its result is known, so the runtime folds it
-                ms = self._calibrated_now().dispatch * len(job.region.nodes)
-                prices[job.key] = Price(ms, 0.0, 0)
-            else:
+            if job.model is not None:
                 programs[job.key] = self._program(job.model) or job.key
-        known = self._known_programs(programs.values())
+        known = {*self._known_programs(programs.values()), *(program for one in before for program in one.took)}
         first: dict[str, _Job] = {}
         for job in jobs:
-            if programs.get(job.key, "") not in {"", *known}:
+            if job.key in programs and programs[job.key] not in known:
                 first.setdefault(programs[job.key], job)
         items = [(job.key, _serialized(job.model), input_specs(job.model)) for job in first.values() if job.model]
         results = self._timed(items, cold=True, sessions=STREAMING_SESSIONS if self._far else None)
-        known |= {program: self._price(job, results[job.key]) for program, job in first.items()}
-        prices |= {key: known[program] for key, program in programs.items()}
-        clock = self._clock_state()
-        prices = {job.key: replace(prices[job.key], clock=clock, **_described(job)) for job in jobs}
-        return prices | {program: prices[job.key] for program, job in first.items()}, len(programs) - len(first)
+        return _Timings(jobs, programs, {key: (job, results[job.key]) for key, job in first.items()}, refusals)
+
+    def _keep(self, pending: Sequence[_Timings]) -> int:
+        """Price what was timed, by region and by program; the number of regions that the runtime refused."""
+        refused = 0
+        self._settle_pace(found for one in pending for _, found in one.took.values())
+        for one in pending:
+            known = self._known_programs(one.programs.values())
+            known |= {program: self._price(job, found) for program, (job, found) in one.took.items()}
+            prices = {key: known[program] for key, program in one.programs.items()}
+            prices |= {key: Price(None, refusal=why) for key, why in one.refusals.items()}
+            clock = self._clock_state()
+            for job in one.jobs:
+                price = prices.get(job.key) or self._folded(job)
+                prices[job.key] = replace(price, clock=clock, **_described(job))
+                self._set(job, prices[job.key])
+                self._learn(prices[job.key])
+                refused += prices[job.key].ms is None
+            prices |= {program: prices[job.key] for program, (job, _) in one.took.items()}
+            self.database.put_many({self._kept_as(key): price for key, price in prices.items()}, self.place)
+        return refused
+
+    def _folded(self, job: _Job) -> Price:
+        """A region whose result is known, so that the runtime computes it beforehand."""
+        return Price(self._calibrated_now().dispatch * len(job.region.nodes), 0.0, 0)
+
+    @property
+    def _paced(self) -> bool:
+        """Whether references are timed beside long regions: where regions are timed cold, but not from memory."""
+        return self._flush > 0 and not self._far
+
+    def _known_pace(self) -> Pace | None:
+        """The best pace of the machine, if this object or an earlier one found it out."""
+        if self._pace is None:
+            names = [self._kept_as(name) for name in (_COMPUTING, _WALKING)]
+            kept = self.database.get_many(names, self.place)
+            found = [kept[name].ms for name in names if name in kept]
+            if len(found) == 2 and all(found):
+                self._pace = Pace(*(ms or 0.0 for ms in found))
+        return self._pace
+
+    def _settle_pace(self, timed: Iterable[Measurement | str]) -> None:
+        """The pace while these were timed is the best one, if none is known."""
+        if self._known_pace() is not None:
+            return
+        self._pace = pace_of(one for one in timed if isinstance(one, Measurement))
+        if self._pace is not None:
+            kept = zip((_COMPUTING, _WALKING), self._pace, strict=True)
+            self.database.put_many({self._kept_as(name): Price(ms, 0.0, 1) for name, ms in kept}, self.place)
 
     def _program(self, model: Graph) -> str | None:
         """The key of the kernels that ONNX Runtime makes of a model; ``None`` where that cannot be told."""
@@ -532,7 +591,7 @@ class OnnxRuntimeCost:
     def _price(self, job: _Job, result: Measurement | str) -> Price:
         if isinstance(result, str):
             return Price(None, refusal=result)
-        machine = self._calibrated_now()
+        machine, result = self._calibrated_now(), at_pace(result, self._pace)
         ms = result.ms - machine.overhead + machine.dispatch
         if job.region.blocked:
             beside = self._stand_alone_changes(job)
@@ -574,9 +633,9 @@ class OnnxRuntimeCost:
     def _timed(
         self, items: Sequence[tuple[str, bytes, Any]], cold: bool, sessions: int | None = None
     ) -> dict[str, Measurement | str]:
-        """The times of the fastest sessions that agree, or the median of ``sessions`` of them."""
+        """The times of sessions that agree, or the median of ``sessions`` of them."""
 
-        def once(some: Sequence[Any]) -> dict[str, Measurement | str]:
+        def once(some: Sequence[Any], beside: bytes | None = None) -> dict[str, Measurement | str]:
             return self.worker.measure_many(
                 some,
                 level=_LEVEL,
@@ -585,11 +644,15 @@ class OnnxRuntimeCost:
                 flush_bytes=self._flush if cold else 0,
                 sessions=sessions or 1,
                 time_limit=self._time_limit,
+                reference=beside,
             )
 
         if not items:
             return {}
-        return repeated(once, items) if sessions is None else once(items)
+        if sessions is not None:
+            return once(items)
+        paced = functools.partial(once, beside=_serialized(reference())) if cold and self._paced else None
+        return repeated(once, items, paced)
 
     # --- the machine -----------------------------------------------------------------------------------------------
 
@@ -628,8 +691,10 @@ class OnnxRuntimeCost:
         if any(key not in kept or kept[key].ms is None for key in names.values()):
             found = calibration.measured(graphs, self._timed)
             if cold:
+                self._settle_pace(found.values())
+                found = {name: at_pace(one, self._pace) for name, one in found.items()}
                 found[calibration.OVERHEAD] = calibration.overhead(self.worker, self._flush, _LEVEL)
-            kept = {names[name]: Price(m.ms, m.spread_ms, m.samples) for name, m in found.items()}
+            kept = {names[name]: Price(one.ms, one.spread_ms, one.samples) for name, one in found.items()}
             self.database.put_many(kept, self.place)
         self._used |= {key: price.ms for key, price in kept.items()}
         return {name: kept[key].ms or 0.0 for name, key in names.items()}

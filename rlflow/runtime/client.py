@@ -230,6 +230,7 @@ class Worker:
         flush_bytes: int = 0,
         sessions: int = 1,
         time_limit: float = 30.0,
+        reference: bytes | None = None,
     ) -> dict[Any, Measurement | str]:
         """Price many small models in one round trip: ``(key, serialized model, inputs)`` each.
 
@@ -239,8 +240,10 @@ class Worker:
         (where their buffers lie decides); ``sessions`` above 1 spreads the repeats over several. With ``flush_bytes``
         a sample is one run after walking through that much memory and then through the inputs: weights, code and
         buffers for results are then where they are inside a model, outside the near caches, and only the inputs are
-        fresh. The answer holds a :class:`Measurement` or, where the runtime refused the model, crashed twice on it or
-        exceeded ``time_limit`` seconds, a sentence. The overhead of a run is part of the price; see :meth:`overhead`.
+        fresh. A ``reference`` (a serialized model of static shapes) is run and timed before each such sample: it says
+        how fast the machine is at that moment (``Measurement.beside``). The answer holds a :class:`Measurement` or,
+        where the runtime refused the model, crashed twice on it or exceeded ``time_limit`` seconds, a sentence. The
+        overhead of a run is part of the price; see :meth:`overhead`.
         """
         waiting = list(items)
         options = self._options(level, threads)
@@ -250,7 +253,7 @@ class Worker:
             batch = _batch(waiting)
             try:
                 self._measure_stream(
-                    batch, (options, min_time, repeats, seed, flush_bytes, sessions), results, time_limit
+                    batch, (options, reference, min_time, repeats, seed, flush_bytes, sessions), results, time_limit
                 )
             except RuntimeCrashed as error:
                 key = next(key for key, *_ in batch if key not in results)

@@ -5,6 +5,7 @@ name.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import os
 import platform
@@ -114,12 +115,15 @@ def measure(
     seed: int,
     flush_bytes: int,
     sessions: int,
+    reference: Callable[[], None] | None = None,
 ) -> Measurement:
     """Median and interquartile range of one small model, which ``open_session`` opens.
 
-    ``specs`` ``None`` makes random inputs from the model's own static shapes.
+    ``specs`` ``None`` makes random inputs from the model's own static shapes. ``reference`` is run and timed before
+    each sample, and so is the walk through ``flush_bytes`` of memory, where there is one.
     """
     samples: list[float] = []
+    beside: list[tuple[float, float, float]] = []
     opened: list[Session] = []
     for number in range(sessions):
         opened = [
@@ -127,29 +131,47 @@ def measure(
             open_session(source, options),
         ]  # the last one stays open, so that this one lies elsewhere
         share = repeats // sessions + (number < repeats % sessions)
-        samples += _measure_session(opened[-1], specs, share, min_sample, seed, flush_bytes)
+        rows = _measure_session(opened[-1], specs, share, min_sample, seed, flush_bytes, reference)
+        samples += [own for own, _, _ in rows]
+        beside += rows if reference is not None and flush_bytes else []
     low, median, high = np.percentile(samples, [25, 50, 75])
-    return Measurement(float(median), float(high - low), len(samples))
+    return Measurement(float(median), float(high - low), len(samples), tuple(beside))
 
 
 def _measure_session(
-    session: Session, specs: Mapping[str, Any] | None, repeats: int, min_sample: float, seed: int, flush_bytes: int
-) -> list[float]:
-    rng = np.random.default_rng(seed)
-    feeds = feeds_from_specs(_own_specs(session.io) if specs is None else specs, rng)
+    session: Session,
+    specs: Mapping[str, Any] | None,
+    repeats: int,
+    min_sample: float,
+    seed: int,
+    flush_bytes: int,
+    reference: Callable[[], None] | None,
+) -> list[tuple[float, float, float]]:
+    """Milliseconds of each sample, and of the reference and the walk through memory before it (0: there is none)."""
+    feeds = random_feeds(session, specs, seed)
     once = session.runner(feeds)
     clock = 1 if session.options.effective_clock == "cpu" else 0
     flush = np.zeros(flush_bytes // 8) if flush_bytes else None
     inner = 1 if flush is not None else runs_to_fill(once, min_sample)
-    samples = []
+    rows = []
     with no_garbage_collection():
         for _ in range(repeats):
+            computing = walking = 0.0
             if flush is not None:
-                flush += 1.0  # pushes weights, code and results out of the near caches, as the rest of a model does;
+                if reference is not None:
+                    computing = _sample(reference, 1)[clock]
+                # Pushes weights, code and results out of the near caches, as the rest of a model does;
+                walking = _sample(functools.partial(np.add, flush, 1.0, out=flush), 1)[clock]
                 for array in feeds.values():  # its inputs were only just computed
                     array.max(initial=0) if array.dtype.kind in "iuf" else array.any()
-            samples.append(_sample(once, inner)[clock] / 1e6)
-    return samples
+            rows.append((_sample(once, inner)[clock] / 1e6, computing / 1e6, walking / 1e6))
+    return rows
+
+
+def random_feeds(session: Session, specs: Mapping[str, Any] | None, seed: int) -> dict[str, Any]:
+    """Inputs by ``specs``, or by the model's own static shapes."""
+    rng = np.random.default_rng(seed)
+    return feeds_from_specs(_own_specs(session.io) if specs is None else specs, rng)
 
 
 def runs_to_fill(once: Callable[[], None], seconds: float) -> int:

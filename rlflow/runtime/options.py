@@ -128,11 +128,16 @@ class Handle:
 
 
 class Measurement(NamedTuple):
-    """Price of one model: median and interquartile range in milliseconds, of ``samples`` samples."""
+    """Price of one model: median and interquartile range in milliseconds, of ``samples`` samples.
+
+    ``beside``: of each sample, what it took, a reference model and a walk through memory just before it; empty where
+    nothing was timed beside.
+    """
 
     ms: float
     spread_ms: float
     samples: int
+    beside: tuple[tuple[float, float, float], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ class Service:
         self.name: str = self._lib.NAME
         self._answer = answer
         self._open: dict[int, Any] = {}
+        self._references: dict[tuple[bytes, RuntimeOptions], Callable[[], None]] = {}
 
     def describe(self, provider: str) -> dict[str, Any]:
         return self._lib.describe(provider)
@@ -60,11 +61,17 @@ class Service:
         return loops.time_interleaved([self._open[key] for key in keys], feeds, *how)
 
     def measure_many(
-        self, items: Sequence[tuple[Any, bytes, Mapping[str, Any] | None]], options: RuntimeOptions, *how: Any
+        self,
+        items: Sequence[tuple[Any, bytes, Mapping[str, Any] | None]],
+        options: RuntimeOptions,
+        reference: bytes | None,
+        *how: Any,
     ) -> None:
         """One message per item as soon as it is done, so that a crash loses nothing but the item that caused it."""
         own_clock = getattr(self._lib, "measure", None)  # a GPU has a better one than the processor's
-        measure = own_clock or functools.partial(loops.measure, self._lib.Session)
+        measure = own_clock or functools.partial(
+            loops.measure, self._lib.Session, reference=self._reference(reference, options)
+        )
         for key, source, specs in items:
             try:
                 result: Any = measure(source, specs, options, *how)
@@ -73,6 +80,15 @@ class Service:
             except Exception as error:  # noqa: BLE001 - the other models must still be measured
                 result = _sentence(error, self.name)
             self._answer(("item", (key, result)))
+
+    def _reference(self, source: bytes | None, options: RuntimeOptions) -> Callable[[], None] | None:
+        """What runs a model on random inputs; opened once."""
+        if source is None:
+            return None
+        if (source, options) not in self._references:
+            session = self._lib.Session(source, options)
+            self._references[source, options] = session.runner(loops.random_feeds(session, None, 0))
+        return self._references[source, options]
 
     def overhead(self, options: RuntimeOptions, min_sample: float, repeats: int, flush_bytes: int) -> Any:
         return loops.measure(

@@ -121,12 +121,30 @@ def test_regions_of_one_program_have_one_price(fake: OnnxRuntimeCost, monkeypatc
     fake.worker.ms = 3.0
     other = Graph.parse("x: f32[4,8] = input\ny = Erf(x)\nreturn y")
     second = fake.fill([other])
-    assert (first.measured, first.cached, fake.worker.asked) == (1, 0, 3)  # a small one has three sessions
-    assert (second.measured, second.cached, fake.worker.asked) == (0, 1, 3)
+    assert (first.measured, first.cached, fake.worker.asked) == (1, 0, 4)  # three sessions after a first look
+    assert (second.measured, second.cached, fake.worker.asked) == (0, 1, 4)
     assert fake.cost(other).total_ms == pytest.approx(inside(0.9985))
     kept = OnnxRuntimeCost(worker=FakeWorker(), database=fake.database)  # a later run asks for no program at all
     assert kept.fill([other]).cached == 1
     assert kept.cost(other).total_ms == fake.cost(other).total_ms
+
+
+def test_prices_of_a_slow_hour_stand_on_the_footing_of_the_first(fake: OnnxRuntimeCost) -> None:
+    measure, slow = fake.worker.measure_many, 1.0
+
+    def busy(items, reference=None, **how: object) -> dict[object, Measurement | str]:
+        found = measure(items, **how)
+        if reference is not None:
+            row = (slow * fake.worker.ms, slow * 1.0, slow * 0.3)
+            found = {k: m._replace(ms=row[0], beside=(row,) * 9) for k, m in found.items() if not isinstance(m, str)}
+        return found
+
+    fake.worker.measure_many = busy
+    text = "x: f32[{n},8] = input\ny = Tanh(x)\nreturn y"
+    first = fake.cost(Graph.parse(text.format(n=4))).total_ms
+    slow = 1.4
+    later = OnnxRuntimeCost(worker=fake.worker, database=fake.database)
+    assert later.cost(Graph.parse(text.format(n=5))).total_ms == pytest.approx(first) == pytest.approx(inside(0.9985))
 
 
 def test_limit_and_stop_leave_regions_without_a_price(fake: OnnxRuntimeCost) -> None:

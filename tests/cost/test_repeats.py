@@ -1,4 +1,4 @@
-"""Sessions are opened again until the two fastest agree; a slow one is not believed, a refusal is."""
+"""Sessions are opened again until they agree; a slow one is not believed, a refusal is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rlflow.cost.repeats import AGREEMENT, MOST_SESSIONS, agreed, combined, repeated
+from rlflow.cost.repeats import AGREEMENT, MOST_SESSIONS, PACED_MS, agreed, combined, repeated
 from rlflow.runtime import Measurement
 
 
@@ -75,3 +75,39 @@ def test_what_never_agrees_ends() -> None:
     found = repeated(clock, [("wild", b"", None)])
     assert len(clock.asked) == MOST_SESSIONS
     assert found["wild"].ms == pytest.approx(sum(sorted(wild[:MOST_SESSIONS])[:2]) / 2)  # type: ignore[union-attr]
+
+
+def beside(ms: float, slow: float = 1.0) -> Measurement:
+    """A session of a machine that is so many times slower than at its best."""
+    rows = tuple((ms * slow * up, slow * up, slow * up) for up in (0.99, 1.0, 1.01))
+    return Measurement(ms * slow, 0.01, 3, rows)
+
+
+@pytest.mark.parametrize(
+    ("sessions", "enough"),
+    [
+        ([beside(2.0), beside(2.0)], False),  # small ones get a third session
+        ([beside(2.0), beside(2.0, 1.3), beside(2.0, 1.1)], True),  # the machine was slow, not the model
+        ([beside(2.0), beside(2.0), beside(2.3)], False),
+        ([beside(2.0), beside(2.3), *[beside(2.0)] * 5], False),
+        ([beside(9.0), beside(9.1)], True),
+    ],
+)
+def test_when_sessions_beside_references_agree(sessions: list[Measurement], enough: bool) -> None:
+    assert agreed(sessions) is enough
+
+
+def test_what_takes_long_is_timed_beside_references() -> None:
+    plain = Clock({"short": [PACED_MS / 2] * 4, "long": [PACED_MS * 2], "refused": ["no kernel"]})
+    calls: list[list[str]] = []
+
+    def paced(items: Sequence[tuple[str, bytes, Any]]) -> dict[str, Measurement | str]:
+        calls.append([key for key, *_ in items])
+        return {key: beside(PACED_MS * 2, slow=1.0 + len(calls) / 10) for key, *_ in items}
+
+    found = repeated(plain, [(key, b"", None) for key in plain.times], paced)
+    assert plain.asked == [["short", "long", "refused"], ["short"], ["short"], ["short"]]
+    assert calls == [["long"]] * 4
+    assert (found["short"].samples, found["long"].samples) == (36, 12)  # type: ignore[union-attr]
+    assert len(found["long"].beside) == 12  # type: ignore[union-attr]
+    assert found["refused"] == "no kernel"

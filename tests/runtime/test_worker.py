@@ -338,11 +338,11 @@ from rlflow.runtime import loops, worker
 
 measure, once = loops.measure, Path(__file__).with_name("crashed-once")
 
-def faulty(opener, source, *rest):
+def faulty(opener, source, *rest, **how):
     if b"always" in source or (b"sometimes" in source and not once.exists()):
         once.touch()
         os.kill(os.getpid(), signal.SIGSEGV)
-    return measure(opener, source, *rest)
+    return measure(opener, source, *rest, **how)
 
 loops.measure = faulty
 main = worker.main
@@ -380,11 +380,11 @@ class TestMeasureMany:
         assert sorted(shared.measure_many(items, repeats=2)) == [0, 1, 2]
 
     @pytest.mark.clock
-    def test_prices_grow_with_the_work_and_exceed_the_overhead(self, shared: Worker) -> None:
+    def test_prices_grow_with_the_work(self, shared: Worker) -> None:
         items = [(size, dense(size), None) for size in (64, 512)]
         found = shared.measure_many(items)
         assert found[512].ms > found[64].ms > 0
-        assert found[512].ms > shared.overhead().ms > 0
+        assert found[64].beside == ()
         assert found[64].samples == 9
         assert found[64].spread_ms >= 0
 
@@ -405,6 +405,14 @@ class TestMeasureMany:
 
     def test_repeats_are_spread_over_sessions(self, shared: Worker) -> None:
         assert shared.measure_many([("m", dense(64), None)], repeats=7, sessions=3)["m"].samples == 7
+
+    @pytest.mark.parametrize(("flush", "rows"), [(0, 0), (1 << 20, 7)])
+    def test_a_reference_is_timed_beside_every_cold_sample(self, shared: Worker, flush: int, rows: int) -> None:
+        how = {"repeats": 7, "sessions": 2, "flush_bytes": flush, "reference": dense(256)}
+        found = shared.measure_many([("m", dense(64), None)], **how)["m"]
+        assert len(found.beside) == rows
+        assert all(ms > 0 for row in found.beside for ms in row)
+        assert not rows or found.ms == np.median([own for own, _, _ in found.beside])
 
     @pytest.mark.clock
     def test_cold_caches_cost_more(self, shared: Worker) -> None:
