@@ -210,6 +210,7 @@ def calibrate(
         worker = stack.enter_context(open_worker(threads))
         inputs = Inputs.of(worker, source_of(imported, model), imported.graph, dict(dims or {}), None, seed)
         how = {"tolerance": tolerance, "seconds": seconds, "max_noise": max_noise, "seed": seed, "threads": threads}
+        how["share"] = 0.0  # variants are ranked among themselves
         own = place.cost_options("end-to-end", "eager")
         clock: Any = _cost.make("end-to-end", dims=dims, **how, **own)
         clock.attach(lambda graph: save_model(imported, graph).SerializeToString(), lambda: inputs.feeds[0])

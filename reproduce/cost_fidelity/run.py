@@ -164,7 +164,8 @@ def calibrated(name: str, options: argparse.Namespace) -> tuple[int, list[dict[s
         command = [*CLI, "cost", "calibrate", os.fspath(source), "--variants", str(options.variants), "--threads", "1"]
         command += ["--seconds", f"{options.seconds:g}", "--max-noise", f"{options.max_noise:g}"]
         command += ["--seed", str(options.seed), "--json", os.fspath(file), "--resume"]
-        status = subprocess.run(command, stdout=sys.stderr).returncode
+        prices = {**os.environ, "RLFLOW_CACHE": os.fspath(Path(folder) / "prices")}
+        status = subprocess.run(command, stdout=sys.stderr, env=prices).returncode
     rows = kept(name, options) if file.exists() else []
     if status != 0:
         print(f"{name}: 'rlflow cost calibrate' ended with status {status}, {len(rows)} rows", file=sys.stderr)

@@ -6,7 +6,7 @@ comparison (:mod:`rlflow.cost.gate`), by the same samplers:
 
 * Every graph is timed *interleaved* with the one that the search started from, in blocks of fresh sessions. What is
   learnt is the ratio of the two, so that a machine that slows down meanwhile slows both; the drift is watched and told.
-* Blocks are added until the interval of the ratio is tight (``tolerance``, or a quarter of the difference itself), or
+* Blocks are added until the interval of the ratio is tight (``tolerance``, or ``share`` of the difference itself), or
   the seconds of a graph are spent.
 * First of all the starting graph is timed against itself. What that interval is wide decides which differences count
   as none; where it is wider than ``max_noise``, the machine cannot tell graphs apart, and that is said.
@@ -127,7 +127,9 @@ class EndToEndCost:
 
     ``threads``, ``runtime`` (``onnxruntime`` or ``openvino``) and ``provider`` say where; ``measure_cmd`` puts a
     device's command in their place. ``tolerance``: how well a ratio to the baseline is wanted (0.01 is one per cent);
-    ``seconds`` what one graph may take for it. ``max_noise``: the interval of the baseline against itself above which
+    ``seconds`` what one graph may take for it; ``share``: the part of the difference to the baseline that is enough (a
+    search wants to know by how much a graph is better, to a quarter; 0 where graphs are compared with each other).
+    ``max_noise``: the interval of the baseline against itself above which
     the machine is refused. ``dims``: values of symbolic dimensions, others count as 1. How graphs are written and what
     they are fed is said by :meth:`attach`, else there are seeded stand-ins for both.
 
@@ -153,12 +155,16 @@ class EndToEndCost:
         tolerance: float = 0.01,
         seconds: float = 6.0,
         max_noise: float = 0.05,
+        share: float = 0.25,
         seed: int = 0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         for name, value in (("tolerance", tolerance), ("seconds", seconds), ("max_noise", max_noise)):
             if not value > 0:
                 raise UsageError(f"The option {name} of the end-to-end cost is {value!r}; expected above zero.")
+        if not 0 <= share < 1:
+            raise UsageError(f"The option share of the end-to-end cost is {share!r}; expected 0 or more, and below 1.")
+        self.share = float(share)
         self.options = RuntimeOptions(provider=provider, threads=threads, runtime=runtime)
         self.dims = dict(dims or {})
         self.command = DeviceCommand(measure_cmd) if isinstance(measure_cmd, str) else measure_cmd
@@ -378,7 +384,7 @@ class EndToEndCost:
         return matrix
 
     def _is_tight(self, one: _Candidate) -> bool:
-        return one.half_width <= max(self.tolerance, abs(one.centre) / 4.0)
+        return one.half_width <= max(self.tolerance, self.share * abs(one.centre))
 
     def _culprit(self, sampler: WholeSampler, active: Sequence[_Candidate]) -> _Candidate:
         for one in active:

@@ -99,6 +99,19 @@ def test_repetitions_follow_the_noise() -> None:
     assert counts[0.012] > counts[0.001]
 
 
+def test_graphs_that_are_compared_with_each_other_are_all_timed_as_well_as_the_tolerance_asks() -> None:
+    counts = {}
+    for share in (0.25, 0.0):
+        sampler = Simulated(by_length, bias=0.012, noise=0.012)
+        model = made(sampler, max_noise=1.0, seconds=1e9, share=share)
+        model.fill([chain(20)])
+        before = len(sampler.blocks)
+        model.fill([chain(10)])
+        counts[share] = len(sampler.blocks) - before
+        assert share or model.times[chain(10).digest].half_width <= model.tolerance
+    assert counts[0.25] == MIN_BLOCKS < counts[0.0]
+
+
 def test_a_spent_time_ends_the_repetitions() -> None:
     ticks = iter(range(10**6))
     sampler = Simulated(by_length, bias=0.05)
@@ -195,6 +208,11 @@ def test_large_graphs_are_timed_one_by_one() -> None:
 def test_mistakes(option: str) -> None:
     with pytest.raises(UsageError, match=f"option {option} .* above zero"):
         cost.make(f"end-to-end:{option}=0")
+
+
+def test_a_share_of_all_is_a_mistake() -> None:
+    with pytest.raises(UsageError, match="option share .* below 1"):
+        cost.make("end-to-end:share=1")
 
 
 class TestSearch:
