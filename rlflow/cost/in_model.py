@@ -3,7 +3,8 @@
 What an empty run takes is taken off every region's price, and one dispatch is added. But an empty run with cold caches
 (7.5 microseconds) holds the dispatch of a cold kernel, and the dispatch that is added is that of a warm one, out of a
 long chain of the same (0.2 microseconds): in a model, where every kernel comes with code, descriptors and buffers that
-the others have pushed out, each region is some microseconds dearer; and all share the caches. On ten networks and their
+the others have pushed out, each region is some microseconds dearer; and all share the caches. Besides, regions are
+priced at the machine's best pace (:mod:`rlflow.cost.pace`), and models are not timed at it. On ten networks and their
 300 variants (``reproduce/cost_fidelity``; one thread) the two figures below predict the whole from the parts.
 
 They are data about a runtime on a kind of machine, not measurements of yours. No network in
@@ -40,8 +41,8 @@ class InModel(NamedTuple):
 
 #: For fusion tables that do not describe the runtime, and for other runtimes: nothing is known.
 NONE = InModel(1.0, 0.0)
-#: ONNX Runtime 1.31 on the processor, AMD EPYC, one thread; version 2, of 2026-11-22, without models that stream.
-ONNXRUNTIME = InModel(1.0333, 0.00696)
+#: ONNX Runtime 1.31 on the processor, AMD EPYC, one thread; version 3, of 2026-11-22, without models that stream.
+ONNXRUNTIME = InModel(1.0866, 0.00358)
 #: Models that stream their weights (:func:`rlflow.cost.onnxruntime.streams`) are priced by what their regions take
 #: alone. On the two that were looked at, a recurrent network and a decoder step, the figures above made errors larger
 #: in most hours, and ranks worse; two are not enough to learn others from.
