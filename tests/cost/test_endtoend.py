@@ -211,7 +211,7 @@ def test_mistakes(option: str) -> None:
 
 
 def test_a_share_of_all_is_a_mistake() -> None:
-    with pytest.raises(UsageError, match="option share .* below 1"):
+    with pytest.raises(UsageError, match=r"option share .* below 1"):
         cost.make("end-to-end:share=1")
 
 
