@@ -72,7 +72,7 @@ def test_the_best_pace_is_the_lowest_decile_of_each_reference() -> None:
         max_size=40,
     )
 )
-def test_no_part_is_below_nothing_and_no_single_part_fits_better(rows: list[tuple[float, float, float]]) -> None:
+def test_whatever_the_samples_no_part_is_below_nothing(rows: list[tuple[float, float, float]]) -> None:
     table = np.array(rows)
     inputs = table[:, 1:] / table[:, :1]
     parts = split(inputs)
