@@ -30,7 +30,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -56,6 +56,7 @@ from rlflow.errors import (
 )
 from rlflow.runtime import (
     CPU_PROVIDER,
+    FeedSpec,
     Measurement,
     RuntimeOptions,
     Worker,
@@ -109,6 +110,8 @@ class _Job:
     waiting: dict[str, Region]
     fronted: Sequence[int] = ()
     model: Graph | None = None
+    source: bytes = b""
+    feeds: Mapping[str, FeedSpec] = field(default_factory=dict)
 
 
 @dataclass
@@ -504,13 +507,13 @@ class OnnxRuntimeCost:
                 refusals[job.key] = str(error)
                 continue
             if job.model is not None:
-                programs[job.key] = self._program(job.model) or job.key
+                programs[job.key] = self._program(job.source) or job.key
         known = {*self._known_programs(programs.values()), *(program for one in before for program in one.took)}
         first: dict[str, _Job] = {}
         for job in jobs:
             if job.key in programs and programs[job.key] not in known:
                 first.setdefault(programs[job.key], job)
-        items = [(job.key, _serialized(job.model), input_specs(job.model)) for job in first.values() if job.model]
+        items = [(job.key, job.source, job.feeds) for job in first.values()]
         results = self._timed(items, cold=True, sessions=STREAMING_SESSIONS if self._far else None)
         return _Timings(jobs, programs, {key: (job, results[job.key]) for key, job in first.items()}, refusals)
 
@@ -562,14 +565,14 @@ class OnnxRuntimeCost:
             kept = zip((_COMPUTING, _WALKING), self._pace, strict=True)
             self.database.put_many({self._kept_as(name): Price(ms, 0.0, 1) for name, ms in kept}, self.place)
 
-    def _program(self, model: Graph) -> str | None:
+    def _program(self, model: bytes) -> str | None:
         """The key of the kernels that ONNX Runtime makes of a model; ``None`` where that cannot be told."""
         from rlflow.frontends.program import program_digest
 
         if self.options.runtime != "onnxruntime":
             return None
         try:
-            return f"program:{program_digest(self.worker.optimized(_serialized(model), level=_LEVEL))}"
+            return f"program:{program_digest(self.worker.optimized(model, level=_LEVEL))}"
         except (ModelError, RuntimeRefused, RuntimeCrashed):
             return None
 
@@ -582,12 +585,17 @@ class OnnxRuntimeCost:
         return f"{self.options.effective_clock} time{'; ' if state else ''}{state}"
 
     def _prepare(self, job: _Job) -> None:
+        """Make the region a model with random inputs; no model where its result is known beforehand. Raises CostError
+        or GraphError where it cannot stand alone: an operand of unknown rank or extent, an opaque operator.
+        """
         if job.region.blocked:
             job.model, job.fronted = regions.surrounded(job.graph, job.region, self.pricer.block, self.dims)
         else:
             job.model = regions.extract(job.graph, job.region, self.dims)
         if all(job.model.is_const(job.model.producer(value)) for value in job.model.outputs()):
             job.model = None
+        else:
+            job.source, job.feeds = _serialized(job.model), input_specs(job.model)
 
     def _price(self, job: _Job, result: Measurement | str) -> Price:
         if isinstance(result, str):
@@ -609,9 +617,9 @@ class OnnxRuntimeCost:
         if job.model is None or any((job.graph.shape(v) or [0, 1])[1] % self.pricer.block for v in job.fronted):
             return None
         rng = np.random.default_rng(0)
-        feeds = {name: random_array(spec, rng) for name, spec in input_specs(job.model).items()}
+        feeds = {name: random_array(spec, rng) for name, spec in job.feeds.items()}
         try:
-            nodes = self.worker.profile(_serialized(job.model), feeds, runs=_PROFILE_RUNS, level=_LEVEL)
+            nodes = self.worker.profile(job.source, feeds, runs=_PROFILE_RUNS, level=_LEVEL)
         except (RuntimeRefused, RuntimeCrashed):
             return None
         beside = _REORDERS | {"MaxPool"} if job.fronted else _REORDERS

@@ -90,6 +90,7 @@ class _Writer:
         self._rules = rules
         self._before, self._known = imported.graph, set(imported.graph.order())
         self._names = Names(origin.names)
+        self._labels = Names(_node_names(origin.model.graph))
         self._emitter = Emitter(graph, origin.opset, self._names, imported.constants)
         self._folder = Folder(graph, imported.constants)
         self._written: set[str] = set()
@@ -110,7 +111,7 @@ class _Writer:
         for node in plan.emitted:
             self._emit(node, plan)
         for source, output in aliases:
-            self._emitter.nodes.append(helper.make_node("Identity", [source], [output], name=output))
+            self._emit_identity(source, output)
         return self._assemble()
 
     # -- what to write
@@ -213,6 +214,13 @@ class _Writer:
 
     # -- nodes
 
+    def _label(self, name: str) -> str:
+        """The name of a new node: that of its first output, unless another node has it."""
+        return name if self._labels.take(name) else self._names.fresh("node")
+
+    def _emit_identity(self, source: str, output: str) -> None:
+        self._emitter.nodes.append(helper.make_node("Identity", [source], [output], name=self._label(output)))
+
     def _emit(self, node: int, plan: _Plan) -> None:
         op = self._graph.op(node)
         if op == "Input":
@@ -234,7 +242,7 @@ class _Writer:
             self._emit_original(node, original, plan)
         else:
             outputs = [self._emitter.name(value) for value in self._graph.node_outputs(node)]
-            label = original.node.name if original is not None else outputs[0]
+            label = original.node.name if original is not None else self._label(outputs[0])
             proto = self._emitter.emit(node, outputs, label)
             if original is not None:
                 _copy_texts(original.node, proto)
@@ -272,9 +280,8 @@ class _Writer:
             )
         source = original.node if original is not None else template.node
         outputs = [self._emitter.name(value) for value in self._graph.node_outputs(node)]
-        proto = self._emitter.emit_template(
-            template, node, outputs, source.name if original is not None else outputs[0]
-        )
+        label = source.name if original is not None else self._label(outputs[0])
+        proto = self._emitter.emit_template(template, node, outputs, label)
         for index, value in enumerate(self._graph.node_outputs(node)):
             if not source.output[index] and value not in plan.used:
                 proto.output[index] = ""
@@ -414,7 +421,7 @@ class _Writer:
     def _share(self, value: int, known: str, name: str) -> None:
         """Lets a constant be one that is written already; a graph output still needs a value of its own name."""
         if name in self._outputs:
-            self._emitter.nodes.append(helper.make_node("Identity", [known], [name], name=name))
+            self._emit_identity(known, name)
         else:
             self._emitter.value_names[value] = known
 
@@ -426,6 +433,7 @@ class _Writer:
         storage.copy_fields(source, model, skip=("graph",))
         storage.copy_fields(source.graph, model.graph, skip=("node", "initializer", "value_info"))
         model.graph.node.extend(self._emitter.nodes)
+        self._part_namesakes(model.graph)
         order = {tensor.name: index for index, tensor in enumerate(source.graph.initializer)}
         ranked = sorted(self._emitter.initializers, key=lambda tensor: order.get(tensor.name, len(order)))
         model.graph.initializer.extend(ranked)
@@ -436,6 +444,17 @@ class _Writer:
         if model.ir_version < _NODE_METADATA_IR:
             self._note_rules(model)
         return model
+
+    def _part_namesakes(self, graph: onnx.GraphProto) -> None:
+        """Renames all but the first of the nodes that have one name in the file: some runtimes refuse a model for it,
+        or do once a rewrite moved one of them.
+        """
+        seen: set[str] = set()
+        for node in graph.node:
+            if node.name in seen:
+                node.name = self._names.fresh("node")
+            if node.name:
+                seen.add(node.name)
 
     def _note_rules(self, model: onnx.ModelProto) -> None:
         """Adds the names of the rules behind the graph's new nodes to those that the model lists already."""
@@ -470,6 +489,13 @@ class _Writer:
         return [
             dim if isinstance(dim, int) or set(symbolic.names([dim])) <= self._origin.symbols else None for dim in shape
         ]
+
+
+def _node_names(graph: onnx.GraphProto) -> set[str]:
+    """Names of a graph's nodes and of those in the bodies below."""
+    found: set[str] = set()
+    scopes.walk(graph, lambda node: found.add(node.name))
+    return found
 
 
 def _agree(one: Sequence[Any] | None, other: Sequence[Any] | None) -> bool:

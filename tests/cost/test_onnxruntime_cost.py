@@ -103,6 +103,26 @@ def test_what_the_runtime_refuses_is_said(fake: OnnxRuntimeCost) -> None:
     assert fake.totals.refused == 1
 
 
+UNKNOWN_EXTENT = """
+x: f32[?,8,?,?] = input
+s: i64[4] = input
+a = Relu(x)
+z: f32[2,3] = input
+b = Softmax{axis=1}(z)
+c = Tanh(z)
+return a, b, c
+"""
+
+
+def test_a_region_of_unknown_extent_is_refused_and_the_others_are_priced(fake: OnnxRuntimeCost) -> None:
+    fake.worker.ms = 2.0  # type: ignore[misc]
+    report = fake.cost(Graph.parse(UNKNOWN_EXTENT))
+    by_operator = {row.operators: row for row in report.per_region}
+    assert "f32[?,8,?,?]" in str(by_operator[("Relu",)].note)
+    assert by_operator[("Tanh",)].ms == pytest.approx(inside(1.9985))
+    assert report.complete
+
+
 def test_every_region_is_measured_once(fake: OnnxRuntimeCost) -> None:
     first = fake.fill([Graph.parse(TEXT)])
     assert (first.measured, first.cached, first.remaining) == (3, 0, 0)

@@ -71,6 +71,25 @@ def test_constants_are_folded_in_double_precision_and_rounded_once() -> None:
     np.testing.assert_allclose(run(built, feeds)[0], run(source, feeds)[0], rtol=1e-5, atol=1e-6)
 
 
+def test_a_new_node_does_not_take_the_name_of_a_node_of_the_file() -> None:
+    """A new node is named after its output; dtln_2 has a Conv of that name, and the runtime refused the result."""
+    source = chain()
+    source.graph.output[0].name = "y"
+    source.graph.output.append(value("z", ["N", 3]))
+    source.graph.node[2].name = "y"
+    built = saved(source, REASSOCIATE)
+    assert node_names(built) == ["rlflow_node_0", "y"]
+    assert [list(node.output) for node in built.graph.node] == [["y"], ["z"]]
+
+
+def test_namesakes_of_the_file_are_parted() -> None:
+    source = chain()
+    for node in source.graph.node:
+        node.name = "layer"
+    assert node_names(saved(source, REASSOCIATE)) == ["rlflow_MatMul_0", "layer"]
+    assert node_names(load_model(source).baseline()) == ["layer", "rlflow_node_0", "rlflow_node_1"]
+
+
 def test_untouched_nodes_keep_their_names_and_new_ones_get_theirs() -> None:
     built = saved(chain(), REASSOCIATE)
     assert node_names(built) == ["rlflow_MatMul_0", "act"]
