@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
+# `python -m` puts the current folder first among the places of modules, and whatever json.py lies there would be ours.
+# What Python itself imports before this line cannot be helped: the command `rlflow` is the safe one.
+if sys.path and sys.path[0] == os.getcwd() and not os.path.isdir(os.path.join(sys.path[0], "rlflow")):
+    del sys.path[0]
+
 from rlflow.cli import main
 
 if __name__ == "__main__":

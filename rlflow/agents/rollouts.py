@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from rlflow.errors import RlflowError, UsageError
 from rlflow.nn.batch import Batch, Vocabulary
 from rlflow.nn.observation import Observation
 from rlflow.nn.policy import Policy
+from rlflow.processes import safe_context
 from rlflow.search import generator
 
 Weights = dict[str, np.ndarray]
@@ -173,7 +173,7 @@ class ProcessPlayers:
     def __init__(
         self, specs: Sequence[ProblemSpec], config: TrainConfig, vocabulary: Vocabulary, count: int = 2
     ) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = safe_context()
         self._workers: list[tuple[Any, Any]] = []
         for _ in range(count):
             here, there = context.Pipe()

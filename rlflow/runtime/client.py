@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-import json
 import logging
 import os
 import signal
@@ -22,6 +21,7 @@ from typing import IO, Any
 import numpy as np
 
 from rlflow.errors import ModelError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable, UsageError
+from rlflow.processes import python_command
 from rlflow.runtime import wire
 from rlflow.runtime.options import (
     FeedSpec,
@@ -39,7 +39,6 @@ from rlflow.runtime.options import (
 _PIPE_BYTES = 4 << 20
 _BATCH_BYTES = 64 << 20
 _START_SECONDS = 120.0
-_BOOTSTRAP = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {module} import main; sys.exit(main())"
 
 _log = logging.getLogger(__name__)
 
@@ -407,8 +406,7 @@ class Worker:
                 "Python does not know its own executable here, so no worker process can be started."
             )
         errors = tempfile.TemporaryFile(prefix="rlflow-worker-")  # noqa: SIM115 - lives as long as the process
-        command = [sys.executable, "-c", _BOOTSTRAP.format(module=self.module), json.dumps(sys.path)]
-        command.append(self.options.runtime)
+        command = python_command(self.module, "main", [self.options.runtime])
         child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
         process = _Process(child, errors)
         watch = _Watch(child, _START_SECONDS)

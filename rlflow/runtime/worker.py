@@ -103,8 +103,8 @@ class Service:
 
 
 def main() -> int:
-    """Serve the pipe on the standard streams, with the runtime that ``sys.argv[2]`` names; returns the exit status."""
-    runtime = sys.argv[2] if len(sys.argv) > 2 else "onnxruntime"
+    """Serve the pipe on the standard streams, with the runtime that ``sys.argv[1]`` names; returns the exit status."""
+    runtime = sys.argv[1] if len(sys.argv) > 1 else "onnxruntime"
     requests, answers = _private_streams()
     limit = _Limit()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it may still want an answer

@@ -19,6 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from rlflow.processes import python_command
 from rlflow.search import (
     Budget,
     Problem,
@@ -216,10 +217,9 @@ def fingerprint(result: Result) -> dict[str, Any]:
 
 
 def _in_fresh_process(case: Case, budget: str, hash_seed: str) -> dict[str, Any]:
-    code = "import sys; from rlflow.testing.conformance import fresh; fresh(*sys.argv[1:])"
     done = subprocess.run(
-        [sys.executable, "-c", code, case.strategy, case.tiny.name, budget],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        python_command(__name__, "fresh", [case.strategy, case.tiny.name, budget]),
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
         text=True,
         check=False,
@@ -228,6 +228,7 @@ def _in_fresh_process(case: Case, budget: str, hash_seed: str) -> dict[str, Any]
     return json.loads(done.stdout)
 
 
-def fresh(strategy: str, tiny: str, budget: str) -> None:
+def fresh() -> None:
     """Entry point of the fresh process: writes the fingerprint of a run to stdout."""
+    strategy, tiny, budget = sys.argv[1:]
     sys.stdout.write(json.dumps(fingerprint(Case(strategy, by_name(tiny)).solve(budget))))

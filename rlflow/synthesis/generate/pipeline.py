@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from typing import Any
 
 from rlflow import _core
 from rlflow.errors import RlflowError, UsageError
+from rlflow.processes import safe_context
 from rlflow.rewrite import ProofRecord, Rule
 from rlflow.synthesis.generate.checkpoint import WorkFolder
 from rlflow.synthesis.generate.derive import Deriver
@@ -119,7 +119,7 @@ class Generator:
         folder."""
         found: list[Found] = []
         deriver = Deriver([])
-        with ProcessPoolExecutor(self.budget.jobs, mp_context=get_context("spawn")) as pool:
+        with ProcessPoolExecutor(self.budget.jobs, mp_context=safe_context()) as pool:
             try:
                 for group in self.vocabulary.groups:
                     equations = self._equations(group)

@@ -7,13 +7,13 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from rlflow import _core
 from rlflow.errors import GraphError, UsageError
 from rlflow.files import write_atomically
+from rlflow.processes import safe_context
 from rlflow.rewrite import Rule, read_rules
 from rlflow.rewrite.paths import library_files
 from rlflow.synthesis.examples import of_constants, plain_text
@@ -172,7 +172,7 @@ def rule_file(found: Sequence[Found], origin: str, jobs: int, report: Report | N
     entries = []
     plain = [Rule(**{name: getattr(f.rule, name) for name in Rule.__dataclass_fields__}) for f in found]
     graphs = [_graph_of(f) for f in found]
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=safe_context()) as pool:
         for k, entry in enumerate(pool.map(entry_of, plain, graphs, [origin] * len(plain))):
             entries.append(entry)
             if report:

@@ -1,0 +1,71 @@
+"""Processes of our own, started so that the folder they happen to run in is not searched for modules.
+
+``python -c …``, which is also how ``multiprocessing`` starts its helpers, looks for every module in the current folder
+first. A folder of models that somebody else filled may hold a ``json.py``; it must not run.
+"""
+
+from __future__ import annotations
+
+import multiprocessing.util
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.context import SpawnContext, SpawnProcess
+from typing import Any
+
+__all__ = ["module_path", "python_command", "safe_context"]
+
+# Nothing but sys, which is built in, may be imported before the path is set: not even json.
+_BOOTSTRAP = "import sys; sys.path[:] = eval(sys.argv.pop(1)); from {module} import {name}; sys.exit({name}())"
+# -P leaves the current folder out; Python 3.10 lacks it, and its -I leaves out the user's own packages and PYTHON*
+# variables too, which costs nothing: multiprocessing tells its children the whole module path.
+_SAFE = ["-P"] if sys.version_info >= (3, 11) else ["-I"]
+
+
+def module_path() -> list[str]:
+    """Where this process finds modules, without "the current folder, whichever that is"; with rlflow's own place."""
+    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    path = [entry for entry in sys.path if entry]
+    return path if home in path else [*path, home]
+
+
+def python_command(module: str, name: str, arguments: Sequence[str] = ()) -> list[str]:
+    """The command line of a Python process that ends with the status that function ``name`` of ``module`` returns.
+
+    It finds modules where this process does; ``arguments`` are its ``sys.argv[1:]``.
+    """
+    code = _BOOTSTRAP.format(module=module, name=name)
+    return [sys.executable, "-c", code, repr(module_path()), *arguments]
+
+
+class _Process(SpawnProcess):
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:  # noqa: N802 - multiprocessing's name
+        with _safe_flags():
+            return SpawnProcess._Popen(process_obj)
+
+
+class _Context(SpawnContext):
+    Process = _Process
+
+
+def safe_context() -> SpawnContext:
+    """``multiprocessing.get_context("spawn")``, but its processes do not look for modules in the current folder."""
+    if sys.platform != "win32":
+        from multiprocessing import resource_tracker
+
+        with _safe_flags():
+            resource_tracker.ensure_running()
+    return _Context()
+
+
+@contextmanager
+def _safe_flags() -> Iterator[None]:
+    """Meanwhile, ``multiprocessing`` starts interpreters with the safe flags; it has no option for that."""
+    usual = multiprocessing.util._args_from_interpreter_flags  # type: ignore[attr-defined]
+    multiprocessing.util._args_from_interpreter_flags = lambda: [*_SAFE, *usual()]  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        multiprocessing.util._args_from_interpreter_flags = usual  # type: ignore[attr-defined]
