@@ -1,9 +1,8 @@
-"""The machine header: the first line of every results file, so that a figure can be judged by where it was taken."""
+"""The machine header: with it, a figure can be judged by where it was taken (see results.py)."""
 
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import platform
 import resource
@@ -34,18 +33,13 @@ def header(command: list[str]) -> dict[str, Any]:
     }
 
 
-def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Writes one JSON object a line, through a temporary file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    partial.replace(path)
-
-
 def describe(machine: dict[str, Any]) -> str:
     """One line for people."""
     packages = ", ".join(f"{name} {version}" for name, version in machine["packages"].items() if version)
-    return f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, {packages}, {machine['date'][:10]}"
+    commit, changed, _ = (machine["commit"] or "unknown").partition("-dirty")
+    of = f"commit {commit}" + (" with uncommitted changes" if changed else "")
+    where = f"{machine['cpu']}, {machine['cores']} core{'s' * (machine['cores'] > 1)}, Python {machine['python']}"
+    return f"{where}, {packages}, {machine['date'][:10]}, {of}"
 
 
 def peak_bytes() -> int:
@@ -67,9 +61,14 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    command = ["git", "-C", os.fspath(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
-    result = subprocess.run(command, capture_output=True, text=True)
-    return result.stdout.strip() or None
+    """The commit, with ``-dirty`` behind it where a tracked file other than results differs; ``None`` outside git."""
+    commit = _git("describe", "--always", "--abbrev=12", "--exclude=*")
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)reproduce/*/results/*")
+    return f"{commit}-dirty" if commit and changed else commit or None
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", "-C", os.fspath(ROOT), *arguments], capture_output=True, text=True).stdout.strip()
 
 
 def _cpu_model() -> str:

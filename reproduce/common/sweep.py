@@ -14,38 +14,36 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import machine
+import results
 
 CLI = [sys.executable, "-c", "from rlflow.cli import main; main()"]
+REPRODUCE = Path(__file__).resolve().parents[1]
+#: Of a report, what the tables do not need.
+BULKY = ("curve", "statistics")
 HEADINGS = ("model", "before, ms", "after, ms", "speed-up", "95 % interval", "substitutions", "seconds", "verdict")
 
 
 def sweep(folder: str, bars: dict[str, float | None], budget: str, description: str | None) -> int:
     """Runs the models of ``bars`` (name to the speed-up promised, None: not slower); the process's exit status."""
-    results = Path(__file__).resolve().parents[1] / folder / "results" / "latest.jsonl"
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="*", default=list(bars), choices=list(bars), metavar="NAME")
     parser.add_argument("--budget", default=budget, help="of each search")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=results, help="file of the reports")
+    latest = REPRODUCE / folder / "results" / "latest.jsonl"
+    parser.add_argument("--out", type=Path, default=latest, help="file of the reports")
     parser.add_argument("--resume", action="store_true", help="keep the models that the file already has")
+    results.add_options(parser)
     options = parser.parse_args()
     command = ["python", f"reproduce/{folder}/run.py", "--budget", options.budget, "--seed", str(options.seed)]
-    rows = kept_rows(options.out) if options.resume else []
-    rows = rows or [machine.header(command)]
-    done = {row["name"] for row in rows[1:]}
+    kept = results.Results(options.out, command, resume=options.resume, dirty=options.dirty, bulky=BULKY)
+    done = {row["name"] for row in kept.rows}
     with tempfile.TemporaryDirectory(prefix="rlflow-sweep-") as scratch:
         for name in (name for name in options.models if name not in done):
-            rows.append(optimise(name, options.budget, options.seed, Path(scratch)))
-            machine.write_jsonl(options.out, rows)  # after every model, so that an interrupted run keeps what it has
-            print(f"{name}: {verdict(rows[-1], bars[name])}", file=sys.stderr, flush=True)
-    print(machine.describe(rows[0]))
-    print(table(rows[1:], bars))
-    return 0 if all(passed(verdict(row, bars[row["name"]])) for row in rows[1:]) else 1
-
-
-def kept_rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+            row = kept.add(optimise(name, options.budget, options.seed, Path(scratch)))
+            print(f"{name}: {verdict(row, bars[name])}", file=sys.stderr, flush=True)
+    print(kept.about())
+    print(table(kept.rows, bars))
+    return 0 if all(passed(verdict(row, bars[row["name"]])) for row in kept.rows) else 1
 
 
 def optimise(name: str, budget: str, seed: int, folder: Path) -> dict[str, Any]:

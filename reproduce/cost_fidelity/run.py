@@ -8,7 +8,7 @@ regions, and by the sum of single-operator times, and times all of them end to e
 at most 6 %, and a rank correlation over a model's variants of at least 0.9 where their spread exceeds the noise.
 
 results/NAME.json holds a model's rows, kept up to date while it runs: a run that was ended goes on where it was.
-results/latest.jsonl: the machine, then one line a model. results/table.md: the table. results/scatter.png: all points.
+results/latest.jsonl: one line a model. results/table.md: the table. results/scatter.png: all points.
 Exit status 1 when a bar is missed. Leave the machine alone meanwhile; about five minutes a model. --summarise measures
 nothing: it makes table and plot of the rows that are there.
 
@@ -35,7 +35,7 @@ from typing import Any
 
 sys.path.insert(0, os.fspath(Path(__file__).resolve().parents[1] / "common"))
 
-import machine  # from the folder "common"
+import results  # from the folder "common"
 
 from rlflow.cost.endtoend import student
 from rlflow.cost.fidelity import Agreement, agreement
@@ -77,12 +77,14 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parent / "results")
     parser.add_argument("--summarise", action="store_true", help="measure nothing, show what is there")
     parser.add_argument("--learn", action="store_true", help="print what regions cost inside a model, by all rows")
+    results.add_options(parser)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     command = ["python", "reproduce/cost_fidelity/run.py", "--variants", str(options.variants)]
     command += ["--seconds", f"{options.seconds:g}"] if options.seconds else []
     command += ["--max-noise", f"{options.max_noise:g}", "--seed", str(options.seed)]
-    rows: list[dict[str, Any]] = [_kept_header(options.out) if options.summarise else machine.header(command)]
+    dirty = options.dirty or options.summarise  # which measures nothing
+    found = results.Results(options.out / "latest.jsonl", command, resume=True, dirty=dirty)
     points: Points = {}
     known: dict[str, list[dict[str, Any]]] = {}
     states: dict[str, int] = {}
@@ -90,16 +92,16 @@ def main() -> int:
         if options.summarise and not target(name, options).exists():
             continue
         states[name], known[name] = (0, kept(name, options)) if options.summarise else calibrated(name, options)
-        rows[1:], points = judged(known, states)
-        machine.write_jsonl(options.out / "latest.jsonl", rows)
+        rows, points = judged(known, states)
+        found.replace(rows, lambda row: not options.summarise and row["name"] in states)
         if points:
             scatter(points, options.out / "scatter.png", title="Predicted against measured time")
     if options.learn:
         print(learnt(totals(known, streams=False)))
-    shown = f"{machine.describe(rows[0])}\n\n{table(rows[1:])}\n\n{pooled(points)}"
+    shown = f"{found.about()}\n\n{table(found.rows)}\n\n{pooled(points)}"
     (options.out / "table.md").write_text(shown + "\n", encoding="utf-8")
     print(shown)
-    return 0 if all(map(passed, rows[1:])) else 1
+    return 0 if all(map(passed, found.rows)) else 1
 
 
 def totals(known: dict[str, list[dict[str, Any]]], streams: bool) -> dict[str, list[Total]]:
@@ -128,11 +130,6 @@ def judged(known: dict[str, list[dict[str, Any]]], states: dict[str, int]) -> tu
         in_model = {"factor": others.factor, "region_ms": others.region_ms}
         lines.append({**summary(name, shown), "in_model_of_the_others": in_model, "exit_status": states[name]})
     return lines, points
-
-
-def _kept_header(folder: Path) -> dict[str, Any]:
-    """Where and when the rows that are there were measured."""
-    return dict(json.loads((folder / "latest.jsonl").read_text(encoding="utf-8").splitlines()[0]))
 
 
 def target(name: str, options: argparse.Namespace) -> Path:

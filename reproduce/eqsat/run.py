@@ -19,7 +19,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, os.fspath(HERE.parent / "common"))
 
-import machine  # from the folder "common"
+import results  # from the folder "common"
 
 from rlflow.search import eqsat
 
@@ -45,11 +45,12 @@ RATE_BAR = 300_000  # new e-nodes a second
 
 def main() -> int:
     options = arguments()
+    kept = results.Results(options.json, ["python", *sys.argv], dirty=options.dirty) if options.json else None
     rows = [run(case, options) for case in CASES if not options.only or case[0] in options.only]
     best = max(row["new_nodes_per_second"] for row in rows)
     print(f"new e-nodes a second, best model: {best:,.0f} (bar {RATE_BAR:,})")
-    if options.json:
-        machine.write_jsonl(options.json, [machine.header(["python", *sys.argv]), *rows])
+    if kept is not None:
+        kept.extend(rows)
     return int(not all(row["met"] for row in rows) or (not options.only and best < RATE_BAR))
 
 
@@ -59,6 +60,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="write the figures there, one JSON object a line")
     parser.add_argument("--seconds", type=float, default=60.0, help="limit of one extraction (default 60)")
     parser.add_argument("--only", nargs="*", help="these models only")
+    results.add_options(parser)
     return parser.parse_args()
 
 

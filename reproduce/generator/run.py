@@ -34,6 +34,7 @@ ROOT = HERE.parent.parent
 sys.path.insert(0, os.fspath(HERE.parent / "common"))
 
 import machine  # from the folder "common"
+import results
 
 from rlflow import _core
 from rlflow.errors import RlflowError
@@ -61,6 +62,7 @@ def main() -> int:
         verb.add_argument("rules", type=Path)
         verb.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
         verb.add_argument("--steps", type=int, default=steps)
+        results.add_options(verb)
         if name == "cover":
             verb.add_argument("--only", type=int, nargs="*", help="these rules of TASO's file; writes nothing")
     verb = verbs.add_parser("ship")
@@ -165,7 +167,7 @@ def cover(options: argparse.Namespace) -> int:
     covered = sum(row["steps"] is not None for row in rows)
     sys.stdout.write(f"{covered} of {len(rows)} rules covered in at most {options.steps} steps\n")
     if not options.only:
-        _write("taso-coverage.jsonl", rows)
+        _write("taso-coverage.jsonl", rows, options.dirty)
     return 0 if covered == len(rows) else 1
 
 
@@ -215,7 +217,7 @@ def beyond(options: argparse.Namespace) -> int:
         sys.stdout.write(f"{count} of {len(rows)} rules are not implied by {name} in at most {options.steps} steps\n")
     both = sum(row["checked"] and not row["taso"] and not row["core"] for row in rows)
     sys.stdout.write(f"{both} are implied by neither\n")
-    _write(f"{options.rules.stem}-beyond.jsonl", rows)
+    _write(f"{options.rules.stem}-beyond.jsonl", rows, options.dirty)
     return 0
 
 
@@ -233,11 +235,8 @@ def _example(rule: Rule) -> tuple[_core.Graph, _core.Graph] | None:
     return None
 
 
-def _write(name: str, rows: list[dict[str, Any]]) -> None:
-    head = machine.header(sys.argv)
-    lines = [json.dumps(row, ensure_ascii=False) for row in [head, *rows]]
-    (HERE / "results").mkdir(exist_ok=True)
-    (HERE / "results" / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+def _write(name: str, rows: list[dict[str, Any]], dirty: bool) -> None:
+    results.Results(HERE / "results" / name, sys.argv, dirty=dirty).extend(rows)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, os.fspath(HERE.parent / "common"))
 
 import machine  # from the folder "common"
+import results
 
 BERT_BASE_LAYERS = 12
 GROWTH_LAYERS = (42, 84, 168, 336)  # about 30 nodes a layer: up to 10,000 nodes
@@ -354,23 +355,23 @@ def main() -> int:
         "--rules", choices=("core", "everything"), default="core", help="those loaded by default, or all"
     )
     parser.add_argument("--search-memory", metavar="MODEL", help=argparse.SUPPRESS)
+    results.add_options(parser)
     options = parser.parse_args()
     if options.search_memory:
         search_memory(options.search_memory, options.rules)
         return 0
-    head = machine.header(["python", "reproduce/micro/run.py", "--rules", options.rules])
+    command = ["python", "reproduce/micro/run.py", "--rules", options.rules]
+    kept = results.Results(options.json, command, dirty=options.dirty) if options.json else None
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     figures = []
     for figure in Bench(options.seconds, options.rules).figures(options.only):
         figures.append(figure)
         print(f"{figure.name}: {figure.value:,.4g} {figure.unit}", file=sys.stderr, flush=True)
-    print(machine.describe(head))
+    print(machine.describe(kept.machine if kept else machine.header(command)))
     print(table(figures))
-    if options.json:
-        machine.write_jsonl(
-            options.json, [head, *({"kind": "figure", **vars(figure), "met": figure.met} for figure in figures)]
-        )
+    if kept is not None:
+        kept.extend([{"kind": "figure", **vars(figure), "met": figure.met} for figure in figures])
     return 0 if all(figure.met is not False for figure in figures) else 1
 
 

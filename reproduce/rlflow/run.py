@@ -28,7 +28,8 @@ from typing import Any
 sys.path.insert(0, os.fspath(Path(__file__).resolve().parents[1] / "common"))
 
 import machine
-from results import Rows
+import results
+from results import Results
 from sizes import SIZES, Size
 from tables import figures, tables
 from watched import AGENTS_COMPARED, SCRATCH, Watch
@@ -53,7 +54,7 @@ DRAWN = ("random", "xrlflow", "rlflow:worldmodel=latent")
 # --- sample efficiency ------------------------------------------------------------------------------------------------
 
 
-def best_known(rows: Rows, model: str) -> float:
+def best_known(rows: Results, model: str) -> float:
     """The largest log gain that a search found here: backtracking, beam and greedy with a long budget."""
     key = f"known/{model}"
     if not rows.have(key):
@@ -65,7 +66,7 @@ def best_known(rows: Rows, model: str) -> float:
     return max(row["gain"] for row in rows.of("known") if row["model"] == model)
 
 
-def efficiency(rows: Rows, size: Size) -> None:
+def efficiency(rows: Results, size: Size) -> None:
     """Every agent on every model, alone and from nothing, until 90 % of the best-known gain."""
     for seed in range(size.seeds):
         for model in size.models:
@@ -83,7 +84,7 @@ def efficiency(rows: Rows, size: Size) -> None:
 # --- step times -------------------------------------------------------------------------------------------------------
 
 
-def steps(rows: Rows, size: Size) -> None:
+def steps(rows: Results, size: Size) -> None:
     """A dream's step and the engine's, one after the other in one run; the medians of several passes."""
     from rlflow.agents import worldmodel_config
     from rlflow.agents.worldmodel_train import WorldTrainer
@@ -158,7 +159,7 @@ def real_times(model: str) -> dict[str, float]:
 
 
 def studies(
-    rows: Rows, size: Size, kind: str, values: tuple[Any, ...], options: Callable[[Any], dict[str, str]]
+    rows: Results, size: Size, kind: str, values: tuple[Any, ...], options: Callable[[Any], dict[str, str]]
 ) -> None:
     """The loop with one option in several values: what is dreamt, what is real, round by round."""
     from rlflow.agents import worldmodel_config
@@ -194,7 +195,7 @@ LEARNT = ("squeezenet1.1", "resnet-18", "vit-base?layers=2", "llama-decoder-step
           "mobilenet-v2")  # fmt: skip
 
 
-def ship(rows: Rows, size: Size) -> None:
+def ship(rows: Results, size: Size) -> None:
     """Trains both forms on several models with the analytic cost; the weights go into the package in 16 bits."""
     from rlflow.agents import worldmodel_config
     from rlflow.agents.worldmodel_checkpoint import WorldCheckpoint, shipped
@@ -219,7 +220,7 @@ def ship(rows: Rows, size: Size) -> None:
 # --- the searches -----------------------------------------------------------------------------------------------------
 
 
-def searches(rows: Rows, size: Size) -> None:
+def searches(rows: Results, size: Size) -> None:
     """Every search with the same CPU seconds, by the process's own clock; those that draw, with several seeds.
 
     Importing torch and reading a checkpoint is not in the seconds: it is done once, before.
@@ -246,7 +247,7 @@ def searches(rows: Rows, size: Size) -> None:
                           "curve": [[p.expansions, p.seconds, p.cost_ms] for p in result.curve]})  # fmt: skip
 
 
-STAGES: dict[str, Callable[[Rows, Size], None]] = {
+STAGES: dict[str, Callable[[Results, Size], None]] = {
     "efficiency": efficiency,
     "steps": steps,
     "temperatures": lambda rows, size: studies(
@@ -264,16 +265,19 @@ def main() -> int:
     parser.add_argument("--size", choices=SIZES, default="small")
     parser.add_argument("--stage", choices=[*STAGES, "all"], default="all")
     parser.add_argument("--out", type=Path, help="results file (default: results/SIZE.jsonl)")
+    results.add_options(parser)
     options = parser.parse_args()
     import torch
 
     torch.set_num_threads(1)
     path = options.out or HERE / "results" / f"{options.size}.jsonl"
-    rows = Rows(path, ["python", "reproduce/rlflow/run.py", "--size", options.size, "--stage", options.stage])
+    command = ["python", "reproduce/rlflow/run.py", "--size", options.size, "--stage", options.stage]
+    dirty = options.dirty or options.stage == "tables"  # which measures nothing
+    rows = Results(path, command, resume=True, dirty=dirty, bulky=("curve", "rounds", "model_losses", "dream_returns"))
     for name, stage in STAGES.items():
         if options.stage == name or (options.stage == "all" and name != "ship"):
             stage(rows, SIZES[options.size])
-    print(machine.describe(rows.rows[0]))
+    print(rows.about())
     print("\n".join(tables(rows)))
     figures(rows, path)
     return 0

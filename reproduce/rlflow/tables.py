@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from results import Rows, heading
+from results import Results, heading
 
 #: Whose expansions are divided by whose: the world model, the model-free agent.
 PAIRS = (
@@ -20,7 +20,7 @@ PAIRS = (
 )
 
 
-def tables(rows: Rows) -> Iterator[str]:
+def tables(rows: Results) -> Iterator[str]:
     """Markdown, from the rows alone."""
     yield from efficiency_table(rows.of("efficiency"))
     yield from steps_table(rows.of("steps"))
@@ -116,10 +116,14 @@ def _mean(found: list[dict[str, Any]], name: str) -> float:
     return statistics.mean(row[name] for row in found) if found else math.nan
 
 
-def figures(rows: Rows, path: Path) -> None:
-    """Efficiency curves and convergence, beside the results file, where matplotlib is installed."""
+def figures(rows: Results, path: Path) -> None:
+    """Efficiency curves and convergence, beside the results file, where matplotlib is installed and the rows still
+    have what is drawn (the repository does not keep it).
+    """
     from rlflow.errors import UsageError
 
+    if any("curve" not in row for row in rows.of("efficiency")):
+        return
     try:
         efficiency_curves(rows, path.with_name(f"{path.stem}-efficiency.png"))
         for kind in ("temperature", "reward"):
@@ -128,7 +132,7 @@ def figures(rows: Rows, path: Path) -> None:
         print(error, file=sys.stderr)
 
 
-def efficiency_curves(rows: Rows, path: Path) -> None:
+def efficiency_curves(rows: Results, path: Path) -> None:
     """A panel a model: the best cost over real expansions, the mean over seeds."""
     from rlflow.report.plots import anytime_curves
 

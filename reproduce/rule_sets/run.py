@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, os.fspath(HERE.parent / "common"))
 
-import machine  # from the folder "common"
+import results  # from the folder "common"
 
 from rlflow import zoo
 from rlflow.cost import make
@@ -129,18 +129,19 @@ def main() -> int:
     parser.add_argument("--measure", action="store_true", help="greedy on measured prices too")
     parser.add_argument("--budget", default="60s", help="of a greedy search on measured prices")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "latest.jsonl")
+    results.add_options(parser)
     options = parser.parse_args()
-    rows: list[dict[str, Any]] = [machine.header(["python", "reproduce/rule_sets/run.py", *sys.argv[1:]])]
+    command = ["python", "reproduce/rule_sets/run.py", *sys.argv[1:]]
+    kept = results.Results(options.out, command, dirty=options.dirty)
     sets = rule_sets(options.sets)
     for name in options.models:
         model = zoo.build(name)
         graph = load_model(model).graph
         for set_name, library in sets.items():
-            rows.append(row_of(name, set_name, library, model, graph, options))
-            machine.write_jsonl(options.out, rows)  # after every row, so that an interrupted run keeps what it has
-            print(f"{name}, {set_name}: {rows[-1]['graphs']:,} graphs", file=sys.stderr, flush=True)
-    print(machine.describe(rows[0]))
-    print(table(rows[1:]))
+            row = kept.add(row_of(name, set_name, library, model, graph, options))
+            print(f"{name}, {set_name}: {row['graphs']:,} graphs", file=sys.stderr, flush=True)
+    print(kept.about())
+    print(table(kept.rows))
     return 0
 
 

@@ -4,8 +4,8 @@
 
 FOLDER (by default ../shared/data beside the checkout) holds taso_graph_subst.pb, tensat_converted.txt,
 tensat_converted_multi.txt and tensat_single_rules.txt. Every rule is judged by `rlflow rules import --readings`: true
-under which assumptions, identity here, a rule of ours, derived from ours in at most three steps, or false. The rows and
-the machine go to results/latest.jsonl, the tables to standard output. Interrupted, it goes on where it stopped.
+under which assumptions, identity here, a rule of ours, derived from ours in at most three steps, or false. The rows
+go to results/latest.jsonl, the tables to standard output. Interrupted, it goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, os.fspath(HERE.parent / "common"))
 
-import machine  # from the folder "common"
+import results  # from the folder "common"
 
 FILES = {
     "TASO .pb": ("taso_graph_subst.pb", "taso-pb"),
@@ -38,6 +38,8 @@ PREDEFINED = "\n".join(
     for act in (0, 2)
     for k in (0, 1)
 )
+#: Printed, and in the raw file: the repository keeps what became of each rule.
+BULKY = ("statement", "readings", "truth", "counterexample", "origin")
 STATUSES = ("as is", "conditions", "identity", "ours", "derived", "refuted", "inexpressible", "undecided")
 READINGS = (
     "TASO's own shape checks",
@@ -126,16 +128,18 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--matches", type=int, default=200, help="exact comparisons a rule and reading")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "latest.jsonl")
+    results.add_options(parser)
     options = parser.parse_args()
     if not (options.data / FILES["TASO .pb"][0]).is_file():
         parser.error(f"there is no {FILES['TASO .pb'][0]} in {options.data}; say where with --data")
+    command = ["python", "reproduce/rules/run.py"]
+    kept = results.Results(options.out, command, dirty=options.dirty, bulky=BULKY)
     found = {name: judged(options.data / file, kind, options) for name, (file, kind) in FILES.items()}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "predefined_multi.txt"
         path.write_text(PREDEFINED, encoding="utf-8")
         found["Tensat predefined multi"] = judged(path, "tensat-multi", options)
-    rows = [{"file": name, **row} for name, outcomes in found.items() for row in outcomes]
-    machine.write_jsonl(options.out, [machine.header(["python", "reproduce/rules/run.py"]), *rows])
+    kept.extend([{"file": name, **row} for name, outcomes in found.items() for row in outcomes])
     for name in ("TASO .pb", "Tensat predefined multi"):
         print("\n".join(line(name, row) for row in found[name]))
     print("\n## What became of the rules\n", summary(found), sep="\n")

@@ -3,7 +3,7 @@
     python reproduce/scaling/run.py [--layers 2 6 20 60 200 400] [--search a b] [--budget 10s] [--resume] [--plot FILE]
 
 Every run is a process of its own, with the analytic cost, so that its memory can be told from that of the others.
-Seconds, those of the budget too, are the processor's. results/latest.jsonl holds the machine and a line a run. The gain
+Seconds, those of the budget too, are the processor's. results/latest.jsonl holds a line a run. The gain
 of a run that reached its budget is a lower bound.
 """
 
@@ -22,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, os.fspath(HERE.parent / "common"))
 
 import machine  # from the folder "common"
+import results
 
 LAYERS = [2, 6, 20, 60, 200, 400]
 STRATEGIES = [
@@ -96,28 +97,25 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=HERE / "results" / "latest.jsonl")
     parser.add_argument("--resume", action="store_true", help="keep the runs that the file already has")
     parser.add_argument("--plot", metavar="FILE", help="draw the curves (extra [report])")
+    results.add_options(parser)
     parser.add_argument("--one", nargs=2, metavar=("LAYERS", "STRATEGY"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         print(json.dumps(measure(int(options.one[0]), options.one[1], options.budget)))
         return 0
-    rows = (
-        [json.loads(line) for line in options.out.read_text().splitlines()]
-        if options.resume and options.out.exists()
-        else []
-    )
-    rows = rows or [machine.header(["python", "reproduce/scaling/run.py", "--budget", options.budget])]
-    done = {(row["layers"], row["strategy"]) for row in rows[1:]}
+    own = ["python", "reproduce/scaling/run.py", "--budget", options.budget]
+    kept = results.Results(options.out, own, resume=options.resume, dirty=options.dirty)
+    done = {(row["layers"], row["strategy"]) for row in kept.rows}
     for layers, strategy in ((n, s) for n in options.layers for s in options.search if (n, s) not in done):
         command = [sys.executable, __file__, "--budget", options.budget, "--one", str(layers), strategy]
-        rows.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
-        machine.write_jsonl(options.out, rows)
-        print(f"{rows[-1]['nodes']} nodes, {strategy}: {cell(rows[-1])}", file=sys.stderr, flush=True)
-    rows[1:] = sorted(rows[1:], key=lambda row: row["layers"])
-    options.out.with_name("table.md").write_text(table(rows[1:]) + "\n", encoding="utf-8")
-    print(table(rows[1:]))
+        row = kept.add(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+        print(f"{row['nodes']} nodes, {strategy}: {cell(row)}", file=sys.stderr, flush=True)
+    rows = sorted(kept.rows, key=lambda row: row["layers"])
+    text = f"{kept.about()}\n\n{table(rows)}"
+    options.out.with_name("table.md").write_text(text + "\n", encoding="utf-8")
+    print(text)
     if options.plot:
-        plot(rows[1:], options.plot)
+        plot(rows, options.plot)
     return 0
 
 

@@ -11,7 +11,6 @@ graphs (median).
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -21,7 +20,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, os.fspath(HERE.parent / "common"))
 
-import machine  # from the folder "common"
+import results  # from the folder "common"
 
 from rlflow import search
 from rlflow.testing import TOYS, TinyProblem, optimum
@@ -95,18 +94,16 @@ def main() -> int:
     parser.add_argument("--search", default=",".join(search.names()), help="strategies, separated by commas")
     parser.add_argument("--resume", action="store_true", help="keep the lines of strategies that are not asked for")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "latest.jsonl")
+    results.add_options(parser)
     options = parser.parse_args()
     strategies = options.search.split(",")
-    rows: list[dict[str, Any]] = []
-    if options.resume and options.out.exists():
-        kept = [json.loads(line) for line in options.out.read_text(encoding="utf-8").splitlines()][1:]
-        rows = [row for row in kept if row["strategy"] not in strategies]
-    for toy in TOYS:
-        rows += rows_of(toy, strategies, options.budget, options.seeds)
-        print(toy.name, file=sys.stderr, flush=True)
     command = ["python", "reproduce/search_toys/run.py", "--budget", options.budget, "--seeds", str(options.seeds)]
-    machine.write_jsonl(options.out, [machine.header(command), *rows])
-    text = table(rows, sorted({row["strategy"] for row in rows}))
+    kept = results.Results(options.out, command, resume=options.resume, dirty=options.dirty)
+    kept.drop(lambda row: row["strategy"] in strategies)
+    for toy in TOYS:
+        kept.extend(rows_of(toy, strategies, options.budget, options.seeds))
+        print(toy.name, file=sys.stderr, flush=True)
+    text = f"{kept.about()}\n\n{table(kept.rows, sorted({row['strategy'] for row in kept.rows}))}"
     options.out.with_name("table.md").write_text(text + "\n", encoding="utf-8")
     print(text)
     return 0

@@ -2,8 +2,8 @@
 
     python reproduce/strategies/run.py [--models NAME ...] [--search a,b] [--budget 300x] [--seeds 3] [--plot FILE]
 
-The same as ``rlflow compare``, with the machine's header. results/runs.jsonl holds a line a search and is used again;
-results/latest.jsonl the machine and a line a model and strategy; results/table.md the table that is printed.
+The same as ``rlflow compare``, with what each figure is of. build/results/strategies/runs.jsonl holds a line a search
+and is used again; results/latest.jsonl a line a model and strategy; results/table.md the table that is printed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, os.fspath(HERE.parent / "common"))
 
-import machine  # from the folder "common"
+import results  # from the folder "common"
 
 from rlflow import zoo
 from rlflow.comparison import Comparison, compare_searches
@@ -68,8 +68,12 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--results", type=Path, default=HERE / "results")
     parser.add_argument("--plot", metavar="FILE", help="draw the anytime curves (extra [report])")
+    results.add_options(parser)
     options = parser.parse_args()
-    options.results.mkdir(exist_ok=True)
+    command = ["python", "reproduce/strategies/run.py", "--budget", options.budget, "--seeds", str(options.seeds)]
+    kept = results.Results(options.results / "latest.jsonl", command, dirty=options.dirty)
+    searches = results.RAW / "strategies" / "runs.jsonl"
+    searches.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rlflow-strategies-") as folder:
         paths = [Path(folder) / f"{name.replace('/', '-')}.onnx" for name in options.models]
         for name, path in zip(options.models, paths, strict=True):
@@ -80,12 +84,11 @@ def main() -> int:
             budget=options.budget,
             seeds=options.seeds,
             cost="analytic",
-            keep=options.results / "runs.jsonl",
+            keep=searches,
             on_stage=lambda sentence: print(sentence, file=sys.stderr, flush=True),
         )
-    command = ["python", "reproduce/strategies/run.py", "--budget", options.budget, "--seeds", str(options.seeds)]
-    machine.write_jsonl(options.results / "latest.jsonl", [machine.header(command), *found.summary()])
-    text = "\n".join([table(found), "", *(f"* {claim}" for claim in claims(found))])
+    kept.extend(found.summary())
+    text = "\n".join([kept.about(), "", table(found), "", *(f"* {claim}" for claim in claims(found))])
     (options.results / "table.md").write_text(text + "\n", encoding="utf-8")
     print(text)
     if options.plot:

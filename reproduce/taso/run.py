@@ -2,7 +2,7 @@
 
     python reproduce/taso/run.py [--models NAME …] [--budget N] [--alpha A] [--cost MODEL] [--seconds S] [--out FOLDER]
 
-Alpha and budget are by default the example's. results/latest.jsonl holds the machine and then one row a model. Exit
+Alpha and budget are by default the example's. results/latest.jsonl holds one row a model. Exit
 status 1 where an optimised model's outputs differ from the original's.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [os.fspath(HERE), os.fspath(HERE.parent / "common"), os.fspath(HERE.parents[1])]
 
-import machine  # from the folder "common"
+import results  # from the folder "common"
 
 import rlflow
 import taso
@@ -112,13 +112,12 @@ def main() -> int:
     parser.add_argument("--cost", default="onnxruntime")
     parser.add_argument("--seconds", type=float, default=120.0, help="limit of one search")
     parser.add_argument("--out", type=Path, default=HERE / "results")
+    results.add_options(parser)
     options = parser.parse_args()
-    rows = [machine.header(["python", *sys.argv])]
+    kept = results.Results(options.out / "latest.jsonl", ["python", *sys.argv], dirty=options.dirty)
     for name in options.models:
-        rows.append(row_of(name, options))
-        print(printed(rows[-1]), flush=True)
-    machine.write_jsonl(options.out / "latest.jsonl", rows)
-    return 0 if all(row["outputs_equal"] for row in rows[1:]) else 1
+        print(printed(kept.add(row_of(name, options))), flush=True)
+    return 0 if all(row["outputs_equal"] for row in kept.rows) else 1
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import math
 import os
 import statistics
@@ -30,7 +29,7 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [os.fspath(HERE), os.fspath(HERE.parent / "common"), os.fspath(HERE.parents[1])]
 
-import machine  # from the folder "common"
+import results  # from the folder "common"
 from models import MODELS, build  # from this folder
 
 import taso
@@ -80,11 +79,11 @@ INSTANT = 0.05
 
 def main() -> int:
     options = arguments()
+    command = ["python", "reproduce/tensat/run.py", *sys.argv[1:]]
     path = options.results / "runs.jsonl"
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-    rows = [row for row in rows if row.get("label") not in options.again]
-    rows = rows or [machine.header(["python", "reproduce/tensat/run.py", *sys.argv[1:]])]
-    done = {key(row) for row in rows[1:]}
+    kept = results.Results(path, command, resume=True, dirty=options.dirty, bulky=("trace", "curve"))
+    kept.drop(lambda row: row["label"] in options.again)
+    done = {key(row) for row in kept.rows}
     graphs: dict[str, Any] = {}
     for label, seed, model in jobs(options):
         row = {"label": label, "seed": seed, "model": model, "cost": options.cost, "budget": options.budget}
@@ -92,16 +91,15 @@ def main() -> int:
             continue
         if model not in graphs:
             graphs[model] = loaded(model, options)
-        rows.append(row | searched(ENTRIES[label], seed, graphs[model], options))
-        machine.write_jsonl(path, rows)
-        print(f"{model}: {label}, seed {seed}: {cell([rows[-1]])}", file=sys.stderr, flush=True)
-    wanted = [row for row in rows[1:] if row["cost"] == options.cost and row["budget"] == options.budget]
+        row = kept.add(row | searched(ENTRIES[label], seed, graphs[model], options))
+        print(f"{model}: {label}, seed {seed}: {cell([row])}", file=sys.stderr, flush=True)
+    wanted = [row for row in kept.rows if row["cost"] == options.cost and row["budget"] == options.budget]
     rivals = ("backtracking", "taso") if options.cost == "analytic" else ()
     verdicts = [verdict(wanted, against) for against in rivals]
     tables = [
         table(wanted, entries) for entries in (STRATEGIES, ABLATIONS) if any(r["label"] in entries for r in wanted)
     ]
-    text = "\n\n".join([about(wanted, options), *tables, *(words for _, words in verdicts)])
+    text = "\n\n".join([kept.about(), about(wanted, options), *tables, *(words for _, words in verdicts)])
     name = "table.md" if options.cost == "analytic" else f"table-{options.cost}.md"
     (options.results / name).write_text(text + "\n", encoding="utf-8")
     print(text)
@@ -137,6 +135,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cost", default="analytic", help="analytic, or a cost model that measures: onnxruntime")
     parser.add_argument("--measurements", type=int, default=300, help="of a search, where a clock decides (300)")
     parser.add_argument("--results", type=Path, default=HERE / "results")
+    results.add_options(parser)
     return parser.parse_args()
 
 
@@ -171,7 +170,9 @@ def searched(entry: Entry, seed: int, graph: Any, options: argparse.Namespace) -
         result = search.solve(problem, entry.spec)
     finally:
         model.close()
-    return {"nodes": graph.num_nodes, "spec": entry.spec, "best_at": result.curve[-1].seconds, **result.to_dict()}
+    row = {"nodes": graph.num_nodes, "spec": entry.spec, "best_at": result.curve[-1].seconds, **result.to_dict()}
+    # When it came to each cost: the verdict asks that of `eqsat` alone.
+    return row | ({"pace": [[p.seconds, p.cost_ms] for p in result.curve]} if entry == STRATEGIES["eqsat"] else {})
 
 
 def table(rows: Sequence[dict[str, Any]], entries: dict[str, Entry]) -> str:
@@ -211,7 +212,7 @@ def is_reached(rows: Sequence[dict[str, Any]], model: str, against: str) -> bool
     if not mine or not others:
         return False
     target = min(row["cost_after_ms"] for row in others) * EQUAL
-    moments = [next((p["seconds"] for p in row["curve"] if p["cost_ms"] <= target), math.inf) for row in mine]
+    moments = [next((seconds for seconds, cost_ms in row["pace"] if cost_ms <= target), math.inf) for row in mine]
     return max(moments) <= max(PART * min(row["seconds"] for row in others), INSTANT)
 
 

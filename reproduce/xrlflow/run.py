@@ -17,9 +17,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import fcntl
 import functools
-import json
 import os
 import sys
 import time
@@ -31,12 +29,16 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [os.fspath(HERE), os.fspath(HERE.parent / "common")]
 
 import machine  # from the folder "common"
+import results
 import tables  # from this folder
+from results import Results
 
 from rlflow import search
 from rlflow.env import ProblemSpec
 
 AGENTS = machine.ROOT / "build" / "xrlflow"
+#: What only the raw file keeps of a search.
+BULKY = ("curve", "trace", "stop_reason")
 STAGES = ("train", "search", "time", "ablation", "gate")
 #: What an ablation changes about the preset `tuned`, and the rooflines it learns on.
 ABLATIONS: dict[str, dict[str, str]] = {
@@ -139,31 +141,10 @@ SIZES = {
 }
 
 
-class Rows:
-    """The results file: rows by key, written after each one. Several processes may add to it, stage by stage."""
+class Rows(Results):
+    """The results file; several processes may add to it, stage by stage."""
 
-    def __init__(self, path: Path, command: list[str]) -> None:
-        self.path = path
-        self.rows: list[dict[str, Any]] = []
-        self.read()
-        header = machine.header(command)
-        self.commit = header["commit"]
-        self.rows = self.rows or [header]
-
-    def read(self) -> None:
-        if self.path.exists():
-            self.rows = [json.loads(line) for line in self.path.read_text().splitlines()]
-
-    def have(self, key: str) -> bool:
-        return any(row.get("key") == key for row in self.rows)
-
-    def add(self, row: dict[str, Any]) -> None:
-        AGENTS.mkdir(parents=True, exist_ok=True)
-        with open(AGENTS / f"{self.path.stem}.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            self.read()
-            self.rows.append(row)
-            machine.write_jsonl(self.path, self.rows)
+    def show(self, row: dict[str, Any]) -> None:
         figures = " ".join(f"{name} {row[name]:.4f}" for name in ("gain", "score", "speedup") if row.get(name))
         print(row["key"], figures, f"{row['seconds']:.1f} s", file=sys.stderr, flush=True)
 
@@ -249,13 +230,15 @@ def searched(rows: Rows, label: str, strategy: str, model: str, roofline: str, b
     problem = opened(model, roofline).problem(budget, seed=seed, clock=time.process_time)
     result = search.solve(problem, strategy)
     found = result.to_dict()
+    curve = [[point.expansions, round(point.seconds, 3), point.cost_ms] for point in result.curve]
     rows.add(
         {
-            "kind": "search", "key": key, "commit": rows.commit, "model": model, "label": label, "seed": seed,
+            "kind": "search", "key": key, "model": model, "label": label, "seed": seed,
             "budget": budget, "roofline": roofline, "gain": result.cost_before_ms / result.cost_after_ms - 1,
             "digest": found["digest"], "expansions": result.counts.expansions,
             "stop_reason": str(result.stop_reason), "seconds": result.seconds,
-            "curve": [[point.expansions, round(point.seconds, 3), point.cost_ms] for point in result.curve],
+            "at": {str(n): tables.gain_at(curve, n) for n in tables.BUDGETS},
+            "curve": curve,
             "trace": [[step["rule"], step["match"]] for step in found["trace"]]
             if found["trace"] is not None and roofline == "cpu" and model in SIZES[rows.path.stem].models else None,
         }
@@ -309,14 +292,20 @@ def main() -> int:
     parser.add_argument("--rooflines", nargs="*", choices=ROOFLINES, default=list(ROOFLINES), metavar="NAME")
     parser.add_argument("--labels", nargs="*", metavar="LABEL", help="only these columns: greedy, 'ablation delta'")
     parser.add_argument("--tables", action="store_true", help="only print the tables of the results that are there")
+    results.add_options(parser)
     options = parser.parse_args()
     size = SIZES[options.size]
     rows = Rows(
-        HERE / "results" / f"{options.size}.jsonl", ["python", "reproduce/xrlflow/run.py", "--size", options.size]
+        HERE / "results" / f"{options.size}.jsonl",
+        ["python", "reproduce/xrlflow/run.py", "--size", options.size],
+        resume=True,
+        dirty=options.dirty or options.tables,  # which measures nothing
+        bulky=BULKY,
+        shared=True,
     )
     if not options.tables:
         run(rows, size, options)
-    text = "\n".join([machine.describe(rows.rows[0]), *tables.tables(rows.rows, size)]) + "\n"
+    text = "\n".join([rows.about(), *tables.tables(rows.rows, size)]) + "\n"
     (rows.path.with_name(f"{options.size}.md")).write_text(text, encoding="utf-8")
     tables.plot(rows.rows, size, rows.path.with_name(f"{options.size}-expansions.png"))
     print(text)

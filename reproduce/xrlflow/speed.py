@@ -16,8 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, os.fspath(Path(__file__).resolve().parents[1] / "common"))
 
-import machine
 import numpy as np
+import results
 
 from rlflow import env
 
@@ -47,16 +47,19 @@ def main() -> int:
     parser.add_argument("--model", default="bert-base")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--json", type=Path)
+    results.add_options(parser)
     options = parser.parse_args()
-    rows = [machine.header(["python", "reproduce/xrlflow/speed.py", "--model", options.model])]
+    command = ["python", "reproduce/xrlflow/speed.py", "--model", options.model]
+    kept = results.Results(options.json, command, dirty=options.dirty) if options.json else None
+    rows = []
     for observation in ("cost", "ragged"):
         speed, candidates = steps_per_second(options.model, observation, options.steps)
         rows.append({"kind": "speed", "model": options.model, "observation": observation, "steps_per_second": speed,
                      "candidates": candidates, "bar": BAR, "met": speed >= BAR})  # fmt: skip
         print(f"{options.model}, observation {observation}: {speed:.0f} steps/s ({candidates:.0f} candidates; bar 300)")
-    if options.json:
-        machine.write_jsonl(options.json, rows)
-    return 0 if all(row["met"] for row in rows[1:]) else 1
+    if kept is not None:
+        kept.extend(rows)
+    return 0 if all(row["met"] for row in rows) else 1
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ BUDGETS = (10, 25, 50, 100)
 def tables(rows: Sequence[Row], size: Any) -> Iterator[str]:
     """Markdown."""
     found = [row for row in rows if row["kind"] == "search" and not row["label"].startswith("ablation")]
-    yield from ages(found)
     for roofline in dict.fromkeys(row["roofline"] for row in found):
         for budget in (size.expansions, size.seconds):
             mine = [row for row in found if row["roofline"] == roofline and row["budget"] == budget]
@@ -31,17 +30,6 @@ def tables(rows: Sequence[Row], size: Any) -> Iterator[str]:
     yield from transfer(found, size)
     yield from ablations(rows)
     yield from trainings(rows)
-
-
-def ages(found: Sequence[Row]) -> Iterator[str]:
-    """Which searches are of which commit, where they are of several."""
-    groups: dict[str, dict[str, None]] = {}
-    for row in found:
-        groups.setdefault(row.get("commit") or "", {})[f"{row['label']} ({row['budget']})"] = None
-    for commit, labels in groups.items() if len(groups) > 1 else ():
-        yield ""
-        of = f"Searches of commit {commit}" if commit else "Searches without a commit, before rows had one"
-        yield f"{of}: {'; '.join(labels)}."
 
 
 def mean_ci(values: Sequence[float], scale: float = 100.0) -> str:
@@ -122,16 +110,23 @@ def best_known(found: Sequence[Row], model: str, roofline: str) -> float:
     return max((row["gain"] for row in found if row["model"] == model and row["roofline"] == roofline), default=0.0)
 
 
-def gain_at(row: Row, expansions: int) -> float:
-    """The gain that a search had after so many expansions."""
-    costs = [cost for at, _, cost in row["curve"] if at <= expansions]
-    return float(row["curve"][0][2] / min(costs) - 1)
+def gain_at(curve: Sequence[Sequence[float]], expansions: int) -> float:
+    """The gain that a search had after so many expansions; ``curve``: (expansions, seconds, cost) by expansions."""
+    costs = [cost for at, _, cost in curve if at <= expansions]
+    return float(curve[0][2] / min(costs) - 1)
+
+
+def gain_of(row: Row, expansions: int) -> float:
+    known = row["at"].get(str(expansions))
+    return gain_at(row["curve"], expansions) if known is None else float(known)
 
 
 def part_at(
     found: Sequence[Row], models: Sequence[str], roofline: str, label: str, expansions: int, budget: str
 ) -> float | None:
-    """Mean over models of the part of the best-known gain; ``None`` where a model is missing."""
+    """Mean over models of the part of the best-known gain; ``None`` where a model is missing. ``expansions``: one of
+    :data:`BUDGETS`, or any where the rows still have their curves.
+    """
     parts = []
     for model in models:
         wanted = {"model": model, "roofline": roofline, "label": label, "budget": budget}
@@ -139,7 +134,7 @@ def part_at(
         best = best_known(found, model, roofline)
         if not mine or best <= 0:
             return None
-        parts.append(statistics.mean(gain_at(row, expansions) for row in mine) / best)
+        parts.append(statistics.mean(gain_of(row, expansions) for row in mine) / best)
     return statistics.mean(parts)
 
 
@@ -174,7 +169,7 @@ def level(found: Sequence[Row], size: Any) -> Iterator[str]:
                     here = [row for row in mine if row["model"] == model and row["roofline"] == roofline]
                     gained: dict[str, list[float]] = {}
                     for row in here:
-                        gained.setdefault(row["label"], []).append(gain_at(row, n))
+                        gained.setdefault(row["label"], []).append(gain_of(row, n))
                     others = [statistics.mean(values) for name, values in gained.items() if not learned(name)]
                     count(counts, {label: gained.get(label, [])}, max(others, default=0.0))
                 cells.append("{} / {} of {}".format(*counts[label]))
@@ -277,7 +272,7 @@ def plot(rows: Sequence[Row], size: Any, path: Path) -> None:
 
     found = [row for row in rows if row["kind"] == "search" and not row["label"].startswith("ablation")]
     rooflines = list(dict.fromkeys(row["roofline"] for row in found))
-    if not rooflines:
+    if not rooflines or any("curve" not in row for row in found):  # which the repository does not keep
         return
     figure, panels = pyplot.subplots(1, len(rooflines), figsize=(6 * len(rooflines), 4), squeeze=False)
     most = int(size.expansions.removesuffix("x"))
