@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rlflow.frontends import load_model as load
     from rlflow.frontends import save_model as save
     from rlflow.graph import Graph
-    from rlflow.optimizer import OptimizeResult, compare, optimize, replay
+    from rlflow.optimizer import OptimizeResult, Options, compare, optimize, replay
     from rlflow.report import Report
     from rlflow.rewrite import Rule
     from rlflow.search import Budget
@@ -26,6 +26,7 @@ __all__ = [
     "Budget",
     "Graph",
     "OptimizeResult",
+    "Options",
     "Report",
     "Rule",
     "__version__",
@@ -40,6 +41,7 @@ _HOMES = {
     "Budget": ("rlflow.search", "Budget"),
     "Graph": ("rlflow.graph", "Graph"),
     "OptimizeResult": ("rlflow.optimizer", "OptimizeResult"),
+    "Options": ("rlflow.optimizer", "Options"),
     "Report": ("rlflow.report", "Report"),
     "Rule": ("rlflow.rewrite", "Rule"),
     "compare": ("rlflow.optimizer", "compare"),

@@ -18,26 +18,19 @@ LAYERS: dict[str, int] = {
     "graph": 2,
     "frontends": 3, "rewrite": 3, "nn": 3, "zoo": 3, "runtime": 3,
     "synthesis": 4, "cost": 4, "verify": 4,
-    "search": 5, "library": 5,
-    "env": 6,
-    "agents": 7,
-    "report": 8, "testing": 8, "compat": 8, "optimizer": 8, "pipeline": 8, "deployment": 8,
+    "search": 5, "library": 5, "deployment": 5,
+    "env": 6, "options": 6,
+    "agents": 7, "report": 7,
+    "testing": 8, "compat": 8, "optimizer": 8, "pipeline": 8,
     "comparison": 8, "fidelity": 8,
     "cli": 9, "__main__": 9,
 }  # fmt: skip
 SIDEWAYS = {
     ("zoo", "frontends"),  # builders write ONNX through the frontend's builder
     ("optimizer", "pipeline"),  # the façade, and the stages behind it
-    ("optimizer", "deployment"),
-    ("pipeline", "deployment"),  # what is handed to the runtime
-    ("pipeline", "report"),
-    ("comparison", "deployment"),  # what is compared is timed as it would be deployed
     ("comparison", "optimizer"),
-    ("optimizer", "report"),  # the façade hands out the report
-    ("fidelity", "deployment"),
     ("runtime", "frontends"),  # runtimes that execute graphs, not files, read ONNX through the one door
     ("compat", "optimizer"),  # the ancestors' modules stand on the façade
-    ("compat", "report"),
     ("__main__", "cli"),  # `python -m rlflow` is the command line
 }
 FREE = {"__init__", "_core", "_version"}  # the package's lazy front, and the extension, which has its own doors below

@@ -309,14 +309,14 @@ def test_weights_that_are_not_finite(value: float, status: int, tmp_path: Path) 
 @pytest.fixture
 def lying_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """A library that the prover would refuse, put in by the back door: Sin(x) = x and MatMul before Relu exchanged."""
-    from rlflow import pipeline
+    from rlflow.pipeline import loading
     from rlflow.rewrite import Rule
 
     lie = Rule(
         name="drop-sine", family="lies", source=("(Sin ?x)",), target=("(Identity ?x)",), where=("is_float(?x)",)
     )
     library = RuleLibrary([*load_rules().values(), lie])
-    monkeypatch.setattr(pipeline, "load_library", lambda rules: library)
+    monkeypatch.setattr(loading, "load_library", lambda rules: library)
 
 
 def test_a_wrong_result_is_not_written_and_the_step_is_named(tmp_path: Path, lying_rules: None) -> None:

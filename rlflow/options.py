@@ -1,0 +1,242 @@
+"""What a user may choose about an optimisation: one value, from the command line or the façade to the last stage.
+
+Opens nothing before it is asked what an option means, because the command line is made from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rlflow.errors import UsageError
+
+if TYPE_CHECKING:
+    from rlflow.cost.command import DeviceCommand
+    from rlflow.deployment import Deployment
+    from rlflow.search import Budget, Patience, Strategy
+
+__all__ = ["Options", "with_keywords"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _click(text: str, **more: Any) -> dict[str, Any]:
+    """A field's metadata: the help of its option on the command line, and what else that needs. ``flags``: its name
+    where the field's is not it. ``least``: the smallest number it may be.
+    """
+    return {"click": {"help": text, **more}}
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of :func:`rlflow.optimize`, with their defaults.
+
+    ``search`` and ``cost`` are names with options (``"backtracking:alpha=1.1"``) or objects. ``budget``: ``"60s"``,
+    ``"500c"`` candidates, ``"50x"`` expansions, ``"20m"`` measurements. ``patience``: expansions without a worthwhile
+    gain after which the search ends although there is budget left, ``"off"``, or ``"auto"``: the strategy's own
+    (3000 for backtracking) where the budget is one of seconds. ``fresh``: search again, and compare in full, whatever
+    earlier runs of the same found and kept beside the prices. ``train_budget``: steps (``"2000"``) or seconds
+    (``"60s"``) for which a learned strategy is first trained on the model, beside the budget. ``dims`` binds symbolic
+    dimensions for measuring only, ``freeze`` for good. ``input_data``: arrays by input name, or the path of a ``.npz``
+    file, to verify on besides random inputs. ``rules``: a rule library, or files and family names (default: everything
+    that ships). ``numerics``: the loosest class of rounding that a rule may have, "exact" (results the same bit for
+    bit), "reassociates" or "unstable" (default: no limit).
+    ``runtime`` (``onnxruntime``, ``openvino``, ``cudnn``, ``torch``, or ``gpu`` for the best of these on a GPU),
+    ``provider`` (of ONNX Runtime) or ``measure_cmd`` (a command that prints milliseconds, see
+    :class:`rlflow.cost.command.DeviceCommand`) say where the model will run: the final comparison and the costs that
+    use a clock are timed there. ``measure="lazy"``: regions like measured ones are priced by interpolation during the
+    search. ``profile_rules``: the report says what each rule took.
+    """
+
+    search: str | Strategy = field(
+        default="backtracking",
+        metadata=_click("Strategy, with options: backtracking:alpha=1.1,queue=500.", show_default=True),
+    )
+    cost: str | Any = field(
+        default="onnxruntime",
+        metadata=_click(
+            "Cost model: onnxruntime, openvino or cudnn (measure regions), end-to-end (times whole graphs), analytic "
+            "(no clock).",
+            show_default=True,
+        ),
+    )
+    budget: str | Budget = field(
+        default="60s",
+        metadata=_click("60s, 500c (candidates), 50x (expansions) or 20m (measurements).", show_default=True),
+    )
+    patience: str | int | None = field(
+        default="auto",
+        metadata=_click(
+            "End the search after N expansions without a worthwhile gain; auto: the strategy's own, if seconds limit "
+            "it.",
+            show_default=True,
+            metavar="N|off|auto",
+        ),
+    )
+    fresh: bool = field(
+        default=False, metadata=_click("Search again and compare in full, whatever earlier runs found and kept.")
+    )
+    alpha: float | None = field(
+        default=None, metadata=_click("How much dearer than the best a graph may be and still be followed.", type=float)
+    )
+    train_budget: str | None = field(
+        default=None,
+        metadata=_click(
+            "Train xrlflow's agent on the model first, for so many steps or seconds beside the budget.",
+            metavar="STEPS|60s",
+        ),
+    )
+    seed: int = field(default=0, metadata=_click("Seed of everything random.", show_default=True))
+    threads: int = field(default=1, metadata=_click("Threads of the runtime.", show_default=True, least=1))
+    dims: Mapping[str, int] = field(
+        default_factory=dict,
+        metadata=_click(
+            "Size of a symbolic dimension, for measuring only.", flags="--dim", multiple=True, metavar="N=1"
+        ),
+    )
+    freeze: Mapping[str, int] = field(
+        default_factory=dict,
+        metadata=_click("Size of a symbolic dimension, for good: specialises the model.", multiple=True, metavar="N=1"),
+    )
+    input_data: Any = field(
+        default=None,
+        metadata=_click(
+            "Inputs to verify on: a .npz file, or name=file.npy (several times).", multiple=True, metavar="FILE"
+        ),
+    )
+    rules: Any = field(
+        default=None, metadata=_click("Rules to use instead of all that ship.", multiple=True, metavar="FILE|FAMILY")
+    )
+    runtime: str = field(
+        default="onnxruntime",
+        metadata=_click(
+            "Runtime that times and runs the result; gpu: ONNX Runtime on CUDA, else torch, else cudnn.",
+            show_default=True,
+            type=("onnxruntime", "openvino", "gpu", "cudnn", "torch"),
+        ),
+    )
+    provider: str | None = field(
+        default=None, metadata=_click("Execution provider of ONNX Runtime: cuda, or any full name.", metavar="NAME")
+    )
+    measure: str = field(
+        default="eager",
+        metadata=_click(
+            "lazy: regions like measured ones are priced by interpolation; the final comparison is timed all the same.",
+            show_default=True,
+            type=("eager", "lazy"),
+        ),
+    )
+    measure_cmd: str | DeviceCommand | None = field(
+        default=None,
+        metadata=_click(
+            "Time on your own device: a command that prints milliseconds, 'ssh board run.sh {model}'.",
+            metavar="COMMAND",
+        ),
+    )
+    gate_seconds: float | None = field(
+        default=None, metadata=_click("Time of the final comparison. [default: a third of the budget]", type=float)
+    )
+    numerics: str | None = field(
+        default=None,
+        metadata=_click(
+            "Loosest rounding a rule may have; exact: every element the same bit for bit.",
+            type=("exact", "reassociates", "unstable"),
+        ),
+    )
+    profile_rules: bool = field(
+        default=False, metadata=_click("Show what each rule took: tried, matched, applied, time.")
+    )
+    verify: bool = field(
+        default=True, metadata=_click("Do not compare the outputs with the original's.", flags="--no-verify")
+    )
+    keep_initializer_inputs: bool = field(
+        default=False, metadata=_click("Keep weights that are also listed as inputs (a runtime cannot fold these).")
+    )
+
+    @classmethod
+    def of(cls, base: Options | None, keywords: Mapping[str, Any]) -> Options:
+        """``base`` (the defaults where it is ``None``), changed by keywords. Raises :class:`UsageError`."""
+        known = [one.name for one in dataclasses.fields(cls)]
+        for name in keywords:
+            if name not in known:
+                from rlflow.search import did_you_mean
+
+                raise UsageError(f"An optimisation has no option {name!r}. {did_you_mean(name, known)}")
+        return dataclasses.replace(base or cls(), **keywords)
+
+    def __post_init__(self) -> None:
+        for name in ("dims", "freeze"):
+            object.__setattr__(self, name, dict(getattr(self, name) or {}))
+        for name in ("seed", "threads"):
+            object.__setattr__(self, name, int(getattr(self, name)))
+        if self.threads < 1:
+            raise UsageError(f"The number of threads is {self.threads}; expected at least 1.")
+
+    # --- what they mean -----------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def strategy(self) -> Strategy:
+        """The strategy with its options."""
+        from rlflow.search import make
+
+        try:
+            return make(self.search, alpha=self.alpha, train=self.train_budget)
+        except UsageError as error:
+            for name, option, given in (
+                ("alpha", "--alpha", self.alpha),
+                ("train", "--train-budget", self.train_budget),
+            ):
+                if given is not None and f"has no option {name!r}" in str(error):
+                    raise UsageError(f"{error} Leave out {option} for this strategy.") from error
+            raise
+
+    @functools.cached_property
+    def limits(self) -> Budget:
+        """What may be spent."""
+        from rlflow.search import Budget
+
+        return Budget.parse(self.budget)
+
+    @functools.cached_property
+    def chosen_patience(self) -> Patience | None:
+        """When the search ends before its budget does."""
+        from rlflow.search import patience_of
+
+        by_default = getattr(self.strategy, "patience_by_default", None)
+        return patience_of(self.patience, self.limits, by_default)
+
+    @functools.cached_property
+    def chosen_rules(self) -> Any:
+        """The rules, narrowed to the class of rounding."""
+        from rlflow.library import within
+
+        return within(self.rules, self.numerics)
+
+    @functools.cached_property
+    def place(self) -> Deployment:
+        """Where the result will run."""
+        from rlflow.deployment import Deployment
+
+        return Deployment.priced_by(self.cost, self.threads, self.runtime, self.provider, self.measure_cmd)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Sizes of symbolic dimensions by name, for measuring or for good."""
+        return {**self.dims, **self.freeze}
+
+
+def with_keywords(function: _F) -> _F:
+    """Decorator: ``function(…, **keywords)`` shows the fields of :class:`Options` in its signature."""
+    shown = inspect.signature(function)
+    own = [one for one in shown.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    made = [
+        inspect.Parameter(one.name, keyword, default=getattr(Options(), one.name), annotation=one.type)
+        for one in dataclasses.fields(Options)
+    ]
+    function.__signature__ = shown.replace(parameters=[*own, *made])  # type: ignore[attr-defined]
+    return function

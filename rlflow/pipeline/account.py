@@ -1,0 +1,115 @@
+"""The report: what the stages' values say, put together once, at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rlflow import search as _search
+from rlflow.pipeline.writing import Written, operators
+from rlflow.report import Report, RuntimeInfo, TimeInterval, Verified
+from rlflow.search import StopReason
+
+if TYPE_CHECKING:
+    from rlflow.pipeline.context import Context
+    from rlflow.pipeline.loading import Loaded
+    from rlflow.pipeline.racing import Raced
+    from rlflow.pipeline.searching import Found
+
+__all__ = ["report"]
+
+
+def report(
+    loaded: Loaded, found: Found | None, raced: Raced, checked: Verified | None, written: Written, context: Context
+) -> Report:
+    """The report of one optimisation; ``found`` is ``None`` where no search took place."""
+    from rlflow import __version__
+
+    options, source = context.options, loaded.imported.origin.model
+    before = operators(source)
+    context.notes.extend(getattr(context.cost_model, "notes", list)())
+    return Report(
+        model=loaded.name,
+        improved=raced.winner is not None,
+        reason=raced.reason,
+        strategy=_search.describe(options.strategy),
+        cost_model=context.cost_model.name,
+        budget=str(options.limits),
+        seed=options.seed,
+        stop_reason=str(StopReason.NOTHING_TO_DO if found is None else found.result.stop_reason),
+        **_of_search(loaded, found, raced),
+        **_of_race(raced),
+        verified=checked,
+        operators_before=before,
+        operators_after=before if written.operators is None else written.operators,
+        bytes_before=loaded.size,
+        bytes_after=loaded.size if written.size is None else written.size,
+        runtime=_runtime(context),
+        notes=tuple(dict.fromkeys(context.notes)),
+        seconds_total=time.monotonic() - context.started,
+        stages=context.stage.seconds(),
+        seconds_measuring=getattr(getattr(context.cost_model, "totals", None), "seconds", None),
+        written=None if context.output is None else str(context.output),
+        version=__version__,
+    )
+
+
+def _of_search(loaded: Loaded, found: Found | None, raced: Raced) -> dict[str, Any]:
+    if found is None:
+        return {}
+    result, chosen = found.result, None if raced.winner is None else raced.winner.visited
+    trace: Sequence[Any] | None = ()
+    if chosen is not None:
+        trace = None if chosen.trace is None else [step.to_dict() for step in chosen.trace]
+    return {
+        "cost_before_ms": result.cost_before_ms,
+        "cost_after_ms": result.cost_before_ms if chosen is None else chosen.cost_ms,
+        **result.counts._asdict(),
+        "seconds": result.seconds,
+        "curve": [point._asdict() for point in result.curve],
+        "rules": len(loaded.library),
+        "statistics": None if found.statistics is None else found.statistics.to_dict(result.trace),
+        "measurements_before": found.setup_measurements,
+        "trace": trace,
+        "rule_profile": _rule_profile(loaded, found, [step["rule"] for step in trace or ()]),
+    }
+
+
+def _rule_profile(loaded: Loaded, found: Found, applied: Sequence[str]) -> list[dict[str, Any]] | None:
+    if found.rule_rows is None:
+        return None
+    return [use._asdict() for use in _search.rule_uses(found.rule_rows, loaded.library, applied)]
+
+
+def _of_race(raced: Raced) -> dict[str, Any]:
+    """The times of the final comparison, where there was one."""
+    decision = raced.decision
+    if decision is None:
+        return {}
+    timings = {name: TimeInterval(timing.ms, timing.low, timing.high) for name, timing in decision.timings.items()}
+    baseline = timings["baseline"]
+    original = timings.get("original", baseline)
+    named = {"original": original, "baseline": baseline}
+    if decision.winner is not None:
+        named["optimized"] = timings[decision.winner]
+    return {
+        "original_ms": original.ms,
+        "baseline_ms": baseline.ms,
+        # Where nothing is gained the model stays as it came, so its time is the original's.
+        "optimized_ms": named["optimized"].ms if decision.winner is not None else original.ms,
+        "speedup": decision.speedup if decision.winner is not None else 1.0,
+        "speedup_ci95": decision.speedup_ci95 if decision.winner is not None else None,
+        "intervals": named,
+        "gate": decision.to_dict(),
+    }
+
+
+def _runtime(context: Context) -> RuntimeInfo:
+    place, threads = context.options.place, context.options.threads
+    if place.command is not None:
+        return RuntimeInfo(place.command.name, "as the command says", threads)
+    found = context.runtime
+    if found is None:
+        return RuntimeInfo(place.runtime, None, threads)
+    return RuntimeInfo(place.runtime_name(found["runtime"]), found["version"], threads)

@@ -1,0 +1,73 @@
+"""Stage 4: does the winner compute what the original computes?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rlflow.deployment import verified, with_known_outputs
+from rlflow.errors import VerificationFailed
+from rlflow.report import OutputFigures, Verified
+from rlflow.search import Visited
+
+if TYPE_CHECKING:
+    from rlflow.pipeline.context import Context
+    from rlflow.pipeline.loading import Loaded
+    from rlflow.pipeline.racing import Raced
+
+__all__ = ["check"]
+
+
+def check(loaded: Loaded, raced: Raced, context: Context) -> Verified | None:
+    """The figures of the comparison of outputs; ``None`` where there is nothing to compare or nobody wants it.
+
+    Raises :class:`VerificationFailed`, naming the step that breaks, where outputs differ.
+    """
+    if raced.winner is None or not context.options.verify:
+        return None
+    context.stage("verifying", "comparing the outputs with the original's")
+    from rlflow import verify
+
+    inputs, source, seed = context.inputs(loaded), raced.winner.export.source, context.options.seed
+    known = {loaded.source: raced.outputs.get("baseline"), source: raced.outputs.get("optimised")}
+    run = with_known_outputs(context.runner, inputs.feeds, known)
+    noise = verify.calibrate(run, loaded.source, inputs.feeds, seed=seed)
+    found = verified(run, inputs, loaded.source, source, seed, noise)
+    if not found.passed:
+        culprit = _culprit(raced.winner.visited, loaded, noise, context)
+        raise VerificationFailed(f"{culprit} {found.failure()} Nothing was written.")
+    context.notes.extend(found.notes)
+    return figures(found)
+
+
+def figures(found: Any) -> Verified:
+    """A verification as the report holds it."""
+    outputs = [
+        OutputFigures(check.name, check.max_abs, check.max_rel, check.tolerance, check.passed, check.vacuous)
+        for check in found.outputs
+    ]
+    return Verified(found.passed, outputs, tuple(found.notes), found.to_dict())
+
+
+def _culprit(chosen: Visited, loaded: Loaded, noise: Any, context: Context) -> str:
+    """A sentence about the smallest prefix of the trace whose result differs, found by bisection."""
+    intro = "The optimised model does not compute what the original computes."
+    if not chosen.trace:
+        return intro
+
+    def agrees(graph: Any) -> bool:
+        source = loaded.exports.export(graph).source
+        inputs, seed = context.inputs(loaded), context.options.seed
+        return bool(verified(context.runner, inputs, loaded.source, source, seed, noise).passed)
+
+    graphs = [loaded.graph, *loaded.exports.prefixes(chosen.trace)]
+    good, bad = 0, len(graphs) - 1
+    if not agrees(graphs[0]):
+        return f"{intro} The import and export alone, without any rewrite, change it."
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if agrees(graphs[middle]) else (good, middle)
+    step = chosen.trace[bad - 1]
+    return (
+        f"{intro} The smallest prefix of the trace that breaks it ends with step {bad} of {len(chosen.trace)}, "
+        f"rule {step.rule!r} at {list(step.match)}."
+    )

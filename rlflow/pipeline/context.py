@@ -1,0 +1,127 @@
+"""The resources of one optimisation: workers, the cost model, a temporary folder, what is told to the user."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlflow.deployment import Inputs, open_worker, runner
+from rlflow.errors import RuntimeUnavailable
+from rlflow.files import check_output
+from rlflow.report import Stages
+from rlflow.search import Progress, StopToken
+
+if TYPE_CHECKING:
+    from rlflow.options import Options
+    from rlflow.pipeline.loading import Loaded
+    from rlflow.runtime import Worker
+
+
+class Context:
+    """What the stages of one optimisation share; closing it gives everything back.
+
+    Nothing of it is part of a result: a stage reads ``options`` and values of earlier stages, opens here what it needs,
+    and leaves sentences for the report in ``notes``.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        *,
+        output: str | os.PathLike[str] | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+        on_stage: Callable[[str], None] | None = None,
+        stop: StopToken | None = None,
+    ) -> None:
+        self.options = options
+        self.output = None if output is None else Path(output)
+        self.on_progress, self.stage, self.stop = on_progress, Stages(on_stage), stop or StopToken()
+        self.notes: list[str] = []
+        self.started = time.monotonic()
+        self._stack = ExitStack()
+        self._worker: Worker | None = None
+        self._inputs: Inputs | None = None
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def preflight(self, model: Any) -> None:
+        """Say what cannot work before any work begins: options that cannot be read or do not go together, an output
+        that cannot be written, a cost model that cannot be used here.
+        """
+        options = self.options
+        options.strategy, options.limits, options.chosen_patience, options.chosen_rules, options.place  # noqa: B018
+        if self.output is not None:
+            self.output = check_output(self.output, model)
+        self.cost_model  # noqa: B018
+
+    def opened(self, resource: Any) -> Any:
+        """A context manager that is closed with this one."""
+        return self._stack.enter_context(resource)
+
+    @functools.cached_property
+    def cost_model(self) -> Any:
+        """The cost model; raises :class:`RuntimeUnavailable` where it cannot be used here."""
+        from rlflow import cost
+
+        options = self.options
+        if not isinstance(options.cost, str):
+            return options.cost
+        own = options.place.cost_options(options.cost, options.measure)
+        model = cost.make(options.cost, threads=options.threads, dims=options.sizes, **own)
+        self._stack.callback(model.close)
+        reason = model.available()
+        if reason is not None:
+            raise RuntimeUnavailable(f"The cost model {options.cost!r} cannot be used here: {reason}")
+        return model
+
+    @functools.cached_property
+    def folder(self) -> Path:
+        """A temporary folder."""
+        return Path(self.opened(tempfile.TemporaryDirectory(prefix="rlflow-")))
+
+    @property
+    def worker(self) -> Worker:
+        """Where the model will run; a command's device is stood in for by ONNX Runtime here."""
+        if self._worker is None:
+            place = self.options.place
+            pricing = getattr(self.cost_model, "worker", None) if place.is_default else None
+            # That of the prices is the cost model's to close.
+            self._worker = pricing if place.fits(pricing) else self.opened(place.worker())
+        assert self._worker is not None
+        return self._worker
+
+    @functools.cached_property
+    def reference(self) -> Worker:
+        """ONNX Runtime on the processor: names the inputs, and computes what outputs are compared with."""
+        place = self.options.place
+        return self.worker if place.is_default else self.opened(open_worker(self.options.threads))
+
+    @property
+    def runner(self) -> Any:
+        """Runs models to compare their outputs."""
+        return runner(self.reference, self.worker)
+
+    @property
+    def runtime(self) -> dict[str, Any] | None:
+        """What the deployment worker says of itself; ``None`` where none was opened."""
+        return None if self._worker is None else self._worker.describe()
+
+    def inputs(self, loaded: Loaded) -> Inputs:
+        """What the model is timed and verified with."""
+        if self._inputs is None:
+            options = self.options
+            self._inputs = Inputs.of(
+                self.reference, loaded.source, loaded.graph, options.sizes, options.input_data, options.seed
+            )
+            self.notes.extend(self._inputs.notes)
+        return self._inputs

@@ -1,0 +1,140 @@
+"""Stage 3: the cheapest graphs against the original by the clock, end to end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rlflow.deployment import Export, kept_comparisons
+from rlflow.errors import GraphError, RuntimeCrashed, RuntimeRefused
+from rlflow.search import InterruptGuard, StopToken, Visited
+
+if TYPE_CHECKING:
+    from rlflow.pipeline.context import Context
+    from rlflow.pipeline.loading import Loaded
+    from rlflow.pipeline.searching import Found
+
+__all__ = ["Entrant", "Raced", "race"]
+
+#: What a model that cannot be compared by the clock is called in the sentences of a report.
+NOTHING_CHEAPER = "the search found no cheaper graph"
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A graph of the search as it would be deployed."""
+
+    visited: Visited
+    export: Export
+
+
+@dataclass(frozen=True)
+class Raced:
+    """What the comparison decided. ``decision`` is the gate's own record, ``None`` where no clock was used.
+
+    ``outputs``: what the original ("baseline") and the winner ("optimised") computed as deployed, where it was kept
+    while they were loaded.
+    """
+
+    reason: str
+    winner: Entrant | None = None
+    decision: Any = None
+    outputs: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+
+def race(loaded: Loaded, found: Found, context: Context) -> Raced:
+    """Compare the finalists of the search with the original where the model will run."""
+    entrants = _entrants(found.finalists, loaded, context)
+    if not context.cost_model.measures and context.options.place.command is None:
+        winner = next(iter(entrants.values()), None)
+        reason = NOTHING_CHEAPER if winner is None else "the analytic cost is lower; no clock was used"
+        return Raced(reason, winner)
+    context.stage("timing", "timing the candidates against the original" if entrants else "timing the model")
+    outputs: dict[str, list[dict[str, Any]]] = {}
+    decision = _decision(loaded, entrants, outputs, context)
+    if decision.earlier is not None:
+        context.notes.append(decision.earlier["sentence"])
+    context.notes.extend(
+        f"{name} took no part in the final comparison: {why}" for name, why in decision.dropped.items()
+    )
+    winner = None if decision.winner is None else entrants[decision.winner]
+    return Raced(decision.reason if entrants else NOTHING_CHEAPER, winner, decision, outputs)
+
+
+def _entrants(finalists: Sequence[Visited], loaded: Loaded, context: Context) -> dict[str, Entrant]:
+    """The cheapest graphs as ONNX, by a name; what the model's opset cannot express is left out, and that is said."""
+    entrants = {}
+    for number, one in enumerate(finalists, 1):
+        export = loaded.exports.export(one.graph, one.trace)
+        try:
+            if loaded.weights is None:  # else the comparison may not need them all
+                export.model  # noqa: B018 - makes it
+        except GraphError as error:
+            context.notes.append(f"Candidate {number} cannot be written: {error}")
+            continue
+        entrants[f"candidate {number}"] = Entrant(one, export)
+    return entrants
+
+
+def _decision(
+    loaded: Loaded, entrants: Mapping[str, Entrant], outputs: dict[str, list[dict[str, Any]]], context: Context
+) -> Any:
+    from rlflow.cost import gate
+
+    options = context.options
+    # Of a large model only the original is timed beside: each further one is loaded again for every block.
+    plain = loaded.weights is None or options.freeze
+    baseline = loaded.exports.export(loaded.graph).source if plain else loaded.source
+    token = StopToken()  # of its own: a search that was interrupted still has its best confirmed
+    keeps_outputs = options.verify and loaded.weights is not None and not options.freeze
+
+    def keep_outputs(decision: Any, run: Callable[[str, Any], dict[str, Any]]) -> None:
+        """What the check will ask for, while the models are loaded."""
+        if decision.winner is None:
+            return
+        with contextlib.suppress(RuntimeCrashed, RuntimeRefused):  # the check will say what is wrong
+            feeds = context.inputs(loaded).feeds
+            computed = {name: [run(name, one) for one in feeds] for name in ("baseline", decision.winner)}
+            outputs.update(baseline=computed["baseline"], optimised=computed[decision.winner])
+
+    with InterruptGuard(token):
+        return gate.choose(
+            options.place.command or context.worker,
+            baseline,
+            {name: _sourced(one.export) for name, one in entrants.items()},
+            {} if options.place.command is not None else context.inputs(loaded).feeds[0],
+            seconds=_gate_seconds(context),
+            seed=options.seed,
+            beside={} if baseline == loaded.source else {"original": loaded.source},
+            stop=lambda: token.stopped,
+            memory=_memory(loaded, baseline, entrants, context),
+            before_closing=keep_outputs if keeps_outputs else None,
+        )
+
+
+def _memory(loaded: Loaded, baseline: bytes | str, entrants: Mapping[str, Entrant], context: Context) -> Any:
+    """Earlier comparisons of these models here; a device behind a command has no name to keep them under."""
+    from rlflow.cost.database import PriceDatabase
+
+    options = context.options
+    if options.place.command is not None or not entrants:
+        return None
+    database = getattr(context.cost_model, "database", None)
+    if not isinstance(database, PriceDatabase):
+        database = context.opened(PriceDatabase())
+    models: dict[str, Any] = {name: (one.visited.graph, _sourced(one.export)) for name, one in entrants.items()}
+    models["baseline"] = (loaded.graph, lambda: baseline)
+    return kept_comparisons(database, context.worker, context.inputs(loaded).feeds[0], models, options.fresh)
+
+
+def _gate_seconds(context: Context) -> float:
+    given, seconds = context.options.gate_seconds, context.options.limits.seconds
+    if given is not None:
+        return given
+    return 10.0 if seconds is None else min(20.0, max(2.0, seconds / 3.0))
+
+
+def _sourced(export: Export) -> Callable[[], bytes | str]:
+    return lambda: export.source

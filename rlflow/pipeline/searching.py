@@ -1,0 +1,93 @@
+"""Stage 2: the cheapest graphs that the search finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rlflow import search as _search
+from rlflow.search import InterruptGuard, Problem, Result, StopReason, Visited
+from rlflow.search.kept import EarlierSearches, repeatable
+
+if TYPE_CHECKING:
+    from rlflow.pipeline.context import Context
+    from rlflow.pipeline.loading import Loaded
+
+__all__ = ["Found", "search"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found. ``statistics``: what every rule was good for, ``None`` where an earlier search is repeated.
+
+    ``rule_rows``: what each rule took, where that was asked for. ``setup_measurements``: those that pricing the
+    model took.
+    """
+
+    result: Result
+    statistics: _search.Statistics | None
+    setup_measurements: int
+    rule_rows: dict[str, dict[str, Any]] | None = None
+
+    @property
+    def finalists(self) -> list[Visited]:
+        """The graphs that are cheaper than the model, the best first."""
+        result = self.result
+        return [one for one in (result.best, *result.runners_up) if one.cost_ms < result.cost_before_ms]
+
+
+def search(loaded: Loaded, context: Context) -> Found:
+    """Price the model and search; Ctrl-C ends it with the best so far."""
+    context.stage("pricing", "pricing the model")
+    options, problem = context.options, _problem(loaded, context)
+    with InterruptGuard(context.stop):
+        problem.root()
+        setup = problem.setup_measurements
+        strategy = _search.describe(options.strategy)
+        context.stage("searching", f"searching ({strategy}, {options.limits}, {len(problem.rule_names)} rules)")
+        earlier = _earlier_searches(loaded, context)
+        if earlier is not None and (known := earlier.recall(problem)) is not None:
+            result, sentence = known
+            context.notes.append(sentence)
+            return Found(result, None, setup)
+        statistics = problem.observer = _search.Statistics(problem.rule_names)
+        result = _search.solve(problem, options.strategy)
+    if earlier is not None:
+        earlier.keep(result)
+    if result.stop_reason is StopReason.CONVERGED and (idle := problem.idle()) is not None:
+        context.notes.append(
+            f"The search ended after {result.seconds:.0f} s of its budget, because the last {idle} graphs that it "
+            "opened brought no worthwhile gain; --patience off spends the whole budget."
+        )
+    return Found(result, statistics, setup, problem.rule_profile() if options.profile_rules else None)
+
+
+def _problem(loaded: Loaded, context: Context) -> Problem:
+    options, cost_model = context.options, context.cost_model
+    attach = getattr(cost_model, "attach", None)
+    if attach is not None:  # whole graphs are timed as they would be deployed
+        attach(lambda graph: loaded.exports.export(graph).source, lambda: context.inputs(loaded).feeds[0])
+    return Problem(
+        loaded.graph,
+        loaded.library,
+        cost_model,
+        options.limits,
+        seed=options.seed,
+        on_progress=context.on_progress,
+        stop=context.stop,
+        profile_rules=options.profile_rules,
+        patience=options.chosen_patience,
+    )
+
+
+def _earlier_searches(loaded: Loaded, context: Context) -> EarlierSearches | None:
+    """Searches of this model that were kept beside the prices; ``None`` where that of now cannot be one of them."""
+    options = context.options
+    if options.profile_rules or not repeatable(options.strategy):
+        return None
+    if not isinstance(options.cost, str) or not hasattr(context.cost_model, "still_holds"):
+        return None
+    patience = None if options.chosen_patience is None else options.chosen_patience.least
+    settings = (str(options.limits), patience, options.seed, options.cost, sorted(options.sizes.items()))
+    parts = (loaded.graph.digest, loaded.library.digest, *settings)
+    return EarlierSearches(context.cost_model, options.strategy, parts, options.fresh)

@@ -1,0 +1,118 @@
+"""Stage 5: the file, and the result that the caller receives."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlflow.files import replacing, write_atomically
+from rlflow.report import Report
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from rlflow.pipeline.context import Context
+    from rlflow.pipeline.loading import Loaded
+    from rlflow.pipeline.racing import Raced
+
+__all__ = ["OptimizeResult", "Written", "write"]
+
+
+@dataclass(frozen=True)
+class OptimizeResult:
+    """The optimised model (the original where nothing was gained) and what was done to get it."""
+
+    report: Report
+    make: Callable[[], ModelProto] = field(repr=False)
+
+    @functools.cached_property
+    def model(self) -> ModelProto:
+        """The message; of a large model that was written to a file it is read from there when it is first asked for.
+
+        Raises :class:`ModelError` where that file has gone.
+        """
+        return self.make()
+
+    @property
+    def improved(self) -> bool:
+        return self.report.improved
+
+
+@dataclass(frozen=True)
+class Written:
+    """What the resulting message is made by, when it is first asked for; ``operators`` and ``size`` describe it, and
+    are ``None`` for the model as it came.
+    """
+
+    make: Callable[[], ModelProto]
+    operators: dict[str, int] | None = None
+    size: int | None = None
+
+
+def write(loaded: Loaded, raced: Raced, context: Context) -> Written:
+    """Write the winner, or the model as it came, to where the user wants it."""
+    return _winner(loaded, raced, context) if raced.winner is not None else _original(loaded, context)
+
+
+def _winner(loaded: Loaded, raced: Raced, context: Context) -> Written:
+    assert raced.winner is not None
+    export = raced.winner.export
+    if context.output is not None:
+        context.stage("writing", f"writing {context.output}")
+        export.write(context.output)
+    make = _made(export.whole, export.in_one_file, loaded, context)
+    return Written(make, operators(export.model), export.size())
+
+
+def _original(loaded: Loaded, context: Context) -> Written:
+    inside = not loaded.exports.external
+    if context.output is not None:
+        context.stage("writing", f"writing {context.output} as it came")
+        if context.options.freeze or not inside:
+            loaded.exports.export(loaded.graph).write(context.output)
+        else:
+            _copy_original(loaded, context.output)
+    return Written(_made(lambda: _as_it_came(loaded, context), inside, loaded, context))
+
+
+def _made(make: Callable[[], ModelProto], inside: bool, loaded: Loaded, context: Context) -> Callable[[], ModelProto]:
+    """What makes the resulting message, which must not need this run's temporary files: from the file that was
+    written, where it is large and has its weights ``inside``, else it is made now.
+    """
+    from rlflow.frontends.importer import read_model
+
+    if context.output is not None and inside and loaded.weights is not None:
+        return functools.partial(read_model, os.path.abspath(context.output))
+    model = make()
+    return lambda: model
+
+
+def _copy_original(loaded: Loaded, target: Path) -> None:
+    path = loaded.imported.source_path
+    if path is None or not os.path.isfile(path):
+        write_atomically(target, loaded.imported.source_bytes())  # which says that the file has gone
+        return
+    with open(path, "rb") as source, replacing(target) as stream:
+        shutil.copyfileobj(source, stream, 1 << 22)
+
+
+def _as_it_came(loaded: Loaded, context: Context) -> ModelProto:
+    from rlflow.frontends.importer import parse_model
+
+    if context.options.freeze:
+        return loaded.imported.baseline()
+    return parse_model(loaded.imported.source_bytes(), "the model")
+
+
+def operators(proto: ModelProto) -> dict[str, int]:
+    """How often each operator occurs in the main graph; custom ones carry their domain."""
+    counts: dict[str, int] = {}
+    for node in proto.graph.node:
+        name = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
+        counts[name] = counts.get(name, 0) + 1
+    return counts
