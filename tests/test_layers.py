@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +33,7 @@ SIDEWAYS = {
     ("runtime", "frontends"),  # runtimes that execute graphs, not files, read ONNX through the one door
     ("compat", "optimizer"),  # the ancestors' modules stand on the façade
     ("__main__", "cli"),  # `python -m rlflow` is the command line
+    ("search", "agents"),  # the registry names the learned strategies' modules: to become entry points
 }
 FREE = {"__init__", "_core", "_version"}  # the package's lazy front, and the extension, which has its own doors below
 
@@ -55,6 +57,10 @@ DOORS: dict[str, set[str]] = {
     "rich": {"cli", "report"},
     "ray": {"search", "agents"},
 }
+#: Files that import by a name from a table of another place; each is a debt.
+COMPUTED = {
+    "__init__.py",  # the lazy front: the names of _HOMES
+}
 
 
 class Import(NamedTuple):
@@ -77,13 +83,73 @@ def imports_of(path: Path, root: Path = PACKAGE) -> Iterator[Import]:
         for inner in ast.walk(statement)
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (Import(place, node.lineno, alias.name, id(node) in guarded) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            module = ".".join([*base, *([node.module] if node.module else [])])
-            for alias in node.names:  # `from rlflow import cost` and `from rlflow.graph import Graph` alike
-                yield Import(place, node.lineno, f"{module}.{alias.name}", id(node) in guarded)
+        for module in modules_of(node, package, tree):
+            yield Import(place, node.lineno, module, id(node) in guarded)
+
+
+def modules_of(node: ast.AST, package: list[str], tree: ast.Module) -> Iterator[str]:
+    """The modules that one node opens, by whatever way: an import, an attribute of ``rlflow``, or a computed name."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = package[: len(package) - node.level + 1] if node.level else []
+        module = ".".join([*base, *([node.module] if node.module else [])])
+        for alias in node.names:  # `from rlflow import cost` and `from rlflow.graph import Graph` alike
+            yield "rlflow._core" if alias.name == "_core" else behind_the_front(f"{module}.{alias.name}")
+    elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "rlflow":
+        yield behind_the_front(f"rlflow.{node.attr}")
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) in DYNAMIC and node.args:
+        yield from (behind_the_front(name) for name in computed(node.args[0], tree))
+
+
+DYNAMIC = {"importlib.import_module", "import_module", "__import__"}
+#: What :func:`computed` says of a name that cannot be read off the file.
+UNKNOWN = "a computed name"
+
+
+def computed(name: ast.expr, tree: ast.Module) -> Iterator[str]:
+    """What a name may be: itself, the fixed beginning of an f-string, or the strings of the table that it is taken
+    from, directly or by way of a variable.
+    """
+    if isinstance(name, (ast.Constant, ast.JoinedStr)):
+        strings = (one.value for one in ast.walk(name) if isinstance(one, ast.Constant))
+        yield str(next(strings, UNKNOWN)).rstrip(".")
+        return
+    assigned = [node for node in ast.walk(tree) if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value]
+    names = names_in(name)
+    names |= {one for node in assigned if names & targets(node) for one in names_in(node.value)}
+    tables = [node.value for node in assigned if node in tree.body and targets(node) & names]
+    yield from [one.value for table in tables for one in values_of(table)] or [UNKNOWN]
+
+
+def names_in(expression: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(expression) if isinstance(one, ast.Name)}
+
+
+def targets(node: ast.Assign | ast.AnnAssign) -> set[str]:
+    return {name for one in (node.targets if isinstance(node, ast.Assign) else [node.target]) for name in names_in(one)}
+
+
+def values_of(table: ast.expr) -> Iterator[ast.Constant]:
+    values = table.values if isinstance(table, ast.Dict) else [table]
+    for value in values:
+        yield from (one for one in ast.walk(value) if isinstance(one, ast.Constant) and isinstance(one.value, str))
+
+
+def behind_the_front(module: str) -> str:
+    """Where a name that ``rlflow/__init__.py`` offers really lives: rlflow.optimize is rlflow.optimizer.optimize."""
+    homes = front()
+    first, dot, rest = module.removeprefix("rlflow.").partition(".")
+    return f"{homes[first]}{dot}{rest}" if module.startswith("rlflow.") and first in homes else module
+
+
+@functools.cache
+def front() -> dict[str, str]:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    table = next(
+        node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_HOMES"
+    )
+    return {name: ".".join(home) for name, home in ast.literal_eval(table).items()}
 
 
 def part(dotted_or_place: str | Path) -> str:
@@ -95,6 +161,8 @@ def part(dotted_or_place: str | Path) -> str:
 def breach(found: Import) -> str | None:
     """The sentence about an import that may not be, or None."""
     where = f"rlflow/{found.place.as_posix()}:{found.line}"
+    if found.module == UNKNOWN and found.place.as_posix() not in COMPUTED:
+        return f"{where}: imports a computed name; write the names into a table of this file, so that they can be read"
     for library, doors in DOORS.items():
         if found.module == library or found.module.startswith(library + "."):
             if found.only_types and not library.startswith("rlflow"):
@@ -137,6 +205,15 @@ def test_imports_go_down_only() -> None:
         ("cost/a.py", "def f():\n    import torch", "imports torch"),
         ("zoo/a.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import onnx", None),
         ("graph/a.py", "if TYPE_CHECKING:\n    from rlflow import cost", "graph (layer 2) imports cost (layer 4)"),
+        ("cost/a.py", "from rlflow import optimize", "cost (layer 4) imports optimizer (layer 8)"),
+        ("cost/a.py", "import rlflow\nrlflow.optimize('m.onnx')", "cost (layer 4) imports optimizer (layer 8)"),
+        ("cost/a.py", "import rlflow\nrlflow.search", "cost (layer 4) imports search (layer 5)"),
+        ("cost/a.py", "import importlib\nimportlib.import_module('rlflow.search')", "cost (layer 4) imports search"),
+        ("cost/a.py", "__import__('torch')", "imports torch"),
+        ("cost/a.py", "T = {'a': 'rlflow.agents'}\nimport_module(T['a'])", "cost (layer 4) imports agents (layer 7)"),
+        ("cost/a.py", "def f(name):\n    import_module(name)", "imports a computed name"),
+        ("frontends/a.py", "import_module(f'rlflow.frontends.{name}')", None),
+        ("search/a.py", "from rlflow.graph import _core", "imports rlflow._core"),
         ("mystery/a.py", "from rlflow.cost import x", "mystery or cost has no layer"),
     ],
 )
