@@ -354,19 +354,9 @@ def _half_width_at(values: np.ndarray, alpha: float) -> float:
     """Half of the interval of a mean at level ``alpha``."""
     if len(values) < 2:
         return math.inf
+    from rlflow.cost.student import student_quantile
+
     deviation = float(values.std(ddof=1))
     if deviation <= 1e-12:
         return 0.0
     return student_quantile(len(values) - 1, alpha) * deviation / math.sqrt(len(values))
-
-
-def student_quantile(freedom: int, alpha: float) -> float:
-    """What a variable of Student's distribution exceeds, in magnitude, with probability ``alpha``.
-
-    With ``x = sqrt(freedom) tan(theta)`` the density becomes a power of a cosine, which is summed on a grid: four
-    digits.
-    """
-    theta = np.linspace(0.0, math.pi / 2, 200_001)
-    density = np.cos(theta) ** (freedom - 1)
-    below = np.concatenate(([0.0], np.cumsum((density[1:] + density[:-1]) / 2)))
-    return math.sqrt(freedom) * math.tan(float(np.interp(1 - alpha, below / below[-1], theta)))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from rlflow import comparison, zoo
-from rlflow.comparison import Comparison, compare_searches, differences, half_width, student_quantile
+from rlflow.comparison import Comparison, compare_searches, differences, half_width
 from rlflow.errors import UsageError
 
 
@@ -23,21 +23,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sizes = {"layers": 1, "hidden": 16, "heads": 2, "feed_forward": 32, "vocab": 20}
     path.write_bytes(zoo.build("bert6-classifier", seq=8, **sizes).SerializeToString())
     return path
-
-
-@pytest.mark.parametrize(
-    ("freedom", "alpha", "expected"),
-    [
-        (1, 0.05, 12.7062),
-        (2, 0.05, 4.3027),
-        (4, 0.01, 4.6041),
-        (9, 0.05, 2.2622),
-        (30, 0.05, 2.0423),
-        (2, 0.01, 9.9248),
-    ],
-)
-def test_students_quantiles_are_those_of_the_tables(freedom: int, alpha: float, expected: float) -> None:
-    assert student_quantile(freedom, alpha) == pytest.approx(expected, rel=1e-4)
 
 
 def test_one_value_has_no_interval() -> None:

@@ -26,6 +26,7 @@ from rlflow.cost.analytic import AnalyticCost
 from rlflow.cost.command import CommandSampler, DeviceCommand
 from rlflow.cost.protocol import CostReport, FillReport, RegionCost
 from rlflow.cost.sampler import WorkerSampler
+from rlflow.cost.student import student_quantile
 from rlflow.cost.timing import log_ratios
 from rlflow.errors import CostError, GraphError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable, UsageError
 from rlflow.runtime import (
@@ -49,8 +50,6 @@ MEMORY_BYTES = 1 << 30
 MIN_BLOCKS, MAX_BLOCKS = 3, 16
 #: A machine is not called too noisy on fewer blocks than these.
 BLOCKS_TO_REFUSE = 10
-#: Two-sided 97.5 % quantiles of Student's law for so many blocks, 3 and up: blocks are means of many rounds.
-_STUDENT = (4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
 #: A change of the machine's speed that is told.
 DRIFT = 0.10
 _BASELINE, _AGAIN = "baseline", "baseline again"
@@ -119,7 +118,7 @@ def centre(ratios: Sequence[float]) -> float:
 
 def student(count: int) -> float:
     """Half a 95 % interval in standard errors, for so many values (at least ``MIN_BLOCKS``)."""
-    return _STUDENT[min(max(count - MIN_BLOCKS, 0), len(_STUDENT) - 1)]
+    return student_quantile(max(count, MIN_BLOCKS) - 1, 0.05)
 
 
 class EndToEndCost:

@@ -1,18 +1,25 @@
 """What earlier final comparisons found, kept beside the prices; and when it still counts.
 
-A comparison that was finished is kept with its verdict, whichever way it went: the block ratios, what the baseline
-took, when, and how much time it was given, under the two models' contents, their inputs, and the place. The next
-comparison of the same two models takes a few fresh blocks and asks whether they *contradict* what is kept. If they do,
-it is thrown away and a full comparison follows, on samples of its own. If not, the verdict is repeated.
+A comparison is kept, whichever way it went: the block ratios, what the baseline took, when, and how much time it was
+given, under the two models' contents, their inputs, and the place.
 
-Why this makes no false claim likelier. Take a candidate that is no faster. Looking again at a growing sample until it
-says yes would be wrong; so a kept "no gain" is never tested again together with fresh blocks, and a kept claim can only
-be withdrawn: to be repeated it has to survive the check, and the old and the fresh blocks together have to be
-significant still. A verdict in force was therefore reached by one full comparison, which claims with probability alpha
-at most. What is left is which verdicts survive. Let a wrong claim be thrown away with probability c in a run, a right
-"no gain" with probability n, and each replaced by a full comparison; from run to run the share of wrong claims then
-goes from alpha to alpha n / (alpha n + (1 - alpha) c), which is less where n is below c. A claim is repeated only if
-all of three fresh blocks show a gain, or four of five, which they do by chance in less than a quarter of the cases,
+One that was left *undecided* (the time was over, or Ctrl-C came) is gone on with: the next comparison of the same two
+models adds blocks to the same sequence, at the looks that are left (:mod:`rlflow.cost.sequential`). All of its blocks
+are kept, wherever they point, so that it is one experiment in several sittings, whose error is alpha over all of them.
+Only what a machine was too noisy for (``TOO_WIDE``; the width says nothing about the sign) is not kept; the next
+comparison is an experiment of its own then.
+
+One that was *decided* is asked whether it is still true: the next comparison of the same two models takes a few fresh
+blocks and asks whether they *contradict* what is kept. If they do, it is thrown away and a full comparison follows, on
+samples of its own. If not, the verdict is repeated.
+
+Why that makes no false claim likelier. A decided "no gain" is never tested again together with fresh blocks, and a
+kept claim can only be withdrawn: to be repeated it has to survive the check, and the old and the fresh blocks together
+have to be significant still. A verdict in force was therefore reached by one experiment, which claims with probability
+alpha at most. What is left is which verdicts survive. Let a wrong claim be thrown away with probability c in a run, a
+right "no gain" with probability n, and each replaced by a full comparison; from run to run the share of wrong claims
+then goes from alpha to alpha n / (alpha n + (1 - alpha) c), which is less where n is below c. A claim is repeated only
+if all of three fresh blocks show a gain, or four of five, which they do by chance in less than a quarter of the cases,
 whatever their distribution, if it is symmetric: c is 25/32 at least. And n is the 2.5 % at which fresh blocks are
 faster than recorded. Only where the machine is too noisy for the verdict to be kept n is 1, and the share of wrong
 claims 1.3 alpha at most.
@@ -28,13 +35,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from rlflow.cost.timing import student_tail
+from rlflow.cost.student import student_tail
 
 if TYPE_CHECKING:
     from rlflow.cost.database import PriceContext, PriceDatabase
 
 #: Changes where blocks are formed in another way, so that old ratios do not go with new ones.
-PROTOCOL = 1
+PROTOCOL = 2
 #: Fresh blocks that a kept verdict is checked by, and the part of a comparison's time that they should take. Of a claim
 #: one of them may show no gain, if further ones do.
 CHECK_BLOCKS, CHECK_SHARE = 3, 0.22
@@ -43,14 +50,17 @@ CHECK_MORE = 2
 CONTRADICTION = 0.025
 #: The baseline may take so many times as long as it did, or as little; beyond that the machine is another one.
 MACHINE_DRIFT = 1.25
+#: An interval wider than this on either side (natural logarithm) is of blocks that would only spoil further ones.
+TOO_WIDE = 0.10
 #: Block ratios are not taken to be better known than this (natural logarithm).
 FINEST = 0.001
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One finished comparison: ``ratios`` are natural logarithms of baseline by candidate, one a block; ``rounds`` and
-    ``baseline_ms`` are of all blocks; ``seconds`` is what it was given; ``taken_at`` an ISO date in UTC.
+    """One comparison: ``ratios`` are natural logarithms of baseline by candidate, one a block; ``rounds`` and
+    ``baseline_ms`` are of all blocks; ``seconds`` is what it was given; ``taken_at`` an ISO date in UTC. ``decided``:
+    whether it came to a claim or to none that is worth going on for; else the next comparison adds blocks to it.
     """
 
     ratios: tuple[float, ...]
@@ -60,6 +70,7 @@ class Evidence:
     rounds: int
     seconds: float
     taken_at: str
+    decided: bool = True
 
     @property
     def day(self) -> str:
@@ -78,7 +89,8 @@ class Evidence:
             found = cls(**{**plain, "ratios": tuple(map(float, plain["ratios"]))})
             numbers = [*found.ratios, found.p_value, found.baseline_ms, found.seconds]
             usable = len(found.ratios) > 1 and all(map(math.isfinite, numbers)) and found.baseline_ms > 0
-            return found if usable and isinstance(found.claimed, bool) and isinstance(found.taken_at, str) else None
+            flags = isinstance(found.claimed, bool) and isinstance(found.decided, bool)
+            return found if usable and flags and isinstance(found.taken_at, str) else None
         except (ValueError, TypeError, KeyError):
             return None
 

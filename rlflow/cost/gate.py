@@ -5,10 +5,11 @@ chosen on one sample and judged on fresh ones. And *opening* a session decides w
 sessions of one and the same model differ by half a per cent to several per cent for as long as they live (measured;
 the smaller and more memory-bound the model, the more), so that thousands of rounds in one pair of sessions would find
 a "significant" difference between equals. The unit of evidence is therefore a *block*: new process, new sessions,
-some interleaved rounds, reduced to the median of the paired log ratios. The signed-rank test runs over blocks.
+some interleaved rounds, reduced to the median of the paired log ratios.
 
-A comparison that was finished may be kept, and repeated after a few fresh blocks that do not contradict it
-(:mod:`rlflow.cost.evidence`, which says why this makes no false claim likelier).
+How blocks decide is said in :mod:`rlflow.cost.sequential`: they are added until a claim is made or hopeless, or the
+time is spent. A comparison is kept (:mod:`rlflow.cost.evidence`): one that was finished is repeated after a few fresh
+blocks that do not contradict it, one that was left undecided is gone on with.
 """
 
 from __future__ import annotations
@@ -18,60 +19,48 @@ import math
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
+from rlflow.cost import verdicts
+from rlflow.cost.blocks import BadDuration, Block, by_name, check_durations, drift, pooled, ratio, timings
 from rlflow.cost.command import CommandSampler, DeviceCommand
-from rlflow.cost.decision import GateDecision, ModelTiming
-from rlflow.cost.evidence import CHECK_BLOCKS, CHECK_SHARE, Evidence, Memory, contradiction, more_checks, plain
-from rlflow.cost.sampler import LazySource, WorkerSampler, made
-from rlflow.cost.timing import (
-    Interval,
-    Speedup,
-    log_ratios,
-    median_interval,
-    sample_until,
-    speedup,
-    standard_error,
-    student_p,
-    student_tail,
+from rlflow.cost.decision import GateDecision
+from rlflow.cost.evidence import (
+    CHECK_BLOCKS,
+    CHECK_SHARE,
+    TOO_WIDE,
+    Evidence,
+    Memory,
+    contradiction,
+    more_checks,
+    plain,
 )
+from rlflow.cost.sampler import LazySource, WorkerSampler, made
+from rlflow.cost.sequential import CLEAR_BLOCKS, LEAST_BLOCKS, MOST_BLOCKS, corrected_p, half_interval, is_hopeless
+from rlflow.cost.timing import Speedup, speedup
 from rlflow.errors import BudgetError, CostError, RuntimeCrashed, RuntimeRefused, UsageError
 from rlflow.runtime import ModelSource, Samples, Worker
 
-#: Blocks that are timed if the time allows: the smallest count at which one bad block does not by itself rule out
-#: significance at 1 %.
-MIN_BLOCKS = 8
-#: Fewer than this many cannot be significant by ranks. Student's test can, but takes sessions that are either fast or
-#: slow as a whole for a sure difference once in two to the number of blocks.
-LEAST_BLOCKS = 7
-#: After so many blocks, and each further one up to ``MIN_BLOCKS``, it is looked whether a loss is clear already.
-CLEAR_BLOCKS = 5
-#: Part of the level that the look for a clear gain at ``LEAST_BLOCKS`` has, by Student's test; the ranks have the rest.
-LOOK_SHARE = 0.1
-#: What the whole may take where those blocks need more than the time given: so many times that, and so many seconds at
-#: least. Then it ends without a claim.
+__all__ = ["CLEAR_BLOCKS", "LEAST_BLOCKS", "MOST_BLOCKS", "GateDecision", "choose", "decide"]
+
+#: What the blocks that a claim needs may take where they need more than the time given: so many times that, and so many
+#: seconds at least. Then it ends without a claim.
 OVERRUN, OVERRUN_SECONDS = 3.0, 90.0
+#: A candidate that seems faster, but is not decided when the time is over, gets so many times as long.
+LONGER = 2.0
 #: Blocks that the time given is divided into: more of them say more than more rounds in fewer, but each loads the
-#: models again.
-AIM_BLOCKS = 14
-MAX_BLOCKS = 40
+#: models again. Of models that take long to load there are fewer, with more rounds each.
+AIM_BLOCKS, AIM_OF_ONE = 14, 8
 SELECTION_BLOCKS = 3
 SELECTION_SHARE = 0.35
-#: Confirmation ends early once the speed-up is known this well (natural logarithm).
-HALF_WIDTH = 0.004
-#: Where it is known less well than this when the time is over (another program ran beside, say), it goes on up to so
-#: many times as long; the width says nothing about the sign, so that this makes no false claim likelier.
-WIDE, LONGER = 0.02, 2.0
 #: The selection takes all of its blocks where they need no more seconds than this.
 QUICK_SELECTION = 4.0
 #: Where one block of the selection would take more than this part of the time, there is none: the first candidate, the
 #: cheapest, is the only one.
 DEAR_SELECTION = 0.15
-#: An interval this wide on either side (natural logarithm) cannot tell the differences that rewrites make.
-NOISY = 0.05
 
 
 class Sampler(Protocol):
@@ -91,6 +80,7 @@ def choose(
     feeds: Mapping[str, Any],
     *,
     seconds: float = 20.0,
+    at_most: float | None = None,
     seed: int = 0,
     alpha: float = 0.01,
     beside: Mapping[str, LazySource] | None = None,
@@ -107,10 +97,12 @@ def choose(
     finite ones, is dropped with its sentence. The models of ``beside`` are timed along with the confirmation, and
     take no part. ``feeds`` are arrays by input name. A model may be a function that makes it when it is loaded first.
 
-    ``seconds`` is what the whole should take. ``MIN_BLOCKS`` blocks are timed even if that takes longer, up to
-    ``OVERRUN`` times ``seconds`` or ``OVERRUN_SECONDS``; a claim needs ``LEAST_BLOCKS`` of them. ``on_progress`` is
-    told the stage and the fraction done. ``stop`` is asked after every block: the decision is then what the blocks so
-    far say. Raises :class:`CostError` where the baseline itself cannot be run.
+    ``seconds`` is what the whole should take. Where a candidate seems faster and is not decided then, blocks are added
+    up to ``LONGER`` times as long; the ``LEAST_BLOCKS`` that a claim needs may take up to ``OVERRUN`` times ``seconds``
+    or ``OVERRUN_SECONDS``. ``at_most`` says instead how many seconds the whole may take in either case: no block is
+    begun that would probably end later. ``on_progress`` is told the stage and the fraction done. ``stop`` is asked
+    after every block: the decision is then what the blocks so far say. Raises :class:`CostError` where the baseline
+    itself cannot be run.
     """
     if not seconds > 0:
         raise BudgetError(f"The time for the final comparison must be above zero seconds, not {seconds!r}.")
@@ -134,6 +126,7 @@ def choose(
             "baseline",
             entrants,
             seconds=seconds,
+            at_most=at_most,
             seed=seed,
             alpha=alpha,
             beside=extras,
@@ -165,6 +158,7 @@ def decide(
     *,
     seconds: float,
     seed: int,
+    at_most: float | None = None,
     alpha: float = 0.01,
     beside: Sequence[str] = (),
     dropped: Mapping[str, str] | None = None,
@@ -177,40 +171,48 @@ def decide(
     """The gate's logic over any sampler; see :func:`choose`. ``started``: when the seconds began to count. ``only``:
     nothing is to be chosen, the first candidate is confirmed or not.
     """
-    gate = _Gate(
-        sampler, baseline, list(candidates), list(beside), seconds, seed, alpha, dict(dropped or {}), on_progress, stop
-    )
-    gate.memory, gate.only = memory, only
-    if started is not None:
-        gate.started = started
-    return gate.run()
+    return _Gate(
+        sampler,
+        baseline,
+        list(candidates),
+        list(beside),
+        seconds,
+        seed,
+        alpha,
+        dict(dropped or {}),
+        at_most,
+        on_progress or (lambda stage, fraction: None),
+        stop or (lambda: False),
+        time.perf_counter() if started is None else started,
+        only,
+        memory,
+    ).run()
 
 
+@dataclass
 class _Gate:
     """One decision in the making."""
 
-    def __init__(
-        self,
-        sampler: Sampler,
-        baseline: str,
-        candidates: list[str],
-        beside: list[str],
-        seconds: float,
-        seed: int,
-        alpha: float,
-        dropped: dict[str, str],
-        on_progress: Callable[[str, float], None] | None,
-        stop: Callable[[], bool] | None = None,
-    ) -> None:
-        self.stop = stop or (lambda: False)
-        self.sampler, self.baseline, self.candidates, self.beside = sampler, baseline, candidates, beside
-        self.seconds, self.seed, self.alpha, self.dropped = seconds, seed, alpha, dropped
-        self.on_progress = on_progress or (lambda stage, fraction: None)
-        self.started = time.perf_counter()
-        self.seeds = np.random.SeedSequence(seed)
-        self.memory: Memory | None = None
-        self.only = False
-        self.earlier: Mapping[str, Any] | None = None
+    sampler: Sampler
+    baseline: str
+    candidates: list[str]
+    beside: list[str]
+    seconds: float
+    seed: int
+    alpha: float
+    dropped: dict[str, str]
+    at_most: float | None
+    on_progress: Callable[[str, float], None]
+    stop: Callable[[], bool]
+    started: float
+    only: bool
+    memory: Memory | None
+    earlier: Mapping[str, Any] | None = None
+    dearest: float = 0.0
+    seeds: np.random.SeedSequence = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.seeds = np.random.SeedSequence(self.seed)
 
     def run(self) -> GateDecision:
         if self.only and self.candidates:
@@ -224,16 +226,22 @@ class _Gate:
         if self.stop():
             reason = "The final comparison was interrupted before anything was confirmed, so the original is kept."
             return self._decision(None, reason, first)
-        ratios = {name: _pooled(first, self.baseline, name, self.sampler.clock) for name in self.candidates}
+        ratios = {name: pooled(first, self.baseline, name, self.sampler.clock) for name in self.candidates}
         challenger = max(self.candidates, key=lambda name: ratios[name])
         summary = {name: math.exp(ratio) for name, ratio in ratios.items()}
-        if ratios[challenger] <= 0.0:
+        if self._lost(first, challenger):
             reason = (
                 f"No candidate was faster than the baseline: the best of {len(ratios)} "
                 f"ran at {summary[challenger]:.3f} times its speed."
             )
             return self._decision(None, reason, first, first_sample=summary)
         return self._confirm(challenger, summary)
+
+    def _lost(self, first: Sequence[Block], challenger: str) -> bool:
+        """Whether the best candidate was slower in every block of the first sample. That it was so in their middle
+        decides nothing: beside other programs a block errs by several per cent.
+        """
+        return all(ratio(block, self.baseline, challenger, self.sampler.clock) <= 0.0 for block in first)
 
     def _select(self) -> list[dict[str, Samples]]:
         """The first sample: baseline, candidates and what is timed beside; of large models one block, if the share of
@@ -252,8 +260,12 @@ class _Gate:
     def _elapsed(self) -> float:
         return time.perf_counter() - self.started
 
+    # --- what is kept -------------------------------------------------------------------------------------------------
+
     def _confirm(self, challenger: str, first_sample: Mapping[str, float]) -> GateDecision:
         known = None if self.memory is None else self.memory.recall(challenger)
+        if known is not None and not known.decided:
+            return self._compare(challenger, first_sample, known)
         if known is not None and known.seconds >= self.seconds:
             repeated = self._check_again(challenger, first_sample, known)
             if repeated is not None:
@@ -263,8 +275,7 @@ class _Gate:
     def _check_again(self, challenger: str, first_sample: Mapping[str, float], known: Evidence) -> GateDecision | None:
         """The verdict of an earlier comparison, if fresh blocks do not contradict it; else it is thrown away."""
         assert self.memory is not None
-        # Other orders of loading and of rounds than those of the comparison that is checked.
-        self.seeds = np.random.SeedSequence([self.seed, zlib.crc32(known.taken_at.encode())])
+        self._other_orders_than(known)
         blocks: list[dict[str, Samples]] = []
         fresh: list[float] = []
         while more_checks(known, fresh):
@@ -274,52 +285,36 @@ class _Gate:
             if challenger in self.dropped:
                 return self._failed(challenger, blocks, first_sample)
             if self.stop():
-                return self._decision(None, self._unfinished(len(blocks)), blocks, challenger, first_sample)
-            fresh.append(_pooled(blocks[-1:], self.baseline, challenger, self.sampler.clock))
-        clock = self.sampler.clock
+                return self._decision(None, verdicts.interrupted(len(blocks)), blocks, challenger, first_sample)
+            fresh.append(ratio(blocks[-1], self.baseline, challenger, self.sampler.clock))
         found = speedup([*known.ratios, *fresh])
-        baseline_ms = _timing([block[self.baseline] for block in blocks], clock).ms
-        why = contradiction(known, fresh, baseline_ms)
+        why = contradiction(known, fresh, timings(blocks, self.sampler.clock)[self.baseline].ms)
         if why is None and known.claimed and not (found.p_value < self.alpha and found.value > 1.0):
             why = f"together with {len(fresh)} fresh blocks it is not significant any more"
         if why is not None:
             self.memory.forget(challenger)
-            sentence = f"The comparison kept from {known.day} was thrown away, because {why}."
-            self.earlier = plain(known, False, sentence)
+            self.earlier = plain(known, False, verdicts.thrown_away(known, why))
             return None
-        self.earlier = plain(
-            known,
-            True,
-            f"{len(known.ratios)} blocks ({known.rounds} rounds) of the final comparison are from {known.day}; "
-            f"{len(fresh)} fresh ones do not contradict them.",
-        )
+        self.earlier = plain(known, True, verdicts.repeated_note(known, len(fresh)))
         winner = challenger if known.claimed else None
-        return self._decision(winner, self._repeated(known, found, len(fresh)), blocks, challenger, first_sample, found)
-
-    def _repeated(self, known: Evidence, found: Speedup, fresh: int) -> str:
-        figures = (
-            f"the chosen candidate is {found.value:.3f} times as fast (95 % interval {found.low:.3f} to "
-            f"{found.high:.3f}, p = {found.p_value:.2g})"
-        )
-        blocks = f"{len(known.ratios)} blocks of {known.day} and {fresh} fresh ones"
-        if known.claimed:
-            return f"{figures[0].upper()}{figures[1:]} on samples that did not choose it: {blocks}."
-        return (
-            f"No gain: it was not shown on {known.day}, and fresh blocks do not contradict that (--fresh compares "
-            f"again); {figures} by {blocks}."
+        return self._decision(
+            winner, verdicts.repeated(known, found, len(fresh)), blocks, challenger, first_sample, found
         )
 
-    def _failed(
-        self, challenger: str, blocks: list[dict[str, Samples]], first_sample: Mapping[str, float]
-    ) -> GateDecision:
+    def _other_orders_than(self, known: Evidence) -> None:
+        """Draw other orders of loading and of rounds than those of the comparison that is checked or gone on with."""
+        self.seeds = np.random.SeedSequence([self.seed, zlib.crc32(known.taken_at.encode())])
+
+    def _failed(self, challenger: str, blocks: Sequence[Block], first_sample: Mapping[str, float]) -> GateDecision:
         reason = f"The chosen candidate failed while it was timed: {self.dropped[challenger]}"
         return self._decision(None, reason, blocks, challenger, first_sample)
 
-    def _keep(self, challenger: str, values: Sequence[float] | np.ndarray, decision: GateDecision) -> None:
-        """Remember a comparison that was finished, on a machine that was quiet enough."""
-        found = speedup(values)
-        finished = len(values) >= LEAST_BLOCKS or self._is_clear(values)
-        if self.memory is None or self.stop() or not finished or math.log(found.high / found.low) / 2.0 > NOISY:
+    def _keep(self, challenger: str, values: Sequence[float], decision: GateDecision, known: Evidence | None) -> None:
+        """Remember a comparison: its verdict, or all of its blocks where it is undecided."""
+        if self.memory is None:
+            return
+        if not _keeps(speedup(values)):
+            self.memory.forget(challenger)
             return
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
         evidence = Evidence(
@@ -327,109 +322,80 @@ class _Gate:
             decision.winner is not None,
             float(decision.p_value or 0.0),
             decision.timings[self.baseline].ms,
-            decision.rounds,
+            decision.rounds + (0 if known is None else known.rounds),
             self.seconds,
             now,
+            decision.winner is not None or is_hopeless(values),
         )
         self.memory.keep(challenger, evidence)
 
-    def _compare(self, challenger: str, first_sample: Mapping[str, float]) -> GateDecision:
-        left = max(self.seconds - self._elapsed(), 0.0)
-        # A model that takes long to load has fewer blocks, with more rounds each.
-        aim = MIN_BLOCKS if self.only else AIM_BLOCKS
+    # --- the comparison -----------------------------------------------------------------------------------------------
+
+    def _compare(
+        self, challenger: str, first_sample: Mapping[str, float], known: Evidence | None = None
+    ) -> GateDecision:
+        """Add blocks, to those of an earlier comparison that was left undecided, until a claim is made or hopeless, or
+        the time is spent.
+        """
+        left, aim = max(self.seconds - self._elapsed(), 0.0), AIM_OF_ONE if self.only else AIM_BLOCKS
+        values = [] if known is None else list(known.ratios)
         blocks: list[dict[str, Samples]] = []
-
-        def draw(done: int) -> float:
-            if challenger in self.dropped:
-                return 0.0
+        if known is not None:
+            self._other_orders_than(known)
+        while not blocks or not (self._is_decided(values) or self._is_over(values, len(blocks)) or self.stop()):
             blocks.append(self._block([self.baseline, challenger, *self.beside], left / aim))
-            self.on_progress("confirming", min(1.0, (done + 1) / aim))
+            self.on_progress("confirming", min(1.0, len(blocks) / aim))
             if challenger in self.dropped:
-                return 0.0
-            return _pooled(blocks[-1:], self.baseline, challenger, self.sampler.clock)
-
-        values = sample_until(
-            draw,
-            half_width=HALF_WIDTH,
-            seconds=left,
-            wide=WIDE,
-            longest=LONGER * left,
-            minimum=MIN_BLOCKS,
-            maximum=MAX_BLOCKS,
-            overrun=max(OVERRUN * self.seconds, OVERRUN_SECONDS) - self._elapsed(),
-            stop=lambda: self.stop() or challenger in self.dropped,
-            enough=self._is_clear,
-            clock=self._elapsed,
-        )
-        if challenger in self.dropped:
-            return self._failed(challenger, blocks, first_sample)
-        found = speedup(values)
-        early = self._early(values)
-        winner, reason = self._verdict(challenger, found, early, self._is_clear(values))
-        decisive = replace(found, p_value=min(found.p_value, early))
-        decision = self._decision(winner, reason, blocks, challenger, first_sample, decisive)
-        self._keep(challenger, values, decision)
+                return self._failed(challenger, blocks, first_sample)
+            values.append(ratio(blocks[-1], self.baseline, challenger, self.sampler.clock))
+        if known is not None:
+            self.earlier = plain(known, True, verdicts.gone_on(known, len(blocks)))
+        found = replace(speedup(values), p_value=corrected_p(values))
+        winner = challenger if found.p_value <= self.alpha else None
+        reason = self._reason(found, is_hopeless(values))
+        decision = self._decision(winner, reason, blocks, challenger, first_sample, found)
+        self._keep(challenger, values, decision, known)
         return decision
 
-    def _is_clear(self, values: Sequence[float] | np.ndarray) -> bool:
-        """Whether so few blocks decide: a loss, or a gain in each of ``LEAST_BLOCKS`` that is sure by Student's test.
+    def _is_decided(self, values: Sequence[float]) -> bool:
+        return corrected_p(values) <= self.alpha or is_hopeless(values)
 
-        Giving up early makes no false claim likelier. The look for a gain and the ranks together keep the level.
-        """
-        if not CLEAR_BLOCKS <= len(values) < MIN_BLOCKS:
+    def _is_over(self, values: Sequence[float], fresh: int) -> bool:
+        """Whether the time is spent. That a candidate seems slower may end it, which makes no claim likelier."""
+        spent = self._elapsed()
+        if self.at_most is not None and spent + self.dearest > self.at_most:
+            return True
+        if len(values) < LEAST_BLOCKS:
+            return self.at_most is None and spent >= max(OVERRUN * self.seconds, OVERRUN_SECONDS)
+        if spent < self.seconds or fresh < CLEAR_BLOCKS:
             return False
-        error = standard_error(values)
-        lost = error > 0.0 and student_tail(-float(np.mean(values)) / error, len(values) - 1) < 0.025
-        return lost or self._early(values) < 1.0
+        return float(np.median(values)) <= 0.0 or (self.at_most is None and spent >= LONGER * self.seconds)
 
-    def _early(self, values: Sequence[float] | np.ndarray) -> float:
-        """The p value of the look for a clear gain; 1 where there is none."""
-        if len(values) != LEAST_BLOCKS or min(values) <= 0.0:
-            return 1.0
-        found = student_p(values)
-        return found if found < LOOK_SHARE * self.alpha else 1.0
-
-    def _verdict(self, challenger: str, found: Speedup, early: float, clear: bool) -> tuple[str | None, str]:
-        """``early``: the p value of the look for a clear gain, else 1; ``clear``: few blocks were enough."""
-        interval = f"95 % interval {found.low:.3f} to {found.high:.3f}"
-        figures = f"{found.value:.3f} times as fast ({interval}, p = {min(found.p_value, early):.2g})"
-        cut = " The comparison was interrupted after that." if self.stop() else ""
-        if (found.p_value < (1.0 - LOOK_SHARE) * self.alpha or early < 1.0) and found.value > 1.0:
-            return challenger, f"The chosen candidate is {figures} on samples that did not choose it.{cut}"
-        if found.pairs < LEAST_BLOCKS and not clear:
-            return None, self._unfinished(found.pairs)
-        if math.log(found.high / found.low) / 2.0 > NOISY:
-            noisy = (
-                f"This machine is too noisy to tell: the chosen candidate is {figures} on fresh samples, and an "
-                f"interval wider than {NOISY:.0%} either way decides nothing. Close other programs, or give more time."
-            )
-            return None, noisy + cut
-        level = f"not faster at the {self.alpha:.0%} level."
-        return None, f"No gain: the chosen candidate is {figures} on fresh samples, {level}{cut}"
-
-    def _unfinished(self, blocks: int) -> str:
+    def _reason(self, found: Speedup, hopeless: bool) -> str:
+        if found.p_value <= self.alpha:
+            return verdicts.gain(found, self.stop())
+        if hopeless:
+            return verdicts.no_gain(found, self.alpha, self.stop())
+        kept = self.memory is not None and _keeps(found)
+        if found.pairs >= LEAST_BLOCKS:
+            return verdicts.undecided(found, self.alpha, self.stop(), kept)
         if self.stop():
-            return (
-                f"The final comparison was interrupted after {blocks} of the {LEAST_BLOCKS} blocks that a claim needs, "
-                "so the original is kept."
-            )
-        each = self._elapsed() / (blocks + 1)
-        return (
-            f"No claim: of the {LEAST_BLOCKS} blocks of timings that one needs, {blocks} took {self._elapsed():.0f} s "
-            f"where {self.seconds:g} s were given, so the original is kept. Give the final comparison about "
-            f"{math.ceil(each * (LEAST_BLOCKS + SELECTION_BLOCKS) / 10) * 10} s (--gate-seconds)."
-        )
+            return verdicts.interrupted(found.pairs)
+        return verdicts.too_few(found.pairs, self._elapsed(), self.seconds, SELECTION_BLOCKS, kept)
+
+    # --- blocks -------------------------------------------------------------------------------------------------------
 
     def _block(self, names: list[str], seconds: float) -> dict[str, Samples]:
         """One block by model name; a candidate that brings the runtime down is dropped and the block taken again
         without it.
         """
+        began = time.perf_counter()
         while True:
             try:
                 samples = self.sampler.block(names, int(self.seeds.spawn(1)[0].generate_state(1)[0]), seconds)
-                _check_durations(samples, names)
+                check_durations(samples, names)
             except (RuntimeCrashed, RuntimeRefused) as error:
-                culprit = error.model if isinstance(error, _BadDuration) else self._culprit(names, error)
+                culprit = error.model if isinstance(error, BadDuration) else self._culprit(names, error)
                 if culprit == self.baseline:
                     raise CostError(f"The baseline could not be timed: {error}") from error
                 self.dropped[culprit] = str(error)
@@ -437,7 +403,8 @@ class _Gate:
                 self.candidates = [name for name in self.candidates if name != culprit]
                 self.beside = [name for name in self.beside if name != culprit]
                 continue
-            return {name: _column(samples, index) for index, name in enumerate(names)}
+            self.dearest = max(self.dearest, time.perf_counter() - began)
+            return by_name(samples, names)
 
     def _culprit(self, names: Sequence[str], error: Exception) -> str:
         """The model that fails when it is timed alone; where none does, the last one, so that the loop above ends."""
@@ -454,15 +421,11 @@ class _Gate:
         self,
         winner: str | None,
         reason: str,
-        blocks: list[dict[str, Samples]],
+        blocks: Sequence[Block],
         challenger: str | None = None,
         first_sample: Mapping[str, float] | None = None,
         found: Speedup | None = None,
     ) -> GateDecision:
-        names = sorted({name for block in blocks for name in block})
-        timings = {
-            name: _timing([block[name] for block in blocks if name in block], self.sampler.clock) for name in names
-        }
         return GateDecision(
             winner,
             reason,
@@ -472,42 +435,21 @@ class _Gate:
             None if found is None else found.value,
             None if found is None else (found.low, found.high),
             None if found is None else found.p_value,
-            timings,
+            timings(blocks, self.sampler.clock),
             first_sample or {},
             self.dropped,
             len(blocks),
             sum(len(block[self.baseline].wall_ms) for block in blocks),
             self._elapsed(),
-            _drift([block[self.baseline] for block in blocks], self.sampler.clock),
+            drift([block[self.baseline] for block in blocks], self.sampler.clock),
             self.stop(),
             self.earlier,
         )
 
 
-class _BadDuration(RuntimeRefused):
-    """A model was timed at no time, or at one that is not a number."""
-
-    def __init__(self, model: str, value: float) -> None:
-        super().__init__(f"The clock answered {value:g} milliseconds for it, which is no duration.")
-        self.model = model
-
-
-def _check_durations(samples: Samples, names: Sequence[str]) -> None:
-    for index, name in enumerate(names):
-        for matrix in (samples.wall_ms, samples.cpu_ms):
-            column = matrix[:, index]
-            bad = column[~(np.isfinite(column) & (column > 0))]
-            if bad.size:
-                raise _BadDuration(name, float(bad[0]))
-
-
-def _drift(blocks: Sequence[Samples], clock: str) -> float | None:
-    """Median of the last third of the blocks over that of the first third."""
-    third = len(blocks) // 3
-    if third == 0:
-        return None
-    first, last = (np.median(np.concatenate([b.by(clock) for b in part])) for part in (blocks[:third], blocks[-third:]))
-    return float(last / first)
+def _keeps(found: Speedup) -> bool:
+    """Whether the blocks tell enough to be gone on with, or checked, by the next run."""
+    return half_interval(found.low, found.high) <= TOO_WIDE
 
 
 class _Unprefixed:
@@ -541,20 +483,3 @@ def _with_plain_names(decision: GateDecision) -> GateDecision:
     for key in ("timings", "first_sample", "dropped"):
         values[key] = {_plain_name(name): value for name, value in values[key].items()}
     return GateDecision(**values)
-
-
-def _column(samples: Samples, index: int) -> Samples:
-    return Samples(samples.wall_ms[:, index], samples.cpu_ms[:, index], (samples.inner[index],))
-
-
-def _pooled(blocks: Sequence[Mapping[str, Samples]], baseline: str, name: str, clock: str) -> float:
-    """Median over blocks of the median log ratio within a block."""
-    return float(
-        np.median([np.median(log_ratios(block[baseline].by(clock), block[name].by(clock))) for block in blocks])
-    )
-
-
-def _timing(parts: Sequence[Samples], clock: str) -> ModelTiming:
-    values: Interval = median_interval(np.concatenate([part.by(clock) for part in parts]))
-    wall = np.concatenate([part.wall_ms for part in parts])
-    return ModelTiming(values.value, values.low, values.high, float(np.median(wall)), int(wall.size))

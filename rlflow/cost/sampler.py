@@ -11,10 +11,12 @@ import numpy as np
 from rlflow.errors import CostError, GraphError, RuntimeCrashed, RuntimeRefused
 from rlflow.runtime import Handle, ModelSource, Samples, Worker
 
-MIN_ROUNDS = 3
-#: Of models whose run takes so many seconds, fewer rounds a block do: loading them takes most of it.
-LONG_RUN, LONG_ROUNDS = 0.1, 1
+#: Rounds that a block has at least; of models whose runs are long fewer do, because loading them takes most of it.
+MIN_ROUNDS, LONG_ROUNDS = 3, 1
 MAX_ROUNDS = 200
+#: Rounds take at least this part of what starting the process and loading the models took, but no more than the block
+#: was given: beside other programs a start takes seconds, and rounds that follow it are nearly free.
+ROUNDS_SHARE = 0.5
 
 LazySource = ModelSource | Callable[[], ModelSource]
 
@@ -122,6 +124,7 @@ class WorkerSampler:
 
     def block(self, names: Sequence[str], seed: int, seconds: float) -> Samples:
         """Interleaved timings in a new process; the first block goes on with that of the screening."""
+        started = time.perf_counter()
         loaded = self._fresh and set(names) == set(self._handles)
         if loaded:  # it gets as many rounds as the others, which load the models first
             seconds -= sum(self._handles[name].load_seconds for name in names)
@@ -133,15 +136,16 @@ class WorkerSampler:
         order = np.random.default_rng([seed, 1]).permutation(len(names))
         shuffled = [self._handles[names[index]] for index in order]
         total = sum(self._seconds[name] for name in names)
-        started = time.perf_counter()
         self.worker.prepare(shuffled)
+        setup = time.perf_counter() - started
         samples = self.worker.time_interleaved(
             shuffled,
             self.feeds,
             rounds=MAX_ROUNDS,
-            min_rounds=MIN_ROUNDS if total < LONG_RUN * len(names) else LONG_ROUNDS,
+            min_rounds=MIN_ROUNDS,
+            long_rounds=LONG_ROUNDS,
             seed=seed + 1,
-            seconds=max(0.0, seconds - (time.perf_counter() - started)),
+            seconds=max(0.0, seconds - setup, min(seconds, ROUNDS_SHARE * setup)),
             time_limit=self.worker.time_limit + 2 * max(0.0, seconds) + 4 * (MIN_ROUNDS + 3) * total,
         )
         back = np.argsort(order)

@@ -9,14 +9,15 @@ Lehmann 1963; Lehmann, "Nonparametrics", chapter 4).
 
 from __future__ import annotations
 
+import functools
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from rlflow.cost.student import student_quantile
 from rlflow.errors import CostError
 
 #: Up to this many pairs the distribution of the signed-rank sum is computed exactly.
@@ -64,41 +65,15 @@ def signed_rank_p(differences: Sequence[float] | np.ndarray) -> float:
     doubled = _doubled_ranks(np.abs(values))
     observed = int(doubled[values > 0].sum())
     if values.size <= EXACT_PAIRS:
-        return float(_rank_sum_distribution(doubled)[observed:].sum())
+        return float(_rank_sum_distribution(tuple(np.sort(doubled).tolist()))[observed:].sum())
     mean, deviation = doubled.sum() / 2.0, math.sqrt(float((doubled.astype(float) ** 2).sum())) / 2.0
     return _normal_tail((observed - mean - 1.0) / deviation)
-
-
-def student_p(differences: Sequence[float] | np.ndarray) -> float:
-    """One-sided p value of Student's test: how likely a mean this large is if the differences are normal around 0.
-
-    Where tails are longer than the normal law's it errs on the safe side. Fewer than 2 values give 1.
-    """
-    values = _finite(differences)
-    error = standard_error(values)
-    if values.size < 2 or error == 0.0:
-        return 0.0 if values.size > 1 and values.mean() > 0.0 else 1.0
-    return student_tail(float(values.mean()) / error, values.size - 1)
 
 
 def standard_error(values: Sequence[float] | np.ndarray) -> float:
     """Of the mean; infinite for fewer than 2 values."""
     sample = _finite(values)
     return float(np.std(sample, ddof=1)) / math.sqrt(sample.size) if sample.size > 1 else math.inf
-
-
-def student_tail(t: float, freedom: int) -> float:
-    """Probability that Student's t with ``freedom`` degrees exceeds ``t`` (Abramowitz and Stegun, 26.7.3, 26.7.4)."""
-    theta = math.atan2(abs(t), math.sqrt(freedom))
-    cosine = math.cos(theta)
-    term, total = (cosine, cosine) if freedom % 2 else (1.0, 1.0)
-    for k in range(2 if freedom % 2 else 1, freedom - 2, 2):
-        term *= cosine * cosine * k / (k + 1)
-        total += term
-    inside = math.sin(theta) * total  # of the probability that |t| is smaller
-    if freedom % 2:
-        inside = 2.0 / math.pi * (theta + (inside if freedom > 1 else 0.0))
-    return 0.5 * (1.0 - inside) if t > 0 else 0.5 * (1.0 + inside)
 
 
 def hodges_lehmann(values: Sequence[float] | np.ndarray, confidence: float = 0.95) -> Interval:
@@ -159,54 +134,9 @@ def speedup(ratios: Sequence[float] | np.ndarray, confidence: float = 0.95) -> S
 
 
 def _student_interval(values: np.ndarray, confidence: float, middle: float) -> Interval:
-    """Around ``middle``; the quantile by bisection."""
-    error = standard_error(values)
-    low, high = 0.0, 1e3
-    for _ in range(60):
-        t = (low + high) / 2.0
-        low, high = (t, high) if student_tail(t, max(values.size - 1, 1)) > (1.0 - confidence) / 2.0 else (low, t)
-    return Interval(middle, middle - high * error, middle + high * error)
-
-
-def sample_until(
-    draw: Callable[[int], float],
-    *,
-    half_width: float,
-    seconds: float,
-    minimum: int,
-    maximum: int,
-    confidence: float = 0.95,
-    wide: float = math.inf,
-    longest: float = 0.0,
-    overrun: float | None = None,
-    stop: Callable[[], bool] | None = None,
-    enough: Callable[[Sequence[float]], bool] | None = None,
-    clock: Callable[[], float] = time.perf_counter,
-) -> np.ndarray:
-    """Draw values until the interval of their centre is narrower than ``half_width`` on both sides, or the time is
-    spent. Where it is ``wide`` then on either side, it goes on up to ``longest`` seconds.
-
-    At least ``minimum`` values are drawn, at most ``maximum``; fewer where ``overrun`` seconds are over or ``stop``
-    asks for the end, or ``enough``, which sees the values, finds that they will do. The width and the time are the
-    only other things looked at, never the sign or the significance, so that looking often does not make a false claim
-    likelier; what ``enough`` looks at is its caller's to account for.
-    """
-    started = clock()
-    values: list[float] = []
-    while len(values) < maximum:
-        values.append(float(draw(len(values))))
-        spent = clock() - started
-        if (stop is not None and stop()) or (overrun is not None and spent >= overrun):
-            break
-        if enough is not None and enough(values):
-            break
-        if len(values) < minimum:
-            continue
-        found = hodges_lehmann(values, confidence)
-        width = (found.high - found.low) / 2.0
-        if width <= half_width or (spent >= seconds and (width <= wide or spent >= longest)):
-            break
-    return np.array(values)
+    """Around ``middle``."""
+    reach = student_quantile(max(values.size - 1, 1), 1.0 - confidence) * standard_error(values)
+    return Interval(middle, middle - reach, middle + reach)
 
 
 def _finite(values: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -226,9 +156,10 @@ def _doubled_ranks(magnitudes: np.ndarray) -> np.ndarray:
     return (first + last + 1).astype(np.int64)
 
 
-def _rank_sum_distribution(ranks: np.ndarray) -> np.ndarray:
+@functools.lru_cache(maxsize=64)
+def _rank_sum_distribution(ranks: tuple[int, ...]) -> np.ndarray:
     """Probability of each sum of a subset of ``ranks`` when every rank is in or out with probability one half."""
-    law = np.zeros(int(ranks.sum()) + 1)
+    law = np.zeros(sum(ranks) + 1)
     law[0] = 1.0
     for rank in ranks:
         law[rank:] += law[: law.size - rank].copy()
@@ -239,7 +170,7 @@ def _rank_sum_distribution(ranks: np.ndarray) -> np.ndarray:
 def _signed_rank_quantile(count: int, tail: float) -> int:
     """Number of outermost pairwise means to skip on either side, -1 where even none gives the confidence."""
     if count <= EXACT_PAIRS:
-        return _tail_count(_rank_sum_distribution(np.arange(1, count + 1)), tail)
+        return _tail_count(_rank_sum_distribution(tuple(range(1, count + 1))), tail)
     mean, deviation = count * (count + 1) / 4.0, math.sqrt(count * (count + 1) * (2 * count + 1) / 24.0)
     return max(-1, math.floor(mean - _normal_quantile(1.0 - tail) * deviation) - 1)
 

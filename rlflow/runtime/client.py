@@ -189,11 +189,13 @@ class Worker:
         seconds: float | None = None,
         min_rounds: int = 1,
         min_sample: float = 1e-3,
+        long_rounds: int | None = None,
         time_limit: float | None = None,
     ) -> Samples:
         """Time the models in interleaved rounds, in a seeded random order per round.
 
-        Stops after ``seconds`` if that comes first, but not before ``min_rounds``.
+        Stops after ``seconds`` if that comes first, but not before ``min_rounds``, or ``long_rounds`` where every run
+        is a long one.
 
         ``inner`` runs make one sample (``None``: per model, enough to last ``min_sample`` seconds). Feeds are one
         mapping for all models, or one per model; names that a model does not take are left out.
@@ -214,6 +216,7 @@ class Worker:
             seconds,
             min_rounds,
             min_sample,
+            long_rounds,
             time_limit=time_limit,
         )
 

@@ -52,13 +52,15 @@ def time_interleaved(
     seconds: float | None,
     min_rounds: int,
     min_sample: float,
+    long_rounds: int | None = None,
 ) -> Samples:
     """Time all models once per round, in a random order per round.
 
     Within a round every model meets the same state of the machine, so that rounds are pairs; the random order makes
     the models exchangeable within a round where they are equally fast, which is what the significance test assumes.
     ``inner`` runs make one sample; ``None`` chooses, per model, enough of them to fill ``min_sample`` seconds.
-    ``seconds`` stops early, after at least ``min_rounds``.
+    ``seconds`` stops early, after at least ``min_rounds``, or ``long_rounds`` where every run is a long one. What is
+    long is said by the clock that decides: beside other programs a run of 10 ms may well last 100.
 
     A sample shows the model in a loop of its own, as it is deployed: the model before it has left the caches full of
     *its* weights, so a model of short runs first runs once untimed. This is a choice, and it can move a ratio: on a
@@ -74,12 +76,16 @@ def time_interleaved(
         }
         runners = [opened[column][0] for column in range(len(sessions))]
         first = np.array([opened[column][1] for column in range(len(sessions))])
-        if inner is None and first[:, 0].min() >= LONG_RUN_NS and all(_first_counts(one) for one in sessions):
+        clocks = [_clock(session) for session in sessions]
+        long = all(took[clock] >= LONG_RUN_NS for took, clock in zip(first, clocks, strict=True))
+        min_rounds = long_rounds if long and long_rounds is not None else min_rounds
+        if inner is None and long and all(_first_counts(one) for one in sessions):
             counts, settles, done = [1] * len(runners), [False] * len(runners), 1
             wall[0], cpu[0] = first.T
         else:
-            counts = [inner or runs_to_fill(runner, min_sample) for runner in runners]
-            settles = [_sample(runner, 1)[0] < SETTLE_BELOW_NS for runner in runners]
+            timed = list(zip(runners, clocks, strict=True))
+            counts = [inner or runs_to_fill(runner, min_sample, clock) for runner, clock in timed]
+            settles = [_sample(runner, 1)[clock] < SETTLE_BELOW_NS for runner, clock in timed]
         while done < rounds and not (done >= min_rounds and _is_past(deadline)):
             for column in rng.permutation(len(runners)):
                 if settles[column]:
@@ -94,6 +100,11 @@ def _opened(session: Session, feeds: Mapping[str, Any]) -> tuple[Callable[[], No
     wall, cpu = time.perf_counter_ns(), time.process_time_ns()
     runner = session.runner(feeds)
     return runner, (time.perf_counter_ns() - wall, time.process_time_ns() - cpu)
+
+
+def _clock(session: Session) -> int:
+    """The place, in what :func:`_sample` returns, of the clock that decides for a session."""
+    return 1 if session.options.effective_clock == "cpu" else 0
 
 
 def _first_counts(session: Session) -> bool:
@@ -150,9 +161,9 @@ def _measure_session(
     """Milliseconds of each sample, and of the reference and the walk through memory before it (0: there is none)."""
     feeds = random_feeds(session, specs, seed)
     once = session.runner(feeds)
-    clock = 1 if session.options.effective_clock == "cpu" else 0
+    clock = _clock(session)
     flush = np.zeros(flush_bytes // 8) if flush_bytes else None
-    inner = 1 if flush is not None else runs_to_fill(once, min_sample)
+    inner = 1 if flush is not None else runs_to_fill(once, min_sample, clock)
     rows = []
     with no_garbage_collection():
         for _ in range(repeats):
@@ -174,14 +185,14 @@ def random_feeds(session: Session, specs: Mapping[str, Any] | None, seed: int) -
     return feeds_from_specs(_own_specs(session.io) if specs is None else specs, rng)
 
 
-def runs_to_fill(once: Callable[[], None], seconds: float) -> int:
-    """How many runs fill ``seconds``; warms the model up on the way."""
+def runs_to_fill(once: Callable[[], None], seconds: float, clock: int = 0) -> int:
+    """How many runs fill ``seconds`` by the wall clock (0) or the processor's (1); warms the model up on the way."""
     count = 1
     while True:
-        elapsed = _sample(once, count)[0] * count / 1e9
+        elapsed = _sample(once, count)[clock] * count / 1e9
         if elapsed >= seconds:
             # The first runs are slow (pages, caches), so look again with a warm model before settling for few.
-            best = min(elapsed, _sample(once, count)[0] * count / 1e9)
+            best = min(elapsed, _sample(once, count)[clock] * count / 1e9)
             if best >= seconds:
                 return count
             elapsed = best

@@ -23,6 +23,7 @@ from rlflow.cost.evidence import (
     more_checks,
 )
 from rlflow.cost.gate import GateDecision, decide
+from rlflow.cost.sequential import LOOKS
 from rlflow.deployment import kept_comparisons
 from rlflow.runtime import RuntimeOptions, Samples
 
@@ -193,12 +194,51 @@ class TestRepeating:
         assert found.earlier is None
         assert not found.improved
 
-    @pytest.mark.parametrize("options", [{"bias": 0.4}, {"stop": True}])
-    def test_what_was_not_finished_or_on_a_noisy_machine_is_not_kept(self, options: dict[str, Any]) -> None:
-        memory, stopped = Remembered(), options.pop("stop", False)
-        sampler = Simulated(1.0, 0, **options)
-        decide(sampler, "base", ["a"], seconds=1e-9, seed=0, only=True, memory=memory, stop=lambda: stopped)
+    def test_what_a_machine_was_too_noisy_for_is_not_kept(self) -> None:
+        memory = Remembered()
+        decide(Simulated(1.0, 0, bias=0.4), "base", ["a"], seconds=1e-9, seed=0, only=True, memory=memory)
         assert not memory.kept
+
+
+class TestGoingOn:
+    """A comparison that was left undecided is one experiment with the next one."""
+
+    def test_a_near_miss_is_decided_by_the_next_run(self) -> None:
+        near = evidence(1.06, False, decided=False, spread=0.02)
+        near = replace(near, ratios=(-0.001, *near.ratios[1:]))
+        memory = Remembered(a=near)
+        found = run(Simulated(1.06, 3), memory)
+        assert found.improved
+        assert len(near.ratios) + found.blocks in LOOKS
+        assert found.earlier is not None
+        assert found.earlier["sentence"].startswith(
+            "The final comparison of 2026-01-02 was left undecided after 8 blocks"
+        )
+        assert memory.kept["a"].decided
+        assert memory.kept["a"].ratios[: len(near.ratios)] == near.ratios
+
+    def test_blocks_of_a_comparison_that_was_cut_are_kept_wherever_they_point(self) -> None:
+        for ratio in (1.06, 1.0, 0.99):
+            memory, sampler = Remembered(), Simulated(ratio, 1, bias=0.002)
+            decide(sampler, "base", ["a"], seconds=1e9, seed=0, only=True, memory=memory,
+                   stop=lambda sampler=sampler: sampler.blocks >= 4)  # fmt: skip
+            assert len(memory.kept["a"].ratios) == 4
+            assert not memory.kept["a"].decided
+
+    def test_seven_good_blocks_after_a_bad_start_are_no_claim(self) -> None:
+        """They would be one alone: who starts again after bad luck claims more often than was promised."""
+        memory = Remembered(a=evidence(0.94, False, blocks=4, decided=False))
+        found = run(Simulated(1.06, 0, bias=0.001), memory)
+        assert len(memory.kept["a"].ratios) == 4 + found.blocks
+        assert not found.improved
+
+    def test_equals_in_sittings_are_claimed_as_seldom_as_in_one(self) -> None:
+        """Six sittings of at most seven blocks each, of a comparison that a user cuts short again and again."""
+        claims = 0
+        for trial in range(60):
+            memory = Remembered()
+            claims += any(run(Simulated(1.0, 100 * trial + k), memory, trial).improved for k in range(6))
+        assert claims <= 2  # 0.9 % of 60, and six experiments 5 %
 
 
 @pytest.mark.parametrize(

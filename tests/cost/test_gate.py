@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from rlflow.cost.gate import CLEAR_BLOCKS, LEAST_BLOCKS, MIN_BLOCKS, OVERRUN_SECONDS, GateDecision, choose, decide
+from rlflow.cost.gate import CLEAR_BLOCKS, LEAST_BLOCKS, OVERRUN_SECONDS, GateDecision, choose, decide
 from rlflow.cost.sampler import WorkerSampler
 from rlflow.errors import BudgetError, CostError, RuntimeCrashed, UsageError
 from rlflow.runtime import RuntimeOptions, Samples, Worker
@@ -66,13 +66,13 @@ class TestSimulation:
     def test_looking_until_the_interval_is_narrow_does_not_help_equals(self) -> None:
         found = verdicts({"base": 10.0, "a": 10.0}, 60, seconds=0.15, noise=0.01)
         assert sum(not decision.improved for decision in found) >= 58
-        assert max(decision.blocks for decision in found) > MIN_BLOCKS
+        assert max(decision.blocks for decision in found) > 2 * LEAST_BLOCKS
 
     def test_slower_candidates_never_win(self) -> None:
         assert not any(decision.improved for decision in verdicts({"base": 10.0, "a": 10.5, "b": 11.0}, 100))
 
     def test_a_faster_candidate_wins(self) -> None:
-        found = verdicts({"base": 10.0, "same": 10.0, "faster": 9.0}, 100)
+        found = verdicts({"base": 10.0, "same": 10.0, "faster": 9.0}, 100, seconds=60.0)
         assert sum(decision.winner == "faster" for decision in found) >= 97
         covered = [low <= 10 / 9.0 <= high for low, high in (decision.speedup_ci95 or (0, 0) for decision in found)]
         assert sum(covered) >= 90
@@ -123,6 +123,52 @@ class TestSimulation:
         assert plain["winner"] == "a"
         assert plain["timings"]["a"]["ms"] == found.timings["a"].ms
         assert plain["speedup_ci95"][0] < plain["speedup"] < plain["speedup_ci95"][1]
+
+
+class Given:
+    """Blocks of given log ratios, each of which takes a second by a clock of its own."""
+
+    clock = "wall"
+
+    def __init__(self, ratios: Sequence[float], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ratios, self.now = list(ratios), 0.0
+        monkeypatch.setattr("rlflow.cost.gate.time.perf_counter", lambda: self.now)
+
+    def block(self, names: Sequence[str], seed: int, seconds: float) -> Samples:
+        self.now += 1.0
+        matrix = np.array([[10.0 if name == "base" else 10.0 * math.exp(-self.ratios[0]) for name in names]] * 3)
+        del self.ratios[0]
+        return Samples(matrix, matrix, (1,) * len(names))
+
+
+class TestHowLongItGoesOn:
+    """The candidate is confirmed at once; what is given are the ratios of the blocks that would be timed."""
+
+    @pytest.mark.parametrize(
+        ("ratios", "limits", "blocks", "begin"),
+        [
+            ([0.1] * 9, {}, 7, "The chosen candidate is 1.105 times"),
+            ([-0.001] + [0.02] * 30, {}, 12, "The chosen candidate"),
+            ([0.1] * 6 + [-0.2] + [0.1] * 30, {}, 22, "The chosen candidate"),  # the largest is against it
+            # At 12 blocks 5 of 4096 patterns are as good or better, 1.6 % corrected: twice the level would do.
+            ([-0.01, -0.011] + [0.02 + k / 1e4 for k in range(10)], {"seconds": 6, "at_most": 12.0}, 12, "Undec"),
+            ([0.1] * 6 + [-0.2] + [0.1] * 30, {"seconds": 6}, 12, "Undecided in the time given"),
+            ([0.1] * 6 + [-0.2] + [0.1] * 30, {"seconds": 6, "at_most": 9.0}, 9, "This machine is too noisy to tell"),
+            ([0.1] * 6 + [-0.2] + [0.1] * 30, {"seconds": 6, "at_most": 40.0}, 22, "The chosen candidate"),
+            ([0.3, -0.3] * 20, {"seconds": 6}, 12, "This machine is too noisy to tell"),
+            ([-0.1, -0.11, -0.12, -0.1, -0.11], {}, 5, "No gain"),
+            ([0.001, -0.001] * 20, {}, 8, "No gain"),
+            ([0.1] * 9, {"seconds": 3, "at_most": 4.0}, 4, "No claim: of the 7 blocks"),
+            ([0.03, -0.01] * 21, {"seconds": 99}, 42, "No gain"),
+        ],
+    )  # fmt: skip
+    def test_by_the_ratios_of_the_blocks(
+        self, ratios: list[float], limits: dict[str, float], blocks: int, begin: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        limits = {"seconds": 60.0, **limits}
+        found = decide(Given(ratios, monkeypatch), "base", ["a"], seed=0, only=True, **limits)  # type: ignore[arg-type]
+        assert (found.blocks, found.reason[: len(begin)]) == (blocks, begin)
+        assert found.improved == found.reason.startswith("The chosen") == ((found.p_value or 0.0) <= 0.01)
 
 
 class Failing(Simulated):
@@ -278,6 +324,8 @@ class TestRealRuntime:
         from rlflow.runtime import loops
 
         class Recorded:
+            options = RuntimeOptions()
+
             def __init__(self, name: str) -> None:
                 self.name = name
 
@@ -403,7 +451,7 @@ class TestFaultInjection:
         assert "too noisy to tell" in found.reason or "No candidate was faster" in found.reason
 
     def test_drift_is_told(self) -> None:
-        found = decide(Disturbed("throttling", {"base": 10.0, "a": 9.5}, 1), "base", ["a"], seconds=1e-9, seed=1)
+        found = decide(Disturbed("throttling", {"base": 10.0, "a": 9.5}, 1), "base", ["a"], seconds=60, seed=1)
         assert found.winner == "a"
         assert found.drift is not None
         assert found.drift > 1.1
@@ -430,7 +478,7 @@ class TestTime:
         assert quick.seconds <= 21.5
         large = decide(Slow(5.0, monkeypatch, truth, 0), "base", ["a", "b"], seconds=20.0, seed=0)
         assert large.winner == "a"
-        assert CLEAR_BLOCKS <= large.blocks <= MIN_BLOCKS
+        assert large.blocks == LEAST_BLOCKS
         assert large.seconds <= 50
         huge = decide(Slow(15.0, monkeypatch, truth, 0), "base", ["a", "b"], seconds=20.0, seed=0)
         assert huge.winner is None
@@ -445,9 +493,9 @@ class TestTime:
         assert "interrupted" in found.reason
         assert found.timings["base"].ms > 0
 
-    @pytest.mark.parametrize(("blocks", "winner"), [(6, None), (11, "a")])
+    @pytest.mark.parametrize(("blocks", "winner"), [(6, None), (10, "a")])
     def test_an_interrupt_keeps_what_is_confirmed(self, blocks: int, winner: str | None) -> None:
-        sampler = Simulated({"base": 10.0, "a": 9.4}, 0)
+        sampler = Simulated({"base": 10.0, "a": 9.0}, 0)
         found = decide(sampler, "base", ["a"], seconds=1e9, seed=0, stop=lambda: sampler.blocks >= blocks)
         assert found.winner == winner
         assert "interrupted after" in found.reason

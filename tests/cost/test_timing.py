@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 
 from rlflow.cost import timing
+from rlflow.cost.student import student_quantile, student_tail
 from rlflow.cost.timing import (
     hodges_lehmann,
     log_ratios,
     median_interval,
-    sample_until,
     signed_rank_p,
     speedup,
-    student_p,
-    student_tail,
 )
 from rlflow.errors import CostError
 
@@ -139,32 +137,6 @@ class TestSpeedup:
             log_ratios(np.array(before), np.array(after))
 
 
-class TestSampleUntil:
-    def test_stops_when_the_interval_is_narrow(self) -> None:
-        rng = np.random.default_rng(0)
-        found = sample_until(lambda _: rng.normal(0, 0.01), half_width=0.005, seconds=1e9, minimum=8, maximum=500)
-        centre = hodges_lehmann(found)
-        assert (centre.high - centre.low) / 2 <= 0.005
-        assert 8 < len(found) < 100
-
-    def test_time_ends_it_but_not_before_the_minimum(self) -> None:
-        now = [0.0]
-
-        def draw(_: int) -> float:
-            now[0] += 1.0
-            return float(now[0] % 3)
-
-        def count(seconds: float, **more: float) -> int:
-            clock = {"clock": lambda: now[0]}
-            return len(sample_until(draw, half_width=0.0, seconds=seconds, minimum=8, maximum=30, **clock, **more))
-
-        assert [count(1.0), count(12.0), count(1e9)] == [8, 12, 30]
-        assert [count(9.0, wide=0.1, longest=14.0), count(9.0, wide=9.0, longest=14.0)] == [14, 9]
-
-    def test_equal_values_need_no_more_than_the_minimum(self) -> None:
-        assert len(sample_until(lambda _: 1.0, half_width=0.01, seconds=1e9, minimum=8, maximum=30)) == 8
-
-
 class TestStudent:
     @pytest.mark.parametrize(
         ("t", "freedom", "tail"),
@@ -174,12 +146,13 @@ class TestStudent:
     def test_tail(self, t: float, freedom: int, tail: float) -> None:
         assert student_tail(t, freedom) == pytest.approx(tail, abs=1e-4)
 
-    def test_p_values(self) -> None:
-        assert student_p([1.0]) == 1.0
-        assert student_p([2.0, 2.0, 2.0]) == 0.0
-        assert student_p([-2.0, -2.0]) == 1.0
-        assert student_p([1.0, 2.0, 3.0]) == pytest.approx(0.0370, abs=1e-4)
-        assert student_p([-1.0, -2.0, -3.0]) == pytest.approx(1 - 0.0370, abs=1e-4)
+    @pytest.mark.parametrize(
+        ("freedom", "alpha", "expected"),
+        [(1, 0.05, 12.7062), (2, 0.05, 4.3027), (4, 0.01, 4.6041), (9, 0.05, 2.2622), (30, 0.05, 2.0423),
+         (2, 0.01, 9.9248)],
+    )  # fmt: skip
+    def test_quantiles_are_those_of_the_tables(self, freedom: int, alpha: float, expected: float) -> None:
+        assert student_quantile(freedom, alpha) == pytest.approx(expected, rel=1e-4)
 
     def test_five_values_have_an_interval(self) -> None:
         found = speedup(np.log([1.1, 1.12, 1.11, 1.09, 1.1]))
