@@ -31,6 +31,7 @@ from rlflow.search.descent import Descent, descend
 from rlflow.search.memory import kept
 from rlflow.search.problem import MoveTable, Problem, SearchNode, StrategyBase
 from rlflow.search.registry import register
+from rlflow.search.tree import UNTRIED, Vertex, back_up, puct, select, uct
 
 #: Share of the prior at the root of a tree that is drawn at random (Dirichlet, as in AlphaZero).
 _NOISE, _CONCENTRATION = 0.25, 0.3
@@ -135,23 +136,15 @@ class _Forest:
 
 @kept
 @dataclass(eq=False)
-class _Vertex:
-    """A graph in the tree. Arrays [n] run over its candidates; gains are parts of the tree's starting cost."""
+class _Vertex(Vertex):
+    """A graph in the tree; its edges are its candidates. Gains are parts of the tree's starting cost; before an edge
+    was tried, ``best`` is the gain that the candidate's cost promises. ``value``: the best gain seen here or below.
+    """
 
     table: MoveTable
     sleep: Sleep
     depth: int
-    prior: np.ndarray
-    total: np.ndarray  # sum of gains of the simulations through an edge
-    best: np.ndarray  # the best of them; before the first one, the gain that the candidate's cost promises
-    visits: np.ndarray
-    open_: np.ndarray  # edges that are worth another simulation
-    children: dict[int, _Vertex] = field(default_factory=dict)
-    value: float = 0.0  # the best gain seen at the graph or below
-
-    @property
-    def closed(self) -> bool:
-        return not self.open_.any()
+    value: float = 0.0
 
 
 @kept
@@ -192,37 +185,29 @@ class _Tree:
         return None
 
     def _simulate(self) -> SearchNode | None:
-        path: list[tuple[_Vertex, int]] = []
-        vertex = self.root
-        while True:
-            k = self._select(vertex)
-            path.append((vertex, k))
-            if k not in vertex.children:
-                break
-            vertex = vertex.children[k]
-        gain, end = self._expand(vertex, k)
-        self._back_up(path, gain)
+        """Open one edge; the graph at the end of the way down from there."""
+        path = select(self.root, self._score)
+        gain, end = self._expand(*path[-1])
+        self.low, self.high = min(self.low, gain), max(self.high, gain)
+        back_up(path, gain)
+        for vertex, _ in path:
+            vertex.value = max(vertex.value, gain)
+            digest = vertex.table.node.digest
+            self.seen[digest] = max(self.seen.get(digest, -math.inf), gain)
         return end
 
-    def _select(self, vertex: _Vertex) -> int:
-        o = self.options
-        visits = vertex.visits
+    def _score(self, vertex: _Vertex) -> np.ndarray:
+        o, visits = self.options, vertex.visits
         mean = np.where(visits > 0, vertex.total / np.maximum(visits, 1), vertex.best)
         q = ((1 - o.mix) * mean + o.mix * vertex.best - self.low) / (self.high - self.low)
-        all_visits = 1 + visits.sum()
         if o.policy == "puct":
-            score = q + o.c * vertex.prior * math.sqrt(all_visits) / (1 + visits)
-        else:
-            score = np.where(
-                visits > 0, q + o.c * np.sqrt(math.log(all_visits) / np.maximum(visits, 1)), 1e6 + vertex.prior
-            )
-        return int(np.argmax(np.where(vertex.open_, score, -np.inf)))
+            return np.asarray(q + puct(o.c * vertex.prior, visits))
+        return np.where(visits > 0, q + o.c * uct(visits, 1 + visits.sum()), UNTRIED + vertex.prior)
 
     def _expand(self, vertex: _Vertex, k: int) -> tuple[float, SearchNode | None]:
         """Open edge ``k``: the gain there, and the graph at the end of the way down, unless it was known."""
         known = self.seen.get(vertex.table.digests[k])
         if known is not None:
-            vertex.open_[k] = False
             return known, None
         child = self.problem.open(vertex.table.node, vertex.table.index[k])
         explored = {vertex.table.signatures[j]: frozenset(one.table.signatures) for j, one in vertex.children.items()}
@@ -233,7 +218,6 @@ class _Tree:
             vertex.children[k] = below
         else:
             self.cut = self.cut or not below.closed
-            vertex.open_[k] = False
         return gain, end
 
     def _evaluated(self, vertex: _Vertex) -> tuple[float, SearchNode]:
@@ -250,18 +234,6 @@ class _Tree:
         self.met.update((digest, end.cost) for taken in rounds for digest in taken.visited)
         return self._gain(end.cost), end
 
-    def _back_up(self, path: list[tuple[_Vertex, int]], gain: float) -> None:
-        self.low, self.high = min(self.low, gain), max(self.high, gain)
-        for vertex, k in reversed(path):
-            vertex.best[k] = gain if vertex.visits[k] == 0 else max(vertex.best[k], gain)
-            vertex.total[k] += gain
-            vertex.visits[k] += 1
-            vertex.value = max(vertex.value, gain)
-            digest = vertex.table.node.digest
-            self.seen[digest] = max(self.seen.get(digest, -math.inf), gain)
-            if k in vertex.children and vertex.children[k].closed:
-                vertex.open_[k] = False
-
     def _vertex(self, node: SearchNode, sleep: Sleep, depth: int) -> _Vertex:
         table = self.problem.moves(node, sleep)
         costs = table.cost
@@ -270,8 +242,8 @@ class _Tree:
         gains = np.array([self._gain(cost) for cost in costs.tolist()])
         self.seen.setdefault(node.digest, self._gain(node.cost))
         vertex = _Vertex(
-            table, sleep, depth, self._prior(costs, allowed), np.zeros(len(table)), gains,
-            np.zeros(len(table), dtype=int), allowed,
+            self._prior(costs, allowed), np.zeros(len(table)), gains, np.zeros(len(table), dtype=int), allowed,
+            table, sleep, depth,
         )  # fmt: skip
         self.vertices[node.digest] = vertex
         return vertex

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from rlflow._core import EGraph, EGraphRule, Graph, Saturation
 from rlflow.rewrite import RuleSet
 from rlflow.search.eqsat.table import Limits, SaturatedGraph, saturate, usable
+from rlflow.search.tree import UNTRIED, Vertex, back_up, select, uct
 
 #: E-nodes besides twice those of the graph itself, as in the paper.
 CAP = 2000
@@ -28,19 +29,19 @@ SCOUT = 4
 
 
 @dataclass(eq=False)
-class _Vertex:
-    """An e-graph in the tree, and the actions that were not tried in it."""
+class _Vertex(Vertex):
+    """An e-graph in the tree, and the actions that were not tried in it. Its edges are places for as many: the next
+    action that changes anything takes the next place.
+    """
 
     egraph: EGraph
     depth: int
     untried: list[int]
-    children: list[_Vertex] = field(default_factory=list)
-    visits: int = 0
-    total: float = 0.0
-    closed: bool = False
 
-    def score(self, parent_visits: int, scale: float) -> float:
-        return self.total / (self.visits * scale) + EXPLORATION * math.sqrt(math.log(parent_visits) / self.visits)
+    @property
+    def passed(self) -> int:
+        """How many simulations came here, the one that made it included."""
+        return int(self.visits.sum()) + (self.depth > 0)
 
 
 class RuleSearch:
@@ -88,37 +89,31 @@ class RuleSearch:
 
     def _vertex(self, egraph: EGraph, depth: int) -> _Vertex:
         room = depth < DEPTH and egraph.node_count <= self.cap
-        vertex = _Vertex(egraph, depth, self.rng.permutation(len(self.actions)).tolist() if room else [])
-        vertex.closed = not vertex.untried
-        return vertex
+        untried = self.rng.permutation(len(self.actions)).tolist() if room else []
+        n = len(untried)
+        return _Vertex(
+            np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.ones(n, dtype=bool), egraph, depth, untried
+        )
 
     def _simulate(self) -> None:
-        vertex = self.root
-        path = [vertex]
-        while not vertex.untried and vertex.children:
-            parent = vertex
-            scale = self.high or 1.0
-            ready = [child for child in parent.children if not child.closed]
-            vertex = max(ready, key=lambda child: child.score(parent.visits, scale))
-            path.append(vertex)
-        child = self._expand(vertex)
-        gain = 0.0
-        if child is not None:
-            path.append(child)
-            gain = max(self._valued(child.egraph), self._playout(child))
-        for vertex in reversed(path):
-            vertex.visits += 1
-            vertex.total += gain
-            vertex.closed = not vertex.untried and all(one.closed for one in vertex.children)
+        path = select(self.root, self._score)
+        child = self._expand(*path[-1])
+        back_up(path, 0.0 if child is None else max(self._valued(child.egraph), self._playout(child)))
 
-    def _expand(self, vertex: _Vertex) -> _Vertex | None:
-        """A new e-graph below the vertex; None where no rule is left that changes anything."""
-        egraph = vertex.egraph.clone()
-        while vertex.untried:
+    def _score(self, vertex: _Vertex) -> np.ndarray:
+        visits = vertex.visits
+        tried = vertex.total / (np.maximum(visits, 1) * (self.high or 1.0)) + EXPLORATION * uct(visits, vertex.passed)
+        return np.where(visits > 0, tried, UNTRIED)
+
+    def _expand(self, vertex: _Vertex, k: int) -> _Vertex | None:
+        """A new e-graph below the vertex, at its edge ``k``; None where no rule is left that changes anything."""
+        egraph, child = vertex.egraph.clone(), None
+        while vertex.untried and child is None:
             if self._apply(egraph, vertex.untried.pop()):
-                vertex.children.append(self._vertex(egraph, vertex.depth + 1))
-                return vertex.children[-1]
-        return None
+                child = vertex.children[k] = self._vertex(egraph, vertex.depth + 1)
+        if not vertex.untried:
+            vertex.open_[k + 1 :] = False
+        return child
 
     def _playout(self, vertex: _Vertex) -> float:
         if not vertex.untried:
