@@ -12,7 +12,6 @@ from rlflow.search.annealing import Annealing
 from rlflow.search.backtracking import Backtracking
 from rlflow.search.beam import Beam
 from rlflow.search.budget import Budget, BudgetMeter, StopReason
-from rlflow.search.checkpoint import Checkpoint, solve_resumably
 from rlflow.search.commute import Sleep
 from rlflow.search.eqsat.strategy import EqSat, Tensat
 from rlflow.search.events import Chronicle, Event, History
@@ -41,6 +40,7 @@ from rlflow.search.registry import (
     unavailable,
 )
 from rlflow.search.result import Counts, CurvePoint, Result, TraceStep, Visited
+from rlflow.search.resume import SavedSearch, solve_resumably
 from rlflow.search.rule_profile import RuleUse, rule_uses
 from rlflow.search.statistics import RuleCounts, Statistics
 from rlflow.search.trace import read_trace, replay, replay_states
@@ -52,7 +52,6 @@ __all__ = [
     "Beam",
     "Budget",
     "BudgetMeter",
-    "Checkpoint",
     "Chronicle",
     "Counts",
     "CurvePoint",
@@ -74,6 +73,7 @@ __all__ = [
     "Result",
     "RuleCounts",
     "RuleUse",
+    "SavedSearch",
     "SearchNode",
     "SearchStopped",
     "Sleep",

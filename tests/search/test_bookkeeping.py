@@ -13,8 +13,8 @@ import pytest
 from rlflow import search
 from rlflow.errors import UsageError
 from rlflow.search import Budget, Problem, Statistics, StopReason, View, generator, registry
-from rlflow.search.checkpoint import Checkpoint, solve_resumably
 from rlflow.search.parallel import shared_out, solve_in_parallel
+from rlflow.search.resume import SavedSearch, solve_resumably
 from rlflow.testing import TOYS
 from rlflow.testing.conformance import fingerprint
 from rlflow.testing.toys import toy_problem
@@ -54,7 +54,7 @@ def test_a_resumed_search_goes_on(strategy: str, tmp_path: Path) -> None:
     assert then.cost_after_ms <= first.cost_after_ms
     again = search.replay(toy.graph(), toy.ruleset(), then.trace or ())
     assert again.digest == then.best.digest
-    kept = Checkpoint.read(path)
+    kept = SavedSearch.read(path)
     assert kept.cost_after_ms == then.cost_after_ms
     own = 2 if search.make(strategy).goes_on else 0  # a search that goes on counts what was spent before
     assert [one["expansions"] for one in kept.spent] == [2, then.counts.expansions - own]
@@ -81,7 +81,7 @@ def test_another_search_starts_from_the_best_graph(strategy: str, seed: int, tmp
     then = resumed(strategy, path, "5x", seed=seed, every=0.0)
     assert then.cost_after_ms <= first.cost_after_ms
     assert then.counts.expansions <= 5
-    assert [one["strategy"] for one in Checkpoint.read(path).spent] == ["mcts", strategy]
+    assert [one["strategy"] for one in SavedSearch.read(path).spent] == ["mcts", strategy]
 
 
 def test_a_search_that_is_killed_goes_on_from_where_it_was_noted(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_search_that_is_killed_goes_on_from_where_it_was_noted(tmp_path: Path)
     problem.on_progress = give_up
     with pytest.raises(KeyboardInterrupt):
         solve_resumably(problem, search.make("backtracking"), path, every=0.0, rng=generator)
-    noted = Checkpoint.read(path).reached or {}
+    noted = SavedSearch.read(path).reached or {}
     assert 0 < noted["expansions"] <= 30
     last = resumed("backtracking", path, f"{60 - int(noted['expansions'])}x")
     assert fingerprint(last) == fingerprint(search.solve(NAMED["mixture"].problem("60x"), "backtracking"))
@@ -124,7 +124,7 @@ def test_a_checkpoint_is_refused_elsewhere(tmp_path: Path) -> None:
         solve_resumably(NAMED["twins"].problem("5x"), search.make("greedy"), path, resume=True, rng=generator)
     path.write_text("{}")
     with pytest.raises(UsageError, match="cannot be read as a checkpoint"):
-        Checkpoint.read(path)
+        SavedSearch.read(path)
 
 
 def test_a_checkpoint_is_written_while_the_search_runs(tmp_path: Path) -> None:

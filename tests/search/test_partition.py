@@ -13,9 +13,9 @@ from rlflow import cost, search
 from rlflow.errors import UsageError
 from rlflow.graph import Graph
 from rlflow.search import Partition, Problem, Result, StopReason, generator
-from rlflow.search.checkpoint import solve_resumably
 from rlflow.search.partition import _Run
 from rlflow.search.regions import cut_out, plan
+from rlflow.search.resume import solve_resumably
 from rlflow.testing import TOYS
 from rlflow.testing.toys import rules_of
 

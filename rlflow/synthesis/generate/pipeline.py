@@ -19,12 +19,12 @@ from rlflow import _core
 from rlflow.errors import RlflowError, UsageError
 from rlflow.processes import safe_context
 from rlflow.rewrite import ProofRecord, Rule
-from rlflow.synthesis.generate.checkpoint import WorkFolder
 from rlflow.synthesis.generate.derive import Deriver
 from rlflow.synthesis.generate.generalise import generalise
 from rlflow.synthesis.generate.graphs import RECORD, Canon, Equation, decode_pairs, leaves, tree_size
 from rlflow.synthesis.generate.statement import Statement
 from rlflow.synthesis.generate.vocabulary import Group, Vocabulary, make_enumerator
+from rlflow.synthesis.generate.work_folder import WorkFolder
 
 GENERATOR_VERSION = "2"
 _BATCH = 24  # equations proved between two prunings; a constant, so that results do not depend on the number of workers

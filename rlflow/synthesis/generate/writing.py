@@ -18,10 +18,10 @@ from rlflow.rewrite import Rule, read_rules
 from rlflow.rewrite.paths import library_files
 from rlflow.synthesis.examples import of_constants, plain_text
 from rlflow.synthesis.field import key_of
-from rlflow.synthesis.generate.checkpoint import WorkFolder
 from rlflow.synthesis.generate.derive import Deriver, sides_of
 from rlflow.synthesis.generate.pipeline import GENERATOR_VERSION, Budget, Found, Generator, Progress, Report, Statistics
 from rlflow.synthesis.generate.vocabulary import Vocabulary
+from rlflow.synthesis.generate.work_folder import WorkFolder
 from rlflow.synthesis.plan import make_plan
 from rlflow.synthesis.sampling import draw_sample
 from rlflow.synthesis.writing import rule_file_text

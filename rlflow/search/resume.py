@@ -37,7 +37,7 @@ LOOK_SECONDS, LOOK_SHARE = 1.0, 20.0
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class SavedSearch:
     """``graph`` and ``rules``: digests of what the traces apply to. ``traces``: the best graph's first. ``spent``: what
     the searches until then took, the earliest first. ``reached``: what the budget of the last of them counted in all.
     ``memory``: the search itself at its last safe point. ``finished``: whether it had come to its end.
@@ -63,13 +63,13 @@ class Checkpoint:
         write_atomically(Path(path), json.dumps(plain) + "\n")
 
     @staticmethod
-    def read(path: str | os.PathLike[str]) -> Checkpoint:
+    def read(path: str | os.PathLike[str]) -> SavedSearch:
         """Raises :class:`UsageError` where the file is not a checkpoint."""
         try:
             plain = json.loads(Path(path).read_text(encoding="utf-8"))
             if plain.pop("format") != FORMAT:
                 raise ValueError("another format")
-            return Checkpoint(**{**plain, "traces": [read_trace(trace) for trace in plain["traces"]]})
+            return SavedSearch(**{**plain, "traces": [read_trace(trace) for trace in plain["traces"]]})
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(f"The file {path} cannot be read as a checkpoint of a search: {error}.") from error
 
@@ -80,7 +80,7 @@ class Checkpoint:
         return same and getattr(strategy, "goes_on", False) and self.reached is not None and not self.finished
 
 
-def of(problem: Problem, strategy: Strategy, earlier: Checkpoint | None = None) -> Checkpoint:
+def of(problem: Problem, strategy: Strategy, earlier: SavedSearch | None = None) -> SavedSearch:
     """What ``problem`` has found so far. Raises :class:`UsageError` for a strategy that keeps no traces."""
     if not strategy.has_trace:
         raise UsageError(f"The search strategy {strategy.name!r} keeps no traces, so it cannot be resumed.")
@@ -89,7 +89,7 @@ def of(problem: Problem, strategy: Strategy, earlier: Checkpoint | None = None) 
     reached = problem.meter.spending()
     before = (earlier.reached or {}) if earlier is not None and earlier.goes_on(problem, strategy) else {}
     spent = {name: value - before.get(name, 0) for name, value in reached.items()}
-    return Checkpoint(
+    return SavedSearch(
         root.digest.hex(),
         _rules(root),
         root.cost,
@@ -100,7 +100,7 @@ def of(problem: Problem, strategy: Strategy, earlier: Checkpoint | None = None) 
     )
 
 
-def start(problem: Problem, checkpoint: Checkpoint) -> View:
+def start(problem: Problem, checkpoint: SavedSearch) -> View:
     """``problem``, to be searched from the checkpoint's best graph on; the others count as visited.
 
     Replaying takes nothing from the budget. Raises :class:`UsageError` where the checkpoint belongs to another model or
@@ -112,7 +112,7 @@ def start(problem: Problem, checkpoint: Checkpoint) -> View:
     return View(problem, nodes[-1] if nodes else root)
 
 
-def go_on(problem: Problem, checkpoint: Checkpoint) -> Problem:
+def go_on(problem: Problem, checkpoint: SavedSearch) -> Problem:
     """``problem`` as it was at the checkpoint's last safe point; its budget comes on top of what was spent until the
     checkpoint. Raises as :func:`start`.
     """
@@ -123,7 +123,7 @@ def go_on(problem: Problem, checkpoint: Checkpoint) -> Problem:
     return problem
 
 
-def _check(root: SearchNode, checkpoint: Checkpoint) -> None:
+def _check(root: SearchNode, checkpoint: SavedSearch) -> None:
     for what, found, expected in (
         ("model", checkpoint.graph, root.digest.hex()),
         ("set of rules", checkpoint.rules, _rules(root)),
@@ -146,7 +146,7 @@ def solve_resumably(
     ``resume``: go on from the file, if it is there. ``rng``: makes the generator from a seed; a search that starts
     again from the best graph draws other numbers than the one before.
     """
-    earlier = Checkpoint.read(path) if resume and Path(path).exists() else None
+    earlier = SavedSearch.read(path) if resume and Path(path).exists() else None
     of(problem, strategy)  # refuse at once what cannot be kept
     writer = _Writer(problem, strategy, Path(path), earlier, problem.on_progress, every)
     problem.on_progress = writer
@@ -162,7 +162,7 @@ def solve_resumably(
     return result
 
 
-def _not_worse(result: Result, problem: Problem, earlier: Checkpoint) -> Result:
+def _not_worse(result: Result, problem: Problem, earlier: SavedSearch) -> Result:
     """A search whose budget ended it before it was back where it had been returns what was known."""
     if result.cost_after_ms <= earlier.cost_after_ms:
         return result
@@ -176,7 +176,7 @@ class _Writer:
     problem: Problem
     strategy: Strategy
     path: Path
-    earlier: Checkpoint | None
+    earlier: SavedSearch | None
     then: Callable[[Progress], None] | None
     every: float
     written_ms: float = float("inf")
