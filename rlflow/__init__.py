@@ -13,6 +13,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from rlflow.plugins import offer
+
 if TYPE_CHECKING:
     from rlflow.frontends import load_model as load
     from rlflow.frontends import save_model as save
@@ -50,6 +52,15 @@ _HOMES = {
     "replay": ("rlflow.optimizer", "replay"),
     "save": ("rlflow.frontends", "save_model"),
 }
+
+offer(
+    "rlflow.strategies",
+    {
+        "rlflow": "rlflow.agents.rlflow.strategy:RLFlow",
+        "xrlflow": "rlflow.agents.xrlflow.strategy:XRLflow",
+        "xrlflow-mcts": "rlflow.agents.xrlflow.strategy:XRLflowTree",
+    },
+)
 
 
 def _version() -> str:

@@ -15,7 +15,7 @@ PACKAGE = ROOT / "rlflow"
 
 LAYERS: dict[str, int] = {
     "errors": 0,
-    "ops": 1, "files": 1, "processes": 1,
+    "ops": 1, "files": 1, "plugins": 1, "processes": 1,
     "graph": 2,
     "frontends": 3, "rewrite": 3, "nn": 3, "zoo": 3, "runtime": 3,
     "synthesis": 4, "cost": 4, "verify": 4,
@@ -33,7 +33,6 @@ SIDEWAYS = {
     ("runtime", "frontends"),  # runtimes that execute graphs, not files, read ONNX through the one door
     ("compat", "optimizer"),  # the ancestors' modules stand on the façade
     ("__main__", "cli"),  # `python -m rlflow` is the command line
-    ("search", "agents"),  # the registry names the learned strategies' modules: to become entry points
 }
 FREE = {"__init__", "_core", "_version"}  # the package's lazy front, and the extension, which has its own doors below
 
@@ -60,6 +59,7 @@ DOORS: dict[str, set[str]] = {
 #: Files that import by a name from a table of another place; each is a debt.
 COMPUTED = {
     "__init__.py",  # the lazy front: the names of _HOMES
+    "plugins.py",  # what the front and other distributions offer by name
 }
 
 

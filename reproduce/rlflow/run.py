@@ -86,8 +86,8 @@ def efficiency(rows: Results, size: Size) -> None:
 
 def steps(rows: Results, size: Size) -> None:
     """A dream's step and the engine's, one after the other in one run; the medians of several passes."""
-    from rlflow.agents import worldmodel_config
-    from rlflow.agents.worldmodel_train import WorldTrainer
+    from rlflow.agents.rlflow import config as worldmodel_config
+    from rlflow.agents.rlflow.train import WorldTrainer
 
     for model in size.timed:
         key = f"steps/{model}"
@@ -105,8 +105,8 @@ def dream_times(trainer: Any) -> dict[str, float]:
     """Milliseconds of CPU of a step, controller included, of 1 and of 64 dreams side by side."""
     import numpy as np
 
-    from rlflow.agents.dream import Dream, choose, random_of
-    from rlflow.agents.dream_pilot import dream_starts
+    from rlflow.agents.rlflow.dream import Dream, choose, random_of
+    from rlflow.agents.rlflow.pilot import dream_starts
 
     agent, rng, out = trainer.agent, np.random.default_rng(0), {}
     for count in (1, 64):
@@ -127,7 +127,7 @@ def real_times(model: str) -> dict[str, float]:
     """Milliseconds of CPU of an engine's step (open, enumerate, price, observe); by the clock, of timing the model."""
     import numpy as np
 
-    from rlflow.agents.worldmodel_real import RandomPilot
+    from rlflow.agents.rlflow.real import RandomPilot
     from rlflow.env.endtoend import EndToEndTimer
     from rlflow.env.reward import Improvement
     from rlflow.env.walks import Episode, Walks
@@ -162,8 +162,8 @@ def studies(
     rows: Results, size: Size, kind: str, values: tuple[Any, ...], options: Callable[[Any], dict[str, str]]
 ) -> None:
     """The loop with one option in several values: what is dreamt, what is real, round by round."""
-    from rlflow.agents import worldmodel_config
-    from rlflow.agents.worldmodel_train import WorldTrainer
+    from rlflow.agents.rlflow import config as worldmodel_config
+    from rlflow.agents.rlflow.train import WorldTrainer
 
     for model in size.studied:
         for value in values:
@@ -197,9 +197,9 @@ LEARNT = ("squeezenet1.1", "resnet-18", "vit-base?layers=2", "llama-decoder-step
 
 def ship(rows: Results, size: Size) -> None:
     """Trains both forms on several models with the analytic cost; the weights go into the package in 16 bits."""
-    from rlflow.agents import worldmodel_config
-    from rlflow.agents.worldmodel_checkpoint import WorldCheckpoint, shipped
-    from rlflow.agents.worldmodel_train import WorldTrainer
+    from rlflow.agents.rlflow import config as worldmodel_config
+    from rlflow.agents.rlflow.train import WorldTrainer
+    from rlflow.agents.rlflow.trained import WorldCheckpoint, shipped_world
 
     for form, (preset, options, expansions) in SHIPPED.items():
         path = AGENTS / f"{form}.npz"
@@ -211,7 +211,7 @@ def ship(rows: Results, size: Size) -> None:
             expansions,
             on_round=lambda figures: print(figures["expansions"], figures["gains"], file=sys.stderr, flush=True),
         )
-        WorldCheckpoint.load(path).save(shipped(form), half=True)
+        WorldCheckpoint.load(path).save(shipped_world(form), half=True)
         rows.add(
             {"kind": "ship", "key": f"ship/{form}/{time.time():.0f}", "form": form, **WorldCheckpoint.load(path).card}
         )
@@ -225,8 +225,8 @@ def searches(rows: Results, size: Size) -> None:
 
     Importing torch and reading a checkpoint is not in the seconds: it is done once, before.
     """
-    from rlflow.agents.checkpoint import load_policy
-    from rlflow.agents.worldmodel_checkpoint import load_world
+    from rlflow.agents.rlflow.trained import load_world
+    from rlflow.agents.xrlflow.trained import load_policy
 
     load_policy(), load_world(None, "graph").networks(), load_world(None, "latent").networks()
     for model in size.searched:

@@ -87,8 +87,8 @@ def by_world_model(preset: str, options: Callable[[Size], dict[str, str]]) -> Ca
     """Trains a world model on one problem until the watch says stop."""
 
     def run(model: str, watch: Watch, size: Size, seed: int) -> Any:
-        from rlflow.agents import worldmodel_config
-        from rlflow.agents.worldmodel_train import WorldTrainer
+        from rlflow.agents.rlflow import config as worldmodel_config
+        from rlflow.agents.rlflow.train import WorldTrainer
 
         config = worldmodel_config.preset(preset).with_options(options(size))
         trainer = WorldTrainer([watched(model, watch)], config, seed=seed)
@@ -101,8 +101,8 @@ def by_ppo(options: dict[str, str]) -> Callable[[str, Watch, Size, int], Any]:
     """Trains X-RLflow's agent on one problem until the watch says stop."""
 
     def run(model: str, watch: Watch, size: Size, seed: int) -> Any:
-        from rlflow.agents.config import preset
-        from rlflow.agents.xrlflow import Trainer
+        from rlflow.agents.xrlflow.config import preset
+        from rlflow.agents.xrlflow.ppo import Trainer
 
         config = preset("tuned").with_options({**options, "episodes": "4"})
         trainer = Trainer([watched(model, watch)], config, seed=seed, evaluate_every=1 << 30)

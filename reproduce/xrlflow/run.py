@@ -162,9 +162,9 @@ def train(rows: Rows, name: str, models: tuple[str, ...], options: dict[str, str
     """An agent, trained unless it is there; a training that was cut off is resumed."""
     import torch
 
-    from rlflow.agents.checkpoint import Checkpoint
-    from rlflow.agents.config import preset
-    from rlflow.agents.xrlflow import Trainer
+    from rlflow.agents.xrlflow.config import preset
+    from rlflow.agents.xrlflow.ppo import Trainer
+    from rlflow.agents.xrlflow.trained import PolicyCheckpoint
 
     path = agent_path(rows, name, seed)
     key = f"train/{name}/{seed}"
@@ -180,7 +180,7 @@ def train(rows: Rows, name: str, models: tuple[str, ...], options: dict[str, str
         out=path,
         seed=seed,
         resume=begun,
-        start=None if start is None or begun else Checkpoint.load(start),
+        start=None if start is None or begun else PolicyCheckpoint.load(start),
         evaluate_every=5,
         logs=AGENTS / "logs" / path.stem,
     )
@@ -196,13 +196,13 @@ def train(rows: Rows, name: str, models: tuple[str, ...], options: dict[str, str
 
 def trainings(rows: Rows, size: Size, models: tuple[str, ...]) -> None:
     """The agents of four models, and the shipped one fine-tuned on each model."""
-    from rlflow.agents.checkpoint import shipped
+    from rlflow.agents.xrlflow.trained import SHIPPED
 
     for seed in range(size.train_seeds):
         train(rows, "agent", size.learn, {}, size.steps, seed)
         for model in models:
             like = dict(size.tuned_on).get(model, model)
-            train(rows, f"fine-tuned {model}", (like,), {}, size.fine_tune_steps, seed, start=shipped())
+            train(rows, f"fine-tuned {model}", (like,), {}, size.fine_tune_steps, seed, start=SHIPPED)
 
 
 # --- searching --------------------------------------------------------------------------------------------------------

@@ -79,9 +79,9 @@ def main() -> int:
     options = parser.parse_args()
     import torch
 
-    from rlflow.agents.checkpoint import Checkpoint
-    from rlflow.agents.config import preset
-    from rlflow.agents.xrlflow import Trainer
+    from rlflow.agents.xrlflow.config import preset
+    from rlflow.agents.xrlflow.ppo import Trainer
+    from rlflow.agents.xrlflow.trained import PolicyCheckpoint
 
     torch.set_num_threads(1)
     learn, more, held_out = (
@@ -91,7 +91,7 @@ def main() -> int:
     if options.shown is None or not options.shown.exists():
         shown = Trainer(learn, preset("taught"), held_out=held_out, seed=options.seed, out=options.shown).train(0)
     else:
-        shown = Checkpoint.load(options.shown)
+        shown = PolicyCheckpoint.load(options.shown)
     trainer = Trainer(
         learn + more, dataclasses.replace(preset("taught"), rounds=0), held_out=held_out, seed=options.seed,
         evaluate_every=1, start=shown,

@@ -60,11 +60,11 @@ def of_cards(card: Row | None) -> set[str]:
 
 def met(label: str, model: str, size: Any) -> bool:
     """Whether the agent of a column learnt on the model's architecture, in this or other shapes."""
-    from rlflow.agents.checkpoint import Checkpoint, shipped
+    from rlflow.agents.xrlflow.trained import SHIPPED, PolicyCheckpoint
 
     if "fine-tuned" in label or "earlier" in label:  # which is no longer there to ask
         return True
-    known = size.learn if "four models" in label else of_cards(Checkpoint.load(shipped()).card)
+    known = size.learn if "four models" in label else of_cards(PolicyCheckpoint.load(SHIPPED).card)
     return model.split("?")[0] in {one.split("?")[0] for one in known}
 
 

@@ -1,7 +1,8 @@
-"""Checkpoints: one ``.npz`` file of arrays and a line of JSON, so that reading one runs no code.
+"""Checkpoints of agents: one ``.npz`` file of arrays and a line of JSON, so that reading one runs no code.
 
-Arrays: ``policy/<name>``, and while training ``optimizer/<name>``. The JSON holds configuration, vocabulary, progress
-and the training card.
+The arrays are weights by name, and while training what a resumed training needs beside them; the JSON holds
+configuration, vocabulary, progress and the training card. What a file holds beside that is said by X-RLflow's form in
+:mod:`rlflow.agents.xrlflow.trained` and by a world model's in :mod:`rlflow.agents.rlflow.trained`.
 """
 
 from __future__ import annotations
@@ -20,16 +21,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 import torch
 
-from rlflow.agents.config import TrainConfig
 from rlflow.errors import ModelError, OutputError, UsageError
 from rlflow.files import replacing
 from rlflow.nn.batch import Vocabulary
-from rlflow.nn.policy import Policy
 
 if TYPE_CHECKING:
     from rlflow.env.spec import ProblemSpec
 
-_A = TypeVar("_A", bound="Archived")
+_C = TypeVar("_C", bound="Checkpoint")
 _P = TypeVar("_P")
 
 FORMAT = 1
@@ -37,7 +36,7 @@ _META = "meta.json"
 
 
 @dataclass
-class Archived:
+class Checkpoint:
     """What every agent's checkpoint holds. ``weights``: arrays by name. ``extra``: arrays that a resumed training needs
     beside them. ``progress``: what it goes on with (rounds, steps, …). ``card``: what the agent was trained on, how
     long, by which seeds and version.
@@ -73,12 +72,12 @@ class Archived:
         first, second = self.prefixes
         small = np.float16 if half else np.float32
         arrays = {first + name: array.astype(small) for name, array in self.weights.items()}
-        write_archive(Path(path), meta, arrays | {second + name: array for name, array in self.extra.items()})
+        write_arrays(Path(path), meta, arrays | {second + name: array for name, array in self.extra.items()})
 
     @classmethod
-    def load(cls: type[_A], path: str | os.PathLike[str]) -> _A:
+    def load(cls: type[_C], path: str | os.PathLike[str]) -> _C:
         """Read a file; raises :class:`ModelError` where there is none, or it is something else."""
-        meta, arrays = read_archive(path, cls.verb, cls.kind)
+        meta, arrays = read_arrays(path, cls.verb, cls.kind)
         words, (first, second) = meta["vocabulary"], cls.prefixes
         return cls(
             cls.config_class.from_dict(meta["config"]),
@@ -90,24 +89,8 @@ class Archived:
         )
 
 
-@dataclass
-class Checkpoint(Archived):
-    """X-RLflow's: ``config`` is a :class:`TrainConfig`."""
-
-    kind: ClassVar[str] = "policy"
-    verb: ClassVar[str] = "xrlflow"
-    prefixes: ClassVar[tuple[str, str]] = ("policy/", "optimizer/")
-    config_class: ClassVar[Any] = TrainConfig
-
-    def policy(self) -> Policy:
-        """The network with its weights."""
-        policy = Policy(self.config.policy, self.vocabulary)
-        policy.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in self.weights.items()})
-        return policy.eval()
-
-
-def read_archive(path: str | os.PathLike[str], verb: str, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What :func:`write_archive` wrote. ``verb``: what of ``rlflow train`` makes such files; ``kind``: of checkpoint.
+def read_arrays(path: str | os.PathLike[str], verb: str, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What :func:`write_arrays` wrote. ``verb``: what of ``rlflow train`` makes such files; ``kind``: of checkpoint.
 
     Raises :class:`ModelError` where there is no such file, or it is something else.
     """
@@ -140,7 +123,7 @@ def part_of(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]
     return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def write_archive(path: Path, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+def write_arrays(path: Path, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Write a file of arrays and JSON, through a temporary one; equal contents make equal files.
 
     Raises :class:`OutputError` where it cannot be written.
@@ -159,25 +142,23 @@ def write_archive(path: Path, meta: dict[str, Any], arrays: dict[str, np.ndarray
             archive.writestr(entry, buffer.getvalue())
 
 
-def shipped() -> Path:
-    """The checkpoint that comes with the package."""
-    return Path(__file__).parent / "checkpoints" / "xrlflow.npz"
+def shipped(name: str) -> Path:
+    """The checkpoint of that name that comes with the package."""
+    return Path(__file__).parent / "checkpoints" / f"{name}.npz"
 
 
-def load_policy(path: str | os.PathLike[str] | None = None) -> tuple[Policy, TrainConfig]:
-    """The policy of a checkpoint (default: the shipped one) and how it was trained; read once per file and date."""
-    found = Path(path) if path else shipped()
+def read_once(read: Callable[[str], _P], path: str | os.PathLike[str]) -> _P:
+    """``read(path)``, which is called once per date of the file."""
     try:
-        stamp = found.stat().st_mtime_ns
+        stamp = os.stat(path).st_mtime_ns
     except OSError:
         stamp = 0
-    return _load_policy(os.fspath(found), stamp)
+    return _read_once(read, os.fspath(path), stamp)
 
 
-@lru_cache(maxsize=4)
-def _load_policy(path: str, stamp: int) -> tuple[Policy, TrainConfig]:
-    checkpoint = Checkpoint.load(path)
-    return checkpoint.policy(), checkpoint.config
+@lru_cache(maxsize=8)
+def _read_once(read: Callable[[str], Any], path: str, stamp: int) -> Any:
+    return read(path)
 
 
 def weights_of(policy: torch.nn.Module) -> dict[str, np.ndarray]:

@@ -11,7 +11,7 @@ from rlflow.cli.common import console
 from rlflow.errors import UsageError
 
 if TYPE_CHECKING:
-    from rlflow.agents.dream_watch import Watched
+    from rlflow.agents.rlflow.watch import Watched
 
 
 @click.command()
@@ -38,8 +38,8 @@ def dream(
     reason = nn.available()
     if reason is not None:
         raise UsageError(f"Nothing can be dreamt here: {reason}.")
-    from rlflow.agents.dream_watch import watch
-    from rlflow.agents.strategy import one_thread
+    from rlflow.agents.learned import one_thread
+    from rlflow.agents.rlflow.watch import watch
     from rlflow.files import check_output, write_atomically
 
     for path in filter(None, (json_file, plot_file)):

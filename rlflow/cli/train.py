@@ -77,7 +77,7 @@ def _options(*own: _Option) -> _Option:
 def xrlflow(**given: Any) -> None:
     """X-RLflow: proximal policy optimisation over a graph neural network. Ctrl-C keeps what was learnt."""
     _require_torch()
-    from rlflow.agents.strategy import one_thread
+    from rlflow.agents.learned import one_thread
     from rlflow.search import InterruptGuard, StopToken
 
     trainer = _trainer(given)
@@ -110,7 +110,7 @@ def xrlflow(**given: Any) -> None:
 def worldmodel(**given: Any) -> None:
     """RLFlow: a world model, and who acts by it: collect, fit, dream, act, again. Ctrl-C keeps what was learnt."""
     _require_torch()
-    from rlflow.agents.strategy import one_thread
+    from rlflow.agents.learned import one_thread
     from rlflow.search import InterruptGuard, StopToken
 
     trainer, out, stop = _world_trainer(given), console(stderr=True), StopToken()
@@ -131,8 +131,8 @@ def worldmodel(**given: Any) -> None:
 
 
 def _world_trainer(given: dict[str, Any]) -> Any:
-    from rlflow.agents.worldmodel_config import preset
-    from rlflow.agents.worldmodel_train import WorldTrainer
+    from rlflow.agents.rlflow.config import preset
+    from rlflow.agents.rlflow.train import WorldTrainer
 
     config = preset(given["preset"]).with_options(dict(map(_pair, given["options"])))
     return WorldTrainer(
@@ -156,9 +156,9 @@ def _round_line(wanted: int, figures: dict[str, Any]) -> str:
 
 
 def _trainer(given: dict[str, Any]) -> Any:
-    from rlflow.agents.checkpoint import Checkpoint
-    from rlflow.agents.config import preset
-    from rlflow.agents.xrlflow import Trainer
+    from rlflow.agents.xrlflow.config import preset
+    from rlflow.agents.xrlflow.ppo import Trainer
+    from rlflow.agents.xrlflow.trained import PolicyCheckpoint
 
     config = preset(given["preset"]).with_options(dict(map(_pair, given["options"])))
 
@@ -174,7 +174,7 @@ def _trainer(given: dict[str, Any]) -> Any:
         patience=given["patience"],
         device=given["device"],
         resume=given["resume"],
-        start=Checkpoint.load(given["start"]) if given["start"] else None,
+        start=PolicyCheckpoint.load(given["start"]) if given["start"] else None,
     )
 
 

@@ -119,3 +119,21 @@ class EndToEnd:
         twin = EndToEnd(self.timer, self.every)
         twin.best, twin._known = self.best, self._known
         return twin
+
+
+def make_reward(name: str, loaded: Any, gamma: float, every: int) -> Improvement | Potential | EndToEnd:
+    """The reward of that name for a problem (:class:`rlflow.env.spec.Loaded`); raises :class:`UsageError` where there
+    is none. ``gamma``: of ``potential``; ``every``: steps between two measurements of ``end-to-end``.
+    """
+    if name == "improvement":
+        return Improvement()
+    if name == "potential":
+        return Potential(gamma)
+    if name == "end-to-end" and loaded.imported is not None:
+        from rlflow.env.endtoend import EndToEndTimer
+
+        return EndToEnd(EndToEndTimer(loaded.imported), every)
+    raise UsageError(
+        f"The reward {name!r} cannot be had for {loaded.spec.title}; there are improvement, potential, and, for models "
+        "with weights, end-to-end."
+    )

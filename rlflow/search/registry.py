@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import importlib
 import re
 import typing
 from collections.abc import Callable, Iterable
@@ -15,6 +14,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from rlflow.errors import UsageError
+from rlflow.plugins import offered, open_offered
 from rlflow.search.problem import Problem
 from rlflow.search.result import Result
 
@@ -37,12 +37,8 @@ class Strategy(Protocol):
 _REGISTRY: dict[str, type[Any]] = {}
 #: How a docstring begins to speak about options: ``one``: …, or ``one``, ``two``: …
 _OPTION = re.compile(r"(``\w+``(?:, ``\w+``)*): ")
-#: Strategies of packages above this one: registered by importing their module, when they are asked for.
-_ELSEWHERE = {
-    "rlflow": "rlflow.agents.worldmodel_strategy",
-    "xrlflow": "rlflow.agents.strategy",
-    "xrlflow-mcts": "rlflow.agents.strategy",
-}
+#: Where strategies of packages above this one, and of other distributions, are offered.
+GROUP = "rlflow.strategies"
 _T = TypeVar("_T", bound=type)
 
 
@@ -58,16 +54,26 @@ def register(kind: _T) -> _T:
 
 def names() -> list[str]:
     """Names of the registered strategies, sorted."""
-    return sorted({*_REGISTRY, *_ELSEWHERE})
+    return sorted({*_REGISTRY, *offered(GROUP)})
 
 
 def strategy_class(name: str) -> type[Any]:
     """The class behind a name; raises :class:`UsageError` with near matches."""
-    if name not in _REGISTRY and name in _ELSEWHERE:
-        importlib.import_module(_ELSEWHERE[name])
+    if name not in _REGISTRY and (kind := open_offered(GROUP, name)) is not None:
+        _adopt(name, kind)
     if name not in _REGISTRY:
         raise UsageError(f"There is no search strategy {name!r}. {did_you_mean(name, names())}")
     return _REGISTRY[name]
+
+
+def _adopt(name: str, kind: Any) -> None:
+    """Register a strategy that was offered by ``name``."""
+    if getattr(kind, "name", None) != name:
+        raise UsageError(
+            f"The search strategy {name!r} is offered as {kind!r}, which calls itself {getattr(kind, 'name', None)!r}; "
+            "expected a strategy's class of that name."
+        )
+    register(kind)
 
 
 def unavailable(spec: str) -> str | None:

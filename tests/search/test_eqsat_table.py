@@ -329,7 +329,7 @@ def test_the_tree_search_depends_on_its_seed_alone_and_keeps_its_cap() -> None:
         tree = RuleSearch(attention(), library(), rng, value, lambda: False, nodes=60, cycles="efficient")
         best = tree.run(12)
         assert best.egraph.node_count == max([nodes for nodes, _ in seen])
-        assert all(one.egraph.node_count > 60 for one in tree.root.children if one.closed and not one.children)
+        assert all(one.egraph.node_count > 60 for one in tree.root.children.values() if one.closed and not one.children)
         return seen
 
     assert values(1) == values(1)

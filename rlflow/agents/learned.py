@@ -1,0 +1,43 @@
+"""What makes an agent a search strategy: a sentence where torch is absent, and one thread for its network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from rlflow.errors import UsageError
+from rlflow.search.problem import Problem, StrategyBase
+from rlflow.search.result import Result
+
+
+class Learned(StrategyBase):
+    """A strategy that runs a network."""
+
+    @staticmethod
+    def available() -> str | None:
+        """``None``, or why the strategy cannot be used here."""
+        from rlflow import nn
+
+        return nn.available()
+
+    def run(self, problem: Problem, rng: np.random.Generator) -> Result:
+        reason = self.available()
+        if reason is not None:
+            raise UsageError(f"The search strategy {self.name!r} cannot be used here: {reason}.")
+        with one_thread():
+            return super().run(problem, rng)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Computes with one thread inside: sums of floats in one order, whatever the machine (DESIGN C9)."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
