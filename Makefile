@@ -12,6 +12,7 @@ SHELL := /bin/sh
 
 PYTHON ?= python3
 VENV ?= .venv
+EXTRAS ?= .venv-extras
 JOBS ?= 2
 MODEL ?=
 DEMO_MODEL ?= llama-decoder-step
@@ -58,6 +59,13 @@ $(VENV)/.dev: $(CORE) $(RECIPE) | $(VENV)/bin/python
 	@$(PIP) install --quiet -c constraints.txt -e '.[dev]'
 	@touch $(VENV)/.base $@
 
+# The second environment: what the extras need, torch first of all. The core's objects are those of the first.
+$(EXTRAS)/.extras: $(CORE) $(RECIPE) | $(VENV)/.dev
+	@test -x $(EXTRAS)/bin/python || "$(PYTHON)" -m venv "$(EXTRAS)"
+	@echo "Installing rlflow with its extras into $(EXTRAS): torch is large, which takes some minutes."
+	@$(EXTRAS)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt -e '.[dev,rl]'
+	@touch $@
+
 .PHONY: install
 install: $(VENV)/.base ## a virtual environment with rlflow in it
 	@echo "rlflow is ready: $(RLFLOW) --help"
@@ -74,7 +82,17 @@ endif
 
 .PHONY: test
 test: $(VENV)/.dev ## the test suite (under ten minutes on two cores)
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup $(TESTS)
+	@mkdir -p build
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup --skips build/skips-base.json $(TESTS)
+
+.PHONY: test-extras
+test-extras: $(EXTRAS)/.extras ## the tests that `make test` skipped because they need torch, in an environment that has it
+	@mkdir -p build
+	@test -f build/skips-base.json || { echo "make: run the first environment's tests before these: make test" >&2; exit 1; }
+	@$(BIN)/python tests/ci/skips.py build/skips-base.json --in base --again build/again.txt
+	@test -s build/again.txt || { echo "make: make test skipped no test that these extras would let run" >&2; exit 1; }
+	$(EXTRAS)/bin/python -m pytest -q -n $(JOBS) --dist loadgroup --skips build/skips-extras.json @build/again.txt
+	@$(BIN)/python tests/ci/skips.py build/skips-extras.json --in extras
 
 .PHONY: test-all
 test-all: $(VENV)/.dev ## the test suite with the slow tests
@@ -144,8 +162,8 @@ clean-room: check ## the Dockerfile's steps in a fresh clone with an empty envir
 .PHONY: clean
 clean: ## remove what was built (the virtual environment stays)
 	rm -rf build dist *.egg-info rlflow/_core*.so rlflow/_core.pyi .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -f $(VENV)/.base $(VENV)/.dev
+	rm -f $(VENV)/.base $(VENV)/.dev $(EXTRAS)/.extras
 
 .PHONY: distclean
-distclean: clean ## remove the virtual environment too
-	rm -rf "$(VENV)"
+distclean: clean ## remove the virtual environments too
+	rm -rf "$(VENV)" "$(EXTRAS)"

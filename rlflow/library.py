@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any
 
+from rlflow.errors import UsageError
+
 __all__ = ["for_opset", "load_library", "within"]
+
+
+#: Rule files of other programs; everything else that is no family is a rule file of ours.
+_FOREIGN = ".pb"
 
 
 def load_library(rules: Any) -> Any:
     """The rule library for what a caller names: ``None`` (all that ships), a library, files, or family names.
 
-    Rules of files that do not ship with the package are proved first (proofs are cached).
+    Rules of files that do not ship with the package are proved first (proofs are cached). TASO's ``.pb`` files are read
+    as ``rlflow rules import`` does: what is true in them is used, and a :class:`ForeignRulesWarning` names the rest.
     """
     from rlflow.rewrite import RuleLibrary
     from rlflow.synthesis import load_rules
@@ -19,17 +27,37 @@ def load_library(rules: Any) -> Any:
     if isinstance(rules, RuleLibrary):
         return rules
     items = [] if rules is None else [rules] if isinstance(rules, (str, os.PathLike)) else list(rules)
-    paths = [item for item in items if _is_path(item)]
+    foreign = [item for item in items if _is_foreign(item)]
+    paths = [item for item in items if _is_path(item) and not _is_foreign(item)]
     families = [str(item) for item in items if not _is_path(item)]
-    return load_rules(paths or None, families=families or None)
+    ours = load_rules(paths or None, families=families or None) if paths or families or not foreign else {}
+    if not foreign:
+        return ours
+    return RuleLibrary([*ours.values(), *(rule for path in foreign for rule in _true_rules(path))])
+
+
+def _true_rules(path: Any) -> list[Any]:
+    from rlflow.synthesis.importers import ForeignRulesWarning, read_foreign, use_foreign
+
+    found = use_foreign(read_foreign(path), path)
+    if not found.known and not found.new:
+        remark = found.remark or "all of them change nothing."
+        raise UsageError(f"While loading rules: no rule of {found.path} is of use here: {remark}")
+    if found.remark is not None:
+        warnings.warn(f"{found.remark} `rlflow rules import` lists them all.", ForeignRulesWarning, stacklevel=4)
+    return [*found.known, *found.new]
 
 
 def within(rules: Any, numerics: str | None) -> Any:
     return rules if numerics is None else load_library(rules).with_numerics(numerics)
 
 
+def _is_foreign(item: Any) -> bool:
+    return os.fspath(item).endswith(_FOREIGN)
+
+
 def _is_path(item: Any) -> bool:
-    return isinstance(item, os.PathLike) or os.sep in item or item.endswith(".json") or os.path.exists(item)
+    return isinstance(item, os.PathLike) or os.sep in item or item.endswith((".json", _FOREIGN)) or os.path.exists(item)
 
 
 def for_opset(library: Any, opset: int) -> tuple[Any, list[str]]:

@@ -23,6 +23,18 @@ os.environ.setdefault("NO_COLOR", "1")
 sys.path += [str(folder) for folder in sorted((ROOT / "tests").iterdir()) if folder.is_dir()]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--skips", metavar="FILE", help="write the tests that were skipped, and why, as JSON")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """In a parallel run the controller alone hears of every test."""
+    if config.getoption("--skips") and not hasattr(config, "workerinput"):
+        from skips import Skips
+
+        config.pluginmanager.register(Skips(Path(config.getoption("--skips"))))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A comparison of two real times is true in one of a few tries, or wrong: other processes spoil single samples."""
     for item in items:

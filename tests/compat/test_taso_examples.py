@@ -91,6 +91,15 @@ def test_an_optimised_example_computes_the_same() -> None:
     assert rlflow.compare(before, after).passed
 
 
+def test_bert_gains_at_its_own_alpha_and_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An alpha of 1.0 admits no graph that is dearer than the best, and every way to this gain leads over one."""
+    module = example("bert")
+    for name, value in {"HIDDEN": 128, "HEADS": 4, "LENGTH": 32, "LAYERS": 2}.items():
+        monkeypatch.setattr(module, name, value)
+    better = taso.optimize(module.build(2), module.ALPHA, module.BUDGET, cost="analytic", verify=False)
+    assert better.report.cost_after_ms < 0.95 * better.report.cost_before_ms
+
+
 def test_nasrnn_exports_all_its_inputs() -> None:
     model = taso.export_onnx(example("nasrnn").build())
     onnx.checker.check_model(model, full_check=True)

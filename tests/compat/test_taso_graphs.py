@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from rlflow.compat import taso as inside
 from rlflow.errors import GraphError, ModelError, RlflowError, UsageError
 from rlflow.frontends import graph_to_model, reference
 from rlflow.rewrite import load_rules
+from rlflow.search import names, strategy_class, unavailable
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,6 +34,12 @@ def two_products(seed: int = 0) -> taso.PyGraph:
     a, b = (graph.matmul(x, graph.new_weight(dims=(32, 16))) for _ in range(2))
     graph.relu(graph.mark_output(graph.add(a, b)))
     return graph
+
+
+def case(search: str) -> object:
+    """A strategy as a parameter; one that lacks what it needs on this machine is skipped with its reason."""
+    reason = unavailable(search)
+    return pytest.param(search, marks=pytest.mark.skipif(reason is not None, reason=str(reason)))
 
 
 def outputs_of(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
@@ -488,6 +496,60 @@ def test_the_rules_in_taso_home_are_used_as_far_as_they_are_true(
     assert all(side[0].count("(Add") == 2 for side in (library[added].source, library[added].target))
     with pytest.warns(UserWarning, match="1 are not used"):
         assert taso.optimize(two_products(), budget=1, cost="analytic").cost() > 0
+
+
+@pytest.mark.parametrize("search", [case(name) for name in names()])
+def test_every_strategy_takes_an_alpha(search: str) -> None:
+    """A strategy without such a bound does without."""
+    graph = two_products()
+    found = taso.optimize(graph, 1.1, 4, search=search, seconds=1.0, cost="analytic", verify=False)
+    assert taso.export_onnx(found).graph.output
+    bounded = "alpha" in {field.name for field in dataclasses.fields(strategy_class(search))}
+    assert ("alpha=1.1" in found.report.strategy) == bounded
+
+
+@pytest.mark.parametrize("alpha", [None, 1.0])
+@pytest.mark.parametrize("search", ["backtracking", "greedy", "eqsat"])
+def test_no_alpha_and_taso_s_default_leave_it_to_the_strategy(search: str, alpha: float | None) -> None:
+    found = taso.optimize(two_products(), alpha, 4, search=search, cost="analytic", verify=False)
+    assert found.report.strategy == search
+
+
+@pytest.mark.parametrize(
+    ("alpha", "members"),
+    [(None, "eqsat+backtracking"), (1.0, "eqsat+backtracking"), (1.2, "eqsat+backtracking(alpha=1.2)")],
+)
+def test_the_default_search_is_given_the_alpha(alpha: float | None, members: str) -> None:
+    found = taso.optimize(two_products(), alpha, 4, cost="analytic", verify=False)
+    assert found.report.strategy == f"portfolio:members={members}"
+
+
+def test_importing_taso_brings_its_core_along(tmp_path: Path) -> None:
+    code = "import taso; print(taso.core.PyGraph is taso.PyGraph, taso._check_output(None, 'y'))"
+    result = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONPATH": str(ROOT)}, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert result.stdout == "True False\n", result.stderr
+
+
+def test_a_result_is_checked_against_an_onnx_value() -> None:
+    graph = taso.new_graph()
+    y = graph.relu(graph.new_input(dims=(2, "N")))
+
+    def value(kind: int, shape: list[int | str] | None) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info("y", kind, shape)
+
+    table = [
+        ("y", True),
+        ("", False),
+        (value(TensorProto.FLOAT, [2, 7]), True),
+        (value(TensorProto.FLOAT, [2, "M"]), True),
+        (value(TensorProto.FLOAT, None), True),
+        (value(TensorProto.INT64, [2, 7]), False),
+        (value(TensorProto.FLOAT, [3, 7]), False),
+        (value(TensorProto.FLOAT, [2]), False),
+    ]
+    assert [taso._check_output(y, wanted) for wanted, _ in table] == [expected for _, expected in table]
 
 
 def test_optimize_refuses_what_is_no_graph_and_no_budget() -> None:

@@ -10,9 +10,11 @@ import foreign_files as pb
 import pytest
 
 from rlflow.errors import RuleError, UsageError
+from rlflow.library import load_library
 from rlflow.rewrite import all_shipped
 from rlflow.synthesis import load_rules
 from rlflow.synthesis.importers import (
+    ForeignRulesWarning,
     Options,
     classify,
     classify_all,
@@ -325,3 +327,37 @@ def test_a_sample_of_taso_s_rules() -> None:
     rules = read_foreign(DATA / "taso_graph_subst.pb")
     for index in random.Random(5).sample(range(133), 6):
         assert classify(rules[index], all_shipped(), Options(matches=8)).status in ("identity", "ours", "derived")
+
+
+# --- a foreign file instead of ours -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def foreign_file(tmp_path: Path, cache_dir: Path) -> Path:
+    """Five rules of TASO's form: one false, one that needs a condition, one that rlflow does not load by itself."""
+    sums = pb.rule([(pb.ADD, (-2, -3), {}), (pb.ADD, (-1, 0), {})], [(pb.ADD, (-1, -2), {}), (pb.ADD, (0, -3), {})])
+    path = tmp_path / "graph_subst.pb"
+    path.write_bytes(pb.TINY + sums)
+    return path
+
+
+def test_a_file_of_taso_is_a_rule_library(foreign_file: Path) -> None:
+    with pytest.warns(ForeignRulesWarning, match=r"of the 5 rules in .*, 1 are not used \(TASO #2: refuted"):
+        alone = load_library(str(foreign_file))
+    with pytest.warns(ForeignRulesWarning):
+        beside = load_library([foreign_file, "merge"])
+    assert all(rule.proof is not None for rule in alone.values())
+    assert set(alone) < set(beside)
+    assert "merge" in beside.families
+
+
+def test_a_file_of_taso_without_a_true_rule_is_refused(tmp_path: Path, cache_dir: Path) -> None:
+    path = tmp_path / "false.pb"
+    path.write_bytes(pb.rule([(pb.ADD, (-1, -2), {}), (pb.MUL, (0, -3), {})], [(pb.MUL, (-1, -3), {})]))
+    with pytest.raises(UsageError, match=r"no rule of .*false\.pb is of use here: .* 1 are not used"):
+        load_library(path)
+    path.write_bytes(b"")
+    with pytest.raises(RuleError, match="it is empty"):
+        load_library(path)
+    with pytest.raises(UsageError, match="there is no file"):
+        load_library("absent.pb")

@@ -21,7 +21,14 @@ from rlflow.compat.taso.names import (
     op_table,
     operator_attrs,
 )
-from rlflow.compat.taso.onnx_models import InputNotFoundError, export_onnx, import_node, load_onnx, xf_operators
+from rlflow.compat.taso.onnx_models import (
+    InputNotFoundError,
+    _check_output,  # noqa: F401 - scripts with importers of their own call it
+    export_onnx,
+    import_node,
+    load_onnx,
+    xf_operators,
+)
 from rlflow.compat.taso.search import optimize
 from rlflow.compat.taso.store import PyTensor
 

@@ -142,7 +142,7 @@ class PyGraph(Operators, Inspection):
     # --- search -----------------------------------------------------------------------------------------------------
 
     def optimize(
-        self, alpha: float = 1.0, budget: int | str = 1000, print_subst: bool = False, **options: Any
+        self, alpha: float | None = 1.0, budget: int | str = 1000, print_subst: bool = False, **options: Any
     ) -> PyGraph:
         """A new, faster graph that computes the same; see :func:`taso.optimize`. This one is left as it is."""
         from rlflow.compat.taso.search import optimize

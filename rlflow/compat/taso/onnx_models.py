@@ -16,7 +16,7 @@ from rlflow.compat.taso.store import PyTensor, Store
 from rlflow.errors import GraphError, ModelError, UsageError
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TensorProto
+    from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 Handler = Callable[..., Any]
 _OLDEST_NODEWISE = 11
@@ -64,6 +64,28 @@ def export_onnx(graph: PyGraph, *, opset: int | None = None) -> ModelProto:
     written = graph_to_model(graph.to_rlflow(), graph.constants, seed=graph._store.seed, opset=opset)
     _rename_outputs(written, graph._store.output_names())
     return written
+
+
+def _check_output(taso_output: Any, onnx_output: str | ValueInfoProto) -> bool:
+    """Whether a tensor can stand for an ONNX value, given by its name or by its type (a ValueInfoProto).
+
+    TASO's importers ask this of every result; there the answer was always yes. An unknown type or extent agrees with
+    any.
+    """
+    if not isinstance(taso_output, PyTensor):
+        return False
+    if isinstance(onnx_output, str):
+        return bool(onnx_output)
+    wanted = onnx_output.type.tensor_type
+    if wanted.elem_type and taso_output.dtype and wanted.elem_type != taso_output.dtype:
+        return False
+    shape = taso_output.shape
+    if shape is None or not wanted.HasField("shape"):
+        return True
+    extents = [one.dim_value if one.HasField("dim_value") else None for one in wanted.shape.dim]
+    return len(extents) == len(shape) and all(
+        there is None or not isinstance(here, int) or here == there for here, there in zip(shape, extents, strict=True)
+    )
 
 
 def _opset_of(model: ModelProto) -> int:

@@ -2,37 +2,48 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import sys
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rlflow.compat.taso.graph import PyGraph
 from rlflow.compat.taso.home import home_rules
 from rlflow.errors import UsageError
 
+if TYPE_CHECKING:
+    from rlflow.search import Strategy
+
 _log = logging.getLogger("taso")
 #: The SOSP paper's bound for every search, in seconds.
 _SECONDS = 600.0
+#: TASO's default, which admits no graph that is dearer than the best. Most gains lie behind such graphs.
+_DEFAULT_ALPHA = 1.0
+#: All equal graphs at once, then TASO's own search from the best of them.
+_SEARCH = "portfolio:members=eqsat+backtracking"
 
 
 def optimize(
     graph: PyGraph,
-    alpha: float = 1.0,
+    alpha: float | None = _DEFAULT_ALPHA,
     budget: int | str = 1000,
     print_subst: bool = False,
     *,
     cost: str | None = None,
     seconds: float | None = _SECONDS,
+    search: str | Strategy | None = None,
     **options: Any,
 ) -> PyGraph:
     """A new graph that computes the same faster; equal to the given one, which stays usable, where nothing is gained.
 
-    ``alpha``: a rewrite may cost so many times the best graph; ``budget``: graphs to expand, or a budget of rlflow such
-    as ``"60s"``; ``print_subst``: write the rewrites of the result to standard output. ``cost``: the cost model, by
+    ``alpha``: a rewrite may cost so many times the best graph; 1.0, which is TASO's default, and None leave it to the
+    search (1.05), and a strategy without such a bound does without. ``budget``: graphs to expand, or a budget of rlflow
+    such as ``"60s"``; ``search``: a strategy of rlflow, by default equality saturation and then TASO's own search, on
+    one budget; ``print_subst``: write the rewrites of the result to standard output. ``cost``: the cost model, by
     default ``"onnxruntime"`` (measured, and confirmed end to end), or ``"analytic"`` where ONNX Runtime is missing;
     ``seconds``: limit in seconds beside a number of expansions (None: no limit). Other options are those of
-    :func:`rlflow.optimize` (``seed``, ``threads``, ``search``, ``dims``, ``rules``, ``verify``, …). Without ``rules``,
+    :func:`rlflow.optimize` (``seed``, ``threads``, ``dims``, ``rules``, ``verify``, …). Without ``rules``,
     those of ``$TASO_HOME/graph_subst.pb``, where there is one, are used beside ours, as far as they are true.
 
     The result's ``report`` says what was done. Raises the errors of :func:`rlflow.optimize`.
@@ -47,7 +58,7 @@ def optimize(
         options["rules"] = home_rules()
     result = run(
         export_onnx(graph),
-        alpha=float(alpha),
+        search=_strategy(search, alpha),
         budget=_budget(budget, seconds),
         cost=_cost_model() if cost is None else cost,
         on_stage=options.pop("on_stage", _log.info),
@@ -64,6 +75,20 @@ def optimize(
         best = graph.copy()
     best._print, best.report = graph._print, report
     return best
+
+
+def _strategy(search: str | Strategy | None, alpha: float | None) -> Strategy:
+    """The strategy with its alpha, where one was asked for and the strategy has one."""
+    from rlflow.search import make
+
+    given = None if alpha is None or float(alpha) == _DEFAULT_ALPHA else float(alpha)
+    if search is None:
+        return make(_SEARCH if given is None else f"{_SEARCH}(alpha={given!r})")
+    strategy = make(search)
+    if given is None or any(field.name == "alpha" for field in dataclasses.fields(cast(Any, strategy))):
+        return make(strategy, alpha=given)
+    _log.info("the strategy %s has no alpha; %g is left out", strategy.name, given)
+    return strategy
 
 
 def _budget(budget: Any, seconds: float | None) -> Any:

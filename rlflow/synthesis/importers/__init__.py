@@ -16,6 +16,7 @@ from rlflow.synthesis.importers.classify import STATUSES, Options, Outcome, clas
 from rlflow.synthesis.importers.taso_pb import read_taso_pb
 from rlflow.synthesis.importers.tensat import read_tensat, tensat_text
 from rlflow.synthesis.importers.terms import ForeignRule
+from rlflow.synthesis.importers.using import ForeignRules, ForeignRulesWarning, use_foreign
 from rlflow.synthesis.writing import rule_file_text
 
 #: Formats of foreign rule files, by the word that ``--format`` takes.
@@ -25,6 +26,8 @@ __all__ = [
     "FORMATS",
     "STATUSES",
     "ForeignRule",
+    "ForeignRules",
+    "ForeignRulesWarning",
     "Options",
     "Outcome",
     "classify",
@@ -33,6 +36,7 @@ __all__ = [
     "read_taso_pb",
     "read_tensat",
     "tensat_text",
+    "use_foreign",
     "write_imported",
 ]
 
