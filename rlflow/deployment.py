@@ -7,7 +7,7 @@ import hashlib
 import os
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rlflow.cost.command import DeviceCommand
     from rlflow.frontends.storage import SharedWeights
     from rlflow.runtime import Worker
+    from rlflow.verify import Plan
 
 #: Models larger than this go to the runtime as files, because a protobuf message may not exceed 2 GB.
 _FILE_BYTES = 1_500_000_000
@@ -187,16 +188,30 @@ def source_of(imported: Any, model: Any) -> bytes | str:
 
 @dataclass
 class Inputs:
-    """Feeds to time and to verify with; ``notes`` say what had to be assumed."""
+    """Feeds to time and to verify with, and the ``plan`` of further ones to verify with; ``notes`` say what had to be
+    assumed.
+    """
 
     feeds: list[dict[str, np.ndarray]]
     notes: list[str] = field(default_factory=list)
+    plan: Plan | None = None
 
     @classmethod
-    def of(cls, worker: Worker, source: bytes | str, graph: Any, dims: dict[str, int], data: Any, seed: int) -> Inputs:
-        """Random inputs (integers in the range that the graph implies), the user's first where given."""
+    def of(
+        cls,
+        worker: Worker,
+        source: bytes | str,
+        graph: Any,
+        dims: dict[str, int],
+        data: Any,
+        seed: int,
+        fixed: Collection[str] = (),
+    ) -> Inputs:
+        """Random inputs (integers in the range that the graph implies), the user's first where given. Open dimensions
+        in ``fixed`` have one size for ever; the others are verified at another size as well.
+        """
         from rlflow.graph.ranges import input_ranges
-        from rlflow.verify import for_single_input, load_input_data, make_inputs
+        from rlflow.verify import for_single_input, load_input_data, make_inputs, plan_for
 
         infos = worker.interface(source).inputs
         if isinstance(data, (str, os.PathLike)):
@@ -207,12 +222,13 @@ class Inputs:
         dims, notes = _bind_open(infos, dims, given)
         names = {info.name for info in infos}
         ranges = {name: pair for name, pair in input_ranges(graph).items() if name in names}
-        feeds = []
+        feeds, plan = [], None
         if set(given) != names:
+            plan = plan_for(source, infos, dims, ranges, seed=seed, fixed=fixed, given=given)
             feeds = [make_inputs(infos, seed + number, ranges, None, dims) for number in range(_VERIFY_INPUTS)]
         if given:
             feeds.insert(0, make_inputs(infos, seed, ranges, given, dims))
-        return cls(feeds, notes)
+        return cls(feeds, notes, plan)
 
 
 def _bind_open(
@@ -287,7 +303,7 @@ def verified(
 ) -> Any:
     from rlflow import verify
 
-    return verify.verify(runs, original, optimised, inputs.feeds, noise=noise, seed=seed)
+    return verify.verify(runs, original, optimised, inputs.feeds, noise=noise, seed=seed, plan=inputs.plan)
 
 
 class Export:

@@ -30,7 +30,7 @@ def check(loaded: Loaded, raced: Raced, context: Context) -> Verified | None:
     inputs, source, seed = context.inputs(loaded), raced.winner.export.source, context.options.seed
     known = {loaded.source: raced.outputs.get("baseline"), source: raced.outputs.get("optimised")}
     run = with_known_outputs(context.runner, inputs.feeds, known)
-    noise = verify.calibrate(run, loaded.source, inputs.feeds, seed=seed)
+    noise = verify.calibrate(run, loaded.source, inputs.feeds, seed=seed, plan=inputs.plan)
     found = verified(run, inputs, loaded.source, source, seed, noise)
     if not found.passed:
         culprit = _culprit(raced.winner.visited, loaded, noise, context)

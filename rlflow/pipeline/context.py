@@ -121,7 +121,13 @@ class Context:
         if self._inputs is None:
             options = self.options
             self._inputs = Inputs.of(
-                self.reference, loaded.source, loaded.graph, options.sizes, options.input_data, options.seed
+                self.reference,
+                loaded.source,
+                loaded.graph,
+                options.sizes,
+                options.input_data,
+                options.seed,
+                options.freeze,
             )
             self.notes.extend(self._inputs.notes)
         return self._inputs

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from rlflow.verify.check import Noise, Runner, Verification, WorkerRunner, calibrate, verify
+from rlflow.verify.check import Verification, verify
 from rlflow.verify.compare import OutputCheck, compare, flatten, noise_floor, tolerance
 from rlflow.verify.inputs import for_single_input, load_input_data, make_inputs
+from rlflow.verify.noise import Noise, Runner, WorkerRunner, calibrate
+from rlflow.verify.probes import Plan, Probe, plan_for
 
 __all__ = [
     "Noise",
     "OutputCheck",
+    "Plan",
+    "Probe",
     "Runner",
     "Verification",
     "WorkerRunner",
@@ -19,6 +23,7 @@ __all__ = [
     "load_input_data",
     "make_inputs",
     "noise_floor",
+    "plan_for",
     "tolerance",
     "verify",
 ]

@@ -1,64 +1,37 @@
-"""Whole-model verification: the optimised model against the original, twice, calibrated by the original's own noise."""
+"""Whole-model verification: the optimised model against the original, twice, calibrated by the original's own noise,
+and on inputs that are likely to show a mistake.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from rlflow.errors import RuntimeCrashed, RuntimeRefused, VerificationFailed
-from rlflow.runtime import ModelSource, Worker
-from rlflow.verify.compare import OutputCheck, base_tolerance, compare, flatten, noise_floor
-
-Feeds = Mapping[str, np.ndarray]
+from rlflow.runtime import ModelSource
+from rlflow.verify.compare import OutputCheck, base_tolerance, coarsest, compare, flatten, structure, vacuous
+from rlflow.verify.noise import SECONDS, Feeds, Group, Noise, Runner, calibrate, deepen
+from rlflow.verify.probes import Plan
+from rlflow.verify.slices import Excess, excess
 
 _COARSE = ("bfloat16", "float16", "float32", "float64")
-
-
-class Runner(Protocol):
-    """Runs a model on several inputs at a level of the runtime's own optimisation (``disable`` or ``all``)."""
-
-    def __call__(self, model: ModelSource, feeds: Sequence[Feeds], level: str) -> list[dict[str, Any]]: ...
-
-
-class WorkerRunner:
-    """A runner over a :class:`rlflow.runtime.Worker`."""
-
-    def __init__(self, worker: Worker, *, time_limit: float | None = None) -> None:
-        self.worker, self.time_limit = worker, time_limit
-
-    def __call__(self, model: ModelSource, feeds: Sequence[Feeds], level: str) -> list[dict[str, Any]]:
-        handle = self.worker.load(model, level=level, time_limit=self.time_limit)
-        try:
-            return [self.worker.run(handle, one, time_limit=self.time_limit) for one in feeds]
-        finally:
-            self.worker.unload(handle)
-
-
-@dataclass(frozen=True)
-class Noise:
-    """What the original does by itself on some inputs: its outputs per level, the noise floor per output, and what is
-    random in it.
-    """
-
-    plain: list[dict[str, Any]]
-    deployed: list[dict[str, Any]]
-    floor: Mapping[str, float]
-    random: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Verification:
     """The verdict: ``tight`` with the runtime's optimisations off on both sides, ``deployed`` with them on; ``notes``
-    are sentences.
+    are sentences, ``inputs`` the kinds of inputs that were compared.
     """
 
     passed: bool
     tight: list[OutputCheck] = field(default_factory=list)
     deployed: list[OutputCheck] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list)
 
     @property
     def outputs(self) -> list[OutputCheck]:
@@ -95,25 +68,8 @@ class Verification:
             "tight": [check.to_dict() for check in self.tight],
             "deployed": [check.to_dict() for check in self.deployed],
             "notes": list(self.notes),
+            "inputs": list(self.inputs),
         }
-
-
-def calibrate(runner: Runner, original: ModelSource, feeds: Sequence[Feeds], *, seed: int = 0) -> Noise:
-    """Run the original with the runtime's optimisations off (twice) and on, and on inputs moved by one unit in the
-    last place.
-
-    Compute once and pass to several :func:`verify` calls that share inputs. Errors of the runtime on the original are
-    raised: nothing can be verified then.
-    """
-    moved = [_moved_by_one_ulp(one, seed + index) for index, one in enumerate(feeds) if _has_floats(one)]
-    runs = runner(original, [*feeds, feeds[0], *moved], "disable")
-    count = len(feeds)
-    plain, again, nudged = _flat(runs[:count]), flatten(runs[count]), _flat(runs[count + 1 :])
-    deployed = _flat(runner(original, feeds, "all"))
-    repeat = noise_floor(plain[:1], [[again]])
-    unstable = frozenset(name for name, difference in repeat.items() if difference > 0.0)
-    floor = noise_floor(plain, [deployed, nudged if len(nudged) == count else plain])  # integers cannot be moved
-    return Noise(plain, deployed, floor, unstable)
 
 
 def verify(
@@ -125,51 +81,112 @@ def verify(
     noise: Noise | None = None,
     precision: str | None = None,
     seed: int = 0,
+    plan: Plan | None = None,
+    seconds: float | None = None,
 ) -> Verification:
-    """Compare ``optimised`` with ``original`` on every element of ``feeds``; see :mod:`rlflow.verify.compare` for
-    tolerances.
+    """Compare ``optimised`` with ``original`` on every element of ``feeds``, and on the probes of ``plan`` for as long
+    as ``seconds`` allow; see :mod:`rlflow.verify.compare` and :mod:`rlflow.verify.slices` for tolerances.
 
     ``precision`` is the coarsest float type inside the model where that is coarser than its outputs (a float16
     network with float32 outputs). An optimised model that the runtime refuses or crashes on fails; the same of the
     original is raised. Outputs that differ between two runs of the original on the same input are random and cannot
-    be compared: their checks are vacuous.
+    be compared: their checks are vacuous. ``noise`` (of :func:`calibrate`) brings the probes that the original was run
+    on; without it, it is found here.
     """
-    calm = noise or calibrate(runner, original, feeds, seed=seed)
+    calm = noise or calibrate(runner, original, feeds, seed=seed, plan=plan, seconds=seconds)
     notes = _noise_notes(calm, precision)
+    tried = _Tried(calm.probes, SECONDS if seconds is None else seconds)
     try:
-        plain = _flat(runner(optimised, feeds, "disable"))
-        deployed = _flat(runner(optimised, feeds, "all"))
+        runs = [flatten(run) for run in runner(optimised, tried.feeds(feeds), "disable")]
+        deployed = [flatten(run) for run in runner(optimised, feeds, "all")]
     except (RuntimeCrashed, RuntimeRefused) as error:
         return Verification(False, notes=[*notes, f"The runtime ran the original but not the optimised model: {error}"])
+    plain = runs[: len(feeds)]
     dtypes = _precisions(calm, feeds, precision)
     tight = _without_random(compare(calm.plain, plain, calm.floor, dtypes=dtypes), calm.random)
     loose = _without_random(compare(calm.deployed, deployed, calm.floor, factor=2.0, dtypes=dtypes), calm.random)
+    if all(check.passed for check in tight + loose):
+        pairs = [(calm.groups[0], plain)] if calm.groups else []
+        pairs += [(group, [run]) for group, run in zip(tried.groups, runs[len(feeds) :], strict=False)]
+        tight = [_by_slices(runner, original, check, pairs, dtypes, calm.random, seed) for check in tight]
     notes += [f"The output {check.name!r} cannot show a mistake: {check.vacuous}." for check in tight if check.vacuous]
     extra = sorted(set(plain[0]) - set(calm.plain[0]))
     notes += [f"The optimised model has the output {name!r}, which the original lacks." for name in extra]
+    if calm.cut or tried.cut:
+        notes.append(f"The check ended with its time, after {len(feeds) + len(tried.groups)} inputs; there are more.")
     passed = not extra and all(check.passed for check in tight + loose)
-    return Verification(passed, tight, loose, notes)
+    return Verification(passed, tight, loose, notes, _kinds(len(feeds), tried.groups))
 
 
-def _flat(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [flatten(run) for run in runs]
+class _Tried:
+    """The probes' inputs for the optimised model, as many as time allows."""
+
+    def __init__(self, probes: Sequence[Group], seconds: float) -> None:
+        self.probes, self.seconds, self.cut = probes, seconds, False
+        self.groups: list[Group] = []
+
+    def feeds(self, base: Sequence[Feeds]) -> Iterator[Feeds]:
+        yield from base
+        end = time.monotonic() + self.seconds / 2
+        for group in self.probes:
+            if time.monotonic() > end:
+                self.cut = True
+                return
+            self.groups.append(group)
+            yield from group.feeds
 
 
-def _has_floats(feeds: Feeds) -> bool:
-    return any(array.dtype.kind == "f" for array in feeds.values())
+def _by_slices(
+    runner: Runner,
+    original: ModelSource,
+    check: OutputCheck,
+    pairs: Sequence[tuple[Group, list[dict[str, Any]]]],
+    dtypes: Mapping[str, str],
+    random: frozenset[str],
+    seed: int,
+) -> OutputCheck:
+    """``check``, or a failing one where the output of some group of inputs has a slice beyond its noise."""
+    if check.name in random:
+        return check
+    for group, outputs in pairs:
+        found = _excess(check.name, group, outputs, dtypes)
+        if found is not None and not group.deepened:
+            deepen(runner, original, [group], seed)
+            found = _excess(check.name, group, outputs, dtypes)
+        if found is not None:
+            intro = "" if group is pairs[0][0] else f"On inputs of the kind {group.kind!r}, "
+            detail = f"{intro}{'t' if intro else 'T'}he output {check.name!r} {found.sentence}."
+            return OutputCheck(
+                check.name, found.max_abs, found.relative, found.allowed, False, check.vacuous, detail
+            )  # fmt: skip
+    if check.vacuous and any(vacuous([group.plain[0][check.name]]) is None for group, _ in pairs[1:]):
+        return replace(check, vacuous=None)
+    return check
 
 
-def _moved_by_one_ulp(feeds: Feeds, seed: int) -> dict[str, np.ndarray]:
-    """Every float moved to its neighbour, up or down at random; others as they are."""
-    rng = np.random.default_rng(seed)
-    moved = {}
-    for name, array in feeds.items():
-        if array.dtype.kind == "f":
-            direction = np.where(rng.integers(0, 2, array.shape) == 1, np.inf, -np.inf).astype(array.dtype)
-            moved[name] = np.nextafter(array, direction)
-        else:
-            moved[name] = array
-    return moved
+def _excess(name: str, group: Group, outputs: list[dict[str, Any]], dtypes: Mapping[str, str]) -> Excess | None:
+    if not all(outputs):
+        sentence = "is not computed, because the optimised model refuses what the original takes"
+        return Excess(sentence, np.inf, np.inf, 0.0)
+    ours = [run[name] for run in group.plain if name in run]
+    if len(ours) < len(group.plain):
+        return None  # an element of a sequence that is shorter here
+    wrong = structure(ours, [run.get(name) for run in outputs])
+    if wrong is not None:
+        return Excess(wrong, np.inf, np.inf, 0.0)
+    variants = [[run[name] for run in variant if name in run] for variant in group.variants]
+    shapes = [one.shape for one in ours]
+    if len(set(shapes)) > 1 or any([one.shape for one in variant] != shapes for variant in variants):
+        return None  # shapes that depend on values, or on roundings
+    theirs = [run[name] for run in outputs]
+    return excess(ours, theirs, variants, coarsest(ours[0].dtype, dtypes.get(name)), scaled=group.scaled)
+
+
+def _kinds(usual: int, groups: Sequence[Group]) -> list[str]:
+    """What the inputs were, in words, each kind once; rows of tables as one range."""
+    kinds = dict.fromkeys(group.kind for group in groups if not group.kind.startswith("rows"))
+    rows = [group.kind.split()[1::2] for group in groups if group.kind.startswith("rows")]
+    return [f"usual ({usual})", *kinds, *([f"rows {rows[0][0]} to {rows[-1][1]}"] if rows else [])]
 
 
 def _precisions(noise: Noise, feeds: Sequence[Feeds], precision: str | None) -> dict[str, str]:

@@ -150,15 +150,15 @@ def _runs(outputs: Outputs | Sequence[Outputs]) -> list[dict[str, np.ndarray]]:
 def _check(
     name: str, reference: list[np.ndarray], other: list[Any], noise: float, factor: float, dtype: str | None
 ) -> OutputCheck:
-    vacuous = _vacuous(reference)
-    mismatch = _structure(reference, other)
+    hollow = vacuous(reference)
+    mismatch = structure(reference, other)
     if mismatch is not None:
-        return OutputCheck(name, np.inf, np.inf, 0.0, False, vacuous, f"The output {name!r} {mismatch}.")
+        return OutputCheck(name, np.inf, np.inf, 0.0, False, hollow, f"The output {name!r} {mismatch}.")
     max_abs, max_rel = _difference(reference, other)
-    allowed = _allowed(_coarsest(reference[0].dtype, dtype), noise, factor)
+    allowed = _allowed(coarsest(reference[0].dtype, dtype), noise, factor)
     passed = bool(max_rel <= allowed)
     detail = None if passed else f"The output {name!r} {_failure(reference[0], max_abs, max_rel, allowed)}."
-    return OutputCheck(name, max_abs, max_rel, allowed, passed, vacuous, detail)
+    return OutputCheck(name, max_abs, max_rel, allowed, passed, hollow, detail)
 
 
 def _allowed(dtype: str, noise: float, factor: float) -> float:
@@ -167,7 +167,7 @@ def _allowed(dtype: str, noise: float, factor: float) -> float:
     return tolerance(dtype, noise, factor)
 
 
-def _coarsest(own: np.dtype, other: str | None) -> str:
+def coarsest(own: np.dtype, other: str | None) -> str:
     name = own.name if own.kind != "c" else ("float32" if own.itemsize == 8 else "float64")
     if name not in _EPS or other is None:
         return name
@@ -182,7 +182,7 @@ def _failure(reference: np.ndarray, max_abs: float, max_rel: float, allowed: flo
     return f"differs by {max_abs:.3g}, {max_rel:.3g} of its largest magnitude, where {allowed:.3g} is allowed"
 
 
-def _structure(reference: list[np.ndarray], other: list[Any]) -> str | None:
+def structure(reference: list[np.ndarray], other: list[Any]) -> str | None:
     for one, two in zip(reference, other, strict=True):
         if two is None:
             return "is missing"
@@ -230,7 +230,7 @@ def _exact_difference(reference: list[np.ndarray], other: list[np.ndarray]) -> t
     return float(largest), differing / total if total else 0.0
 
 
-def _vacuous(reference: list[np.ndarray]) -> str | None:
+def vacuous(reference: list[np.ndarray]) -> str | None:
     """Why agreement on this output would prove nothing, or ``None``."""
     if all(one.size == 0 for one in reference):
         return "it has no elements"

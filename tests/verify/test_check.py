@@ -169,10 +169,10 @@ class TestReports:
         assert plain["passed"] is True
         assert set(plain["outputs"][0]) >= {"name", "max_abs", "max_rel", "tolerance", "passed", "vacuous"}
 
-    def test_half_precision_inside_is_covered_by_saying_so(self, runner: WorkerRunner, feeds: Any) -> None:
-        def halves(fold: bool) -> bytes:
+    def test_half_precision_inside_shows_in_moved_weights(self, runner: WorkerRunner, feeds: Any) -> None:
+        def halves(fold: bool, factor: float = 1.0) -> bytes:
             rng = np.random.default_rng(0)
-            w, s = rng.standard_normal((WIDTH, WIDTH)) / 8, rng.uniform(0.5, 1.5, WIDTH)
+            w, s = rng.standard_normal((WIDTH, WIDTH)) / 8 * factor, rng.uniform(0.5, 1.5, WIDTH)
             nodes = [helper.make_node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16)]
             if fold:
                 nodes += [helper.make_node("MatMul", ["h", "w"], ["a"])]
@@ -182,5 +182,6 @@ class TestReports:
                 weights = {"w": w.astype(np.float16), "s": s.astype(np.float16)}
             return model([*nodes, helper.make_node("Cast", ["a"], ["y"], to=FLOAT)], weights)
 
-        assert not verify(runner, halves(False), halves(True), feeds).passed
+        assert verify(runner, halves(False), halves(True), feeds).passed
         assert verify(runner, halves(False), halves(True), feeds, precision="float16").passed
+        assert not verify(runner, halves(False), halves(True, 1.02), feeds).passed

@@ -1,0 +1,95 @@
+"""Variants of a model that tell about the model itself: one that shows the range of values inside it, and one whose
+weights are moved by a rounding.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from rlflow.errors import ModelError
+from rlflow.frontends import storage
+from rlflow.frontends.importer import parse_model, read_model
+
+#: Models with more weights than this are not copied to be varied.
+MOST_BYTES = 1 << 28
+
+
+def opened(source: bytes | str | os.PathLike[str]) -> onnx.ModelProto | None:
+    """The model with its weights inside, or ``None`` where they are too many to copy or cannot be read."""
+    try:
+        if isinstance(source, bytes):
+            return parse_model(source, "the model") if len(source) <= MOST_BYTES else None
+        if os.path.getsize(source) > MOST_BYTES:
+            return None
+        model = read_model(os.fspath(source))
+        if storage.weight_bytes(model) > MOST_BYTES:
+            return None
+        return storage.embed(model, os.path.dirname(os.path.abspath(source)))
+    except (ModelError, OSError):
+        return None
+
+
+def watching(model: onnx.ModelProto, values: Sequence[str]) -> onnx.ModelProto:
+    """``model`` with two outputs per value and no others: its least and its greatest element (``rlflow.least.0``)."""
+    watched = onnx.ModelProto()
+    watched.CopyFrom(model)
+    del watched.graph.output[:]
+    for number, value in enumerate(values):
+        wide = f"rlflow.float.{number}"
+        watched.graph.node.append(helper.make_node("Cast", [value], [wide], to=TensorProto.FLOAT))
+        for kind, reduction in (("least", "ReduceMin"), ("greatest", "ReduceMax")):
+            name = f"rlflow.{kind}.{number}"
+            watched.graph.node.append(helper.make_node(reduction, [wide], [name], keepdims=0))
+            watched.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, []))
+    return watched
+
+
+def nudged(model: onnx.ModelProto, seed: int) -> int:
+    """Move every weight of ``model`` to one of its two neighbours, at random, in place; returns how many.
+
+    Zeros and scalars stay (an exponent of 2, say), and so does what Pow and Resize read.
+    """
+    rng = np.random.default_rng(seed)
+    kept = {name for node in model.graph.node if node.op_type in _KEPT for name in node.input}
+    tensors = [tensor for tensor in model.graph.initializer if tensor.name not in kept]
+    tensors += [
+        attribute.t for node in model.graph.node if node.op_type == "Constant" and node.output[0] not in kept
+        for attribute in node.attribute if attribute.name == "value"
+    ]  # fmt: skip
+    return sum(_nudge(tensor, rng) for tensor in tensors)
+
+
+_WORDS: dict[int, tuple[type, type]] = {
+    TensorProto.FLOAT: (np.float32, np.int32),
+    TensorProto.FLOAT16: (np.float16, np.int16),
+    TensorProto.BFLOAT16: (np.uint16, np.int16),
+    TensorProto.DOUBLE: (np.float64, np.int64),
+}
+#: Operators that read sizes or exponents, which a rounding would spoil.
+_KEPT = frozenset({"Pow", "Resize", "Upsample"})
+
+
+def _nudge(tensor: onnx.TensorProto, rng: np.random.Generator) -> int:
+    kind = _WORDS.get(tensor.data_type)
+    if kind is None or int(np.prod(tensor.dims, dtype=np.int64)) < 2:
+        return 0
+    if not tensor.raw_data:  # elements of the protobuf's own kinds
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name))
+    words: Any = np.frombuffer(tensor.raw_data, kind[1]).copy()
+    values: Any = words.view(kind[0])
+    # Neighbouring floats of one sign are neighbouring words; zeros have no neighbour of their own sign below.
+    steps = rng.integers(0, 2, words.size, dtype=np.int8) * 2 - 1
+    if values.dtype.kind == "f":
+        still = (values == 0) | ~np.isfinite(values)
+    else:
+        still = ((words & 0x7FFF) == 0) | ((words & 0x7F80) == 0x7F80)
+    steps[still] = 0
+    words += steps.astype(words.dtype)
+    tensor.raw_data = words.tobytes()
+    return words.size

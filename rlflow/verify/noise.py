@@ -1,0 +1,239 @@
+"""What the original does by itself: its outputs on the inputs tried, and how far roundings move them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from rlflow.errors import RuntimeCrashed, RuntimeRefused
+from rlflow.runtime import ModelSource, Worker
+from rlflow.verify.compare import flatten, noise_floor
+from rlflow.verify.probes import Plan, Probe
+
+Feeds = Mapping[str, np.ndarray]
+Outputs = dict[str, Any]
+
+#: Seconds that running the probes may take where nothing else is said.
+SECONDS = 10.0
+#: A probe that runs longer than this proves too little for its price.
+_PROBE_LIMIT = 60.0
+#: Where a run with moved weights takes less than this, it is repeated with others.
+_QUICK, _REPEATS = 0.3, 2
+
+
+class Runner(Protocol):
+    """Runs a model on several inputs at a level of the runtime's own optimisation (``disable`` or ``all``).
+
+    Inputs are run one after the other as the iterable hands them out. Of a :class:`Probe` that the model refuses the
+    outputs are empty; other refusals are raised.
+    """
+
+    def __call__(self, model: ModelSource, feeds: Any, level: str) -> list[Outputs]: ...
+
+
+class WorkerRunner:
+    """A runner over a :class:`rlflow.runtime.Worker`."""
+
+    def __init__(self, worker: Worker, *, time_limit: float | None = None) -> None:
+        self.worker, self.time_limit = worker, time_limit
+
+    def __call__(self, model: ModelSource, feeds: Any, level: str) -> list[Outputs]:
+        handle = self.worker.load(model, level=level, time_limit=self.time_limit)
+        try:
+            return [self._run(handle, one) for one in feeds]
+        finally:
+            self.worker.unload(handle)
+
+    def _run(self, handle: Any, feeds: Feeds) -> Outputs:
+        if not isinstance(feeds, Probe):
+            return self.worker.run(handle, feeds, time_limit=self.time_limit)
+        try:
+            return self.worker.run(handle, feeds, time_limit=min(self.time_limit or _PROBE_LIMIT, _PROBE_LIMIT))
+        except (RuntimeRefused, RuntimeCrashed):
+            feeds.refused = True
+            return {}
+
+
+@dataclass
+class Group:
+    """Runs that are judged together: their inputs, the original's outputs (optimisations off) and what its variants
+    gave for the same.
+    """
+
+    kind: str
+    feeds: list[Feeds]
+    plain: list[Outputs]
+    variants: list[list[Outputs]] = field(default_factory=list)
+    exact: bool = False
+    scaled: bool = False
+    deepened: bool = False
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What the original does by itself on some inputs: its outputs per level, the noise floor per output, and what is
+    random in it. ``groups``: the same and the probes, to be judged slice by slice; ``cut``: whether the time ended
+    before the probes did.
+    """
+
+    plain: list[Outputs]
+    deployed: list[Outputs]
+    floor: Mapping[str, float]
+    random: frozenset[str] = frozenset()
+    groups: Sequence[Group] = ()
+    cut: bool = False
+
+    @property
+    def probes(self) -> list[Group]:
+        """The groups beyond the first, of one run each."""
+        return list(self.groups[1:])
+
+
+def calibrate(
+    runner: Runner,
+    original: ModelSource,
+    feeds: Sequence[Feeds],
+    *,
+    seed: int = 0,
+    plan: Plan | None = None,
+    seconds: float | None = None,
+) -> Noise:
+    """Run the original with the runtime's optimisations off (twice) and on, on inputs moved by one unit in the last
+    place, and with weights moved likewise; then on the probes of ``plan``, as many as ``seconds`` allow.
+
+    Compute once and pass to several :func:`verify` calls that share inputs. Errors of the runtime on the original are
+    raised: nothing can be verified then.
+    """
+    allowed = SECONDS if seconds is None else seconds
+    course = _Course(runner, feeds, plan, seed, allowed / 2)
+    runs = _flat(runner(original, course.feeds(), "disable"))
+    count = len(feeds)
+    plain, again, nudged = runs[:count], runs[count], runs[count + 1 : course.fixed]
+    deployed = _flat(runner(original, feeds, "all"))
+    repeat = noise_floor(plain[:1], [[again]])
+    unstable = frozenset(name for name, difference in repeat.items() if difference > 0.0)
+    variants = [deployed, *([nudged] if len(nudged) == count else [])]  # integers cannot be moved
+    groups = [Group("usual", list(feeds), plain, variants), *course.groups(runs)]
+    with_moved_weights(runner, original, groups, seed, allowed / 4)
+    if plan is not None and plan.sensitivity.stepped:
+        for group in groups:
+            group.variants.append([_a_step_up(run, plan.sensitivity.stepped) for run in group.plain])
+    return Noise(plain, deployed, noise_floor(plain, variants), unstable, groups, course.cut)
+
+
+def deepen(runner: Runner, original: ModelSource, groups: Sequence[Group], seed: int) -> None:
+    """More variants of groups in which a difference was found: it must stand out from those as well."""
+    fresh = [group for group in groups if not group.deepened]
+    for number in range(4):
+        moved = [
+            moved_by_one_ulp(one, seed + 1000 + number) for group in fresh for one in group.feeds if not group.exact
+        ]
+        if not moved:
+            break
+        runs = iter(_flat(runner(original, moved, "disable")))
+        for group in fresh:
+            if not group.exact:
+                group.variants.append([next(runs) for _ in group.feeds])
+    with_moved_weights(runner, original, fresh, seed + 1000, np.inf, repeats=4)
+    for group in fresh:
+        group.deepened = True
+
+
+def with_moved_weights(
+    runner: Runner, original: ModelSource, groups: Sequence[Group], seed: int, seconds: float, repeats: int = _REPEATS
+) -> None:
+    """Add what the groups' inputs give where every weight is moved by a rounding; again where that is quick."""
+    from rlflow.frontends import instrument
+
+    start = time.monotonic()
+    for number in range(1 + repeats):
+        began = time.monotonic()
+        model = instrument.opened(original) if isinstance(original, (bytes, str)) else None
+        if model is None or not instrument.nudged(model, seed + number):
+            return
+        try:
+            runs = iter(
+                _flat(runner(model.SerializeToString(), (one for group in groups for one in group.feeds), "disable"))
+            )
+        except (RuntimeRefused, RuntimeCrashed):
+            return
+        for group in groups:
+            found = [next(runs) for _ in group.feeds]
+            if all(found):
+                group.variants.append(found)
+        if (time.monotonic() - began > _QUICK and seconds < np.inf) or time.monotonic() - start > seconds:
+            return
+
+
+class _Course:
+    """The inputs that the original is run on, in order, and which of them were what."""
+
+    def __init__(self, runner: Runner, feeds: Sequence[Feeds], plan: Plan | None, seed: int, seconds: float) -> None:
+        self.runner, self.base, self.plan, self.seed, self.seconds = runner, feeds, plan, seed, seconds
+        self.fixed, self.cut = 0, False
+        self.asked: list[tuple[Probe, bool]] = []
+
+    def feeds(self) -> Iterator[Feeds]:
+        """The base, its first again, the base moved by a rounding; then each probe, and the same moved."""
+        moved = [moved_by_one_ulp(one, self.seed + index) for index, one in enumerate(self.base) if _has_floats(one)]
+        first = [*self.base, self.base[0], *moved]
+        self.fixed = len(first)
+        yield from first
+        if self.plan is None:
+            return
+        end = time.monotonic() + self.seconds
+        for probe in self.plan.probes(self.runner):
+            if time.monotonic() > end:
+                self.cut = True
+                return
+            self.asked.append((probe, False))
+            yield probe
+            if not probe.refused and not probe.exact and _has_floats(probe):
+                shifted = Probe(probe.kind, moved_by_one_ulp(probe, self.seed + len(self.asked)))
+                self.asked.append((shifted, True))
+                yield shifted
+
+    def groups(self, runs: Sequence[Outputs]) -> list[Group]:
+        """A group for each probe that the original took."""
+        found: list[Group] = []
+        for (probe, moved), outputs in zip(self.asked, runs[self.fixed :], strict=True):
+            if moved and outputs:
+                found[-1].variants.append([outputs])
+            elif not moved and outputs:
+                found.append(Group(probe.kind, [probe], [outputs], exact=probe.exact, scaled=probe.scaled))
+        return found
+
+
+def moved_by_one_ulp(feeds: Feeds, seed: int) -> dict[str, np.ndarray]:
+    """Every float moved to its neighbour, up or down at random; others as they are."""
+    rng = np.random.default_rng(seed)
+    moved = {}
+    for name, array in feeds.items():
+        if array.dtype.kind == "f":
+            direction = np.where(rng.integers(0, 2, array.shape) == 1, np.inf, -np.inf).astype(array.dtype)
+            moved[name] = np.asarray(np.nextafter(array, direction))
+        else:
+            moved[name] = array
+    return moved
+
+
+def _a_step_up(outputs: Outputs, names: Collection[str]) -> Outputs:
+    """``outputs`` with those named half a unit of 1.0 larger: finer than that no sigmoid is computed."""
+    return {
+        name: array + np.asarray(np.finfo(array.dtype).eps / 2, array.dtype)
+        if name in names and array.dtype.kind == "f"
+        else array
+        for name, array in outputs.items()
+    }
+
+
+def _has_floats(feeds: Feeds) -> bool:
+    return any(array.dtype.kind == "f" for array in feeds.values())
+
+
+def _flat(runs: Sequence[Mapping[str, Any]]) -> list[Outputs]:
+    return [flatten(run) for run in runs]

@@ -1,0 +1,95 @@
+"""Wrong models are told from right ones: a table of the mistakes that rewrites make, and pairs that must pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from wrong_pairs import NEIGHBOURS, WRONG, Pair, deep, normal, op
+from wrong_pairs import net as written
+
+from rlflow.deployment import Inputs, runner, verified
+from rlflow.frontends import graph_to_model, load_model, save_model
+from rlflow.frontends.constants import ConstantStore
+from rlflow.library import load_library
+from rlflow.rewrite import State, compiled
+from rlflow.runtime import Worker
+from rlflow.synthesis.floats import filled
+from rlflow.testing import random_graph
+from rlflow.verify import calibrate
+
+#: Differs only where all scores that a mask lets through are below -10,000.
+NOT_SEEN = {"a mask of -1e4 instead of the lowest finite"}
+
+OPERATORS = (
+    "MatMul", "Add", "Mul", "Sub", "Transpose", "Split", "Concat", "Slice", "Relu", "Sigmoid", "ReduceMean", "Softmax",
+    "BatchNormalization", "Conv", "Max", "Neg",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    with Worker() as opened:
+        yield opened
+
+
+def compared(worker: Worker, original: bytes, other: bytes, dims: dict[str, int] | None = None) -> Any:
+    inputs = Inputs.of(worker, original, load_model(original).graph, dict(dims or {}), None, 0)
+    return verified(runner(worker, worker), inputs, original, other, 0)
+
+
+class TestTable:
+    @pytest.mark.parametrize("pair", [*WRONG, *NEIGHBOURS], ids=lambda pair: pair.name)
+    def test_the_wrong_one_is_caught_and_the_exported_clean_up_is_not(self, worker: Worker, pair: Pair) -> None:
+        imported, run = load_model(pair.original), runner(worker, worker)
+        inputs = Inputs.of(worker, pair.original, imported.graph, dict(pair.dims), None, 0)
+        noise = calibrate(run, pair.original, inputs.feeds, plan=inputs.plan)
+        cleaned = save_model(imported, imported.graph).SerializeToString()
+        right, wrong = (verified(run, inputs, pair.original, other, 0, noise) for other in (cleaned, pair.wrong))
+        assert right.passed, right.failure()
+        assert wrong.passed is (pair.name in NOT_SEEN)
+        assert wrong.passed or "he output '" in wrong.failure()
+
+    def test_there_are_twenty_nine(self) -> None:
+        assert len(WRONG) == 29
+        assert len({pair.name for pair in (*WRONG, *NEIGHBOURS)}) == len(WRONG) + len(NEIGHBOURS)
+
+
+class TestRight:
+    @pytest.mark.parametrize("seed", range(6))
+    def test_random_rewrites(self, worker: Worker, seed: int) -> None:
+        rules, rng = compiled(load_library(None)), np.random.default_rng(seed)
+        graph, constants = filled(random_graph(seed, 16, ops=OPERATORS))
+        state = State(graph, rules)
+        for _ in range(20):
+            if not len(state.moves()):
+                break
+            state = state.open(int(rng.integers(len(state.moves()))))
+        found = compared(worker, serialized(graph, constants), serialized(state.graph, constants))
+        assert found.passed, found.failure()
+
+    def test_a_product_of_products_associated_otherwise(self, worker: Worker) -> None:
+        a, b = normal(16, 64) / np.float32(4), normal(64, 16, seed=1) / np.float32(8)
+        chained = written([op("MatMul", "x a", "m"), op("MatMul", "m b", "y")], {"a": a, "b": b})
+        joined = written([op("MatMul", "x c", "y")], {"c": (a.astype(float) @ b.astype(float)).astype(np.float32)})
+        found = compared(worker, chained, joined)
+        assert found.passed, found.failure()
+
+    def test_a_tiny_probability(self, worker: Worker) -> None:
+        """A sigmoid is computed in steps of half a unit of 1.0, so small results differ by parts of themselves."""
+        bias = np.float32([-14.0] * 8 + [0.0] * 8)
+        direct = written([op("Add", "x b", "a"), op("Sigmoid", "a", "y")], {"b": bias})
+        nodes = [op("Add", "x b", "a"), op("Neg", "a", "n"), op("Exp", "n", "e"), op("Add", "e one", "d")]
+        spelled = written([*nodes, op("Reciprocal", "d", "y")], {"b": bias, "one": np.float32(1)})
+        assert compared(worker, direct, spelled).passed
+
+
+def serialized(graph: Any, constants: ConstantStore) -> bytes:
+    return graph_to_model(graph, constants).SerializeToString()
+
+
+def test_the_kinds_of_inputs_are_reported(worker: Worker) -> None:
+    found = compared(worker, deep(2), deep(2))
+    assert found.to_dict()["inputs"][:3] == ["usual (2)", "sizes N=2", "scale 1000"]
