@@ -45,6 +45,9 @@ def save_model(
     if imported.passthrough is not None:
         model = onnx.ModelProto()
         model.CopyFrom(imported.origin.model)
+        if imported.external:
+            base_dir = imported.origin.base_dir
+            return storage.embed(model, base_dir) if path is None else storage.write(model, path, base_dir, True)
         if path is not None:
             write_atomically(path, imported.source_bytes())
         return model
@@ -98,9 +101,7 @@ class _Writer:
         self._original_tensors = {tensor.name: tensor for tensor in origin.model.graph.initializer}
         self._outputs = {info.name for info in origin.model.graph.output}
         self._new_values: list[int] = []
-        self.external = any(
-            tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in origin.model.graph.initializer
-        )
+        self.external = imported.external
 
     def run(self) -> onnx.ModelProto:
         plan = self._plan()

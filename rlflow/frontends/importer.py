@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import helper
 
 from rlflow.errors import GraphError, ModelError, UsageError
-from rlflow.frontends import canonical, inference, scopes, symbolic
+from rlflow.frontends import canonical, inference, intake, scopes, symbolic
 from rlflow.frontends.canonical import Canonical, Declined
 from rlflow.frontends.constants import CORE_DIGEST, Array, ConstantStore, Template, facts, inline_values
 from rlflow.frontends.inference import UNKNOWN, ValueType
@@ -85,6 +85,8 @@ class ImportedModel:
     passthrough: str | None = None
     source_path: str | None = None
     _source: bytes | onnx.ModelProto | None = None
+    #: Whether tensors of the model, wherever in it, came in files beside it.
+    external: bool = False
 
     def source_bytes(self) -> bytes:
         """The model as it came, serialised. Raises ModelError where its file has gone."""
@@ -127,19 +129,20 @@ def load_model(
     does not have.
     """
     model, path, raw = _open(source)
+    base_dir = "" if path is None else os.path.dirname(os.path.abspath(path))
+    external = intake.admit(model, base_dir, _place(path))
     notes: list[str] = []
     _require_graph(model, _place(path))
     _assume_opset(model, notes)
     symbols = _name_dims(model)
     _freeze(model, symbols, freeze or {})
-    base_dir = "" if path is None else os.path.dirname(os.path.abspath(path))
     reason = _refusal(model)
     if reason is not None:
         empty = Origin(model, base_dir, scopes.opset_versions(model).get("", 0))
-        return ImportedModel(GraphBuilder().finish([]), ConstantStore(), empty, notes, reason, path, raw)
+        return ImportedModel(GraphBuilder().finish([]), ConstantStore(), empty, notes, reason, path, raw, external)
     importer = _Importer(model, base_dir, keep_initializer_inputs, symbols, notes)
     graph = importer.run()
-    return ImportedModel(graph, importer.constants, importer.origin, notes, None, path, raw)
+    return ImportedModel(graph, importer.constants, importer.origin, notes, None, path, raw, external)
 
 
 # -- opening -----------------------------------------------------------------------------------------------------------
@@ -392,7 +395,6 @@ class _Importer:
             seen.add(tensor.name)
 
     def _constant(self, name: str, tensor: onnx.TensorProto, proto: onnx.TensorProto | onnx.NodeProto) -> None:
-        _require_inside(tensor, self.origin.base_dir)
         digest = self.constants.put_proto(tensor, self.origin.base_dir)
         value = self._add_constant(digest)
         self.origin.constants.setdefault(name, NamedConstant(digest, proto))
@@ -434,7 +436,7 @@ class _Importer:
 
     def _read_node(self, node: onnx.NodeProto) -> None:
         try:
-            if scopes.domain_of(node) or (node.domain, node.op_type, node.overload) in self._functions:
+            if scopes.domain_of(node) or scopes.key_of(node) in self._functions:
                 raise Declined("its domain is not ONNX's own")
             if node.op_type == "Constant" and self._read_constant(node):
                 return
@@ -557,22 +559,3 @@ def _used_names(graph: onnx.GraphProto) -> set[str]:
         used.update(scopes.captures(node))
     used.discard("")
     return used
-
-
-def _require_inside(tensor: onnx.TensorProto, base_dir: str) -> None:
-    """Refuses external data outside the model's directory, as onnx does: a model must not name any file it likes."""
-    if tensor.data_location != onnx.TensorProto.EXTERNAL:
-        return
-    location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
-    root = os.path.realpath(base_dir or os.curdir)
-    path = os.path.realpath(os.path.join(root, location))
-    if os.path.commonpath([root, path]) != root:
-        raise ModelError(
-            f"While reading tensor '{tensor.name}': its data is in '{location}', outside the model's directory; "
-            "expected a file inside."
-        )
-    if not os.path.isfile(path):
-        raise ModelError(
-            f"While reading tensor '{tensor.name}': its data file '{location}' is not beside the model (in '{root}'). "
-            "Keep the data file with the model, or load the model from its path."
-        )

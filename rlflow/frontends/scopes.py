@@ -39,6 +39,19 @@ def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         yield from attribute.graphs
 
 
+def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes and those of all bodies below them, outer ones first."""
+    for node in nodes:
+        yield node
+        for body in bodies(node):
+            yield from all_nodes(body.node)
+
+
+def key_of(node: onnx.NodeProto) -> FunctionKey:
+    """What names the function that a node calls, if it calls one."""
+    return node.domain, node.op_type, node.overload
+
+
 def captures(node: onnx.NodeProto) -> list[str]:
     """Names that a node's bodies read from the scopes around it, in order of first use."""
     found: dict[str, None] = {}
@@ -172,7 +185,7 @@ class Purity:
 
     def __call__(self, node: onnx.NodeProto) -> bool:
         """True for a deterministic operator of a standard domain whose bodies are pure too."""
-        key = (node.domain, node.op_type, node.overload)
+        key = key_of(node)
         if key in self.functions:
             return self._function(key)
         if domain_of(node) not in _KNOWN_DOMAINS or node.op_type in _RANDOM:

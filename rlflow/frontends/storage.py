@@ -64,11 +64,12 @@ def embed(model: onnx.ModelProto, base_dir: str) -> onnx.ModelProto:
     whole = onnx.ModelProto()
     whole.CopyFrom(model)
     for tensor in whole.graph.initializer:
-        _embed_tensor(tensor, base_dir)
+        embed_tensor(tensor, base_dir)
     return whole
 
 
-def _embed_tensor(tensor: onnx.TensorProto, base_dir: str) -> None:
+def embed_tensor(tensor: onnx.TensorProto, base_dir: str) -> None:
+    """Reads a tensor's data into it, in place, where it is in another file. Raises ModelError where that is missing."""
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         doc = tensor.doc_string
         tensor.CopyFrom(
@@ -86,7 +87,7 @@ def _write_external(model: onnx.ModelProto, target: str, base_dir: str) -> onnx.
             if _tensor_bytes(tensor) >= _EXTERNAL_FROM and tensor.data_type != onnx.TensorProto.STRING:
                 _move_out(tensor, data, base_dir, os.path.basename(data_path))
             else:
-                _embed_tensor(tensor, base_dir)
+                embed_tensor(tensor, base_dir)
     write_atomically(target, slim.SerializeToString(deterministic=True))
     return slim
 

@@ -107,8 +107,8 @@ class Exports:
 
     @property
     def external(self) -> bool:
-        """Whether weights of the original are in another file."""
-        return any(tensor.data_location == 1 for tensor in self._imported.origin.model.graph.initializer)
+        """Whether tensors of the original, wherever in it, are in other files."""
+        return bool(self._imported.external)
 
     def export(self, graph: Any, trace: Sequence[TraceStep] | None = None) -> Export:
         """``graph`` as ONNX; with its trace, each new node carries the name of the rule that made it."""
