@@ -16,6 +16,7 @@ import math
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -30,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable, UsageError
+from rlflow.frontends.intake import data_files
 from rlflow.runtime import ModelSource, Samples
 
 try:
@@ -42,6 +44,7 @@ _NUMBER = re.compile(
 )
 _KEYS = ("ms", "median_ms", "latency_ms", "mean_ms")
 _SHOWN = 200
+_PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./-]*")
 MAX_ROUNDS = 200
 
 
@@ -49,6 +52,9 @@ MAX_ROUNDS = 200
 class DeviceCommand:
     """A command line with ``{model}`` where the path of an ONNX file goes; ``{slot}``, if present, becomes a number
     from 0 to ``jobs - 1``.
+
+    The path is made of letters, digits and ``/._-`` only, so that it means the same to every shell on the way (``ssh``
+    starts a second one): a file of another name is linked or copied, with its data files, under a name of ours.
 
     The last number on its standard output is the time of one run in milliseconds; or the last line is JSON: a number,
     a list of numbers (their median counts), or an object with one of the keys ``ms``, ``median_ms``, ``latency_ms``,
@@ -82,8 +88,8 @@ class DeviceCommand:
         Raises :class:`RuntimeCrashed` where it takes too long, :class:`RuntimeRefused` where it fails or prints no
         usable figure, :class:`RuntimeUnavailable` where the shell does not find it.
         """
-        with self._slot() as slot:
-            code, output, errors = self._run(os.fspath(path), slot)
+        with self._slot() as slot, contextlib.ExitStack() as stack:
+            code, output, errors = self._run(plain_path(os.fspath(path), stack), slot)
         if code == 127:
             raise RuntimeUnavailable(f"The measuring command was not found: {_last_line(errors) or self.command}")
         if code != 0:
@@ -122,6 +128,40 @@ class DeviceCommand:
                         yield slot
                         return
             time.sleep(0.02)
+
+
+def plain_path(path: str, stack: contextlib.ExitStack) -> str:
+    """``path`` where no shell can misread it; else that of a stand-in, which is there until ``stack`` closes.
+
+    Raises :class:`UsageError` where the temporary folder has such a name itself.
+    """
+    if _PLAIN.fullmatch(path):
+        return path
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rlflow-device-"))
+    stand_in = os.path.join(folder, "model.onnx")
+    if not _PLAIN.fullmatch(stand_in):
+        raise UsageError(
+            f"The temporary folder {folder!r} has a name that a shell could misread, so the measuring command cannot "
+            "be given a file there; point TMPDIR to one of letters, digits and /._- only."
+        )
+    here = os.path.dirname(path)
+    _stand_in(path, stand_in)
+    for name in data_files(path):
+        if os.path.isfile(os.path.join(here, name)):
+            place = os.path.normpath(os.path.join(folder, name))
+            if place.startswith(folder + os.sep):  # the model was admitted; still, nothing is written elsewhere
+                os.makedirs(os.path.dirname(place), exist_ok=True)
+                _stand_in(os.path.join(here, name), place)
+    return stand_in
+
+
+def _stand_in(path: str, place: str) -> None:
+    if not os.path.exists(path):
+        return  # the command says it better
+    try:
+        os.link(path, place)
+    except OSError:  # another file system
+        shutil.copyfile(path, place)
 
 
 _held: dict[str, threading.Lock] = {}
@@ -236,6 +276,7 @@ class CommandSampler:
         self.device = device
         self._models = dict(models or {})
         self._folder = tempfile.TemporaryDirectory(prefix="rlflow-device-")
+        self._stack = contextlib.ExitStack()
         self._paths: dict[str, str] = {}
         self._pool = ThreadPoolExecutor(device.jobs) if device.jobs > 1 else None
 
@@ -248,6 +289,7 @@ class CommandSampler:
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
+        self._stack.close()
         self._folder.cleanup()
 
     @property
@@ -298,8 +340,8 @@ class CommandSampler:
 
     def _path(self, name: str, source: ModelSource) -> str:
         if not isinstance(source, (bytes, bytearray, memoryview)):
-            return os.path.abspath(os.fspath(source))
-        plain = re.sub(r"[^\w.-]+", "-", name)
+            return plain_path(os.path.abspath(os.fspath(source)), self._stack)
+        plain = re.sub(r"[^A-Za-z0-9_.]+", "-", name)
         digest = hashlib.blake2b(bytes(source), digest_size=6).hexdigest()
         path = os.path.join(self._folder.name, f"{plain}-{digest}.onnx")
         Path(path).write_bytes(bytes(source))

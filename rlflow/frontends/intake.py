@@ -14,6 +14,7 @@ from typing import Any
 
 import onnx
 import onnx_ir as ir
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from rlflow.errors import ModelError
 from rlflow.frontends import scopes, storage
@@ -49,6 +50,16 @@ def admit(model: onnx.ModelProto, base_dir: str, place: str) -> bool:
         if inner:
             storage.embed_tensor(tensor, base_dir)
     return external
+
+
+def data_files(path: str) -> list[str]:
+    """The files, by their paths relative to the model's folder, that hold tensors of the model in ``path``."""
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except (DecodeError, OSError, ValueError):
+        return []
+    outside = (tensor for tensor, _ in _tensors(model) if tensor.data_location == _EXTERNAL)
+    return sorted({entry.value for tensor in outside for entry in tensor.external_data if entry.key == "location"})
 
 
 def _require_text(model: onnx.ModelProto, place: str) -> None:

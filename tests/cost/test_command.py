@@ -7,10 +7,12 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from rlflow.cost.command import CommandSampler, DeviceCommand
@@ -96,6 +98,7 @@ class TestAnswers:
 EXCLUSIVE = "mkdir {folder}/busy-{{slot}} && sleep 0.05 && rmdir {folder}/busy-{{slot}} && echo {{slot}}1 # {{model}}"
 CLIENT = """
 import sys
+import tempfile
 from rlflow.cost.command import DeviceCommand
 device = DeviceCommand(sys.argv[1], jobs=int(sys.argv[2]))
 print([device.milliseconds("m") for _ in range(8)])
@@ -167,3 +170,48 @@ class TestGate:
         assert not path.exists()
         sampler.close()
         assert not path.parent.exists()
+
+
+HOSTILE_NAMES = [
+    "semi;touch X.onnx", "back`touch X`.onnx", "$(touch X).onnx", "and & touch X.onnx", "pipe|touch X.onnx", "a b.onnx",
+    "quote'; touch X; '.onnx", 'double"; touch X; ".onnx', "new\nline\ntouch X\n.onnx", "-rf.onnx", "~.onnx", "*.onnx",
+    "!x.onnx", "#x.onnx", "ünïcode.onnx", "back\\slash.onnx", ">X", "{slot}{model}.onnx",
+]  # fmt: skip
+
+
+class TestHostileNames:
+    """``sh -c`` on the joined words is what ``ssh board …`` does on the other side."""
+
+    @pytest.mark.parametrize("name", HOSTILE_NAMES)
+    @pytest.mark.parametrize("command", ["sh fake_ssh board cat {model}", "cat {model}"])
+    def test_a_second_shell_reads_the_path_as_one(
+        self, name: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        Path("fake_ssh").write_text('shift; exec sh -c "$*"\n')
+        Path(name).write_text("4.25")
+        before = sorted(tmp_path.iterdir())
+        assert DeviceCommand(command).milliseconds(name) == 4.25
+        with CommandSampler(DeviceCommand(command)) as sampler:
+            sampler.add(name, b"1.5")
+            sampler.add("original", name)
+        assert sorted(tmp_path.iterdir()) == before
+
+    def test_data_files_come_along(self, tmp_path: Path) -> None:
+        tensor = onnx.numpy_helper.from_array(np.ones(2, np.float32), "w")
+        output = onnx.helper.make_tensor_value_info("w", onnx.TensorProto.FLOAT, [2])
+        model = onnx.helper.make_model(onnx.helper.make_graph([], "g", [], [output], [tensor]))
+        place = tmp_path / "a folder; of models"
+        place.mkdir()
+        onnx.external_data_helper.convert_model_to_external_data(model, location="d a;t.a", size_threshold=0)
+        onnx.save(model, place / "m.onnx")
+        assert DeviceCommand('cd "$(dirname {model})"; cat d*.a | wc -c; : ').milliseconds(place / "m.onnx") == 8
+
+    def test_a_temporary_folder_of_such_a_name_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "t;mp").mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "t;mp"))
+        (tmp_path / "a b").write_text("1")
+        with pytest.raises(UsageError, match="point TMPDIR"):
+            DeviceCommand("cat {model}").milliseconds(tmp_path / "a b")
