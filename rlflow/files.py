@@ -1,17 +1,36 @@
-"""Files that are written: whole or not at all, and refused before the work starts where they cannot be."""
+"""Files that are written: whole or not at all, and refused before the work starts where they cannot be.
+
+What is half-written, or only for a while, is locked by the process that needs it. A lock ends with its process, however
+that ends, so that the next run can tell what was left behind, and removes it.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import stat
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from rlflow.errors import OutputError
 
-__all__ = ["check_output", "replacing", "same_place", "write_atomically"]
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: only age tells what was left behind
+    fcntl = None  # type: ignore[assignment]
+_HAS_LOCKS = fcntl is not None
+
+__all__ = ["ScratchFolder", "check_output", "replacing", "same_place", "temporary_beside", "write_atomically"]
+
+_LOCK = ".in-use"
+_SCRATCH = "rlflow-"
+# Younger things may not have been locked yet; older ones that nobody can lock, on systems without locks, are dead.
+_YOUNG_SECONDS, _OLD_SECONDS = 60.0, 86_400.0
 
 
 def check_output(output: str | os.PathLike[str], model: Any) -> Path:
@@ -33,6 +52,7 @@ def check_output(output: str | os.PathLike[str], model: Any) -> Path:
         raise OutputError(
             f"The output {path} cannot be written: {error.strerror or error}; choose another place."
         ) from error
+    _sweep_beside(path)
     return path
 
 
@@ -53,19 +73,33 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     :class:`OutputError`.
     """
     target = Path(path)
+    with temporary_beside(target) as temporary:
+        with open(temporary, "wb") as stream:
+            yield stream
+        os.replace(temporary, target)
+
+
+@contextmanager
+def temporary_beside(path: str | os.PathLike[str]) -> Iterator[str]:
+    """The name of a new empty file beside ``path``, which the block fills and moves; removed where the block fails.
+
+    It has the rights that a new file would have. Raises :class:`OutputError`.
+    """
+    target = Path(path)
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         try:
-            with os.fdopen(handle, "wb") as stream:
-                yield stream
+            _lock(handle)
             os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, target)
+            yield temporary
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
-    except OSError as error:
+        finally:
+            os.close(handle)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise OutputError(
-            f"The file {target} cannot be written: {error.strerror or error}; choose another place."
+            f"The file {target} cannot be written: {getattr(error, 'strerror', None) or error}; choose another place."
         ) from error
 
 
@@ -79,3 +113,75 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+# -- what was left behind
+
+
+class ScratchFolder(tempfile.TemporaryDirectory[str]):
+    """A temporary folder that the next run removes where this one was killed."""
+
+    _swept = False
+
+    def __init__(self, prefix: str = _SCRATCH) -> None:
+        if not ScratchFolder._swept:
+            ScratchFolder._swept = True
+            _sweep_scratch()
+        super().__init__(prefix=prefix)
+        self._held = os.open(os.path.join(self.name, _LOCK), os.O_RDWR | os.O_CREAT, 0o600)
+        _lock(self._held)
+
+    def cleanup(self) -> None:
+        """Remove the folder with all that is in it."""
+        super().cleanup()
+        if self._held >= 0:
+            os.close(self._held)
+            self._held = -1
+
+
+def _sweep_scratch() -> None:
+    """Removes this user's folders of runs that are no more."""
+    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for entry in entries:
+            if entry.name.startswith(_SCRATCH) and entry.is_dir(follow_symlinks=False):
+                with suppress(OSError):
+                    if _abandoned(entry.path, os.path.join(entry.path, _LOCK)):
+                        shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _sweep_beside(path: Path) -> None:
+    """Removes the half-written files of runs that were to write ``path`` and are no more."""
+    ours = re.compile(rf"\.{re.escape(path.name)}\.(data(\.\d+)?\.)?[a-z0-9_]{{8}}")
+    with suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in entries:
+            if ours.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                with suppress(OSError):
+                    if _abandoned(entry.path, entry.path):
+                        os.unlink(entry.path)
+
+
+def _abandoned(path: str, lock: str) -> bool:
+    """Whether something is this user's, not of this minute, and its ``lock`` (a file) is held by nobody."""
+    found = os.lstat(path)
+    age = time.time() - found.st_mtime
+    if (hasattr(os, "getuid") and found.st_uid != os.getuid()) or age < _YOUNG_SECONDS:
+        return False
+    try:
+        handle = os.open(lock, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+    except FileNotFoundError:  # killed before it was locked
+        return age > _OLD_SECONDS
+    try:
+        return stat.S_ISREG(os.fstat(handle).st_mode) and (_lock(handle) or (not _HAS_LOCKS and age > _OLD_SECONDS))
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int) -> bool:
+    """Takes the lock of an open file, if nobody has it; it ends with the process."""
+    if fcntl is None:
+        return False  # type: ignore[unreachable]
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

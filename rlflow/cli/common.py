@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -35,6 +38,7 @@ class ErrorGroup(click.Group):
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         given = list(sys.argv[1:] if args is None else args)
+        _end_on_signals()
         try:
             outcome = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         except click.exceptions.Exit as end:
@@ -61,6 +65,26 @@ class ErrorGroup(click.Group):
                 1,
             )
         sys.exit(outcome if isinstance(outcome, int) else 0)
+
+
+def _end_on_signals() -> None:
+    """SIGTERM and SIGHUP end the program the way an error does, so that everything that was begun is tidied up.
+
+    What was ignored when the program started (as ``nohup`` arranges) stays so, and processes forked from this one end
+    the plain way.
+    """
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _end)
+            if hasattr(os, "register_at_fork"):
+                os.register_at_fork(after_in_child=functools.partial(signal.signal, number, signal.SIG_DFL))
+
+
+def _end(number: int, _: FrameType | None) -> NoReturn:
+    signal.signal(number, signal.SIG_DFL)  # a second one does not wait
+    click.echo(f"rlflow: ended by {signal.Signals(number).name}; nothing was written.", err=True)
+    sys.exit(128 + number)
 
 
 def _click_sentence(error: click.ClickException) -> str:

@@ -31,7 +31,8 @@ from typing import Any
 import numpy as np
 
 from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable, UsageError
-from rlflow.frontends.intake import data_files
+from rlflow.files import ScratchFolder
+from rlflow.frontends.storage import data_files
 from rlflow.runtime import ModelSource, Samples
 
 try:
@@ -137,7 +138,7 @@ def plain_path(path: str, stack: contextlib.ExitStack) -> str:
     """
     if _PLAIN.fullmatch(path):
         return path
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rlflow-device-"))
+    folder = stack.enter_context(ScratchFolder("rlflow-device-"))
     stand_in = os.path.join(folder, "model.onnx")
     if not _PLAIN.fullmatch(stand_in):
         raise UsageError(
@@ -275,7 +276,7 @@ class CommandSampler:
     def __init__(self, device: DeviceCommand, models: Mapping[str, ModelSource] | None = None) -> None:
         self.device = device
         self._models = dict(models or {})
-        self._folder = tempfile.TemporaryDirectory(prefix="rlflow-device-")
+        self._folder = ScratchFolder("rlflow-device-")
         self._stack = contextlib.ExitStack()
         self._paths: dict[str, str] = {}
         self._pool = ThreadPoolExecutor(device.jobs) if device.jobs > 1 else None

@@ -14,10 +14,9 @@ from typing import Any
 
 import onnx
 import onnx_ir as ir
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from rlflow.errors import ModelError
-from rlflow.frontends import scopes, storage
+from rlflow.frontends import scopes, storage, walk
 
 #: Nodes that the functions of a model may become where each call is replaced by what is called, as runtimes do.
 MOST_NODES = 1_000_000
@@ -36,7 +35,7 @@ def admit(model: onnx.ModelProto, base_dir: str, place: str) -> bool:
     _require_ending_functions(model, place)
     external = False
     inner_bytes = 0
-    for tensor, inner in _tensors(model):
+    for tensor, inner in walk.tensors(model):
         size = _checked_size(tensor, base_dir)
         if tensor.data_location == _EXTERNAL:
             external = True
@@ -46,20 +45,10 @@ def admit(model: onnx.ModelProto, base_dir: str, place: str) -> bool:
             f"While loading a model: the bodies, functions and Constant nodes of {place} have {inner_bytes} bytes in "
             f"other files; at most {storage.LARGEST_FILE} can be carried. Make them initialisers of the main graph."
         )
-    for tensor, inner in _tensors(model):
+    for tensor, inner in walk.tensors(model):
         if inner:
             storage.embed_tensor(tensor, base_dir)
     return external
-
-
-def data_files(path: str) -> list[str]:
-    """The files, by their paths relative to the model's folder, that hold tensors of the model in ``path``."""
-    try:
-        model = onnx.load(path, load_external_data=False)
-    except (DecodeError, OSError, ValueError):
-        return []
-    outside = (tensor for tensor, _ in _tensors(model) if tensor.data_location == _EXTERNAL)
-    return sorted({entry.value for tensor in outside for entry in tensor.external_data if entry.key == "location"})
 
 
 def _require_text(model: onnx.ModelProto, place: str) -> None:
@@ -88,15 +77,15 @@ def _texts(model: onnx.ModelProto) -> Iterator[list[Any]]:
         yield [function.domain, function.name, function.overload, function.doc_string, *function.attribute]
         yield [*function.input, *function.output, *(entry.domain for entry in function.opset_import)]
         yield [attribute.name for attribute in function.attribute_proto]
-    for graph in _all_graphs(model):
+    for graph in walk.all_graphs(model):
         yield [graph.name, graph.doc_string, *_pairs(graph.metadata_props)]
     for info in _infos(model):
         yield [info.name, info.doc_string, *_dim_names(info)]
-    for node in _nodes(model):
+    for node in walk.nodes(model):
         yield [node.name, node.op_type, node.domain, node.overload, node.doc_string, *node.input, *node.output]
         yield [*_pairs(node.metadata_props), *(attribute.name for attribute in node.attribute)]
         yield [text for one in node.attribute for text in (one.doc_string, one.ref_attr_name)]
-    for tensor, _ in _tensors(model):
+    for tensor, _ in walk.tensors(model):
         yield [tensor.name, tensor.doc_string, *_pairs(tensor.external_data)]
 
 
@@ -105,7 +94,7 @@ def _pairs(entries: Iterable[onnx.StringStringEntryProto]) -> list[str]:
 
 
 def _infos(model: onnx.ModelProto) -> Iterator[onnx.ValueInfoProto]:
-    for graph in _all_graphs(model):
+    for graph in walk.all_graphs(model):
         yield from graph.input
         yield from graph.output
         yield from graph.value_info
@@ -113,49 +102,6 @@ def _infos(model: onnx.ModelProto) -> Iterator[onnx.ValueInfoProto]:
 
 def _dim_names(info: onnx.ValueInfoProto) -> list[str]:
     return [dim.dim_param for dim in info.type.tensor_type.shape.dim]
-
-
-def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    """All nodes: of the graph, of training graphs, of functions, and of all bodies below them."""
-    for graph in _graphs(model):
-        yield from scopes.all_nodes(graph.node)
-    for function in model.functions:
-        yield from scopes.all_nodes(function.node)
-
-
-def _graphs(model: onnx.ModelProto) -> list[onnx.GraphProto]:
-    training = [graph for info in model.training_info for graph in (info.initialization, info.algorithm)]
-    return [model.graph, *training]
-
-
-def _all_graphs(model: onnx.ModelProto) -> list[onnx.GraphProto]:
-    return [*_graphs(model), *(body for node in _nodes(model) for body in scopes.bodies(node))]
-
-
-def _tensors(model: onnx.ModelProto) -> Iterator[tuple[_Tensor, bool]]:
-    """All tensors, and whether they are something else than initialisers of the main graph."""
-    yield from ((tensor, False) for tensor in model.graph.initializer)
-    for graph in _all_graphs(model):
-        if graph is not model.graph:
-            yield from ((tensor, True) for tensor in graph.initializer)
-        for sparse in graph.sparse_initializer:
-            yield from ((part, True) for part in (sparse.values, sparse.indices))
-    for node in _nodes(model):
-        for attribute in node.attribute:
-            yield from ((tensor, True) for tensor in _of_attribute(attribute))
-    for function in model.functions:
-        for attribute in function.attribute_proto:
-            yield from ((tensor, True) for tensor in _of_attribute(attribute))
-
-
-def _of_attribute(attribute: onnx.AttributeProto) -> Iterator[_Tensor]:
-    if attribute.HasField("t"):
-        yield attribute.t
-    yield from attribute.tensors
-    sparse = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
-    for one in (*sparse, *attribute.sparse_tensors):
-        yield one.values
-        yield one.indices
 
 
 # -- tensors

@@ -4,16 +4,21 @@ them.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
+import re
 from collections.abc import Iterable
 from typing import BinaryIO
 
 import onnx
 import onnx_ir as ir
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from rlflow.errors import OutputError
-from rlflow.files import replacing, write_atomically
+from rlflow.files import replacing, temporary_beside, write_atomically
 from rlflow.frontends.constants import array_to_proto, read
+from rlflow.frontends.walk import tensors
 
 # Protobuf refuses messages of 2 GB; half a quarter is left for everything that is not a weight.
 LARGEST_FILE = 1_750_000_000
@@ -32,7 +37,10 @@ def write(model: onnx.ModelProto, path: str | os.PathLike[str], base_dir: str, w
     target = os.fspath(path)
     if not needs_data_file(model, was_external):
         embedded = embed(model, base_dir)
+        old = _own_data(target)
         write_atomically(target, embedded.SerializeToString(deterministic=True))
+        for left in old:
+            _remove(left)
         return embedded
     return _write_external(model, target, base_dir)
 
@@ -79,17 +87,79 @@ def embed_tensor(tensor: onnx.TensorProto, base_dir: str) -> None:
 
 
 def _write_external(model: onnx.ModelProto, target: str, base_dir: str) -> onnx.ModelProto:
-    data_path = target + ".data"
+    """The new data gets a name that no model refers to yet, the model is replaced last, and the data of the model that
+    was there goes after that: at every moment there is a model with its own weights.
+    """
     slim = onnx.ModelProto()
     slim.CopyFrom(model)
-    with replacing(data_path) as data:
+    with temporary_beside(target + ".data") as temporary:
+        moved = _fill(slim, temporary, base_dir)
+        data_path = _placed(temporary, target + ".data")
+    for tensor in moved:
+        next(entry for entry in tensor.external_data if entry.key == "location").value = os.path.basename(data_path)
+    try:
+        old = _own_data(target)
+        write_atomically(target, slim.SerializeToString(deterministic=True))
+    except BaseException:
+        _remove(data_path)
+        raise
+    for path in old:
+        _remove(path)
+    return slim
+
+
+def _fill(slim: onnx.ModelProto, path: str, base_dir: str) -> list[onnx.TensorProto]:
+    """Moves the large initialisers of a model, in place, to the file ``path``; those that moved."""
+    moved = []
+    with open(path, "wb") as data:
         for tensor in slim.graph.initializer:
             if _tensor_bytes(tensor) >= _EXTERNAL_FROM and tensor.data_type != onnx.TensorProto.STRING:
-                _move_out(tensor, data, base_dir, os.path.basename(data_path))
+                _move_out(tensor, data, base_dir, "")
+                moved.append(tensor)
             else:
                 embed_tensor(tensor, base_dir)
-    write_atomically(target, slim.SerializeToString(deterministic=True))
-    return slim
+    return moved
+
+
+def _placed(temporary: str, wanted: str) -> str:
+    """Moves a file to ``wanted`` or, where something has that name, to ``wanted.1``, ``wanted.2``, …; its new path."""
+    for path in itertools.chain([wanted], (f"{wanted}.{number}" for number in itertools.count(1))):
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            continue
+        except OSError:  # a file system without links
+            if os.path.lexists(path):
+                continue
+            os.rename(temporary, path)
+            return path
+        os.unlink(temporary)
+        return path
+    raise AssertionError("there are more numbers than files")
+
+
+def _own_data(target: str) -> list[str]:
+    """The data files of our naming that the model in ``target``, if there is one, refers to."""
+    folder, name = os.path.split(os.path.abspath(target))
+    ours = re.compile(rf"{re.escape(name)}\.data(\.\d+)?")
+    if not any(ours.fullmatch(there) for there in os.listdir(folder)):
+        return []
+    return [os.path.join(folder, found) for found in data_files(target) if ours.fullmatch(found)]
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+
+
+def data_files(path: str) -> list[str]:
+    """The files, relative to the model's folder, that hold tensors of the model in ``path``; none for other files."""
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except (DecodeError, OSError, ValueError):
+        return []
+    outside = (tensor for tensor, _ in tensors(model) if tensor.data_location == onnx.TensorProto.EXTERNAL)
+    return sorted({entry.value for tensor in outside for entry in tensor.external_data if entry.key == "location"})
 
 
 def _move_out(tensor: onnx.TensorProto, data: BinaryIO, base_dir: str, location: str) -> None:

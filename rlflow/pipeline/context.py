@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import Inputs, open_worker, runner
 from rlflow.errors import RuntimeUnavailable
-from rlflow.files import check_output
+from rlflow.files import ScratchFolder, check_output
 from rlflow.report import Stages
 from rlflow.search import Progress, StopToken
 
@@ -87,7 +86,7 @@ class Context:
     @functools.cached_property
     def folder(self) -> Path:
         """A temporary folder."""
-        return Path(self.opened(tempfile.TemporaryDirectory(prefix="rlflow-")))
+        return Path(self.opened(ScratchFolder()))
 
     @property
     def worker(self) -> Worker:

@@ -21,6 +21,7 @@ from typing import IO, Any
 import numpy as np
 
 from rlflow.errors import ModelError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable, UsageError
+from rlflow.files import ScratchFolder
 from rlflow.processes import python_command
 from rlflow.runtime import wire
 from rlflow.runtime.options import (
@@ -76,7 +77,7 @@ class Worker:
         self._process: _Process | None = None
         self._models: dict[int, tuple[bytes | str, RuntimeOptions]] = {}
         self._keys = itertools.count(1)
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: ScratchFolder | None = None
         self._spilled: dict[str, list[int]] = {}
         self._overhead: dict[tuple[RuntimeOptions, int], Measurement] = {}
 
@@ -323,7 +324,7 @@ class Worker:
 
     def _spill(self, data: bytes) -> str:
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="rlflow-models-")
+            self._folder = ScratchFolder("rlflow-models-")
         path = os.path.join(self._folder.name, hashlib.blake2b(data, digest_size=16).hexdigest() + ".onnx")
         if path not in self._spilled:
             Path(path).write_bytes(data)

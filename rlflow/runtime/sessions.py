@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ import numpy as np
 import onnxruntime as ort
 
 from rlflow.errors import RuntimeRefused, RuntimeUnavailable
+from rlflow.files import ScratchFolder
 from rlflow.runtime.loops import clock_state, cpu_model, short
 from rlflow.runtime.options import ModelIO, NodeTime, RuntimeOptions, TensorInfo
 
@@ -158,7 +158,7 @@ def interface(source: bytes | str, options: RuntimeOptions) -> ModelIO:
 
 def profile(source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any], runs: int) -> list[NodeTime]:
     """Kernel time of each node of the runtime's optimised graph, in execution order, by the runtime's own profiler."""
-    with tempfile.TemporaryDirectory(prefix="rlflow-profile-") as folder:
+    with ScratchFolder("rlflow-profile-") as folder:
 
         def settings(chosen: Any) -> None:
             chosen.enable_profiling = True
@@ -181,7 +181,7 @@ def profile(source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, An
 
 def optimized(source: bytes | str, options: RuntimeOptions) -> bytes:
     """The graph that the runtime would execute at ``options.level``, serialized."""
-    with tempfile.TemporaryDirectory(prefix="rlflow-optimized-") as folder:
+    with ScratchFolder("rlflow-optimized-") as folder:
         target = os.path.join(folder, "model.onnx")
 
         def settings(chosen: Any) -> None:
