@@ -38,8 +38,8 @@ class Options:
     ``search`` and ``cost`` are names with options (``"backtracking:alpha=1.1"``) or objects. ``budget``: ``"60s"``,
     ``"500c"`` candidates, ``"50x"`` expansions, ``"20m"`` measurements. ``patience``: expansions without a worthwhile
     gain after which the search ends although there is budget left, ``"off"``, or ``"auto"``: the strategy's own
-    (3000 for backtracking) where the budget is one of seconds. ``fresh``: search again, and compare in full, whatever
-    earlier runs of the same found and kept beside the prices. ``train_budget``: steps (``"2000"``) or seconds
+    (3000 for mixed and backtracking) where the budget is one of seconds. ``fresh``: search again, and compare in full,
+    whatever earlier runs of the same found and kept beside the prices. ``train_budget``: steps (``"2000"``) or seconds
     (``"60s"``) for which a learned strategy is first trained on the model, beside the budget. ``dims`` binds symbolic
     dimensions for measuring only, ``freeze`` for good. ``input_data``: arrays by input name, or the path of a ``.npz``
     file, to verify on besides random inputs. ``rules``: a rule library, or files and family names (default: everything
@@ -53,7 +53,7 @@ class Options:
     """
 
     search: str | Strategy = field(
-        default="backtracking",
+        default="mixed",
         metadata=_click("Strategy, with options: backtracking:alpha=1.1,queue=500.", show_default=True),
     )
     cost: str | Any = field(

@@ -48,18 +48,19 @@ class WorkerSampler:
     def screen(self, baseline: str, affordable: Callable[[float], bool] | None = None, seed: int = 0) -> dict[str, str]:
         """Load and run every model once by itself; the sentences of those that cannot take part.
 
-        ``affordable`` is asked whether so many seconds for one block with all models are worth it. Where they are not,
-        ``afford_selection`` becomes false, and only the first candidate that runs is kept.
+        ``affordable`` is asked, before each further candidate, whether so many seconds for one block with it are worth
+        it. Where they are not, no more are taken; where that leaves one, ``afford_selection`` becomes false.
         Raises :class:`CostError` where the baseline cannot take part.
         """
         dropped: dict[str, str] = {}
         outputs: dict[str, dict[str, Any]] = {}
+        full = False
         for name in self._screening_order(baseline, seed):
-            if len(self._handles) == 2 and affordable is not None and not affordable(self._block_seconds()):
-                self.afford_selection = False
-            if not self.afford_selection and len(self._handles) == 2 and name.startswith("candidate:"):
-                del self.models[name]
-                continue
+            if full or (len(self._handles) >= 2 and not (affordable is None or affordable(self._block_seconds()))):
+                full = True
+                if name.startswith("candidate:"):
+                    del self.models[name]
+                    continue
             try:
                 outputs[name] = self._try(name)
             except (RuntimeCrashed, RuntimeRefused, GraphError) as error:
@@ -75,6 +76,8 @@ class WorkerSampler:
                         f"The output {bad!r} holds values that are not finite, where the baseline's are finite."
                     )
                     self.worker.unload(self._handles.pop(other))
+        entrants = [name for name in self._handles if name.startswith("candidate:")]
+        self.afford_selection = not full or len(entrants) > 1
         self._fresh = True
         return dropped
 
@@ -87,9 +90,9 @@ class WorkerSampler:
         return [first[index] for index in pair] + first[2:]
 
     def _block_seconds(self) -> float:
-        """About what one block with all models would take."""
+        """About what one block would take with the models that are loaded, and one more."""
         each = [handle.load_seconds + 2.0 * self._seconds[name] for name, handle in self._handles.items()]
-        return len(self.models) * float(np.mean(each))
+        return (len(each) + 1) * float(np.mean(each))
 
     def run(self, name: str, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """The outputs of a model, by its name with or without the kind before the colon."""

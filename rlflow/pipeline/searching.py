@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "search"]
 
+#: Graphs that the final comparison chooses among. A nominee may be priced so many times as dear as the model: prices
+#: are noisy, but not that noisy.
+FINALISTS, DEARER = 5, 1.1
+
 
 @dataclass(frozen=True)
 class Found:
@@ -31,9 +35,13 @@ class Found:
 
     @property
     def finalists(self) -> list[Visited]:
-        """The graphs that are cheaper than the model, the best first."""
+        """The graphs that are cheaper than the model, the best first, and what the strategy nominated; at most
+        ``FINALISTS``.
+        """
         result = self.result
-        return [one for one in (result.best, *result.runners_up) if one.cost_ms < result.cost_before_ms]
+        cheaper = [one for one in (result.best, *result.runners_up) if one.cost_ms < result.cost_before_ms]
+        near = [one for one in result.nominees if one.cost_ms < DEARER * result.cost_before_ms]
+        return [*cheaper[:1], *near, *cheaper[1:]][:FINALISTS]
 
 
 def search(loaded: Loaded, context: Context) -> Found:

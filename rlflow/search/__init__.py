@@ -23,7 +23,7 @@ from rlflow.search.parallel import solve_in_parallel
 from rlflow.search.partition import Partition
 from rlflow.search.patience import Patience
 from rlflow.search.patience import of as patience_of
-from rlflow.search.portfolio import Portfolio
+from rlflow.search.portfolio import Mixed, Portfolio
 from rlflow.search.prices import Prices
 from rlflow.search.problem import MoveTable, Problem, Progress, SearchNode, SearchStopped, StrategyBase
 from rlflow.search.random_walk import RandomRestarts
@@ -62,6 +62,7 @@ __all__ = [
     "History",
     "InterruptGuard",
     "Mcts",
+    "Mixed",
     "MoveTable",
     "Partition",
     "Patience",

@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 import re
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
+from rlflow.search.lead import follow_the_formula
 from rlflow.search.problem import Problem, SearchNode, SearchStopped, StrategyBase
 from rlflow.search.registry import Strategy, make, register, specification
 from rlflow.search.result import Result
@@ -27,6 +28,8 @@ from rlflow.search.view import View
 _CANDIDATES = 50
 #: What a slice gained counts this much less with every later slice of the member.
 _MEMORY = 0.6
+#: A member's best graph that costs more than so many times the best of all is not worth timing.
+NEAR = 1.05
 #: Weight of trying members that had few slices (UCB1; Auer et al. 2002).
 _CURIOSITY = 0.3
 
@@ -68,15 +71,60 @@ class Portfolio(StrategyBase):
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Turn after turn, until the budget is spent or no member has anything left to do."""
-        seeds = rng.integers(1 << 63, size=len(self.strategies()))
+        strategies = self.strategies()
+        seeds, share = rng.integers(1 << 63, size=len(strategies)), 1.0 / len(strategies)
         members = [
-            _Member(problem, strategy, int(seed)) for strategy, seed in zip(self.strategies(), seeds, strict=True)
+            _Member(problem, strategy, int(seed), share) for strategy, seed in zip(strategies, seeds, strict=True)
         ]
         try:
             return _Scheduler(self, problem, members).run()
         finally:
             for member in members:
                 member.close()
+            self.ended(problem, [member.view.best for member in members if member.view is not None])
+
+    def ended(self, problem: Problem, found: list[SearchNode]) -> None:
+        """Called at the end with the best graph of each member that had a turn."""
+
+
+@register
+@dataclass(frozen=True)
+class Mixed(Portfolio):
+    """The default: several ways to search that fail on different models, and ways down that ask no clock.
+
+    Where prices are measured it begins with a search by the formula (``lead.py``): one noisy price cannot lead it
+    astray. What that found, and the best of every member, meet in the final comparison. ``alpha``: of the members that
+    have one; 0: their own. ``members``, ``slice``, ``growth``: as in portfolio.
+    """
+
+    members: str = "backtracking+eqsat(rounds=2;extraction=greedy-dag)+mcts"
+    alpha: float = 0.0
+
+    name: ClassVar[str] = "mixed"
+    has_trace: ClassVar[bool] = False  # what an e-graph found has none; all else has
+    patience_by_default: ClassVar[int | None] = 3000
+
+    def strategies(self) -> list[Strategy]:
+        """The members, with ``alpha`` where they have one."""
+        found = super().strategies()
+        if not self.alpha:
+            return found
+        return [replace(one, alpha=self.alpha) if hasattr(one, "alpha") else one for one in found]  # type: ignore[type-var]
+
+    def run(self, problem: Problem, rng: np.random.Generator) -> Result:
+        """As every strategy; each graph that has a trace keeps it."""
+        try:
+            follow_the_formula(problem)
+            reason = self.search(problem, rng)
+        except SearchStopped as stop:
+            reason = stop.reason
+        return problem.result(reason, self.name)
+
+    def ended(self, problem: Problem, found: list[SearchNode]) -> None:
+        """Nominate what each member found, if it comes near the best."""
+        for node in found:
+            if node.cost <= NEAR * problem.best_cost:
+                problem.nominate(node)
 
 
 @dataclass(eq=False)
@@ -86,6 +134,7 @@ class _Member:
     problem: Problem
     strategy: Strategy
     seed: int
+    share: float = 1.0
     score: float = 0.0
     turns: int = 0
     view: View | None = None
@@ -107,7 +156,7 @@ class _Member:
         self._until = _work(self.problem) + work
         if self._thread is None:
             self.outcome = None
-            self.view = View(self.problem, start, self._wait)
+            self.view = View(self.problem, start, self._wait, self.share)
             rng = np.random.Generator(np.random.PCG64([self.seed, self.runs]))
             self.runs += 1
             self._thread = threading.Thread(target=self._run, args=(self.view, rng), daemon=True)
@@ -183,8 +232,11 @@ class _Scheduler:
 
 
 def _stale(member: _Member, best: SearchNode) -> bool:
-    """Whether there is a better graph now than the one that the member found, or came from, in its last run."""
-    return member.view is not None and best.cost < member.view.best.cost
+    """Whether there is a better graph now than the one that the member found, or came from, in its last run.
+
+    What works on all graphs at once had that one among its own, unless it was cut short; it is not started again.
+    """
+    return member.strategy.has_trace and member.view is not None and best.cost < member.view.best.cost
 
 
 def _work(problem: Problem) -> float:

@@ -65,7 +65,8 @@ class _Link(NamedTuple):
 class SearchNode:
     """An opened graph: its state in the core, its cost in milliseconds, and the steps that led to it.
 
-    ``size``: nodes that do work at run time.
+    ``size``: nodes that do work at run time. ``traced``: whether there are such steps; not below a graph that no move
+    led to.
     """
 
     state: Any
@@ -75,6 +76,7 @@ class SearchNode:
     link: _Link | None = None
     depth: int = 0
     raw: Any = field(default=None, repr=False)
+    traced: bool = True
     _nodes: frozenset[int] | None = field(default=None, repr=False)
 
     @property
@@ -159,6 +161,10 @@ class Observer(Protocol):
     def opened(self, parent: SearchNode, child: SearchNode, rule: int, is_best: bool) -> None:
         """A child was opened by rule number ``rule``; ``is_best``: it is the cheapest so far."""
         ...
+
+
+def _visited(node: SearchNode) -> Visited:
+    return Visited(node.graph, node.digest.hex(), node.cost, node.trace if node.traced else None)
 
 
 def _work(graph: Any) -> int:
@@ -277,6 +283,7 @@ class Problem:
         self._make_root, self._weight_limit, self.on_progress = make_root, weight_limit, on_progress
         self._root: SearchNode | None = None
         self._archive = Archive(runners_up)
+        self._nominees: list[Visited] = []
         self._curve: list[CurvePoint] = []
         self._last_report = float("-inf")
 
@@ -351,8 +358,9 @@ class Problem:
         step = TraceStep(rule, tuple(int(ordinal) for ordinal in node.state.key(i)))
         state = node.state.open(i)
         child = SearchNode(
-            state, self._cost(state), bytes.fromhex(state.graph.digest), size, _Link(step, node.link), node.depth + 1
-        )
+            state, self._cost(state), bytes.fromhex(state.graph.digest), size, _Link(step, node.link), node.depth + 1,
+            traced=node.traced,
+        )  # fmt: skip
         best_before = self._archive.best_cost
         self._visit(child)
         if self.observer is not None:
@@ -378,8 +386,9 @@ class Problem:
             self._measure_graphs([graph])
             state = type(root)(graph, root.ruleset, root.pricer, stop=root.stop)
         node = SearchNode(
-            state, self._cost(state), bytes.fromhex(graph.digest), _work(graph), depth=self.meter.expansions
-        )
+            state, self._cost(state), bytes.fromhex(graph.digest), _work(graph), depth=self.meter.expansions,
+            traced=False,
+        )  # fmt: skip
         self._visit(node)
         self._report()
         return node
@@ -474,6 +483,7 @@ class Problem:
         before = self.root().cost
         self._report(last=True)
         visited = [one if has_trace else one._replace(trace=None) for one in self.finalists()]
+        nominees = [one if has_trace else one._replace(trace=None) for one in self._nominees]
         meter = self.meter
         counts = Counts(meter.candidates, meter.expansions, meter.measurements, self.overweight)
         return Result(
@@ -486,12 +496,41 @@ class Problem:
             strategy,
             self.seed,
             tuple(visited[1:]),
+            tuple(one for one in nominees if all(one.digest != other.digest for other in visited)),
         )
 
     def finalists(self) -> list[Visited]:
         """The best graph so far, and the runners-up."""
         self.root()
         return self._archive.finalists()
+
+    def nominate(self, node: SearchNode) -> None:
+        """Hand a graph on to the final comparison whatever it is priced at, unless it is there already."""
+        known = [self.root().digest.hex(), *(one.digest for one in self._nominees)]
+        if node.digest.hex() not in known:
+            self._nominees.append(_visited(node))
+
+    def led(self, trace: Iterable[TraceStep]) -> SearchNode:
+        """The node that a trace leads to, opened in one go: what is not priced there is measured, and counted.
+
+        Raises :class:`SearchStopped` where the budget does not reach.
+        """
+        self._check()
+        *_, state = [self.root().state, *replay_states(self.root().state, steps := list(trace))]
+        self.meter.expansions += len(steps)
+        if self.prices.measures:
+            self._measure_graphs([state.graph])
+        link, depth = self.root().link, self.root().depth
+        for step in steps:
+            link, depth = _Link(step, link), depth + 1
+        digest = bytes.fromhex(state.graph.digest)
+        node = SearchNode(state, self._cost(state), digest, _work(state.graph), link, depth)
+        self._visit(node)
+        return node
+
+    def seconds_left(self) -> float | None:
+        """Seconds that this search may still take, ``None`` where they are not limited."""
+        return self.meter.seconds_left()
 
     def replayed(self, trace: Iterable[TraceStep]) -> SearchNode:
         """The node that a trace leads to from the starting graph; it counts as visited, and nothing is spent.
@@ -558,10 +597,7 @@ class Problem:
     def _visit(self, node: SearchNode) -> None:
         """Remember what is worth it."""
 
-        def visited() -> Visited:
-            return Visited(node.graph, node.digest.hex(), node.cost, node.trace)
-
-        if self._archive.add(node.depth, node.cost, node.size, visited):
+        if self._archive.add(node.depth, node.cost, node.size, lambda: _visited(node)):
             meter = self.meter
             spent = (meter.candidates, meter.expansions, meter.measurements)
             self._curve.append(CurvePoint(meter.seconds, *spent, node.cost))

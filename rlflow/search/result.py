@@ -57,7 +57,8 @@ class Result:
 
     ``best`` is the cheapest graph *visited*, the starting graph included, so ``cost_after_ms <= cost_before_ms``.
     ``runners_up`` cost a little more and
-    take fewer rewrites (``archive.py``), cheapest first. ``curve`` starts with the starting graph's
+    take fewer rewrites (``archive.py``), cheapest first. ``nominees`` are others that a strategy wants compared by the
+    clock, whatever they were priced at. ``curve`` starts with the starting graph's
     cost.
     """
 
@@ -70,6 +71,7 @@ class Result:
     strategy: str
     seed: int
     runners_up: Sequence[Visited] = field(default_factory=tuple)
+    nominees: Sequence[Visited] = field(default_factory=tuple)
 
     @property
     def cost_after_ms(self) -> float:

@@ -14,21 +14,31 @@ class View(Problem):
 
     ``start``: the node that :meth:`root` returns (default: the problem's). ``turn`` is called before every step; it may
     wait, or raise :class:`rlflow.search.SearchStopped` to end the search that uses this view. ``best``: the cheapest
-    node that was visited through this view.
+    node that was visited through this view. ``share``: the part of the seconds left that it is told of, so that what
+    cannot be interrupted does not take all.
     """
 
-    __slots__ = ("_start", "_turn", "best")  # everything else lives in the problem's own dictionary
+    __slots__ = ("_share", "_start", "_turn", "best")  # everything else lives in the problem's own dictionary
 
     def __init__(
-        self, problem: Problem, start: SearchNode | None = None, turn: Callable[[], None] | None = None
+        self,
+        problem: Problem,
+        start: SearchNode | None = None,
+        turn: Callable[[], None] | None = None,
+        share: float = 1.0,
     ) -> None:
         self.__dict__ = problem.__dict__
-        self._start, self._turn = start, turn
+        self._start, self._turn, self._share = start, turn, share
         self.best = start or problem.root()
 
     def root(self) -> SearchNode:
         """Where this search starts; always the same node."""
         return self._start or super().root()
+
+    def seconds_left(self) -> float | None:
+        """This search's part of what is left."""
+        left = super().seconds_left()
+        return None if left is None else self._share * left
 
     @property
     def start_cost(self) -> float:

@@ -149,7 +149,7 @@ class EqSat(StrategyBase):
                     yield found
 
     def _limits(self, problem: Problem) -> Limits:
-        left = problem.meter.seconds_left()
+        left = problem.seconds_left()
         seconds = None if left is None else SATURATION_SHARE * left
         return Limits(self.iterations, self.nodes, seconds, self.multi, self.cycles, self.scheduler)
 
@@ -178,7 +178,7 @@ class EqSat(StrategyBase):
         return "ilp" if importlib.util.find_spec("highspy") is not None else "greedy-dag"
 
     def _solver_seconds(self, problem: Problem) -> float:
-        left = problem.meter.seconds_left()
+        left = problem.seconds_left()
         return self.solver if left is None else max(0.0, min(self.solver, SOLVER_SHARE * left))
 
 

@@ -1,0 +1,45 @@
+"""A way down by the formula, before the prices are asked.
+
+The analytic cost is the same everywhere and needs no clock, so what it leads to cannot hang on one noisy price. It
+knows this machine less well than measurements do. So what it finds is priced by them like any other graph, and handed
+on to the final comparison whatever that price is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlflow.search.backtracking import Backtracking
+from rlflow.search.budget import Budget
+from rlflow.search.problem import Problem, SearchNode
+from rlflow.search.result import Result
+
+#: Graphs that it may open, and the part of the seconds left that it may take.
+EXPANSIONS, SHARE = 400, 0.1
+
+
+def follow_the_formula(problem: Problem) -> SearchNode | None:
+    """Search by the analytic cost; what that finds, opened in ``problem`` and nominated. ``None`` where the problem's
+    own prices need no clock, or nothing is gained.
+    """
+    state = problem.root().state
+    if not problem.prices.measures or getattr(state, "ruleset", None) is None:
+        return None
+    found = _by_the_formula(problem)
+    if not found.trace:
+        return None
+    node = problem.led(found.trace)
+    problem.nominate(node)
+    return node
+
+
+def _by_the_formula(problem: Problem) -> Result:
+    from rlflow import cost
+
+    left = problem.seconds_left()
+    budget = Budget(expansions=EXPANSIONS, seconds=None if left is None else max(SHARE * left, 1e-3))
+    root = problem.root()
+    shadow = Problem(
+        root.graph, root.state.ruleset, cost.make("analytic"), budget, seed=problem.seed, stop=problem.stop
+    )
+    return Backtracking().run(shadow, np.random.default_rng(problem.seed))

@@ -1,0 +1,141 @@
+"""The default strategy: a way down by the formula first, several ways to search, all of their best graphs handed on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from rlflow import cost, search, zoo
+from rlflow.errors import UsageError
+from rlflow.frontends import load_model
+from rlflow.library import load_library
+from rlflow.pipeline.searching import FINALISTS, Found
+from rlflow.search import Mixed, Problem, Result, Visited
+from rlflow.search.lead import EXPANSIONS, follow_the_formula
+from rlflow.search.result import Counts
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    sizes = {"layers": 1, "hidden": 16, "heads": 2, "feed_forward": 32, "vocab": 20}
+    return load_model(zoo.build("bert6-classifier", seq=8, **sizes))
+
+
+@pytest.fixture(scope="module")
+def rules() -> Any:
+    return load_library(None)
+
+
+def test_the_formula_is_followed_only_where_prices_are_measured(model: Any, rules: Any) -> None:
+    problem = Problem(model.graph, rules, cost.make("analytic"), "50x")
+    assert follow_the_formula(problem) is None
+    assert problem.meter.expansions == 0
+
+
+class Clocked(search.Prices):
+    """Prices that count as measured; graphs off the start are ``wrong`` times as dear as the formula says."""
+
+    measures = True
+
+    def __init__(self, pricer: Any, wrong: float) -> None:
+        super().__init__(pricer)
+        self.wrong, self.start, self.asked = wrong, "", 0
+
+    def settle_root(self, graph: Any, stop: Callable[[], bool], limit: int | None = None) -> int:
+        self.start = graph.digest
+        return 0
+
+    def cost(self, state: Any) -> float:
+        return float(state.cost) * (1.0 if state.graph.digest == self.start else self.wrong)
+
+    def measure(self, graphs: Any, limit: int | None, stop: Callable[[], bool]) -> int:
+        self.asked += len(graphs)
+        return len(graphs)
+
+
+def clocked(model: Any, rules: Any, wrong: float, budget: str, monkeypatch: pytest.MonkeyPatch) -> Problem:
+    prices = Clocked(cost.make("analytic").pricer, wrong)
+    with monkeypatch.context() as patch:
+        patch.setattr(search.Prices, "of", staticmethod(lambda cost_model: prices))
+        return Problem(model.graph, rules, None, budget)
+
+
+@pytest.mark.parametrize("wrong", [1.0, 1.5])
+def test_a_wrong_price_does_not_keep_the_formulas_graph_out(
+    model: Any, rules: Any, wrong: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = clocked(model, rules, wrong, "600x", monkeypatch)
+    node = follow_the_formula(problem)
+    assert node is not None
+    assert (node.cost < problem.start_cost) is (wrong == 1.0)
+    result = problem.result(search.StopReason.CONVERGED, "mixed")
+    assert node.digest.hex() in [one.digest for one in (result.best, *result.nominees)]
+    assert search.replay(model.graph, rules, node.trace).digest == node.digest.hex()
+    assert problem.prices.asked == 1  # type: ignore[attr-defined]
+    assert 0 < problem.meter.expansions <= EXPANSIONS
+
+
+def test_members_hand_on_what_they_found(model: Any, rules: Any) -> None:
+    problem = Problem(model.graph, rules, cost.make("analytic"), "300x")
+    result = search.solve(problem, "mixed")
+    alone = search.solve(Problem(model.graph, rules, cost.make("analytic"), "300x"), "backtracking")
+    assert result.cost_after_ms <= alone.cost_after_ms * (1 + 1e-9)
+    digests = [one.digest for one in (result.best, *result.runners_up, *result.nominees)]
+    assert len(set(digests)) == len(digests)
+
+
+def test_a_graph_that_no_move_led_to_has_no_trace_and_its_children_have_none(model: Any, rules: Any) -> None:
+    problem = Problem(model.graph, rules, cost.make("analytic"), "50x")
+    lead = search.solve(Problem(model.graph, rules, cost.make("analytic"), "50x"), "greedy")
+    admitted = problem.admit(lead.graph)
+    assert admitted is not None
+    assert not admitted.traced
+    assert problem.result(search.StopReason.CONVERGED, "x").best.trace is None
+    table = problem.moves(admitted)
+    if len(table):
+        assert not problem.open(admitted, table.index[0]).traced
+    assert problem.open(problem.root(), problem.moves(problem.root()).index[0]).traced
+
+
+@pytest.mark.parametrize(("alpha", "expected"), [(0.0, 1.05), (1.2, 1.2)])
+def test_alpha_is_the_members(alpha: float, expected: float) -> None:
+    members = {one.name: one for one in Mixed(alpha=alpha).strategies()}
+    assert members["backtracking"].alpha == expected  # type: ignore[attr-defined]
+    assert list(members) == ["backtracking", "eqsat", "mcts"]
+    assert members["eqsat"].extraction == "greedy-dag"  # type: ignore[attr-defined] - HiGHS is an extra
+
+
+def test_workers_need_traces() -> None:
+    with pytest.raises(UsageError, match="mixed"):
+        search.solve_in_parallel(lambda budget, seed: None, Mixed(), search.Budget.parse("1x"), 0, 2)  # type: ignore
+
+
+def seen(digest: str, ms: float) -> Visited:
+    return Visited(None, digest, ms, ())
+
+
+@pytest.mark.parametrize(
+    ("best", "runners", "nominees", "expected"),
+    [
+        (8.0, [8.1, 8.2], [], [8.0, 8.1, 8.2]),
+        (8.0, [8.1], [8.5], [8.0, 8.5, 8.1]),
+        (8.0, [], [10.9], [8.0, 10.9]),  # a nominee may seem dearer than the model
+        (8.0, [], [11.1], [8.0]),
+        (10.0, [], [10.5], [10.5]),  # nothing seems cheaper, and still it is timed
+        (10.0, [], [], []),
+        (8.0, [8.1, 8.2, 8.3], [8.4, 8.5, 8.6], [8.0, 8.4, 8.5, 8.6, 8.1]),
+    ],
+)
+def test_who_comes_to_the_final_comparison(
+    best: float, runners: list[float], nominees: list[float], expected: Iterable[float]
+) -> None:
+    def all_of(prices: list[float]) -> tuple[Visited, ...]:
+        return tuple(seen(str(ms), ms) for ms in prices)
+
+    result = Result(seen("best", best), 10.0, search.StopReason.CONVERGED, Counts(0, 0, 0), (), 0.0, "mixed", 0,
+                    all_of(runners), all_of(nominees))  # fmt: skip
+    found = Found(result, None, 0).finalists
+    assert [one.cost_ms for one in found] == expected
+    assert len(found) <= FINALISTS
