@@ -8,13 +8,13 @@ import os
 import tempfile
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlflow.errors import UsageError
+from rlflow.errors import RuntimeCrashed, RuntimeRefused, UsageError
 from rlflow.files import write_atomically
 
 if TYPE_CHECKING:
@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     from rlflow.frontends.storage import SharedWeights
     from rlflow.runtime import Worker
     from rlflow.verify import Plan
+    from rlflow.verify.sizes import Sizes
 
 #: Models larger than this go to the runtime as files, because a protobuf message may not exceed 2 GB.
 _FILE_BYTES = 1_500_000_000
 _VERIFY_INPUTS = 2
+#: A guess at the size of an open dimension that makes a run take longer is not used.
+_GUESS_SECONDS = 20.0
 #: Models with more weights than this share them in a file when they are timed and compared.
 _SHARED_BYTES = 16 << 20
 
@@ -188,13 +191,18 @@ def source_of(imported: Any, model: Any) -> bytes | str:
 
 @dataclass
 class Inputs:
-    """Feeds to time and to verify with, and the ``plan`` of further ones to verify with; ``notes`` say what had to be
-    assumed.
+    """Feeds to time and to verify with, the ``sizes`` that the open dimensions have in them, and the ``plan`` of
+    further ones to verify with.
     """
 
     feeds: list[dict[str, np.ndarray]]
-    notes: list[str] = field(default_factory=list)
+    sizes: Sizes
     plan: Plan | None = None
+
+    @property
+    def notes(self) -> list[str]:
+        """What had to be assumed."""
+        return [self.sizes.note] if self.sizes.note is not None else []
 
     @classmethod
     def of(
@@ -202,16 +210,19 @@ class Inputs:
         worker: Worker,
         source: bytes | str,
         graph: Any,
-        dims: dict[str, int],
+        dims: Mapping[str, int],
         data: Any,
         seed: int,
         fixed: Collection[str] = (),
     ) -> Inputs:
         """Random inputs (integers in the range that the graph implies), the user's first where given. Open dimensions
         in ``fixed`` have one size for ever; the others are verified at another size as well.
+
+        Those that neither ``dims`` nor the data bind are guessed, and the guess is one that the runtime accepts.
+        Raises :class:`RuntimeRefused` where it accepts none.
         """
         from rlflow.graph.ranges import input_ranges
-        from rlflow.verify import for_single_input, load_input_data, make_inputs, plan_for
+        from rlflow.verify import for_single_input, load_input_data, make_inputs, plan_for, sizes
 
         infos = worker.interface(source).inputs
         if isinstance(data, (str, os.PathLike)):
@@ -219,41 +230,51 @@ class Inputs:
         elif data is not None and not isinstance(data, Mapping):
             data = load_input_data(data)
         given = for_single_input(data, infos) if data else {}
-        dims, notes = _bind_open(infos, dims, given)
         names = {info.name for info in infos}
         ranges = {name: pair for name, pair in input_ranges(graph).items() if name in names}
-        feeds, plan = [], None
+
+        def feeds_of(values: Mapping[str, int]) -> list[dict[str, np.ndarray]]:
+            feeds = []
+            if set(given) != names:
+                feeds = [make_inputs(infos, seed + number, ranges, None, values) for number in range(_VERIFY_INPUTS)]
+            if given:
+                feeds.insert(0, make_inputs(infos, seed, ranges, given, values))
+            return feeds
+
+        candidates = list(sizes.guesses(infos, sizes.shown(infos, given, dims)))
+        chosen, plan = candidates[0], None
+        if chosen.guessed:
+            feeds, chosen = _accepted(worker, source, candidates, feeds_of)
+        else:
+            feeds = feeds_of(chosen.values)
         if set(given) != names:
-            plan = plan_for(source, infos, dims, ranges, seed=seed, fixed=fixed, given=given)
-            feeds = [make_inputs(infos, seed + number, ranges, None, dims) for number in range(_VERIFY_INPUTS)]
-        if given:
-            feeds.insert(0, make_inputs(infos, seed, ranges, given, dims))
-        return cls(feeds, notes, plan)
+            plan = plan_for(source, infos, chosen.values, ranges, seed=seed, fixed=fixed, given=given)
+        return cls(feeds, chosen, plan)
 
 
-def _bind_open(
-    infos: Sequence[Any], dims: dict[str, int], given: Mapping[str, Any]
-) -> tuple[dict[str, int], list[str]]:
-    """Open dimensions that neither the caller nor the given data bind are measured at 1, and that is said."""
-    bound = dict(dims)
-    for info in infos:
-        if info.name in given:
-            for axis, (dim, size) in enumerate(zip(info.shape, np.shape(given[info.name]), strict=False)):
-                if not isinstance(dim, int):
-                    bound.setdefault(dim if isinstance(dim, str) else f"{info.name}.{axis}", int(size))
-    missing = []
-    for info in infos:
-        for axis, dim in enumerate(info.shape):
-            key = dim if isinstance(dim, str) else f"{info.name}.{axis}"
-            if not isinstance(dim, int) and key not in bound:
-                bound[key] = 1
-                missing.append(key)
-    if not missing:
-        return bound, []
-    options = " ".join(f"--dim {name}=…" for name in missing)
-    return bound, [
-        f"Measured with {', '.join(f'{name}=1' for name in missing)}, because nothing else was said; give {options}."
-    ]
+def _accepted(
+    worker: Worker,
+    source: bytes | str,
+    candidates: Sequence[Sizes],
+    feeds_of: Callable[[Mapping[str, int]], list[dict[str, np.ndarray]]],
+) -> tuple[list[dict[str, np.ndarray]], Sizes]:
+    """The first of the guessed sizes that the model runs at, with its inputs."""
+    handle = worker.load(source)
+    refusal = ""
+    try:
+        for one in candidates:
+            feeds = feeds_of(one.values)
+            try:
+                worker.run(handle, feeds[0], time_limit=_GUESS_SECONDS)
+            except (RuntimeRefused, RuntimeCrashed) as error:
+                refusal = refusal or str(error)
+                continue
+            return feeds, one
+    finally:
+        worker.unload(handle)
+    raise RuntimeRefused(
+        f"None of {len(candidates)} guesses at the sizes of the open dimensions runs: {refusal} {candidates[0].blame}"
+    )
 
 
 def kept_comparisons(

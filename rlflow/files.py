@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from rlflow.errors import OutputError
+from rlflow.errors import OutputError, RlflowError
 
 try:
     import fcntl
@@ -25,7 +25,15 @@ except ImportError:  # not a POSIX system: only age tells what was left behind
     fcntl = None  # type: ignore[assignment]
 _HAS_LOCKS = fcntl is not None
 
-__all__ = ["ScratchFolder", "check_output", "replacing", "same_place", "temporary_beside", "write_atomically"]
+__all__ = [
+    "ScratchFolder",
+    "check_output",
+    "check_readable",
+    "replacing",
+    "same_place",
+    "temporary_beside",
+    "write_atomically",
+]
 
 _LOCK = ".in-use"
 _SCRATCH = "rlflow-"
@@ -54,6 +62,19 @@ def check_output(output: str | os.PathLike[str], model: Any) -> Path:
         ) from error
     _sweep_beside(path)
     return path
+
+
+def check_readable(path: str | os.PathLike[str], what: str, error: type[RlflowError]) -> None:
+    """Raises ``error`` where there is no such file, or it cannot be read; ``what`` names it, such as "The model"."""
+    try:
+        with open(path, "rb"):
+            pass
+    except FileNotFoundError as missing:
+        raise error(f"{what} {os.fspath(path)!r} does not exist; give the path of a file.") from missing
+    except IsADirectoryError as folder:
+        raise error(f"{what} {os.fspath(path)!r} is a directory; give the path of a file.") from folder
+    except OSError as refused:
+        raise error(f"{what} {os.fspath(path)!r} cannot be read: {refused.strerror or refused}.") from refused
 
 
 def _same_file(one: Path, other: Path) -> bool:

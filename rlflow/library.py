@@ -8,7 +8,7 @@ from typing import Any
 
 from rlflow.errors import UsageError
 
-__all__ = ["for_opset", "load_library", "within"]
+__all__ = ["for_opset", "load_library", "named_files", "within"]
 
 
 #: Rule files of other programs; everything else that is no family is a rule file of ours.
@@ -26,9 +26,9 @@ def load_library(rules: Any) -> Any:
 
     if isinstance(rules, RuleLibrary):
         return rules
-    items = [] if rules is None else [rules] if isinstance(rules, (str, os.PathLike)) else list(rules)
-    foreign = [item for item in items if _is_foreign(item)]
-    paths = [item for item in items if _is_path(item) and not _is_foreign(item)]
+    items, files = _items(rules), named_files(rules)
+    foreign = [item for item in files if _is_foreign(item)]
+    paths = [item for item in files if not _is_foreign(item)]
     families = [str(item) for item in items if not _is_path(item)]
     ours = load_rules(paths or None, families=families or None) if paths or families or not foreign else {}
     if not foreign:
@@ -46,6 +46,19 @@ def _true_rules(path: Any) -> list[Any]:
     if found.remark is not None:
         warnings.warn(f"{found.remark} `rlflow rules import` lists them all.", ForeignRulesWarning, stacklevel=4)
     return [*found.known, *found.new]
+
+
+def named_files(rules: Any) -> list[Any]:
+    """The files among what a caller names; none for a library."""
+    return [item for item in _items(rules) if _is_path(item)]
+
+
+def _items(rules: Any) -> list[Any]:
+    from rlflow.rewrite import RuleLibrary
+
+    if rules is None or isinstance(rules, RuleLibrary):
+        return []
+    return [rules] if isinstance(rules, (str, os.PathLike)) else list(rules)
 
 
 def within(rules: Any, numerics: str | None) -> Any:

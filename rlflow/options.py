@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rlflow.cost.command import DeviceCommand
     from rlflow.deployment import Deployment
     from rlflow.search import Budget, Patience, Strategy
+    from rlflow.verify.sizes import Extent
 
 __all__ = ["Options", "with_keywords"]
 
@@ -40,8 +41,12 @@ class Options:
     gain after which the search ends although there is budget left, ``"off"``, or ``"auto"``: the strategy's own
     (3000 for mixed and backtracking) where the budget is one of seconds. ``fresh``: search again, and compare in full,
     whatever earlier runs of the same found and kept beside the prices. ``train_budget``: steps (``"2000"``) or seconds
-    (``"60s"``) for which a learned strategy is first trained on the model, beside the budget. ``dims`` binds symbolic
-    dimensions for measuring only, ``freeze`` for good. ``input_data``: arrays by input name, or the path of a ``.npz``
+    (``"60s"``) for which a learned strategy is first trained on the model, beside the budget. ``dims`` binds open
+    dimensions for measuring only, to one size (``8``) or to the least, the usual and the most (``"1..8..64"``): the
+    model is priced and timed at the usual sizes, and checked at all three. One without a name is called by its place,
+    such as ``image.0``. ``shapes`` says the same by input: ``{"x": "1x16,4x128,8x512"}``. ``only_usual``: write also
+    what is slower than the original at the least or the most. ``freeze`` binds for good. ``input_data``: arrays by
+    input name, or the path of a ``.npz``
     file, to verify on besides random inputs. ``rules``: a rule library, or files and family names (default: everything
     that ships). ``numerics``: the loosest class of rounding that a rule may have, "exact" (results the same bit for
     bit), "reassociates" or "unstable" (default: no limit).
@@ -92,15 +97,32 @@ class Options:
     )
     seed: int = field(default=0, metadata=_click("Seed of everything random.", show_default=True))
     threads: int = field(default=1, metadata=_click("Threads of the runtime.", show_default=True, least=1))
-    dims: Mapping[str, int] = field(
+    dims: Mapping[str, int | str | tuple[int, int, int]] = field(
         default_factory=dict,
         metadata=_click(
-            "Size of a symbolic dimension, for measuring only.", flags="--dim", multiple=True, metavar="N=1"
+            "Size of an open dimension (x.0: the first of x, where it has no name), for measuring only; or the least, "
+            "the usual and the most: N=1..8..64.",
+            flags="--dim",
+            multiple=True,
+            metavar="N=1",
         ),
+    )
+    shapes: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata=_click(
+            "Shape of an input, for measuring only; or the least, the usual and the most: x:1x16,4x128,8x512.",
+            flags="--shape",
+            multiple=True,
+            metavar="X:4x128",
+        ),
+    )
+    only_usual: bool = field(
+        default=False,
+        metadata=_click("Write also what is slower than the original at the least or the most of the sizes."),
     )
     freeze: Mapping[str, int] = field(
         default_factory=dict,
-        metadata=_click("Size of a symbolic dimension, for good: specialises the model.", multiple=True, metavar="N=1"),
+        metadata=_click("Size of an open dimension, for good: specialises the model.", multiple=True, metavar="N=1"),
     )
     input_data: Any = field(
         default=None,
@@ -169,7 +191,7 @@ class Options:
         return dataclasses.replace(base or cls(), **keywords)
 
     def __post_init__(self) -> None:
-        for name in ("dims", "freeze"):
+        for name in ("dims", "shapes", "freeze"):
             object.__setattr__(self, name, dict(getattr(self, name) or {}))
         for name in ("seed", "threads"):
             object.__setattr__(self, name, int(getattr(self, name)))
@@ -223,10 +245,17 @@ class Options:
 
         return Deployment.priced_by(self.cost, self.threads, self.runtime, self.provider, self.measure_cmd)
 
+    @functools.cached_property
+    def extents(self) -> dict[str, Extent]:
+        """The least, usual and most sizes of the dimensions in ``dims``."""
+        from rlflow.verify.sizes import Extent
+
+        return {name: Extent.of(value, f"The size of the dimension {name!r}") for name, value in self.dims.items()}
+
     @property
     def sizes(self) -> dict[str, int]:
-        """Sizes of symbolic dimensions by name, for measuring or for good."""
-        return {**self.dims, **self.freeze}
+        """Usual sizes of open dimensions by name, for measuring or for good."""
+        return {**{name: extent.usual for name, extent in self.extents.items()}, **self.freeze}
 
 
 def with_keywords(function: _F) -> _F:

@@ -22,10 +22,21 @@ class Learned(StrategyBase):
 
         return nn.available()
 
-    def run(self, problem: Problem, rng: np.random.Generator) -> Result:
+    def ready(self) -> None:
+        """Raises UsageError where torch is absent, ModelError for a checkpoint that cannot be read."""
         reason = self.available()
         if reason is not None:
             raise UsageError(f"The search strategy {self.name!r} cannot be used here: {reason}.")
+        self.read()
+
+    def read(self) -> None:
+        """Read the checkpoint, once for the process."""
+        from rlflow.agents.xrlflow.trained import load_policy
+
+        load_policy(getattr(self, "checkpoint", "") or None)
+
+    def run(self, problem: Problem, rng: np.random.Generator) -> Result:
+        self.ready()
         with one_thread():
             return super().run(problem, rng)
 

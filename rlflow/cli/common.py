@@ -129,6 +129,18 @@ def parse_dims(option: str, pairs: Sequence[str]) -> dict[str, int]:
     return dims
 
 
+def parse_pairs(option: str, pairs: Sequence[str], sign: str, example: str) -> dict[str, str]:
+    """``NAME=TEXT`` options (``sign`` stands between the two) as a mapping; raises :class:`UsageError`."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, _, text = pair.rpartition(sign)
+        if not name or not text:
+            raise UsageError(f"The option {option} {pair} cannot be read; expected for example {example}.")
+        if found.setdefault(name, text) != text:
+            raise UsageError(f"The option {option} says two things of {name!r}, {found[name]} and {text}.")
+    return found
+
+
 def device_command(command: str | None, jobs: int, time_limit: float) -> DeviceCommand | None:
     """The ``--measure-cmd`` options as one value; raises :class:`UsageError`."""
     from rlflow.cost.command import DeviceCommand

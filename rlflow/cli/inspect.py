@@ -60,6 +60,7 @@ def describe(path: str, library: Any, freeze: dict[str, int]) -> dict[str, Any]:
         "outputs": [
             _value(graph, value, info.name) for value, info in zip(graph.outputs(), model.graph.output, strict=False)
         ],
+        "open_dimensions": sorted(imported.origin.symbols | imported.origin.unnamed),
         "nodes": sum(operators.values()),
         "operators": dict(operators.most_common()),
         "outside_table": sorted(name for name in operators if "." in name or not has_op(name)),
@@ -95,6 +96,8 @@ def _tables(found: dict[str, Any]) -> list[RenderableType]:
     ]
     if found["passthrough"] is not None:
         lines.append(f"carried through as it comes: {found['passthrough']}")
+    if found["open_dimensions"]:
+        lines.append(f"open dimensions (--dim, --freeze): {', '.join(found['open_dimensions'])}")
     parts: list[RenderableType] = [Text("\n".join(lines), style="bold")]
     for title, key in (("Inputs", "inputs"), ("Outputs", "outputs")):
         table = Table(title=title, title_justify="left", box=box.SIMPLE, pad_edge=False, show_header=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlflow.cli.common import console, parse_dims
+from rlflow.cli.common import console, parse_dims, parse_pairs
 from rlflow.errors import UsageError
 from rlflow.options import Options
 
@@ -37,7 +37,9 @@ def _options(given: dict[str, Any]) -> Options:
     """The values of the command line as one value."""
     for name in ("input_data", "rules"):
         given[name] = list(given[name]) or None
-    given["dims"], given["freeze"] = parse_dims("--dim", given["dims"]), parse_dims("--freeze", given["freeze"])
+    given["dims"] = parse_pairs("--dim", given["dims"], "=", "--dim N=1 or --dim N=1..8..64")
+    given["shapes"] = parse_pairs("--shape", given["shapes"], ":", "--shape x:4x128 or --shape x:1x16,4x128,8x512")
+    given["freeze"] = parse_dims("--freeze", given["freeze"])
     given["verify"] = not given["verify"]  # the flag is --no-verify
     return Options(**given)
 

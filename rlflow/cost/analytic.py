@@ -69,6 +69,11 @@ class AnalyticCost:
             f"{overhead_us:g} us per kernel"
         )
 
+    def bind(self, dims: Mapping[str, int]) -> None:
+        """Say what sizes symbolic dimensions have; before the first price."""
+        self.dims.update(dims)
+        self._pricer.bind(self.dims)
+
     @property
     def pricer(self) -> Pricer:
         """The native pricer."""

@@ -189,6 +189,11 @@ class EndToEndCost:
         if feeds is not None and self.command is None:
             self._feeds = feeds()
 
+    def bind(self, dims: Mapping[str, int]) -> None:
+        """Say what sizes symbolic dimensions have; before the first price."""
+        self.dims.update(dims)
+        self._ranker.bind(dims)
+
     # --- the protocol ----------------------------------------------------------------------------------------------
 
     @property

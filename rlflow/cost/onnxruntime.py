@@ -38,6 +38,7 @@ import numpy as np
 from rlflow._core import Pricer
 from rlflow.cost import calibration, in_model, regions
 from rlflow.cost.calibration import Calibration
+from rlflow.cost.coverage import Coverage
 from rlflow.cost.database import Price, PriceContext, PriceDatabase
 from rlflow.cost.in_model import InModel
 from rlflow.cost.interpolate import Estimate, Interpolation, Sample
@@ -180,6 +181,8 @@ class OnnxRuntimeCost:
         self._flush, self._flush_given = int(megabytes * (1 << 20)), flush_mb is not None
         self.dims = dict(dims or {})
         self.refusals: dict[str, str] = {}
+        #: What part of the first graph has prices.
+        self.coverage = Coverage(0, 0)
         self.totals = FillReport()
         self._given_worker = worker
         self._own_worker: Worker | None = None
@@ -195,6 +198,10 @@ class OnnxRuntimeCost:
         self._pace: Pace | None = None
         self._context: PriceContext | None = None
         self._described: dict[str, Any] | None = None
+
+    def bind(self, dims: Mapping[str, int]) -> None:
+        """Say what sizes symbolic dimensions have; before the first price."""
+        self.dims.update(dims)
 
     # --- what it runs on -------------------------------------------------------------------------------------------
 
@@ -315,6 +322,11 @@ class OnnxRuntimeCost:
 
     def notes(self) -> list[str]:
         """What a report has to say about how these prices came about."""
+        if self.coverage.unpriced:
+            return [self.coverage.sentence, *self._estimated()]
+        return self._estimated()
+
+    def _estimated(self) -> list[str]:
         if not self.estimates:
             return []
         error = 100 * float(np.median([guess.error for guess in self.estimates.values()]))
@@ -347,6 +359,7 @@ class OnnxRuntimeCost:
         """
         started = time.perf_counter()
         graphs = list(graphs)
+        first = bool(graphs) and self.coverage.regions == 0
         if self._working_set is None and graphs:
             self._working_set = max(float(self.pricer.summary(graph)["weight_bytes"]) for graph in graphs)
             self._meet(graphs[0])
@@ -370,6 +383,8 @@ class OnnxRuntimeCost:
         remaining = sum(len(job.waiting) for job in waiting[done:])
         seconds = time.perf_counter() - started
         estimated = len(missing) - len(waiting)
+        if first and not remaining:
+            self.coverage = Coverage.of(self.pricer.regions(graphs[0]), self.refusals)
         report = FillReport(done - shared, len(cached) + shared, refused, remaining, seconds, estimated)
         self.totals = self.totals + report
         return report

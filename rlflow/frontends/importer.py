@@ -56,7 +56,10 @@ class NamedConstant:
 
 @dataclass
 class Origin:
-    """What saving needs to know about the model that a graph came from. ``model`` is the library's own copy."""
+    """What saving needs to know about the model that a graph came from. ``model`` is the library's own copy.
+
+    ``symbols``: the names that the file gives to open dimensions; ``unnamed``: those that the others got here.
+    """
 
     model: onnx.ModelProto
     base_dir: str
@@ -66,6 +69,7 @@ class Origin:
     constants: dict[str, NamedConstant] = field(default_factory=dict)
     names: frozenset[str] = frozenset()
     symbols: frozenset[str] = frozenset()
+    unnamed: frozenset[str] = frozenset()
     kept_inputs: frozenset[str] = frozenset()
 
 
@@ -354,6 +358,7 @@ class _Importer:
         origin = self.origin
         origin.names = frozenset(scopes.all_names(self._model.graph))
         origin.symbols = frozenset(name for name, place in self._symbols.items() if place is None)
+        origin.unnamed = frozenset(self._symbols) - origin.symbols
         if self._opaque:
             listed = ", ".join(f"{name} ({count})" for name, count in sorted(self._opaque.items()))
             self.notes.append(f"{sum(self._opaque.values())} nodes are carried as they are: {listed}.")
@@ -524,8 +529,10 @@ class _Importer:
 
     def _type(self, name: str) -> ValueType:
         if self._types is None:
-            symbols = frozenset(symbol for symbol, place in self._symbols.items() if place is None)
-            self._types, trouble = inference.infer(self._bare, symbols)
+            for symbol, place in self._symbols.items():
+                if place is not None:
+                    inference.name_dimension(self._bare, *place, symbol)
+            self._types, trouble = inference.infer(self._bare, frozenset(self._symbols))
             if trouble is not None:
                 self.notes.append(f"onnx's shape inference failed, so some shapes stay unknown: {trouble}")
         return self._types.get(name, UNKNOWN)

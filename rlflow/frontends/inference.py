@@ -40,6 +40,13 @@ def bare_model(model: onnx.ModelProto) -> onnx.ModelProto:
     return bare
 
 
+def name_dimension(bare: onnx.ModelProto, name: str, axis: int, symbol: str) -> None:
+    """Gives an unnamed dimension of an input a name, so that it is still that dimension behind other operators."""
+    for info in bare.graph.input:
+        if info.name == name:
+            info.type.tensor_type.shape.dim[axis].dim_param = symbol
+
+
 def complaint(bare: onnx.ModelProto) -> str | None:
     """What onnx's checker finds wrong with a bare model, in one line, or None."""
     try:

@@ -12,6 +12,7 @@ from typing import Any
 from rlflow.pipeline.account import report
 from rlflow.pipeline.checking import check
 from rlflow.pipeline.context import Context
+from rlflow.pipeline.ends import check_at_ends, race_at_ends
 from rlflow.pipeline.loading import load
 from rlflow.pipeline.racing import Raced, race
 from rlflow.pipeline.searching import search
@@ -27,8 +28,12 @@ def run(model: Any, context: Context) -> OptimizeResult:
     if loaded.library is None:
         found, raced = None, Raced(f"the model is carried through as it came: {loaded.imported.passthrough}")
     else:
-        found = search(loaded, context)
-        raced = race(loaded, found, context)
-    checked = check(loaded, raced, context)
+        context.settle_sizes(loaded)
+        with context.blaming_guesses():
+            found = search(loaded, context)
+            raced = race_at_ends(loaded, race(loaded, found, context), context)
+    with context.blaming_guesses():
+        checked = check(loaded, raced, context)
+        check_at_ends(loaded, raced, context)
     written = write(loaded, raced, context)
     return OptimizeResult(report(loaded, found, raced, checked, written, context), written.make)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import verified, with_known_outputs
-from rlflow.errors import VerificationFailed
+from rlflow.errors import GraphError, VerificationFailed
 from rlflow.report import OutputFigures, Verified
 from rlflow.search import Visited
 
 if TYPE_CHECKING:
+    from rlflow.deployment import Inputs
     from rlflow.pipeline.context import Context
     from rlflow.pipeline.loading import Loaded
     from rlflow.pipeline.racing import Raced
@@ -33,7 +34,7 @@ def check(loaded: Loaded, raced: Raced, context: Context) -> Verified | None:
     noise = verify.calibrate(run, loaded.source, inputs.feeds, seed=seed, plan=inputs.plan)
     found = verified(run, inputs, loaded.source, source, seed, noise)
     if not found.passed:
-        culprit = _culprit(raced.winner.visited, loaded, noise, context)
+        culprit = culprit_of(raced.winner.visited, found, loaded, inputs, noise, context)
         raise VerificationFailed(f"{culprit} {found.failure()} Nothing was written.")
     context.notes.extend(found.notes)
     return figures(found)
@@ -48,16 +49,24 @@ def figures(found: Any) -> Verified:
     return Verified(found.passed, outputs, tuple(found.notes), found.to_dict())
 
 
-def _culprit(chosen: Visited, loaded: Loaded, noise: Any, context: Context) -> str:
-    """A sentence about the smallest prefix of the trace whose result differs, found by bisection."""
+def culprit_of(chosen: Visited, failed: Any, loaded: Loaded, inputs: Inputs, noise: Any, context: Context) -> str:
+    """A sentence about the smallest prefix of the trace whose result differs on ``inputs``, found by bisection.
+
+    What the runtime does not run says nothing about a rule: there are no outputs that could differ.
+    """
+    if not failed.tight:
+        return "The model that was exported does not run, which is a fault of the export and not of a rule."
     intro = "The optimised model does not compute what the original computes."
     if not chosen.trace:
         return intro
 
     def agrees(graph: Any) -> bool:
-        source = loaded.exports.export(graph).source
-        inputs, seed = context.inputs(loaded), context.options.seed
-        return bool(verified(context.runner, inputs, loaded.source, source, seed, noise).passed)
+        try:
+            source = loaded.exports.export(graph).source
+        except GraphError:  # the opset cannot express what is between two steps
+            return True
+        found = verified(context.runner, inputs, loaded.source, source, context.options.seed, noise)
+        return found.passed or not found.tight
 
     graphs = [loaded.graph, *loaded.exports.prefixes(chosen.trace)]
     good, bad = 0, len(graphs) - 1

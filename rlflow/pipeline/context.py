@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import Inputs, open_worker, runner
-from rlflow.errors import RuntimeUnavailable
+from rlflow.errors import CostError, RuntimeUnavailable, VerificationFailed
 from rlflow.files import ScratchFolder, check_output
+from rlflow.pipeline.given import check_given
 from rlflow.report import Stages
 from rlflow.search import Progress, StopToken
+from rlflow.verify.sizes import usual
 
 if TYPE_CHECKING:
     from rlflow.options import Options
@@ -55,10 +58,12 @@ class Context:
 
     def preflight(self, model: Any) -> None:
         """Say what cannot work before any work begins: options that cannot be read or do not go together, an output
-        that cannot be written, a cost model that cannot be used here.
+        that cannot be written, files that cannot be read, what is not installed, a cost model that cannot be used here.
         """
         options = self.options
-        options.strategy, options.limits, options.chosen_patience, options.chosen_rules, options.place  # noqa: B018
+        options.strategy, options.limits, options.chosen_patience, options.extents, options.place  # noqa: B018
+        check_given(model, options)
+        options.chosen_rules  # noqa: B018
         if self.output is not None:
             self.output = check_output(self.output, model)
         self.cost_model  # noqa: B018
@@ -116,17 +121,40 @@ class Context:
         return None if self._worker is None else self._worker.describe()
 
     def inputs(self, loaded: Loaded) -> Inputs:
-        """What the model is timed and verified with."""
+        """What the model is timed and verified with, at the usual sizes."""
         if self._inputs is None:
             options = self.options
+            said = {**usual(loaded.extents), **options.freeze}
             self._inputs = Inputs.of(
                 self.reference,
                 loaded.source,
                 loaded.graph,
-                options.sizes,
+                said,
                 options.input_data,
                 options.seed,
                 options.freeze,
             )
             self.notes.extend(self._inputs.notes)
         return self._inputs
+
+    def settle_sizes(self, loaded: Loaded) -> None:
+        """Let prices be those at the sizes that the model is timed and verified at. What the runtime cannot run is said
+        here, before the search.
+        """
+        said = {**usual(loaded.extents), **self.options.freeze}
+        runs = self.cost_model.measures and (self.options.place.command is None or self.options.verify)
+        sizes = self.inputs(loaded).sizes.values if runs else said
+        bind = getattr(self.cost_model, "bind", None)
+        if bind is not None and isinstance(self.options.cost, str):
+            bind(sizes)
+
+    @contextlib.contextmanager
+    def blaming_guesses(self) -> Iterator[None]:
+        """Failures inside that may come of a guessed size say so."""
+        try:
+            yield
+        except (CostError, VerificationFailed) as error:
+            blame = "" if self._inputs is None else self._inputs.sizes.blame
+            if blame and blame not in str(error):
+                error.args = (f"{error} {blame}",)
+            raise

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from rlflow.frontends.storage import SharedWeights
+    from rlflow.options import Options
     from rlflow.pipeline.context import Context
+    from rlflow.verify.sizes import Extent
 
 __all__ = ["Loaded", "load"]
 
@@ -29,7 +31,8 @@ class Loaded:
     """A model that can be searched. ``given`` is what the user passed, ``source`` what the runtime loads for it.
 
     ``library`` is ``None`` for a model that is carried through as it came. ``weights``: the file that the large weights
-    of the model and its rewrites are shared in, where they are many.
+    of the model and its rewrites are shared in, where they are many. ``extents``: the sizes of open dimensions that the
+    user gave.
     """
 
     given: Any
@@ -38,6 +41,7 @@ class Loaded:
     weights: SharedWeights | None
     library: Any
     exports: Exports
+    extents: Mapping[str, Extent] = field(default_factory=dict)
 
     @property
     def graph(self) -> Any:
@@ -70,21 +74,36 @@ def load(model: Any, context: Context) -> Loaded:
     source = source_of(imported, model)
     if imported.passthrough is not None:
         return Loaded(model, imported, source, None, None, Exports(imported, None, None, context))
-    _check_dims(options.dims, imported.origin.symbols)
+    extents = _extents(options, imported)
     _check_weights(imported)
     weights = shared_weights(imported, options.place, lambda: context.folder)
     if weights is not None and not options.freeze:
         source = weights.write(weights.slim(imported.origin.model), "original.onnx")
     library, left_out = for_opset(load_library(options.chosen_rules), imported.origin.opset)
     context.notes.extend(left_out)
-    return Loaded(model, imported, source, weights, library, Exports(imported, library, weights, context))
+    return Loaded(model, imported, source, weights, library, Exports(imported, library, weights, context), extents)
 
 
-def _check_dims(given: Any, known: Any) -> None:
-    unknown = sorted(set(given) - set(known))
+def _extents(options: Options, imported: Any) -> dict[str, Extent]:
+    """The sizes that the user gives to open dimensions, by name or by the shapes of inputs."""
+    from rlflow.frontends import symbolic
+    from rlflow.verify import sizes
+
+    known = imported.origin.symbols | imported.origin.unnamed
+    unknown = sorted(set(options.dims) - known)
     if unknown:
         near = _search.did_you_mean(unknown[0], known)
-        raise UsageError(f"The model has no symbolic dimension {unknown[0]!r} to measure at a size. {near}")
+        raise UsageError(f"The model has no open dimension {unknown[0]!r} to measure at a size. {near}")
+    graph, shapes = imported.graph, {}
+    for node in graph.inputs():
+        dims = graph.shape(graph.node_outputs(node)[0])
+        named = None if dims is None else [symbolic.unquote(dim) if isinstance(dim, str) else dim for dim in dims]
+        shapes[graph.input_name(node)] = named
+    found = sizes.of_shapes(options.shapes, shapes)
+    for name, extent in options.extents.items():
+        if found.setdefault(name, extent) != extent:
+            raise UsageError(f"The dimension {name!r} gets one size by --dim and another by --shape; give one of them.")
+    return found
 
 
 def _check_weights(imported: Any) -> None:

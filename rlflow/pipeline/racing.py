@@ -105,7 +105,7 @@ def _decision(
             baseline,
             {name: _sourced(one.export) for name, one in entrants.items()},
             {} if options.place.command is not None else context.inputs(loaded).feeds[0],
-            seconds=_gate_seconds(context),
+            seconds=gate_seconds(context),
             seed=options.seed,
             beside={} if baseline == loaded.source else {"original": loaded.source},
             stop=lambda: token.stopped,
@@ -129,7 +129,7 @@ def _memory(loaded: Loaded, baseline: bytes | str, entrants: Mapping[str, Entran
     return kept_comparisons(database, context.worker, context.inputs(loaded).feeds[0], models, options.fresh)
 
 
-def _gate_seconds(context: Context) -> float:
+def gate_seconds(context: Context) -> float:
     given, seconds = context.options.gate_seconds, context.options.limits.seconds
     if given is not None:
         return given

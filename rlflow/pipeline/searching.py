@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ __all__ = ["Found", "search"]
 #: Graphs that the final comparison chooses among. A nominee may be priced so many times as dear as the model: prices
 #: are noisy, but not that noisy.
 FINALISTS, DEARER = 5, 1.1
+#: Seconds that timing one whole graph may take where regions have no prices: a twentieth of the budget, between these.
+LEAST_WHOLE_SECONDS, WHOLE_SECONDS = 0.2, 6.0
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,10 @@ def search(loaded: Loaded, context: Context) -> Found:
     options, problem = context.options, _problem(loaded, context)
     with InterruptGuard(context.stop):
         problem.root()
+        if (whole := _whole_graphs(context)) is not None:
+            context.cost_model = whole
+            problem = _problem(loaded, context)
+            problem.root()
         setup = problem.setup_measurements
         strategy = _search.describe(options.strategy)
         context.stage("searching", f"searching ({strategy}, {options.limits}, {len(problem.rule_names)} rules)")
@@ -68,6 +75,25 @@ def search(loaded: Loaded, context: Context) -> Found:
             "opened brought no worthwhile gain; --patience off spends the whole budget."
         )
     return Found(result, statistics, setup, problem.rule_profile() if options.profile_rules else None)
+
+
+def _whole_graphs(context: Context) -> Any:
+    """What times whole graphs instead, where regions have been priced and too few of them have a price."""
+    from rlflow import cost
+
+    options, coverage = context.options, getattr(context.cost_model, "coverage", None)
+    if coverage is None or not coverage.small or not isinstance(options.cost, str):
+        return None
+    seconds = options.limits.seconds
+    each = WHOLE_SECONDS if seconds is None else min(WHOLE_SECONDS, max(seconds / 20.0, LEAST_WHOLE_SECONDS))
+    place = options.place
+    how: dict[str, Any] = {"runtime": place.runtime, "provider": place.provider, "measure_cmd": place.command}
+    # However noisy the machine is: a search that keeps what it cannot tell apart is better than none.
+    how |= {"seconds": each, "max_noise": math.inf, "worker": context.worker if place.is_default else None}
+    model = cost.make("end-to-end", threads=options.threads, dims=context.cost_model.dims, **how)
+    context.opened(model)
+    context.notes.append(f"{coverage.sentence} So whole graphs were timed in the search, {each:.3g} s each at most.")
+    return model
 
 
 def _problem(loaded: Loaded, context: Context) -> Problem:
@@ -96,6 +122,6 @@ def _earlier_searches(loaded: Loaded, context: Context) -> EarlierSearches | Non
     if not isinstance(options.cost, str) or not hasattr(context.cost_model, "still_holds"):
         return None
     patience = None if options.chosen_patience is None else options.chosen_patience.least
-    settings = (str(options.limits), patience, options.seed, options.cost, sorted(options.sizes.items()))
+    settings = (str(options.limits), patience, options.seed, options.cost, sorted(context.cost_model.dims.items()))
     parts = (loaded.graph.digest, loaded.library.digest, *settings)
     return EarlierSearches(context.cost_model, options.strategy, parts, options.fresh)

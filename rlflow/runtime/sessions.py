@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +33,23 @@ _DTYPE = {"float": "float32", "double": "float64"}
 #: ONNX element type numbers of the types that numpy lacks and that travel as raw bits.
 _RAW_TYPES = {"bfloat16": (16, np.uint16)}
 
+#: What ONNX Runtime says of an operator that it has no kernel or no schema for.
+_UNKNOWN = re.compile(r"(?:Fatal error: )?([\w.\-]*):(\w+)\(-?\d+\) is not a registered function/op")
+
 ort.disable_telemetry_events()
+
+
+def _refusal(error: Exception) -> str:
+    """Why a model was not loaded; an operator that ONNX Runtime does not know is named, with its domain."""
+    unknown = _UNKNOWN.search(str(error))
+    if unknown is None:
+        return f"ONNX Runtime refused to load the model: {short(error)}"
+    domain, operator = unknown.groups()
+    return (
+        f"ONNX Runtime cannot run the model: it does not know the operator {operator} of the domain "
+        f"{domain or 'ai.onnx'}, so nothing can be timed or compared. Give it a runtime that does, or write that "
+        "operator with ONNX's own."
+    )
 
 
 class Session:
@@ -51,7 +68,7 @@ class Session:
         try:
             self.ort = ort.InferenceSession(source, chosen, providers=_providers(options.provider))
         except Exception as error:  # the runtime raises a dozen unrelated classes
-            raise RuntimeRefused(f"ONNX Runtime refused to load the model: {short(error)}") from error
+            raise RuntimeRefused(_refusal(error)) from error
         self.load_seconds = time.perf_counter() - started
         if self.ort.get_providers()[0] != options.provider:
             raise RuntimeUnavailable(

@@ -36,6 +36,7 @@ from rlflow.search.registry import (
     names,
     option_table,
     register,
+    require_ready,
     strategy_class,
     unavailable,
 )
@@ -99,6 +100,7 @@ __all__ = [
     "register",
     "replay",
     "replay_states",
+    "require_ready",
     "rule_uses",
     "solve",
     "solve_in_parallel",

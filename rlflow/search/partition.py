@@ -23,7 +23,7 @@ from rlflow.search.greedy import Greedy
 from rlflow.search.memory import kept
 from rlflow.search.problem import Problem, SearchNode, SearchStopped, StrategyBase
 from rlflow.search.regions import Region, cut_out, plan
-from rlflow.search.registry import Strategy, make, register, specification
+from rlflow.search.registry import Strategy, make, register, require_ready, specification
 from rlflow.search.stitch import Step, Stitcher, steps_of
 from rlflow.search.view import View
 
@@ -61,6 +61,10 @@ class Partition(StrategyBase):
         if spec.partition(":")[0] == self.name:
             raise UsageError("The parts of a partition cannot be partitioned again; name another inner strategy.")
         return make(spec)
+
+    def ready(self) -> None:
+        """Raises the sentence of what a strategy inside lacks here."""
+        require_ready(self.strategy())
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Round after round of parts, until a round changes nothing."""

@@ -20,7 +20,7 @@ from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
 from rlflow.search.lead import follow_the_formula
 from rlflow.search.problem import Problem, SearchNode, SearchStopped, StrategyBase
-from rlflow.search.registry import Strategy, make, register, specification
+from rlflow.search.registry import Strategy, make, register, require_ready, specification
 from rlflow.search.result import Result
 from rlflow.search.view import View
 
@@ -68,6 +68,11 @@ class Portfolio(StrategyBase):
                 raise UsageError("A portfolio cannot be a member of a portfolio; name its members instead.")
             found.append(make(spec))
         return found
+
+    def ready(self) -> None:
+        """Raises the sentence of what a strategy inside lacks here."""
+        for one in self.strategies():
+            require_ready(one)
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Turn after turn, until the budget is spent or no member has anything left to do."""

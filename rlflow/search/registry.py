@@ -82,6 +82,15 @@ def unavailable(spec: str) -> str | None:
     return None if reason is None else str(reason)
 
 
+def require_ready(strategy: Strategy) -> None:
+    """Say now what a search would lack later: an extra that is not installed, a checkpoint that cannot be read. Such a
+    strategy has a method ``ready``, which raises the sentence.
+    """
+    ready = getattr(strategy, "ready", None)
+    if ready is not None:
+        ready()
+
+
 def make(spec: str | Strategy, **overrides: Any) -> Strategy:
     """A strategy from ``"name"`` or ``"name:option=value,option=value"``; ``overrides`` that are not ``None`` win.
 

@@ -207,7 +207,7 @@ def test_the_whole_river_with_a_clock(tmp_path: Path) -> None:
 
 
 def test_a_dimension_that_the_model_lacks_is_refused() -> None:
-    with pytest.raises(errors.UsageError, match="no symbolic dimension 'M'"):
+    with pytest.raises(errors.UsageError, match="no open dimension 'M'"):
         rlflow.optimize(product_model(), dims={"M": 2}, **ANALYTIC)
 
 

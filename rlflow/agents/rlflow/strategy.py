@@ -63,6 +63,12 @@ class RLFlow(Learned):
             )
         object.__setattr__(self, "randomised", self.worldmodel == "latent" or bool(self.checkpoint))
 
+    def read(self) -> None:
+        """Read the checkpoint, once for the process."""
+        from rlflow.agents.rlflow.trained import load_world
+
+        load_world(self.checkpoint or None, self.worldmodel)
+
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Open what the model says, then what backtracking says, until the budget ends or nothing new is left."""
         from rlflow.agents.downhill import descend

@@ -172,6 +172,14 @@ class EqSat(StrategyBase):
                 return found
         return None
 
+    def ready(self) -> None:
+        """Raises :class:`UsageError` where extraction needs a solver that is not installed."""
+        if self._method() == "ilp" and importlib.util.find_spec("highspy") is None:
+            raise UsageError(
+                f"The search strategy {self.name!r} with extraction=ilp needs HiGHS: pip install 'rlflow[eqsat]'. "
+                "extraction=greedy-dag needs nothing."
+            )
+
     def _method(self) -> str:
         if self.extraction != "auto":
             return self.extraction

@@ -1,0 +1,85 @@
+"""What is missing is said before the work starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from onnx import TensorProto, helper
+
+import rlflow
+from rlflow import errors
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])],
+        "relu",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])],
+    )
+    file = tmp_path / "model.onnx"
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    file.write_bytes(model.SerializeToString())
+    return file
+
+
+def refused(model: Any, error: type[Exception], sentence: str, **options: Any) -> None:
+    """The run ends with this sentence, and no stage of it has begun."""
+    stages: list[str] = []
+    with pytest.raises(error, match=sentence):
+        rlflow.optimize(model, on_stage=stages.append, **{"cost": "analytic", "budget": "5c", **options})
+    assert stages == []
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "sentence"),
+    [
+        ({"input_data": "none.npz"}, errors.UsageError, "none.npz does not exist"),
+        ({"input_data": ["x=none.npy"]}, errors.UsageError, "none.npy does not exist"),
+        ({"rules": ["nowhere/none.json"]}, errors.UsageError, "The rule file 'nowhere/none.json' does not exist"),
+        ({"output": "nowhere/at/all.onnx"}, errors.OutputError, "there is no directory"),
+        ({"dims": {"N": "3..2"}}, errors.UsageError, "expected a size above zero"),
+    ],
+)
+def test_files_that_are_absent(path: Path, options: dict[str, Any], error: type[Exception], sentence: str) -> None:
+    refused(path, error, sentence, **options)
+
+
+def test_a_model_that_is_absent(tmp_path: Path) -> None:
+    refused(tmp_path / "none.onnx", errors.ModelError, "The model '.*none.onnx' does not exist")
+    refused(tmp_path, errors.ModelError, "is a directory")
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        "xrlflow:checkpoint=none.npz",
+        "rlflow:checkpoint=none.npz",
+        "portfolio:members=greedy+xrlflow(checkpoint=none.npz)",
+        "partition:inner=xrlflow(checkpoint=none.npz)",
+    ],
+)
+def test_a_checkpoint_that_is_absent(path: Path, search: str) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    refused(path, errors.ModelError, "none.npz", search=search)
+
+
+def test_a_checkpoint_that_is_something_else(path: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    file = tmp_path / "other.npz"
+    file.write_bytes(b"not an archive")
+    refused(path, errors.ModelError, "other.npz", search=f"xrlflow:checkpoint={file}")
+
+
+def test_an_extra_that_is_not_installed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.util
+
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name in ("torch", "highspy") else found(name, *rest)
+    )
+    refused(path, errors.UsageError, r"pip install 'rlflow\[rl\]'", search="xrlflow")
+    refused(path, errors.UsageError, r"pip install 'rlflow\[eqsat\]'", search="eqsat:extraction=ilp")
