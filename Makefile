@@ -102,6 +102,10 @@ test-all: $(VENV)/.dev ## the test suite with the slow tests
 fuzz: $(VENV)/.dev ## 2,000 random sequences of 30 rewrites, outputs compared in ONNX Runtime; goes on where it was stopped
 	$(BIN)/python tests/conformance/fuzz.py --jobs $(JOBS) --seeds $(or $(SEEDS),0:2000)
 
+.PHONY: mutants
+mutants: $(EXTRAS)/.extras ## 130 small faults, one at a time: does a test notice? Goes on where it was stopped (an hour; ONLY="NAME …")
+	$(EXTRAS)/bin/python tests/mutants/run.py --jobs $(JOBS) $(if $(ONLY),--only $(ONLY))
+
 .PHONY: native-test
 native-test: check ## the C++ unit tests under the address and undefined-behaviour sanitizers
 	"$(PYTHON)" tests/native/build_native.py --sanitize --run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -131,3 +132,46 @@ def test_a_graph_is_timed_once() -> None:
     for _ in range(3):
         rewards_of(tiny_episode("twins", reward.fork()), [0, 0])
     assert timer.calls == 2
+
+
+# --- one step at a time -----------------------------------------------------------------------------------------------
+
+
+def episode(start: float, floor: float = 0.0) -> Any:
+    problem = SimpleNamespace(gain_floor=lambda cost: floor)
+    return SimpleNamespace(start_ms=start, walks=SimpleNamespace(problem=problem))
+
+
+def place(cost: float) -> Any:
+    return SimpleNamespace(node=SimpleNamespace(cost=cost))
+
+
+@pytest.mark.parametrize(
+    ("costs", "earned"),
+    [
+        ([8.0], [math.log(10 / 8)]),
+        ([9.9], [0.0]),  # within the noise of prices
+        ([9.9, 9.8, 9.4], [0.0, 0.0, math.log(10 / 9.4)]),  # several that add up to more
+        ([8.0, 12.0, 8.0, 5.0], [math.log(10 / 8), 0.0, 0.0, math.log(8 / 5)]),  # nothing is paid twice
+    ],
+)
+def test_an_improvement_pays_for_what_is_new(costs: list[float], earned: list[float]) -> None:
+    reward, world = env.Improvement(), episode(10.0, floor=0.5)
+    reward.start(world)
+    steps = zip([10.0, *costs], costs, strict=False)
+    assert [reward.step(world, place(a), place(b)) for a, b in steps] == pytest.approx(earned)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "earned"),
+    [
+        (10.0, 5.0, 0.5 * math.log(2)),
+        (5.0, 10.0, -math.log(2)),
+        (10.0, 20.0, 0.0),  # worse than the start is worth as much as the start
+        (20.0, 40.0, 0.0),
+        (20.0, 5.0, 0.5 * math.log(2)),
+    ],
+)
+def test_a_potential_is_never_below_zero(before: float, after: float, earned: float) -> None:
+    found = env.Potential(0.5).step(episode(10.0), place(before), place(after))
+    assert found == pytest.approx(earned)

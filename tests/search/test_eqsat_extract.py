@@ -108,6 +108,19 @@ def test_sharing_is_paid_for_once_where_the_dag_is_looked_at() -> None:
     assert extract(problem, "greedy-dag").cost == extract(problem).cost == 7.0
 
 
+def test_a_class_that_two_branches_need_is_paid_for_once() -> None:
+    """Root 0: two branches of 1 over one class of 10, or a leaf of 15."""
+    problem = Extraction(4, [0, 0, 1, 2, 3], [0.0, 15.0, 1.0, 1.0, 10.0], [0, 2, 2, 3, 4, 4], [1, 2, 3, 3], [0])
+    assert extract(problem, "greedy-tree").cost == 15.0
+    assert extract(problem, "greedy-dag").cost == extract(problem).cost == 12.0
+
+
+def test_a_choice_that_needs_itself_costs_more_than_anything() -> None:
+    problem = Extraction(2, [0, 0, 1, 1], [1.0, 5.0, 1.0, 5.0], [0, 1, 1, 2, 2], [1, 0], [0])
+    assert problem.choice_cost([0, 2]) == math.inf
+    assert problem.choice_cost([0, 3]) == 6.0
+
+
 @pytest.mark.parametrize(
     "depth", [2_000, 12_000], ids=["trees dearer than a double holds", "sets larger than memory allows"]
 )
