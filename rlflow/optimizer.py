@@ -17,6 +17,8 @@ from rlflow.search import Progress, StopToken
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from rlflow.cost.allowance import PricingProgress
+
 __all__ = ["OptimizeResult", "Options", "compare", "optimize", "replay"]
 
 
@@ -28,6 +30,7 @@ def optimize(
     options: Options | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     on_stage: Callable[[str], None] | None = None,
+    on_pricing: Callable[[PricingProgress], None] | None = None,
     stop: StopToken | None = None,
     **keywords: Any,
 ) -> OptimizeResult:
@@ -35,14 +38,17 @@ def optimize(
 
     The keywords are the fields of :class:`rlflow.Options`, which explains them; they may also be given as one value,
     ``options``, which keywords change. ``output``: file to write; where nothing is gained it receives the model as it
-    came. ``on_progress`` is told about the search five times a second, ``on_stage`` what happens next. Ctrl-C, and
+    came. ``on_progress`` is told about the search five times a second, ``on_pricing`` about the prices that are
+    measured before it, ``on_stage`` what happens next. Ctrl-C, and
     ``stop``, end the search with the best so far.
 
     Raises :class:`rlflow.errors.UsageError` (also :class:`BudgetError`), :class:`ModelError`, :class:`CostError`,
     :class:`OutputError`, and :class:`VerificationFailed` where the outputs differ; then nothing is written.
     """
     chosen = Options.of(options, keywords)
-    with Context(chosen, output=output, on_progress=on_progress, on_stage=on_stage, stop=stop) as context:
+    with Context(
+        chosen, output=output, on_progress=on_progress, on_stage=on_stage, on_pricing=on_pricing, stop=stop
+    ) as context:
         return run(model, context)
 
 

@@ -36,20 +36,21 @@ def _click(text: str, **more: Any) -> dict[str, Any]:
 class Options:
     """The options of :func:`rlflow.optimize`, with their defaults.
 
-    ``search`` and ``cost`` are names with options (``"backtracking:alpha=1.1"``) or objects. ``budget``: ``"60s"``,
-    ``"500c"`` candidates, ``"50x"`` expansions, ``"20m"`` measurements. ``patience``: expansions without a worthwhile
-    gain after which the search ends although there is budget left, ``"off"``, or ``"auto"``: the strategy's own
-    (3000 for mixed and backtracking) where the budget is one of seconds. ``fresh``: search again, and compare in full,
-    whatever earlier runs of the same found and kept beside the prices. ``train_budget``: steps (``"2000"``) or seconds
-    (``"60s"``) for which a learned strategy is first trained on the model, beside the budget. ``dims`` binds open
-    dimensions for measuring only, to one size (``8``) or to the least, the usual and the most (``"1..8..64"``): the
-    model is priced and timed at the usual sizes, and checked at all three. One without a name is called by its place,
-    such as ``image.0``. ``shapes`` says the same by input: ``{"x": "1x16,4x128,8x512"}``. ``only_usual``: write also
-    what is slower than the original at the least or the most. ``freeze`` binds for good. ``input_data``: arrays by
-    input name, or the path of a ``.npz``
-    file, to verify on besides random inputs. ``rules``: a rule library, or files and family names (default: everything
-    that ships). ``numerics``: the loosest class of rounding that a rule may have, "exact" (results the same bit for
-    bit), "reassociates" or "unstable" (default: no limit).
+    ``search`` and ``cost`` are names with options (``"backtracking:alpha=1.1"``) or objects. ``budget``: what pricing,
+    search, final comparison and check may take together (``"60s"``, ``"5m"``, ``"1h"``), or how far the search goes,
+    whatever that takes: ``"500c"`` candidates, ``"50x"`` expansions, ``"20meas"`` measurements. ``patience``:
+    expansions without a worthwhile gain after which the search ends although there is budget left, ``"off"``, or
+    ``"auto"``: the strategy's own (3000 for mixed and backtracking) where the budget is one of seconds. ``fresh``:
+    search again, and compare in full, whatever earlier runs of the same found and kept beside the prices.
+    ``train_budget``: steps (``"2000"``) or seconds (``"60s"``) for which a learned strategy is first trained on the
+    model, beside the budget. ``dims`` binds open dimensions for measuring only, to one size (``8``) or to the least,
+    the usual and the most (``"1..8..64"``): the model is priced and timed at the usual sizes, and checked at all three.
+    One without a name is called by its place, such as ``image.0``. ``shapes`` says the same by input: ``{"x":
+    "1x16,4x128,8x512"}``. ``only_usual``: write also what is slower than the original at the least or the most.
+    ``freeze`` binds for good. ``input_data``: arrays by input name, or the path of a ``.npz`` file, to verify on
+    besides random inputs. ``rules``: a rule library, or files and family names (default: everything that ships).
+    ``numerics``: the loosest class of rounding that a rule may have, "exact" (results the same bit for bit),
+    "reassociates" or "unstable" (default: no limit).
     ``runtime`` (``onnxruntime``, ``openvino``, ``cudnn``, ``torch``, or ``gpu`` for the best of these on a GPU),
     ``provider`` (of ONNX Runtime) or ``measure_cmd`` (a command that prints milliseconds, see
     :class:`rlflow.cost.command.DeviceCommand`) say where the model will run: the final comparison and the costs that
@@ -71,7 +72,11 @@ class Options:
     )
     budget: str | Budget = field(
         default="60s",
-        metadata=_click("60s, 500c (candidates), 50x (expansions) or 20m (measurements).", show_default=True),
+        metadata=_click(
+            "What all of it may take: 60s, 5m, 1h. Or how far the search goes: 500c (candidates), 50x (expansions), "
+            "20meas (measurements).",
+            show_default=True,
+        ),
     )
     patience: str | int | None = field(
         default="auto",

@@ -100,7 +100,7 @@ def test_a_comparison_runs_keeps_and_resumes(model: Path, tmp_path: Path, monkey
 
 def test_winners_are_timed_end_to_end(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLFLOW_CACHE", str(tmp_path))
-    found = compare_searches([model], ["greedy", "random:walks=1"], budget="20m", seeds=1, gate_seconds=1.0)
+    found = compare_searches([model], ["greedy", "random:walks=1"], budget="20meas", seeds=1, gate_seconds=1.0)
     (timing,) = found.timings
     assert set(timing["log_ms"]) <= {"baseline", *(one["digest"] for one in found.runs)}
     assert all(len(blocks) == comparison.BLOCKS for blocks in timing["log_ms"].values())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     metavar="A,B…",
     help="Strategies; options in brackets: beam(width=4;twins=1).",
 )
-@click.option("--budget", default="60s", show_default=True, help="Of each search: 60s, 500c, 50x or 20m.")
+@click.option("--budget", default="60s", show_default=True, help="Of each search: 60s, 5m, 500c, 50x or 20meas.")
 @click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Searches of each kind.")
 @click.option("--cost", default="onnxruntime", show_default=True, help="Cost model; analytic times nothing.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of the runtime.")

@@ -93,7 +93,12 @@ def optimize(
     options = _options(given)
     with reporter(quiet) as told:
         result = optimizer.optimize(
-            model, output=target, options=options, on_progress=told.progress, on_stage=told.stage
+            model,
+            output=target,
+            options=options,
+            on_progress=told.progress,
+            on_stage=told.stage,
+            on_pricing=told.pricing,
         )
     _tell(result.report, json_file, quiet, verbose)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 if TYPE_CHECKING:
+    from rlflow.cost.allowance import PricingProgress
     from rlflow.search import Progress
 
 #: Seconds between two lines where stderr is not a terminal.
@@ -25,6 +26,7 @@ class Reporter(Protocol):
     ) -> None: ...
     def stage(self, sentence: str) -> None: ...
     def progress(self, progress: Progress) -> None: ...
+    def pricing(self, progress: PricingProgress) -> None: ...
 
 
 def reporter(quiet: bool) -> Reporter:
@@ -51,6 +53,9 @@ class Silent:
     def progress(self, progress: Progress) -> None:
         """Ignored."""
 
+    def pricing(self, progress: PricingProgress) -> None:
+        """Ignored."""
+
 
 class Plain(Silent):
     """Lines for logs: every stage, and the search every ten seconds."""
@@ -63,10 +68,16 @@ class Plain(Silent):
         self._last = time.monotonic()
 
     def progress(self, progress: Progress) -> None:
+        self._now_and_then(line(progress))
+
+    def pricing(self, progress: PricingProgress) -> None:
+        self._now_and_then(pricing_line(progress))
+
+    def _now_and_then(self, text: str) -> None:
         now = time.monotonic()
         if now - self._last >= _PLAIN_SECONDS:
             self._last = now
-            click.echo(f"rlflow: {line(progress)}", err=True)
+            click.echo(f"rlflow: {text}", err=True)
 
 
 class Live(Silent):
@@ -96,6 +107,9 @@ class Live(Silent):
     def progress(self, progress: Progress) -> None:
         self._status.update(_escaped(f"{self._stage}: {line(progress)}"))
 
+    def pricing(self, progress: PricingProgress) -> None:
+        self._status.update(_escaped(f"{self._stage}: {pricing_line(progress)}"))
+
 
 def line(progress: Progress) -> str:
     """``best 12.31 ms (-8.2 %), 5230 candidates/s, 12 s left``."""
@@ -111,6 +125,12 @@ def line(progress: Progress) -> str:
     else:
         parts.append(f"{100.0 * progress.fraction:.0f} % of the budget")
     return ", ".join(parts)
+
+
+def pricing_line(progress: PricingProgress) -> str:
+    """``24 of 96 regions priced, 3.1/s, 23 s left``."""
+    left = "" if progress.seconds_left is None else f", {progress.seconds_left:.0f} s left"
+    return f"{progress.done} of {progress.total} regions priced, {progress.rate:.1f}/s{left}"
 
 
 def _escaped(text: str) -> str:

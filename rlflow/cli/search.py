@@ -44,7 +44,7 @@ def _doc(text: str) -> str:
 @click.argument("model")
 @click.option("--search", "spec", default="backtracking", show_default=True, help="Strategy, with options.")
 @click.option("--cost", default="analytic", show_default=True, help="Cost model: analytic or onnxruntime.")
-@click.option("--budget", default="60s", show_default=True, help="60s, 500c, 50x or 20m; see rlflow optimize.")
+@click.option("--budget", default="60s", show_default=True, help="60s, 5m, 500c, 50x or 20meas; see rlflow optimize.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of the runtime.")
 @click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of a symbolic dimension, for pricing only.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rlflow._core import Pricer
 from rlflow.cost import regions
+from rlflow.cost.allowance import PricingProgress
 from rlflow.cost.protocol import CostReport, FillReport, RegionCost
 
 if TYPE_CHECKING:
@@ -105,10 +106,19 @@ class AnalyticCost:
         )
 
     def fill(
-        self, graphs: Iterable[Graph], *, limit: int | None = None, stop: Callable[[], bool] | None = None
+        self,
+        graphs: Iterable[Graph],
+        *,
+        limit: int | None = None,
+        stop: Callable[[], bool] | None = None,
+        seconds: float | None = None,
+        tell: Callable[[PricingProgress], None] | None = None,
     ) -> FillReport:
         """Nothing is ever missing."""
         return FillReport()
+
+    def hurry(self) -> None:
+        """No clock, no haste."""
 
     def close(self) -> None:
         """Nothing is held."""

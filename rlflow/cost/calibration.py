@@ -28,6 +28,8 @@ _CHAIN = 32
 #: Megabytes of weights for which the speed of reading them once per run is measured: in the second-level cache, beyond
 #: it, around the size of a shared cache, and from memory.
 _WORKING_SETS = (1, 4, 8, 16, 24, 48)
+#: Those of them that are tried where time is short.
+_BRIEF_SETS = (1, 8, 24)
 #: Sessions that these are timed in. Where the pages of a model lie, and how much of a shared cache its neighbours leave
 #: it, decides what fits: 16 MB were read in 0.35 ms by the luckiest of seven sessions, in 0.67 ms by the one in the
 #: middle, in 0.78 ms by the last. So the median counts here, and not the fastest ones that agree, as elsewhere.
@@ -93,6 +95,12 @@ def probes(block: int) -> dict[str, Graph]:
     return found
 
 
+def brief(graphs: Mapping[str, Graph]) -> dict[str, Graph]:
+    """Fewer :func:`probes`, where time is short: making and loading much of weights takes most of it."""
+    left_out = {f"weights-{megabytes}" for megabytes in _WORKING_SETS if megabytes not in _BRIEF_SETS}
+    return {name: graph for name, graph in graphs.items() if name not in left_out}
+
+
 def is_cold(name: str) -> bool:
     """Whether a probe is timed as regions are, with what was walked through before each sample. Changes of layout and
     an empty run are, because they are taken off regions; a dispatch and the reading of weights are told from chains.
@@ -128,10 +136,12 @@ def measured(
     return found
 
 
-def overhead(worker: Worker, flush_bytes: int, level: str) -> Measurement:
-    """An empty run. It is taken off every price, so the least of a few tries counts: more would leave nothing of small
-    regions.
+def overhead(worker: Worker, flush_bytes: int, level: str, once: bool = False) -> Measurement:
+    """An empty run. It is taken off every price, so the least of a few tries counts (unless ``once`` is enough): more
+    would leave nothing of small regions.
     """
+    if once:
+        return worker.overhead(level=level, flush_bytes=flush_bytes)
     tries = []
     for _ in range(_TRIES):
         worker.restart()
@@ -149,9 +159,10 @@ def calibrate(ms: Mapping[str, float], block: int) -> Calibration:
     dispatch = max(0.0, (ms["dispatch-n"] - ms["dispatch-1"]) / (_CHAIN - 1))
     one = _MATRIX * _MATRIX * 4.0
     speeds = []
-    for count in _WORKING_SETS:
+    counts = [count for count in _WORKING_SETS if f"weights-{count}" in ms]
+    for count in counts:
         speeds.append(one * count / max(ms[f"weights-{count}"] - ms["dispatch-1"] - dispatch * (count - 1), 1e-6))
-    sets = tuple(one * count for count in _WORKING_SETS)
+    sets = tuple(one * count for count in counts)
     # More weights are never read faster than fewer; noise may say so.
     falling = tuple(float(speed) for speed in np.minimum.accumulate(speeds))
     if not block:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rlflow.cost.allowance import PricingProgress
 from rlflow.cost.calibration import Calibration
 from rlflow.cost.database import PriceContext
 from rlflow.cost.onnxruntime import OnnxRuntimeCost
@@ -62,7 +63,13 @@ class CudnnCost(OnnxRuntimeCost):
         return result.ms
 
     def fill(
-        self, graphs: Iterable[Graph], *, limit: int | None = None, stop: Callable[[], bool] | None = None
+        self,
+        graphs: Iterable[Graph],
+        *,
+        limit: int | None = None,
+        stop: Callable[[], bool] | None = None,
+        seconds: float | None = None,
+        tell: Callable[[PricingProgress], None] | None = None,
     ) -> FillReport:
         """As for ONNX Runtime; the first graph decides whether weights stay in the GPU's cache."""
         graphs = list(graphs)
@@ -72,7 +79,7 @@ class CudnnCost(OnnxRuntimeCost):
                 weights /= 2
             cache = int(self._description()["cache_bytes"])
             self._flush = 2 * cache if weights > cache else 0
-        return super().fill(graphs, limit=limit, stop=stop)
+        return super().fill(graphs, limit=limit, stop=stop, seconds=seconds, tell=tell)
 
     def _kept_as(self, key: str, cold: bool = True) -> str:
         return f"1:{'cold' if self._flush else 'warm'}:{key}"
@@ -97,7 +104,9 @@ class CudnnCost(OnnxRuntimeCost):
     def _own_fusion(self) -> str:
         return "generic"
 
-    def _timed(self, items: Any, cold: bool, sessions: int | None = None) -> dict[str, Measurement | str]:
+    def _timed(
+        self, items: Any, cold: bool, sessions: int | None = None, hasty: bool = False
+    ) -> dict[str, Measurement | str]:
         if not items:
             return {}
         return self.worker.measure_many(

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from rlflow.cost.allowance import PricingProgress
 from rlflow.cost.analytic import AnalyticCost
 from rlflow.cost.command import CommandSampler, DeviceCommand
 from rlflow.cost.protocol import CostReport, FillReport, RegionCost
@@ -256,9 +257,16 @@ class EndToEndCost:
         )
 
     def fill(
-        self, graphs: Iterable[Graph], *, limit: int | None = None, stop: Callable[[], bool] | None = None
+        self,
+        graphs: Iterable[Graph],
+        *,
+        limit: int | None = None,
+        stop: Callable[[], bool] | None = None,
+        seconds: float | None = None,
+        tell: Callable[[PricingProgress], None] | None = None,
     ) -> FillReport:
         """Time the graphs that were not timed yet, at most ``limit`` of them; ``stop`` is asked between blocks.
+        ``seconds`` is not looked at, because nothing short of a comparison says what a graph takes.
 
         Raises :class:`CostError` where the first graph of all cannot be run, or the machine is too noisy.
         """
@@ -288,6 +296,9 @@ class EndToEndCost:
             "costs are ratios to the original, timed beside each of them."
         )
         return [note]
+
+    def hurry(self) -> None:
+        """Nothing short of a comparison says what a graph takes."""
 
     def close(self) -> None:
         """End the worker process; may be called twice."""

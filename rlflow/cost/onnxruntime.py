@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,6 +38,7 @@ import numpy as np
 
 from rlflow._core import Pricer
 from rlflow.cost import calibration, in_model, regions
+from rlflow.cost.allowance import HASTY_REPEATS, Allowance, PricingProgress
 from rlflow.cost.calibration import Calibration
 from rlflow.cost.coverage import Coverage
 from rlflow.cost.database import Price, PriceContext, PriceDatabase
@@ -69,8 +71,6 @@ if TYPE_CHECKING:
     from rlflow._core import Region
     from rlflow.graph import Graph
 
-#: Regions timed in one round trip; a request to stop is looked at in between.
-BATCH = 8
 #: The best pace of a machine is that while the regions of a first graph are timed, or for so many seconds of it.
 PACE_SECONDS = 30.0
 _LEVEL = "all"
@@ -118,13 +118,14 @@ class _Job:
 @dataclass
 class _Timings:
     """Regions that were timed and are not priced yet: the programs that the runtime makes of them (by key), what those
-    that nobody had timed took (the first region of each), and why others cannot be.
+    that nobody had timed took (the first region of each), and why others cannot be. ``hasty``: not to be kept.
     """
 
     jobs: Sequence[_Job]
     programs: dict[str, str]
     took: dict[str, tuple[_Job, Measurement | str]]
     refusals: dict[str, str]
+    hasty: bool = False
 
 
 class OnnxRuntimeCost:
@@ -196,6 +197,7 @@ class OnnxRuntimeCost:
         self.streams_weights = False
         self._calibration: Calibration | None = None
         self._pace: Pace | None = None
+        self._hurried, self._hasty, self._hasty_keys = False, False, set[str]()
         self._context: PriceContext | None = None
         self._described: dict[str, Any] | None = None
 
@@ -322,9 +324,13 @@ class OnnxRuntimeCost:
 
     def notes(self) -> list[str]:
         """What a report has to say about how these prices came about."""
-        if self.coverage.unpriced:
-            return [self.coverage.sentence, *self._estimated()]
-        return self._estimated()
+        told = [self.coverage.sentence] if self.coverage.unpriced else []
+        if self._hasty_keys:
+            told.append(
+                f"{len(self._hasty_keys)} of {len(self._used)} prices are of one short session each, because the time "
+                "did not reach for more; they are not kept, and only the final comparison decided."
+            )
+        return [*told, *self._estimated()]
 
     def _estimated(self) -> list[str]:
         if not self.estimates:
@@ -340,9 +346,9 @@ class OnnxRuntimeCost:
 
     def used(self) -> dict[str, float | None] | None:
         """The prices that this object went by, milliseconds by their key in the database (``None``: refused); ``None``
-        where some were estimates.
+        where some were estimates, or measured in haste.
         """
-        return None if self.estimates else dict(self._used)
+        return None if self.estimates or self._hasty_keys else dict(self._used)
 
     def still_holds(self, used: Mapping[str, float | None]) -> bool:
         """Whether the database has these prices, as they were."""
@@ -350,11 +356,19 @@ class OnnxRuntimeCost:
         return all(key in found and found[key].ms == ms for key, ms in used.items())
 
     def fill(
-        self, graphs: Iterable[Graph], *, limit: int | None = None, stop: Callable[[], bool] | None = None
+        self,
+        graphs: Iterable[Graph],
+        *,
+        limit: int | None = None,
+        stop: Callable[[], bool] | None = None,
+        seconds: float | None = None,
+        tell: Callable[[PricingProgress], None] | None = None,
     ) -> FillReport:
         """Supply the prices that ``graphs`` lack, from the database or by measuring, at most ``limit`` measurements.
 
-        ``stop`` is asked between batches. What the runtime refuses to run alone is priced as zero, and named in
+        ``stop`` is asked between batches, ``tell`` is told after each. Where ``seconds`` are given and do not reach,
+        regions are timed in haste from there on, also in later calls, and kept for this run only; what is left without
+        a price then is ``remaining``. What the runtime refuses to run alone is priced as zero, and named in
         ``refusals`` and in every report.
         """
         started = time.perf_counter()
@@ -368,26 +382,46 @@ class OnnxRuntimeCost:
         missing = [job for job in jobs.values() if job.key not in cached]
         waiting = self._not_estimated(missing)
         allowed = waiting if limit is None else waiting[: max(limit, 0)]
+        left = None if seconds is None else max(seconds - (time.perf_counter() - started), 0.0)
+        if left is not None:  # the most for the time first; what takes too long to load is left to be estimated
+            allowed = [job for job in sorted(allowed, key=_worth, reverse=True) if _load_seconds(job) < left / 2.0]
+        allowance = Allowance(left, len(allowed), hasty=self._hasty, tell=tell)
+        done, shared, refused = self._measured(allowed, allowance, stop or (lambda: False))
+        looked_at = {job.key for job in allowed[:done]}
+        remaining = sum(len(job.waiting) for job in waiting if job.key not in looked_at)
+        estimated = len(missing) - len(waiting)
+        if first and not remaining:
+            self.coverage = Coverage.of(self.pricer.regions(graphs[0]), self.refusals)
+        took = time.perf_counter() - started
+        report = FillReport(done - shared, len(cached) + shared, refused, remaining, took, estimated)
+        self.totals = self.totals + report
+        return report
+
+    def _measured(self, jobs: Sequence[_Job], allowance: Allowance, stop: Callable[[], bool]) -> tuple[int, int, int]:
+        """Time and price ``jobs``, as far as the time reaches: how many were looked at, how many of these had the
+        program of another, and how many the runtime refused.
+        """
         done = shared = refused = 0
+        started = time.perf_counter()
         pending: list[_Timings] = []  # until the pace of the machine is known
-        for begin in range(0, len(allowed), BATCH):
-            if stop is not None and stop():
-                break
-            one = self._time(allowed[begin : begin + BATCH], pending)
+        while done < len(jobs) and not allowance.over() and not stop():
+            if allowance.hasty and not self._hasty:
+                refused, pending, self._hasty = refused + self._keep(pending), [], True
+            begun = time.perf_counter()
+            one = self._time(jobs[done : done + allowance.batch()], pending)
             pending.append(one)
             done, shared = done + len(one.jobs), shared + len(one.programs) - len(one.took)
             known = not self._paced or self._known_pace() is not None
             if known or time.perf_counter() - started >= PACE_SECONDS:
                 refused, pending = refused + self._keep(pending), []
-        refused += self._keep(pending)
-        remaining = sum(len(job.waiting) for job in waiting[done:])
-        seconds = time.perf_counter() - started
-        estimated = len(missing) - len(waiting)
-        if first and not remaining:
-            self.coverage = Coverage.of(self.pricer.regions(graphs[0]), self.refusals)
-        report = FillReport(done - shared, len(cached) + shared, refused, remaining, seconds, estimated)
-        self.totals = self.totals + report
-        return report
+            allowance.took(len(one.jobs), time.perf_counter() - begun)
+        return done, shared, refused + self._keep(pending)
+
+    def hurry(self) -> None:
+        """Time is short: learn about the machine by fewer and shorter probes, where it is not known; nothing of that is
+        kept.
+        """
+        self._hurried = True
 
     def _meet(self, graph: Graph) -> None:
         """Choose how the regions of this model are priced: whether it streams its weights, and through which caches."""
@@ -522,15 +556,16 @@ class OnnxRuntimeCost:
                 refusals[job.key] = str(error)
                 continue
             if job.model is not None:
-                programs[job.key] = self._program(job.source) or job.key
+                programs[job.key] = job.key if self._hasty else self._program(job.source) or job.key
         known = {*self._known_programs(programs.values()), *(program for one in before for program in one.took)}
         first: dict[str, _Job] = {}
         for job in jobs:
             if job.key in programs and programs[job.key] not in known:
                 first.setdefault(programs[job.key], job)
         items = [(job.key, job.source, job.feeds) for job in first.values()]
-        results = self._timed(items, cold=True, sessions=STREAMING_SESSIONS if self._far else None)
-        return _Timings(jobs, programs, {key: (job, results[job.key]) for key, job in first.items()}, refusals)
+        results = self._timed(items, True, STREAMING_SESSIONS if self._far else None, hasty=self._hasty)
+        took = {key: (job, results[job.key]) for key, job in first.items()}
+        return _Timings(jobs, programs, took, refusals, self._hasty)
 
     def _keep(self, pending: Sequence[_Timings]) -> int:
         """Price what was timed, by region and by program; the number of regions that the runtime refused."""
@@ -549,7 +584,10 @@ class OnnxRuntimeCost:
                 self._learn(prices[job.key])
                 refused += prices[job.key].ms is None
             prices |= {program: prices[job.key] for program, (job, _) in one.took.items()}
-            self.database.put_many({self._kept_as(key): price for key, price in prices.items()}, self.place)
+            if one.hasty:
+                self._hasty_keys.update(key for key in prices if key in one.programs)
+            else:
+                self.database.put_many({self._kept_as(key): price for key, price in prices.items()}, self.place)
         return refused
 
     def _folded(self, job: _Job) -> Price:
@@ -620,7 +658,7 @@ class OnnxRuntimeCost:
         if job.region.blocked:
             beside = self._stand_alone_changes(job)
             # The small difference of large times says little; the runtime's profiler can tell them apart.
-            share = self._kernel_share(job) if beside > _LARGE_PART * ms else None
+            share = self._kernel_share(job) if beside > _LARGE_PART * ms and not self._hasty else None
             ms = ms - beside if share is None else ms * share
         return Price(max(ms, machine.dispatch, 1e-5), result.spread_ms, result.samples)
 
@@ -655,15 +693,18 @@ class OnnxRuntimeCost:
         return total + sum(machine.reorder_ms(size) for size in turned)
 
     def _timed(
-        self, items: Sequence[tuple[str, bytes, Any]], cold: bool, sessions: int | None = None
+        self, items: Sequence[tuple[str, bytes, Any]], cold: bool, sessions: int | None = None, hasty: bool = False
     ) -> dict[str, Measurement | str]:
-        """The times of sessions that agree, or the median of ``sessions`` of them."""
+        """The times of sessions that agree, or the median of ``sessions`` of them; ``hasty``: of a short one."""
+
+        repeats = HASTY_REPEATS if hasty else self._repeats
+        sessions = None if hasty else sessions
 
         def once(some: Sequence[Any], beside: bytes | None = None) -> dict[str, Measurement | str]:
             return self.worker.measure_many(
                 some,
                 level=_LEVEL,
-                repeats=self._repeats * (sessions or 1),
+                repeats=repeats * (sessions or 1),
                 min_time=self._min_time,
                 flush_bytes=self._flush if cold else 0,
                 sessions=sessions or 1,
@@ -673,7 +714,7 @@ class OnnxRuntimeCost:
 
         if not items:
             return {}
-        if sessions is not None:
+        if sessions is not None or hasty:
             return once(items)
         paced = functools.partial(once, beside=_serialized(reference())) if cold and self._paced else None
         return repeated(once, items, paced)
@@ -713,15 +754,19 @@ class OnnxRuntimeCost:
             names[calibration.OVERHEAD] = self._kept_as(f"probe:{calibration.OVERHEAD}")
         kept = self.database.get_many(names.values(), self.place)
         if any(key not in kept or kept[key].ms is None for key in names.values()):
-            found = calibration.measured(graphs, self._timed)
+            graphs = calibration.brief(graphs) if self._hurried else graphs
+            found = calibration.measured(graphs, functools.partial(self._timed, hasty=self._hurried))
             if cold:
                 self._settle_pace(found.values())
                 found = {name: at_pace(one, self._pace) for name, one in found.items()}
-                found[calibration.OVERHEAD] = calibration.overhead(self.worker, self._flush, _LEVEL)
+                found[calibration.OVERHEAD] = calibration.overhead(self.worker, self._flush, _LEVEL, self._hurried)
             kept = {names[name]: Price(one.ms, one.spread_ms, one.samples) for name, one in found.items()}
-            self.database.put_many(kept, self.place)
+            if self._hurried:
+                self._hasty_keys.update(kept)
+            else:
+                self.database.put_many(kept, self.place)
         self._used |= {key: price.ms for key, price in kept.items()}
-        return {name: kept[key].ms or 0.0 for name, key in names.items()}
+        return {name: kept[key].ms or 0.0 for name, key in names.items() if key in kept}
 
 
 def streams(graph: Graph, pricer: Pricer, dims: Mapping[str, int]) -> bool:
@@ -738,6 +783,19 @@ def streams(graph: Graph, pricer: Pricer, dims: Mapping[str, int]) -> bool:
     if names:
         found = pricer.regions(graph.bind({name: dims.get(name, 1) for name in names}))
     return sum(region.flops for region in found) < STREAMING_FLOPS * read
+
+
+def _load_seconds(job: _Job) -> float:
+    """About what making and loading a region's constants takes, once."""
+    graph = job.graph
+    constants = (value for value in job.region.inputs if graph.is_const(graph.producer(value)))
+    shapes = (graph.shape(value) or () for value in constants)
+    return sum(4.0 * math.prod(extent if isinstance(extent, int) else 1 for extent in shape) for shape in shapes) / 2e7
+
+
+def _worth(job: _Job) -> float:
+    """How much of the graph's time a measurement says something about, roughly, for the time that it takes."""
+    return (job.region.flops / 5.0 + job.region.bytes) / (0.2 + _load_seconds(job))
 
 
 def _described(job: _Job) -> dict[str, Any]:

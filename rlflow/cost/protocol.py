@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from rlflow._core import Pricer
+    from rlflow.cost.allowance import PricingProgress
     from rlflow.graph import Graph
 
 
@@ -114,9 +115,23 @@ class CostModel(Protocol):
         ...
 
     def fill(
-        self, graphs: Iterable[Graph], *, limit: int | None = None, stop: Callable[[], bool] | None = None
+        self,
+        graphs: Iterable[Graph],
+        *,
+        limit: int | None = None,
+        stop: Callable[[], bool] | None = None,
+        seconds: float | None = None,
+        tell: Callable[[PricingProgress], None] | None = None,
     ) -> FillReport:
-        """Supply the prices that ``graphs`` lack: from the database, else by at most ``limit`` measurements."""
+        """Supply the prices that ``graphs`` lack: from the database, else by at most ``limit`` measurements.
+
+        ``seconds`` is what measuring may take (``None``: any); a model that cannot do with less does not look at it.
+        ``tell`` hears how far it is.
+        """
+        ...
+
+    def hurry(self) -> None:
+        """Time is short: whatever can be had at less accuracy in less time should be; said before anything is asked."""
         ...
 
     def close(self) -> None:

@@ -49,6 +49,7 @@ def report(
         notes=tuple(dict.fromkeys(context.notes)),
         seconds_total=time.monotonic() - context.started,
         stages=context.stage.seconds(),
+        parts=context.parts.given,
         seconds_measuring=getattr(getattr(context.cost_model, "totals", None), "seconds", None),
         written=None if context.output is None else str(context.output),
         version=__version__,

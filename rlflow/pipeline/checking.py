@@ -25,6 +25,7 @@ def check(loaded: Loaded, raced: Raced, context: Context) -> Verified | None:
     """
     if raced.winner is None or not context.options.verify:
         return None
+    context.parts.verifying()
     context.stage("verifying", "comparing the outputs with the original's")
     from rlflow import verify
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import Inputs, open_worker, runner
-from rlflow.errors import CostError, RuntimeUnavailable, VerificationFailed
+from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable, VerificationFailed
 from rlflow.files import ScratchFolder, check_output
 from rlflow.pipeline.given import check_given
+from rlflow.pipeline.parts import Pace, Parts
 from rlflow.report import Stages
 from rlflow.search import Progress, StopToken
 from rlflow.verify.sizes import usual
@@ -39,11 +40,13 @@ class Context:
         output: str | os.PathLike[str] | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         on_stage: Callable[[str], None] | None = None,
+        on_pricing: Callable[[Any], None] | None = None,
         stop: StopToken | None = None,
     ) -> None:
         self.options = options
         self.output = None if output is None else Path(output)
-        self.on_progress, self.stage, self.stop = on_progress, Stages(on_stage), stop or StopToken()
+        self.on_progress, self.on_pricing = on_progress, on_pricing
+        self.stage, self.stop = Stages(on_stage), stop or StopToken()
         self.notes: list[str] = []
         self.started = time.monotonic()
         self._stack = ExitStack()
@@ -67,6 +70,11 @@ class Context:
         if self.output is not None:
             self.output = check_output(self.output, model)
         self.cost_model  # noqa: B018
+
+    @functools.cached_property
+    def parts(self) -> Parts:
+        """What each stage may take of the budget."""
+        return Parts(self.options.limits.seconds, self.options.gate_seconds)
 
     def opened(self, resource: Any) -> Any:
         """A context manager that is closed with this one."""
@@ -119,6 +127,21 @@ class Context:
     def runtime(self) -> dict[str, Any] | None:
         """What the deployment worker says of itself; ``None`` where none was opened."""
         return None if self._worker is None else self._worker.describe()
+
+    def pace(self, loaded: Loaded) -> Pace:
+        """How long the model as it came takes here. Nothing is said of one that cannot be run: the stage that needs it
+        will.
+        """
+        try:
+            feeds = self.inputs(loaded).feeds[0]
+            handle = self.worker.load(loaded.source)
+            begun = time.monotonic()
+            self.worker.run(handle, feeds)
+            found = Pace(handle.load_seconds, time.monotonic() - begun)
+            self.worker.unload(handle)
+        except (RuntimeCrashed, RuntimeRefused):
+            return Pace()
+        return found
 
     def inputs(self, loaded: Loaded) -> Inputs:
         """What the model is timed and verified with, at the usual sizes."""

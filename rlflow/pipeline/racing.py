@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -99,16 +100,18 @@ def _decision(
             computed = {name: [run(name, one) for one in feeds] for name in ("baseline", decision.winner)}
             outputs.update(baseline=computed["baseline"], optimised=computed[decision.winner])
 
+    seconds, at_most = context.parts.timing()
+    end = float("inf") if at_most is None else time.monotonic() + at_most
     with InterruptGuard(token):
         return gate.choose(
             options.place.command or context.worker,
             baseline,
             {name: _sourced(one.export) for name, one in entrants.items()},
             {} if options.place.command is not None else context.inputs(loaded).feeds[0],
-            seconds=gate_seconds(context),
+            seconds=seconds,
             seed=options.seed,
             beside={} if baseline == loaded.source else {"original": loaded.source},
-            stop=lambda: token.stopped,
+            stop=lambda: token.stopped or time.monotonic() >= end,
             memory=_memory(loaded, baseline, entrants, context),
             before_closing=keep_outputs if keeps_outputs else None,
         )
@@ -127,13 +130,6 @@ def _memory(loaded: Loaded, baseline: bytes | str, entrants: Mapping[str, Entran
     models: dict[str, Any] = {name: (one.visited.graph, _sourced(one.export)) for name, one in entrants.items()}
     models["baseline"] = (loaded.graph, lambda: baseline)
     return kept_comparisons(database, context.worker, context.inputs(loaded).feeds[0], models, options.fresh)
-
-
-def gate_seconds(context: Context) -> float:
-    given, seconds = context.options.gate_seconds, context.options.limits.seconds
-    if given is not None:
-        return given
-    return 10.0 if seconds is None else min(20.0, max(2.0, seconds / 3.0))
 
 
 def _sourced(export: Export) -> Callable[[], bytes | str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rlflow import search as _search
+from rlflow.pipeline.parts import Pace
 from rlflow.search import InterruptGuard, Problem, Result, StopReason, Visited
 from rlflow.search.kept import EarlierSearches, repeatable
 
@@ -50,6 +51,7 @@ class Found:
 def search(loaded: Loaded, context: Context) -> Found:
     """Price the model and search; Ctrl-C ends it with the best so far."""
     context.stage("pricing", "pricing the model")
+    context.parts.begin()
     options, problem = context.options, _problem(loaded, context)
     with InterruptGuard(context.stop):
         problem.root()
@@ -57,6 +59,7 @@ def search(loaded: Loaded, context: Context) -> Found:
             context.cost_model = whole
             problem = _problem(loaded, context)
             problem.root()
+        _set_time(problem, loaded, context)
         setup = problem.setup_measurements
         strategy = _search.describe(options.strategy)
         context.stage("searching", f"searching ({strategy}, {options.limits}, {len(problem.rule_names)} rules)")
@@ -98,6 +101,9 @@ def _whole_graphs(context: Context) -> Any:
 
 def _problem(loaded: Loaded, context: Context) -> Problem:
     options, cost_model = context.options, context.cost_model
+    if context.parts.short and hasattr(cost_model, "hurry"):  # that of a user need not
+        cost_model.hurry()
+    cost_model.pricer  # noqa: B018 - made on first use, by measuring
     attach = getattr(cost_model, "attach", None)
     if attach is not None:  # whole graphs are timed as they would be deployed
         attach(lambda graph: loaded.exports.export(graph).source, lambda: context.inputs(loaded).feeds[0])
@@ -111,7 +117,27 @@ def _problem(loaded: Loaded, context: Context) -> Problem:
         stop=context.stop,
         profile_rules=options.profile_rules,
         patience=options.chosen_patience,
+        pricing_seconds=context.parts.pricing(),
+        on_pricing=context.on_pricing,
     )
+
+
+def _set_time(problem: Problem, loaded: Loaded, context: Context) -> None:
+    """Give the search the time that pricing left, less what the stages after it need."""
+    parts, options = context.parts, context.options
+    if parts.seconds is None:
+        return
+    if problem.prices.guessed:
+        context.notes.append(
+            f"{problem.prices.guessed} regions of the model have estimated prices, because pricing them all would have "
+            f"taken more than its part of the budget, {parts.given['pricing']:.0f} s."
+        )
+    timed = context.cost_model.measures or options.place.command is not None
+    known = context.cost_model.measures and options.place.command is None
+    parts.plan(context.pace(loaded) if known else Pace(), models=2 if timed else 0)
+    seconds = parts.searching()
+    assert seconds is not None
+    problem.end_after(seconds)
 
 
 def _earlier_searches(loaded: Loaded, context: Context) -> EarlierSearches | None:

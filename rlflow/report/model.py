@@ -64,7 +64,7 @@ class Report:
     ``measurements`` that pricing the model took before the search. ``written``: where the result is, ``None`` if it was
     only returned. ``seconds_measuring``: the part of ``seconds_total`` in which the cost model looked up or took
     measurements; the final comparison's is ``gate["seconds"]``. ``stages``: the seconds of each stage, in their order
-    (see :class:`Stages`).
+    (see :class:`Stages`); ``parts``: the seconds that a stage could have of a budget of seconds.
     ``rule_profile``: what each rule took, the dearest first (the fields of ``rlflow.search.RuleUse``), or ``None``
     where nobody asked.
     ``statistics``: what every rule was good for in the search.
@@ -96,6 +96,7 @@ class Report:
     seconds_total: float = 0.0
     seconds_measuring: float | None = None
     stages: Mapping[str, float] = field(default_factory=dict)
+    parts: Mapping[str, float] = field(default_factory=dict)
     trace: Sequence[Mapping[str, Any]] | None = ()
     curve: Sequence[Mapping[str, Any]] = ()
     runtime: RuntimeInfo | None = None

@@ -164,7 +164,9 @@ def _footer(report: Report) -> Iterator[str]:
 
 def _time_split(report: Report) -> Iterator[str]:
     """Where the time went; what was spent measuring, apart."""
-    stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in report.stages.items() if seconds >= 0.05)
+    parts = {stage: f" of {seconds:.1f}" for stage, seconds in report.parts.items()}
+    shown = ((stage, seconds) for stage, seconds in report.stages.items() if seconds >= 0.05)
+    stages = ", ".join(f"{stage} {seconds:.1f}{parts.get(stage, '')}" for stage, seconds in shown)
     yield f"{report.seconds_total:.1f} s in all: {stages}"
     if report.gate is not None:
         regions, models = report.seconds_measuring or 0.0, report.gate.get("seconds") or 0.0

@@ -11,9 +11,12 @@ from dataclasses import dataclass, fields
 from rlflow.errors import BudgetError
 
 _PART = re.compile(r"(?P<amount>[+-]?\d+(?:\.\d*)?|[+-]?\.\d+)(?P<unit>[A-Za-z]*)")
-_UNITS = {"s": "seconds", "c": "candidates", "x": "expansions", "m": "measurements"}
-_LETTERS = {field: letter for letter, field in _UNITS.items()}
-_HELP = "give seconds (60s), candidates (500c), expansions (50x) or measurements (20m), several joined by commas"
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_COUNTS = {"c": "candidates", "x": "expansions", "meas": "measurements"}
+_LETTERS = {"seconds": "s", **{field: unit for unit, field in _COUNTS.items()}}
+_HELP = (
+    "give a time (60s, 5m, 1h), candidates (500c), expansions (50x) or measurements (20meas), several joined by commas"
+)
 
 
 class StopReason(enum.Enum):
@@ -62,8 +65,8 @@ class Budget:
 
     @classmethod
     def parse(cls, text: str | Budget) -> Budget:
-        """Read ``"60s"``, ``"500c"``, ``"50x"``, ``"20m"`` or several joined by commas; raises :class:`BudgetError` for
-        anything else.
+        """Read ``"60s"``, ``"5m"`` (minutes), ``"1h"``, ``"500c"``, ``"50x"``, ``"20meas"``, or several joined by
+        commas; raises :class:`BudgetError` for anything else.
         """
         if isinstance(text, Budget):
             return text
@@ -73,7 +76,8 @@ class Budget:
         for part in text.split(","):
             name, amount = _parse_part(part.strip(), text)
             if name in limits:
-                raise BudgetError(f"The budget {text!r} limits {name} twice; give each unit once.")
+                minutes = " 20m is twenty minutes; twenty measurements are 20meas." if re.search(r"\dm\b", text) else ""
+                raise BudgetError(f"The budget {text!r} limits {name} twice; give each unit once.{minutes}")
             limits[name] = amount
         return cls(**limits)  # type: ignore[arg-type]
 
@@ -103,13 +107,13 @@ def _parse_part(part: str, text: str) -> tuple[str, float | int]:
     amount, unit = found["amount"], found["unit"]
     if not unit:
         raise BudgetError(f"The budget {text!r} has no unit; {_HELP}. For seconds write {amount}s.")
-    if unit not in _UNITS:
+    if unit in _SECONDS:
+        return "seconds", float(amount) * _SECONDS[unit]
+    if unit not in _COUNTS:
         raise BudgetError(f"The budget {text!r} has the unknown unit {unit!r}; {_HELP}.")
-    if unit == "s":
-        return _UNITS[unit], float(amount)
     if not re.fullmatch(r"[+-]?\d+", amount):
-        raise BudgetError(f"The budget {text!r} must be a whole number of {_UNITS[unit]}; {_HELP}.")
-    return _UNITS[unit], int(amount)
+        raise BudgetError(f"The budget {text!r} must be a whole number of {_COUNTS[unit]}; {_HELP}.")
+    return _COUNTS[unit], int(amount)
 
 
 class BudgetMeter:

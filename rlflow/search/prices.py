@@ -20,12 +20,17 @@ _FLOPS_PER_MS, _BYTES_PER_MS, _OVERHEAD_MS = 60e6, 12e6, 0.002
 #: A region that the runtime refuses must never look cheap; the search keeps away from a graph this dear.
 REFUSED_MS = 1e6
 
+#: Hears a :class:`rlflow.cost.PricingProgress` while regions are timed.
+Tell = Callable[[Any], None]
+
 
 class Prices:
     """Prices that are all known: an analytic cost model, or a state that prices itself."""
 
     #: Whether prices may be missing, so that opening a graph can mean measuring.
     measures: bool = False
+    #: Regions of the starting graph whose prices are estimates, because the time did not reach for them.
+    guessed: int = 0
 
     def __init__(self, pricer: Any = None) -> None:
         self.pricer = pricer
@@ -45,8 +50,17 @@ class Prices:
         """The cost of an opened state in milliseconds."""
         return float(state.cost)
 
-    def settle_root(self, graph: Any, stop: Callable[[], bool], limit: int | None = None) -> int:
-        """Make every price of the starting graph known, by at most ``limit`` measurements; the number made."""
+    def settle_root(
+        self,
+        graph: Any,
+        stop: Callable[[], bool],
+        limit: int | None = None,
+        seconds: float | None = None,
+        tell: Tell | None = None,
+    ) -> int:
+        """Make every price of the starting graph known, by at most ``limit`` measurements and in about so many
+        ``seconds``; the number made. ``tell`` hears how far it is.
+        """
         return 0
 
     def deltas(self, state: Any, raw: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -84,14 +98,23 @@ class MeasuredPrices(Prices):
         """
         return min(1e-4 * cost, 1e-3)
 
-    def settle_root(self, graph: Any, stop: Callable[[], bool], limit: int | None = None) -> int:
+    def settle_root(
+        self,
+        graph: Any,
+        stop: Callable[[], bool],
+        limit: int | None = None,
+        seconds: float | None = None,
+        tell: Tell | None = None,
+    ) -> int:
         """As above; what the runtime will not run alone gets an estimate, because both sides of every comparison may
-        contain it. So does what the limit leaves out; the search is over then.
+        contain it. So does what the limit leaves out; the search is over then. And what the time does not reach for, in
+        proportion to the roofline.
         """
-        report = self._model.fill([graph], limit=limit, stop=stop)
+        report = self._model.fill([graph], limit=limit, stop=stop, seconds=seconds, tell=tell)
         self._learn(graph)
         if report.remaining:
             missing = self.pricer.regions(graph, unpriced_only=True)
+            self.guessed = len(missing)
             self.pricer.set_prices([region.signature for region in missing], [self._estimate(r) for r in missing])
         self._replace_refused(graph, self._estimate)
         return int(report.measured)
@@ -171,8 +194,15 @@ class GraphPrices(Prices):
         ms = self._model.graph_ms(state.graph.digest)
         return REFUSED_MS if ms is None else float(ms)
 
-    def settle_root(self, graph: Any, stop: Callable[[], bool], limit: int | None = None) -> int:
-        report = self._model.fill([graph])
+    def settle_root(
+        self,
+        graph: Any,
+        stop: Callable[[], bool],
+        limit: int | None = None,
+        seconds: float | None = None,
+        tell: Tell | None = None,
+    ) -> int:
+        report = self._model.fill([graph], tell=tell)
         ranked = self.pricer.price(graph)[0]
         if ranked > 0:
             self._scale = float(self._model.graph_ms(graph.digest)) / ranked

@@ -194,6 +194,7 @@ class Problem:
     bytes that folded weights may take (default: 1.25 times the model's own). ``on_progress`` is called about five times
     a second. ``runners_up``: how many graphs besides the best are handed on. ``profile_rules``: count and time what
     each rule takes (:meth:`rule_profile`). ``patience``: when to end before the budget does (default: never).
+    ``pricing_seconds``: what pricing the starting graph may take; ``on_pricing`` hears how far it is.
     """
 
     _patience: Patience | None = None
@@ -213,6 +214,8 @@ class Problem:
         clock: Callable[[], float] = time.monotonic,
         profile_rules: bool = False,
         patience: Patience | None = None,
+        pricing_seconds: float | None = None,
+        on_pricing: Callable[[Any], None] | None = None,
     ) -> None:
         from rlflow.rewrite import State, compiled  # the matcher is opened when it is needed
         from rlflow.rewrite import StopToken as NativeStop
@@ -224,7 +227,9 @@ class Problem:
 
         def make_root() -> Any:
             left = self.meter.measurements_left()
-            self.setup_measurements = prices.settle_root(graph, lambda: self.stop.stopped, left)
+            self.setup_measurements = prices.settle_root(
+                graph, lambda: self.stop.stopped, left, pricing_seconds, on_pricing
+            )
             return State(graph, ruleset, prices.pricer, stop=native, profile=profile_rules)
 
         self._setup(make_root, ruleset.names, prices, budget, seed, weight_limit, on_progress, runners_up, stop, clock)
@@ -452,6 +457,10 @@ class Problem:
         """What each rule took so far, by name, as ``State.profile`` of the core gives it; empty where nobody asked."""
         profile = getattr(self.root().state, "profile", None)
         return {} if profile is None else profile()
+
+    def end_after(self, seconds: float) -> None:
+        """Let the search take so many seconds instead of those of the budget."""
+        self.meter.budget = replace(self.meter.budget, seconds=seconds)
 
     @property
     def best_cost(self) -> float:

@@ -89,7 +89,7 @@ def test_a_device_decides(model: Path, tmp_path: Path, cost: str) -> None:
 def test_whole_graphs_are_the_cost(model: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     spec = "end-to-end:seconds=0.2,max_noise=99,tolerance=0.05"
-    found = run("optimize", model, tmp_path / "out.onnx", *QUICK, "--cost", spec, "--budget", "8m", "--json", report)
+    found = run("optimize", model, tmp_path / "out.onnx", *QUICK, "--cost", spec, "--budget", "8meas", "--json", report)
     assert found.exit_code == 0, found.output
     told = json.loads(report.read_text())
     assert told["cost_model"] == "end-to-end"

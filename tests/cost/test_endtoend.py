@@ -235,7 +235,7 @@ class TestSearch:
         assert found.counts.measurements == model.totals.measured >= found.counts.expansions
 
     def test_measurements_are_budgeted(self, problem: Callable[..., tuple[Problem, EndToEndCost]]) -> None:
-        made_problem, model = problem("3m")
+        made_problem, model = problem("3meas")
         found = search.solve(made_problem, "backtracking")
         assert len(model.times) == found.counts.measurements == 3  # the starting graph is one of them
         assert found.stop_reason is StopReason.BUDGET_MEASUREMENTS

@@ -51,7 +51,7 @@ class TestWhoSays:
             ("auto", "60s", None, None),  # the strategy ends by itself
             ("auto", "60s,500c", 3000, None),  # a count says how far to go
             ("auto", "50x", 3000, None),
-            ("auto", "20m", 3000, None),
+            ("auto", "20meas", 3000, None),
             ("off", "60s", 3000, None),
             (None, "60s", 3000, None),
             ("700", "50x", None, 700),

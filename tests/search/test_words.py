@@ -212,7 +212,7 @@ def test_lazily_measured_prices_lead_to_the_same_optimum(error: float) -> None:
 @pytest.mark.parametrize("strategy", ["backtracking", "greedy", "random"])
 def test_measurements_are_budgeted(strategy: str) -> None:
     prices = LazyPrices(1.0)
-    result = search.solve(problem("aaaaaa", ["a>d", "d>z"], "5m", prices=prices), strategy)
+    result = search.solve(problem("aaaaaa", ["a>d", "d>z"], "5meas", prices=prices), strategy)
     assert prices.asked <= 5
     assert result.stop_reason is StopReason.BUDGET_MEASUREMENTS
     assert result.cost_after_ms < result.cost_before_ms

@@ -1,0 +1,114 @@
+"""Who gets which part of the seconds that were given.
+
+The clock runs from the first price to the last output that is compared. Pricing has a part of it; what the final
+comparison and the check will need is estimated from one run of the model as it came; the search has the rest. Time that
+a stage leaves over goes to the ones after it. A budget of counts limits the search alone, and nothing has a deadline.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+#: Parts of the budget: what pricing may take, what the search gets at least, what the comparison and the check get at
+#: most where they need much.
+PRICING, SEARCH_LEAST, RACE_MOST, CHECK_MOST = 0.3, 0.2, 0.4, 0.2
+#: Learning about a machine takes so many seconds, once; a shorter part of pricing does with less.
+MACHINE_SECONDS = 15.0
+#: The comparison should have a third of the budget, within these bounds (seconds).
+RACE_BOUNDS = (2.0, 20.0)
+#: Without a budget of seconds the comparison gets so many.
+RACE_UNLIMITED = 10.0
+#: A claim needs so many blocks of fresh sessions, of a few runs each; one more screens and chooses.
+RACE_BLOCKS, RACE_RUNS = 9, 3
+#: What the check opens and runs, about.
+CHECK_LOADS, CHECK_RUNS = 5, 16
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds of opening the model where it will run, and of one run of it."""
+
+    load: float = 0.0
+    run: float = 0.0
+
+    def race(self, models: int) -> float:
+        """Seconds in which so many models can be compared."""
+        return models * RACE_BLOCKS * (self.load + RACE_RUNS * self.run)
+
+    @property
+    def check(self) -> float:
+        """Seconds in which two models' outputs can be compared."""
+        return CHECK_LOADS * self.load + CHECK_RUNS * self.run
+
+
+class Parts:
+    """The parts of a budget of ``seconds`` (``None``: there is none); ``race_seconds``: what the user gives the final
+    comparison, whatever the budget is. ``given`` are the parts by stage, for the report.
+    """
+
+    def __init__(
+        self, seconds: float | None, race_seconds: float | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.seconds, self._race_seconds, self._clock = seconds, race_seconds, clock
+        self.given: dict[str, float] = {}
+        self._began: float | None = None
+        self._race = self._check = 0.0
+
+    def begin(self) -> None:
+        """The clock starts; what comes before is not counted."""
+        self._began = self._clock()
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left; infinitely many where none were given."""
+        began = self._clock() if self._began is None else self._began
+        return float("inf") if self.seconds is None else self.seconds - (self._clock() - began)
+
+    @property
+    def short(self) -> bool:
+        """Whether there is no time to learn about a new machine in full."""
+        return self.seconds is not None and PRICING * self.seconds < MACHINE_SECONDS
+
+    def pricing(self) -> float | None:
+        """Seconds for the regions of the model, after what was learnt about the machine: half of pricing's at least."""
+        if self.seconds is None:
+            return None
+        part = self._granted("pricing", PRICING * self.seconds)
+        return max(part - (self.seconds - self.left), part / 2.0)
+
+    def plan(self, pace: Pace, models: int) -> None:
+        """Set aside what comparing so many ``models`` (0: none) and the check of one need."""
+        if self.seconds is None:
+            return
+        low, high = RACE_BOUNDS
+        usual = min(high, max(low, self.seconds / 3.0))
+        self._race = min(max(usual, pace.race(models)), RACE_MOST * self.seconds) if models else 0.0
+        if models and self._race_seconds is not None:
+            self._race = self._race_seconds
+        self._check = min(pace.check, CHECK_MOST * self.seconds)
+
+    def searching(self) -> float | None:
+        """Seconds for the search."""
+        if self.seconds is None:
+            return None
+        return self._granted("searching", max(self.left - self._race - self._check, SEARCH_LEAST * self.seconds))
+
+    def timing(self) -> tuple[float, float | None]:
+        """Seconds that the final comparison should take, and may take (``None``: what it needs)."""
+        if self._race_seconds is not None:
+            return self._granted("timing", self._race_seconds), None
+        if self.seconds is None:
+            return RACE_UNLIMITED, None
+        most = self._granted("timing", max(self.left - self._check, 1.0))
+        return min(max(self._race, RACE_BOUNDS[0]), most), most
+
+    def verifying(self) -> None:
+        """The check takes what it needs, since nothing is written without it; the report says what was set aside."""
+        if self.seconds is not None:
+            self._granted("verifying", max(self.left, self._check))
+
+    def _granted(self, stage: str, seconds: float) -> float:
+        self.given[stage] = seconds
+        return seconds
