@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from rlflow.deployment import Inputs, verified
 from rlflow.errors import VerificationFailed
 from rlflow.pipeline.checking import culprit_of
-from rlflow.pipeline.racing import gate_seconds
 from rlflow.verify.sizes import ends
 
 if TYPE_CHECKING:
@@ -34,13 +33,15 @@ def race_at_ends(loaded: Loaded, raced: Raced, context: Context) -> Raced:
 
     for where, inputs in _inputs_at_ends(loaded, context):
         context.stage("timing", f"timing the winner at {where}")
+        seconds, at_most = context.parts.timing()
         # The other way round than usual: is the original faster than what would replace it?
         decision = gate.choose(
             context.worker,
             raced.winner.export.source,
             {"original": loaded.source},
             inputs.feeds[0],
-            seconds=gate_seconds(context) / 2,
+            seconds=seconds / 2,
+            at_most=at_most,
             seed=options.seed,
         )
         if decision.winner is not None:

@@ -110,5 +110,5 @@ class Parts:
             self._granted("verifying", max(self.left, self._check))
 
     def _granted(self, stage: str, seconds: float) -> float:
-        self.given[stage] = seconds
-        return seconds
+        self.given.setdefault(stage, round(seconds, 1))
+        return round(seconds, 1)

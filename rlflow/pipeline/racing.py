@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -101,7 +100,6 @@ def _decision(
             outputs.update(baseline=computed["baseline"], optimised=computed[decision.winner])
 
     seconds, at_most = context.parts.timing()
-    end = float("inf") if at_most is None else time.monotonic() + at_most
     with InterruptGuard(token):
         return gate.choose(
             options.place.command or context.worker,
@@ -109,9 +107,10 @@ def _decision(
             {name: _sourced(one.export) for name, one in entrants.items()},
             {} if options.place.command is not None else context.inputs(loaded).feeds[0],
             seconds=seconds,
+            at_most=at_most,
             seed=options.seed,
             beside={} if baseline == loaded.source else {"original": loaded.source},
-            stop=lambda: token.stopped or time.monotonic() >= end,
+            stop=lambda: token.stopped,
             memory=_memory(loaded, baseline, entrants, context),
             before_closing=keep_outputs if keeps_outputs else None,
         )

@@ -1,0 +1,93 @@
+"""Who gets which part of a budget of seconds."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlflow.pipeline.parts import Pace, Parts
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 5.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+SMALL, LARGE = Pace(0.1, 0.01), Pace(3.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("budget", "pace", "priced", "search", "race", "most"),
+    [
+        # what pricing leaves over goes to the search; the comparison has a third of the budget, 20 s at most
+        (60.0, SMALL, 10.0, 29.3, 20.0, 49.3),
+        (15.0, SMALL, 4.0, 5.3, 5.0, 10.3),
+        (600.0, SMALL, 10.0, 569.3, 20.0, 589.3),
+        # a model that takes long to load and to run needs more for its comparison, but not all of the budget
+        (60.0, LARGE, 10.0, 14.0, 24.0, 38.0),
+        (600.0, LARGE, 10.0, 486.0, 81.0, 567.0),
+        # a pricing that took too long leaves the search its least
+        (30.0, SMALL, 25.0, 6.0, 4.3, 4.3),
+    ],
+)
+def test_each_stage_has_its_part(
+    budget: float, pace: Pace, priced: float, search: float, race: float, most: float
+) -> None:
+    clock = Clock()
+    parts = Parts(budget, clock=clock)
+    parts.begin()
+    clock.now += priced
+    parts.plan(pace, models=2)
+    assert parts.searching() == pytest.approx(search, abs=0.1)
+    assert parts.timing() == pytest.approx((race, most), abs=0.1)  # the search took no time
+    assert parts.given.keys() == {"searching", "timing"}
+
+
+def test_the_parts_are_the_budget() -> None:
+    clock = Clock()
+    parts = Parts(60.0, clock=clock)
+    parts.begin()
+    clock.now += parts.pricing() or 0.0
+    parts.plan(LARGE, models=2)
+    clock.now += parts.searching() or 0.0
+    clock.now += parts.timing()[1] or 0.0
+    parts.verifying()
+    clock.now += parts.given["verifying"]
+    assert clock.now - 5.0 == pytest.approx(60.0, abs=0.1)
+
+
+def test_what_a_machine_is_like_is_learnt_within_the_part_of_pricing() -> None:
+    clock = Clock()
+    parts = Parts(60.0, clock=clock)
+    parts.begin()
+    clock.now += 6.0
+    assert parts.pricing() == pytest.approx(12.0)
+    clock.now += 30.0
+    assert parts.pricing() == pytest.approx(9.0)  # half of it is for the regions, whatever the machine took
+    assert [Parts(seconds).short for seconds in (None, 10.0, 600.0)] == [False, True, False]
+
+
+def test_a_budget_of_counts_has_no_deadline() -> None:
+    parts = Parts(None)
+    parts.begin()
+    parts.plan(LARGE, models=2)
+    assert (parts.pricing(), parts.searching(), parts.timing()) == (None, None, (10.0, None))
+    assert not parts.given
+
+
+@pytest.mark.parametrize("budget", [None, 60.0])
+def test_the_seconds_that_a_user_gives_the_comparison_are_its_own(budget: float | None) -> None:
+    parts = Parts(budget, race_seconds=100.0)
+    parts.begin()
+    parts.plan(SMALL, models=2)
+    assert parts.timing() == (100.0, None)
+
+
+def test_no_clock_no_comparison() -> None:
+    clock = Clock()
+    parts = Parts(10.0, clock=clock)
+    parts.begin()
+    parts.plan(Pace(), models=0)
+    assert parts.searching() == pytest.approx(10.0)

@@ -1,0 +1,61 @@
+"""The time that is given is the time that it takes, whatever a price or a comparison costs."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+import rlflow
+from rlflow.cost import onnxruntime as measured
+
+
+def towers(count: int) -> ModelProto:
+    """``count`` different matrix products one behind the other: as many regions to price."""
+    rng = np.random.default_rng(0)
+    nodes, weights, value = [], [], "x"
+    for number in range(count):
+        shape = (64 + number, 65 + number)
+        weights.append(numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32) / 8, f"w{number}"))
+        nodes.append(helper.make_node("MatMul", [value, f"w{number}"], [f"m{number}"]))
+        nodes.append(helper.make_node("Tanh", [f"m{number}"], [f"t{number}"]))
+        value = f"t{number}"
+    graph = helper.make_graph(
+        nodes,
+        "towers",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [8, 64])],
+        [helper.make_tensor_value_info(value, TensorProto.FLOAT, [8, 64 + count])],
+        weights,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_a_model_whose_pricing_takes_too_long_is_still_searched_in_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # no price is known
+    real = measured.OnnxRuntimeCost._timed
+
+    def slow(self: measured.OnnxRuntimeCost, items: list, *args: object, **options: object) -> object:
+        time.sleep(0.2 * len(items) * (1 if options.get("hasty") else 5))
+        return real(self, items, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(measured.OnnxRuntimeCost, "_timed", slow)
+    told = []
+    report = rlflow.optimize(towers(40), budget="8s", on_pricing=told.append).report
+    stages = report.stages
+    assert sum(stages[name] for name in ("pricing", "searching", "timing")) < 1.2 * 8 + 2
+    assert report.parts.keys() >= {"pricing", "searching", "timing"}
+    assert any("one short session each" in note for note in report.notes)
+    assert any("estimated prices" in note for note in report.notes)
+    assert told
+    assert 0 < told[-1].done < told[-1].total
+
+
+def test_a_budget_of_counts_prices_everything_in_full() -> None:
+    report = rlflow.optimize(towers(3), budget="5x", gate_seconds=0.5).report
+    assert report.parts == {"timing": 0.5}
+    assert not any("short session" in note or "estimated prices" in note for note in report.notes)
