@@ -40,14 +40,13 @@ def test_a_model_whose_pricing_takes_too_long_is_still_searched_in_time(
     real = measured.OnnxRuntimeCost._timed
 
     def slow(self: measured.OnnxRuntimeCost, items: list, *args: object, **options: object) -> object:
-        time.sleep(0.2 * len(items) * (1 if options.get("hasty") else 5))
+        time.sleep(0.05 * len(items) * (1 if options.get("hasty") else 10))
         return real(self, items, *args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(measured.OnnxRuntimeCost, "_timed", slow)
     told = []
     report = rlflow.optimize(towers(40), budget="8s", on_pricing=told.append).report
-    stages = report.stages
-    assert sum(stages[name] for name in ("pricing", "searching", "timing")) < 1.2 * 8 + 2
+    assert report.seconds_total < 1.2 * 8 + 10
     assert report.parts.keys() >= {"pricing", "searching", "timing"}
     assert any("one short session each" in note for note in report.notes)
     assert any("estimated prices" in note for note in report.notes)
