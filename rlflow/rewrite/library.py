@@ -13,7 +13,7 @@ from typing import Any
 from rlflow import _core
 from rlflow.errors import RuleError, UsageError
 from rlflow.rewrite import paths as _paths
-from rlflow.rewrite.record import ProofRecord
+from rlflow.rewrite.record import SHIPPED_SINCE, ProofRecord
 from rlflow.rewrite.rule import NUMERICS, Rule
 
 FORMAT = 1
@@ -145,7 +145,7 @@ def checked(rule: Rule, prove: Prover | None) -> Rule:
     if rule.file is not None and _paths.is_shipped(Path(rule.file)):
         if rule.proof is None:
             raise rule.refuse("it has no proof record; run `rlflow rules prove --all --write`")
-        stale = rule.proof.stale(core_rule)
+        stale = rule.proof.stale(core_rule, SHIPPED_SINCE)
         if stale:
             raise rule.refuse(f"its proof record is stale: {stale}; run `rlflow rules prove --all --write`")
         return rule

@@ -13,7 +13,9 @@ from typing import Any
 from rlflow import _core
 
 #: Raised when the prover's meaning of an operator, its sampling or its verdicts change: older records are then stale.
-PROVER_VERSION = 3
+PROVER_VERSION = 4
+#: The oldest version whose records still cover rules that come with the package; rules of others are proved here.
+SHIPPED_SINCE = 3
 
 _CLASS_FLAGS = {
     "unary": ("unary",),
@@ -40,8 +42,9 @@ class ProofRecord:
     in double precision, relative to the largest magnitude, as the next power of ten (0: bit for bit); ``growth``: the
     float32 error of the target over the source's, as the next power of two; ``overflow``: at magnitudes of 2^50 the
     target was not finite in float32 where the source was. ``axioms``: the laws from which z3 derives it (a second
-    argument); ``size``: why the shapes that were seen stand for all. Both may be empty. ``statement`` and ``semantics``
-    are digests of what was proved and of the operator table's rows that it is about.
+    argument); ``size``: why the shapes that were seen stand for all; ``cases``: configurations that were decided
+    for all values, by cases (ordered rationals only). All may be empty. ``statement`` and ``semantics`` are digests of
+    what was proved and of the operator table's rows that it is about.
     """
 
     method: str
@@ -62,6 +65,7 @@ class ProofRecord:
     statement: str
     axioms: tuple[str, ...] = ()
     size: str = ""
+    cases: int = 0
 
     @property
     def scope(self) -> str:
@@ -75,6 +79,8 @@ class ProofRecord:
         if self.small:
             to = f" of all ranks <= {self.small_rank}" if self.small_rank >= 0 else ""
             text += f"; {self.small} small graphs{to} (extents 1-2) counted through"
+        if self.cases:
+            text += f"; {self.cases} configurations decided by cases, for all values"
         if self.size:
             text += f"; {self.size}"
         if self.axioms:
@@ -86,7 +92,7 @@ class ProofRecord:
         out: dict[str, Any] = {"scope": self.scope, **dataclasses.asdict(self)}
         for name in ("dims", "ranks", "axioms"):
             out[name] = list(out[name])
-        return {name: value for name, value in out.items() if name not in ("axioms", "size") or value}
+        return {name: value for name, value in out.items() if name not in ("axioms", "size", "cases") or value}
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> ProofRecord:
@@ -100,11 +106,12 @@ class ProofRecord:
                 plain[name] = tuple(plain[name])
         return ProofRecord(**plain)
 
-    def stale(self, core_rule: _core.Rule) -> str | None:
-        """Why the record does not cover this rule as it is now, or ``None``."""
+    def stale(self, core_rule: _core.Rule, oldest: int = PROVER_VERSION) -> str | None:
+        """Why the record does not cover this rule as it is now, or ``None``. ``oldest``: the first version of the
+        prover that is good enough."""
         if self.statement != core_rule.digest:
             return "the statement was changed after it was proved"
-        if self.prover != PROVER_VERSION:
+        if not oldest <= self.prover <= PROVER_VERSION:
             return f"it was proved by version {self.prover} of the prover, this is version {PROVER_VERSION}"
         if self.semantics != semantics_digest(core_rule):
             return "an operator of the rule means something else than when it was proved"

@@ -11,6 +11,7 @@ Integer and boolean tensors are numpy integers (wrapping) and bools in both.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -26,6 +27,14 @@ class Unsupported(Exception):  # noqa: N818 - a statement about the evaluator, n
     """The evaluator has no exact meaning for this operator or mode here; the sample says nothing."""
 
 
+#: f(-x) = -f(x), f(-x) = f(x), and f(-x) = 1 - f(x).
+SYMMETRIES: dict[str, str] = {
+    **dict.fromkeys(("Tanh", "Erf", "Sin", "Tan", "Asin", "Atan", "Sinh", "Asinh", "Atanh", "Softsign"), "odd"),
+    **dict.fromkeys(("Cos", "Cosh", "Abs"), "even"),
+    "Sigmoid": "point",
+}
+
+
 class Domain(ABC):
     """Arithmetic on real-valued tensors; arrays broadcast as numpy's do."""
 
@@ -35,6 +44,10 @@ class Domain(ABC):
     @abstractmethod
     def random(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         """Random elements."""
+
+    def booleans(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        """Random bools."""
+        return rng.integers(0, 2, size=shape).astype(bool)
 
     @abstractmethod
     def constant(self, value: float | int | Fraction) -> Array:
@@ -80,12 +93,24 @@ class Domain(ABC):
 
     def unary(self, name: str, key: int, a: Array, *, zero: bool, monotone: bool) -> Array:
         """The pointwise operator ``name``; ``key`` covers its attributes and extra operands."""
-        return self.function(key, a, zero=zero)
+        return self.symmetric(name, a, lambda b: self.function(key, b, zero=zero))
+
+    def symmetric(self, name: str, a: Array, f: Callable[[Array], Array]) -> Array:
+        """``f`` made as odd, even or point-symmetric as the operator is: f(a) - f(-a), f(a) + f(-a), or
+        1/2 + f(a) - f(-a). That is all that is known of such an operator beside its flags."""
+        if name not in SYMMETRIES:
+            return f(a)
+        b = f(self.sub(self.zeros(()), a))
+        if SYMMETRIES[name] == "even":
+            return self.add(f(a), b)
+        odd = self.sub(f(a), b)
+        return odd if SYMMETRIES[name] == "odd" else self.add(self.constant(Fraction(1, 2)), odd)
 
     def integer(self, key: int, a: Array) -> Array:
-        """A keyed arbitrary function to 64-bit integers."""
+        """A keyed arbitrary function to 64-bit integers, small ones and 0 among them."""
         words = np.asarray(field.oracle(key, self.words(a)))
-        return (words >> np.uint64(1)).astype(np.int64)
+        large = (words >> np.uint64(1)).astype(np.int64)
+        return np.where(words & np.uint64(1), large, large % 5 - 2)
 
     @abstractmethod
     def words(self, a: Array) -> Array:
@@ -147,6 +172,9 @@ class Field(Domain):
         return a
 
     def from_integers(self, a: Array) -> Array:
+        if np.asarray(a).dtype == object:  # beyond 64 bits
+            residues = np.frompyfunc(lambda v: int(v) % field.PRIME, 1, 1)(a)
+            return np.asarray(residues).astype(np.uint64)
         signed = np.asarray(a).astype(np.int64)
         magnitude = np.abs(signed).astype(np.uint64)
         return np.where(signed < 0, field.neg(magnitude), magnitude)
@@ -211,7 +239,9 @@ class Ordered(Domain):
         return np.asarray(out, dtype=object)
 
     @staticmethod
-    def _number(word: int) -> Fraction:
+    def _number(word: int) -> Exact:
+        if word % 7 == 0:  # now and then a large one
+            return (-1) ** (word // 7 % 2) * 10 ** (word // 14 % 10)
         return Fraction(word % 23 - 11, 1 + word // 23 % 4)
 
     def function(self, key: int, *arguments: Array, zero: bool = False) -> Array:
@@ -229,7 +259,9 @@ class Ordered(Domain):
             return self._map(abs, a)
         if name == "Sqrt":  # positive and non-decreasing: no more may be used
             return self._map(lambda x: x + Fraction(1, 3), self._monotone(key, a, False))
-        return self._monotone(key, a, zero) if monotone else self.function(key, a, zero=zero)
+        if monotone:
+            return self.symmetric(name, a, lambda b: self._monotone(key, b, zero))
+        return self.symmetric(name, a, lambda b: self.function(key, b, zero=zero))
 
     def _monotone(self, key: int, a: Array, zero: bool) -> Array:
         # A sum of four ramps and steps with keyed knots: non-decreasing, neither linear nor injective.

@@ -11,7 +11,7 @@ import re
 from rlflow import _core
 from rlflow.rewrite import Rule, explain
 from rlflow.synthesis.field import key_of
-from rlflow.synthesis.plan import make_plan
+from rlflow.synthesis.plan import plan_of
 from rlflow.synthesis.sampling import draw_sample
 
 _TRIES = 4000
@@ -57,7 +57,7 @@ def _misses(rule: Rule, graph: _core.Graph) -> float:
 
 def find_examples(rule: Rule, seed: int = 0) -> tuple[str | None, str | None]:
     """A graph that fires and one that does not, in text form; ``None`` where none was found. Deterministic."""
-    plan = make_plan(rule.source, rule.where, dict(rule.let), rule.samples)
+    plan = plan_of(rule)
     ruleset = _core.RuleSet([rule.core])
     fires: list[tuple[float, str]] = []
     silent: list[tuple[float, float, str]] = []

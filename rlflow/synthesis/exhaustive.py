@@ -198,7 +198,7 @@ def _tried(drawn: Callable[[], Any]) -> Any:
     for _ in range(9):
         try:
             return drawn()
-        except (GiveUp, ValueError, IndexError):
+        except (GiveUp, ArithmeticError, LookupError, TypeError, ValueError):
             continue
     return drawn()
 
@@ -216,7 +216,7 @@ def small_graphs(rule: Rule, rank: int) -> Iterator[Sample | None]:
         draw = _Counted(plan, odometer, rank)
         try:
             sample = draw.sample()
-        except (GiveUp, GraphError, IndexError, ValueError):
+        except (GiveUp, GraphError, ArithmeticError, LookupError, TypeError, ValueError):
             yield None
         else:
             yield sample if draw.reached == rank else None

@@ -326,7 +326,7 @@ def fixed_attr(d: Draw, term: Term, name: str) -> Any:
     """A window attribute that is bound already."""
     if name in term.attrs:
         return d.attrs.get(term.attrs[name])
-    return d.rests.get(term.rest, {}).get(name) if term.rest else None
+    return (d.twins.known(term.rest, name, d.rests)) if term.rest else None
 
 
 def _window(d: Draw, term: Term, op: str, n: int, kernel: list[int]) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rlflow.rewrite import Rule
+from rlflow.synthesis.boundaries import Boundaries, boundaries_of
 from rlflow.synthesis.terms import Term, literal, mentions, read_term
 
 _RANK = re.compile(r"\brank\(\s*(\?\w+)(?:\.\.\.)?\s*\)\s*==\s*(\d+)")
@@ -41,14 +43,24 @@ class Plan:
     same: dict[str, list[str]] = field(default_factory=dict)
     dims: dict[str, list[tuple[int, str | int, int]]] = field(default_factory=dict)
     samples: list[dict[str, Any]] = field(default_factory=list)
+    boundaries: Boundaries = field(default_factory=Boundaries)
 
 
 def _collect(pattern: re.Pattern[str], texts: list[str]) -> list[tuple[str, ...]]:
     return [m if isinstance(m, tuple) else (m,) for t in texts for m in pattern.findall(t)]
 
 
+def plan_of(rule: Rule, more: Sequence[str] = ()) -> Plan:
+    """The plan of a rule, with ``more`` conditions. Raises RuleError where a source term does not parse."""
+    return make_plan(rule.source, [*rule.where, *more], dict(rule.let), rule.samples, rule.target)
+
+
 def make_plan(
-    source: Sequence[str], where: Sequence[str], let: dict[str, str], samples: Sequence[dict[str, Any]]
+    source: Sequence[str],
+    where: Sequence[str],
+    let: dict[str, str],
+    samples: Sequence[dict[str, Any]],
+    target: Sequence[str] = (),
 ) -> Plan:
     """Reads a statement. Raises :class:`~rlflow.errors.RuleError` where a source term does not parse."""
     conditions = [*where, *(v for k, v in let.items() if not k.startswith("?"))]
@@ -63,6 +75,7 @@ def make_plan(
         indices=mentions(conditions, "data"),
         independent=bool(mentions(conditions, "independent")),
         samples=list(samples),
+        boundaries=boundaries_of([*source, *target, *let.values()], where, samples),
     )
     for name, number in _collect(_RANK, conditions):
         plan.ranks.setdefault(name, []).append(int(number))

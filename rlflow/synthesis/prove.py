@@ -28,10 +28,12 @@ from typing import Any
 from rlflow.errors import ProofError, RlflowError, RuleError
 from rlflow.rewrite import PROVER_VERSION, ProofRecord, Rule, semantics_digest
 from rlflow.synthesis import floats
+from rlflow.synthesis.cases import decide_pairs
 from rlflow.synthesis.degree import size_argument
 from rlflow.synthesis.exhaustive import Small, enumerate_small
 from rlflow.synthesis.parallel import run_all
-from rlflow.synthesis.plan import make_plan
+from rlflow.synthesis.plan import plan_of
+from rlflow.synthesis.semantics import arbitrary_operators
 from rlflow.synthesis.shrink import smallest
 from rlflow.synthesis.trial import Trial, explore
 from rlflow.synthesis.verdict import Counterexample, Verdict
@@ -60,11 +62,13 @@ def prove(
 def _judge(rule: Rule, samples: int, seed: int, check_floats: bool, exhaustive: bool, method: str) -> Verdict:
     try:
         rule.core  # noqa: B018 - compiles it
-        plan = make_plan(rule.source, rule.where, dict(rule.let), rule.samples)
+        plan = plan_of(rule)
     except RuleError as error:
         return Verdict(rule.name, "refuted", "statement", error.reason)
     if _loops(rule):
         return Verdict(rule.name, "refuted", "loop", "its target has its source in it: it could be applied for ever")
+    if plan.boundaries.beyond:
+        return Verdict(rule.name, "undecided", reason=plan.boundaries.beyond)
     trial = explore(rule, plan, samples, seed, method=method)
     verdict = Verdict(rule.name, "undecided", fired=trial.fired, wild_fired=trial.wild, tries=trial.tries)
     if trial.failures:
@@ -74,7 +78,13 @@ def _judge(rule: Rule, samples: int, seed: int, check_floats: bool, exhaustive: 
     small = enumerate_small(trial) if exhaustive else Small()
     if trial.failures:
         return _refuted(verdict, trial)
-    return _with_floats(rule, trial, verdict, check_floats, small)
+    decided = decide_pairs(trial)
+    if trial.failures:
+        return _refuted(verdict, trial)
+    if trial.domain.ordered and not decided.count:
+        verdict.reason = f"it needs an order, and no configuration of it could be decided by cases: {decided.reason}"
+        return verdict
+    return _with_floats(rule, trial, verdict, check_floats, small, decided.count)
 
 
 def _loops(rule: Rule) -> bool:
@@ -87,9 +97,22 @@ def _loops(rule: Rule) -> bool:
 
 def _refuted(verdict: Verdict, trial: Trial) -> Verdict:
     worst, verdict.example = smallest(trial)
-    verdict.status, verdict.kind, verdict.reason = "refuted", worst.kind, worst.reason
     verdict.counterexample = verdict.example.text()
+    names = arbitrary_operators(worst.graph, worst.child, trial.domain) if worst.kind == "value" else []
+    if names and floats.agree(trial.rule, [f.sample for f in trial.failures if not f.sample.symbols][:8]):
+        verdict.reason = (
+            f"{worst.reason} where {_listed(names)} may be any function, and in floating point the sides agree: "
+            "if it is true, it is by a law that the prover does not know"
+        )
+        return verdict
+    verdict.status, verdict.kind, verdict.reason = "refuted", worst.kind, worst.reason
+    if names:
+        verdict.reason += f"; to the prover {_listed(names)} may be any function"
     return verdict
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _not_enough(verdict: Verdict, trial: Trial) -> Verdict:
@@ -114,7 +137,7 @@ def _not_enough(verdict: Verdict, trial: Trial) -> Verdict:
     return verdict
 
 
-def _with_floats(rule: Rule, trial: Trial, verdict: Verdict, check_floats: bool, small: Small) -> Verdict:
+def _with_floats(rule: Rule, trial: Trial, verdict: Verdict, check_floats: bool, small: Small, cases: int) -> Verdict:
     report = floats.compare(rule, trial.concrete) if check_floats else floats.FloatReport()
     if report.kind:
         verdict.status, verdict.kind, verdict.reason = "refuted", report.kind, report.problem
@@ -141,6 +164,7 @@ def _with_floats(rule: Rule, trial: Trial, verdict: Verdict, check_floats: bool,
         semantics=semantics_digest(rule.core),
         statement=rule.digest,
         size=size_argument(rule, small.rank),
+        cases=cases,
     )
     return verdict
 

@@ -20,7 +20,7 @@ from rlflow.files import write_atomically
 from rlflow.rewrite import Rule, RuleLibrary, compiled, load_rules
 from rlflow.synthesis.derive import Chain, Folding, all_chains
 from rlflow.synthesis.field import key_of
-from rlflow.synthesis.plan import make_plan
+from rlflow.synthesis.plan import plan_of
 from rlflow.synthesis.sampling import draw_sample
 from rlflow.synthesis.writing import rule_file_text
 
@@ -31,7 +31,7 @@ _TRIES = 3000
 
 def firings(rule: Rule, count: int = SAMPLES, seed: int = 0) -> list[tuple[_core.Graph, _core.Graph]]:
     """Graphs of different types in which a rule fires, and what it makes of them; up to ``count``, deterministic."""
-    plan = make_plan(rule.source, rule.where, dict(rule.let), rule.samples)
+    plan = plan_of(rule)
     rules = _core.RuleSet([rule.core])
     found: dict[str, tuple[_core.Graph, _core.Graph]] = {}
     for k in range(_TRIES):

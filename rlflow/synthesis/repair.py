@@ -22,7 +22,7 @@ from rlflow.rewrite import Rule
 from rlflow.synthesis.atoms import candidates
 from rlflow.synthesis.domains import Domain
 from rlflow.synthesis.field import key_of
-from rlflow.synthesis.plan import Plan, make_plan
+from rlflow.synthesis.plan import Plan, plan_of
 from rlflow.synthesis.prove import SAMPLES, prove
 from rlflow.synthesis.sampling import Sample
 from rlflow.synthesis.trial import Trial, explore
@@ -180,8 +180,7 @@ class _Miner:
         go(trial)  # type: ignore[operator]
 
     def _plan(self, atoms: Sequence[str]) -> Plan:
-        rule = self.rule
-        return make_plan(rule.source, [*rule.where, *atoms], dict(rule.let), rule.samples)
+        return plan_of(self.rule, atoms)
 
     def _take(self, trial: Trial, sample: Sample | None, more_good: bool, more_bad: bool) -> list[bool]:
         if sample is None or sample.symbols:
@@ -248,11 +247,15 @@ class _Miner:
             if self._holds(chosen, _QUICK) and self._holds(chosen, self.samples):
                 chosen = self._without_needless(chosen)
                 verdict = prove(
-                    self._with(chosen), samples=self.samples, seed=self.seed, check_floats=self.check_floats
+                    self._with(chosen), samples=self.samples, seed=self._other_seed(), check_floats=self.check_floats
                 )
                 if verdict.proved:
                     return chosen, verdict
                 self._refused.add(frozenset(chosen))
+
+    def _other_seed(self) -> int:
+        """A seed that no instance was drawn with: what is proved is not what it was mined from."""
+        return key_of("repaired", self.seed, self.round) % 2**31
 
     def _excluded(self) -> int:
         good, excluded = self._mask(True), 0
@@ -295,7 +298,7 @@ class _Miner:
     def _holds(self, atoms: list[str], samples: int) -> bool:
         """Whether the rule with these conditions passes a proof. What it shows on the way becomes instances."""
         rule = self._with(atoms)
-        plan = make_plan(rule.source, rule.where, dict(rule.let), rule.samples)
+        plan = plan_of(rule)
         trial = explore(rule, plan, samples, self.seed + self.round, method=self.domain.name if self.domain else "")
         for found in [f.sample for f in trial.failures[:8]] + trial.concrete[:8]:
             self._take(trial, found, True, True)

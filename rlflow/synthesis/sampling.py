@@ -2,11 +2,10 @@
 
 From the rule's source term a graph is built node by node with the core's builder: shapes and attributes are drawn at
 random from each operator's
-domain (ranks 0 to 5, extents 1 to 4 with 1 over-represented, broadcasting operands, groups, strides, dilations, pads,
-permutations, coinciding
-variables), by the rule's hints on some samples and without them on the others. Draws that are ill-typed are given up;
-whether the rule fires is
-for the core to say.
+domain (ranks 0 to 5, extents 1 to 4 with 1 over-represented and a few large ones, broadcasting operands, groups,
+strides, dilations, pads, permutations, coinciding variables, everything also at the statement's own numbers and beside
+them; see :mod:`boundaries`), by the rule's hints on some samples and without them on the others. Draws that are
+ill-typed are given up; whether the rule fires is for the core to say.
 """
 
 from __future__ import annotations
@@ -16,12 +15,17 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from rlflow import _core
 from rlflow.errors import GraphError, RlflowError
 from rlflow.synthesis import operands
+from rlflow.synthesis.boundaries import LARGE_EXTENTS
 from rlflow.synthesis.field import key_of
+from rlflow.synthesis.integers import wrapped
 from rlflow.synthesis.plan import Plan
 from rlflow.synthesis.terms import Term, literal
+from rlflow.synthesis.twins import Twins
 from rlflow.synthesis.want import ANY, GiveUp, Want
 
 F32, I64, BOOL = 1, 7, 9
@@ -57,6 +61,10 @@ class Draw:
         self.mixed = len(plan.roots) > 1 and rng.random() < 0.15
         self.retyped = self.mixed or rng.random() < 0.06
         self.strayed = self.hint is None or self.retyped
+        share = 0.5 if plan.boundaries.extents else 0.15
+        self.large_left = 2 if rng.random() < share else 0  # a few large extents in some of the samples
+        self.renumbered: dict[str, str] | None = {} if self.hint is not None and rng.random() < 0.25 else None
+        self.twins = Twins(rng)
         self.values: dict[str, int] = {}
         self.members: dict[str, list[int]] = {}
         self.local: dict[str, int] | None = None
@@ -76,16 +84,25 @@ class Draw:
     # ---- numbers
 
     def extent(self) -> int:
-        """An extent between 1 and ``largest``, 1 more often than the others."""
+        """An extent between 1 and ``largest``, 1 more often than the others; now and then a large one, or one at a
+        boundary of the statement."""
+        if self.large_left and self.rng.random() < 0.4:
+            self.large_left -= 1
+            near = self.plan.boundaries.extents
+            return self.rng.choice(near if near and self.rng.random() < 0.8 else LARGE_EXTENTS)
         return 1 if self.rng.random() < 0.3 else self.rng.randint(2, self.largest)
 
     def dims(self, rank: int) -> tuple[int, ...]:
         shape = [self.extent() for _ in range(rank)]
-        while _count(shape) > 160 and max(shape) > 1:
-            shape[shape.index(max(shape))] -= 1
+        large = max(shape, default=1) > self.largest  # the others give way to it
+        while _count(shape) > (2 * max(shape) if large else 160) and sorted(shape)[-2 if large else -1] > 1:
+            shape[shape.index(sorted(shape)[-2 if large else -1])] -= 1
         return tuple(shape)
 
     def rank(self, least: int = 0) -> int:
+        near = self.plan.boundaries.ranks
+        if near and self.rng.random() < 0.15:
+            return max(least, self.rng.choice(near))
         return max(least, self.rng.choices([0, 1, 2, 3, 4, 5], [4, 14, 28, 28, 20, 6])[0])
 
     def kernel(self, n: int) -> list[int]:
@@ -121,11 +138,21 @@ class Draw:
         total = 1
         for part in text.split("*"):
             part = part.strip()
-            total *= int(part) if part.isdigit() else self.letters.setdefault(part, self.extent())
+            total *= self._number(part) if part.isdigit() else self.letters.setdefault(part, self.extent())
         if self.rng.random() < self.looseness / 3:  # one place where what the hint ties together is not
             self.strayed = True
             return self.extent()
         return total
+
+    def _number(self, digits: str) -> int:
+        """A number of a hint: as it is, or in some samples another one, the same wherever it stands."""
+        if self.renumbered is None:
+            return int(digits)
+        if digits not in self.renumbered:
+            other = self.extent() if self.rng.random() < 0.5 else int(digits)
+            self.strayed = self.strayed or other != int(digits)
+            self.renumbered[digits] = str(other)
+        return int(self.renumbered[digits])
 
     def _hint_for(self, name: str) -> Any:
         """The hint for a variable. Now and then one is disregarded, so that what lies beside the hints is seen too."""
@@ -155,7 +182,10 @@ class Draw:
         """A new value for the variable ``name``: an input, a constant, or now and then a value that exists already."""
         dtype, shape, elements = self._type_for(name, want)
         if elements is not None:
-            return self.constant(name, dtype, shape, value=float(elements))
+            near = self.plan.boundaries.values
+            other = bool(near) and self.rng.random() < 0.25
+            self.strayed = self.strayed or other
+            return self.constant(name, dtype, shape, value=self.rng.choice(near) if other else float(elements))
         if self.rng.random() < 0.15 and name not in self.plan.constants:
             same = [v for v in self.made + self.inner if (self.dtype_of(v), self.shape(v)) == (dtype, shape)]
             if same:
@@ -220,7 +250,7 @@ class Draw:
         elif index_below is not None:
             values = self._index_values(name, count, index_below)
         elif dtype not in FLOATS:
-            values = [self.rng.randint(-3, 3) if dtype != BOOL else self.rng.randint(0, 1) for _ in range(count)]
+            values = self._integer_values(dtype, count)
         elif name in self.plan.valued or self.rng.random() < 0.1:
             values = self._float_values(count)
         digest = f"{key_of(self.rng.random(), name, 0):016x}{key_of(self.rng.random(), name, 1):016x}"
@@ -237,11 +267,22 @@ class Draw:
         low = -below if self.rng.random() < 0.3 else 0
         return [self.rng.randint(low, below - 1) for _ in range(count)]
 
+    def _integer_values(self, dtype: int, count: int) -> list[int]:
+        if dtype == BOOL:
+            return [self.rng.randint(0, 1) for _ in range(count)]
+        pool = list(range(-3, 4))
+        if self.rng.random() < 0.3:
+            pool = [*self.plan.boundaries.integers, *pool]
+        values = [self.rng.choice(pool) for _ in range(count)]
+        return wrapped(np.array(values, np.int64), dtype).tolist()
+
     def _float_values(self, count: int) -> list[float]:
         way = self.rng.random()
         pool = [-2.0, -1.0, -0.5, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0] if way < 0.4 else [0.25, 0.5, 1.0, 1.5, 2.0, 3.0]
         if self.rng.random() < 0.2:
             pool = [0.0, 1.0]
+        if self.plan.boundaries.values and self.rng.random() < 0.35:
+            pool = list(self.plan.boundaries.values)
         if self.rng.random() < 0.4:
             return [self.rng.choice(pool)] * count
         return [self.rng.choice(pool) for _ in range(count)]
@@ -291,8 +332,23 @@ class Draw:
             value = literal(text)
             return drawn() if value is None else value
         if text not in self.attrs:
-            self.attrs[text] = self._hinted_attr(text, drawn)
+            self.attrs[text] = self._hinted_attr(text, lambda: self._beside(drawn()))
         return self.attrs[text]
+
+    def _beside(self, value: Any) -> Any:
+        """A drawn attribute; now and then at a boundary of the statement instead."""
+        near = self.plan.boundaries.values
+        if isinstance(value, bool) or not near or self.rng.random() > 0.12:
+            return value
+        if isinstance(value, float):  # the core keeps seven digits
+            return self.rng.choice([v for v in near if float(f"{v:.7g}") == v])
+        whole = [w for w in self.plan.boundaries.integers if abs(w) < 2000]
+        if isinstance(value, int):
+            return self.rng.choice(whole or [value])
+        if isinstance(value, list) and value and whole and all(isinstance(v, int) for v in value):
+            at = self.rng.randrange(len(value))
+            return [*value[:at], self.rng.choice(whole), *value[at + 1 :]]
+        return value
 
     def _hinted_attr(self, name: str, drawn: Any) -> Any:
         spec = self._hint_for(name)
@@ -323,12 +379,14 @@ class Draw:
 
     def _rest_attr(self, rest: str, name: str, drawn: Any) -> Any:
         bound = self.rests.setdefault(rest, {})
+        if name not in bound and self.twins.decides(rest, name, self.rests):
+            bound[name] = self.twins.value(rest, name, self.rests)
         if name not in bound:
             hinted = self._hint_for(rest)
             if isinstance(hinted, dict) and name in hinted:
                 bound[name] = self._spelled(hinted[name])
                 return bound[name]
-            value = drawn()
+            value = self._beside(drawn())
             known = [v for v in self.plan.rest_attributes.get((rest, name), []) if v is not None]
             if known and self.obey and self.rng.random() < 0.85:
                 pick = self.rng.choice(known)
@@ -420,7 +478,7 @@ def draw_sample(plan: Plan, rng: random.Random, *, largest: int = 4, stray: bool
     """One graph, or ``None`` where the draw came to nothing. ``stray``: rather beside the hints than by them."""
     try:
         sample = Draw(plan, rng, largest=largest, stray=stray).sample()
-    except (GiveUp, GraphError, ValueError, IndexError):
+    except (GiveUp, GraphError, ArithmeticError, LookupError, TypeError, ValueError):
         return None  # attributes that were bound at one rank do not fit another
     return _with_symbols(sample, rng) if rng.random() < 0.12 else sample
 

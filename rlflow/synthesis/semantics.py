@@ -10,9 +10,11 @@ that the core's shape rules are checked on the way.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from rlflow import _core
 from rlflow.errors import ProofError
 from rlflow.synthesis import field
 from rlflow.synthesis.domains import Array, Domain, Ordered, Unsupported
+from rlflow.synthesis.integers import edges_of, limits, wrapped
 
 FLOATS = frozenset({1, 10, 11, 16, 17, 18, 19, 20})
 BOOL = 9
@@ -97,13 +100,15 @@ def _load() -> None:
 class Evaluator:
     """Evaluates graphs over one domain. Constants of equal digest get equal values, in every graph it sees.
 
-    ``seed`` decides the values of inputs and of constants without a payload.
+    ``seed`` decides the values of inputs and of constants without a payload; in some of them stand values ``near``
+    the boundaries of a statement, and the edge values of integer types.
     """
 
-    def __init__(self, domain: Domain, seed: int) -> None:
+    def __init__(self, domain: Domain, seed: int, near: Sequence[float] = ()) -> None:
         _load()
         self.domain = domain
         self.seed = seed
+        self.near = near
         self._constants: dict[tuple[str, int], Array] = {}
 
     def _rng(self, *parts: object) -> np.random.Generator:
@@ -111,10 +116,23 @@ class Evaluator:
 
     def _random(self, rng: np.random.Generator, dtype: int, shape: tuple[int, ...]) -> Array:
         if dtype in FLOATS:
-            return self.domain.random(rng, shape)
+            return self._with_near(rng, self.domain.random(rng, shape))
         if dtype == BOOL:
-            return rng.integers(0, 2, size=shape).astype(bool)
-        return rng.integers(-9, 10, size=shape, dtype=np.int64)
+            return self.domain.booleans(rng, shape)
+        plain = rng.integers(-9, 10, size=shape, dtype=np.int64)
+        pool = [*edges_of(dtype), *(int(v) for v in self.near if v == int(v) and abs(v) < 2**63)]
+        if not pool or rng.random() < 0.4:
+            return wrapped(plain, dtype)
+        return wrapped(np.where(rng.random(shape) < 0.5, rng.choice(np.array(pool, np.int64), shape), plain), dtype)
+
+    def _with_near(self, rng: np.random.Generator, values: Array) -> Array:
+        """The values with some at and beside the boundaries, every other time."""
+        if not self.near or rng.random() < 0.5:
+            return values
+        out = values.reshape(-1).copy()
+        at = rng.random(out.shape) < 0.4
+        out[at] = rng.choice(_elements(type(self.domain), tuple(self.near)), int(at.sum()))
+        return out.reshape(values.shape)
 
     def inputs(self, graph: _core.Graph, indices: dict[int, int]) -> dict[int, Array]:
         """Random arrays for the graph inputs, by ordinal. ``indices``: ordinal of an integer input used as index ->
@@ -187,7 +205,13 @@ class Evaluator:
         result = apply(call)
         for k, array in enumerate(result[: len(outs)]):
             _compare_shape(call, k, array)
-        return result
+        return [wrapped(a, t) if a.dtype == np.int64 else a for a, t in itertools.zip_longest(result, call.out_dtypes)]
+
+
+@functools.lru_cache(maxsize=64)
+def _elements(domain: type[Domain], values: tuple[float, ...]) -> Array:
+    """Numbers as elements of a domain."""
+    return domain().constants(list(values), (len(values),))
 
 
 def _rounded(dtype: int, value: float) -> float:
@@ -225,6 +249,19 @@ def apply(call: Call) -> list[Array]:
     return result if isinstance(result, list) else [result]
 
 
+_MEANT = frozenset(("Neg", "Identity", "Reciprocal", "Not", "Cast"))  # pointwise operators that mean what they mean
+
+
+def arbitrary_operators(parent: _core.Graph, child: _core.Graph | None, domain: Domain) -> list[str]:
+    """Names of the pointwise operators of both graphs of which the domain knows no more than flags and symmetries."""
+    known = set(_MEANT) | set(_EXACT)
+    if domain.ordered:
+        known |= {"Relu", "Abs", "Clip", "PRelu", "LeakyRelu"} | set(_COMPARISONS)
+    graphs = [g for g in (parent, child) if g is not None]
+    names = {g.op(n) for g in graphs for n in g.order() if {"unary", "binary"} & flags_of(g.op(n))}
+    return sorted(names - known)
+
+
 # ---- pointwise ------------------------------------------------------------------------------------------------------
 
 
@@ -246,6 +283,8 @@ def _unary(c: Call) -> Array:
     if c.is_float():
         if c.out_dtypes[0] == BOOL:
             return c.domain.predicate(c.key(), x)
+        if c.op == "LeakyRelu" and c.domain.ordered:
+            return _leaky(x, c.domain.constant(c.attrs["alpha"]))
         return c.domain.unary(c.op, c.key(), x, zero="zero_preserving" in flags, monotone="monotone" in flags)
     if c.op == "Not":
         return ~x
@@ -254,6 +293,10 @@ def _unary(c: Call) -> Array:
     out = _integer_function(c.key(), x)
     out = np.where(x == 0, 0, out) if "zero_preserving" in flags else out
     return out.astype(bool) if c.out_dtypes[0] == BOOL else out
+
+
+def _leaky(a: Array, slope: Array) -> Array:
+    return np.asarray(np.frompyfunc(lambda x, s: x if x >= 0 else s * x, 2, 1)(a, slope), dtype=object)
 
 
 @meaning("Identity")
@@ -295,14 +338,35 @@ def _cast(c: Call) -> Array:
         if target in FLOATS:
             held = {source, c.widened_from} & _FLOAT_HOLDS.get(target, set())
             return x if held else c.domain.function(c.key(), x, zero=True)
-        return x != 0 if target == BOOL else c.domain.integer(c.key(), x)
+        return np.asarray(x != 0, dtype=bool) if target == BOOL else _to_integer(c, x)
     if target in FLOATS:
-        return (
-            c.domain.from_integers(x)
-            if target in (1, 11) or source == BOOL
-            else c.domain.function(c.key(), c.domain.from_integers(x), zero=True)
-        )
-    return x.astype(bool) if target == BOOL else x.astype(np.int64)
+        if target in (1, 11):
+            return c.domain.from_integers(_representable(x, target))
+        exact = c.domain.from_integers(x)
+        return exact if source == BOOL else c.domain.function(c.key(), exact, zero=True)
+    return x.astype(bool) if target == BOOL else wrapped(x.astype(np.int64), target)
+
+
+def _representable(x: Array, dtype: int) -> Array:
+    """Whole numbers rounded to what the float type holds (all up to 2^24, or up to 2^53), as Python's integers."""
+    kind = np.float32 if dtype == 1 else np.float64
+    limit = 2**24 if dtype == 1 else 2**53
+    if x.dtype == bool or not np.any((x > limit) | (x < -limit)):
+        return x
+    return np.frompyfunc(lambda v: int(kind(int(v))), 1, 1)(x)
+
+
+def _to_integer(c: Call, x: Array) -> Array:
+    """Rounded toward zero; an arbitrary integer where the type does not hold that, or without an order."""
+    ends = limits(c.out_dtypes[0])
+    if not isinstance(c.domain, Ordered) or ends is None:
+        return c.domain.integer(c.key(), x)
+    if not all(isinstance(v, (int, Fraction)) for v in x.flat):
+        raise Unsupported("integers made of reals, by cases")
+    low, high = ends
+    anything = c.domain.integer(c.key(), x)
+    whole = [int(v) if low <= int(v) <= high else int(a) for v, a in zip(x.flat, anything.flat, strict=True)]
+    return np.array(whole, np.int64).reshape(x.shape)
 
 
 _EXACT: dict[str, Callable[[Domain, Array, Array], Array]] = {
@@ -358,10 +422,10 @@ def _binary(c: Call) -> Array:
     b = b if c.is_float(1) else c.domain.from_integers(b)
     if c.op in _COMPARISONS:
         if c.domain.ordered:
-            return np.frompyfunc(_COMPARISONS[c.op], 2, 1)(a, b).astype(bool)
+            return np.asarray(np.frompyfunc(_COMPARISONS[c.op], 2, 1)(a, b), dtype=bool)
         return c.domain.predicate(c.key(), a, b)
     if c.op == "PRelu" and c.domain.ordered:
-        return np.asarray(np.frompyfunc(lambda x, s: x if x >= 0 else s * x, 2, 1)(a, b), dtype=object)
+        return _leaky(a, b)
     return c.domain.function(c.key(), a, b, zero=c.op == "PRelu")
 
 

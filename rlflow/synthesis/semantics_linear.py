@@ -58,6 +58,8 @@ def _window(c: Call, n: int, kernel: list[int]) -> tuple[list[int], list[int], l
     pads = c.attrs.get("pads") or [0] * 2 * n
     if c.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", ""):
         raise Unsupported("auto_pad that is not resolved")
+    if min(pads, default=0) < 0 or min([*strides, *dilations], default=1) < 1:
+        raise Unsupported("negative pads, or strides below 1")
     return kernel, strides, dilations, pads
 
 

@@ -18,6 +18,7 @@ from rlflow.rewrite import Rule
 from rlflow.synthesis.degree import degree_of
 from rlflow.synthesis.domains import Domain, Field, Ordered, Unsupported
 from rlflow.synthesis.field import key_of
+from rlflow.synthesis.integers import CAST_EDGES
 from rlflow.synthesis.plan import Plan
 from rlflow.synthesis.sampling import Sample, draw_sample
 from rlflow.synthesis.semantics import Evaluator, NeedsOrder
@@ -27,10 +28,13 @@ TRIES_PER_SAMPLE = 60
 STRAY_TRIES_PER_SAMPLE = 20
 DRAWS_AFTER_FAILURE = 300
 MOST_FAILURES = 40
+LARGEST_PAIR, MOST_PAIRS = 40, 60
+MOST_OPERATOR_SETS, OF_EACH_SET = 40, 3
 _ORDER_OPS = re.compile(
-    r"\b(Max|Min|MaxPool|GlobalMaxPool|ReduceMax|ReduceMin|ArgMax|ArgMin|Relu|Clip|LeakyRelu|PRelu|Abs)\b"
+    r"\b(Max|Min|MaxPool|GlobalMaxPool|ReduceMax|ReduceMin|ArgMax|ArgMin|Relu|Clip|LeakyRelu|PRelu|Abs|Cast)\b"
     r"|\b(Greater|Less\w*)\b|:monotone"
 )
+_COMPARED = re.compile(r"\b(Equal|Cast|Sign|Not|And|Or|Xor|Where)\b")
 # Refusals that say nothing against a rule: nothing to do, or a match that the applier rightly declines.
 _SAME = re.compile(r"nothing changes|same graph")
 _BENIGN = re.compile(r"cycle|is not known here|is not a known number|has a second output in use")
@@ -59,6 +63,16 @@ class Failure:
         return elements, g.num_nodes
 
 
+@dataclass(frozen=True)
+class Pair:
+    """A graph and its rewrite that agreed on a sample; ``size``: elements in all, then nodes."""
+
+    size: tuple[int, int]
+    parent: _core.Graph
+    child: _core.Graph
+    sample: Sample
+
+
 @dataclass
 class Outcome:
     """What one rewrite of one graph showed: ``good`` (both sides equal), ``bad`` (``failure``), ``same`` (the target is
@@ -83,6 +97,8 @@ class Trial:
     same: int = 0
     tries: int = 0
     concrete: list[Sample] = field(default_factory=list)
+    operators: dict[tuple[str, ...], int] = field(default_factory=dict)  # concrete samples of each set of operators
+    pairs: dict[str, Pair] = field(default_factory=dict)  # small graphs and their rewrites, over ordered rationals
     shapes: set[str] = field(default_factory=set)
     largest: int = 1
     ranks: tuple[int, int] = (9, 0)
@@ -93,6 +109,10 @@ class Trial:
 
     def __post_init__(self) -> None:
         self.ruleset = _core.RuleSet([self.rule.core])
+        compared = _COMPARED.search(self.rule.core.text())  # elsewhere a zero only brings divisions by it
+        self.near = [v for v in self.plan.boundaries.values if v or compared]
+        if "Cast" in self.rule.core.text():
+            self.near += CAST_EDGES
 
     def go(self) -> None:
         """Draws until the rule fired in ``samples`` evaluations, or too many draws came to nothing; then beside the
@@ -165,7 +185,7 @@ class Trial:
         if isinstance(bound, Outcome):
             return bound
         parent, child = bound
-        evaluator = Evaluator(self.domain, key_of(self.seed, self.tries))
+        evaluator = Evaluator(self.domain, key_of(self.seed, self.tries), self.near)
         try:
             feeds = evaluator.inputs(parent, sample.index_inputs)
             before, after = evaluator.run(parent, feeds), evaluator.run(child, feeds)
@@ -182,7 +202,16 @@ class Trial:
         self._count(sample, parent, child)
         return Outcome("good", digest)
 
+    def _keep(self, sample: Sample, parent: _core.Graph, child: _core.Graph) -> None:
+        """Keeps small graphs, to be decided by cases."""
+        if len(self.pairs) < MOST_PAIRS:
+            size = Failure("", "", parent, sample).size
+            if size[0] <= LARGEST_PAIR:
+                self.pairs.setdefault(_configuration(parent), Pair(size, parent, child, sample))
+
     def _count(self, sample: Sample, parent: _core.Graph, child: _core.Graph) -> None:
+        if self.domain.ordered:
+            self._keep(sample, parent, child)
         self.degree = max(self.degree, degree_of(parent), degree_of(child))
         self.fired += 1
         self.wild += sample.wild
@@ -191,7 +220,11 @@ class Trial:
         self.largest = max([self.largest, *(d for shape in shapes for d in shape if isinstance(d, int))])
         leaves = [len(parent.shape(parent.node_outputs(n)[0]) or []) for n in parent.inputs()]
         self.ranks = (min([self.ranks[0], *leaves]), max([self.ranks[1], *leaves]))
-        if not sample.symbols and len(self.concrete) < 24:
+        operators = tuple(sorted({parent.op(n) for n in parent.order()}))
+        count = self.operators.get(operators, 0)
+        new = count < OF_EACH_SET and (count or len(self.operators) < MOST_OPERATOR_SETS)
+        if not sample.symbols and (len(self.concrete) < 24 or new):
+            self.operators[operators] = count + 1
             self.concrete.append(sample)
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from rlflow.rewrite import Rule
 from rlflow.synthesis.atoms import candidates, names_of
 from rlflow.synthesis.prove import prove
 from rlflow.synthesis.repair import repair
+
+module = sys.modules["rlflow.synthesis.repair"]
 
 
 def rule(source: str | tuple[str, ...], target: str | tuple[str, ...], *where: str) -> Rule:
@@ -34,6 +40,24 @@ CASES = {
         {"not ?k in ?a"},
     ),
 }
+
+
+def test_a_proposal_is_proved_with_another_seed_than_it_was_mined_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[tuple[str, int]] = []
+
+    def noted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            seeds.append((name, options["seed"] if name == "prove" else arguments[3]))
+            return real(*arguments, **options)
+
+        return call
+
+    monkeypatch.setattr(module, "prove", noted("prove", module.prove))
+    monkeypatch.setattr(module, "explore", noted("explore", module.explore))
+    answer = repair(CASES["a permutation undone"][0], check_floats=False)
+    assert answer.status == "repaired"
+    assert seeds[-1][0] == "prove" and seeds[-1] not in seeds[:-1]
+    assert seeds[-1][1] not in {seed for name, seed in seeds if name == "explore"}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from rlflow import _core
 from rlflow.errors import RlflowError
 from rlflow.synthesis.generate.statement import Statement
-from rlflow.synthesis.plan import make_plan
+from rlflow.synthesis.plan import plan_of
 from rlflow.synthesis.prove import SAMPLES, prove
 from rlflow.synthesis.sampling import Sample
 from rlflow.synthesis.trial import Trial, explore
@@ -59,7 +59,7 @@ class _Search:
     def _look(self, bound: Sequence[str], where: Sequence[str]) -> bool:
         rule = self.statement.rule(bound, where)
         try:
-            plan = make_plan(rule.source, rule.where, dict(rule.let), rule.samples)
+            plan = plan_of(rule)
             trial = explore(rule, plan, _LOOK, self.seed, self._until_failure)
         except RlflowError as error:
             self.last = str(error)

@@ -22,7 +22,7 @@ from rlflow.synthesis.generate.derive import Deriver, sides_of
 from rlflow.synthesis.generate.pipeline import GENERATOR_VERSION, Budget, Found, Generator, Progress, Report, Statistics
 from rlflow.synthesis.generate.vocabulary import Vocabulary
 from rlflow.synthesis.generate.work_folder import WorkFolder
-from rlflow.synthesis.plan import make_plan
+from rlflow.synthesis.plan import plan_of
 from rlflow.synthesis.sampling import draw_sample
 from rlflow.synthesis.writing import rule_file_text
 
@@ -131,7 +131,7 @@ def examples_of(rule: Rule, graph: str) -> tuple[str | None, str | None]:
     """``graph``, the vocabulary's own, where the rule fires in it, and the smallest of a few near misses."""
     ruleset = _core.RuleSet([rule.core])
     fires = graph if graph and len(_core.State(_core.Graph.parse(graph), ruleset).moves()) else None
-    plan = make_plan(rule.source, rule.where, dict(rule.let), rule.samples)
+    plan = plan_of(rule)
     misses: list[tuple[int, str]] = []
     for k in range(_DRAWS):
         sample = draw_sample(plan, random.Random(key_of("near miss", rule.digest, k)))
