@@ -320,11 +320,20 @@ def _hash_model(found: Any, source: bytes | str | os.PathLike[str]) -> None:
 
 
 def verified(
-    runs: Any, inputs: Inputs, original: bytes | str, optimised: bytes | str, seed: int, noise: Any = None
+    runs: Any,
+    inputs: Inputs,
+    original: bytes | str,
+    optimised: bytes | str,
+    seed: int,
+    noise: Any = None,
+    seconds: float | None = None,
 ) -> Any:
+    """The comparison of two models' outputs; the probes beyond ``inputs.feeds`` take ``seconds`` at most."""
     from rlflow import verify
 
-    return verify.verify(runs, original, optimised, inputs.feeds, noise=noise, seed=seed, plan=inputs.plan)
+    return verify.verify(
+        runs, original, optimised, inputs.feeds, noise=noise, seed=seed, plan=inputs.plan, seconds=seconds
+    )
 
 
 class Export:

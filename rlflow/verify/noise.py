@@ -23,6 +23,7 @@ SECONDS = 10.0
 _PROBE_LIMIT = 60.0
 #: Where a run with moved weights takes less than this, it is repeated with others.
 _QUICK, _REPEATS = 0.3, 2
+_ROWS_TOGETHER = 16
 
 
 class Runner(Protocol):
@@ -70,6 +71,7 @@ class Group:
     variants: list[list[Outputs]] = field(default_factory=list)
     exact: bool = False
     scaled: bool = False
+    rows: bool = False
     deepened: bool = False
 
 
@@ -155,6 +157,7 @@ def with_moved_weights(
         model = instrument.opened(original) if isinstance(original, (bytes, str)) else None
         if model is None or not instrument.nudged(model, seed + number):
             return
+        groups = [group for group in groups if not number or not group.rows]
         try:
             runs = iter(
                 _flat(runner(model.SerializeToString(), (one for group in groups for one in group.feeds), "disable"))
@@ -181,13 +184,21 @@ class _Course:
         """The base, its first again, the base moved by a rounding; then each probe, and the same moved."""
         moved = [moved_by_one_ulp(one, self.seed + index) for index, one in enumerate(self.base) if _has_floats(one)]
         first = [*self.base, self.base[0], *moved]
-        self.fixed = len(first)
+        self.fixed, began = len(first), time.monotonic()
         yield from first
         if self.plan is None:
             return
-        end = time.monotonic() + self.seconds
+        start = time.monotonic()
+        pace = (start - began) / self.fixed
         for probe in self.plan.probes(self.runner):
-            if time.monotonic() > end:
+            # A run and a moved one, by what an element took so far.
+            ahead = 2 * pace * max(1.0, _elements(probe) / max(1, _elements(self.base[0])))
+            share = 0.5 if probe.is_rows else 1.0  # a large table must not take all the time
+            if time.monotonic() + ahead > start + share * self.seconds:
+                self.cut |= not probe.is_rows  # those come again in smaller pieces
+                if ahead > self.seconds / 2:
+                    probe.refused = True
+                    continue
                 self.cut = True
                 return
             self.asked.append((probe, False))
@@ -203,9 +214,20 @@ class _Course:
         for (probe, moved), outputs in zip(self.asked, runs[self.fixed :], strict=True):
             if moved and outputs:
                 found[-1].variants.append([outputs])
+            elif outputs and probe.is_rows and _goes_on(found, outputs):
+                found[-1].feeds.append(probe)
+                found[-1].plain.append(outputs)
             elif not moved and outputs:
-                found.append(Group(probe.kind, [probe], [outputs], exact=probe.exact, scaled=probe.scaled))
+                found.append(Group(probe.kind, [probe], [outputs], [], probe.exact, probe.scaled, probe.is_rows))
         return found
+
+
+def _goes_on(groups: Sequence[Group], outputs: Outputs) -> bool:
+    """Whether rows of a table are judged together with those before."""
+    last = groups[-1] if groups else None
+    if last is None or not last.rows or len(last.plain) >= _ROWS_TOGETHER:
+        return False
+    return {n: np.shape(a) for n, a in outputs.items()} == {n: np.shape(a) for n, a in last.plain[0].items()}
 
 
 def moved_by_one_ulp(feeds: Feeds, seed: int) -> dict[str, np.ndarray]:
@@ -229,6 +251,10 @@ def _a_step_up(outputs: Outputs, names: Collection[str]) -> Outputs:
         else array
         for name, array in outputs.items()
     }
+
+
+def _elements(feeds: Feeds) -> int:
+    return sum(array.size for array in feeds.values())
 
 
 def _has_floats(feeds: Feeds) -> bool:

@@ -9,6 +9,7 @@ integers over the range of their type, and on every row of its tables.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -29,8 +30,9 @@ _LARGE, _SMALL = (1e3, 30.0), 1e-3
 _LARGE_HALF, _SMALL_HALF = (8.0,), 0.125
 #: Scales at which values inside are looked at.
 _LOOKS = (0.01, 0.1, 10.0, 100.0, 300.0, 3e3, 3e4)
-#: Elements of one input that reads rows of a table, at most.
-_MOST_ROWS = 1 << 14
+#: Size of an open dimension with which rows of a table are read at first, elements of such an input at most, and the
+#: seconds of a run below which the next one reads four times as many.
+_ROWS_AT_FIRST, _MOST_ROWS, _QUICK = 16, 1 << 14, 0.05
 #: A larger integer that became a float would drown what it is added to.
 _SUMMED_RANGE = (-4, 9)
 
@@ -50,6 +52,11 @@ class Probe(dict[str, np.ndarray]):
     def scaled(self) -> bool:
         """Whether values inside may be near the ends of their type."""
         return self.kind.startswith("scale")
+
+    @property
+    def is_rows(self) -> bool:
+        """Whether it reads some rows of a table, as many others do."""
+        return self.kind.startswith("rows")
 
 
 @dataclass
@@ -148,22 +155,28 @@ class Plan:
     def _rows(self) -> Iterator[Probe]:
         """Inputs that together read every row of the largest table."""
         indices = [info for info in self._free("iuf") if info.name in self.ranges]
-        sizes = self._sizes_for_rows(indices)
         most = max((int(self.ranges[info.name][1]) + 1 for info in indices), default=0)
-        read = 0
+        name, wide, read, grown = self._open_axis(indices), _ROWS_AT_FIRST, 0, False
         while read < most:
-            feeds = make_inputs(self.infos, self.seed + 60 + read, self.ranges, self.given, {**self.dims, **sizes})
-            step = min((feeds[info.name].size for info in indices), default=0)
+            sizes = {} if name is None else {name: wide}
+            feeds = make_inputs(self.infos, self.seed + 60, self.ranges, self.given, {**self.dims, **sizes})
+            step = min(feeds[info.name].size for info in indices)
             if step == 0:
                 return
             for info in indices:
                 array, rows = feeds[info.name], int(self.ranges[info.name][1]) + 1
                 feeds[info.name] = ((read + np.arange(array.size)) % rows).astype(array.dtype).reshape(array.shape)
-            probe = Probe(f"rows {read} to {min(read + step, most) - 1}", feeds, exact=True)
+            probe, began = Probe(f"rows {read} to {min(read + step, most) - 1}", feeds, exact=True), time.monotonic()
             yield probe
-            if probe.refused and not sizes:
+            if probe.refused and name is None:
                 return
-            read, sizes = (read, {}) if probe.refused else (read + step, sizes)
+            if probe.refused:
+                wide, grown = wide // 4, True
+                name = name if wide else None
+                continue
+            read += step
+            if not grown and time.monotonic() - began < _QUICK and 4 * step <= _MOST_ROWS:
+                wide *= 4
 
     # -- what they are made of
 
@@ -206,19 +219,13 @@ class Plan:
         taken = {dim for info in self.infos if info.name in self.given for dim in info.shape if isinstance(dim, str)}
         return [name for name in found if name not in taken]
 
-    def _sizes_for_rows(self, indices: Sequence[TensorInfo]) -> dict[str, int]:
-        """A larger first open dimension, so that fewer runs read all the rows."""
-        for info in indices:
-            for axis, dim in enumerate(info.shape):
-                name = dim if isinstance(dim, str) else f"{info.name}.{axis}"
-                if name in self._open_names() and name not in self.fixed:
-                    sizes = [
-                        d if isinstance(d, int) else self.dims[d or f"{info.name}.{i}"]
-                        for i, d in enumerate(info.shape)
-                    ]
-                    others = max(1, int(np.prod(sizes)) // max(1, sizes[axis]))
-                    return {name: max(1, min(16, _MOST_ROWS // others))}
-        return {}
+    def _open_axis(self, indices: Sequence[TensorInfo]) -> str | None:
+        """An open dimension of an input that reads rows: the larger it is, the fewer runs read them all."""
+        names = [name for name in self._open_names() if name not in self.fixed]
+        own = [
+            dim if isinstance(dim, str) else f"{info.name}.{i}" for info in indices for i, dim in enumerate(info.shape)
+        ]
+        return next((name for name in own if name in names), None)
 
     # -- values inside
 

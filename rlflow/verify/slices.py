@@ -62,9 +62,9 @@ def excess(
     ``dtype``: the coarsest float type involved. ``scaled``: values are large or small on purpose.
     """
     ours, theirs = np.stack(list(reference)), np.stack(list(other))
-    moved = [np.stack(list(variant)) for variant in variants]
-    if ours.size == 0:
+    if np.array_equal(ours, theirs):
         return None
+    moved = [np.stack(list(variant)) for variant in variants]
     if ours.dtype.kind not in "fc":
         return _unequal(ours, theirs, moved)
     return _misplaced(ours, theirs, moved, scaled) or _floats(ours, theirs, moved, dtype, scaled)
@@ -162,29 +162,24 @@ def _zeros(base: np.ndarray, error: np.ndarray, noises: Arrays, finite: np.ndarr
 
 
 def _gains(base: np.ndarray, error: np.ndarray, noises: Arrays, dtype: str) -> Excess | None:
+    """How much of the error is the reference again, beside how much of the noises is."""
+    square, known = np.abs(base) ** 2, base != 0
+    shares = [difference * base.conj() for difference in (error, *noises)]
     for axis, others in [(-1, tuple(range(base.ndim))), *_cuts(base.shape)]:
-        power = (np.abs(base) ** 2).sum(axis=others)
-        count = (base != 0).sum(axis=others)
-        known = (count >= _FOR_GAIN) & (power > 0)
-        if not known.any():
+        power = square.sum(axis=others)
+        enough = (known.sum(axis=others) >= _FOR_GAIN) & (power > 0)
+        if not enough.any():
             continue
-        gain = np.where(known, _along(error, base, others) / np.where(known, power, 1.0), 0.0)
-        noise = [np.where(known, _along(one, base, others) / np.where(known, power, 1.0), 0.0) for one in noises]
-        own = np.max(noise, axis=0) if noise else np.zeros_like(gain)
-        shared = float(np.median(own[known]))
-        allowed = np.maximum(_GAIN_UNITS[dtype] * _EPS[dtype], K * np.maximum(own, shared))
-        if (gain > allowed).any():
-            at = int(np.argmax(gain - allowed)) if gain.ndim else 0
+        gains = [np.where(enough, np.abs(one.sum(axis=others)) / np.where(enough, power, 1.0), 0.0) for one in shares]
+        own = np.max(gains[1:], axis=0) if noises else np.zeros_like(gains[0])
+        allowed = np.maximum(_GAIN_UNITS[dtype] * _EPS[dtype], K * np.maximum(own, float(np.median(own[enough]))))
+        if (gains[0] > allowed).any():
+            found, room = np.ravel(gains[0]), np.ravel(allowed)
+            at = int(np.argmax(found - room))
             where = "as a whole" if axis < 0 else f"in slice {at} of axis {axis - 1}" if axis else f"in run {at}"
-            found, room = float(np.ravel(gain)[at]), float(np.ravel(allowed)[at])
-            sentence = f"is off by the factor 1 ± {found:.2g} {where}, where roundings explain {room:.2g}"
-            return Excess(sentence, float(np.abs(error).max()), found, room)
+            sentence = f"is off by the factor 1 ± {found[at]:.2g} {where}, where roundings explain {room[at]:.2g}"
+            return Excess(sentence, float(np.abs(error).max()), float(found[at]), float(room[at]))
     return None
-
-
-def _along(error: np.ndarray, base: np.ndarray, others: tuple[int, ...]) -> np.ndarray:
-    """How much of ``error`` is the reference again: their product, summed over the axes ``others``."""
-    return np.asarray(np.abs((error * base.conj()).sum(axis=others)))
 
 
 def _cuts(shape: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...]]]:

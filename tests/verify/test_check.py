@@ -119,6 +119,31 @@ class TestRewrites:
         assert not verify(runner, best(0.0), best(10.0), feeds).passed
 
 
+class TestRuntimes:
+    @pytest.mark.parametrize(("off", "passes"), [(0.0, True), (0.2, False)])
+    def test_one_that_spoils_the_original_alone_is_not_held_against_the_result(self, off: float, passes: bool) -> None:
+        """Products of 8-bit integers saturate in a kernel that the runtime makes of the original, not of the result."""
+        value = np.linspace(-1, 1, 50, dtype=np.float32)
+
+        def run(model: Any, feeds: Any, level: str) -> list[dict[str, np.ndarray]]:
+            spoilt = {b"original": 0.4, b"optimised": off}.get(model, 0.0) if level == "all" else 0.0
+            return [{"y": value + np.float32(spoilt)} for _ in feeds]
+
+        assert verify(run, b"original", b"optimised", [{"x": value}]).passed is passes
+
+    def test_a_scalar_stays_an_array_where_it_is_moved_by_a_rounding(self, runner: WorkerRunner) -> None:
+        scalar = helper.make_graph(
+            [helper.make_node("Exp", ["x"], ["y"])],
+            "g",
+            [helper.make_tensor_value_info("x", FLOAT, [])],
+            [helper.make_tensor_value_info("y", FLOAT, [])],
+        )
+        source = helper.make_model(
+            scalar, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+        ).SerializeToString()
+        assert verify(runner, source, source, [{"x": np.float32([0.5]).reshape(())}]).passed
+
+
 class TestReports:
     def test_a_constant_output_is_vacuous(self, runner: WorkerRunner, feeds: Any) -> None:
         nodes = [helper.make_node("Mul", ["x", "zero"], ["a"]), helper.make_node("Exp", ["a"], ["y"])]
