@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rlflow.frontends import load_model as load
     from rlflow.frontends import save_model as save
     from rlflow.graph import Graph
-    from rlflow.optimizer import OptimizeResult, Options, compare, optimize, replay
+    from rlflow.optimizer import OptimizeResult, Options, compare, optimize, replay, simplify
     from rlflow.report import Report
     from rlflow.rewrite import Rule
     from rlflow.search import Budget
@@ -37,6 +37,7 @@ __all__ = [
     "optimize",
     "replay",
     "save",
+    "simplify",
 ]
 
 _HOMES = {
@@ -51,6 +52,7 @@ _HOMES = {
     "optimize": ("rlflow.optimizer", "optimize"),
     "replay": ("rlflow.optimizer", "replay"),
     "save": ("rlflow.frontends", "save_model"),
+    "simplify": ("rlflow.optimizer", "simplify"),
 }
 
 offer(

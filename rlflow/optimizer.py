@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rlflow.cost.allowance import PricingProgress
 
-__all__ = ["OptimizeResult", "Options", "compare", "optimize", "replay"]
+__all__ = ["OptimizeResult", "Options", "compare", "optimize", "replay", "simplified", "simplify"]
 
 
 @with_keywords
@@ -50,6 +50,29 @@ def optimize(
         chosen, output=output, on_progress=on_progress, on_stage=on_stage, on_pricing=on_pricing, stop=stop
     ) as context:
         return run(model, context)
+
+
+def simplify(model: str | os.PathLike[str] | bytes | ModelProto, **keywords: Any) -> ModelProto:
+    """The clean-up alone, without a clock: constants and normalisations folded, idle and duplicate nodes gone, linear
+    layers as one node; the outputs are compared with the original's. ``output`` and the options ``freeze``, ``dims``,
+    ``input_data``, ``verify``, ``keep_initializer_inputs``, ``seed`` and ``threads`` are those of :func:`optimize`.
+
+    Raises as :func:`optimize` does; the model that was passed in is not changed.
+    """
+    return simplified(model, **keywords).model
+
+
+def simplified(
+    model: str | os.PathLike[str] | bytes | ModelProto,
+    *,
+    output: str | os.PathLike[str] | None = None,
+    **keywords: Any,
+) -> OptimizeResult:
+    """As :func:`simplify`, with the report."""
+    from rlflow.pipeline.simplifying import simplify as simplify_in
+
+    with Context(Options.of(None, {**keywords, "cost": "analytic"}), output=output) as context:
+        return simplify_in(model, context)
 
 
 def compare(

@@ -17,6 +17,7 @@ from rlflow.cli.inspect import inspect
 from rlflow.cli.optimize import optimize
 from rlflow.cli.rules import rules
 from rlflow.cli.search import search
+from rlflow.cli.simplify import simplify
 from rlflow.cli.train import train
 from rlflow.cli.zoo import zoo
 
@@ -44,5 +45,5 @@ def main() -> None:
     """Make a trained network faster: measured, proved rule by rule, and checked end to end."""
 
 
-for verb in (optimize, search, compare, inspect, cost, rules, explain, zoo, train, dream, info):
+for verb in (optimize, simplify, search, compare, inspect, cost, rules, explain, zoo, train, dream, info):
     main.add_command(verb)

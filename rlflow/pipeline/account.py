@@ -85,25 +85,34 @@ def _rule_profile(loaded: Loaded, found: Found, applied: Sequence[str]) -> list[
 
 def _of_race(raced: Raced) -> dict[str, Any]:
     """The times of the final comparison, where there was one."""
-    decision = raced.decision
+    decision, cleanup = raced.decision, raced.cleanup
     if decision is None:
         return {}
     timings = {name: TimeInterval(timing.ms, timing.low, timing.high) for name, timing in decision.timings.items()}
     baseline = timings["baseline"]
     original = timings.get("original", baseline)
     named = {"original": original, "baseline": baseline}
-    if decision.winner is not None:
+    searched = decision.winner is not None and raced.winner is not None
+    if searched:
         named["optimized"] = timings[decision.winner]
+    elif raced.winner is not None:
+        named["optimized"] = TimeInterval(*_interval(cleanup.timings[cleanup.winner]))
     return {
         "original_ms": original.ms,
         "baseline_ms": baseline.ms,
         # Where nothing is gained the model stays as it came, so its time is the original's.
-        "optimized_ms": named["optimized"].ms if decision.winner is not None else original.ms,
-        "speedup": decision.speedup if decision.winner is not None else 1.0,
-        "speedup_ci95": decision.speedup_ci95 if decision.winner is not None else None,
+        "optimized_ms": named["optimized"].ms if "optimized" in named else original.ms,
+        "speedup": decision.speedup if searched else 1.0,
+        "speedup_ci95": decision.speedup_ci95 if searched else None,
+        "cleanup_speedup": original.ms / baseline.ms if cleanup is None else cleanup.speedup,
+        "cleanup_ci95": None if cleanup is None else cleanup.speedup_ci95,
         "intervals": named,
         "gate": decision.to_dict(),
     }
+
+
+def _interval(timing: Any) -> tuple[float, float, float]:
+    return timing.ms, timing.low, timing.high
 
 
 def _runtime(context: Context) -> RuntimeInfo:

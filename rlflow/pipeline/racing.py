@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import Export, kept_comparisons
@@ -20,6 +20,12 @@ __all__ = ["Entrant", "Raced", "race"]
 
 #: What a model that cannot be compared by the clock is called in the sentences of a report.
 NOTHING_CHEAPER = "the search found no cheaper graph"
+#: The name of the model as imported, without rewrites, where it is a candidate itself.
+CLEANUP = "clean-up"
+#: Part of the time that the candidates of the search have, where the clean-up may be compared after them.
+FIRST_RACE = 0.6
+#: It is compared if what was timed beside says that it may be so many times as fast as the model as it came.
+WORTH_A_RACE = 1.01
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,7 @@ class Entrant:
 class Raced:
     """What the comparison decided. ``decision`` is the gate's own record, ``None`` where no clock was used.
 
+    ``cleanup`` is its record of the clean-up against the original, where that was compared by itself.
     ``outputs``: what the original ("baseline") and the winner ("optimised") computed as deployed, where it was kept
     while they were loaded.
     """
@@ -41,6 +48,7 @@ class Raced:
     reason: str
     winner: Entrant | None = None
     decision: Any = None
+    cleanup: Any = None
     outputs: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
 
 
@@ -59,8 +67,38 @@ def race(loaded: Loaded, found: Found, context: Context) -> Raced:
     context.notes.extend(
         f"{name} took no part in the final comparison: {why}" for name, why in decision.dropped.items()
     )
-    winner = None if decision.winner is None else entrants[decision.winner]
-    return Raced(decision.reason if entrants else NOTHING_CHEAPER, winner, decision, outputs)
+    raced = Raced(decision.reason if entrants else NOTHING_CHEAPER, None, decision, outputs=outputs)
+    if decision.winner is None:
+        return _with_cleanup(raced, loaded, found, context)
+    if _original_is_faster(decision):
+        return replace(raced, reason="the candidate is faster than the model as imported, but not than the original")
+    return replace(raced, winner=entrants[decision.winner])
+
+
+def _original_is_faster(decision: Any) -> bool:
+    """Whether the winner is slower than the model as it came, which was timed beside."""
+    original, winner = decision.timings.get("original"), decision.timings[decision.winner]
+    return original is not None and bool(original.high < winner.low)
+
+
+def _with_cleanup(raced: Raced, loaded: Loaded, found: Found, context: Context) -> Raced:
+    """``raced``, won by the model as imported where that is faster than the model as it came."""
+    timings = raced.decision.timings
+    original, baseline = timings.get("original"), timings.get("baseline")
+    if original is not None and baseline is not None and original.ms < baseline.ms * WORTH_A_RACE:
+        return raced
+    result = found.result
+    visited = Visited(loaded.graph, loaded.graph.digest, result.cost_before_ms, ())
+    cleanup = Entrant(visited, loaded.exports.export(loaded.graph))
+    if cleanup.export.source == loaded.source:
+        return raced
+    context.stage("timing", "timing the clean-up against the original")
+    seconds, at_most = context.parts.timing()
+    decision = _compared(loaded.source, {CLEANUP: cleanup}, {}, (seconds, at_most), loaded, context)
+    if decision.winner is None:
+        return replace(raced, cleanup=decision)
+    reason = f"the model as imported, without rewrites, is faster than the original: {decision.reason}"
+    return replace(raced, reason=reason, winner=cleanup, cleanup=decision, outputs={})
 
 
 def _entrants(finalists: Sequence[Visited], loaded: Loaded, context: Context) -> dict[str, Entrant]:
@@ -81,13 +119,10 @@ def _entrants(finalists: Sequence[Visited], loaded: Loaded, context: Context) ->
 def _decision(
     loaded: Loaded, entrants: Mapping[str, Entrant], outputs: dict[str, list[dict[str, Any]]], context: Context
 ) -> Any:
-    from rlflow.cost import gate
-
     options = context.options
     # Of a large model only the original is timed beside: each further one is loaded again for every block.
     plain = loaded.weights is None or options.freeze
     baseline = loaded.exports.export(loaded.graph).source if plain else loaded.source
-    token = StopToken()  # of its own: a search that was interrupted still has its best confirmed
     keeps_outputs = options.verify and loaded.weights is not None and not options.freeze
 
     def keep_outputs(decision: Any, run: Callable[[str, Any], dict[str, Any]]) -> None:
@@ -99,20 +134,41 @@ def _decision(
             computed = {name: [run(name, one) for one in feeds] for name in ("baseline", decision.winner)}
             outputs.update(baseline=computed["baseline"], optimised=computed[decision.winner])
 
+    beside = {} if baseline == loaded.source else {"original": loaded.source}
+    keep = keep_outputs if keeps_outputs else None
     seconds, at_most = context.parts.timing()
+    if beside and at_most is not None:  # the clean-up may have to be compared too
+        at_most *= FIRST_RACE
+    return _compared(baseline, entrants, beside, (min(seconds, at_most or seconds), at_most), loaded, context, keep)
+
+
+def _compared(
+    baseline: bytes | str,
+    entrants: Mapping[str, Entrant],
+    beside: Mapping[str, Any],
+    time_given: tuple[float, float | None],
+    loaded: Loaded,
+    context: Context,
+    before_closing: Any = None,
+) -> Any:
+    """The gate's decision; Ctrl-C ends it with what is known."""
+    from rlflow.cost import gate
+
+    options = context.options
+    token = StopToken()  # of its own: a search that was interrupted still has its best confirmed
     with InterruptGuard(token):
         return gate.choose(
             options.place.command or context.worker,
             baseline,
             {name: _sourced(one.export) for name, one in entrants.items()},
             {} if options.place.command is not None else context.inputs(loaded).feeds[0],
-            seconds=seconds,
-            at_most=at_most,
+            seconds=time_given[0],
+            at_most=time_given[1],
             seed=options.seed,
-            beside={} if baseline == loaded.source else {"original": loaded.source},
+            beside=beside,
             stop=lambda: token.stopped,
             memory=_memory(loaded, baseline, entrants, context),
-            before_closing=keep_outputs if keeps_outputs else None,
+            before_closing=before_closing,
         )
 
 

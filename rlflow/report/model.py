@@ -59,7 +59,9 @@ class Report:
     """What was done to a model and what came of it. Times are milliseconds.
 
     ``original_ms``: the model as it came. ``baseline_ms``: the model as imported, without rewrites, which is what
-    ``speedup`` compares with. All three times are ``None`` where no clock was used (an analytic cost model).
+    ``speedup`` compares with; ``cleanup_speedup`` is how much faster that is than the model as it came (its interval is
+    known where the two were compared by themselves). All three times are ``None`` where no clock was used (an analytic
+    cost model).
     ``cost_before_ms`` and ``cost_after_ms`` are the cost model's. ``measurements_before``: those of
     ``measurements`` that pricing the model took before the search. ``written``: where the result is, ``None`` if it was
     only returned. ``seconds_measuring``: the part of ``seconds_total`` in which the cost model looked up or took
@@ -85,6 +87,8 @@ class Report:
     optimized_ms: float | None = None
     speedup: float | None = None
     speedup_ci95: tuple[float, float] | None = None
+    cleanup_speedup: float | None = None
+    cleanup_ci95: tuple[float, float] | None = None
     intervals: Mapping[str, TimeInterval] = field(default_factory=dict)
     verified: Verified | None = None
     candidates: int = 0

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _NAME_WIDTH = 48
+_CLEANUP_WORTH_SAYING = 0.02
 _MOST_RULES, _MOST_OUTPUTS = 30, 12
 
 
@@ -56,11 +57,19 @@ def _parts(report: Report, verbose: bool) -> Iterator[RenderableType]:
 def _headline(report: Report) -> str:
     if not report.improved:
         return f"Nothing gained: {report.reason}"
+    if report.improved and report.speedup_ci95 is None and report.cleanup_ci95 is not None:
+        low, high = report.cleanup_ci95
+        gain = f"{report.cleanup_speedup:.3f} times as fast as it came (95 % interval {low:.3f} to {high:.3f})"
+        return f"{gain} by the clean-up of import alone; no rewrite gained anything beyond it."
     if report.speedup is None or report.speedup_ci95 is None:
         before, after = report.cost_before_ms or 0.0, report.cost_after_ms or 0.0
         return f"Analytic cost {before:.4g} ms -> {after:.4g} ms ({_change(before, after)}); no clock was used."
     low, high = report.speedup_ci95
-    return f"{report.speedup:.3f} times as fast (95 % interval {low:.3f} to {high:.3f})"
+    cleanup = report.cleanup_speedup or 1.0
+    beside = (
+        f"; the clean-up of import alone {cleanup:.3f} times" if abs(cleanup - 1.0) >= _CLEANUP_WORTH_SAYING else ""
+    )
+    return f"{report.speedup:.3f} times as fast (95 % interval {low:.3f} to {high:.3f}){beside}"
 
 
 def _table(*columns: str) -> Table:

@@ -1,0 +1,40 @@
+"""``rlflow simplify``."""
+
+from __future__ import annotations
+
+import click
+
+from rlflow.cli.common import parse_dims
+
+
+@click.command()
+@click.argument("model", metavar="IN")
+@click.option("-o", "--output", metavar="OUT", required=True, help="File to write.")
+@click.option("--freeze", multiple=True, metavar="N=1", help="Size of a symbolic dimension, for good.")
+@click.option("--no-verify", is_flag=True, help="Do not compare the outputs with the original's.")
+@click.option(
+    "--keep-initializer-inputs", is_flag=True, help="Keep weights that are also listed as inputs (none can be folded)."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+def simplify(
+    model: str, output: str, freeze: tuple[str, ...], no_verify: bool, keep_initializer_inputs: bool, quiet: bool
+) -> None:
+    """Clean IN up and write it to OUT: folded constants and normalisations, no idle nodes, the same outputs.
+
+    Nothing is timed; rlflow optimize looks for what is faster. Names of inputs and outputs stay.
+    """
+    from rlflow import optimizer
+
+    found = optimizer.simplified(
+        model,
+        output=output,
+        freeze=parse_dims("--freeze", freeze),
+        verify=not no_verify,
+        keep_initializer_inputs=keep_initializer_inputs,
+    ).report
+    if not quiet:
+        before, after = (sum(counts.values()) for counts in (found.operators_before, found.operators_after))
+        checked = "outputs not compared" if found.verified is None else "outputs equal"
+        click.echo(f"{output}: {before} -> {after} nodes, {checked}, {found.seconds_total:.2f} s")
+        for note in found.notes:
+            click.echo(f"note: {note}")

@@ -1,0 +1,97 @@
+"""The clean-up alone, and as a candidate of the final comparison."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+import rlflow
+from rlflow.cli import main
+from rlflow.cost import gate
+
+
+def layers(count: int = 4) -> ModelProto:
+    """A perceptron of ``count`` layers: Identity, MatMul, Add, Relu."""
+    rng = np.random.default_rng(0)
+    nodes, weights, value = [], [], "x"
+    for n in range(count):
+        weights += [numpy_helper.from_array(rng.standard_normal((16, 16)).astype(np.float32), f"w{n}")]
+        weights += [numpy_helper.from_array(rng.standard_normal(16).astype(np.float32), f"b{n}")]
+        last = "y" if n == count - 1 else f"r{n}"
+        nodes += [
+            helper.make_node("Identity", [value], [f"i{n}"]),
+            helper.make_node("MatMul", [f"i{n}", f"w{n}"], [f"m{n}"]),
+            helper.make_node("Add", [f"m{n}", f"b{n}"], [f"a{n}"]),
+            helper.make_node("Relu", [f"a{n}"], [last]),
+        ]
+        value = last
+    graph = helper.make_graph(
+        nodes,
+        "layers",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 16])],
+        weights,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    helper.set_model_props(model, {"author": "someone"})
+    return model
+
+
+def test_identities_go_and_the_interface_stays(tmp_path: Path) -> None:
+    source, target = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    onnx.save(layers(), source)
+    done = CliRunner().invoke(main, ["simplify", str(source), "-o", str(target)])
+    assert done.exit_code == 0, done.output
+    assert "outputs equal" in done.output
+    found = onnx.load(target)
+    onnx.checker.check_model(found, full_check=True)
+    assert len(found.graph.node) == 8  # a Gemm and a Relu for each layer
+    assert not any(node.op_type == "Identity" for node in found.graph.node)
+    assert ([one.name for one in found.graph.input], [one.name for one in found.graph.output]) == (["x"], ["y"])
+    assert ("author", "someone") in [(one.key, one.value) for one in found.metadata_props]
+
+
+def test_a_model_in_memory_is_simplified_and_left_alone() -> None:
+    model = layers()
+    before = model.SerializeToString()
+    assert len(rlflow.simplify(model).graph.node) < len(model.graph.node)
+    assert model.SerializeToString() == before
+
+
+@pytest.mark.parametrize(("wins", "improved"), [(True, True), (False, False)])
+def test_the_clean_up_is_written_where_it_is_faster(
+    wins: bool, improved: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def timing(ms: float) -> Any:
+        return SimpleNamespace(ms=ms, low=0.99 * ms, high=1.01 * ms)
+
+    raced = []
+
+    def choose(clock: Any, baseline: Any, candidates: Any, feeds: Any, **options: Any) -> Any:
+        raced.append(list(candidates))
+        by_itself = "clean-up" in candidates
+        times = {"baseline": 2.0, "clean-up": 1.0} if by_itself else {"baseline": 1.0, "original": 2.0}
+        return gate.GateDecision(
+            "clean-up" if by_itself and wins else None,
+            "as the test says", "wall", "baseline", None, 2.0 if by_itself else None, (1.9, 2.1) if by_itself else None,
+            0.001, {name: timing(ms) for name, ms in times.items()}, {}, {}, 7, 21, 1.0, None, False, None,
+        )  # fmt: skip
+
+    monkeypatch.setattr(gate, "choose", choose)
+    monkeypatch.setattr(gate.GateDecision, "to_dict", lambda self: {})
+    out = tmp_path / "out.onnx"
+    report = rlflow.optimize(layers(), output=out, budget="1x", search="greedy", rules=["parallel"]).report
+    assert raced[-1] == ["clean-up"]
+    assert report.improved == improved
+    assert any(node.op_type == "Identity" for node in onnx.load(out).graph.node) != improved
+    if improved:
+        assert (report.cleanup_speedup, report.speedup) == (2.0, 1.0)
+        assert report.verified is not None
+        assert report.verified.passed
