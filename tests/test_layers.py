@@ -98,11 +98,13 @@ def modules_of(node: ast.AST, package: list[str], tree: ast.Module) -> Iterator[
             yield "rlflow._core" if alias.name == "_core" else behind_the_front(f"{module}.{alias.name}")
     elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "rlflow":
         yield behind_the_front(f"rlflow.{node.attr}")
-    elif isinstance(node, ast.Call) and ast.unparse(node.func) in DYNAMIC and node.args:
+    elif (
+        isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in DYNAMIC and node.args
+    ):
         yield from (behind_the_front(name) for name in computed(node.args[0], tree))
 
 
-DYNAMIC = {"importlib.import_module", "import_module", "__import__"}
+DYNAMIC = {"import_module", "__import__"}
 #: What :func:`computed` says of a name that cannot be read off the file.
 UNKNOWN = "a computed name"
 
