@@ -104,14 +104,13 @@ def again(source: Path, target: Path, seed: int) -> Row:
     import numpy as np
 
     from rlflow.cost.gate import choose
-    from rlflow.runtime import FeedSpec, Worker, feeds_from_specs
+    from rlflow.runtime import FeedSpec, Worker, random_array
 
     with Worker() as worker:
-        specs = {
-            one.name: FeedSpec(tuple(dim if isinstance(dim, int) else 1 for dim in one.shape), one.dtype)
-            for one in worker.interface(os.fspath(source)).inputs
-        }
-        feeds = feeds_from_specs(specs, np.random.default_rng(seed))
+        rng, feeds = np.random.default_rng(seed), {}
+        for one in worker.interface(os.fspath(source)).inputs:
+            shape = tuple(dim if isinstance(dim, int) else 1 for dim in one.shape)
+            feeds[one.name] = random_array(FeedSpec(shape, one.dtype), rng)
         found = choose(
             worker, os.fspath(source), {"result": os.fspath(target)}, feeds, seconds=CONTROL_SECONDS, seed=1000 + seed
         )
