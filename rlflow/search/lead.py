@@ -11,7 +11,7 @@ import numpy as np
 
 from rlflow.search.backtracking import Backtracking
 from rlflow.search.budget import Budget
-from rlflow.search.problem import Problem, SearchNode
+from rlflow.search.problem import Problem, SearchNode, SearchStopped
 from rlflow.search.result import Result
 
 #: Graphs that it may open, and the part of the seconds left that it may take.
@@ -20,7 +20,8 @@ EXPANSIONS, SHARE = 400, 0.1
 
 def follow_the_formula(problem: Problem) -> SearchNode | None:
     """Search by the analytic cost; what that finds, opened in ``problem`` and nominated. ``None`` where the problem's
-    own prices need no clock, or nothing is gained.
+    own prices need no clock, or nothing is gained. Where the budget ends before its prices are known, it is nominated
+    by an estimate.
     """
     state = problem.root().state
     if not problem.prices.measures or getattr(state, "ruleset", None) is None:
@@ -28,7 +29,12 @@ def follow_the_formula(problem: Problem) -> SearchNode | None:
     found = _by_the_formula(problem)
     if not found.trace:
         return None
-    node = problem.led(found.trace)
+    try:
+        node = problem.led(found.trace)
+    except SearchStopped:  # there was no time for its prices: then the formula's own word counts, and the clock's
+        estimate = problem.start_cost * found.cost_after_ms / found.cost_before_ms
+        problem.nominate(found.best._replace(cost_ms=estimate))
+        raise
     problem.nominate(node)
     return node
 

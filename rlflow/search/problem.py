@@ -513,11 +513,12 @@ class Problem:
         self.root()
         return self._archive.finalists()
 
-    def nominate(self, node: SearchNode) -> None:
+    def nominate(self, one: SearchNode | Visited) -> None:
         """Hand a graph on to the final comparison whatever it is priced at, unless it is there already."""
-        known = [self.root().digest.hex(), *(one.digest for one in self._nominees)]
-        if node.digest.hex() not in known:
-            self._nominees.append(_visited(node))
+        found = _visited(one) if isinstance(one, SearchNode) else one
+        known = [self.root().digest.hex(), *(other.digest for other in self._nominees)]
+        if found.digest not in known:
+            self._nominees.append(found)
 
     def led(self, trace: Iterable[TraceStep]) -> SearchNode:
         """The node that a trace leads to, opened in one go: what is not priced there is measured, and counted.

@@ -43,7 +43,7 @@ class Clocked(search.Prices):
         super().__init__(pricer)
         self.wrong, self.start, self.asked = wrong, "", 0
 
-    def settle_root(self, graph: Any, stop: Callable[[], bool], limit: int | None = None) -> int:
+    def settle_root(self, graph: Any, *limits: Any) -> int:
         self.start = graph.digest
         return 0
 
@@ -75,6 +75,18 @@ def test_a_wrong_price_does_not_keep_the_formulas_graph_out(
     assert search.replay(model.graph, rules, node.trace).digest == node.digest.hex()
     assert problem.prices.asked == 1  # type: ignore[attr-defined]
     assert 0 < problem.meter.expansions <= EXPANSIONS
+
+
+def test_a_budget_that_ends_before_the_prices_are_known_keeps_the_formulas_graph(
+    model: Any, rules: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = clocked(model, rules, 1.0, "600x", monkeypatch)
+    monkeypatch.setattr(Clocked, "is_settled", lambda self, graph: False)
+    result = search.solve(problem, "mixed")
+    assert result.best.digest == model.graph.digest
+    (nominee,) = result.nominees
+    assert nominee.cost_ms < result.cost_before_ms
+    assert search.replay(model.graph, rules, nominee.trace or ()).digest == nominee.digest
 
 
 def test_members_hand_on_what_they_found(model: Any, rules: Any) -> None:
