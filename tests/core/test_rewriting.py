@@ -123,7 +123,7 @@ CASES = [
     ),
     Case(
         "a constant attribute",
-        rule("(Concat{axis=0} ?a ?b)", "(Concat{axis=0} ?a (Neg ?b))"),
+        rule("(Concat{axis=0} ?a ?b)", "(Concat{axis=1} ?a (Neg ?b))"),
         graph("z = Concat{axis=1}(x, x)", "return z"),
         0,
     ),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from rlflow.cost.evidence import Evidence
 from rlflow.cost.gate import SELECTION_BLOCKS, decide
 from rlflow.runtime import Samples
 
@@ -48,3 +49,34 @@ def test_the_best_of_the_first_sample_is_confirmed_on_fresh_ones() -> None:
     found = decide(sampler, "base", ["a", "b"], seconds=60.0, seed=0)
     assert found.winner == "a"
     assert found.speedup == pytest.approx(math.exp(0.053), rel=1e-6)
+
+
+class Kept:
+    """A memory that holds one claim: seven blocks, each a gain."""
+
+    def __init__(self) -> None:
+        self.forgotten = False
+
+    def recall(self, candidate: str) -> Evidence | None:
+        ratios = tuple(0.05 + k / 1000 for k in range(7))
+        return None if self.forgotten else Evidence(ratios, True, 1 / 128, 10.0, 21, 60.0, "2026-01-01T00:00:00+00:00")
+
+    def keep(self, candidate: str, found: Evidence) -> None:
+        """Not asked for here."""
+
+    def forget(self, candidate: str) -> None:
+        self.forgotten = True
+
+
+@pytest.mark.parametrize(
+    ("fresh", "forgotten"),
+    [
+        ([0.05, 0.052, 0.054, 0.053, 0.051], False),
+        ([0.06, -0.1, 0.06, 0.06, 0.061, 0.06], True),  # one block may be slow, but all together must be significant
+    ],
+)
+def test_a_claim_that_is_repeated_is_significant_with_the_fresh_blocks(fresh: list[float], forgotten: bool) -> None:
+    blocks = [*[{"a": 0.05}] * SELECTION_BLOCKS, *[{"a": ratio} for ratio in fresh], *[{"a": -0.01}] * 60]
+    memory = Kept()
+    decide(Blocks(blocks), "base", ["a"], seconds=60.0, seed=0, memory=memory)
+    assert memory.forgotten is forgotten

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from model_tools import model, random, run, value
+from model_tools import model, random, run, tensor, value
 from onnx import helper
 
 from rlflow.frontends import load_model, save_model
@@ -153,13 +153,48 @@ def test_rules_that_an_earlier_run_noted_stay() -> None:
     assert {entry.key: entry.value for entry in built.metadata_props}["rlflow.rules"] == "earlier, later"
 
 
-def test_initialisers_that_no_input_lists_need_a_newer_format() -> None:
-    """Before version 4 of the format every initialiser is an input too."""
-    source = two_products()
-    source.ir_version = 3
-    source.graph.input.extend([value("a", [8, 200]), value("b", [8, 200])])
+def test_an_output_s_name_is_taken_by_what_the_output_is_now() -> None:
+    """The node that made the output is still there, in the middle."""
+    source = of([RELU], {"p": [8, 8]})
+    graph = Graph.parse("x: f32[8,8] = input\nv0 = Relu(x)\nv1 = Neg(v0)\nreturn v1")
+    built = checked(save_model(load_model(source), graph))
+    assert producers(built)["p"] == "Neg"
+    np.testing.assert_array_equal(results(built)[0], -results(source)[0])
+
+
+def folded_twice(ir_version: int) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+    """A model, and one whose rewrites made two constants with the same elements, one of them an output."""
+    product = helper.make_node("MatMul", ["x", "a"], ["r"], name="product")
+    source = of([product, helper.make_node("Abs", ["a"], ["z"], name="size")], {"r": [8, 200], "z": [8, 200]})
+    source.graph.initializer.append(tensor("a", random(8, 200)))
+    source.ir_version = ir_version
+    if ir_version < 4:
+        source.graph.input.append(value("a", [8, 200]))
     imported = load_model(source)
-    graph = Graph.parse(imported.graph.text().replace("Sub(", "Add("))
-    built = save_model(imported, graph)
-    listed = {info.name for info in built.graph.input}
-    assert built.ir_version >= 4 or all(tensor.name in listed for tensor in built.graph.initializer)
+    constant = next(line for line in imported.graph.text().splitlines() if " = const @" in line)
+    weight = constant.partition(":")[0]
+    text = [
+        "x: f32[8,8] = input",
+        constant,
+        "m: f32[] = const -1.0",
+        f"p = Neg({weight})",
+        "q = MatMul(x, p)",
+        f"s = Mul({weight}, m)",
+        "return q, s",
+    ]
+    return source, save_model(imported, Graph.parse("\n".join(text)))
+
+
+def test_equal_constants_are_written_once_and_an_output_has_its_own_name() -> None:
+    source, built = folded_twice(10)
+    checked(built)
+    one, two = results(built)
+    np.testing.assert_array_equal(one, -results(source)[0])
+    np.testing.assert_array_equal(two, -random(8, 200))
+    assert [item.name for item in built.graph.output] == ["r", "z"]
+
+
+def test_a_new_initialiser_needs_a_newer_format() -> None:
+    """Before version 4 every initialiser is listed among the inputs."""
+    _, built = folded_twice(3)
+    assert built.ir_version >= 4

@@ -46,6 +46,15 @@ def test_a_round_takes_what_touches_disjoint_nodes_and_gains() -> None:
     assert [(k, regret) for k, regret in taken.passed_over()] == [(1, 9.0)]
 
 
+def test_rewrites_that_share_a_node_are_not_taken_together() -> None:
+    """Either leaves the middle letter as it was, so that the other would still apply."""
+    whole = problem("dcd", "cd>ca dc>ac")
+    table = whole.moves(whole.root())
+    end, taken = take_round(whole, table, range(len(table)))
+    assert end is not None
+    assert [end.cost, len(taken.gains)] == [8.0, 1]
+
+
 def test_a_round_goes_uphill_nowhere() -> None:
     whole = problem("ad", "a>b d>c")
     table = whole.moves(whole.root())
@@ -84,7 +93,7 @@ def opened(text: str, rules: str, spec: str) -> tuple[int, float]:
 @pytest.mark.parametrize(
     ("spec", "text", "rules", "cost"),
     [
-        ("beam:width=1", "e", "e>f e>g g>a f>j", 5.0),  # the one member of the layer is the wrong one
+        ("beam:width=1,slack=2,twins=9", "e", "e>f e>g g>a f>j", 5.0),  # the one member of the layer is the wrong one
         ("beam:width=2,slack=2", "e", "e>f e>g g>a f>j", 1.0),
         ("beam:width=9,slack=1.1", "e", "e>g g>a", 5.0),  # the way leads over a graph that is too dear
         ("beam:width=9,slack=1.5", "e", "e>g g>a", 1.0),
@@ -137,6 +146,13 @@ def test_a_cycle_cools_and_never_goes_back(monkeypatch: pytest.MonkeyPatch) -> N
     options._cycle(whole, np.random.default_rng(0), whole.root(), 4, 2.0)
     assert [round(temperature, 6) for temperature, _ in asked] == [8.0, 4.0, 2.0, 1.0]
     assert [count for _, count in asked] == [1, 2, 3, 4]
+
+
+def test_a_cycle_ends_where_only_known_graphs_are_left() -> None:
+    whole = problem("e", "e>f f>e")
+    before = whole.meter.expansions
+    Annealing(hot=4.0, cold=0.5, steps=6, slack=9.0)._cycle(whole, np.random.default_rng(0), whole.root(), 6, 2.0)
+    assert whole.meter.expansions - before <= 3  # out, and the way down from there
 
 
 # --- trees ------------------------------------------------------------------------------------------------------------
