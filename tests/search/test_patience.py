@@ -81,3 +81,13 @@ class TestSearches:
         problem = TINY[0].problem("5000x", patience=Patience(4000))
         assert solve(problem, "backtracking").stop_reason is StopReason.EXHAUSTED
         assert problem.idle() is None
+
+
+def test_a_gain_is_worthwhile_by_what_it_adds_to_the_last_one() -> None:
+    """Not by how far the graph is from the start by now."""
+    found = Patience(10)
+    for cost, expansions in ((100.0, 0), (90.0, 20), (89.99, 500)):
+        found.told(cost, expansions)
+    assert found.last_gain == 20
+    assert found.is_over(40)
+    assert not found.is_over(39)
