@@ -99,7 +99,8 @@ test-all: $(VENV)/.dev ## the test suite with the slow tests
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "" $(TESTS)
 
 .PHONY: fuzz
-fuzz: $(VENV)/.dev ## 2,000 random sequences of 30 rewrites, outputs compared in ONNX Runtime; goes on where it was stopped
+fuzz: $(VENV)/.dev ## every reader of files for SECONDS=60 each; then 2,000 random sequences of 30 rewrites, outputs compared (resumes)
+	$(BIN)/python tests/fuzz/driver.py --seconds $(or $(SECONDS),60) $(TARGETS)
 	$(BIN)/python tests/conformance/fuzz.py --jobs $(JOBS) --seeds $(or $(SEEDS),0:2000)
 
 .PHONY: mutants

@@ -6,6 +6,7 @@ that ends, so that the next run can tell what was left behind, and removes it.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -29,6 +30,7 @@ __all__ = [
     "ScratchFolder",
     "check_output",
     "check_readable",
+    "parse_json",
     "replacing",
     "same_place",
     "temporary_beside",
@@ -128,6 +130,25 @@ def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> None
     """Write a file, text as UTF-8, so that it is there whole or not at all. Raises :class:`OutputError`."""
     with replacing(path) as stream:
         stream.write(content.encode() if isinstance(content, str) else content)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value that a JSON text stands for, from a file that anybody may have written.
+
+    Raises ValueError, whose text is the reason, for everything else: no JSON, no UTF-8, nested too deeply, integers of
+    thousands of digits, halves of characters (which could not be written again).
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    escape = b"\\ud" if isinstance(text, bytes) else "\\ud"
+    if escape in text.lower():  # type: ignore[operator]
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError("a text in it has half a character (a lone surrogate)") from error
+    return value
 
 
 def _umask() -> int:

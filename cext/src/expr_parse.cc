@@ -15,16 +15,17 @@ class ExprParser {
   ExprParser(std::string_view text, const Resolver& resolve) : text_(text), resolve_(resolve) {}
 
   ExprPtr parse() {
+    if (text_.size() > kLongestText) fail("it has " + std::to_string(text_.size()) + " characters; expected " + std::to_string(kLongestText) + " at most");
     ExprPtr e = disjunction();
     skip();
-    if (at_ != text_.size()) fail("unexpected '" + std::string(text_.substr(at_)) + "'");
+    if (at_ != text_.size()) fail("unexpected '" + shown(text_.substr(at_)) + "'");
     e->source = std::string(text_);
     return e;
   }
 
  private:
   [[noreturn]] void fail(const std::string& why) const {
-    throw Error(ErrorKind::kRule, "in the expression '" + std::string(text_) + "' at column " + std::to_string(at_ + 1) + ": " + why);
+    throw Error(ErrorKind::kRule, "in the expression '" + shown(text_) + "' at column " + std::to_string(at_ + 1) + ": " + why);
   }
   void skip() {
     while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
@@ -63,6 +64,8 @@ class ExprParser {
   }
 
   ExprPtr disjunction() {
+    Level level(depth_);
+    if (level.too_deep()) fail("it is nested too deeply");
     ExprPtr e = conjunction();
     while (take_word("or")) e = binary(kOr, std::move(e), conjunction());
     return e;
@@ -73,6 +76,8 @@ class ExprParser {
     return e;
   }
   ExprPtr negation() {
+    Level level(depth_);
+    if (level.too_deep()) fail("it is nested too deeply");
     if (take_word("not")) {
       ExprPtr e = node(Expr::kUnary, kNot);
       e->args.push_back(negation());
@@ -106,6 +111,8 @@ class ExprParser {
     }
   }
   ExprPtr unary() {
+    Level level(depth_);
+    if (level.too_deep()) fail("it is nested too deeply");
     if (take("-")) {
       ExprPtr e = node(Expr::kUnary, kNeg);
       e->args.push_back(unary());
@@ -186,6 +193,7 @@ class ExprParser {
     std::string digits(begin, text_.data() + end);
     at_ = end;
     ExprPtr e = node(Expr::kConst, 0);
+    if (!real && digits.size() > 18) fail("a whole number of " + std::to_string(digits.size()) + " digits; expected 18 at most");
     e->value = real ? EVal::real(std::strtod(digits.c_str(), nullptr)) : EVal::integer(std::strtoll(digits.c_str(), nullptr, 10));
     return e;
   }
@@ -208,7 +216,8 @@ class ExprParser {
     std::string name = word();
     if (name == "i") return node(Expr::kI, 0);
     if (name == "n") return node(Expr::kN, 0);
-    if (!name.empty() && std::all_of(name.begin(), name.end(), [](char ch) { return std::isdigit(static_cast<unsigned char>(ch)); }))
+    if (!name.empty() && std::all_of(name.begin(), name.end(), [](char ch) { return std::isdigit(static_cast<unsigned char>(ch)); }) &&
+        name.size() < 7)
       return node(Expr::kRoot, std::atoi(name.c_str()));
     fail("'$" + name + "' is not known ($i, $n, $0, $1, ...)");
   }
@@ -255,6 +264,7 @@ class ExprParser {
   std::string_view text_;
   const Resolver& resolve_;
   size_t at_ = 0;
+  int depth_ = 0;
 };
 
 }  // namespace

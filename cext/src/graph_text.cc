@@ -45,7 +45,7 @@ double parse_float(std::string_view s) {
   std::string copy(s);
   char* end = nullptr;
   double v = std::strtod(copy.c_str(), &end);
-  if (end == copy.c_str() || *end) throw Error(ErrorKind::kUsage, "'" + copy + "' is not a number");
+  if (end == copy.c_str() || *end) throw Error(ErrorKind::kUsage, "'" + shown(copy) + "' is not a number");
   return v;
 }
 
@@ -66,7 +66,7 @@ AttrValue parse_value(std::string_view text) {
     if (looks_float(s)) return parse_float(s);
     return int_parse(s);
   }
-  if (s.back() != ']') throw Error(ErrorKind::kUsage, "a list is not closed: " + std::string(s));
+  if (s.back() != ']') throw Error(ErrorKind::kUsage, "a list is not closed: " + shown(s));
   auto parts = split_top(s.substr(1, s.size() - 2));
   IntVec ints;
   std::vector<double> floats;
@@ -115,13 +115,13 @@ class Parser {
 
   ValueId lookup(std::string_view name) {
     auto it = names_.find(std::string(name));
-    if (it == names_.end()) throw Error(ErrorKind::kGraph, "the value '" + std::string(name) + "' is used before it is defined");
+    if (it == names_.end()) throw Error(ErrorKind::kGraph, "the value '" + shown(name) + "' is used before it is defined");
     return it->second;
   }
 
   void define(std::string_view name, ValueId v) {
     if (name.empty()) throw Error(ErrorKind::kGraph, "a value without a name");
-    if (!names_.emplace(std::string(name), v).second) throw Error(ErrorKind::kGraph, "the value '" + std::string(name) + "' is defined twice");
+    if (!names_.emplace(std::string(name), v).second) throw Error(ErrorKind::kGraph, "the value '" + shown(name) + "' is defined twice");
   }
 
   void statement(std::string_view s) {
@@ -133,7 +133,7 @@ class Parser {
       return;
     }
     size_t eq = find_assignment(s);
-    if (eq == std::string_view::npos) throw Error(ErrorKind::kGraph, "expected `name = Op(...)`, found '" + std::string(s) + "'");
+    if (eq == std::string_view::npos) throw Error(ErrorKind::kGraph, "expected `name = Op(...)`, found '" + shown(s) + "'");
     std::string_view left = trim(s.substr(0, eq)), right = trim(s.substr(eq + 1));
     if (right == "input" || right.substr(0, 5) == "const") return source(left, right);
     operation(left, right);
@@ -202,7 +202,7 @@ class Parser {
       else if (w == "uniform") c.uniform = true;
       else if (w == "finite") c.finite = true;
       else if (w == "nonfinite") c.finite = false;
-      else throw Error(ErrorKind::kGraph, "'" + std::string(w) + "' is not a fact of a constant (min=, max=, uniform, finite, nonfinite)");
+      else throw Error(ErrorKind::kGraph, "'" + shown(w) + "' is not a fact of a constant (min=, max=, uniform, finite, nonfinite)");
     }
   }
 
@@ -215,14 +215,14 @@ class Parser {
       size_t close = closing(right, brace);
       for (const auto& item : split_top(right.substr(brace + 1, close - brace - 1))) {
         size_t eq = item.find('=');
-        if (eq == std::string::npos) throw Error(ErrorKind::kGraph, "an attribute is written name=value, found '" + item + "'");
+        if (eq == std::string::npos) throw Error(ErrorKind::kGraph, "an attribute is written name=value, found '" + shown(item) + "'");
         attrs.set(trim(std::string_view(item).substr(0, eq)), parse_value(std::string_view(item).substr(eq + 1)));
       }
       open = right.find('(', close);
     } else {
       name = trim(right.substr(0, open));
     }
-    if (open == std::string_view::npos || right.back() != ')') throw Error(ErrorKind::kGraph, "expected `Op(...)`, found '" + std::string(right) + "'");
+    if (open == std::string_view::npos || right.back() != ')') throw Error(ErrorKind::kGraph, "expected `Op(...)`, found '" + shown(right) + "'");
     std::vector<ValueId> in;
     for (const auto& p : split_top(right.substr(open + 1, right.size() - open - 2))) {
       std::string_view v = trim(p);

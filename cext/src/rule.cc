@@ -84,6 +84,9 @@ class RuleParser {
 
   void parse() {
     if (rule_.source_text_.empty()) refuse("the rule has no source term");
+    for (const auto* texts : {&rule_.source_text_, &rule_.target_text_, &rule_.where_text_})
+      if (texts->size() > kMostTexts) refuse("the rule has " + std::to_string(texts->size()) + " terms or conditions of one kind; expected " + std::to_string(kMostTexts) + " at most");
+    if (rule_.let_text_.size() > kMostTexts) refuse("the rule has " + std::to_string(rule_.let_text_.size()) + " names of its own; expected " + std::to_string(kMostTexts) + " at most");
     target_ = false;
     for (const auto& text : rule_.source_text_) rule_.source_roots_.push_back(parse_root(text));
     for (auto& [term, index, text] : pending_) rule_.source_[term].attrs[index].expr = expression(text);
@@ -103,6 +106,7 @@ class RuleParser {
   }
 
  private:
+  static constexpr size_t kMostTexts = 256;
   struct Pending {
     int term, index;
     std::string text;
@@ -129,7 +133,7 @@ class RuleParser {
   }
 
   // ---- characters
-  [[noreturn]] void fail(const std::string& why) const { refuse("in the term '" + text_ + "' at column " + std::to_string(at_ + 1) + ": " + why); }
+  [[noreturn]] void fail(const std::string& why) const { refuse("in the term '" + shown(text_) + "' at column " + std::to_string(at_ + 1) + ": " + why); }
   void skip() {
     while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
   }
@@ -208,14 +212,17 @@ class RuleParser {
   int parse_root(const std::string& text) {
     text_ = text;
     at_ = 0;
+    if (text_.size() > kLongestText) fail("it has " + std::to_string(text_.size()) + " characters; expected " + std::to_string(kLongestText) + " at most");
     int root = child(true);
     skip();
-    if (at_ != text_.size()) fail("unexpected '" + text_.substr(at_) + "'");
+    if (at_ != text_.size()) fail("unexpected '" + shown(text_.substr(at_)) + "'");
     if (!target_ && terms()[root].kind != Term::kOp) fail("a source root must be an operator");
     return root;
   }
 
   int child(bool root) {
+    Level level(nesting_);
+    if (level.too_deep()) fail("it is nested too deeply");
     bool star = take('*');
     if (star && !target_ && !root) fail("in a source only a root may be starred");
     int index;
@@ -267,7 +274,10 @@ class RuleParser {
       terms()[index].output = symbol;
     } else {
       t.projection = Term::kIndexed;
-      t.output = std::stoi(word());
+      std::string digits = word();
+      if (digits.size() > 6 || !std::all_of(digits.begin(), digits.end(), [](char c) { return std::isdigit(static_cast<unsigned char>(c)); }))
+        fail("expected the number of an output, found '" + shown(digits) + "'");
+      t.output = std::stoi(digits);
     }
   }
 
@@ -487,6 +497,7 @@ class RuleParser {
 
   Rule& rule_;
   bool target_ = false;
+  int nesting_ = 0;
   std::string text_;
   size_t at_ = 0;
   std::map<std::string, Symbol> symbols_;

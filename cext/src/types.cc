@@ -127,6 +127,9 @@ Int intern_poly(Poly p) {
   return -(Int{1} << 62) - static_cast<Int>(id);
 }
 
+// Products of sums grow beyond all bounds; nothing is known of one that has more terms than this.
+constexpr size_t kMostTerms = 2048;
+
 // a + scale * b; false on overflow.
 bool add_scaled(const Poly& a, const Poly& b, int64_t scale, const Monomial& shift, Poly& out) {
   out.clear();
@@ -145,6 +148,7 @@ bool add_scaled(const Poly& a, const Poly& b, int64_t scale, const Monomial& shi
     ++j;
     if (order == 0 && __builtin_add_overflow(t.coefficient, a[i++].coefficient, &t.coefficient)) return false;
     if (t.coefficient != 0) out.push_back(std::move(t));
+    if (out.size() > kMostTerms) return false;
   }
   return true;
 }
@@ -186,10 +190,11 @@ Int divide_exactly(Poly rest, const Poly& by) {
 
 bool unknown(Int v) { return v == kUnknown || (is_symbolic(v) && !known_symbolic(v)); }
 
+bool name_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool name_digit(char c) { return (c >= '0' && c <= '9') || c == '.'; }
 bool plain_name(std::string_view s) {
-  auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
-  if (s.empty() || !letter(s[0])) return false;
-  return std::all_of(s.begin(), s.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '.'; });
+  if (s.empty() || !name_letter(s[0])) return false;
+  return std::all_of(s.begin(), s.end(), [&](char c) { return name_letter(c) || name_digit(c); });
 }
 
 std::string quoted_name(const std::string& name) {
@@ -323,7 +328,9 @@ namespace {
 // factor := '-' factor | '(' sum ')' | digits | name | 'quoted name' | '?'.
 class IntParser {
  public:
-  explicit IntParser(std::string_view text) : text_(text) {}
+  explicit IntParser(std::string_view text) : text_(text) {
+    if (text_.size() > kLongest) fail(std::to_string(kLongest) + " characters at most");
+  }
   Int sum() {
     Int v = product();
     for (;;) {
@@ -343,7 +350,7 @@ class IntParser {
     return true;
   }
   [[noreturn]] void fail(const std::string& expected) const {
-    throw Error(ErrorKind::kUsage, "reading the integer expression '" + std::string(text_) + "': at column " + std::to_string(at_ + 1) +
+    throw Error(ErrorKind::kUsage, "reading the integer expression '" + shown(text_) + "': at column " + std::to_string(at_ + 1) +
                                        ", expected " + expected);
   }
 
@@ -365,12 +372,8 @@ class IntParser {
     }
   }
   Int factor() {
-    struct Depth {
-      int& d;
-      explicit Depth(int& depth) : d(depth) { ++d; }
-      ~Depth() { --d; }
-    } depth(depth_);
-    if (depth_ > 200) fail("less nesting");
+    Level level(depth_);
+    if (level.too_deep()) fail("less nesting");
     if (take('-')) return int_sub(0, factor());
     if (take('?')) return kUnknown;
     if (take('(')) {
@@ -382,7 +385,7 @@ class IntParser {
     if (at_ >= text_.size()) fail("a number, a name or '('");
     if (text_[at_] >= '0' && text_[at_] <= '9') return digits();
     size_t start = at_;
-    while (at_ < text_.size() && plain_name(text_.substr(start, at_ + 1 - start))) ++at_;
+    while (at_ < text_.size() && (name_letter(text_[at_]) || (at_ > start && name_digit(text_[at_])))) ++at_;
     if (at_ == start) fail("a number, a name or '('");
     return int_symbol(text_.substr(start, at_ - start));
   }
@@ -406,6 +409,7 @@ class IntParser {
         fail("a number below 2^63");
     return v;
   }
+  static constexpr size_t kLongest = 25'000;  // a quoted name of 10,000 characters, all of them quotes, and more
   std::string_view text_;
   size_t at_ = 0;
   int depth_ = 0;
@@ -486,7 +490,7 @@ int dtype_parse(std::string_view text) {
       std::all_of(text.begin() + 2, text.end(), [](char c) { return c >= '0' && c <= '9'; }))
     return std::stoi(std::string(text.substr(2)));
   throw Error(ErrorKind::kUsage,
-              "reading an element type: found '" + std::string(text) + "', expected a name such as f32, f16, i64, bool or string");
+              "reading an element type: found '" + shown(text) + "', expected a name such as f32, f16, i64, bool or string");
 }
 double dtype_bytes(int dtype) {
   const DTypeRow* row = dtype_row(dtype);
@@ -555,9 +559,9 @@ TypeId type_parse(std::string_view text) {
   int dtype = dtype_parse(trim(text.substr(0, open)));
   if (open == std::string_view::npos) {
     if (dtype == kUndefined) return 0;
-    throw Error(ErrorKind::kUsage, "reading the type '" + std::string(text) + "': expected '[' and dimensions, or '[*]'");
+    throw Error(ErrorKind::kUsage, "reading the type '" + shown(text) + "': expected '[' and dimensions, or '[*]'");
   }
-  if (text.back() != ']') throw Error(ErrorKind::kUsage, "reading the type '" + std::string(text) + "': expected ']' at the end");
+  if (text.back() != ']') throw Error(ErrorKind::kUsage, "reading the type '" + shown(text) + "': expected ']' at the end");
   std::string_view inside = trim(text.substr(open + 1, text.size() - open - 2));
   if (inside == "*") return make_type_unranked(dtype);
   IntVec dims;

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
@@ -22,7 +23,7 @@ import numpy as np
 import torch
 
 from rlflow.errors import ModelError, OutputError, UsageError
-from rlflow.files import replacing
+from rlflow.files import parse_json, replacing
 from rlflow.nn.batch import Vocabulary
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _C = TypeVar("_C", bound="Checkpoint")
 _P = TypeVar("_P")
 
 FORMAT = 1
+_ARCHIVE_ERRORS = (zipfile.BadZipFile, zlib.error)
 _META = "meta.json"
 
 
@@ -78,15 +80,22 @@ class Checkpoint:
     def load(cls: type[_C], path: str | os.PathLike[str]) -> _C:
         """Read a file; raises :class:`ModelError` where there is none, or it is something else."""
         meta, arrays = read_arrays(path, cls.verb, cls.kind)
-        words, (first, second) = meta["vocabulary"], cls.prefixes
-        return cls(
-            cls.config_class.from_dict(meta["config"]),
-            Vocabulary(tuple(words["ops"]), tuple(words["rules"])),
-            {name: array.astype(np.float32) for name, array in part_of(arrays, first).items()},
-            part_of(arrays, second),
-            meta["progress"],
-            meta["card"],
-        )
+        first, second = cls.prefixes
+        try:
+            words = meta["vocabulary"]
+            return cls(
+                cls.config_class.from_dict(meta["config"]),
+                Vocabulary(tuple(words["ops"]), tuple(words["rules"])),
+                {name: array.astype(np.float32) for name, array in part_of(arrays, first).items()},
+                part_of(arrays, second),
+                meta["progress"],
+                meta["card"],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ModelError(
+                f"The checkpoint {os.fspath(path)} lacks what an agent needs, or has it in another form "
+                f"({type(error).__name__}: {error}); make it anew with `rlflow train {cls.verb}`."
+            ) from error
 
 
 def read_arrays(path: str | os.PathLike[str], verb: str, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -96,7 +105,7 @@ def read_arrays(path: str | os.PathLike[str], verb: str, kind: str) -> tuple[dic
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            meta = json.loads(archive.read(_META))
+            meta = parse_json(archive.read(_META))
             arrays = {
                 name.removesuffix(".npy"): np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
                 for name in archive.namelist()
@@ -104,8 +113,10 @@ def read_arrays(path: str | os.PathLike[str], verb: str, kind: str) -> tuple[dic
             }
     except FileNotFoundError as error:
         raise ModelError(f"There is no checkpoint {os.fspath(path)}; `rlflow train {verb}` makes one.") from error
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, EOFError, RuntimeError, MemoryError, *_ARCHIVE_ERRORS) as error:
         raise ModelError(f"The file {os.fspath(path)} is not a checkpoint of an agent: {error}") from error
+    if not isinstance(meta, dict):
+        raise ModelError(f"The file {os.fspath(path)} is not a checkpoint of an agent: its description is no object.")
     if meta.get("kind", "policy") != kind:
         raise ModelError(
             f"The checkpoint {os.fspath(path)} holds a {meta.get('kind', 'policy')}; expected a {kind}, as "

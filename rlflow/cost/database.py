@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlflow.errors import UsageError
+from rlflow.files import parse_json
 
 _VERSION = 2
 _FORMAT = "rlflow prices"
@@ -115,6 +116,14 @@ class Price:
     flops: float = 0.0
     bytes: float = 0.0
 
+    @property
+    def sound(self) -> bool:
+        """Whether all fields are of their kinds and the numbers possible."""
+        texts = (self.measured_at, self.clock, self.kind, self.operators)
+        numbers = (self.ms, self.spread_ms, self.samples, self.flops, self.bytes)
+        refused = isinstance(self.refusal, str) if self.ms is None else True
+        return refused and all(isinstance(text, str) for text in texts) and all(map(_sound_number, numbers))
+
     def _row(self, now: str) -> tuple[Any, ...]:
         values = [getattr(self, name) for name in _VALUES]
         values[_VALUES.index("measured_at")] = self.measured_at or now
@@ -174,6 +183,7 @@ class PriceDatabase:
         found: dict[str, Price] = {}
 
         def read() -> None:
+            found.clear()
             for start in range(0, len(wanted), _CHUNK):
                 part = wanted[start : start + _CHUNK]
                 query = _GET.format(marks=", ".join("?" * len(part)))
@@ -181,7 +191,7 @@ class PriceDatabase:
                     found[signature] = Price(*values)
 
         self._guarded(read, "read")
-        return found
+        return self._sound(found)
 
     def put_many(self, prices: Mapping[str, Price], context: PriceContext) -> None:
         """Store prices, replacing older ones of the same key; all of them or, should the process die, none."""
@@ -205,7 +215,17 @@ class PriceDatabase:
                 found[signature] = Price(*values)
 
         self._guarded(read, "read")
-        return found
+        return self._sound(found)
+
+    def _sound(self, prices: dict[str, Price]) -> dict[str, Price]:
+        """Those that can be prices: a damaged file, or another program, may have left anything."""
+        sound = {signature: price for signature, price in prices.items() if price.sound}
+        if len(sound) < len(prices):
+            self._warn_damaged(len(prices) - len(sound))
+        return sound
+
+    def _warn_damaged(self, count: int) -> None:
+        _warn(f"{count} prices in {self.path} are no prices (damaged, or of another program); they are left out.")
 
     def count(self) -> int:
         """Number of stored prices, over all devices."""
@@ -220,6 +240,11 @@ class PriceDatabase:
             rows[:] = self._connection.execute(query).fetchall()
 
         self._guarded(read, "read")
+        sound = [row for row in rows if _sound_key(row[:-3]) and _sound_number(row[-3]) and _sound_number(row[-2])]
+        sound = [row for row in sound if isinstance(row[-1], str)]
+        if len(sound) < len(rows):
+            self._warn_damaged(len(rows) - len(sound))
+        rows = sound
         grouped: dict[PriceContext, list[Any]] = {}
         for *where, ms, spread, when in rows:
             grouped.setdefault(PriceContext(*where), []).append((ms, spread, when))
@@ -234,6 +259,10 @@ class PriceDatabase:
             rows[:] = self._connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM prices ORDER BY {', '.join(_KEY)}")
 
         self._guarded(read, "read")
+        sound = [row for row in rows if _sound_key(row[1 : len(_KEY)]) and Price(*row[len(_KEY) :]).sound]
+        if len(sound) < len(rows):
+            self._warn_damaged(len(rows) - len(sound))
+        rows = sound
         write(json.dumps({"format": _FORMAT, "version": _VERSION, "prices": len(rows)}) + "\n")
         for row in rows:
             write(json.dumps(dict(zip(_COLUMNS, row, strict=True)), ensure_ascii=False) + "\n")
@@ -352,7 +381,7 @@ class PriceDatabase:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 return self._connect(os.fspath(self.path))
-            except sqlite3.DatabaseError as error:
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
                 if not _is_damage(error):
                     raise
                 self._set_aside(error)
@@ -413,7 +442,7 @@ class PriceDatabase:
                 action()
             except sqlite3.ProgrammingError:
                 raise  # closed, or misused: a mistake in the program
-            except sqlite3.DatabaseError as error:
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
                 self._connection.close()
                 if _is_damage(error) and self.path is not None:
                     self._set_aside(error)
@@ -459,7 +488,7 @@ def _imported(lines: Iterable[str], name: str) -> list[tuple[Any, ...]]:
     for number, line in enumerate(lines, 1):
         where = f"While importing prices from {name}, line {number}:"
         try:
-            entry = json.loads(line)
+            entry = parse_json(line)
         except ValueError as error:
             raise UsageError(f"{where} expected a JSON object, found {line.strip()[:60]!r}.") from error
         if number == 1:
@@ -495,9 +524,25 @@ def _imported_row(entry: Any, where: str) -> tuple[Any, ...]:
     return tuple(entry[name] for name in _COLUMNS)
 
 
-def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Whether the file is damaged; a lock, a full disk or a missing permission (``OperationalError``) is not that."""
-    return not isinstance(error, sqlite3.OperationalError) or "malformed" in str(error)
+def _is_damage(error: Exception) -> bool:
+    """Whether the file is damaged; a lock, a full disk or a missing permission (``OperationalError``) is not that.
+
+    Bytes that are no text show as ``UnicodeDecodeError`` where they are in a name that SQLite complains of.
+    """
+    if not isinstance(error, sqlite3.OperationalError):
+        return True
+    return any(words in str(error) for words in ("malformed", "Could not decode"))
+
+
+def _sound_key(values: Sequence[Any]) -> bool:
+    """Whether device, runtime, version, threads and level are of their kinds."""
+    *texts, threads, level = values
+    return isinstance(threads, int) and all(isinstance(text, str) for text in (*texts, level))
+
+
+def _sound_number(value: Any) -> bool:
+    """Whether a duration, or the absence of one, is possible."""
+    return value is None or (isinstance(value, (int, float)) and math.isfinite(value) and value >= 0)
 
 
 def _free_name(path: Path) -> Path:

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from rlflow.cost.student import student_tail
+from rlflow.files import parse_json
 
 if TYPE_CHECKING:
     from rlflow.cost.database import PriceContext, PriceDatabase
@@ -85,13 +86,13 @@ class Evidence:
     def from_json(cls, text: str) -> Evidence | None:
         """What :meth:`to_json` wrote; ``None`` for anything else."""
         try:
-            plain = json.loads(text)
+            plain = parse_json(text)
             found = cls(**{**plain, "ratios": tuple(map(float, plain["ratios"]))})
             numbers = [*found.ratios, found.p_value, found.baseline_ms, found.seconds]
             usable = len(found.ratios) > 1 and all(map(math.isfinite, numbers)) and found.baseline_ms > 0
             flags = isinstance(found.claimed, bool) and isinstance(found.decided, bool)
             return found if usable and flags and isinstance(found.taken_at, str) else None
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, AttributeError):
             return None
 
 

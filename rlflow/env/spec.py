@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 from rlflow import cost as _cost
 from rlflow.errors import ModelError, UsageError
+from rlflow.files import parse_json
 from rlflow.graph import Graph
 from rlflow.rewrite import Rule, RuleLibrary, RuleSet
 from rlflow.search import Budget, Problem, TraceStep, read_trace
@@ -102,7 +103,7 @@ class RewriteState:
     def from_json(cls, text: str) -> RewriteState:
         """The reverse; raises :class:`UsageError` where the text is something else."""
         try:
-            plain = json.loads(text)
+            plain = parse_json(text)
             return cls(str(plain["model"]), read_trace(plain["trace"]), str(plain.get("digest", "")))
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(

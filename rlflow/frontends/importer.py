@@ -440,6 +440,8 @@ class _Importer:
     # -- nodes
 
     def _read_node(self, node: onnx.NodeProto) -> None:
+        if not any(node.output):
+            return  # nobody can read what it makes
         try:
             if scopes.domain_of(node) or scopes.key_of(node) in self._functions:
                 raise Declined("its domain is not ONNX's own")

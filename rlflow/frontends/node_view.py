@@ -79,9 +79,16 @@ def attributes(node: onnx.NodeProto) -> dict[str, Any]:
         if attribute.ref_attr_name:
             raise Declined("an attribute refers to one of an enclosing function")
         if attribute.type == onnx.AttributeProto.TENSOR:
-            values[attribute.name] = onnx.numpy_helper.to_array(attribute.t)
+            values[attribute.name] = _array(attribute)
         elif attribute.type in _PLAIN:
             values[attribute.name] = canonical.python_value(helper.get_attribute_value(attribute))
         else:
             raise Declined(f"attribute '{attribute.name}' is a graph, a type or a sparse tensor")
     return values
+
+
+def _array(attribute: onnx.AttributeProto) -> Any:
+    try:
+        return onnx.numpy_helper.to_array(attribute.t)
+    except (TypeError, ValueError) as error:
+        raise Declined(f"the tensor of attribute '{attribute.name}' cannot be read: {error}") from error

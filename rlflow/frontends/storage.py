@@ -142,7 +142,11 @@ def _own_data(target: str) -> list[str]:
     """The data files of our naming that the model in ``target``, if there is one, refers to."""
     folder, name = os.path.split(os.path.abspath(target))
     ours = re.compile(rf"{re.escape(name)}\.data(\.\d+)?")
-    if not any(ours.fullmatch(there) for there in os.listdir(folder)):
+    try:
+        neighbours = os.listdir(folder)
+    except OSError:  # writing there says it better
+        return []
+    if not any(ours.fullmatch(there) for there in neighbours):
         return []
     return [os.path.join(folder, found) for found in data_files(target) if ours.fullmatch(found)]
 

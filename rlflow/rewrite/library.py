@@ -12,6 +12,7 @@ from typing import Any
 
 from rlflow import _core
 from rlflow.errors import RuleError, UsageError
+from rlflow.files import parse_json
 from rlflow.rewrite import paths as _paths
 from rlflow.rewrite.record import SHIPPED_SINCE, ProofRecord
 from rlflow.rewrite.rule import NUMERICS, Rule
@@ -173,13 +174,15 @@ def _read_file(path: Path) -> list[Rule]:
     name = os.fspath(path)
     try:
         text = path.read_text(encoding="utf-8")
-        data = json.loads(text)
+        data = parse_json(text)
     except OSError as error:
         raise RuleError(f"the rule file cannot be read: {error.strerror}", name) from error
     except UnicodeDecodeError as error:
         raise RuleError("the rule file is not UTF-8 text", name) from error
     except json.JSONDecodeError as error:
         raise RuleError(f"the rule file is not JSON: {error.msg}", name, error.lineno) from error
+    except ValueError as error:
+        raise RuleError(f"the rule file cannot be read: {error}", name) from error
     if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("rules"), list):
         raise RuleError(f'expected an object with "format": {FORMAT}, "family" and "rules" (a list)', name, 1)
     family = data.get("family")

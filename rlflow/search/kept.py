@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rlflow.errors import UsageError
+from rlflow.files import parse_json
 from rlflow.search.budget import StopReason
 from rlflow.search.problem import ROUNDING, Problem
 from rlflow.search.registry import Strategy, describe
@@ -65,13 +66,14 @@ class KeptSearch:
     def from_json(cls, text: str) -> KeptSearch | None:
         """What :meth:`to_json` wrote; ``None`` for anything else."""
         try:
-            plain = json.loads(text)
+            plain = parse_json(text)
             plain["traces"] = [read_trace(trace) for trace in plain["traces"]]
             plain["counts"] = Counts(*plain["counts"])
             plain["curve"] = [CurvePoint(*point) for point in plain["curve"]]
             StopReason(plain["stop_reason"])
+            plain["costs"] = [float(cost) for cost in plain["costs"]]
             return cls(**plain)
-        except (ValueError, TypeError, KeyError, UsageError):
+        except (ValueError, TypeError, KeyError, AttributeError, UsageError):
             return None
 
     def repeated(self, problem: Problem, strategy: Strategy) -> Result | None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rlflow.errors import UsageError
-from rlflow.files import write_atomically
+from rlflow.files import parse_json, write_atomically
 from rlflow.search import memory
 from rlflow.search.budget import StopReason
 from rlflow.search.problem import Problem, Progress, SearchNode
@@ -66,11 +66,11 @@ class SavedSearch:
     def read(path: str | os.PathLike[str]) -> SavedSearch:
         """Raises :class:`UsageError` where the file is not a checkpoint."""
         try:
-            plain = json.loads(Path(path).read_text(encoding="utf-8"))
+            plain = parse_json(Path(path).read_text(encoding="utf-8"))
             if plain.pop("format") != FORMAT:
                 raise ValueError("another format")
             return SavedSearch(**{**plain, "traces": [read_trace(trace) for trace in plain["traces"]]})
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"The file {path} cannot be read as a checkpoint of a search: {error}.") from error
 
     def goes_on(self, problem: Problem, strategy: Strategy) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
 from rlflow.errors import OutputError, ProofError, RuleError
-from rlflow.files import write_atomically
+from rlflow.files import parse_json, write_atomically
 from rlflow.rewrite import PROVER_VERSION, ProofRecord, Rule, RuleLibrary, semantics_digest
 from rlflow.rewrite import load_rules as _load_rules
 from rlflow.synthesis.prove import prove
@@ -28,9 +29,32 @@ def _entry(rule: Rule) -> Path:
     return cache_folder() / f"{rule.digest}-{semantics_digest(rule.core)}-{PROVER_VERSION}-{rule.numerics}.json"
 
 
-def _remembered(rule: Rule) -> ProofRecord | None:
+def trusted(folder: Path) -> bool:
+    """Whether only this user can have written there: a proof that somebody else left would be believed."""
+    if not hasattr(os, "getuid"):
+        return True
     try:
-        record = ProofRecord.from_json(json.loads(_entry(rule).read_text(encoding="utf-8")))
+        found = os.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+
+
+def _make_trusted(folder: Path) -> bool:
+    """Makes the folder, or takes it back where others could read or write it; whether that was possible."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not trusted(folder) and not folder.is_symlink() and os.lstat(folder).st_uid == os.getuid():
+        folder.chmod(0o700)
+        for entry in folder.glob("*.json"):
+            entry.unlink()  # who knows whose
+    return trusted(folder)
+
+
+def _remembered(rule: Rule) -> ProofRecord | None:
+    if not trusted(cache_folder()):
+        return None
+    try:
+        record = ProofRecord.from_json(parse_json(_entry(rule).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, AttributeError):
         return None  # absent or damaged: prove again
     return None if record.stale(rule.core) else record
@@ -39,8 +63,8 @@ def _remembered(rule: Rule) -> ProofRecord | None:
 def _remember(rule: Rule, record: ProofRecord) -> None:
     path = _entry(rule)
     with contextlib.suppress(OSError, OutputError):  # a cache that cannot be written costs time only
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps(record.to_json()))
+        if _make_trusted(path.parent):
+            write_atomically(path, json.dumps(record.to_json()))
 
 
 def prove_cached(rule: Rule) -> ProofRecord:

@@ -157,6 +157,28 @@ def test_unwritable_output(tmp_path: Path, place: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_nodes_without_outputs_are_left_out() -> None:
+    source = relu()
+    source.graph.node.extend(
+        [helper.make_node(op, ["x"], outputs) for op in ("Identity", "Foo") for outputs in ([], [""])]
+    )
+    imported = load_model(source)
+    assert [node.op_type for node in save_model(imported, imported.graph).graph.node] == ["Relu"]
+
+
+@pytest.mark.parametrize("broken", [{"data_type": 0}, {"dims": [99]}])
+def test_an_attribute_that_is_no_tensor_is_refused_or_carried(broken: dict[str, object]) -> None:
+    fill = onnx.helper.make_tensor("v", onnx.TensorProto.FLOAT, [1], [2.0])
+    for name, found in broken.items():
+        fill.ClearField(name)
+        fill.MergeFrom(onnx.TensorProto(**{name: found}))
+    nodes = [helper.make_node("ConstantOfShape", ["s"], ["y"], value=fill)]
+    source = model(nodes, [value("s", [1], onnx.TensorProto.INT64)], [value("y", [None])])
+    imported = load_model(source)
+    assert any("carried as they are" in note for note in imported.notes)
+    assert save_model(imported, imported.graph).graph.node[0].attribute == source.graph.node[0].attribute
+
+
 def test_nan_weights_load_and_say_so() -> None:
     weights = np.full((4, 600), np.nan, np.float32)
     source = model(

@@ -2,6 +2,7 @@
 #pragma once
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace rlflow {
 
@@ -20,5 +21,22 @@ class Error : public std::runtime_error {
  private:
   ErrorKind kind_;
 };
+
+// A text that somebody wrote, cut to what a sentence can hold.
+inline std::string shown(std::string_view text) { return text.size() <= 400 ? std::string(text) : std::string(text.substr(0, 400)) + "..."; }
+
+// Counts how deep a parser that calls itself is; `kDeepest` levels are far less than the stack has room for.
+struct Level {
+  static constexpr int kDeepest = 200;
+  explicit Level(int& depth) : depth(depth) { ++depth; }
+  ~Level() { --depth; }
+  Level(const Level&) = delete;
+  Level& operator=(const Level&) = delete;
+  bool too_deep() const { return depth > kDeepest; }
+  int& depth;
+};
+
+// Characters of a term or an expression. Trees are as deep as their text is long, at worst, and are freed level by level.
+constexpr size_t kLongestText = 10'000;
 
 }  // namespace rlflow

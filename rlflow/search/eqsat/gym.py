@@ -16,6 +16,7 @@ import numpy as np
 
 from rlflow._core import Extraction
 from rlflow.errors import UsageError
+from rlflow.files import parse_json
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def read_gym(path: str | os.PathLike[str]) -> GymGraph:
     except OSError as error:
         raise UsageError(f"The e-graph {path} cannot be read: {error.strerror}.") from error
     try:
-        document = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+        document = parse_json(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
         return _from_document(document)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"{path} is not an e-graph in the JSON of extraction-gym: {error!r}.") from error

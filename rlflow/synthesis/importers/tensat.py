@@ -7,6 +7,7 @@ by :func:`tensat_text` are Tensat's own files byte for byte.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 
@@ -17,6 +18,7 @@ _VARIABLE = re.compile(r"input_\d+")
 #: Infix words, longest first where one begins another: nothing separates one equation from the next.
 _WORD = re.compile(r"input_\d+|Imatmul|Iewmul|-?\d+|[A-Za-z_]\w*")
 _BLANK = re.compile(r"(?:\s+|[#;][^\n]*)*")
+_LONGEST_NUMBER, _DEEPEST = 40, 100
 _NUMBER = re.compile(r"-?\d+(_\d+)*(?=[\s,()])")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _BOUND = re.compile(r"\?[^\s()=]+")
@@ -70,6 +72,9 @@ def read_tensat(text: str, *, multi: bool = False, file: str | None = None) -> l
     cursor.at = 0
     sign, read = ("==", _infix) if infix else ("=>", _prefix)
     pairs: list[tuple[Term, Term]] = []
+    levels = itertools.accumulate(1 if character == "(" else -1 for character in text if character in "()")
+    if max(levels, default=0) > _DEEPEST:
+        raise RuleError(f"its terms are nested more than {_DEEPEST} deep", file)
     while not cursor.at_end():
         left = read(cursor)
         cursor.expect(sign, "between the two sides of a rule")
@@ -121,6 +126,8 @@ def _atom(cursor: _Text, term: Callable[[_Text], Term]) -> Term | int:
     found = _NUMBER.match(cursor.text, cursor.at)
     if not found:
         return term(cursor)
+    if len(found.group()) > _LONGEST_NUMBER:
+        raise cursor.fail(f"a number of {len(found.group())} characters")
     cursor.at = found.end()
     return _permutation(found.group()) if "_" in found.group() else int(found.group())
 
