@@ -22,10 +22,11 @@ def load_library(rules: Any) -> Any:
     as ``rlflow rules import`` does: what is true in them is used, and a :class:`ForeignRulesWarning` names the rest.
     """
     from rlflow.rewrite import RuleLibrary
-    from rlflow.synthesis import load_rules
 
     if isinstance(rules, RuleLibrary):
         return rules
+    from rlflow.synthesis import load_rules
+
     items, files = _items(rules), named_files(rules)
     foreign = [item for item in files if _is_foreign(item)]
     paths = [item for item in files if not _is_foreign(item)]

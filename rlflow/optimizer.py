@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from rlflow.cost.allowance import PricingProgress
+    from rlflow.runtime import Worker
 
 __all__ = ["OptimizeResult", "Options", "compare", "optimize", "replay", "simplified", "simplify"]
 
@@ -66,12 +67,13 @@ def simplified(
     model: str | os.PathLike[str] | bytes | ModelProto,
     *,
     output: str | os.PathLike[str] | None = None,
+    worker: Worker | None = None,
     **keywords: Any,
 ) -> OptimizeResult:
-    """As :func:`simplify`, with the report."""
+    """As :func:`simplify`, with the report; ``worker``, which may still be starting, runs the models."""
     from rlflow.pipeline.simplifying import simplify as simplify_in
 
-    with Context(Options.of(None, {**keywords, "cost": "analytic"}), output=output) as context:
+    with Context(Options.of(None, {**keywords, "cost": "analytic"}), output=output, worker=worker) as context:
         return simplify_in(model, context)
 
 

@@ -23,15 +23,21 @@ def simplify(
 
     Nothing is timed; rlflow optimize looks for what is faster. Names of inputs and outputs stay.
     """
-    from rlflow import optimizer
+    from rlflow.runtime import Worker
 
-    found = optimizer.simplified(
-        model,
-        output=output,
-        freeze=parse_dims("--freeze", freeze),
-        verify=not no_verify,
-        keep_initializer_inputs=keep_initializer_inputs,
-    ).report
+    with Worker() as worker:
+        if not no_verify:
+            worker.begin()  # it starts while the rest is imported and the model is read
+        from rlflow import optimizer
+
+        found = optimizer.simplified(
+            model,
+            output=output,
+            worker=worker,
+            freeze=parse_dims("--freeze", freeze),
+            verify=not no_verify,
+            keep_initializer_inputs=keep_initializer_inputs,
+        ).report
     if not quiet:
         before, after = (sum(counts.values()) for counts in (found.operators_before, found.operators_after))
         checked = "outputs not compared" if found.verified is None else "outputs equal"

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import onnx
-import onnx_ir as ir
 
 from rlflow.errors import GraphError, ModelError
+from rlflow.frontends.lean import ir
 from rlflow.graph import Graph
 
 Array = npt.NDArray[Any]

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import onnx
-import onnx_ir as ir
 
 from rlflow.errors import ModelError
 from rlflow.frontends import scopes, storage, walk
+from rlflow.frontends.lean import ir
 
 #: Nodes that the functions of a model may become where each call is replaced by what is called, as runtimes do.
 MOST_NODES = 1_000_000

@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from typing import BinaryIO
 
 import onnx
-import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from rlflow.errors import OutputError
 from rlflow.files import replacing, temporary_beside, write_atomically
 from rlflow.frontends.constants import array_to_proto, read
+from rlflow.frontends.lean import ir
 from rlflow.frontends.walk import tensors
 
 # Protobuf refuses messages of 2 GB; half a quarter is left for everything that is not a weight.

@@ -15,30 +15,38 @@ if TYPE_CHECKING:
     from rlflow.pipeline.loading import Loaded
     from rlflow.pipeline.racing import Raced
 
-__all__ = ["check"]
+__all__ = ["check", "culprit_of", "seconds_each"]
 
 
-def check(loaded: Loaded, raced: Raced, context: Context) -> Verified | None:
+def check(loaded: Loaded, raced: Raced, context: Context, seconds: float | None = None) -> Verified | None:
     """The figures of the comparison of outputs; ``None`` where there is nothing to compare or nobody wants it.
+    ``seconds`` (else the check's part of the budget) bounds the inputs beyond the usual ones.
 
     Raises :class:`VerificationFailed`, naming the step that breaks, where outputs differ.
     """
     if raced.winner is None or not context.options.verify:
         return None
-    context.parts.verifying()
+    each = seconds_each(seconds or context.parts.verifying())
     context.stage("verifying", "comparing the outputs with the original's")
     from rlflow import verify
 
     inputs, source, seed = context.inputs(loaded), raced.winner.export.source, context.options.seed
     known = {loaded.source: raced.outputs.get("baseline"), source: raced.outputs.get("optimised")}
     run = with_known_outputs(context.runner, inputs.feeds, known)
-    noise = verify.calibrate(run, loaded.source, inputs.feeds, seed=seed, plan=inputs.plan)
-    found = verified(run, inputs, loaded.source, source, seed, noise)
+    noise = verify.calibrate(run, loaded.source, inputs.feeds, seed=seed, plan=inputs.plan, seconds=each)
+    found = verified(run, inputs, loaded.source, source, seed, noise, each)
     if not found.passed:
         culprit = culprit_of(raced.winner.visited, found, loaded, inputs, noise, context)
         raise VerificationFailed(f"{culprit} {found.failure()} Nothing was written.")
     context.notes.extend(found.notes)
     return figures(found)
+
+
+def seconds_each(seconds: float | None) -> float | None:
+    """Of ``seconds``, those of the original's runs, and of the result's: never more than they have without a budget."""
+    from rlflow import verify
+
+    return None if seconds is None else min(seconds / 2.0, verify.SECONDS)
 
 
 def figures(found: Any) -> Verified:

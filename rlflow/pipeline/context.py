@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 class Context:
-    """What the stages of one optimisation share; closing it gives everything back.
+    """What the stages of one optimisation share; closing it gives everything back but ``worker``, which is used where
+    it fits.
 
     Nothing of it is part of a result: a stage reads ``options`` and values of earlier stages, opens here what it needs,
     and leaves sentences for the report in ``notes``.
@@ -42,6 +43,7 @@ class Context:
         on_stage: Callable[[str], None] | None = None,
         on_pricing: Callable[[Any], None] | None = None,
         stop: StopToken | None = None,
+        worker: Worker | None = None,
     ) -> None:
         self.options = options
         self.output = None if output is None else Path(output)
@@ -51,6 +53,7 @@ class Context:
         self.started = time.monotonic()
         self._stack = ExitStack()
         self._worker: Worker | None = None
+        self._given_worker = worker
         self._inputs: Inputs | None = None
 
     def __enter__(self) -> Context:
@@ -107,8 +110,9 @@ class Context:
         if self._worker is None:
             place = self.options.place
             pricing = getattr(self.cost_model, "worker", None) if place.is_default else None
-            # That of the prices is the cost model's to close.
-            self._worker = pricing if place.fits(pricing) else self.opened(place.worker())
+            # That of the prices is the cost model's to close, and one that was given the giver's.
+            there = [one for one in (self._given_worker, pricing) if place.fits(one)]
+            self._worker = there[0] if there else self.opened(place.worker())
         assert self._worker is not None
         return self._worker
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rlflow.deployment import Inputs, verified
 from rlflow.errors import VerificationFailed
-from rlflow.pipeline.checking import culprit_of
+from rlflow.pipeline.checking import culprit_of, seconds_each
 from rlflow.verify.sizes import ends
 
 if TYPE_CHECKING:
@@ -62,8 +62,9 @@ def check_at_ends(loaded: Loaded, raced: Raced, context: Context) -> None:
     for where, inputs in _inputs_at_ends(loaded, context):
         context.stage("verifying", f"comparing the outputs at {where}")
         source, seed = raced.winner.export.source, context.options.seed
-        noise = verify.calibrate(context.runner, loaded.source, inputs.feeds, seed=seed, plan=inputs.plan)
-        found = verified(context.runner, inputs, loaded.source, source, seed, noise)
+        each = seconds_each(context.parts.verifying())
+        noise = verify.calibrate(context.runner, loaded.source, inputs.feeds, seed=seed, plan=inputs.plan, seconds=each)
+        found = verified(context.runner, inputs, loaded.source, source, seed, noise, each)
         if not found.passed:
             culprit = culprit_of(raced.winner.visited, found, loaded, inputs, noise, context)
             raise VerificationFailed(f"At {where}: {culprit} {found.failure()} Nothing was written.")

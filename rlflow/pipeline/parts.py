@@ -22,6 +22,8 @@ RACE_BOUNDS = (2.0, 20.0)
 RACE_UNLIMITED = 10.0
 #: A claim needs so many blocks of fresh sessions, of a few runs each; one more screens and chooses.
 RACE_BLOCKS, RACE_RUNS = 9, 3
+#: Seconds that the check has, however late it is.
+CHECK_LEAST = 4.0
 #: What the check opens and runs, about.
 CHECK_LOADS, CHECK_RUNS = 5, 16
 
@@ -104,10 +106,11 @@ class Parts:
         most = self._granted("timing", max(self.left - self._check, 1.0))
         return min(max(self._race, RACE_BOUNDS[0]), most), most
 
-    def verifying(self) -> None:
-        """The check takes what it needs, since nothing is written without it; the report says what was set aside."""
-        if self.seconds is not None:
-            self._granted("verifying", max(self.left, self._check))
+    def verifying(self) -> float | None:
+        """Seconds for the check; it has some in any case, since nothing is written without it."""
+        if self.seconds is None:
+            return None
+        return self._granted("verifying", max(self.left, self._check, CHECK_LEAST))
 
     def _granted(self, stage: str, seconds: float) -> float:
         self.given.setdefault(stage, round(seconds, 1))

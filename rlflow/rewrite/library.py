@@ -20,6 +20,7 @@ from rlflow.rewrite.rule import NUMERICS, Rule
 FORMAT = 1
 _LISTS = ("source", "target", "where", "fires", "silent", "derived")
 _TEXTS = ("name", "doc", "origin", "numerics")
+_NAME = re.compile(r'"name"\s*:\s*("(?:[^"\\]|\\.)*")')
 _FIELDS = {*_LISTS, *_TEXTS, "let", "samples", "proof"}
 #: Proves a rule that does not come with the package: returns its record, or raises RuleError with the reason.
 Prover = Callable[[Rule], ProofRecord]
@@ -104,21 +105,35 @@ def load_rules(
     """
     rules: list[Rule] = []
     if paths is None or families:
-        rules += (RuleLibrary(_read_all()).select(families) if families else RuleLibrary(_read_shipped())).values()
+        rules += (_of_families(families) if families else RuleLibrary(_read_shipped())).values()
     for path in rule_files_in(paths or ()):
         rules += (checked(rule, prove) for rule in read_rules([path]))
     return RuleLibrary(rules)
 
 
+def _of_families(names: Sequence[str]) -> RuleLibrary:
+    """The shipped rules of these families, or with these names. Files of other families are not read where all names
+    are families."""
+    families = {path: _read_data(path)[0]["family"] for path in (*_paths.library_files(), *_paths.named_files())}
+    if set(names) <= set(families.values()):
+        return RuleLibrary(rule for path, family in families.items() if family in names for rule in _shipped_in(path))
+    return RuleLibrary(_read_all()).select(names)
+
+
+@functools.cache
+def _shipped_in(path: Path) -> tuple[Rule, ...]:
+    return tuple(checked(rule, None) for rule in read_rules([path]))
+
+
 @functools.cache
 def _read_shipped() -> tuple[Rule, ...]:
-    return tuple(checked(rule, None) for rule in read_rules(_paths.library_files()))
+    return tuple(rule for path in _paths.library_files() for rule in _shipped_in(path))
 
 
 @functools.cache
 def _read_all() -> tuple[Rule, ...]:
     """With those that are loaded by name only."""
-    return (*_read_shipped(), *(checked(rule, None) for rule in read_rules(_paths.named_files())))
+    return (*_read_shipped(), *(rule for path in _paths.named_files() for rule in _shipped_in(path)))
 
 
 def all_shipped() -> RuleLibrary:
@@ -170,7 +185,8 @@ def read_rules(files: Iterable[str | os.PathLike[str]]) -> list[Rule]:
     return [rule for file in files for rule in _read_file(Path(file))]
 
 
-def _read_file(path: Path) -> list[Rule]:
+def _read_data(path: Path) -> tuple[dict[str, Any], str]:
+    """What a rule file holds, and its text."""
     name = os.fspath(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -188,19 +204,30 @@ def _read_file(path: Path) -> list[Rule]:
     family = data.get("family")
     if not isinstance(family, str) or not family:
         raise RuleError('"family" is missing or no text', name, 1)
-    return [_read_rule(entry, family, name, text) for entry in data["rules"]]
+    return data, text
 
 
-def _line_of(text: str, rule_name: str) -> int | None:
-    match = re.search(r'"name"\s*:\s*' + re.escape(json.dumps(rule_name, ensure_ascii=False)), text)
-    return text.count("\n", 0, match.start()) + 1 if match else None
+def _read_file(path: Path) -> list[Rule]:
+    data, text = _read_data(path)
+    lines = _lines_of_names(text)
+    return [_read_rule(entry, data["family"], os.fspath(path), lines) for entry in data["rules"]]
 
 
-def _read_rule(entry: Any, family: str, file: str, text: str) -> Rule:
+def _lines_of_names(text: str) -> dict[str, int]:
+    """The line that each ``"name"`` of a file first stands on, by the name as it is written there, with its quotes."""
+    lines: dict[str, int] = {}
+    line, last = 1, 0
+    for found in _NAME.finditer(text):
+        line, last = line + text.count("\n", last, found.start()), found.start()
+        lines.setdefault(found[1], line)
+    return lines
+
+
+def _read_rule(entry: Any, family: str, file: str, lines: Mapping[str, int]) -> Rule:
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         raise RuleError('an entry of "rules" is not an object with a "name"', file)
     name = entry["name"]
-    line = _line_of(text, name)
+    line = lines.get(json.dumps(name, ensure_ascii=False))
 
     def refuse(reason: str) -> RuleError:
         return RuleError(f"the rule '{name}' is refused: {reason}", file, line)

@@ -75,6 +75,7 @@ class Worker:
         self.time_limit = time_limit
         self.starts = 0
         self._process: _Process | None = None
+        self._starting: _Process | None = None
         self._models: dict[int, tuple[bytes | str, RuntimeOptions]] = {}
         self._keys = itertools.count(1)
         self._folder: ScratchFolder | None = None
@@ -93,6 +94,11 @@ class Worker:
     def pid(self) -> int | None:
         """Process id of the live worker, or ``None``."""
         return None if self._process is None else self._process.child.pid
+
+    def begin(self) -> None:
+        """Let the process start, which takes part of a second, without waiting for it: the first request will."""
+        if self._process is None and self._starting is None:
+            self._starting = self._spawn()
 
     def close(self) -> None:
         """End the process and remove temporary files; the worker can be used again afterwards, but handles are gone."""
@@ -401,10 +407,11 @@ class Worker:
         if self._process is not None and self._process.child.poll() is not None:
             self._stop(kill=True)  # died between requests
         if self._process is None:
-            self._process = self._start()
+            process, self._starting = self._starting or self._spawn(), None
+            self._process = self._greeted(process)
         return self._process
 
-    def _start(self) -> _Process:
+    def _spawn(self) -> _Process:
         if not sys.executable:
             raise RuntimeUnavailable(
                 "Python does not know its own executable here, so no worker process can be started."
@@ -413,30 +420,38 @@ class Worker:
         command = python_command(self.module, "main", [self.options.runtime])
         child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
         process = _Process(child, errors)
-        watch = _Watch(child, _START_SECONDS)
+        self._last_resort = weakref.finalize(self, _discard, process, True)  # for those who never close
+        return process
+
+    def _greeted(self, process: _Process) -> _Process:
+        """``process`` when it has said that it is there."""
+        watch = _Watch(process.child, _START_SECONDS)
         try:
-            kind, value = wire.receive(child.stdout)  # type: ignore[arg-type]
+            kind, value = wire.receive(process.child.stdout)  # type: ignore[arg-type]
         except (EOFError, OSError) as error:
             sentence = self._obituary(process, "start", _START_SECONDS, watch.fired)
-            _discard(process, kill=True)
+            self._end(process, kill=True)
             raise RuntimeUnavailable(sentence) from error
         except BaseException:
-            _discard(process, kill=True)
+            self._end(process, kill=True)
             raise
         finally:
             watch.stop()
         if kind != "ok":
-            _discard(process, kill=False)
+            self._end(process, kill=False)
             raise RuntimeUnavailable(value)
         self.starts += 1
-        self._last_resort = weakref.finalize(self, _discard, process, True)  # for those who never close
         return process
 
     def _stop(self, kill: bool) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            self._last_resort.detach()
-            _discard(process, kill)
+        for process in (self._process, self._starting):
+            if process is not None:
+                self._end(process, kill)
+        self._process = self._starting = None
+
+    def _end(self, process: _Process, kill: bool) -> None:
+        self._last_resort.detach()
+        _discard(process, kill)
 
     def _obituary(self, process: _Process, method: str, limit: float, timed_out: bool) -> str:
         doing = _DOING.get(method, method)

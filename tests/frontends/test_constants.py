@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import ml_dtypes
 import numpy as np
 import onnx
@@ -102,3 +105,13 @@ def test_a_constant_of_a_file_and_one_of_the_core_are_one_node() -> None:
 
 def test_array_to_proto_keeps_rank_zero() -> None:
     assert list(array_to_proto(np.float32(2.5) + np.zeros((), np.float32), "s").dims) == []
+
+
+def test_sympy_waits_until_it_is_used() -> None:
+    code = (
+        "import sys, rlflow.frontends.constants, onnx_ir; print('sympy.core' in sys.modules); "
+        "print((onnx_ir.SymbolicDim('a') + 1).value); "
+        "import sympy.core.numbers; from sympy import Symbol; print(Symbol('x') + 1, 'sympy.core' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.splitlines() == ["False", "a + 1", "x + 1 True"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,8 +15,12 @@ from click.testing import CliRunner
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import rlflow
+from rlflow import verify
 from rlflow.cli import main
 from rlflow.cost import gate
+from rlflow.pipeline import simplifying
+from rlflow.pipeline.parts import CHECK_LEAST
+from rlflow.pipeline.simplifying import CHECK_SECONDS
 
 
 def layers(count: int = 4) -> ModelProto:
@@ -56,6 +62,69 @@ def test_identities_go_and_the_interface_stays(tmp_path: Path) -> None:
     assert not any(node.op_type == "Identity" for node in found.graph.node)
     assert ([one.name for one in found.graph.input], [one.name for one in found.graph.output]) == (["x"], ["y"])
     assert ("author", "someone") in [(one.key, one.value) for one in found.metadata_props]
+
+
+NEEDLESS = [
+    "sympy.core",
+    "torch",
+    "rlflow.cost.gate",
+    "rlflow.cost.onnxruntime",
+    "rlflow.synthesis.prove",
+    "onnxruntime",
+]
+
+
+def test_nothing_is_imported_that_the_clean_up_does_not_need(tmp_path: Path) -> None:
+    source = tmp_path / "in.onnx"
+    onnx.save(layers(), source)
+    code = (
+        "import sys; from rlflow.cli import main; main(sys.argv[1:3] + ['-o', sys.argv[3]], standalone_mode=False); "
+        f"print('needless', [name for name in {NEEDLESS} if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", code, "simplify", str(source), str(tmp_path / "out.onnx")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert "outputs equal" in done.stdout
+    assert "needless []" in done.stdout
+
+
+def test_the_check_of_a_clean_up_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = _asked_seconds(monkeypatch)
+    rlflow.simplify(layers())
+    assert asked == [CHECK_SECONDS / 2, CHECK_SECONDS / 2]
+
+
+@pytest.mark.parametrize(
+    ("budget", "least", "most"),
+    [("1x", None, None), ("1s", CHECK_LEAST / 2, CHECK_LEAST / 2), ("30s", 5.0, verify.SECONDS)],
+)
+def test_the_check_has_its_part_of_the_budget(
+    budget: str, least: float | None, most: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = _asked_seconds(monkeypatch)
+    monkeypatch.setattr(simplifying, "BUDGET", budget)  # a run that always has something to check
+    monkeypatch.setattr(simplifying, "CHECK_SECONDS", None)
+    rlflow.simplify(layers())
+    assert len(asked) == 2
+    for seconds in asked:
+        assert seconds is None if least is None else least <= seconds <= most
+
+
+def _asked_seconds(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The seconds that the two halves of the check are given, as they come."""
+    asked: list[Any] = []
+    calibrate, compare = verify.calibrate, verify.verify
+
+    def calibrated(*args: Any, **options: Any) -> Any:
+        asked.append(options["seconds"])
+        return calibrate(*args, **options)
+
+    def compared(*args: Any, **options: Any) -> Any:
+        asked.append(options["seconds"])
+        return compare(*args, **options)
+
+    monkeypatch.setattr(verify, "calibrate", calibrated)
+    monkeypatch.setattr(verify, "verify", compared)
+    return asked
 
 
 def test_a_model_in_memory_is_simplified_and_left_alone() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from rlflow import _core
 from rlflow.errors import RuleError, UsageError
-from rlflow.rewrite import Rule, RuleLibrary, compiled, explain, load_rules, read_rules
+from rlflow.rewrite import Rule, RuleLibrary, all_shipped, compiled, explain, load_rules, read_rules
 from rlflow.rewrite import paths as rule_paths
 from rlflow.rewrite.library import checked
 
@@ -136,3 +136,13 @@ def test_the_rules_are_found_in_a_source_tree_and_missing_ones_are_said(
     monkeypatch.setattr(rule_paths, "_PACKAGE", tmp_path / "rlflow")
     with pytest.raises(RuleError, match="rule library is missing"):
         rule_paths.substitutions_dir()
+
+
+@pytest.mark.parametrize("names", [["fold"], ["generated", "linear"], ["fold", "linear-to-gemm"]])
+def test_reading_few_families_gives_what_reading_all_does(names: list[str]) -> None:
+    found = load_rules(families=names)
+    assert list(found) == list(all_shipped().select(names))
+    rule = next(iter(found.values()))
+    assert rule.file is not None
+    assert rule.line is not None
+    assert f'"{rule.name}"' in Path(rule.file).read_text(encoding="utf-8").splitlines()[rule.line - 1]

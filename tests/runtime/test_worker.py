@@ -296,6 +296,25 @@ class TestCrashes:
         assert process.child.returncode == 0
 
 
+def test_a_worker_may_start_before_it_is_needed() -> None:
+    with Worker() as worker:
+        worker.begin()
+        worker.begin()
+        assert worker._starting is not None
+        child = worker._starting.child
+        assert worker.describe()["runtime"] == "onnxruntime"
+        assert (worker.pid, worker.starts) == (child.pid, 1)
+    assert child.poll() is not None
+
+
+def test_a_worker_that_was_started_for_nothing_ends() -> None:
+    with Worker() as worker:
+        worker.begin()
+        assert worker._starting is not None
+        child = worker._starting.child
+    assert child.poll() is not None
+
+
 def test_a_forgotten_worker_ends_its_process() -> None:
     worker = Worker()
     worker.describe()
