@@ -275,7 +275,7 @@ class RuleParser {
     } else {
       t.projection = Term::kIndexed;
       std::string digits = word();
-      if (digits.size() > 6 || !std::all_of(digits.begin(), digits.end(), [](char c) { return std::isdigit(static_cast<unsigned char>(c)); }))
+      if (digits.empty() || digits.size() > 6 || !std::all_of(digits.begin(), digits.end(), [](char c) { return std::isdigit(static_cast<unsigned char>(c)); }))
         fail("expected the number of an output, found '" + shown(digits) + "'");
       t.output = std::stoi(digits);
     }

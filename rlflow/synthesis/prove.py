@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rlflow.errors import ProofError, RlflowError, RuleError
+from rlflow.errors import RlflowError, RuleError
 from rlflow.rewrite import PROVER_VERSION, ProofRecord, Rule, semantics_digest
 from rlflow.synthesis import floats
 from rlflow.synthesis.cases import decide_pairs
@@ -167,16 +167,6 @@ def _with_floats(rule: Rule, trial: Trial, verdict: Verdict, check_floats: bool,
         cases=cases,
     )
     return verdict
-
-
-def prove_or_raise(rule: Rule, *, samples: int = SAMPLES) -> ProofRecord:
-    """The record of a rule that is true. Raises ProofError with the counterexample for any other."""
-    verdict = prove(rule, samples=samples)
-    if verdict.record is None:
-        example = f"\nThe smallest graph found:\n{verdict.counterexample}" if verdict.counterexample else ""
-        where = f"{rule.file or 'rule'}:{rule.line or '?'}"
-        raise ProofError(f"{where}: the rule '{rule.name}' is {verdict.status}: {verdict.reason}{example}")
-    return verdict.record
 
 
 def prove_all(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -385,8 +384,3 @@ def _mean_variance(c: Call) -> Array:
 def _lrn(c: Call) -> Array:
     _float_only(c)
     return _rows_over(c, c.arg(0), [1], c.key())
-
-
-def constant_of(c: Call, value: Any) -> Array:
-    """A rank-0 array of the call's element type."""
-    return c.domain.constant(value) if c.out_dtypes[0] in (1, 10, 11, 16) else np.asarray(value)

@@ -73,8 +73,3 @@ def write_examples(path: Path, names: Sequence[str] = ()) -> None:
         if proof:
             entry["proof"] = proof
     write_atomically(path, rule_file_text(data))
-
-
-def format_file(path: Path) -> None:
-    """Writes a rule file again in its layout."""
-    write_atomically(path, rule_file_text(json.loads(path.read_text(encoding="utf-8"))))

@@ -8,7 +8,7 @@ import pytest
 
 from rlflow import cost
 from rlflow.graph import Graph
-from rlflow.search.regions import _in_order, cut_out, plan
+from rlflow.search.regions import _grow, _in_order, cut_out, plan
 
 
 def graph(*lines: str, x: str = "f32[4,6]") -> Graph:
@@ -73,3 +73,13 @@ def test_parts_are_small_and_no_anchor_is_searched_twice() -> None:
     assert len(parts) <= 8
     anchors = [part[0] for part in parts]
     assert not any(anchor in earlier for k, anchor in enumerate(anchors) for earlier in parts[:k])
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [(1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (5, [0, 1, 2, 3, 4]), (9, [0, 1, 2, 3, 4, 5])]
+)
+def test_a_part_grows_to_its_size_and_no_further_however_many_neighbours_a_node_has(
+    size: int, expected: list[int]
+) -> None:
+    near = {0: [1, 2, 3, 4], 1: [0, 5], 2: [0], 3: [0], 4: [0], 5: [1]}
+    assert _grow(0, near, size) == expected

@@ -30,6 +30,7 @@ def test_arithmetic_is_that_of_integers_mod_p(a: int, b: int) -> None:
     assert int(field.add(word(a), word(b))[0]) == (a + b) % P
     assert int(field.sub(word(a), word(b))[0]) == (a - b) % P
     assert int(field.mul(word(a), word(b))[0]) == a * b % P
+    assert int(field.neg(word(a))[0]) == -a % P
 
 
 @given(element)
