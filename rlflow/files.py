@@ -31,9 +31,11 @@ __all__ = [
     "check_output",
     "check_readable",
     "parse_json",
+    "remove_unfinished",
     "replacing",
     "same_place",
     "temporary_beside",
+    "unfinished",
     "write_atomically",
 ]
 
@@ -114,7 +116,8 @@ def temporary_beside(path: str | os.PathLike[str]) -> Iterator[str]:
         try:
             _lock(handle)
             os.chmod(temporary, 0o666 & ~_umask())
-            yield temporary
+            with unfinished(temporary):
+                yield temporary
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
@@ -157,6 +160,31 @@ def _umask() -> int:
     return mask
 
 
+# -- what must not be left behind
+
+_unfinished: set[str] = set()
+
+
+@contextmanager
+def unfinished(path: str) -> Iterator[None]:
+    """Inside, the file is worth nothing to anybody, should this process end now."""
+    _unfinished.add(path)
+    try:
+        yield
+    finally:
+        _unfinished.discard(path)
+
+
+def remove_unfinished() -> None:
+    """Remove every file and folder that would be left behind; for a process that is about to end."""
+    for path in tuple(_unfinished):
+        if os.path.isdir(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                os.unlink(path)
+
+
 # -- what was left behind
 
 
@@ -170,12 +198,14 @@ class ScratchFolder(tempfile.TemporaryDirectory[str]):
             ScratchFolder._swept = True
             _sweep_scratch()
         super().__init__(prefix=prefix)
+        _unfinished.add(self.name)
         self._held = os.open(os.path.join(self.name, _LOCK), os.O_RDWR | os.O_CREAT, 0o600)
         _lock(self._held)
 
     def cleanup(self) -> None:
         """Remove the folder with all that is in it."""
         super().cleanup()
+        _unfinished.discard(self.name)
         if self._held >= 0:
             os.close(self._held)
             self._held = -1

@@ -41,7 +41,9 @@ def optimize(
     ``options``, which keywords change. ``output``: file to write; where nothing is gained it receives the model as it
     came. ``on_progress`` is told about the search five times a second, ``on_pricing`` about the prices that are
     measured before it, ``on_stage`` what happens next. Ctrl-C, and
-    ``stop``, end the search with the best so far.
+    ``stop``, end the search with the best so far; a second Ctrl-C raises KeyboardInterrupt. A signal that your script
+    does not handle, such as SIGTERM, ends it as Python does: no half-written output, and temporary files that stay
+    until the next run removes them.
 
     Raises :class:`rlflow.errors.UsageError` (also :class:`BudgetError`), :class:`ModelError`, :class:`CostError`,
     :class:`OutputError`, and :class:`VerificationFailed` where the outputs differ; then nothing is written.

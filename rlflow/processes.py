@@ -6,15 +6,21 @@ first. A folder of models that somebody else filled may hold a ``json.py``; it m
 
 from __future__ import annotations
 
+import multiprocessing
 import multiprocessing.util
 import os
+import signal
+import subprocess
 import sys
+import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
-__all__ = ["module_path", "python_command", "safe_context"]
+__all__ = ["kill_started", "module_path", "python_command", "safe_context", "started"]
+
+_started: weakref.WeakSet[subprocess.Popen[bytes]] = weakref.WeakSet()
 
 # Nothing but sys, which is built in, may be imported before the path is set: not even json.
 _BOOTSTRAP = "import sys; sys.path[:] = eval(sys.argv.pop(1)); from {module} import {name}; sys.exit({name}())"
@@ -37,6 +43,26 @@ def python_command(module: str, name: str, arguments: Sequence[str] = ()) -> lis
     """
     code = _BOOTSTRAP.format(module=module, name=name)
     return [sys.executable, "-c", code, repr(module_path()), *arguments]
+
+
+def started(child: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+    """The same process, which :func:`kill_started` now knows of."""
+    _started.add(child)
+    return child
+
+
+def kill_started() -> None:
+    """Kill every process of ours that still runs, with its whole group where it has one of its own; for a process that
+    is about to end.
+    """
+    for child in tuple(_started):
+        with suppress(OSError):
+            if child.returncode is None and hasattr(os, "killpg") and os.getpgid(child.pid) == child.pid:
+                os.killpg(child.pid, signal.SIGKILL)
+            else:
+                child.kill()
+    for helper in multiprocessing.active_children():
+        helper.kill()
 
 
 class _Process(SpawnProcess):

@@ -15,7 +15,7 @@ PACKAGE = ROOT / "rlflow"
 
 LAYERS: dict[str, int] = {
     "errors": 0,
-    "ops": 1, "files": 1, "plugins": 1, "processes": 1,
+    "ops": 1, "files": 1, "plugins": 1, "processes": 1, "interrupts": 1,
     "graph": 2,
     "frontends": 3, "rewrite": 3, "nn": 3, "zoo": 3, "runtime": 3,
     "synthesis": 4, "cost": 4, "verify": 4,

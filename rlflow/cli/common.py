@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from rlflow.cli.signals import INTERRUPTED, end_on_signals, ending_at_the_second_interrupt
 from rlflow.errors import RlflowError, UsageError
 
 if TYPE_CHECKING:
@@ -38,13 +36,15 @@ class ErrorGroup(click.Group):
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         given = list(sys.argv[1:] if args is None else args)
-        _end_on_signals()
+        _open_closed_streams()
+        end_on_signals()
         try:
-            outcome = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            with ending_at_the_second_interrupt():
+                outcome = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         except click.exceptions.Exit as end:
             sys.exit(end.exit_code)
         except (click.Abort, KeyboardInterrupt):
-            _fail("interrupted; nothing was written.", 1)
+            _fail("interrupted; nothing was written.", INTERRUPTED)
         except click.ClickException as error:
             _fail(_click_sentence(error), error.exit_code)
         except RlflowError as error:
@@ -67,24 +67,17 @@ class ErrorGroup(click.Group):
         sys.exit(outcome if isinstance(outcome, int) else 0)
 
 
-def _end_on_signals() -> None:
-    """SIGTERM and SIGHUP end the program the way an error does, so that everything that was begun is tidied up.
-
-    What was ignored when the program started (as ``nohup`` arranges) stays so, and processes forked from this one end
-    the plain way.
+def _open_closed_streams() -> None:
+    """Standard streams that were closed lead nowhere. Else the next file that is opened takes their place, and native
+    code that prints something writes into it.
     """
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, _end)
-            if hasattr(os, "register_at_fork"):
-                os.register_at_fork(after_in_child=functools.partial(signal.signal, number, signal.SIG_DFL))
-
-
-def _end(number: int, _: FrameType | None) -> NoReturn:
-    signal.signal(number, signal.SIG_DFL)  # a second one does not wait
-    click.echo(f"rlflow: ended by {signal.Signals(number).name}; nothing was written.", err=True)
-    sys.exit(128 + number)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDWR)
+            if handle != number:
+                os.dup2(handle, number)
+                os.close(handle)
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
 
 
 def _click_sentence(error: click.ClickException) -> str:
@@ -101,7 +94,8 @@ def _maybe_traceback(arguments: Sequence[str]) -> None:
 
 
 def _fail(sentence: str, code: int) -> NoReturn:
-    click.echo(f"rlflow: error: {sentence}", err=True)
+    with contextlib.suppress(OSError):  # nobody reads it
+        click.echo(f"rlflow: error: {sentence}", err=True)
     sys.exit(code)
 
 

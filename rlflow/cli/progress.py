@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from types import TracebackType
@@ -64,7 +65,7 @@ class Plain(Silent):
         self._last = time.monotonic()
 
     def stage(self, sentence: str) -> None:
-        click.echo(f"rlflow: {sentence}", err=True)
+        _say(sentence)
         self._last = time.monotonic()
 
     def progress(self, progress: Progress) -> None:
@@ -77,7 +78,12 @@ class Plain(Silent):
         now = time.monotonic()
         if now - self._last >= _PLAIN_SECONDS:
             self._last = now
-            click.echo(f"rlflow: {text}", err=True)
+            _say(text)
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):  # the reader left, as `2>&1 | head` does; the result is still wanted
+        click.echo(f"rlflow: {text}", err=True)
 
 
 class Live(Silent):

@@ -33,6 +33,7 @@ import numpy as np
 from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable, UsageError
 from rlflow.files import ScratchFolder
 from rlflow.frontends.storage import data_files
+from rlflow.processes import started
 from rlflow.runtime import ModelSource, Samples
 
 try:
@@ -106,6 +107,7 @@ class DeviceCommand:
             line, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True,
         )  # fmt: skip
+        started(child)
         try:
             output, errors = child.communicate(timeout=self.time_limit)
         except subprocess.TimeoutExpired as error:

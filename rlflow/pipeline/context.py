@@ -49,6 +49,7 @@ class Context:
         self.output = None if output is None else Path(output)
         self.on_progress, self.on_pricing = on_progress, on_pricing
         self.stage, self.stop = Stages(on_stage), stop or StopToken()
+        self.interrupted = StopToken()  # by Ctrl-C, in whichever stage
         self.notes: list[str] = []
         self.started = time.monotonic()
         self._stack = ExitStack()

@@ -156,7 +156,7 @@ def _compared(
 
     options = context.options
     token = StopToken()  # of its own: a search that was interrupted still has its best confirmed
-    with InterruptGuard(token):
+    with InterruptGuard(token, context.interrupted):
         return gate.choose(
             options.place.command or context.worker,
             baseline,

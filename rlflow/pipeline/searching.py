@@ -53,7 +53,7 @@ def search(loaded: Loaded, context: Context) -> Found:
     context.stage("pricing", "pricing the model")
     context.parts.begin()
     options, problem = context.options, _problem(loaded, context)
-    with InterruptGuard(context.stop):
+    with InterruptGuard(context.stop, context.interrupted):
         problem.root()
         if (whole := _whole_graphs(context)) is not None:
             context.cost_model = whole

@@ -22,7 +22,7 @@ import numpy as np
 
 from rlflow.errors import ModelError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable, UsageError
 from rlflow.files import ScratchFolder
-from rlflow.processes import python_command
+from rlflow.processes import python_command, started
 from rlflow.runtime import wire
 from rlflow.runtime.options import (
     FeedSpec,
@@ -418,7 +418,7 @@ class Worker:
             )
         errors = tempfile.TemporaryFile(prefix="rlflow-worker-")  # noqa: SIM115 - lives as long as the process
         command = python_command(self.module, "main", [self.options.runtime])
-        child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+        child = started(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors))
         process = _Process(child, errors)
         self._last_resort = weakref.finalize(self, _discard, process, True)  # for those who never close
         return process

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
 
+from rlflow import interrupts
+
 
 class StopToken:
     """A flag that any thread may set and the search reads between steps."""
@@ -36,11 +38,12 @@ class StopToken:
 class InterruptGuard:
     """While entered (in the main thread), SIGINT sets the token; a second SIGINT raises ``KeyboardInterrupt``.
 
-    In other threads, where Python allows no signal handlers, it does nothing.
+    ``heard`` is what guards of one run share, so that the second one counts as such in whichever of them it comes: it
+    is set by a SIGINT only. In other threads, where Python allows no signal handlers, a guard does nothing.
     """
 
-    def __init__(self, token: StopToken) -> None:
-        self.token = token
+    def __init__(self, token: StopToken, heard: StopToken | None = None) -> None:
+        self.token, self._heard = token, token if heard is None else heard
         self._previous: object = None
         self._entered = False
 
@@ -60,6 +63,7 @@ class InterruptGuard:
             self._entered = False
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.token.stopped:
+        if self.token.stopped or self._heard.stopped or interrupts.arrived() > 1:
             raise KeyboardInterrupt
+        self._heard.stop()
         self.token.stop()

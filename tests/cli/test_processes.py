@@ -128,7 +128,7 @@ def test_a_second_ctrl_c_ends_at_once_and_writes_nothing(model: Path, tmp_path: 
         env=environment,
         timeout=120,
     )
-    assert done.returncode == 1
+    assert done.returncode == 130
     assert "rlflow: error: interrupted" in done.stderr
     assert not out.exists()
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import time
 
 import pytest
 
+from rlflow import interrupts
 from rlflow.search import InterruptGuard, StopToken
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals")
@@ -24,6 +26,27 @@ def test_the_first_interrupt_asks_and_the_second_ends() -> None:
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(1)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_guards_of_one_run_share_the_first_interrupt() -> None:
+    heard = StopToken()
+    with InterruptGuard(StopToken(), heard):
+        os.kill(os.getpid(), signal.SIGINT)
+        assert _soon(lambda: heard.stopped)
+    with InterruptGuard(StopToken(), heard), pytest.raises(KeyboardInterrupt):  # noqa: PT012 - may arrive a moment later
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+
+
+def test_two_interrupts_that_python_hears_as_one_count_as_two() -> None:
+    """They come while native code runs, so the handler is called once, after it."""
+    called = threading.Event()
+    twice = "sleep 0.1; kill -INT $PPID; sleep 0.05; kill -INT $PPID"
+    with interrupts.counting(called.set), InterruptGuard(StopToken()):
+        with pytest.raises(KeyboardInterrupt), subprocess.Popen(["sh", "-c", twice]):  # noqa: PT012
+            max(itertools.repeat(0, 60_000_000))
+            time.sleep(0.01)
+        assert called.wait(5.0)
 
 
 def test_other_threads_are_left_alone() -> None:
