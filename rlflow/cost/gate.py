@@ -88,6 +88,7 @@ def choose(
     stop: Callable[[], bool] | None = None,
     memory: Memory | None = None,
     before_closing: Callable[[GateDecision, Callable[[str, Any], dict[str, Any]]], None] | None = None,
+    only: bool = False,
 ) -> GateDecision:
     """Time baseline and candidates by ``clock``, a worker or the command of a device, and decide whether one of them
     replaces the baseline.
@@ -100,7 +101,9 @@ def choose(
     ``seconds`` is what the whole should take. Where a candidate seems faster and is not decided then, blocks are added
     up to ``LONGER`` times as long; the ``LEAST_BLOCKS`` that a claim needs may take up to ``OVERRUN`` times ``seconds``
     or ``OVERRUN_SECONDS``. ``at_most`` says instead how many seconds the whole may take in either case: no block is
-    begun that would probably end later. ``on_progress`` is told the stage and the fraction done. ``stop`` is asked
+    begun that would probably end later, and where the time is short for the ``LEAST_BLOCKS`` they are of few rounds.
+    ``only``: nothing is to be chosen, the first candidate is confirmed or not.
+    ``on_progress`` is told the stage and the fraction done. ``stop`` is asked
     after every block: the decision is then what the blocks so far say. Raises :class:`CostError` where the baseline
     itself cannot be run.
     """
@@ -134,7 +137,7 @@ def choose(
             on_progress=on_progress,
             stop=stop,
             started=started,
-            only=not sampler.afford_selection,
+            only=only or not sampler.afford_selection,
             memory=None if memory is None else _Unprefixed(memory),
         )
         decided = _with_plain_names(decision)
@@ -209,18 +212,22 @@ class _Gate:
     memory: Memory | None
     earlier: Mapping[str, Any] | None = None
     dearest: float = 0.0
+    first: Sequence[Block] = ()
     seeds: np.random.SeedSequence = field(init=False)
 
     def __post_init__(self) -> None:
         self.seeds = np.random.SeedSequence(self.seed)
 
     def run(self) -> GateDecision:
+        # A block opens again what the screening opened; where the time does not reach for one there is none.
+        if self.at_most is not None and 2.0 * self._elapsed() > self.at_most:
+            return self._decision(None, verdicts.no_time(self._elapsed(), self.at_most), [])
         if self.only and self.candidates:
             return self._confirm(self.candidates[0], {})
         if not self.candidates:
             reason = "No candidate was left to time." if self.dropped else "No candidate was given."
             return self._decision(None, reason, self._select())
-        first = self._select()
+        first = self.first = self._select()
         if not self.candidates:
             return self._decision(None, "No candidate survived the timing.", first)
         if self.stop():
@@ -254,8 +261,14 @@ class _Gate:
             self.on_progress("selecting", (done + 1) / SELECTION_BLOCKS)
             if self.stop() or self._elapsed() >= max(SELECTION_SHARE * self.seconds, QUICK_SELECTION):
                 break
+            if self._lacks(LEAST_BLOCKS + 1):
+                break
         alive = {self.baseline, *self.candidates, *self.beside}
         return [{name: one for name, one in block.items() if name in alive} for block in blocks]
+
+    def _lacks(self, blocks: int) -> bool:
+        """Whether so many more blocks, as dear as the dearest, would take longer than the whole may."""
+        return self.at_most is not None and self._elapsed() + blocks * self.dearest > self.at_most
 
     def _elapsed(self) -> float:
         return time.perf_counter() - self.started
@@ -263,6 +276,10 @@ class _Gate:
     # --- what is kept -------------------------------------------------------------------------------------------------
 
     def _confirm(self, challenger: str, first_sample: Mapping[str, float]) -> GateDecision:
+        if self.first and self._lacks(1):
+            assert self.at_most is not None
+            reason = verdicts.no_time(self._elapsed(), self.at_most)
+            return self._decision(None, reason, self.first, first_sample=first_sample)
         known = None if self.memory is None else self.memory.recall(challenger)
         if known is not None and not known.decided:
             return self._compare(challenger, first_sample, known)
@@ -343,7 +360,8 @@ class _Gate:
         if known is not None:
             self._other_orders_than(known)
         while not blocks or not (self._is_decided(values) or self._is_over(values, len(blocks)) or self.stop()):
-            blocks.append(self._block([self.baseline, challenger, *self.beside], left / aim))
+            in_haste = self._lacks(LEAST_BLOCKS - len(values))
+            blocks.append(self._block([self.baseline, challenger, *self.beside], 0.0 if in_haste else left / aim))
             self.on_progress("confirming", min(1.0, len(blocks) / aim))
             if challenger in self.dropped:
                 return self._failed(challenger, blocks, first_sample)
@@ -363,7 +381,7 @@ class _Gate:
     def _is_over(self, values: Sequence[float], fresh: int) -> bool:
         """Whether the time is spent. That a candidate seems slower may end it, which makes no claim likelier."""
         spent = self._elapsed()
-        if self.at_most is not None and spent + self.dearest > self.at_most:
+        if self._lacks(1):
             return True
         if len(values) < LEAST_BLOCKS:
             return self.at_most is None and spent >= max(OVERRUN * self.seconds, OVERRUN_SECONDS)

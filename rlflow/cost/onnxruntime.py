@@ -197,7 +197,7 @@ class OnnxRuntimeCost:
         self.streams_weights = False
         self._calibration: Calibration | None = None
         self._pace: Pace | None = None
-        self._hurried, self._hasty, self._hasty_keys = False, False, set[str]()
+        self._hurry_at, self._hasty, self._hasty_keys = math.inf, False, set[str]()
         self._context: PriceContext | None = None
         self._described: dict[str, Any] | None = None
 
@@ -421,7 +421,17 @@ class OnnxRuntimeCost:
         """Time is short: learn about the machine by fewer and shorter probes, where it is not known; nothing of that is
         kept.
         """
-        self._hurried = True
+        self._hurry_at = 0.0
+
+    def learn_within(self, seconds: float) -> None:
+        """Learn about the machine in full for so many seconds from here on, and as :meth:`hurry` says after them:
+        beside other programs the probes take several times as long.
+        """
+        self._hurry_at = time.perf_counter() + seconds
+
+    @property
+    def _hurried(self) -> bool:
+        return time.perf_counter() >= self._hurry_at
 
     def _meet(self, graph: Graph) -> None:
         """Choose how the regions of this model are priced: whether it streams its weights, and through which caches."""
@@ -755,7 +765,7 @@ class OnnxRuntimeCost:
         kept = self.database.get_many(names.values(), self.place)
         if any(key not in kept or kept[key].ms is None for key in names.values()):
             graphs = calibration.brief(graphs) if self._hurried else graphs
-            found = calibration.measured(graphs, functools.partial(self._timed, hasty=self._hurried))
+            found = calibration.measured(graphs, self._timed_by_haste)
             if cold:
                 self._settle_pace(found.values())
                 found = {name: at_pace(one, self._pace) for name, one in found.items()}
@@ -767,6 +777,9 @@ class OnnxRuntimeCost:
                 self.database.put_many(kept, self.place)
         self._used |= {key: price.ms for key, price in kept.items()}
         return {name: kept[key].ms or 0.0 for name, key in names.items() if key in kept}
+
+    def _timed_by_haste(self, items: Sequence[tuple[str, bytes, Any]], **how: Any) -> Mapping[str, Measurement | str]:
+        return self._timed(items, hasty=self._hurried, **how)
 
 
 def streams(graph: Graph, pricer: Pricer, dims: Mapping[str, int]) -> bool:

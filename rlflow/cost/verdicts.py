@@ -56,6 +56,15 @@ def too_few(blocks: int, elapsed: float, seconds: float, selection: int, kept: b
     )
 
 
+def no_time(elapsed: float, at_most: float) -> str:
+    """What came before the blocks took the time."""
+    return (
+        f"No claim: to open and try the models took {elapsed:.1f} s of the {at_most:.3g} s that the final comparison "
+        "may take, and no block of timings that counts fits into the rest, so the original is kept. Give more time "
+        "(--budget, or --gate-seconds)."
+    )
+
+
 def figures(found: Speedup) -> str:
     return (
         f"{found.value:.3f} times as fast (95 % interval {found.low:.3f} to {found.high:.3f}, p = {found.p_value:.2g})"

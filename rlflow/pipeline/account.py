@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlflow import search as _search
+from rlflow.pipeline.racing import CLEANUP
 from rlflow.pipeline.writing import Written, operators
 from rlflow.report import Report, RuntimeInfo, TimeInterval, Verified
 from rlflow.search import StopReason
@@ -88,7 +89,12 @@ def _of_race(raced: Raced) -> dict[str, Any]:
     decision, cleanup = raced.decision, raced.cleanup
     if decision is None:
         return {}
-    timings = {name: TimeInterval(timing.ms, timing.low, timing.high) for name, timing in decision.timings.items()}
+    taken = dict(decision.timings)
+    if not taken and cleanup is not None and CLEANUP in cleanup.timings:  # there was time for that comparison only
+        taken = {"baseline": cleanup.timings[CLEANUP], "original": cleanup.timings["baseline"]}
+    if "baseline" not in taken:
+        return {"gate": decision.to_dict()}
+    timings = {name: TimeInterval(*_interval(timing)) for name, timing in taken.items()}
     baseline = timings["baseline"]
     original = timings.get("original", baseline)
     named = {"original": original, "baseline": baseline}

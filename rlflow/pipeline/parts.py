@@ -69,9 +69,14 @@ class Parts:
         return float("inf") if self.seconds is None else self.seconds - (self._clock() - began)
 
     @property
-    def short(self) -> bool:
-        """Whether there is no time to learn about a new machine in full."""
-        return self.seconds is not None and PRICING * self.seconds < MACHINE_SECONDS
+    def learning(self) -> float | None:
+        """Seconds for learning about a new machine in full, which the regions may then lack; none where that would take
+        more than pricing has anyway, any (``None``) where no seconds were given.
+        """
+        if self.seconds is None:
+            return None
+        part = PRICING * self.seconds
+        return 0.0 if part < MACHINE_SECONDS else max(part / 2.0, MACHINE_SECONDS)
 
     def pricing(self) -> float | None:
         """Seconds for the regions of the model, after what was learnt about the machine: half of pricing's at least."""

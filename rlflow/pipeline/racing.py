@@ -94,7 +94,7 @@ def _with_cleanup(raced: Raced, loaded: Loaded, found: Found, context: Context) 
         return raced
     context.stage("timing", "timing the clean-up against the original")
     seconds, at_most = context.parts.timing()
-    decision = _compared(loaded.source, {CLEANUP: cleanup}, {}, (seconds, at_most), loaded, context)
+    decision = _compared(loaded.source, {CLEANUP: cleanup}, {}, (seconds, at_most), loaded, context, only=True)
     if decision.winner is None:
         return replace(raced, cleanup=decision)
     reason = f"the model as imported, without rewrites, is faster than the original: {decision.reason}"
@@ -150,6 +150,7 @@ def _compared(
     loaded: Loaded,
     context: Context,
     before_closing: Any = None,
+    only: bool = False,
 ) -> Any:
     """The gate's decision; Ctrl-C ends it with what is known."""
     from rlflow.cost import gate
@@ -169,6 +170,7 @@ def _compared(
             stop=lambda: token.stopped,
             memory=_memory(loaded, baseline, entrants, context),
             before_closing=before_closing,
+            only=only,
         )
 
 

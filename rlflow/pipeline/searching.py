@@ -101,8 +101,9 @@ def _whole_graphs(context: Context) -> Any:
 
 def _problem(loaded: Loaded, context: Context) -> Problem:
     options, cost_model = context.options, context.cost_model
-    if context.parts.short and hasattr(cost_model, "hurry"):  # that of a user need not
-        cost_model.hurry()
+    learning = context.parts.learning
+    if learning is not None and hasattr(cost_model, "hurry"):  # that of a user need not
+        cost_model.learn_within(learning) if learning and hasattr(cost_model, "learn_within") else cost_model.hurry()
     cost_model.pricer  # noqa: B018 - made on first use, by measuring
     attach = getattr(cost_model, "attach", None)
     if attach is not None:  # whole graphs are timed as they would be deployed

@@ -170,6 +170,32 @@ class TestHowLongItGoesOn:
         assert (found.blocks, found.reason[: len(begin)]) == (blocks, begin)
         assert found.improved == found.reason.startswith("The chosen") == ((found.p_value or 0.0) <= 0.01)
 
+    def test_where_no_block_fits_it_says_so_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        given = Given([0.1] * 9, monkeypatch)  # opening the models took 5 of 8 seconds
+        found = decide(given, "base", ["a"], seed=0, seconds=8.0, at_most=8.0, started=-5.0)
+        assert (found.blocks, found.winner, given.now) == (0, None, 0.0)
+        assert found.reason.startswith("No claim: to open and try the models took 5.0 s of the 8 s")
+
+    def test_what_the_selection_left_may_be_too_little(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        given = Given([0.1] * 9, monkeypatch)
+        found = decide(given, "base", ["a", "b"], seed=0, seconds=3.0, at_most=1.5)
+        assert (found.winner, given.now) == (None, 1.0)
+        assert found.reason.startswith("No claim: to open and try")
+
+    @pytest.mark.parametrize(("at_most", "short"), [(20.0, False), (8.5, False), (7.5, False), (6.5, True)])
+    def test_blocks_are_short_where_those_of_a_claim_would_not_fit(
+        self, at_most: float, short: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[float] = []
+
+        class Asked(Given):
+            def block(self, names: Sequence[str], seed: int, seconds: float) -> Samples:
+                asked.append(seconds)
+                return super().block(names, seed, seconds)
+
+        decide(Asked([0.1] * 9, monkeypatch), "base", ["a"], seed=0, only=True, seconds=6.0, at_most=at_most)
+        assert (asked[0] > 0.0, asked[1] == 0.0) == (True, short)
+
 
 class Failing(Simulated):
     """Brings the runtime down whenever one model is among the timed, from a given block on."""

@@ -64,6 +64,24 @@ def test_identities_go_and_the_interface_stays(tmp_path: Path) -> None:
     assert ("author", "someone") in [(one.key, one.value) for one in found.metadata_props]
 
 
+@pytest.mark.parametrize("also", [False, True])
+def test_a_race_without_a_block_is_reported(also: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def choose(clock: Any, baseline: Any, candidates: Any, feeds: Any, **options: Any) -> Any:
+        timed = also and "clean-up" in candidates
+        assert options.get("only", False) == ("clean-up" in candidates)
+        one = {name: SimpleNamespace(ms=ms, low=ms, high=ms) for name, ms in (("baseline", 2.0), ("clean-up", 1.0))}
+        return gate.GateDecision(
+            "clean-up" if timed else None, "no time", "wall", "baseline", None, 2.0 if timed else None,
+            (1.9, 2.1) if timed else None, None, one if timed else {}, {}, {}, 0, 0, 1.0, None, False, None,
+        )  # fmt: skip
+
+    monkeypatch.setattr(gate, "choose", choose)
+    monkeypatch.setattr(gate.GateDecision, "to_dict", lambda self: {})
+    report = rlflow.optimize(layers(), budget="1x", search="greedy", rules=["parallel"]).report
+    assert report.improved == also
+    assert (report.original_ms, report.baseline_ms) == ((2.0, 1.0) if also else (None, None))
+
+
 NEEDLESS = [
     "sympy.core",
     "torch",

@@ -10,6 +10,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import rlflow
+from rlflow.cost import calibration
 from rlflow.cost import onnxruntime as measured
 
 
@@ -58,3 +59,24 @@ def test_a_budget_of_counts_prices_everything_in_full() -> None:
     report = rlflow.optimize(towers(3), budget="5x", gate_seconds=0.5).report
     assert report.parts == {"timing": 0.5}
     assert not any("short session" in note or "estimated prices" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "hasty"), [(100.0, [False, False, False]), (4.0, [False, True, True]), (0.0, [True, True, True])]
+)
+def test_learning_about_a_machine_is_in_haste_when_its_time_is_over(
+    seconds: float, hasty: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, found = [0.0], []
+
+    def timed(items: object, *, hasty: bool, **how: object) -> dict[str, object]:
+        found.append(hasty)
+        now[0] += 5.0
+        return {}
+
+    with measured.OnnxRuntimeCost() as cost:
+        monkeypatch.setattr(measured.time, "perf_counter", lambda: now[0])
+        monkeypatch.setattr(cost, "_timed", timed)
+        cost.learn_within(seconds)
+        calibration.measured(calibration.probes(0), cost._timed_by_haste)
+    assert found == hasty
