@@ -455,7 +455,9 @@ class _Importer:
 
     def _add(self, node: onnx.NodeProto, view: NodeView, values: list[int], form: Canonical) -> None:
         if form.op == "Identity":
-            self._bind(node.output[0], values[int(form.inputs[0])])  # type: ignore[arg-type]
+            if not form.inputs:
+                raise Declined("it lacks an operand")
+            self._bind(node.output[0], self._operand(form.inputs[0], values))
             return None
         operands = [self._operand(operand, values) for operand in form.inputs]
         table = canonical.row(form.op) or {}
@@ -482,6 +484,8 @@ class _Importer:
             return ABSENT
         if isinstance(operand, np.ndarray):
             return self._add_constant(self.constants.put(operand))
+        if operand >= len(values):
+            raise Declined("it lacks an operand")
         return values[operand]
 
     def _slots(self, node: onnx.NodeProto, form: Canonical) -> tuple[Slot, ...] | None:

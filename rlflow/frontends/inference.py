@@ -64,7 +64,7 @@ def infer(bare: onnx.ModelProto, symbols: frozenset[str]) -> tuple[dict[str, Val
     """
     try:
         inferred = onnx.shape_inference.infer_shapes(bare, strict_mode=False, data_prop=True)
-    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError) as error:
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError) as error:
         return _types(bare.graph, symbols), str(error).strip().splitlines()[0]
     return _types(inferred.graph, symbols), None
 

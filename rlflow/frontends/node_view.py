@@ -44,7 +44,7 @@ class NodeView:
         self._values = values
         self.op = node.op_type
         self.opset = opset
-        self.attrs: Mapping[str, Any] = attributes(node)
+        self.attrs: Mapping[str, Any] = attributes(node, opset)
         self.inputs = len(values)
         read = [index for index, name in enumerate(node.output) if name in used]
         variadic = "variadic_outputs" in canonical.flags(node.op_type)
@@ -72,10 +72,15 @@ class NodeView:
         return self._builder.dtype(self._values[slot]) if self.has(slot) else 0
 
 
-def attributes(node: onnx.NodeProto) -> dict[str, Any]:
+def attributes(node: onnx.NodeProto, opset: int) -> dict[str, Any]:
     """Attribute -> Python value; a tensor is an array. Raises Declined for what only an opaque node can carry."""
     values: dict[str, Any] = {}
+    known = canonical.schema(node.op_type, opset)
+    wanted = {} if known is None else known.attributes
     for attribute in node.attribute:
+        expected = wanted.get(attribute.name)
+        if expected is not None and expected.type.value != attribute.type:  # type: ignore[attr-defined]
+            raise Declined(f"attribute '{attribute.name}' is of another type than its operator has it")
         if attribute.ref_attr_name:
             raise Declined("an attribute refers to one of an enclosing function")
         if attribute.type == onnx.AttributeProto.TENSOR:

@@ -46,7 +46,7 @@ class Archive:
         if at and (self.front[at - 1].cost, self.front[at - 1].size) <= (cost, size):
             return False
         is_best = cost < self.best_cost
-        if not is_best and cost > self.best_cost * (1 + MARGINS[-1]):
+        if not is_best and not cost <= self.best_cost * (1 + MARGINS[-1]):  # nan is neither
             return False
         point = Point(steps, cost, size, visited())
         fewer = [other for other in self.front if other.steps < steps]

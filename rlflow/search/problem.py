@@ -299,7 +299,13 @@ class Problem:
         if self._root is None:
             state = self._make_root()
             self.meter.measurements += self.setup_measurements
-            self._root = SearchNode(state, self._cost(state), bytes.fromhex(state.graph.digest), _work(state.graph))
+            cost = self._cost(state)
+            if not cost >= 0.0:
+                raise CostError(
+                    f"The search cannot start: the cost model says that the model as it came costs {cost} ms; expected "
+                    "a number that is not negative. Look at the cost model, or choose another one."
+                )
+            self._root = SearchNode(state, cost, bytes.fromhex(state.graph.digest), _work(state.graph))
             if self._weight_limit is None:
                 self._weight_limit = int(WEIGHT_FACTOR * state.weight_bytes) + WEIGHT_SLACK_BYTES
             self.meter.start()

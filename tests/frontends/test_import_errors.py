@@ -179,6 +179,42 @@ def test_an_attribute_that_is_no_tensor_is_refused_or_carried(broken: dict[str, 
     assert save_model(imported, imported.graph).graph.node[0].attribute == source.graph.node[0].attribute
 
 
+@pytest.mark.parametrize(
+    "node",
+    [
+        pytest.param(helper.make_node("Identity", [], ["y"]), id="nothing to forward"),
+        pytest.param(helper.make_node("Dropout", [], ["y"]), id="nothing to drop"),
+        pytest.param(helper.make_node("Gemm", ["x"], ["y"]), id="one factor"),
+        pytest.param(helper.make_node("ConstantOfShape", ["x"], ["y"], value=[1.0]), id="a list for a tensor"),
+        pytest.param(helper.make_node("Transpose", ["x"], ["y"], perm="10"), id="a text for integers"),
+        pytest.param(helper.make_node("Concat", ["x", "x"], ["y"], axis=0.5), id="a number for an integer"),
+        pytest.param(helper.make_node("LeakyRelu", ["x"], ["y"], alpha="much"), id="a text for a number"),
+    ],
+)
+def test_what_its_operator_does_not_allow_is_refused_or_carried(node: onnx.NodeProto) -> None:
+    source = model([node], [value("x", [2, 3])], [value("y", None)])
+    try:
+        imported = load_model(source)
+    except ModelError:
+        return
+    assert save_model(imported, imported.graph).graph.node[0].attribute == node.attribute
+
+
+def test_two_functions_of_one_name_are_refused_or_carried() -> None:
+    body = [helper.make_node("Relu", ["a"], ["b"])]
+    function = helper.make_function("own", "F", ["a"], ["b"], body, [helper.make_opsetid("", 17)])
+    call = helper.make_node("F", ["x"], ["y"], domain="own")
+    source = model(
+        [call], [value("x", [3])], [value("y", [3])], functions=[function, function],
+        more_opsets=[helper.make_opsetid("own", 1)],
+    )  # fmt: skip
+    try:
+        imported = load_model(source)
+    except ModelError:
+        return
+    assert save_model(imported, imported.graph).graph.node[0].op_type == "F"
+
+
 def test_nan_weights_load_and_say_so() -> None:
     weights = np.full((4, 600), np.nan, np.float32)
     source = model(

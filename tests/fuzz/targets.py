@@ -19,6 +19,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+_SHIPPED = Path(__file__).parents[2] / "substitutions"
 _MOST_SEEDS, _LARGEST_SEED = 12, 200_000
 
 
@@ -193,10 +194,13 @@ def _rule_files() -> list[bytes]:
     }
     merged = {
         "name": "m", "source": ["(MatMul ?x ?a)", "(MatMul ?x ?b)"], "where": ["rank(?a) == 2", "not (rank(?b) != 2)"],
-        "target": ["?s:0", "?s:1"], "let": {"?s": "(Split{axis=-1} (MatMul ?x (Concat{axis=-1} ?a ?b)) (Ints [1, 2]))"},
+        "target": ["?s:0", "?s:1"], "let": {"?s": "(Split{axis=-1, split=[1, 2]} (MatMul ?x (Concat{axis=-1} ?a ?b)))"},
         "samples": [{"shapes": [[2, 3]]}], "fires": ["x: f32[2] = input\nreturn x"], "numerics": "exact",
     }  # fmt: skip
     files = [{"format": 1, "family": "f", "rules": rules} for rules in ([rule], [merged], [rule, merged], [])]
+    for path in sorted(_SHIPPED.glob("core/*.json")):  # of each family one rule
+        shipped = json.loads(path.read_text(encoding="utf-8"))
+        files.append({**shipped, "rules": shipped["rules"][:1]})
     return [json.dumps(one).encode() for one in files]
 
 
@@ -303,19 +307,19 @@ def _tensat_files() -> list[bytes]:
 
 
 def _searches() -> list[bytes]:
+    """Checkpoints of real searches, of strategies that keep different things; then what never was one."""
+    from rlflow import search
     from rlflow.search import resume
+    from rlflow.testing import TOYS
 
-    plain = {
-        "format": resume.FORMAT, "root": "00" * 16, "rules": "x", "cost_before_ms": 2.0, "cost_after_ms": 1.0,
-        "traces": [[{"rule": "r", "key": [1, 2]}]], "spent": [{"strategy": "greedy", "seed": 0, "candidates": 3}],
-        "reached": {"candidates": 3},
-    }  # fmt: skip
-    names = list(resume.SavedSearch.__dataclass_fields__)
-    fitting = {
-        "format": resume.FORMAT,
-        **{name: list(plain.values())[1:][k] if k < 7 else None for k, name in enumerate(names)},
-    }
-    return [json.dumps(one).encode() for one in (plain, fitting, 7, [], {"format": resume.FORMAT})]
+    toy = next(one for one in TOYS if one.name == "mixture")
+    seeds = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "s.json")
+        for strategy in ("greedy", "backtracking", "genetic", "mcts"):
+            resume.solve_resumably(toy.problem("3x"), search.make(strategy), path, rng=search.generator)
+            seeds.append(path.read_bytes())
+    return [*seeds, *(json.dumps(one).encode() for one in (7, [], {"format": resume.FORMAT}))]
 
 
 def _read_search(data: bytes, folder: Any) -> None:

@@ -66,3 +66,9 @@ def test_the_front_equals_that_of_all_points() -> None:
             fewest = min(steps for steps, cost in points if cost <= best * (1 + margin))
             assert any(int(one.digest.split(":")[0]) == fewest for one in handed)
         assert all(one.cost_ms <= two.cost_ms for one, two in itertools.pairwise(handed))
+
+
+def test_what_costs_no_number_is_not_kept() -> None:
+    archive = Archive()
+    assert offer(archive, (0, 2.0), (1, float("nan")), (2, 1.0)) == [True, False, True]
+    assert [one.cost_ms for one in archive.finalists()] == [1.0]

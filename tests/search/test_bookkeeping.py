@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 
 from rlflow import search
-from rlflow.errors import UsageError
+from rlflow.errors import CostError, UsageError
 from rlflow.search import Budget, Problem, Statistics, StopReason, View, generator, registry
 from rlflow.search.parallel import shared_out, solve_in_parallel
 from rlflow.search.resume import SavedSearch, solve_resumably
@@ -226,3 +226,9 @@ def test_the_catalogue_documents_every_option() -> None:
     for row in search.catalogue():
         assert row["doc"], row["name"]
         assert not [option["name"] for option in row["options"] if not option["doc"]], row["name"]
+
+
+def test_a_negative_cost_of_the_model_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Problem, "_cost", lambda self, state: -1.0)
+    with pytest.raises(CostError, match=r"costs -1\.0 ms; expected a number that is not negative"):
+        search.solve(NAMED["mixture"].problem("2x"), "greedy")
