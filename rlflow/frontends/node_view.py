@@ -95,5 +95,5 @@ def attributes(node: onnx.NodeProto, opset: int) -> dict[str, Any]:
 def _array(attribute: onnx.AttributeProto) -> Any:
     try:
         return onnx.numpy_helper.to_array(attribute.t)
-    except (TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise Declined(f"the tensor of attribute '{attribute.name}' cannot be read: {error}") from error

@@ -166,7 +166,7 @@ def test_nodes_without_outputs_are_left_out() -> None:
     assert [node.op_type for node in save_model(imported, imported.graph).graph.node] == ["Relu"]
 
 
-@pytest.mark.parametrize("broken", [{"data_type": 0}, {"dims": [99]}])
+@pytest.mark.parametrize("broken", [{"data_type": 0}, {"data_type": 99}, {"dims": [99]}])
 def test_an_attribute_that_is_no_tensor_is_refused_or_carried(broken: dict[str, object]) -> None:
     fill = onnx.helper.make_tensor("v", onnx.TensorProto.FLOAT, [1], [2.0])
     for name, found in broken.items():
