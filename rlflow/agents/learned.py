@@ -30,10 +30,7 @@ class Learned(StrategyBase):
         self.read()
 
     def read(self) -> None:
-        """Read the checkpoint, once for the process."""
-        from rlflow.agents.xrlflow.trained import load_policy
-
-        load_policy(getattr(self, "checkpoint", "") or None)
+        """Read the checkpoint, once for the process; an agent that has one says how."""
 
     def run(self, problem: Problem, rng: np.random.Generator) -> Result:
         self.ready()

@@ -254,7 +254,7 @@ def _bad_inputs(folder: Path) -> dict[str, tuple[list[str | Path], int, str]]:
         "unknown flag": (["optimize", good, "--fast"], 2, "--fast"),
         "no threads": (["optimize", good, "--threads", "0"], 2, "threads"),
         "dim without a size": (["optimize", good, "--dim", "N", *analytic], 2, "--dim N"),
-        "dim of two sizes": (["optimize", good, "--dim", "N=1", "--dim", "N=2", *analytic], 2, "two sizes"),
+        "dim of two sizes": (["optimize", good, "--dim", "N=1", "--dim", "N=2", *analytic], 2, "says two things"),
         "freezing what is not there": (["optimize", good, "--freeze", "N=1", *analytic], 2, "N"),
         "input data missing": (["optimize", good, "--input-data", folder / "none.npz", *analytic], 2, "does not exist"),
         "unknown verb": (["optimise", good], 2, "optimise"),

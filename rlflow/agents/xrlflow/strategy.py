@@ -21,9 +21,21 @@ DECODERS = ("sample", "greedy", "beam")
 _NO_PATIENCE = 1 << 30
 
 
+class _ByPolicy(Learned):
+    """What is led by a trained policy."""
+
+    checkpoint: str
+
+    def read(self) -> None:
+        """Read the policy, once for the process."""
+        from rlflow.agents.xrlflow.trained import load_policy
+
+        load_policy(self.checkpoint or None)
+
+
 @register
 @dataclass(frozen=True)
-class XRLflow(Learned):
+class XRLflow(_ByPolicy):
     """Walks as a trained policy says; the best graph visited on any of them wins.
 
     ``checkpoint``: file of ``rlflow train xrlflow`` (default: the one that ships). ``decode``: ``greedy`` takes the
@@ -102,7 +114,7 @@ def policy_of(problem: Problem, checkpoint: str, training: str, rng: np.random.G
 
 @register
 @dataclass(frozen=True)
-class XRLflowTree(Learned):
+class XRLflowTree(_ByPolicy):
     """A tree search that a trained policy guides; every simulation opens one graph.
 
     It begins as ``xrlflow`` does, with the policy's likeliest walk and ways down, and the tree holds the best of these.
