@@ -101,7 +101,8 @@ def _write_external(model: onnx.ModelProto, target: str, base_dir: str) -> onnx.
         old = _own_data(target)
         write_atomically(target, slim.SerializeToString(deterministic=True))
     except BaseException:
-        _remove(data_path)
+        if os.path.abspath(data_path) not in _own_data(target):  # a Ctrl-C may come when the model is there already
+            _remove(data_path)
         raise
     for path in old:
         _remove(path)

@@ -109,6 +109,7 @@ def test_a_second_ctrl_c_ends_at_once_and_writes_nothing(model: Path, tmp_path: 
     out = tmp_path / "out.onnx"
     code = (
         "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background job ignores it
         "from rlflow.search import Problem\n"
         "plain = Problem.moves\n"
         "def twice(self, *rest):\n"

@@ -22,6 +22,8 @@ pytestmark = pytest.mark.skipif(
 AT_ONCE = 3.0
 #: What some builds of ONNX Runtime keep in the temporary folder.
 RUNTIME = ".ses"
+#: What a shell starts in the background ignores Ctrl-C, and so would its children.
+HEARING = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 ANALYTIC, TIMED = ("--cost", "analytic"), ("--gate-seconds", "60")
 
 
@@ -57,7 +59,7 @@ class Child:
             "PYTHONUNBUFFERED": "1",
         }  # fmt: skip
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
-        command = [sys.executable, "-c", code, *map(str, arguments)]
+        command = [sys.executable, "-c", HEARING + code, *map(str, arguments)]
         self.process = subprocess.Popen(command, text=True, env=environment, **streams)  # type: ignore[call-overload]
         self.descendants: set[int] = set()
 

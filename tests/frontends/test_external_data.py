@@ -104,3 +104,19 @@ def test_data_outside_the_directory_is_refused(external: Path) -> None:
     external.write_bytes(source.SerializeToString())
     with pytest.raises(ModelError, match="outside the model's directory"):
         load_model(external)
+
+
+def test_an_interrupt_after_the_model_is_there_leaves_it_its_weights(
+    external: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "_LARGE", 1000)
+    imported, plain, target = load_model(external), storage.write_atomically, tmp_path / "o.onnx"
+
+    def interrupted(*given: object) -> None:
+        plain(*given)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(storage, "write_atomically", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        save_model(imported, imported.graph, str(target))
+    check(external, target)

@@ -79,6 +79,12 @@ def test_dimensions(dim: str) -> None:
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.parametrize("before", range(4))
+def test_a_sentence_is_cut_between_characters(before: int) -> None:
+    with pytest.raises(GraphError, match="…"):
+        Graph.parse("x" * before + "…" * 500)
+
+
 @pytest.mark.parametrize(
     "text",
     [

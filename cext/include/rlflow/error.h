@@ -22,8 +22,13 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-// A text that somebody wrote, cut to what a sentence can hold.
-inline std::string shown(std::string_view text) { return text.size() <= 400 ? std::string(text) : std::string(text.substr(0, 400)) + "..."; }
+// A text that somebody wrote, cut to what a sentence can hold, before a character of UTF-8 and not within one.
+inline std::string shown(std::string_view text) {
+  size_t end = 400;
+  if (text.size() <= end) return std::string(text);
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return std::string(text.substr(0, end)) + "...";
+}
 
 // Counts how deep a parser that calls itself is; `kDeepest` levels are far less than the stack has room for.
 struct Level {
