@@ -24,7 +24,7 @@ def rule(source: str, target: str, *where: str) -> Rule:
 
 @pytest.mark.parametrize("law", LAW_RULES, ids=lambda r: r.name)
 def test_every_law_is_validated_by_the_exact_evaluator(law: Rule) -> None:
-    verdict = prove(law, samples=12, check_floats=False, exhaustive=False)
+    verdict = prove(law, samples=60, check_floats=False, exhaustive=False)
     assert verdict.proved, f"{verdict.kind} {verdict.reason}\n{verdict.counterexample}"
 
 
