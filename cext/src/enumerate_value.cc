@@ -86,8 +86,11 @@ void binary(Kind kind, View a, View b, Sink out) {
 Element pointwise(const Template& t, int64_t zero, Element a) {
   if (t.kind == Kind::kNeg) return {minus(0, a.residue), -a.real};
   if (t.kind == Kind::kRelu) return a.real < 0 || a.residue == 0 ? Element{0, 0.0} : a;
-  if (zero && a.residue == 0) return {0, 0.0};
-  return {reduce(keyed(mix(t.key), a.residue, 0)), zero ? std::tanh(a.real) : 1.0 / (1.0 + std::exp(-a.real))};
+  // As odd (Tanh), or as symmetric about a half (Sigmoid), as the prover knows them: rlflow.synthesis.domains.
+  auto value = [&](uint64_t x) { return zero && x == 0 ? 0 : reduce(keyed(mix(t.key), x, 0)); };
+  uint64_t odd = minus(value(a.residue), value(minus(0, a.residue)));
+  if (zero) return {odd, std::tanh(a.real)};
+  return {plus((kPrime + 1) / 2, odd), 1.0 / (1.0 + std::exp(-a.real))};
 }
 
 void matmul(View a, View b, Sink out) {
