@@ -235,14 +235,26 @@ def _pair(rule: Rule, sample: Sample, seed: int, whole: tuple[int, int] = (0, 2)
         return None  # numpy has no bfloat16 of its own
     if any(0 in (parent.shape(v) or []) for v in values):
         return None  # nor does it take empty tensors everywhere
-    if any(
-        parent.op(n) == "GlobalMaxPool" and len(parent.shape(parent.node_inputs(n)[0])) != 4 for n in parent.order()
-    ):
-        return None  # ONNX's evaluator reduces the wrong axes there
+    if any(_run_wrongly(parent, n) for n in parent.order()):
+        return None
     state = _core.State(parent, _core.RuleSet([rule.core]))
     if not len(state.moves()):
         return None
     return _Pair(parent, state.child(0), store, _feeds(parent, sample, seed, whole))
+
+
+def _run_wrongly(graph: _core.Graph, n: int) -> bool:
+    """Whether ONNX's evaluator gives something else for a node than the operator's definition does (and the runtime):
+    it reduces the wrong axes of a GlobalMaxPool that is not over images, and takes the pads of a MaxPool for those of
+    other sides, or for more, where they differ or the extent is rounded up.
+    """
+    if graph.op(n) == "GlobalMaxPool":
+        return len(graph.shape(graph.node_inputs(n)[0])) != 4
+    if graph.op(n) != "MaxPool":
+        return False
+    attrs = graph.attrs(n)
+    pads = attrs.get("pads", [])
+    return len(set(pads)) > 1 or (any(pads) and bool(attrs.get("ceil_mode")))
 
 
 def _error(a: np.ndarray, b: np.ndarray) -> float:

@@ -242,6 +242,8 @@ def _axis_weights(c: Call, length_in: int, length_out: int, scale: Fraction) -> 
 
 
 def _resample(c: Call, x: Array, axis: int, rows: list[list[tuple[int, Fraction]]]) -> Array:
+    if not rows:
+        raise Unsupported("an empty result of Resize")
     d = c.domain
     pieces = []
     for row in rows:
