@@ -192,9 +192,14 @@ def _write_all(handle: int, data: bytes) -> None:
 
 
 def fuzz(
-    target: Target, seconds: float, seed: int, corpus: Path | None, found: Callable[[str, bytes], None]
+    target: Target,
+    seconds: float,
+    seed: int,
+    corpus: Path | None,
+    found: Callable[[str, bytes], None],
+    most: int | None = None,
 ) -> Counter[str]:
-    """Reads inputs for so long; how many were read, refused, and found wanting."""
+    """Reads inputs for so long, ``most`` at most; how many were read, refused, and found wanting."""
     random = Random(f"{target.name} {seed}")
     counts: Counter[str] = Counter()
     seeds = [*target.seeds(), *target.outside(corpus)] if corpus is not None else target.seeds()
@@ -204,7 +209,7 @@ def fuzz(
     deadline = time.monotonic() + seconds
     child: Child | None = None
     for data in inputs(target, random, seeds):
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline or (most is not None and counts.total() >= most):
             break
         if child is None or child.served >= _PER_CHILD or child.pid < 0:
             if child is not None:

@@ -18,6 +18,9 @@ if not pytestmark.args[0]:
 
     from rlflow.errors import ModelError
 
+#: The same ones in every run; `make fuzz` goes on from there.
+INPUTS = 100
+
 
 def crash(data: bytes, _: object) -> None:
     if b"!" in data:
@@ -60,6 +63,8 @@ def test_the_targets_run(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: P
         pytest.skip(reason)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     found: list[str] = []
-    counts = driver.fuzz(target, 1.0, 1, None, lambda outcome, data: found.append(f"{outcome}: {data[:200]!r}"))
+    counts = driver.fuzz(
+        target, 20.0, 1, None, lambda outcome, data: found.append(f"{outcome}: {data[:200]!r}"), most=INPUTS
+    )
     assert not found
     assert counts["read"] + counts["refused"] > 0
