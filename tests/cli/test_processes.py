@@ -119,7 +119,7 @@ def test_a_second_ctrl_c_ends_at_once_and_writes_nothing(model: Path, tmp_path: 
         "from rlflow.cli import main\n"
         "main(sys.argv[1:])\n"
     )
-    arguments = ["optimize", str(model), str(out), "--cost", "analytic", "--budget", "100s"]
+    arguments = ["optimize", str(model), str(out), "--cost", "analytic", "--budget", "100s", "--search", "backtracking"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],

@@ -22,8 +22,11 @@ pytestmark = pytest.mark.skipif(
 AT_ONCE = 3.0
 #: What some builds of ONNX Runtime keep in the temporary folder.
 RUNTIME = ".ses"
-#: What a shell starts in the background ignores Ctrl-C, and so would its children.
-HEARING = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+#: What a shell starts in the background ignores Ctrl-C, what nohup starts the hang-up; and so would their children.
+HEARING = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
+)
 ANALYTIC, TIMED = ("--cost", "analytic"), ("--gate-seconds", "60")
 
 
