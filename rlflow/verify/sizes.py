@@ -14,10 +14,14 @@ import numpy as np
 
 from rlflow.errors import UsageError
 
-__all__ = ["LADDER", "Extent", "Sizes", "ends", "guesses", "of_shapes", "shown", "usual"]
+__all__ = ["IMAGES", "LADDER", "Extent", "Sizes", "ends", "guesses", "of_shapes", "shown", "usual"]
 
 #: Sizes that are tried for dimensions of which nothing is known, until the runtime accepts one.
 LADDER = (1, 2, 8, 16, 32, 64, 128, 224, 256, 512)
+#: The same for the height and width of images: prices of an image of one pixel say nothing of real ones.
+IMAGES = (224, 256, 512, 128, 64, 32, 16, 8, 2, 1)
+#: The most channels that an input in the order N, H, W, C is taken to have.
+_CHANNELS = 4
 ENDS = ("least", "most")
 
 
@@ -115,23 +119,35 @@ def shown(infos: Sequence[Any], given: Mapping[str, Any], said: Mapping[str, int
 def guesses(infos: Sequence[Any], bound: Mapping[str, int]) -> Iterator[Sizes]:
     """Sizes for all open dimensions: ``bound`` ones as they are, the others guessed, the likeliest guess first.
 
-    The sizes of ``LADDER`` are tried one after the other for all that lead no input, with those that do (batches) at 1;
-    then for all alike. Where nothing is open there is one answer.
+    The sizes of ``LADDER`` (``IMAGES`` for height and width) are tried one after the other for all that lead no input,
+    with those that do (batches) at 1; then for all alike. Where nothing is open there is one answer.
     """
     axes: dict[str, set[int]] = {}
+    images: set[str] = set()
     for info in infos:
         for axis, dim in enumerate(info.shape):
-            if not isinstance(dim, int) and key(info.name, axis, dim) not in bound:
-                axes.setdefault(key(info.name, axis, dim), set()).add(axis)
+            if not isinstance(dim, int) and (name := key(info.name, axis, dim)) not in bound:
+                axes.setdefault(name, set()).add(axis)
+                if _of_image(axis, info.shape):
+                    images.add(name)
     missing = tuple(axes)
     inner = [name for name in missing if axes[name] != {0}]
     seen: set[tuple[int, ...]] = set()
     for chosen in (inner, missing):
-        for size in LADDER if missing else (1,):
-            values = {name: size if name in chosen else 1 for name in missing}
+        for size, image in zip(LADDER, IMAGES, strict=True) if missing else ((1, 1),):
+            values = {name: (image if name in images else size) if name in chosen else 1 for name in missing}
             if tuple(values.values()) not in seen:
                 yield Sizes({**bound, **values}, missing, tried=len(seen))
                 seen.add(tuple(values.values()))
+
+
+def _of_image(axis: int, shape: Sequence[int | str | None]) -> bool:
+    """Whether an axis is a height or a width: of a tensor of four axes or more, laid out N, C, H, W or N, H, W, C."""
+    if len(shape) < 4:
+        return False
+    last = shape[-1]
+    channels_last = isinstance(last, int) and last <= _CHANNELS and not isinstance(shape[1], int)
+    return 1 <= axis < len(shape) - 1 if channels_last else axis >= 2
 
 
 def of_shapes(shapes: Mapping[str, str], inputs: Mapping[str, Sequence[int | str | None] | None]) -> dict[str, Extent]:

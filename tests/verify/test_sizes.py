@@ -43,10 +43,10 @@ def test_the_ends_are_where_they_differ_from_the_usual() -> None:
 
 def test_unnamed_dimensions_are_known_by_their_place() -> None:
     first = next(sizes.guesses([IMAGE, MASK], {"W": 5}))
-    assert first.values == {"x.0": 1, "W": 5, "H": 1}
+    assert first.values == {"x.0": 1, "W": 5, "H": 224}
     assert first.guessed == ("x.0", "H")
     assert first.note == (
-        "Measured with x.0=1, H=1, because nothing else was said; "
+        "Measured with x.0=1, H=224, because nothing else was said; "
         "give --dim x.0=… --dim H=…, or inputs with --input-data."
     )
 
@@ -57,6 +57,21 @@ def test_what_leads_no_input_is_guessed_first() -> None:
     assert found[:2] == [{"N": 1, "H": 1}, {"N": 1, "H": 2}]
     assert found[len(LADDER) : len(LADDER) + 2] == [{"N": 2, "H": 2}, {"N": 8, "H": 8}]
     assert len(found) == len({tuple(one.values()) for one in found})
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        (("N", 3, "H", "W"), {"N": 1, "H": 224, "W": 224}),
+        (("N", "H", "W", 3), {"N": 1, "H": 224, "W": 224}),
+        (("N", "heads", "past", 64), {"N": 1, "heads": 1, "past": 224}),
+        (("N", 3, "D", "H", "W"), {"N": 1, "D": 224, "H": 224, "W": 224}),
+        (("N", "tokens", 64), {"N": 1, "tokens": 1}),
+    ],
+)
+def test_an_image_is_not_guessed_to_have_one_pixel(shape: tuple[str | int, ...], expected: dict[str, int]) -> None:
+    """An image of one pixel runs too, but its prices say nothing of real images."""
+    assert next(sizes.guesses([TensorInfo("x", "float32", shape)], {})).values == expected
 
 
 def test_nothing_open_is_nothing_guessed() -> None:
