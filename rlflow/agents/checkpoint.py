@@ -13,7 +13,8 @@ import math
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
@@ -35,6 +36,11 @@ _P = TypeVar("_P")
 FORMAT = 1
 _ARCHIVE_ERRORS = (zipfile.BadZipFile, zlib.error)
 _META = "meta.json"
+#: The most that a checkpoint may ask for, by the names of the sizes of networks.
+_LARGEST = 1 << 14
+_SIZES = {"layers": 64, "encoder_layers": 64, "ensemble": 64, "heads": 64, "mixtures": 1 << 10} | dict.fromkeys(
+    ("hidden", "rule_size", "encoder_hidden", "latent", "locations", "controller_size"), _LARGEST
+)
 
 
 @dataclass
@@ -83,7 +89,8 @@ class Checkpoint:
         first, second = cls.prefixes
         try:
             words = meta["vocabulary"]
-            return cls(
+            _check_sizes(meta["config"])
+            found = cls(
                 cls.config_class.from_dict(meta["config"]),
                 Vocabulary(tuple(words["ops"]), tuple(words["rules"])),
                 {name: array.astype(np.float32) for name, array in part_of(arrays, first).items()},
@@ -96,6 +103,33 @@ class Checkpoint:
                 f"The checkpoint {os.fspath(path)} lacks what an agent needs, or has it in another form "
                 f"({type(error).__name__}: {error}); make it anew with `rlflow train {cls.verb}`."
             ) from error
+        broken = [name for name, array in found.weights.items() if not np.isfinite(array).all()]
+        if broken:
+            raise ModelError(
+                f"The checkpoint {os.fspath(path)} holds weights that are not finite numbers ({broken[0]}); make it "
+                f"anew with `rlflow train {cls.verb}`."
+            )
+        return found
+
+    @contextmanager
+    def fitting(self) -> Iterator[None]:
+        """Around the making of the networks: raises :class:`ModelError` where the weights do not fit them."""
+        try:
+            yield
+        except (RuntimeError, TypeError, ValueError, KeyError, AttributeError, AssertionError, MemoryError) as error:
+            raise ModelError(
+                f"The weights of the checkpoint do not fit its configuration ({' '.join(str(error).split())[:200]}); "
+                f"make it anew with `rlflow train {self.verb}`."
+            ) from error
+
+
+def _check_sizes(plain: Any) -> None:
+    """Raises ValueError for a number in a configuration that no network of ours has, before one is made that large."""
+    for name, value in plain.items():
+        if isinstance(value, Mapping):
+            _check_sizes(value)
+        elif name in _SIZES and not (type(value) is int and 0 < value <= _SIZES[name]):
+            raise ValueError(f"{name} is {value!r}")
 
 
 def read_arrays(path: str | os.PathLike[str], verb: str, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -82,6 +82,19 @@ def test_a_new_node_does_not_take_the_name_of_a_node_of_the_file() -> None:
     assert [list(node.output) for node in built.graph.node] == [["y"], ["z"]]
 
 
+def test_a_folded_constant_asks_for_the_format_that_allows_it() -> None:
+    """Before version 4 of the format every initialiser is listed among the inputs, and the runtime insists on it."""
+    source = chain()
+    source.ir_version, source.opset_import[0].version = 3, 8
+    weights = [helper.make_node("Constant", [], [t.name], value=t) for t in source.graph.initializer]
+    nodes = [*weights, *source.graph.node]
+    del source.graph.initializer[:], source.graph.node[:]
+    source.graph.node.extend(nodes)
+    built = saved(source, REASSOCIATE)
+    assert [item.name for item in built.graph.initializer] == ["rlflow_folded_0"]
+    assert built.ir_version == 4
+
+
 def test_namesakes_of_the_file_are_parted() -> None:
     source = chain()
     for node in source.graph.node:

@@ -329,31 +329,67 @@ def _read_search(data: bytes, folder: Any) -> None:
 
 
 def _agents() -> list[bytes]:
-    def archive(meta: Any, **arrays: Any) -> bytes:
-        stream = io.BytesIO()
-        with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as out:
-            out.writestr("meta.json", json.dumps(meta))
-            for name, array in arrays.items():
-                held = io.BytesIO()
-                np.save(held, array)
-                out.writestr(f"{name}.npy", held.getvalue())
-        return stream.getvalue()
+    """A policy as training writes it, in two forms, and the smallest archives that are none."""
+    from rlflow.agents.checkpoint import weights_of
+    from rlflow.agents.xrlflow.config import TrainConfig
+    from rlflow.agents.xrlflow.trained import PolicyCheckpoint
+    from rlflow.nn.batch import Vocabulary
+    from rlflow.nn.policy import PolicyConfig, make_policy
 
-    meta = {
-        "kind": "policy",
-        "format": 1,
-        "config": {},
-        "vocabulary": {"operators": [], "rules": []},
-        "progress": {},
-        "card": {},
-    }
-    return [archive(meta, **{"policy.w": np.ones((2, 2), np.float32)}), archive(7), archive({}, a=np.array(["x"]))]
+    words = Vocabulary(("Relu", "MatMul"), ("relu-twice",))
+    seeds = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.npz")
+        for form in (PolicyConfig(hidden=4, layers=1, heads=2), PolicyConfig("meta-graph", "mean", 4, 1, 1, prior=2.0)):
+            weights = weights_of(make_policy(form, words, 0))
+            card = {"models": ["toy"], "steps": 10}
+            PolicyCheckpoint(TrainConfig(policy=form), words, weights, {}, {"updates": 1}, card).save(path)
+            seeds.append(path.read_bytes())
+    return [*seeds, _archive({"meta.json": b"7"}), _archive({"meta.json": b"{}", "a.npy": _array(np.array(["x"]))})]
+
+
+def _archive(members: dict[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as out:
+        for name, data in members.items():
+            out.writestr(name, data)
+    return stream.getvalue()
+
+
+def _array(array: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array, allow_pickle=array.dtype.hasobject)
+    return stream.getvalue()
+
+
+def _changed_agent(data: bytes, random: Random) -> bytes:
+    """A sound archive with another description, or an array of another form, kind or content; or one member's bytes
+    changed.
+    """
+    with zipfile.ZipFile(io.BytesIO(data)) as source:
+        members = {name: source.read(name) for name in source.namelist()}
+    name = random.choice(["meta.json", "meta.json", *members])
+    if name == "meta.json":
+        members[name] = _changed_json(members[name], random)
+    elif random.random() < 0.2:
+        del members[name]
+    else:
+        array = np.load(io.BytesIO(members[name]))
+        odd = (array.T, array[..., :1], array.astype(str), array.astype(object), array * np.nan, array[None], array * 0)
+        members[name] = _array(random.choice(odd))
+    return _archive(members)
 
 
 def _read_agent(data: bytes, folder: Any) -> None:
     from rlflow.agents.xrlflow.trained import PolicyCheckpoint
 
-    PolicyCheckpoint.load(_file(folder, "a.npz", data))
+    PolicyCheckpoint.load(_file(folder, "a.npz", data)).policy()
+
+
+def _agent_folder() -> str:
+    import rlflow.agents.xrlflow.trained  # noqa: F401 - opens torch before memory is limited
+
+    return _folder()
 
 
 def _price_lines() -> list[bytes]:
@@ -434,7 +470,7 @@ TARGETS = {
         Target("taso", _taso_files, _read_foreign("t.pb"), _folder, patterns=("*.pb",)),
         Target("tensat", _tensat_files, _read_foreign("t.txt"), _folder, patterns=("*rules*.txt", "*.rules")),
         Target("searches", _searches, _read_search, _folder, _changed_json),
-        Target("agents", _agents, _read_agent, _folder, patterns=("*.npz",), needs="torch"),
+        Target("agents", _agents, _read_agent, _agent_folder, _changed_agent, patterns=("*.npz",), needs="torch"),
         Target("price-lines", _price_lines, _read_price_lines),
         Target("price-files", _price_files, _read_price_file, _folder, _changed_prices),
     )

@@ -25,9 +25,10 @@ class WorldCheckpoint(Checkpoint):
 
     def networks(self) -> dict[str, Any]:
         """The networks with their weights, by name: ``world``, and for the latent form ``controller``."""
-        made = make_networks(self.config, self.vocabulary, 0)
-        load_weights(made, self.weights)
-        return made
+        with self.fitting():
+            made = make_networks(self.config, self.vocabulary, 0)
+            load_weights(made, self.weights)
+            return made
 
 
 def make_networks(config: WorldConfig, vocabulary: Vocabulary, seed: int) -> dict[str, Any]:

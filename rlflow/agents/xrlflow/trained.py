@@ -27,9 +27,10 @@ class PolicyCheckpoint(Checkpoint):
 
     def policy(self) -> Policy:
         """The network with its weights."""
-        policy = Policy(self.config.policy, self.vocabulary)
-        policy.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in self.weights.items()})
-        return policy.eval()
+        with self.fitting():
+            policy = Policy(self.config.policy, self.vocabulary)
+            policy.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in self.weights.items()})
+            return policy.eval()
 
 
 def load_policy(path: str | os.PathLike[str] | None = None) -> tuple[Policy, TrainConfig]:
