@@ -87,3 +87,9 @@ class VerificationFailed(RlflowError):  # noqa: N818
 
 class OutputError(RlflowError):
     """A result cannot be written: the path is missing, read-only, a directory, or the input itself."""
+
+
+def brief(what: object, most: int = 200) -> str:
+    """What a sentence may quote of a text that somebody else wrote: one line of at most ``most`` characters."""
+    text = " ".join(str(what).split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 import torch
 
-from rlflow.errors import ModelError, OutputError, UsageError
+from rlflow.errors import ModelError, OutputError, UsageError, brief
 from rlflow.files import parse_json, replacing
 from rlflow.nn.batch import Vocabulary
 
@@ -101,13 +101,13 @@ class Checkpoint:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ModelError(
                 f"The checkpoint {os.fspath(path)} lacks what an agent needs, or has it in another form "
-                f"({type(error).__name__}: {error}); make it anew with `rlflow train {cls.verb}`."
+                f"({type(error).__name__}: {brief(error)}); make it anew with `rlflow train {cls.verb}`."
             ) from error
         broken = [name for name, array in found.weights.items() if not np.isfinite(array).all()]
         if broken:
             raise ModelError(
-                f"The checkpoint {os.fspath(path)} holds weights that are not finite numbers ({broken[0]}); make it "
-                f"anew with `rlflow train {cls.verb}`."
+                f"The checkpoint {os.fspath(path)} holds weights that are not finite ({brief(broken[0])}); make "
+                f"it anew with `rlflow train {cls.verb}`."
             )
         return found
 
@@ -118,7 +118,7 @@ class Checkpoint:
             yield
         except (RuntimeError, TypeError, ValueError, KeyError, AttributeError, AssertionError, MemoryError) as error:
             raise ModelError(
-                f"The weights of the checkpoint do not fit its configuration ({' '.join(str(error).split())[:200]}); "
+                f"The weights of the checkpoint do not fit its configuration ({brief(error)}); "
                 f"make it anew with `rlflow train {self.verb}`."
             ) from error
 
@@ -148,17 +148,17 @@ def read_arrays(path: str | os.PathLike[str], verb: str, kind: str) -> tuple[dic
     except FileNotFoundError as error:
         raise ModelError(f"There is no checkpoint {os.fspath(path)}; `rlflow train {verb}` makes one.") from error
     except (OSError, ValueError, KeyError, EOFError, RuntimeError, MemoryError, *_ARCHIVE_ERRORS) as error:
-        raise ModelError(f"The file {os.fspath(path)} is not a checkpoint of an agent: {error}") from error
+        raise ModelError(f"The file {os.fspath(path)} is not a checkpoint of an agent: {brief(error)}") from error
     if not isinstance(meta, dict):
         raise ModelError(f"The file {os.fspath(path)} is not a checkpoint of an agent: its description is no object.")
     if meta.get("kind", "policy") != kind:
         raise ModelError(
-            f"The checkpoint {os.fspath(path)} holds a {meta.get('kind', 'policy')}; expected a {kind}, as "
+            f"The checkpoint {os.fspath(path)} holds a {brief(meta.get('kind', 'policy'))}; expected a {kind}, as "
             f"`rlflow train {verb}` makes one."
         )
     if meta.get("format") != FORMAT:
         raise ModelError(
-            f"The checkpoint {os.fspath(path)} has format {meta.get('format')}; this version reads {FORMAT}."
+            f"The checkpoint {os.fspath(path)} has format {brief(meta.get('format'))}; this version reads {FORMAT}."
         )
     return meta, arrays
 

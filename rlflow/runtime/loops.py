@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rlflow.errors import RuntimeRefused
+from rlflow.errors import RuntimeRefused, brief
 from rlflow.runtime.options import FeedSpec, Measurement, ModelIO, RuntimeOptions, Samples, feeds_from_specs
 
 
@@ -302,5 +302,4 @@ def _info_value(wanted: str) -> str | None:
 def short(error: BaseException, most: int = 400) -> str:
     """An error's text on one line, cut to ``most`` characters."""
     text = " ".join(str(error).split()) or type(error).__name__
-    text = text.removeprefix("[ONNXRuntimeError] : ")
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return brief(text.removeprefix("[ONNXRuntimeError] : "), most)

@@ -180,5 +180,6 @@ def test_the_clean_up_is_written_where_it_is_faster(
     assert any(node.op_type == "Identity" for node in onnx.load(out).graph.node) != improved
     if improved:
         assert (report.cleanup_speedup, report.speedup) == (2.0, 1.0)
+        assert (report.original_ms, report.baseline_ms, report.optimized_ms) == (2.0, 1.0, 1.0)
         assert report.verified is not None
         assert report.verified.passed
