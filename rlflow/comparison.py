@@ -2,7 +2,7 @@
 
 Every search is a row of a JSON-lines file as soon as it is done, so that a comparison that was interrupted goes on
 where it stopped. Where the cost model measures, all distinct winners of a model and the model itself are then timed
-interleaved, with the sampler of the final gate (:mod:`rlflow.cost.gate`): new process and new sessions for every block,
+interleaved, with the sampler of the final gate (:mod:`rlflow.race.gate`): new process and new sessions for every block,
 and the block is the unit of evidence.
 """
 
@@ -91,7 +91,7 @@ class Comparison:
         timing = next((row for row in self.timings if row["model"] == model), None)
         if timing is None:
             return {"speedup": None, "speedup_ci95": None}
-        from rlflow.cost.timing import speedup
+        from rlflow.price.timing import speedup
 
         found = speedup(np.array(timing["log_ms"]["baseline"]) - _of_strategy(timing, runs))
         return {"speedup": found.value, "speedup_ci95": [found.low, found.high]}
@@ -207,13 +207,13 @@ class _Run:
             write_atomically(self.keep, "".join(json.dumps(one) + "\n" for one in self.kept).encode())
 
     def model(self, name: str, path: str) -> None:
-        from rlflow import cost as costs
+        from rlflow import price
         from rlflow.frontends import load_model
         from rlflow.library import load_library
 
         imported = load_model(path)
         library = load_library(self.rules)
-        pricer = costs.make(self.cost, threads=self.threads, dims=self.dims)
+        pricer = price.make(self.cost, threads=self.threads, dims=self.dims)
         done = {(row["strategy"], row["seed"], row["graph"]) for row in self.rows("search", [name])}
         with ExitStack() as stack:
             stack.callback(pricer.close)
@@ -256,9 +256,9 @@ class _Run:
         self._add({"kind": "timing", "model": name, **self.settings, **self._blocks(path, imported, library, winners)})
 
     def _blocks(self, path: str, imported: Any, library: Any, winners: Mapping[str, Any]) -> dict[str, Any]:
-        from rlflow.cost.sampler import WorkerSampler
         from rlflow.deployment import Inputs, open_worker, source_of
         from rlflow.frontends import save_model
+        from rlflow.price.sampler import WorkerSampler
 
         def exported(trace: Any) -> bytes:
             graph = imported.graph if trace is None else _search.replay(imported.graph, library, trace)
@@ -308,7 +308,7 @@ def _by_cost(model: str, one: str, other: str, runs: Sequence[Mapping[str, Any]]
 def _by_time(
     model: str, pairs: Sequence[tuple[str, str]], runs: Sequence[Mapping[str, Any]], timing: Mapping[str, Any]
 ) -> list[Difference]:
-    from rlflow.cost.timing import hodges_lehmann, signed_rank_p
+    from rlflow.price.timing import hodges_lehmann, signed_rank_p
 
     tested = []
     for one, other in pairs:
@@ -354,7 +354,7 @@ def _half_width_at(values: np.ndarray, alpha: float) -> float:
     """Half of the interval of a mean at level ``alpha``."""
     if len(values) < 2:
         return math.inf
-    from rlflow.cost.student import student_quantile
+    from rlflow.price.student import student_quantile
 
     deviation = float(values.std(ddof=1))
     if deviation <= 1e-12:

@@ -20,8 +20,8 @@ from rlflow.files import write_atomically
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from rlflow.cost.command import DeviceCommand
     from rlflow.frontends.storage import SharedWeights
+    from rlflow.price.command import DeviceCommand
     from rlflow.runtime import Worker
     from rlflow.verify import Plan
     from rlflow.verify.sizes import Sizes
@@ -53,7 +53,7 @@ class Deployment:
     @classmethod
     def of(cls, threads: int, runtime: str, provider: str | None, command: str | DeviceCommand | None) -> Deployment:
         """Raises :class:`UsageError` for a combination that makes no sense."""
-        from rlflow.cost.command import DeviceCommand
+        from rlflow.price.command import DeviceCommand
         from rlflow.runtime import CPU_PROVIDER, RuntimeOptions, provider_name
 
         if runtime == "gpu":
@@ -284,14 +284,14 @@ def kept_comparisons(
     models: Mapping[str, tuple[Any, Callable[[], Any]]],
     fresh: bool = False,
 ) -> Any:
-    """Earlier final comparisons of these models in this place: a :class:`rlflow.cost.evidence.Archive`.
+    """Earlier final comparisons of these models in this place: a :class:`rlflow.race.evidence.Archive`.
 
     ``models``: by name, with that of the original as "baseline", the graph and what makes the model as it is timed. A
     comparison counts for the same contents only: graphs (which cover the weights), files, inputs, and options.
     ``fresh``: none is recalled.
     """
-    from rlflow.cost.database import PriceContext
-    from rlflow.cost.evidence import PROTOCOL, Archive
+    from rlflow.price.database import PriceContext
+    from rlflow.race.evidence import PROTOCOL, Archive
 
     def identity(name: str) -> str:
         found = hashlib.blake2b(digest_size=16)

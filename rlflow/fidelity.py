@@ -2,7 +2,7 @@
 
 ``rlflow cost calibrate`` prints what is computed here. The variants come from random walks (as a search sees them) and
 from the trace of a search (as it chooses them). Every variant is timed end to end beside the original, interleaved,
-until the interval of their ratio is tight (:mod:`rlflow.cost.endtoend`).
+until the interval of their ratio is tight (:mod:`rlflow.price.endtoend`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rlflow import cost as _cost
+from rlflow import price as _price
 from rlflow import search as _search
-from rlflow.cost.endtoend import student
-from rlflow.cost.fidelity import Agreement, agreement
 from rlflow.deployment import Deployment, Inputs, open_worker, source_of
 from rlflow.errors import CostError, GraphError, UsageError
+from rlflow.price.agreement import Agreement, agreement
+from rlflow.price.endtoend import student
 
 __all__ = ["Fidelity", "Timed", "Variant", "calibrate", "variants"]
 
@@ -107,7 +107,7 @@ def variants(graph: Any, rules: Any, count: int, seed: int = 0) -> list[Variant]
     from rlflow.rewrite import State, compiled
 
     ruleset = compiled(rules)
-    root = State(graph, ruleset, _cost.make("analytic").pricer)
+    root = State(graph, ruleset, _price.make("analytic").pricer)
     found: dict[str, Variant] = {}
     for state, steps in _along_a_search(graph, rules, root, seed):
         found.setdefault(state.graph.digest, Variant("search", state.graph, steps))
@@ -115,7 +115,7 @@ def variants(graph: Any, rules: Any, count: int, seed: int = 0) -> list[Variant]
         found.setdefault(digest, Variant("walk", state.graph, steps))
     found.pop(graph.digest, None)
     others = list(found.values())
-    roofline = _cost.make("analytic", **AS_EXECUTED).pricer
+    roofline = _price.make("analytic", **AS_EXECUTED).pricer
     costs = [math.log(max(roofline.summary(one.graph)["ms"], 1e-9)) for one in others]
     return [others[k] for k in evenly_spread(costs, count)]
 
@@ -144,7 +144,7 @@ def _ends_of_walks(root: Any, count: int, seed: int) -> dict[str, tuple[Any, int
 
 def _along_a_search(graph: Any, rules: Any, root: Any, seed: int) -> Iterator[tuple[Any, int]]:
     """The states of the best trace that a search finds without a clock."""
-    problem = _search.Problem(graph, rules, _cost.make("analytic"), _SEARCH, seed=seed)
+    problem = _search.Problem(graph, rules, _price.make("analytic"), _SEARCH, seed=seed)
     trace = _search.solve(problem, "backtracking").trace or ()
     for number, state in enumerate(_search.replay_states(root, trace), 1):
         yield state, number
@@ -212,12 +212,12 @@ def calibrate(
         how = {"tolerance": tolerance, "seconds": seconds, "max_noise": max_noise, "seed": seed, "threads": threads}
         how["share"] = 0.0  # variants are ranked among themselves
         own = place.cost_options("end-to-end", "eager")
-        clock: Any = _cost.make("end-to-end", dims=dims, **how, **own)
+        clock: Any = _price.make("end-to-end", dims=dims, **how, **own)
         clock.attach(lambda graph: save_model(imported, graph).SerializeToString(), lambda: inputs.feeds[0])
-        judged = {cost: _cost.make(cost, threads=threads, dims=dims, **place.cost_options(cost, "eager"))}
+        judged = {cost: _price.make(cost, threads=threads, dims=dims, **place.cost_options(cost, "eager"))}
         if operators:
             alone = cost if cost.partition(":")[0] == "cudnn" else "onnxruntime"
-            judged[OPERATORS] = _cost.make(alone, threads=threads, dims=dims, fusion="none")
+            judged[OPERATORS] = _price.make(alone, threads=threads, dims=dims, fusion="none")
         for one in (*judged.values(), clock):
             stack.callback(one.close)
             reason = one.available()

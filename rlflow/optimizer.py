@@ -17,7 +17,7 @@ from rlflow.search import Progress, StopToken
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from rlflow.cost.allowance import PricingProgress
+    from rlflow.price.allowance import PricingProgress
     from rlflow.runtime import Worker
 
 __all__ = ["OptimizeResult", "Options", "compare", "optimize", "replay", "simplified", "simplify"]

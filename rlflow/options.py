@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rlflow.errors import UsageError
 
 if TYPE_CHECKING:
-    from rlflow.cost.command import DeviceCommand
     from rlflow.deployment import Deployment
+    from rlflow.price.command import DeviceCommand
     from rlflow.search import Budget, Patience, Strategy
     from rlflow.verify.sizes import Extent
 
@@ -53,7 +53,7 @@ class Options:
     "reassociates" or "unstable" (default: no limit).
     ``runtime`` (``onnxruntime``, ``openvino``, ``cudnn``, ``torch``, or ``gpu`` for the best of these on a GPU),
     ``provider`` (of ONNX Runtime) or ``measure_cmd`` (a command that prints milliseconds, see
-    :class:`rlflow.cost.command.DeviceCommand`) say where the model will run: the final comparison and the costs that
+    :class:`rlflow.price.command.DeviceCommand`) say where the model will run: the final comparison and the costs that
     use a clock are timed there. ``measure="lazy"``: regions like measured ones are priced by interpolation during the
     search. ``profile_rules``: the report says what each rule took.
     """

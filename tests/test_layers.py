@@ -18,10 +18,10 @@ LAYERS: dict[str, int] = {
     "ops": 1, "files": 1, "plugins": 1, "processes": 1, "interrupts": 1,
     "graph": 2,
     "frontends": 3, "rewrite": 3, "nn": 3, "zoo": 3, "runtime": 3,
-    "synthesis": 4, "cost": 4, "verify": 4,
-    "search": 5, "library": 5, "deployment": 5,
-    "env": 6, "options": 6,
-    "agents": 7, "report": 7,
+    "synthesis": 4, "price": 4, "verify": 4,
+    "search": 5, "race": 5, "library": 5,
+    "env": 6, "deployment": 6,
+    "agents": 7, "report": 7, "options": 7,
     "testing": 8, "compat": 8, "optimizer": 8, "pipeline": 8,
     "comparison": 8, "fidelity": 8,
     "cli": 9, "__main__": 9,
@@ -38,7 +38,7 @@ FREE = {"__init__", "_core", "_version"}  # the package's lazy front, and the ex
 
 # Third party -> the places (package folders or files) that may import it.
 DOORS: dict[str, set[str]] = {
-    "rlflow._core": {"ops", "graph", "rewrite", "synthesis", "cost", "search/eqsat", "runtime/cuda.py"},
+    "rlflow._core": {"ops", "graph", "rewrite", "synthesis", "price", "search/eqsat", "runtime/cuda.py"},
     "onnx": {"frontends"},
     "onnx_ir": {"frontends"},
     "onnxscript": {"frontends"},
@@ -94,7 +94,7 @@ def modules_of(node: ast.AST, package: list[str], tree: ast.Module) -> Iterator[
     elif isinstance(node, ast.ImportFrom):
         base = package[: len(package) - node.level + 1] if node.level else []
         module = ".".join([*base, *([node.module] if node.module else [])])
-        for alias in node.names:  # `from rlflow import cost` and `from rlflow.graph import Graph` alike
+        for alias in node.names:  # `from rlflow import price` and `from rlflow.graph import Graph` alike
             yield "rlflow._core" if alias.name == "_core" else behind_the_front(f"{module}.{alias.name}")
     elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "rlflow":
         yield behind_the_front(f"rlflow.{node.attr}")
@@ -195,28 +195,30 @@ def test_imports_go_down_only() -> None:
 @pytest.mark.parametrize(
     ("place", "line", "expected"),
     [
-        ("graph/text.py", "from rlflow.cost import CostModel", "graph (layer 2) imports cost (layer 4)"),
-        ("graph/text.py", "from ..cost import CostModel", "graph (layer 2) imports cost (layer 4)"),
-        ("cost/a.py", "from rlflow import verify", "cost (layer 4) imports verify (layer 4)"),
-        ("cost/a.py", "import onnx.helper", "imports onnx, which only frontends may"),
+        ("graph/text.py", "from rlflow.price import CostModel", "graph (layer 2) imports price (layer 4)"),
+        ("graph/text.py", "from ..price import CostModel", "graph (layer 2) imports price (layer 4)"),
+        ("price/a.py", "from rlflow import verify", "price (layer 4) imports verify (layer 4)"),
+        ("price/a.py", "import onnx.helper", "imports onnx, which only frontends may"),
         ("frontends/a.py", "import onnx_ir", None),
         ("search/greedy.py", "from rlflow import _core", "imports rlflow._core"),
         ("search/eqsat/run.py", "from rlflow._core import Graph", None),
         ("cli/a.py", "import rlflow.search", None),
         ("zoo/a.py", "from rlflow.frontends import builder", None),
-        ("cost/a.py", "def f():\n    import torch", "imports torch"),
+        ("price/a.py", "def f():\n    import torch", "imports torch"),
         ("zoo/a.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import onnx", None),
-        ("graph/a.py", "if TYPE_CHECKING:\n    from rlflow import cost", "graph (layer 2) imports cost (layer 4)"),
-        ("cost/a.py", "from rlflow import optimize", "cost (layer 4) imports optimizer (layer 8)"),
-        ("cost/a.py", "import rlflow\nrlflow.optimize('m.onnx')", "cost (layer 4) imports optimizer (layer 8)"),
-        ("cost/a.py", "import rlflow\nrlflow.search", "cost (layer 4) imports search (layer 5)"),
-        ("cost/a.py", "import importlib\nimportlib.import_module('rlflow.search')", "cost (layer 4) imports search"),
-        ("cost/a.py", "__import__('torch')", "imports torch"),
-        ("cost/a.py", "T = {'a': 'rlflow.agents'}\nimport_module(T['a'])", "cost (layer 4) imports agents (layer 7)"),
-        ("cost/a.py", "def f(name):\n    import_module(name)", "imports a computed name"),
+        ("graph/a.py", "if TYPE_CHECKING:\n    from rlflow import price", "graph (layer 2) imports price (layer 4)"),
+        ("price/a.py", "from rlflow import optimize", "price (layer 4) imports optimizer (layer 8)"),
+        ("price/a.py", "import rlflow\nrlflow.optimize('m.onnx')", "price (layer 4) imports optimizer (layer 8)"),
+        ("price/a.py", "import rlflow\nrlflow.search", "price (layer 4) imports search (layer 5)"),
+        ("price/a.py", "import importlib\nimportlib.import_module('rlflow.search')", "price (layer 4) imports search"),
+        ("price/a.py", "__import__('torch')", "imports torch"),
+        ("price/a.py", "T = {'a': 'rlflow.agents'}\nimport_module(T['a'])", "price (layer 4) imports agents (layer 7)"),
+        ("price/a.py", "def f(name):\n    import_module(name)", "imports a computed name"),
         ("frontends/a.py", "import_module(f'rlflow.frontends.{name}')", None),
         ("search/a.py", "from rlflow.graph import _core", "imports rlflow._core"),
-        ("mystery/a.py", "from rlflow.cost import x", "mystery or cost has no layer"),
+        ("race/a.py", "from rlflow.search import Problem", "race (layer 5) imports search (layer 5)"),
+        ("search/a.py", "from rlflow.race import gate", "search (layer 5) imports race (layer 5)"),
+        ("mystery/a.py", "from rlflow.price import x", "mystery or price has no layer"),
     ],
 )
 def test_the_test_itself(place: str, line: str, expected: str | None, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 // Which nodes a runtime fuses, as data.
 //
 // Evidence for "onnxruntime": the optimised models that ONNX Runtime 1.31.1 (CPU, ORT_ENABLE_ALL, AVX-512) saves for small graphs, one per
-// row; tests/cost/test_fusion_evidence.py repeats the essential ones. Beyond the rows it shows that
+// row; tests/price/test_fusion_evidence.py repeats the essential ones. Beyond the rows it shows that
 //  * a convolution takes Relu, Sigmoid, Tanh, LeakyRelu, HardSigmoid and Clip, but not Elu, Softplus, HardSwish, Gelu, ...;
 //  * the residual sum goes into a convolution only in the blocked layout (FusedConv never gets one), slot 0 before slot 1;
 //  * BatchNormalization and channel products on a blocked tensor become depthwise convolutions, elsewhere they stay as they are;

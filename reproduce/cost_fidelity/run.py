@@ -12,7 +12,7 @@ results/latest.jsonl: one line a model. results/table.md: the table. results/sca
 Exit status 1 when a bar is missed. Leave the machine alone meanwhile; about five minutes a model. --summarise measures
 nothing: it makes table and plot of the rows that are there.
 
-What regions cost inside a model (rlflow.cost.in_model) was learnt from these rows. So that no model is judged by what
+What regions cost inside a model (rlflow.price.in_model) was learnt from these rows. So that no model is judged by what
 was learnt from it, the price «onnxruntime» of a model is that which the other models give; «regions alone» is without
 it. Nothing is learnt from or for models that stream their weights. --learn prints what all others give.
 
@@ -37,9 +37,9 @@ sys.path.insert(0, os.fspath(Path(__file__).resolve().parents[1] / "common"))
 
 import results  # from the folder "common"
 
-from rlflow.cost.endtoend import student
-from rlflow.cost.fidelity import Agreement, agreement
-from rlflow.cost.in_model import ONNXRUNTIME, STREAMING, Total, learnt, left_out
+from rlflow.price.agreement import Agreement, agreement
+from rlflow.price.endtoend import student
+from rlflow.price.in_model import ONNXRUNTIME, STREAMING, Total, learnt, left_out
 from rlflow.report.plots import scatter
 
 CLI = [sys.executable, "-m", "rlflow"]

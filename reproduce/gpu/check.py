@@ -189,9 +189,9 @@ class Check:
     def _operator(self, what: tuple[str, str]) -> dict[str, Any]:
         import numpy as np
 
-        from rlflow.cost.specs import input_specs
         from rlflow.frontends import graph_to_model
         from rlflow.graph import Graph
+        from rlflow.price.specs import input_specs
         from rlflow.runtime import RuntimeOptions, cuda, torch_cuda
         from rlflow.runtime.options import feeds_from_specs
 
@@ -230,11 +230,11 @@ class Check:
 
     def _calibrate(self, name: str) -> dict[str, Any]:
         from rlflow import zoo
-        from rlflow.cost.cudnn import CudnnCost
-        from rlflow.cost.fidelity import agreement
         from rlflow.fidelity import variants
         from rlflow.frontends import load_model
         from rlflow.library import load_library
+        from rlflow.price.agreement import agreement
+        from rlflow.price.cudnn import CudnnCost
 
         begun = time.monotonic()
         graph = load_model(zoo.build(name)).graph

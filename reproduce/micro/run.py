@@ -110,7 +110,7 @@ class Bench:
     """The models and the compiled library; a model is made when it is first needed."""
 
     def __init__(self, seconds: float, rules: str = "core") -> None:
-        from rlflow.cost import make
+        from rlflow.price import make
         from rlflow.rewrite import compiled
 
         self.seconds = seconds
@@ -306,8 +306,8 @@ def search_memory(path: str, which: str) -> None:
 
     Prices come from the formula: a search that never waits for a measurement opens more graphs, and so keeps more.
     """
-    from rlflow.cost import make
     from rlflow.frontends import load_model
+    from rlflow.price import make
     from rlflow.search import Backtracking, Budget, Problem, patience_of, solve
 
     imported = load_model(path)

@@ -26,7 +26,7 @@ import fuzz  # from the folder "tests/conformance"
 import results  # from the folder "common"
 from wrong_pairs import NEIGHBOURS, WRONG  # from the folder "tests/verify"
 
-from rlflow import cost, search, zoo
+from rlflow import price, search, zoo
 from rlflow.deployment import Inputs, runner, verified
 from rlflow.errors import RlflowError
 from rlflow.frontends import graph_to_model, load_model, save_model
@@ -87,7 +87,7 @@ def rewritten(worker: Worker, steps: int, expansions: int) -> Iterator[tuple[str
         source = zoo.build(name, seed=0, **sizes).SerializeToString()
         imported = load_model(source)
         *_, last = fuzz.sequence(imported.graph, 1, rules, steps)
-        prices = cost.make("analytic", threads=1, dims={})
+        prices = price.make("analytic", threads=1, dims={})
         best = search.solve(Problem(imported.graph, library, prices, Budget.parse(f"{expansions}x"), seed=0)).graph
         for kind, graph in (("clean-up", imported.graph), ("walk", last.graph), ("search", best)):
             yield f"{kind} of {name}", source, save_model(imported, graph).SerializeToString()

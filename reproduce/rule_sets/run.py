@@ -26,8 +26,8 @@ sys.path.insert(0, os.fspath(HERE.parent / "common"))
 import results  # from the folder "common"
 
 from rlflow import zoo
-from rlflow.cost import make
 from rlflow.frontends import load_model
+from rlflow.price import make
 from rlflow.rewrite import RuleLibrary, State, compiled
 from rlflow.search import Problem, solve
 from rlflow.synthesis import load_rules

@@ -35,13 +35,13 @@ SIZES = {"hidden": 64, "heads": 4, "feed_forward": 256, "vocab": 100}  # small w
 
 def measure(layers: int, strategy: str, budget: str) -> dict[str, Any]:
     """One search in this process; megabytes above what the loaded model takes."""
-    from rlflow import cost, search, zoo
+    from rlflow import price, search, zoo
     from rlflow.frontends import load_model
     from rlflow.rewrite import load_rules
 
     graph = load_model(zoo.build("bert-base", layers=layers, **SIZES)).graph
     # A budget in seconds means seconds of the processor: other work on the machine then changes nothing.
-    problem = search.Problem(graph, load_rules(), cost.make("analytic"), budget, clock=time.process_time)
+    problem = search.Problem(graph, load_rules(), price.make("analytic"), budget, clock=time.process_time)
     problem.root()
     before = peak_mb()
     started, cpu = time.perf_counter(), time.process_time()

@@ -103,7 +103,7 @@ def again(source: Path, target: Path, seed: int) -> Row:
     """Original against result, on samples that neither the search nor its race has seen."""
     import numpy as np
 
-    from rlflow.cost.gate import choose
+    from rlflow.race.gate import choose
     from rlflow.runtime import FeedSpec, Worker, random_array
 
     with Worker() as worker:

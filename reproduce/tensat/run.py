@@ -33,7 +33,7 @@ import results  # from the folder "common"
 from models import MODELS, build  # from this folder
 
 import taso
-from rlflow import cost, search
+from rlflow import price, search
 from rlflow.frontends import load_model
 from rlflow.rewrite import compiled, load_rules
 
@@ -162,7 +162,7 @@ def loaded(model: str, options: argparse.Namespace) -> Any:
 
 
 def searched(entry: Entry, seed: int, graph: Any, options: argparse.Namespace) -> dict[str, Any]:
-    model = cost.make(options.cost)
+    model = price.make(options.cost)
     try:
         budget = f"{options.budget * entry.share:g}s" + (f",{options.measurements}m" if model.measures else "")
         # Seconds of this process: what a worker process measures meanwhile is not counted.

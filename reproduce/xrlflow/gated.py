@@ -1,6 +1,6 @@
 """What the searches found, by the clock: every distinct graph of a model once, interleaved with the original.
 
-The gate's sampler and statistics (:mod:`rlflow.cost.gate`): a new process and new sessions for every block, and the
+The gate's sampler and statistics (:mod:`rlflow.race.gate`): a new process and new sessions for every block, and the
 block is the unit of evidence. Outputs are compared with the original's too.
 """
 
@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from rlflow import search, zoo
-from rlflow.cost.sampler import WorkerSampler
-from rlflow.cost.timing import speedup
 from rlflow.deployment import Inputs, open_worker, runner, source_of, verified
 from rlflow.errors import GraphError, UsageError
 from rlflow.frontends import load_model, save_model
+from rlflow.price.sampler import WorkerSampler
+from rlflow.price.timing import speedup
 from rlflow.search import TraceStep
 from rlflow.verify import calibrate
 
@@ -87,12 +87,12 @@ def again(graph: Any, row: dict[str, Any]) -> Any:
     """
     from run import spec
 
-    from rlflow import cost
+    from rlflow import price
     from rlflow.search import Problem
 
     ruleset = spec(row["model"], row["roofline"]).load().ruleset
     if row["trace"] is None:
-        problem = Problem(graph, ruleset, cost.make("analytic"), row["budget"], seed=row["seed"])
+        problem = Problem(graph, ruleset, price.make("analytic"), row["budget"], seed=row["seed"])
         return search.solve(problem, row["label"]).graph
     try:
         return search.replay(graph, ruleset, [TraceStep(rule, tuple(match)) for rule, match in row["trace"]])

@@ -17,7 +17,7 @@ from rlflow.errors import RlflowError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rlflow.cost.command import DeviceCommand
+    from rlflow.price.command import DeviceCommand
     from rlflow.search import Strategy
 
 
@@ -137,7 +137,7 @@ def parse_pairs(option: str, pairs: Sequence[str], sign: str, example: str) -> d
 
 def device_command(command: str | None, jobs: int, time_limit: float) -> DeviceCommand | None:
     """The ``--measure-cmd`` options as one value; raises :class:`UsageError`."""
-    from rlflow.cost.command import DeviceCommand
+    from rlflow.price.command import DeviceCommand
 
     return None if command is None else DeviceCommand(command, time_limit, jobs)
 

@@ -15,8 +15,8 @@ from rlflow.cli.common import console, device_command, parse_dims, plural
 from rlflow.errors import ModelError, RuntimeUnavailable, UsageError
 
 if TYPE_CHECKING:
-    from rlflow.cost.database import PriceDatabase
     from rlflow.fidelity import Fidelity, Timed
+    from rlflow.price.database import PriceDatabase
 
 _DATABASE = click.option("--database", metavar="FILE", help="Price database. [default: the user's own]")
 _OPERATORS_WIDTH = 60
@@ -155,7 +155,7 @@ def prune(
 
 def _installed() -> list[Any]:
     """Where prices would be taken now."""
-    from rlflow.cost.database import PriceContext
+    from rlflow.price.database import PriceContext
     from rlflow.runtime import RUNTIMES, RuntimeOptions, Worker, unavailable_reason
 
     found = []
@@ -171,7 +171,7 @@ def _installed() -> list[Any]:
 
 
 def _opened(path: str | None) -> PriceDatabase:
-    from rlflow.cost.database import PriceDatabase
+    from rlflow.price.database import PriceDatabase
 
     if path is not None and not Path(path).parent.is_dir():
         raise UsageError(f"The price database {path} cannot be opened: its folder does not exist.")

@@ -37,11 +37,11 @@ def info(as_json: bool) -> None:
 def collect() -> dict[str, Any]:
     """What ``info`` shows, as plain values."""
     import rlflow
-    from rlflow import cost, search
-    from rlflow.cost.database import default_path
+    from rlflow import price, search
     from rlflow.library import load_library
     from rlflow.nn import segment_backend
     from rlflow.ops import op_names
+    from rlflow.price.database import default_path
 
     library = load_library(None)
     return {
@@ -52,7 +52,7 @@ def collect() -> dict[str, Any]:
         "executable": sys.executable,
         "libraries": {name: _version(name) for name in _LIBRARIES},
         "providers": _providers(),
-        "cost_models": {name: _availability(cost.make(name)) for name in cost.names()},
+        "cost_models": {name: _availability(price.make(name)) for name in price.names()},
         "strategies": {
             name: {key: default for key, _, default in search.option_table(search.strategy_class(name))}
             for name in search.names()

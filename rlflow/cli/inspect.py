@@ -77,7 +77,7 @@ def _value(graph: Any, value: int, name: str) -> dict[str, Any]:
 
 def _weights(graph: Any) -> int:
     """Bytes of the constants that work reads; fusion has no say in it, so any pricer will do."""
-    from rlflow.cost import make
+    from rlflow.price import make
 
     return int(make("analytic").pricer.summary(graph)["weight_bytes"])
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 if TYPE_CHECKING:
-    from rlflow.cost.allowance import PricingProgress
+    from rlflow.price.allowance import PricingProgress
     from rlflow.search import Progress
 
 #: Seconds between two lines where stderr is not a terminal.

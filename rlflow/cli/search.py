@@ -105,14 +105,14 @@ def _problem(
     model: str, cost: str, threads: int, dims: dict[str, int], rules: tuple[str, ...], budget: Budget, seed: int
 ) -> Problem:
     """The problem of a model file; also called in worker processes."""
-    from rlflow import cost as costs
+    from rlflow import price
     from rlflow.frontends import load_model
     from rlflow.library import load_library
     from rlflow.search import Problem
 
     graph = load_model(model).graph
     return Problem(
-        graph, load_library(list(rules) or None), costs.make(cost, threads=threads, dims=dims), budget, seed=seed
+        graph, load_library(list(rules) or None), price.make(cost, threads=threads, dims=dims), budget, seed=seed
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlflow.cost.timing import hodges_lehmann, log_ratios
+from rlflow.price.timing import hodges_lehmann, log_ratios
 from rlflow.runtime import RuntimeOptions, Worker
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
-from rlflow import cost as _cost
+from rlflow import price as _price
 from rlflow.errors import ModelError, UsageError
 from rlflow.files import parse_json
 from rlflow.graph import Graph
@@ -60,7 +60,7 @@ class ProblemSpec:
         Raises :class:`UsageError` for unknown names, :class:`ModelError` for a file that cannot be used.
         """
         ruleset = _ruleset(self.rules)
-        prices = _cost.make(self.cost, **dict(self.cost_options))
+        prices = _price.make(self.cost, **dict(self.cost_options))
         reason = prices.available()
         if reason is not None:
             raise UsageError(f"The cost model {self.cost!r} cannot be used here: {reason}")

@@ -54,7 +54,7 @@ class GraphFeatures(NamedTuple):
 
     @classmethod
     def of(cls, graph: Graph, pricer: Any = None) -> GraphFeatures:
-        """The features of ``graph``; without a ``pricer`` (of :mod:`rlflow.cost`) nothing has a price."""
+        """The features of ``graph``; without a ``pricer`` (of :mod:`rlflow.price`) nothing has a price."""
         return cls(*graph_features(graph, pricer))
 
 

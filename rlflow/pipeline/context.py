@@ -87,13 +87,13 @@ class Context:
     @functools.cached_property
     def cost_model(self) -> Any:
         """The cost model; raises :class:`RuntimeUnavailable` where it cannot be used here."""
-        from rlflow import cost
+        from rlflow import price
 
         options = self.options
         if not isinstance(options.cost, str):
             return options.cost
         own = options.place.cost_options(options.cost, options.measure)
-        model = cost.make(options.cost, threads=options.threads, dims=options.sizes, **own)
+        model = price.make(options.cost, threads=options.threads, dims=options.sizes, **own)
         self._stack.callback(model.close)
         reason = model.available()
         if reason is not None:

@@ -29,7 +29,7 @@ def race_at_ends(loaded: Loaded, raced: Raced, context: Context) -> Raced:
     options = context.options
     if raced.winner is None or raced.decision is None or options.only_usual or options.place.command is not None:
         return raced
-    from rlflow.cost import gate
+    from rlflow.race import gate
 
     for where, inputs in _inputs_at_ends(loaded, context):
         context.stage("timing", f"timing the winner at {where}")

@@ -153,7 +153,7 @@ def _compared(
     only: bool = False,
 ) -> Any:
     """The gate's decision; Ctrl-C ends it with what is known."""
-    from rlflow.cost import gate
+    from rlflow.race import gate
 
     options = context.options
     token = StopToken()  # of its own: a search that was interrupted still has its best confirmed
@@ -176,7 +176,7 @@ def _compared(
 
 def _memory(loaded: Loaded, baseline: bytes | str, entrants: Mapping[str, Entrant], context: Context) -> Any:
     """Earlier comparisons of these models here; a device behind a command has no name to keep them under."""
-    from rlflow.cost.database import PriceDatabase
+    from rlflow.price.database import PriceDatabase
 
     options = context.options
     if options.place.command is not None or not entrants:

@@ -82,7 +82,7 @@ def search(loaded: Loaded, context: Context) -> Found:
 
 def _whole_graphs(context: Context) -> Any:
     """What times whole graphs instead, where regions have been priced and too few of them have a price."""
-    from rlflow import cost
+    from rlflow import price
 
     options, coverage = context.options, getattr(context.cost_model, "coverage", None)
     if coverage is None or not coverage.small or not isinstance(options.cost, str):
@@ -93,7 +93,7 @@ def _whole_graphs(context: Context) -> Any:
     how: dict[str, Any] = {"runtime": place.runtime, "provider": place.provider, "measure_cmd": place.command}
     # However noisy the machine is: a search that keeps what it cannot tell apart is better than none.
     how |= {"seconds": each, "max_noise": math.inf, "worker": context.worker if place.is_default else None}
-    model = cost.make("end-to-end", threads=options.threads, dims=context.cost_model.dims, **how)
+    model = price.make("end-to-end", threads=options.threads, dims=context.cost_model.dims, **how)
     context.opened(model)
     context.notes.append(f"{coverage.sentence} So whole graphs were timed in the search, {each:.3g} s each at most.")
     return model

@@ -26,7 +26,7 @@ from rlflow.search.result import Counts, CurvePoint, Result, TraceStep
 from rlflow.search.trace import read_trace
 
 #: Folders of the package that decide what a search finds.
-_DECIDING = ("agents", "cost", "rewrite", "search")
+_DECIDING = ("agents", "price", "rewrite", "search")
 
 
 @dataclass(frozen=True)

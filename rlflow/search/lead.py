@@ -40,12 +40,12 @@ def follow_the_formula(problem: Problem) -> SearchNode | None:
 
 
 def _by_the_formula(problem: Problem) -> Result:
-    from rlflow import cost
+    from rlflow import price
 
     left = problem.seconds_left()
     budget = Budget(expansions=EXPANSIONS, seconds=None if left is None else max(SHARE * left, 1e-3))
     root = problem.root()
     shadow = Problem(
-        root.graph, root.state.ruleset, cost.make("analytic"), budget, seed=problem.seed, stop=problem.stop
+        root.graph, root.state.ruleset, price.make("analytic"), budget, seed=problem.seed, stop=problem.stop
     )
     return Backtracking().run(shadow, np.random.default_rng(problem.seed))

@@ -20,7 +20,7 @@ _FLOPS_PER_MS, _BYTES_PER_MS, _OVERHEAD_MS = 60e6, 12e6, 0.002
 #: A region that the runtime refuses must never look cheap; the search keeps away from a graph this dear.
 REFUSED_MS = 1e6
 
-#: Hears a :class:`rlflow.cost.PricingProgress` while regions are timed.
+#: Hears a :class:`rlflow.price.PricingProgress` while regions are timed.
 Tell = Callable[[Any], None]
 
 
@@ -41,7 +41,7 @@ class Prices:
 
     @staticmethod
     def of(cost_model: Any) -> Prices:
-        """For a cost model of :mod:`rlflow.cost`: measured lazily where a clock decides."""
+        """For a cost model of :mod:`rlflow.price`: measured lazily where a clock decides."""
         if getattr(cost_model, "whole", False):
             return GraphPrices(cost_model)
         return MeasuredPrices(cost_model) if cost_model.measures else Prices(cost_model.pricer)

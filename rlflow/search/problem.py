@@ -190,7 +190,7 @@ def _adjacent(graph: Any, identifier: int) -> Iterator[int]:
 class Problem:
     """A graph to improve, within a budget.
 
-    ``rules`` is a rule library or a compiled rule set; ``cost_model`` anything of :mod:`rlflow.cost`. ``weight_limit``:
+    ``rules`` is a rule library or a compiled rule set; ``cost_model`` one of :mod:`rlflow.price`. ``weight_limit``:
     bytes that folded weights may take (default: 1.25 times the model's own). ``on_progress`` is called about five times
     a second. ``runners_up``: how many graphs besides the best are handed on. ``profile_rules``: count and time what
     each rule takes (:meth:`rule_profile`). ``patience``: when to end before the budget does (default: never).

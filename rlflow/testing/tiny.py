@@ -32,9 +32,9 @@ class TinyProblem:
         return compiled(self.rules)
 
     def cost_model(self) -> Any:
-        from rlflow import cost
+        from rlflow import price
 
-        return cost.make("analytic", **self.cost)
+        return price.make("analytic", **self.cost)
 
     def problem(self, budget: str | Budget = "2000x", **options: Any) -> Problem:
         """The problem for a search; ``options`` are those of :class:`rlflow.search.Problem`."""

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rlflow.cli import main
-from rlflow.cost.database import Price, PriceContext, PriceDatabase
+from rlflow.price.database import Price, PriceContext, PriceDatabase
 
 HERE = PriceContext("a processor", "onnxruntime", "1.0", 1, "all")
 PRICES = {
@@ -63,7 +63,7 @@ def test_prune(base: Path, options: list[object], left: int) -> None:
 
 
 def test_kept_comparisons_are_counted_and_pruned(base: Path) -> None:
-    from rlflow.cost.database import PriceContext, PriceDatabase
+    from rlflow.price.database import PriceContext, PriceDatabase
 
     with PriceDatabase(base) as database:
         database.put_verdict("a pair", PriceContext("a processor", "onnxruntime", "1.0"), "{}", "2026-01-02")
@@ -107,7 +107,7 @@ def test_a_bad_file_is_not_imported(base: Path, tmp_path: Path) -> None:
 
 def test_calibrate_writes_rows_and_resumes(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
-    from test_fidelity import model  # the small model of tests/cost
+    from test_fidelity import model  # the small model of tests/price
 
     path, rows = tmp_path / "m.onnx", tmp_path / "rows.json"
     path.write_bytes(model())

@@ -269,10 +269,10 @@ def timed_by_operators(ratio: float) -> Any:
 
 def test_a_second_run_does_not_search_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
-    from rlflow.cost.database import PriceDatabase
+    from rlflow.price.database import PriceDatabase
 
     monkeypatch.setenv("RLFLOW_CACHE", str(tmp_path))
-    monkeypatch.setattr("rlflow.cost.sampler.WorkerSampler.block", timed_by_operators(1.1))
+    monkeypatch.setattr("rlflow.price.sampler.WorkerSampler.block", timed_by_operators(1.1))
 
     def run(**other: Any) -> tuple[bool, Any]:
         options: dict[str, Any] = {"search": "greedy", "budget": "500x", "gate_seconds": 0.2, "dims": {"N": 4}}
@@ -297,11 +297,11 @@ def test_a_second_run_starts_from_the_comparison_of_the_first(tmp_path: Path, mo
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     monkeypatch.setenv("RLFLOW_CACHE", str(tmp_path))
     monkeypatch.setattr("rlflow.deployment._SHARED_BYTES", 0)
-    monkeypatch.setattr("rlflow.cost.gate.DEAR_SELECTION", 0.0)
+    monkeypatch.setattr("rlflow.race.gate.DEAR_SELECTION", 0.0)
     options: dict[str, Any] = {"budget": "30x", "gate_seconds": 0.2, "dims": {"N": 4}}
 
     def gate(ratio: float, **other: Any) -> Any:
-        monkeypatch.setattr("rlflow.cost.sampler.WorkerSampler.block", timed_by_operators(ratio))
+        monkeypatch.setattr("rlflow.price.sampler.WorkerSampler.block", timed_by_operators(ratio))
         result = rlflow.optimize(product_model(detour=False), **{**options, **other})
         assert result.improved
         assert result.report.verified is not None

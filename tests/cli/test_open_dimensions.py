@@ -93,7 +93,7 @@ def test_an_unnamed_dimension_is_followed_through_operators_that_are_carried() -
 
 def always_faster(clock: Any, baseline: Any, candidates: Any, feeds: Any, **_: Any) -> Any:
     """A comparison that is always won: by the candidate at the usual sizes, by the original at the others."""
-    from rlflow.cost.decision import GateDecision, ModelTiming
+    from rlflow.race.decision import GateDecision, ModelTiming
 
     name = next(iter(candidates))
     timing = ModelTiming(1.0, 0.9, 1.1, 9, 9)
@@ -103,7 +103,7 @@ def always_faster(clock: Any, baseline: Any, candidates: Any, feeds: Any, **_: A
 
 @pytest.fixture
 def won(monkeypatch: pytest.MonkeyPatch) -> None:
-    from rlflow.cost import gate
+    from rlflow.race import gate
 
     monkeypatch.setattr(gate, "choose", always_faster)
 
@@ -145,7 +145,7 @@ def test_sizes_that_make_no_sense_are_refused(options: dict[str, Any], sentence:
 
 def test_prices_are_those_at_the_sizes_of_the_data() -> None:
     """What is priced is what is timed: the sizes that the given inputs show."""
-    from rlflow.cost.onnxruntime import OnnxRuntimeCost
+    from rlflow.price.onnxruntime import OnnxRuntimeCost
 
     seen: list[dict[str, int]] = []
     with pytest.MonkeyPatch.context() as patch:

@@ -73,12 +73,12 @@ def test_random_searches_find_the_small_ones(name: str, strategy: str) -> None:
 
 def test_a_chain_of_products_is_associated_as_dynamic_programming_does() -> None:
     """With a price for the operations alone, the optimum is that of the textbook (Cormen et al., chapter 15)."""
-    from rlflow import cost
+    from rlflow import price
     from rlflow.graph import Graph
     from rlflow.search import Problem
 
     toy = BY_NAME["matrix-chain"]
-    pricer = cost.make("analytic", fusion="none", gflops=1.0, gbps=1e9, overhead_us=0.0, view_us=0.0)
+    pricer = price.make("analytic", fusion="none", gflops=1.0, gbps=1e9, overhead_us=0.0, view_us=0.0)
     problem = Problem(Graph.parse(toy.text), toy.ruleset(), pricer, "2000x")
     sizes = [30, 35, 15, 5, 10, 20, 25]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from worlds import BY_NAME, tiny_episode
 
-from rlflow import cost
+from rlflow import price
 from rlflow.graph import Graph
 from rlflow.graph.features import EDGE_COLUMNS, NODE_COLUMNS, GraphFeatures
 from rlflow.nn.observation import DELTA_COLUMNS, GLOBAL_COLUMNS, STOP_RULE
@@ -29,7 +29,7 @@ def test_a_small_graph_as_arrays() -> None:
         return y
         """
     )
-    found = GraphFeatures.of(graph, cost.make("analytic", fusion="none").pricer)
+    found = GraphFeatures.of(graph, price.make("analytic", fusion="none").pricer)
     assert [op_names()[op] for op in found.op] == ["Input", "MatMul", "Split", "Add"]
     assert found.node.shape == (4, len(NODE_COLUMNS))
     assert list(zip(found.source.tolist(), found.target.tolist(), strict=True)) == [(0, 1), (1, 2), (2, 3), (2, 3)]
@@ -50,7 +50,7 @@ def test_a_small_graph_as_arrays() -> None:
 def test_features_agree_with_the_graph(seed: int) -> None:
     """Against the graph's own face, node by node: an oracle for the core's arrays."""
     graph = random_graph(seed, 25)
-    found = GraphFeatures.of(graph, cost.make("analytic").pricer)
+    found = GraphFeatures.of(graph, price.make("analytic").pricer)
     nodes = [n for n in graph.order() if not graph.is_const(n)]
     assert [op_names()[op] for op in found.op] == [graph.op(n) for n in nodes]
     assert found.row[nodes].tolist() == list(range(len(nodes)))

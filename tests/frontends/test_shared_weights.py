@@ -77,6 +77,6 @@ def test_weights_of_another_file_are_taken_over(tmp_path: Path) -> None:
 
 
 def analytic() -> object:
-    from rlflow import cost
+    from rlflow import price
 
-    return cost.make("analytic")
+    return price.make("analytic")

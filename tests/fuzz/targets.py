@@ -393,7 +393,7 @@ def _agent_folder() -> str:
 
 
 def _price_lines() -> list[bytes]:
-    from rlflow.cost.database import Price, PriceContext, PriceDatabase
+    from rlflow.price.database import Price, PriceContext, PriceDatabase
 
     lines: list[str] = []
     with PriceDatabase(":memory:") as database:
@@ -404,14 +404,14 @@ def _price_lines() -> list[bytes]:
 
 
 def _read_price_lines(data: bytes, _: Any) -> None:
-    from rlflow.cost.database import PriceDatabase
+    from rlflow.price.database import PriceDatabase
 
     with PriceDatabase(":memory:") as database:
         database.import_from(data.decode("utf-8", "replace").splitlines(), "fuzz")
 
 
 def _price_files() -> list[bytes]:
-    from rlflow.cost.database import Price, PriceContext, PriceDatabase
+    from rlflow.price.database import Price, PriceContext, PriceDatabase
 
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "p.sqlite")
@@ -443,7 +443,7 @@ def _changed_prices(data: bytes, random: Random) -> bytes:
 
 
 def _read_price_file(data: bytes, folder: Any) -> None:
-    from rlflow.cost.database import Price, PriceContext, PriceDatabase
+    from rlflow.price.database import Price, PriceContext, PriceDatabase
 
     for old in os.listdir(folder):
         os.unlink(os.path.join(folder, old))

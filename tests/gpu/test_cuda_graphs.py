@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlflow.cost.specs import input_specs
 from rlflow.errors import RuntimeRefused
 from rlflow.frontends import evaluate, graph_to_model
 from rlflow.graph import Graph
+from rlflow.price.specs import input_specs
 from rlflow.runtime import RuntimeOptions, cuda
 from rlflow.runtime.options import feeds_from_specs
 

@@ -10,11 +10,11 @@ import pytest
 
 pytest.importorskip("torch")
 
-from rlflow.cost.specs import input_specs
 from rlflow.errors import RuntimeRefused, RuntimeUnavailable
 from rlflow.frontends import evaluate, graph_to_model
 from rlflow.graph import Graph
 from rlflow.ops import op_names
+from rlflow.price.specs import input_specs
 from rlflow.runtime import RuntimeOptions, Worker, torch_cuda
 from rlflow.runtime.options import feeds_from_specs
 

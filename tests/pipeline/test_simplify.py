@@ -17,10 +17,10 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 import rlflow
 from rlflow import verify
 from rlflow.cli import main
-from rlflow.cost import gate
 from rlflow.pipeline import simplifying
 from rlflow.pipeline.parts import CHECK_LEAST
 from rlflow.pipeline.simplifying import CHECK_SECONDS
+from rlflow.race import gate
 
 
 def layers(count: int = 4) -> ModelProto:
@@ -85,8 +85,8 @@ def test_a_race_without_a_block_is_reported(also: bool, monkeypatch: pytest.Monk
 NEEDLESS = [
     "sympy.core",
     "torch",
-    "rlflow.cost.gate",
-    "rlflow.cost.onnxruntime",
+    "rlflow.race.gate",
+    "rlflow.price.onnxruntime",
     "rlflow.synthesis.prove",
     "onnxruntime",
 ]

@@ -10,8 +10,8 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import rlflow
-from rlflow.cost import calibration
-from rlflow.cost import onnxruntime as measured
+from rlflow.price import calibration
+from rlflow.price import onnxruntime as measured
 
 
 def towers(count: int) -> ModelProto:

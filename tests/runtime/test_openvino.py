@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import rlflow
-from rlflow import cost, optimizer
+from rlflow import optimizer, price
 from rlflow.errors import RuntimeRefused, RuntimeUnavailable, UsageError
 from rlflow.graph import Graph
 from rlflow.runtime import RuntimeOptions, Worker, unavailable_reason
@@ -57,7 +57,7 @@ class TestAbsence:
         with pytest.raises(RuntimeUnavailable, match=r"OpenVINO is not installed .* pip install"):
             Worker(RuntimeOptions(runtime="openvino"))
         for name in ("openvino", "end-to-end"):
-            model = cost.make(name) if name == "openvino" else cost.make(name, runtime="openvino")
+            model = price.make(name) if name == "openvino" else price.make(name, runtime="openvino")
             assert "OpenVINO is not installed" in (model.available() or "")
 
     @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ class TestWorker:
 class TestCost:
     def test_regions_are_priced(self, tmp_path: Path) -> None:
         text = "x: f32[{n},256] = input\nw: f32[256,256] = const\nm = MatMul(x, w)\ny = Relu(m)\nreturn y"
-        with cost.make("openvino", database=tmp_path / "p.sqlite") as model:  # type: ignore[attr-defined]
+        with price.make("openvino", database=tmp_path / "p.sqlite") as model:  # type: ignore[attr-defined]
             assert model.available() is None
             small, large = (model.cost(Graph.parse(text.replace("{n}", n))) for n in ("8", "512"))
         assert [row.operators for row in small.per_region] == [("MatMul", "Relu")]

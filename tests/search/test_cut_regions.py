@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rlflow import cost
+from rlflow import price
 from rlflow.graph import Graph
 from rlflow.search.regions import _grow, _in_order, cut_out, plan
 
@@ -20,7 +20,7 @@ def part_of(whole: Graph, *ops: str) -> list[int]:
 
 
 def pricer() -> Any:
-    return cost.make("analytic", fusion="none").pricer
+    return price.make("analytic", fusion="none").pricer
 
 
 def test_what_the_whole_hands_out_the_part_does_too() -> None:

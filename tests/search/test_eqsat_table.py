@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlflow import cost, search
+from rlflow import price, search
 from rlflow.errors import RuleError, UsageError
 from rlflow.frontends import evaluate
 from rlflow.graph import Graph, operator_counts
@@ -90,7 +90,7 @@ def test_what_is_extracted_computes_the_same(seed: int) -> None:
     graph = random_graph(seed, 24, ops=COMMON)
     everything = saturate(graph, library(), Limits(iterations=5, nodes=3000))
     assert not everything.egraph.has_cycle(everything.outputs)
-    problem = everything.priced(cost.make("analytic").pricer)
+    problem = everything.priced(price.make("analytic").pricer)
     best, _ = everything.extract(problem, "greedy-dag")
     rng = np.random.default_rng(seed)
     feeds = {}
@@ -261,7 +261,7 @@ def test_a_price_on_weights_takes_the_lighter_choice() -> None:
     graph = Graph.parse(text)
     fold = rule("(Add (MatMul ?x ?v) (MatMul ?x ?w))", "(MatMul ?x (Add ?v ?w))", *CONSTANTS)
     everything = saturate(graph, compiled([fold]))
-    pricer = cost.make("analytic").pricer
+    pricer = price.make("analytic").pricer
     light, _ = everything.extract(everything.priced(pricer, ms_per_weight_byte=1.0), "greedy-dag")
     fast, _ = everything.extract(everything.priced(pricer), "greedy-dag")
     assert light.digest == graph.digest
@@ -311,7 +311,7 @@ def attention() -> Graph:
 
 def test_the_tree_search_over_rules_finds_what_saturation_finds() -> None:
     found = {
-        spec: search.solve(search.Problem(attention(), library(), cost.make("analytic"), "2000c"), spec).cost_after_ms
+        spec: search.solve(search.Problem(attention(), library(), price.make("analytic"), "2000c"), spec).cost_after_ms
         for spec in ("eqsat:descent=false", "eqsat:scheduler=mcts,descent=false,simulations=24")
     }
     assert len(set(found.values())) == 1, found

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from rlflow import cost, search
-from rlflow.cost.database import PriceContext, PriceDatabase
+from rlflow import price, search
 from rlflow.graph import Graph
 from rlflow.library import load_library
+from rlflow.price.database import PriceContext, PriceDatabase
 from rlflow.search.kept import EarlierSearches, KeptSearch, repeatable
 from rlflow.search.result import Result
 
@@ -48,7 +48,7 @@ class Prices:
 
 
 def problem(budget: str = "200x", **options: Any) -> search.Problem:
-    return search.Problem(GRAPH, load_library(None), cost.make("analytic", **options), budget)
+    return search.Problem(GRAPH, load_library(None), price.make("analytic", **options), budget)
 
 
 @pytest.fixture(scope="module")

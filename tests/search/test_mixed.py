@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rlflow import cost, search, zoo
+from rlflow import price, search, zoo
 from rlflow.errors import UsageError
 from rlflow.frontends import load_model
 from rlflow.library import load_library
@@ -29,7 +29,7 @@ def rules() -> Any:
 
 
 def test_the_formula_is_followed_only_where_prices_are_measured(model: Any, rules: Any) -> None:
-    problem = Problem(model.graph, rules, cost.make("analytic"), "50x")
+    problem = Problem(model.graph, rules, price.make("analytic"), "50x")
     assert follow_the_formula(problem) is None
     assert problem.meter.expansions == 0
 
@@ -56,7 +56,7 @@ class Clocked(search.Prices):
 
 
 def clocked(model: Any, rules: Any, wrong: float, budget: str, monkeypatch: pytest.MonkeyPatch) -> Problem:
-    prices = Clocked(cost.make("analytic").pricer, wrong)
+    prices = Clocked(price.make("analytic").pricer, wrong)
     with monkeypatch.context() as patch:
         patch.setattr(search.Prices, "of", staticmethod(lambda cost_model: prices))
         return Problem(model.graph, rules, None, budget)
@@ -90,17 +90,17 @@ def test_a_budget_that_ends_before_the_prices_are_known_keeps_the_formulas_graph
 
 
 def test_members_hand_on_what_they_found(model: Any, rules: Any) -> None:
-    problem = Problem(model.graph, rules, cost.make("analytic"), "300x")
+    problem = Problem(model.graph, rules, price.make("analytic"), "300x")
     result = search.solve(problem, "mixed")
-    alone = search.solve(Problem(model.graph, rules, cost.make("analytic"), "300x"), "backtracking")
+    alone = search.solve(Problem(model.graph, rules, price.make("analytic"), "300x"), "backtracking")
     assert result.cost_after_ms <= alone.cost_after_ms * (1 + 1e-9)
     digests = [one.digest for one in (result.best, *result.runners_up, *result.nominees)]
     assert len(set(digests)) == len(digests)
 
 
 def test_a_graph_that_no_move_led_to_has_no_trace_and_its_children_have_none(model: Any, rules: Any) -> None:
-    problem = Problem(model.graph, rules, cost.make("analytic"), "50x")
-    lead = search.solve(Problem(model.graph, rules, cost.make("analytic"), "50x"), "greedy")
+    problem = Problem(model.graph, rules, price.make("analytic"), "50x")
+    lead = search.solve(Problem(model.graph, rules, price.make("analytic"), "50x"), "greedy")
     admitted = problem.admit(lead.graph)
     assert admitted is not None
     assert not admitted.traced

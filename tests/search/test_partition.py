@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from words import word_state
 
-from rlflow import cost, search
+from rlflow import price, search
 from rlflow.errors import UsageError
 from rlflow.graph import Graph
 from rlflow.search import Partition, Problem, Result, StopReason, generator
@@ -51,7 +51,7 @@ def stack(blocks: int, width: int = 256) -> str:
 def problem(blocks: int, budget: str = "20000x") -> Problem:
     from rlflow.rewrite import compiled
 
-    return Problem(Graph.parse(stack(blocks)), compiled(rules_of()), cost.make("analytic", fusion="none"), budget)
+    return Problem(Graph.parse(stack(blocks)), compiled(rules_of()), price.make("analytic", fusion="none"), budget)
 
 
 def solved(blocks: int, spec: str, budget: str = "20000x") -> Result:
@@ -62,7 +62,7 @@ def test_a_cut_through_nothing_gives_the_graph_again() -> None:
     graph = Graph.parse(stack(2))
     nodes = [n for n in graph.order() if not graph.is_const(n) and graph.op(n) != "Input"]
     region = cut_out(graph, nodes)
-    pricer = cost.make("analytic", fusion="none").pricer
+    pricer = price.make("analytic", fusion="none").pricer
     assert region.graph.num_nodes == graph.num_nodes
     assert pricer.price(region.graph) == pytest.approx(pricer.price(graph))
     assert [region.graph.op(place) for place in region.places] == [graph.op(member) for member in region.members]
@@ -70,7 +70,7 @@ def test_a_cut_through_nothing_gives_the_graph_again() -> None:
 
 def test_parts_cover_all_that_costs_and_stay_small() -> None:
     graph = Graph.parse(stack(5))
-    parts = plan(graph, cost.make("analytic", fusion="none").pricer, 12)
+    parts = plan(graph, price.make("analytic", fusion="none").pricer, 12)
     assert all(len(part) <= 12 for part in parts)
     working = {n for n in graph.order() if not graph.is_const(n) and graph.op(n) != "Input"}
     assert {n for part in parts for n in part} == working
@@ -78,11 +78,11 @@ def test_parts_cover_all_that_costs_and_stay_small() -> None:
 
 def test_parts_that_differ_in_weights_have_one_key() -> None:
     graph = Graph.parse(stack(6))
-    parts = plan(graph, cost.make("analytic", fusion="none").pricer, 14)
+    parts = plan(graph, price.make("analytic", fusion="none").pricer, 14)
     keys = [cut_out(graph, part).key for part in parts]
     assert len(set(keys)) < len(keys)
     other = Graph.parse(stack(6, width=128))
-    others = [cut_out(other, part).key for part in plan(other, cost.make("analytic", fusion="none").pricer, 14)]
+    others = [cut_out(other, part).key for part in plan(other, price.make("analytic", fusion="none").pricer, 14)]
     assert not set(keys) & set(others)
 
 

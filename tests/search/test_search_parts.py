@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from words import word_state
 
-from rlflow import cost, search
+from rlflow import price, search
 from rlflow.errors import UsageError
 from rlflow.graph import Graph
 from rlflow.rewrite import Rule, compiled
@@ -52,7 +52,7 @@ def test_rewrites_that_share_a_node_are_not_taken_together() -> None:
     """Both match the Relu and leave it where it is, so that the second would still apply after the first."""
     rules = [Rule(op, "t", (f"({op} (Relu ?x))",), ("(Relu ?x)",)) for op in ("Tanh", "Exp")]
     lines = ["x: f32[64,64] = input", "r = Relu(x)", "p = Tanh(r)", "q = Exp(r)", "return p, q"]
-    whole = Problem(Graph.parse("\n".join(lines)), compiled(rules), cost.make("analytic", fusion="none"), "100x")
+    whole = Problem(Graph.parse("\n".join(lines)), compiled(rules), price.make("analytic", fusion="none"), "100x")
     table = whole.moves(whole.root())
     assert len(table) == 2
     end, taken = take_round(whole, table, range(len(table)))

@@ -108,7 +108,7 @@ class PyGraph(Operators, Inspection):
 
     def cost(self) -> float:
         """Estimated milliseconds: the analytic price of the fused regions (no clock, the same on every machine)."""
-        from rlflow.cost import make
+        from rlflow.price import make
 
         model = make("analytic")
         report = model.cost(self._store.core())

@@ -192,10 +192,10 @@ class EqSat(StrategyBase):
 
 def node_pricer(problem: Problem) -> Any:
     """Prices of nodes alone: the problem's own where it is a formula; measured prices know few nodes alone."""
-    from rlflow import cost
+    from rlflow import price
 
     pricer = problem.prices.pricer
-    return cost.make("analytic").pricer if pricer.is_table else pricer
+    return price.make("analytic").pricer if pricer.is_table else pricer
 
 
 @register

@@ -1,0 +1,147 @@
+"""The race's test over all of its looks: its law where nothing is gained, and what it takes to pass."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from rlflow.price.timing import signed_rank_p
+from rlflow.race.sequential import (
+    CLEAR_BLOCKS,
+    LEAST_BLOCKS,
+    LOOKS,
+    MOST_BLOCKS,
+    NARROW_BLOCKS,
+    corrected_p,
+    is_hopeless,
+    next_look,
+)
+
+ALPHA = 0.01
+
+
+def test_the_shares_of_the_looks_add_up_to_one() -> None:
+    assert sum(LOOKS.values()) == pytest.approx(1.0)
+    assert list(LOOKS) == sorted(LOOKS)
+
+
+def signs(blocks: int) -> np.ndarray:
+    """All patterns of signs, [2^blocks, blocks]."""
+    return np.array(list(itertools.product((-1.0, 1.0), repeat=blocks)))
+
+
+def test_the_first_look_claims_one_pattern_of_128() -> None:
+    """Exactly: all sign patterns are equally likely where two models are equally fast."""
+    magnitudes = np.random.default_rng(0).permutation(LEAST_BLOCKS) + 1.0
+    claims = [row for row in signs(LEAST_BLOCKS) if corrected_p(row * magnitudes) <= ALPHA]
+    assert [row.tolist() for row in claims] == [[1.0] * LEAST_BLOCKS]
+
+
+def claimed(ratios: np.ndarray) -> np.ndarray:
+    """Whether a claim is made at some look, for each row [trials, MOST_BLOCKS]: :func:`corrected_p` for many at once,
+    by the law of the signed ranks counted out here.
+    """
+    found = np.zeros(len(ratios), dtype=bool)
+    for blocks, share in LOOKS.items():
+        part = ratios[:, :blocks]
+        ranks = np.abs(part).argsort(axis=1).argsort(axis=1) + 1
+        found |= tail_of_rank_sums(blocks)[(ranks * (part > 0)).sum(axis=1)] / share <= ALPHA
+    return found
+
+
+def tail_of_rank_sums(blocks: int) -> np.ndarray:
+    ways = np.zeros(blocks * (blocks + 1) // 2 + 1)
+    ways[0] = 1.0
+    for rank in range(1, blocks + 1):
+        ways[rank:] = ways[rank:] + ways[:-rank]
+    return np.asarray(ways[::-1].cumsum()[::-1] / 2.0**blocks)
+
+
+LAWS: dict[str, Callable[[np.random.Generator, tuple[int, int]], np.ndarray]] = {
+    "normal": lambda rng, shape: rng.normal(size=shape),
+    "long tails": lambda rng, shape: rng.standard_t(2, size=shape),
+    "fast or slow sessions": lambda rng, shape: (
+        0.1 * (rng.integers(0, 2, shape) - rng.integers(0, 2, shape)) + 0.001 * rng.normal(size=shape)
+    ),
+    "ever noisier": lambda rng, shape: rng.normal(size=shape) * 1.2 ** np.arange(shape[1]),
+    "quieter after a while": lambda rng, shape: rng.normal(size=shape) * np.where(np.arange(shape[1]) < 5, 10.0, 1.0),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_equals_are_called_faster_by_all_looks_together_in_less_than_one_of_a_hundred(law: str) -> None:
+    """Standard error 0.03 %: a level of 2 alpha at any look, or a look too many, is seen."""
+    found = claimed(LAWS[law](np.random.default_rng(1), (100_000, MOST_BLOCKS))).mean()
+    assert 0.0078 - 0.0006 <= found <= ALPHA - 0.0005
+
+
+def test_the_law_is_known_to_a_tenth_where_blocks_are_alike() -> None:
+    found = claimed(np.random.default_rng(2).normal(size=(200_000, MOST_BLOCKS))).mean()
+    assert found == pytest.approx(0.0086, abs=0.0006)
+
+
+def test_the_simulation_is_of_the_test_itself() -> None:
+    ratios = np.random.default_rng(3).normal(0.5, 1.0, (300, MOST_BLOCKS))
+    assert claimed(ratios).tolist() == [corrected_p(row) <= ALPHA for row in ratios]
+    assert 0.2 < claimed(ratios).mean() < 0.99
+
+
+def test_the_p_value_holds_at_every_level_and_not_at_this_one_alone() -> None:
+    ratios = np.random.default_rng(4).normal(size=(2000, 12))
+    found = np.array([corrected_p(row) for row in ratios])
+    for level in (0.05, 0.2, 0.5):
+        assert (found <= level).mean() <= level
+
+
+@pytest.mark.parametrize(
+    ("ratios", "claim"),
+    [
+        ([0.01] * 6, False),  # too few
+        ([0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07], True),
+        ([0.001, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9], True),  # how large a gain is does not matter, how often does
+        ([0.5, 0.5, 0.5, 0.5, 0.5, 0.5, -1e-6], False),  # one of seven shows none: not yet, however large the others
+        ([0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.0], False),
+        ([0.5] * 6 + [-1e-6] + [0.5] * 4, False),  # and it is not looked again before twelve
+        ([0.5] * 6 + [-1e-6] + [0.5] * 5, True),
+        ([0.5] * 6 + [-0.9] + [0.5] * 5, False),  # the largest of all is against it: sixteen
+        ([0.5] * 6 + [-0.9] + [0.5] * 15, True),
+        ([-0.03, 0.01, 0.02] + [0.04] * 12, False),  # fifteen are no look, though the third rank alone is against it
+        ([-0.03, 0.01, 0.02] + [0.04] * 13, True),
+        ([-0.01] * 42, False),
+    ],
+)  # fmt: skip
+def test_what_it_takes(ratios: list[float], claim: bool) -> None:
+    assert (corrected_p(ratios) <= ALPHA) is claim
+
+
+def test_the_p_value_is_that_of_the_look_over_its_share() -> None:
+    ratios = np.random.default_rng(5).normal(0.5, 1.0, 12)
+    expected = min(signed_rank_p(ratios[:7]) / LOOKS[7], signed_rank_p(ratios) / LOOKS[12])
+    assert corrected_p(ratios) == expected
+    assert corrected_p([0.1] * 7) == pytest.approx(1 / 128 / 0.79)
+    assert corrected_p([0.1] * 3) == corrected_p([-0.1] * 9) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("ratios", "hopeless"),
+    [
+        ([-0.1, -0.11, -0.12, -0.1], False),  # before CLEAR_BLOCKS nothing is clear
+        ([-0.1, -0.11, -0.12, -0.1, -0.11], True),
+        ([-0.1, -0.11, 0.3, -0.1, -0.11], False),
+        ([0.001, -0.001] * (NARROW_BLOCKS // 2), True),  # whatever it is, it is not worth having
+        ([0.03, -0.01] * (NARROW_BLOCKS // 2), False),
+        ([0.03, -0.01] * (MOST_BLOCKS // 2), True),  # no look is left
+    ],
+)  # fmt: skip
+def test_when_going_on_is_hopeless(ratios: list[float], hopeless: bool) -> None:
+    assert is_hopeless(ratios) is hopeless
+    assert CLEAR_BLOCKS < LEAST_BLOCKS
+
+
+def test_the_looks_one_after_the_other() -> None:
+    assert [next_look(count) for count in (0, 7, 11, 12, 42)] == [7, 12, 12, 16, None]
+    assert math.isclose(LOOKS[LEAST_BLOCKS] * ALPHA, 1 / 128, rel_tol=0.02)
