@@ -160,6 +160,13 @@ prove: $(VENV)/.dev ## prove every rule of the library again
 sdist: $(VENV)/.dev ## build/dist: the source distribution and the wheel
 	$(BIN)/python -m build --outdir build/dist .
 
+.PHONY: wheel
+wheel: $(VENV)/.dev ## build/dist: a wheel for this Python, installed into a bare environment and tried there
+	$(BIN)/python -m build --wheel --outdir build/dist .
+	rm -rf build/bare && "$(PYTHON)" -m venv build/bare
+	build/bare/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt "$$(ls -t build/dist/*.whl | head -n 1)"
+	build/bare/bin/python .ci/try_wheel.py
+
 .PHONY: clean-room
 clean-room: check ## the Dockerfile's steps in a fresh clone with an empty environment; then the wheel and the sdist, installed
 	PYTHON="$(PYTHON)" .ci/clean-room
