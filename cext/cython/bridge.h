@@ -2,6 +2,7 @@
 #pragma once
 #include <Python.h>
 
+#include <cstring>
 #include <new>
 #include <string>
 #include <utility>
@@ -21,17 +22,25 @@ inline void set_error_class(int kind, PyObject* cls) {
   error_classes[kind] = cls;
 }
 
+// Sets an error whose text may quote a piece of somebody's text that begins or ends within a character.
+inline void set_error(PyObject* cls, const char* what) {
+  PyObject* text = PyUnicode_DecodeUTF8(what, static_cast<Py_ssize_t>(std::strlen(what)), "replace");
+  if (text == nullptr) return;  // out of memory, which is set
+  PyErr_SetObject(cls, text);
+  Py_DECREF(text);
+}
+
 // Called by Cython inside a catch block, with the GIL held.
 inline void translate_exception() {
   try {
     throw;
   } catch (const Error& e) {
     PyObject* cls = error_classes[static_cast<int>(e.kind())];
-    PyErr_SetString(cls ? cls : PyExc_RuntimeError, e.what());
+    set_error(cls ? cls : PyExc_RuntimeError, e.what());
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
   } catch (const std::exception& e) {
-    PyErr_SetString(PyExc_RuntimeError, e.what());
+    set_error(PyExc_RuntimeError, e.what());
   }
 }
 

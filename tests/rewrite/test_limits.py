@@ -97,3 +97,9 @@ def test_a_sentence_is_cut_between_characters(before: int) -> None:
 def test_tensat(text: str) -> None:
     with pytest.raises(RuleError, match=r"nested|a number of"):
         read_tensat(text)
+
+
+def test_an_error_may_quote_half_a_character() -> None:
+    """Found by fuzzing: the parser points at a byte, which is no text by itself."""
+    with pytest.raises(RuleError, match="at column 5: unexpected"):
+        Rule("r", "f", ("(Relu ?x)",), ("?x",), ("not üconstant(?x)",)).core  # noqa: B018 - compiles it
