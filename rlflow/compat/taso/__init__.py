@@ -11,6 +11,7 @@ import ctypes
 
 import numpy as np
 
+from rlflow.compat.taso.export import export_onnx
 from rlflow.compat.taso.graph import PyGraph, PyModel, from_rlflow, new_graph
 from rlflow.compat.taso.names import (
     get_activation_mode,
@@ -24,7 +25,6 @@ from rlflow.compat.taso.names import (
 from rlflow.compat.taso.onnx_models import (
     InputNotFoundError,
     _check_output,  # noqa: F401 - scripts with importers of their own call it
-    export_onnx,
     import_node,
     load_onnx,
     xf_operators,

@@ -1,4 +1,4 @@
-"""ONNX in and out, and TASO's table of importers, which scripts may extend.
+"""ONNX models as taso graphs, and TASO's table of importers, which scripts may extend.
 
 Models go through rlflow's frontend, which takes any ONNX model. Only where a script has put its own function into
 ``xf_operators`` for an operator that the model uses, the model is read node by node.
@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rlflow.compat.taso.export import opset_of
 from rlflow.compat.taso.graph import PyGraph
 from rlflow.compat.taso.names import FLOAT
 from rlflow.compat.taso.store import PyTensor, Store
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 Handler = Callable[..., Any]
 _OLDEST_NODEWISE = 11
-_BODIES = (5, 10)  # AttributeProto.GRAPH and GRAPHS
 
 
 class InputNotFoundError(ModelError):
@@ -45,27 +45,6 @@ def load_onnx(
     return PyGraph._of(imported, imported.baseline(), names)
 
 
-def export_onnx(graph: PyGraph, *, opset: int | None = None) -> ModelProto:
-    """The graph as a checked ONNX ModelProto.
-
-    A graph that was loaded (or is the result of optimising a loaded one) and not added to is written with its own
-    names and opset; others with opset 21 (or ``opset``), inputs by their names and outputs ``output_0``,
-    ``output_1``, …. Raises GraphError where ``opset`` lacks an operator of the graph.
-    """
-    from rlflow.frontends import graph_to_model
-
-    model = graph._untouched_model()
-    if model is not None and opset in (None, _opset_of(model)):
-        copy = type(model)()
-        copy.CopyFrom(model)
-        return copy
-    if not graph.outputs():
-        raise GraphError("taso: export_onnx(): the graph has no operator, so it has no output; add one first.")
-    written = graph_to_model(graph.to_rlflow(), graph.constants, seed=graph._store.seed, opset=opset)
-    _rename_outputs(written, graph._store.output_names())
-    return written
-
-
 def _check_output(taso_output: Any, onnx_output: str | ValueInfoProto) -> bool:
     """Whether a tensor can stand for an ONNX value, given by its name or by its type (a ValueInfoProto).
 
@@ -86,38 +65,6 @@ def _check_output(taso_output: Any, onnx_output: str | ValueInfoProto) -> bool:
     return len(extents) == len(shape) and all(
         there is None or not isinstance(here, int) or here == there for here, there in zip(shape, extents, strict=True)
     )
-
-
-def _opset_of(model: ModelProto) -> int:
-    return max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
-
-
-def _rename_outputs(model: ModelProto, names: Sequence[str]) -> None:
-    """Gives the outputs these names; another value that has one of them already moves out of the way.
-
-    An output that is an input keeps the name it was written with, and so do all where a node has a body, which may
-    read values by their names.
-    """
-    graph = model.graph
-    if any(attribute.type in _BODIES for node in graph.node for attribute in node.attribute):
-        return
-    inputs = {info.name for info in graph.input}
-    pairs = zip((info.name for info in graph.output), names, strict=True)
-    wanted = {old: new for old, new in pairs if old != new and new not in inputs}
-    values = {value for node in graph.node for value in (*node.input, *node.output)}
-    values |= {one.name for row in (graph.input, graph.output, graph.initializer) for one in row}
-    for name in sorted(set(wanted.values()) & values - set(wanted)):
-        moved = f"{name}_"
-        while moved in values:
-            moved += "_"
-        values.add(moved)
-        wanted[name] = moved
-    for node in graph.node:
-        for row in (node.input, node.output):
-            for place, value in enumerate(row):
-                row[place] = wanted.get(value, value)
-    for item in (*graph.output, *graph.initializer):
-        item.name = wanted.get(item.name, item.name)
 
 
 # --- node by node ---------------------------------------------------------------------------------------------------
@@ -184,7 +131,7 @@ def _lookup(op: NodeProto, name: str, tensors: Mapping[str, PyTensor]) -> PyTens
 
 def _load_nodewise(model: ModelProto, base_dir: str) -> PyGraph:
     """A model read with the functions of ``xf_operators``."""
-    opset = _opset_of(model)
+    opset = opset_of(model)
     if opset < _OLDEST_NODEWISE:
         raise UsageError(
             f"taso: xf_operators were changed, which needs a model of opset {_OLDEST_NODEWISE} or newer; found {opset}."

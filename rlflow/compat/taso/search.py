@@ -8,7 +8,8 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any, cast
 
-from rlflow.compat.taso.graph import PyGraph
+from rlflow.compat.taso.export import export_onnx
+from rlflow.compat.taso.handle import H, Handle
 from rlflow.compat.taso.home import home_rules
 from rlflow.errors import UsageError
 
@@ -25,7 +26,7 @@ _SEARCH = "portfolio:members=eqsat+backtracking"
 
 
 def optimize(
-    graph: PyGraph,
+    graph: H,
     alpha: float | None = _DEFAULT_ALPHA,
     budget: int | str = 1000,
     print_subst: bool = False,
@@ -34,7 +35,7 @@ def optimize(
     seconds: float | None = _SECONDS,
     search: str | Strategy | None = None,
     **options: Any,
-) -> PyGraph:
+) -> H:
     """A new graph that computes the same faster; equal to the given one, which stays usable, where nothing is gained.
 
     ``alpha``: a rewrite may cost so many times the best graph; 1.0, which is TASO's default, and None leave it to the
@@ -49,10 +50,9 @@ def optimize(
     The result's ``report`` says what was done. Raises the errors of :func:`rlflow.optimize`.
     """
     from rlflow import optimize as run
-    from rlflow.compat.taso.onnx_models import export_onnx
     from rlflow.frontends import load_model
 
-    if not isinstance(graph, PyGraph):
+    if not isinstance(graph, Handle):
         raise UsageError(f"taso: optimize() got {type(graph).__name__}; expected a PyGraph.")
     if options.get("rules") is None:
         options["rules"] = home_rules()
@@ -70,7 +70,7 @@ def optimize(
         _write_trace(report)
     if report.improved or options.get("freeze"):
         imported = load_model(result.model)
-        best = PyGraph._of(imported, result.model, [info.name for info in result.model.graph.output])
+        best = type(graph)._of(imported, result.model, [info.name for info in result.model.graph.output])
     else:
         best = graph.copy()
     best._print, best.report = graph._print, report
