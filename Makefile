@@ -31,9 +31,13 @@ ifneq ($(origin CXX),default)
 export CXX
 endif
 
+##@ Start here
+
 .PHONY: help
 help: ## this list
-	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
+	@awk '/^##@ /{ printf "%s%s\n", n++ ? "\n" : "", substr($$0, 5) } \
+	  /^[a-z-]+:.*## /{ t = $$0; sub(/:.*/, "", t); a = $$0; sub(/^[^#]*## /, "", a); printf "  make %-16s %s\n", t, a }' \
+	  $(firstword $(MAKEFILE_LIST))
 
 .PHONY: check
 check: ## say what this machine lacks
@@ -80,6 +84,8 @@ else
 	$(RLFLOW) optimize "$(MODEL)" -o "$(OUT)/$(basename $(notdir $(MODEL))).optimized.onnx" --budget $(BUDGET) $(if $(SEARCH),--search $(SEARCH)) $(if $(COST),--cost $(COST)) --json "$(OUT)/$(basename $(notdir $(MODEL))).json"
 endif
 
+##@ Tests
+
 .PHONY: test
 test: $(VENV)/.dev ## the test suite (under ten minutes on two cores)
 	@mkdir -p build
@@ -111,10 +117,34 @@ mutants: $(EXTRAS)/.extras ## 130 small faults, one at a time: does a test notic
 native-test: check ## the C++ unit tests under the address and undefined-behaviour sanitizers
 	"$(PYTHON)" tests/native/build_native.py --sanitize --run
 
+.PHONY: backend-test
+backend-test: $(VENV)/.dev ## load, save and run every ONNX operator case and the nine CNNs of the onnx package
+	$(BIN)/python -m pytest -q -m "" tests/frontends/test_backend_cases.py tests/frontends/test_light_models.py
+
+.PHONY: gpu-compile
+gpu-compile: check ## the cudnn back end against NVIDIA's headers and compilers; no GPU needed (fetches 1 GB, once)
+	"$(PYTHON)" reproduce/gpu/compile_check.py
+
+.PHONY: gpu-check
+gpu-check: ## on a machine with a GPU: operators beside torch, calibration, five models optimised (ten minutes; PYTHON has torch and cython)
+	"$(PYTHON)" reproduce/gpu/check.py
+
+##@ Code and documents
+
 .PHONY: lint
 lint: $(VENV)/.dev ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+.PHONY: doc-tables
+doc-tables: $(VENV)/.dev ## renew the tables in docs/ that are made from code
+	$(BIN)/python tests/test_layers.py --write
+
+.PHONY: prove
+prove: $(VENV)/.dev ## prove every rule of the library again
+	$(RLFLOW) rules prove --all
+
+##@ Tables and benchmarks
 
 .PHONY: micro
 micro: $(VENV)/.base ## the micro-benchmarks of the native core, each against its bar
@@ -140,21 +170,7 @@ rules-table: $(VENV)/.dev ## account for every rule of TASO's and Tensat's files
 cost-fidelity: $(VENV)/.dev ## predicted against measured time, twelve models and thirty variants each (an hour; resumes)
 	$(BIN)/python reproduce/cost_fidelity/run.py
 
-.PHONY: gpu-compile
-gpu-compile: check ## the cudnn back end against NVIDIA's headers and compilers; no GPU needed (fetches 1 GB, once)
-	"$(PYTHON)" reproduce/gpu/compile_check.py
-
-.PHONY: gpu-check
-gpu-check: ## on a machine with a GPU: operators beside torch, calibration, five models optimised (ten minutes; PYTHON has torch and cython)
-	"$(PYTHON)" reproduce/gpu/check.py
-
-.PHONY: backend-test
-backend-test: $(VENV)/.dev ## load, save and run every ONNX operator case and the nine CNNs of the onnx package
-	$(BIN)/python -m pytest -q -m "" tests/frontends/test_backend_cases.py tests/frontends/test_light_models.py
-
-.PHONY: prove
-prove: $(VENV)/.dev ## prove every rule of the library again
-	$(RLFLOW) rules prove --all
+##@ Packages and cleaning
 
 .PHONY: sdist
 sdist: $(VENV)/.dev ## build/dist: the source distribution and the wheel

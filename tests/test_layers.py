@@ -1,9 +1,13 @@
-"""The layers of the package: imports go down only, and each third party has its doors. A breach names file and line."""
+"""The layers of the package: imports go down only, and each third party has its doors. A breach names file and line.
+
+python tests/test_layers.py --write     renews the tables of docs/architecture.md, which are made from those below
+"""
 
 from __future__ import annotations
 
 import ast
 import functools
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -17,23 +21,28 @@ LAYERS: dict[str, int] = {
     "errors": 0,
     "ops": 1, "files": 1, "plugins": 1, "processes": 1, "interrupts": 1,
     "graph": 2,
-    "frontends": 3, "rewrite": 3, "nn": 3, "zoo": 3, "runtime": 3,
-    "synthesis": 4, "price": 4, "verify": 4,
+    "frontends": 3, "rewrite": 3, "nn": 3, "runtime": 3,
+    "zoo": 4, "synthesis": 4, "price": 4, "verify": 4,
     "search": 5, "race": 5, "library": 5,
-    "env": 6, "deployment": 6,
-    "agents": 7, "report": 7, "options": 7,
-    "testing": 8, "compat": 8, "optimizer": 8, "pipeline": 8,
-    "comparison": 8, "fidelity": 8,
-    "cli": 9, "__main__": 9,
+    "env": 6, "deployment": 6, "report": 6,
+    "agents": 7, "options": 7,
+    "pipeline": 8, "optimizer": 8, "comparison": 8, "fidelity": 8, "testing": 8,
+    "cli": 9, "compat": 9,
+    "__main__": 10,
 }  # fmt: skip
+#: Imports within one layer; each is a debt, and more than four are too many.
 SIDEWAYS = {
-    ("zoo", "frontends"),  # builders write ONNX through the frontend's builder
     ("optimizer", "pipeline"),  # the façade, and the stages behind it
-    ("comparison", "optimizer"),
     ("runtime", "frontends"),  # runtimes that execute graphs, not files, read ONNX through the one door
-    ("compat", "optimizer"),  # the ancestors' modules stand on the façade
-    ("__main__", "cli"),  # `python -m rlflow` is the command line
 }
+#: What is said of a part whose name does not say it, in docs/architecture.md.
+ABOUT = {
+    "files": "writing without leaving halves", "plugins": "what other distributions offer",
+    "library": "which rules a caller means", "deployment": "what the runtime is handed", "race": "the final comparison",
+    "options": "what a user may choose", "pipeline": "the stages of an optimisation",
+    "optimizer": "the façade", "comparison": "races of strategies", "fidelity": "prices against the clock",
+    "compat": "the `taso` module", "__main__": "`python -m rlflow`",
+}  # fmt: skip
 FREE = {"__init__", "_core", "_version"}  # the package's lazy front, and the extension, which has its own doors below
 
 # Third party -> the places (package folders or files) that may import it.
@@ -185,6 +194,56 @@ def breach(found: Import) -> str | None:
     return f"{where}: {source} (layer {LAYERS[source]}) imports {target} (layer {LAYERS[target]}); imports go down only"
 
 
+def layers_table() -> str:
+    """The layers, highest first, in Markdown."""
+    rows = []
+    for layer in sorted(set(LAYERS.values()), reverse=True):
+        parts = [name for name, its in LAYERS.items() if its == layer]
+        rows.append(
+            f"| {layer} | {', '.join(f'`{one}` ({ABOUT[one]})' if one in ABOUT else f'`{one}`' for one in parts)} |"
+        )
+    sideways = [f"`{source}` imports `{target}`" for source, target in sorted(SIDEWAYS)]
+    return "\n".join(
+        ["| Layer | Packages |", "|---|---|", *rows, "", f"Within one layer: {', '.join(sideways) or 'none'}."]
+    )
+
+
+def doors_table() -> str:
+    """Who may import what is not ours, in Markdown."""
+    rows = [f"| `{name}` | {', '.join(f'`{place}`' for place in sorted(places))} |" for name, places in DOORS.items()]
+    return "\n".join(["| Library | Imported in |", "|---|---|", *rows])
+
+
+TABLES = {"layers": layers_table, "doors": doors_table}
+PAGE = ROOT / "docs" / "architecture.md"
+
+
+def with_tables(page: str) -> str:
+    """The page with its tables as they should be; each stands between two comments that name it."""
+    for name, table in TABLES.items():
+        start, end = f"<!-- {name}: written by make doc-tables -->\n", f"<!-- end of {name} -->"
+        before, _, rest = page.partition(start)
+        page = f"{before}{start}{table()}\n{end}{rest.partition(end)[2]}"
+    return page
+
+
+def test_the_page_on_architecture_has_these_tables() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert all(f"<!-- end of {name} -->" in page for name in TABLES)
+    assert page == with_tables(page), "docs/architecture.md is out of date: run python tests/test_layers.py --write"
+
+
+def test_few_imports_stay_within_a_layer() -> None:
+    pairs = {
+        (part(found.place), part(found.module))
+        for path in PACKAGE.rglob("*.py")
+        for found in imports_of(path)
+        if found.module.startswith("rlflow.")
+    }
+    assert len(SIDEWAYS) <= 4
+    assert pairs >= SIDEWAYS, f"no import needs these any more: {sorted(SIDEWAYS - pairs)}"
+
+
 def test_imports_go_down_only() -> None:
     files = sorted(PACKAGE.rglob("*.py"))
     assert len(files) > 10, "the package was not found"
@@ -203,7 +262,7 @@ def test_imports_go_down_only() -> None:
         ("search/greedy.py", "from rlflow import _core", "imports rlflow._core"),
         ("search/eqsat/run.py", "from rlflow._core import Graph", None),
         ("cli/a.py", "import rlflow.search", None),
-        ("zoo/a.py", "from rlflow.frontends import builder", None),
+        ("runtime/a.py", "from rlflow.frontends import builder", None),
         ("price/a.py", "def f():\n    import torch", "imports torch"),
         ("zoo/a.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import onnx", None),
         ("graph/a.py", "if TYPE_CHECKING:\n    from rlflow import price", "graph (layer 2) imports price (layer 4)"),
@@ -231,3 +290,7 @@ def test_the_test_itself(place: str, line: str, expected: str | None, tmp_path: 
     else:
         assert len(sentences) == 1
         assert expected in sentences[0]
+
+
+if __name__ == "__main__" and sys.argv[1:] == ["--write"]:
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
