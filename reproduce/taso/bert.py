@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
+from nets import TasoNet
+
 import taso
+from rlflow.zoo import taso_bert
 
 ALPHA, BUDGET = 1.0, 100
-HIDDEN, HEADS, LENGTH, LAYERS = 1024, 16, 64, 8
 
 
-def attention(graph: taso.PyGraph, x: taso.PyTensor) -> taso.PyTensor:
-    """One layer; its attention output is left over, and so a graph output."""
-    weights = [graph.new_weight(dims=(HIDDEN, HIDDEN)) for _ in range(4)]
-    rows = x.dim(0)
-    shape = (rows // LENGTH, LENGTH, HEADS, HIDDEN // HEADS)
-    q, k, v = (
-        graph.transpose(graph.reshape(graph.matmul(x, weight), shape=shape), perm=(0, 2, 1, 3), shuffle=True)
-        for weight in weights[:3]
-    )
-    output = graph.transpose(graph.matmul(graph.matmul(q, k), v), perm=(0, 2, 1, 3), shuffle=True)
-    graph.reshape(output, shape=(rows, HIDDEN))
-    return graph.matmul(x, weights[3])
-
-
-def build(batch: int = 16) -> taso.PyGraph:
+def build(batch: int = 16, length: int = 64, layers: int = 8, hidden: int = 1024, heads: int = 16) -> taso.PyGraph:
+    """The attentions are left over, and so graph outputs."""
     graph = taso.new_graph()
-    x = graph.relu(graph.new_input(dims=(batch * LENGTH, HIDDEN)))
-    for _ in range(LAYERS):
-        x = attention(graph, x)
+    x = graph.relu(graph.new_input(dims=(batch * length, hidden)))
+    taso_bert.stack(TasoNet(graph), x, (batch, length, heads, hidden // heads), layers)
     return graph
 
 

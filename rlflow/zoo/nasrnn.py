@@ -1,60 +1,77 @@
-"""NasRNN: the recurrent cell found by Zoph & Le, unrolled, as in TASO's benchmark (one state, no cell memory)."""
+"""NasRNN: the recurrent cell found by Zoph & Le, unrolled, as in TASO's benchmark (one state, no cell memory).
+
+The zoo, TASO's script and Tensat's terms are written by :func:`unrolled`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rlflow.zoo.entry import ZooEntry
+from rlflow.zoo.net import Net, OnnxNet, Value
 
 if TYPE_CHECKING:
     from rlflow.frontends.builder import ModelBuilder
 
 _GATES = 8
-_Gate = tuple[str, ...]  # names of the input weight, the recurrent weight and, where asked for, the bias
 
 
-def _gates(b: ModelBuilder, hidden: int, biases: bool) -> list[_Gate]:
+def _gates(net: Net, hidden: int, biases: bool) -> list[tuple[Value, ...]]:
+    """The input weight, the recurrent weight and, where asked for, the bias of each gate."""
     gates = []
     for index in range(_GATES):
-        with b.scope(f"gate{index}"):
-            gate = [b.weight(kind, (hidden, hidden), hidden) for kind in ("input_weight", "state_weight")]
-            gates.append((*gate, b.bias("bias", hidden)) if biases else tuple(gate))
+        with net.scope(f"gate{index}"):
+            gate = [net.weight(kind, hidden, hidden) for kind in ("input_weight", "state_weight")]
+            gates.append((*gate, net.vector("bias", hidden)) if biases else tuple(gate))
     return gates
 
 
-def _combine(b: ModelBuilder, x: str, state: str, gate: _Gate) -> str:
-    total = b.node("Add", [b.node("MatMul", [x, gate[0]]), b.node("MatMul", [state, gate[1]])])
-    return b.node("Add", [total, gate[2]]) if len(gate) > 2 else total
+def _combine(net: Net, x: Value, state: Value, gate: Sequence[Value]) -> Value:
+    total = net.apply("Add", net.apply("MatMul", x, gate[0]), net.apply("MatMul", state, gate[1]))
+    return net.apply("Add", total, gate[2]) if len(gate) > 2 else total
 
 
-def _cell(b: ModelBuilder, x: str, state: str, gates: list[_Gate]) -> str:
-    t = [_combine(b, x, state, gate) for gate in gates]
-    first = b.node("Add", [b.node("Relu", t[0]), b.node("Sigmoid", t[3])])
-    second = b.node("Add", [b.node("Sigmoid", t[1]), b.node("Tanh", t[2])])
-    third = b.node("Mul", [b.node("Sigmoid", t[4]), b.node("Tanh", t[5])])
-    fourth = b.node("Mul", [b.node("Sigmoid", t[6]), b.node("Relu", t[7])])
-    left = b.node("Mul", [b.node("Tanh", first), b.node("Tanh", fourth)])
-    right = b.node("Add", [b.node("Sigmoid", second), b.node("Tanh", third)])
-    return b.node("Tanh", b.node("Mul", [b.node("Tanh", right), b.node("Tanh", left)]))
+def _cell(net: Net, x: Value, state: Value, gates: Sequence[Sequence[Value]]) -> Value:
+    """The next state."""
+
+    def of(operator: str, *values: Value) -> Value:
+        return net.apply(operator, *values)
+
+    t = [_combine(net, x, state, gate) for gate in gates]
+    first = of("Add", of("Relu", t[0]), of("Sigmoid", t[3]))
+    second = of("Add", of("Sigmoid", t[1]), of("Tanh", t[2]))
+    third = of("Mul", of("Sigmoid", t[4]), of("Tanh", t[5]))
+    fourth = of("Mul", of("Sigmoid", t[6]), of("Relu", t[7]))
+    left = of("Mul", of("Tanh", first), of("Tanh", fourth))
+    right = of("Add", of("Sigmoid", second), of("Tanh", third))
+    return of("Tanh", of("Mul", of("Tanh", right), of("Tanh", left)))
+
+
+def unrolled(
+    net: Net, xs: Sequence[Value], state: Value, hidden: int, *, biases: bool = False, shared: bool = False
+) -> Value:
+    """The state [batch, hidden] after a step for each of ``xs`` [batch, hidden]. ``shared``: all steps use one set of
+    weights (a recurrent cell), else each its own (as TASO's script draws them).
+    """
+    gates = _gates(net, hidden, biases) if shared else []
+    for step, x in enumerate(xs):
+        with net.scope(f"step{step}"):
+            state = _cell(net, x, state, gates if shared else _gates(net, hidden, biases))
+    return state
 
 
 def write(b: ModelBuilder, *, batch: int, steps: int, hidden: int, biases: bool, shared: bool, inputs: str) -> None:
-    """``shared``: all steps use one set of weights (a recurrent cell), else each its own (as TASO's script draws them).
-
-    ``inputs``: "steps" for one input [batch, hidden] per step, "sequence" for one input [steps, batch, hidden].
-    """
+    """``inputs``: "steps" for one input [batch, hidden] per step, "sequence" for one input [steps, batch, hidden]."""
     if inputs == "sequence":
         sequence = b.input("x", np.float32, (steps, batch, hidden))
         xs = [b.node("Gather", [sequence, b.constant(step, np.int64)], axis=0) for step in range(steps)]
     else:
         xs = [b.input(f"x{step}", np.float32, (batch, hidden)) for step in range(steps)]
     state = b.weight("initial_state", (1, hidden), 1)
-    gates = _gates(b, hidden, biases) if shared else []
-    for step, x in enumerate(xs):
-        with b.scope(f"step{step}"):
-            state = _cell(b, x, state, gates if shared else _gates(b, hidden, biases))
+    state = unrolled(OnnxNet(b), xs, state, hidden, biases=biases, shared=shared)
     b.output(state, "state")
 
 

@@ -1,4 +1,7 @@
-"""TASO's example graph NasNet-A: one separable convolution where the paper has two, and no ReLU or BN around it."""
+"""TASO's example graph NasNet-A: one separable convolution where the paper has two, and no ReLU or BN around it.
+
+The zoo, TASO's script and Tensat's terms are written by :func:`network`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import numpy as np
 
 from rlflow.zoo import layers
 from rlflow.zoo.entry import ZooEntry
-from rlflow.zoo.taso_resnet import stem
+from rlflow.zoo.net import Net, OnnxNet, Value
 
 if TYPE_CHECKING:
     from rlflow.frontends.builder import ModelBuilder
@@ -18,69 +21,79 @@ _STEM = 64
 _FIRST = 128
 
 
-def _squeeze(b: ModelBuilder, x: str, name: str, into: int, out: int) -> str:
+def _squeezed(net: Net, previous: Value, current: Value, sizes: tuple[int, int, int]) -> tuple[Value, Value]:
+    """Both inputs with ``sizes[2]`` channels; the first two are what they have."""
+
     # The ReLU halves the variance that the sums of the cell before have doubled, so no gain to make up for it.
-    return b.node("Relu", layers.conv(b, x, name, (into, out), 1, gain=1.0))
+    def fit() -> Value:
+        return net.conv(previous, "fit", (sizes[0], sizes[2]), 1, relu=True)
+
+    def squeeze() -> Value:
+        return net.conv(current, "squeeze", (sizes[1], sizes[2]), 1, relu=True)
+
+    if net.earlier_first:
+        return fit(), squeeze()
+    later = squeeze()
+    return fit(), later
 
 
-def _separable(b: ModelBuilder, x: str, name: str, channels: int, kernel: int, stride: int = 1) -> str:
-    pad = kernel // 2
-    with b.scope(name):
-        x = layers.conv(
-            b, x, "depthwise", (channels, channels), kernel, stride=stride, pad=pad, group=channels, gain=1.0
-        )
-        return layers.conv(b, x, "pointwise", (channels, channels), 1, gain=1.0)
+def _separable(net: Net, x: Value, name: str, channels: int, kernel: int, stride: int = 1) -> Value:
+    with net.scope(name):
+        x = net.conv(x, "depthwise", (channels, channels), kernel, stride=stride, groups=channels)
+        return net.conv(x, "pointwise", (channels, channels), 1)
 
 
-def _pool(b: ModelBuilder, x: str, kind: str, stride: int = 1) -> str:
-    return layers.pool(b, x, kind, 3, stride=stride, pad=1, count_pad=False)
-
-
-def _normal_cell(b: ModelBuilder, previous: str, current: str, sizes: tuple[int, int, int]) -> str:
+def _normal_cell(net: Net, previous: Value, current: Value, sizes: tuple[int, int, int]) -> Value:
     """``sizes``: channels of the two inputs and of each of the five sums."""
     channels = sizes[2]
-    p = _squeeze(b, previous, "fit", sizes[0], channels)
-    h = _squeeze(b, current, "squeeze", sizes[1], channels)
+    p, h = _squeezed(net, previous, current, sizes)
     sums = (
-        (_separable(b, h, "left1", channels, 3), h),
-        (_separable(b, p, "left2", channels, 3), _separable(b, h, "right2", channels, 3)),
-        (_pool(b, h, "Average"), p),
-        (_pool(b, p, "Average"), _pool(b, p, "Average")),
-        (_separable(b, p, "left5", channels, 3), _separable(b, p, "right5", channels, 3)),
+        (_separable(net, h, "left1", channels, 3), h),
+        (_separable(net, p, "left2", channels, 3), _separable(net, h, "right2", channels, 3)),
+        (net.pool(h, "Average"), p),
+        (net.pool(p, "Average"), net.pool(p, "Average")),
+        (_separable(net, p, "left5", channels, 3), _separable(net, p, "right5", channels, 3)),
     )
-    return b.node("Concat", [b.node("Add", list(pair)) for pair in sums], axis=1)
+    return net.concat([net.apply("Add", *pair) for pair in sums])
 
 
-def _reduction_cell(b: ModelBuilder, previous: str, current: str, sizes: tuple[int, int, int]) -> str:
+def _reduction_cell(net: Net, previous: Value, current: Value, sizes: tuple[int, int, int]) -> Value:
     channels = sizes[2]
-    p = _squeeze(b, previous, "fit", sizes[0], channels)
-    h = _squeeze(b, current, "squeeze", sizes[1], channels)
+    p, h = _squeezed(net, previous, current, sizes)
 
-    def add(x: str, y: str) -> str:
-        return b.node("Add", [x, y])
+    def add(x: Value, y: Value) -> Value:
+        return net.apply("Add", x, y)
 
-    first = add(_separable(b, p, "left1", channels, 7, 2), _separable(b, h, "right1", channels, 5, 2))
-    second = add(_pool(b, h, "Max", 2), _separable(b, p, "right2", channels, 7, 2))
-    third = add(_pool(b, h, "Average", 2), _separable(b, p, "right3", channels, 5, 2))
-    fourth = add(_pool(b, h, "Max", 2), _separable(b, first, "right4", channels, 3))
-    fifth = add(_pool(b, first, "Average"), second)
-    return b.node("Concat", [first, second, third, fourth, fifth], axis=1)
+    first = add(_separable(net, p, "left1", channels, 7, 2), _separable(net, h, "right1", channels, 5, 2))
+    second = add(net.pool(h, "Max", 2), _separable(net, p, "right2", channels, 7, 2))
+    third = add(net.pool(h, "Average", 2), _separable(net, p, "right3", channels, 5, 2))
+    fourth = add(net.pool(h, "Max", 2), _separable(net, first, "right4", channels, 3))
+    fifth = add(net.pool(first, "Average"), second)
+    return net.concat([first, second, third, fourth, fifth])
 
 
-def write(b: ModelBuilder, *, batch: int, image: int, cells: int, width: int) -> None:
-    """``cells``: normal cells of each of the three stacks; ``width``: percent of the original's channels."""
+def network(net: Net, image: Value, cells: int, width: int = 100) -> Value:
+    """The features of ``image`` [batch, 3, height, width]. ``cells``: normal cells of each of the three stacks;
+    ``width``: percent of the original's channels.
+    """
     into, channels = layers.scaled(_STEM, width), layers.scaled(_FIRST, width)
-    x = stem(b, b.input("data", np.float32, (batch, 3, image, image)), into)
+    x = net.conv(image, "stem", (3, into), 7, stride=2, relu=True, gain=layers.RELU_GAIN)
+    x = net.pool(x, "Max", 2)
     for stack in range(_STACKS):
         previous, current, sizes = x, x, (into, into)
         for index in range(cells):
-            with b.scope(f"stack{stack}.cell{index}"):
-                previous, current = current, _normal_cell(b, previous, current, (*sizes, channels))
+            with net.scope(f"stack{stack}.cell{index}"):
+                previous, current = current, _normal_cell(net, previous, current, (*sizes, channels))
                 sizes = (sizes[1], 5 * channels)
         channels *= 2
-        with b.scope(f"stack{stack}.reduction"):
-            x, into = _reduction_cell(b, previous, current, (*sizes, channels)), 5 * channels
-    b.output(x, "features")
+        with net.scope(f"stack{stack}.reduction"):
+            x, into = _reduction_cell(net, previous, current, (*sizes, channels)), 5 * channels
+    return x
+
+
+def write(b: ModelBuilder, *, batch: int, image: int, cells: int, width: int) -> None:
+    """``cells`` and ``width``: see :func:`network`."""
+    b.output(network(OnnxNet(b), b.input("data", np.float32, (batch, 3, image, image)), cells, width), "features")
 
 
 ENTRIES = (

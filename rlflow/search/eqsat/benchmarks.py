@@ -5,173 +5,118 @@ Sizes and wiring as in the published e-graphs (see docs/eqsat.md); the others ar
 
 from __future__ import annotations
 
-from rlflow.search.eqsat.terms import TermBuilder, TermGraph
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from rlflow.search.eqsat.terms import TermBuilder, TermGraph, join_dims
+from rlflow.zoo import nasrnn as cell
+from rlflow.zoo import taso_bert, taso_nasnet
 
 SAME, NONE, RELU = 0, 0, 2
 
 
-class _Layers(TermBuilder):
-    """The layers of the benchmarks, with the shapes that they need to know."""
+class _Terms:
+    """Tensat's terms as what the zoo's networks are written over."""
+
+    earlier_first = False
 
     def __init__(self) -> None:
-        super().__init__()
-        self.channels: dict[int, int] = {}
-        self.extent: dict[int, int] = {}
+        self.builder = TermBuilder()
 
-    def image(self, channels: int, extent: int) -> int:
-        return self._known(self.input(1, channels, extent, extent), channels, extent)
+    def scope(self, name: str) -> AbstractContextManager[None]:
+        return nullcontext()
 
-    def _known(self, term: int, channels: int, extent: int) -> int:
-        self.channels[term], self.extent[term] = channels, extent
-        return term
+    def weight(self, name: str, *dims: int) -> int:
+        return self.builder.weight(*dims)
 
-    def conv(self, x: int, out: int, kernel: int, stride: int = 1, activation: int = NONE, groups: int = 1) -> int:
-        weight = self.weight(out, self.channels[x] // groups, kernel, kernel)
-        term = self.with_numbers("conv2d", (stride,), (stride,), (SAME,), (activation,), x, weight)
-        return self._known(term, out, -(-self.extent[x] // stride))
+    vector = weight
 
-    def pool(self, kind: str, x: int, kernel: int, stride: int) -> int:
-        term = self.with_numbers(kind, x, (kernel,), (kernel,), (stride,), (stride,), (SAME,), (NONE,))
-        return self._known(term, self.channels[x], -(-self.extent[x] // stride))
+    def apply(self, operator: str, *values: int) -> int:
+        if operator == "MatMul":
+            return self.builder.with_numbers("matmul", (NONE,), *values)
+        return self.builder.call(_HEADS.get(operator, operator.lower()), *values)
 
-    def ewadd(self, a: int, b: int) -> int:
-        return self._known(self.call("ewadd", a, b), self.channels.get(a, 0), self.extent.get(a, 0))
+    def reshaped(self, x: int, shape: Sequence[int]) -> int:
+        return self.builder.call("reshape", x, self.builder.leaf(join_dims(shape)))
 
-    def relu(self, x: int) -> int:
-        return self._known(self.call("relu", x), self.channels.get(x, 0), self.extent.get(x, 0))
+    def transposed(self, x: int, perm: Sequence[int]) -> int:
+        return self.builder.call("transpose", x, self.builder.leaf(join_dims(perm)), self.builder.leaf(1))
 
-    def matmul(self, a: int, b: int) -> int:
-        return self.with_numbers("matmul", (NONE,), a, b)
+    def conv(
+        self,
+        x: int,
+        name: str,
+        channels: tuple[int, int],
+        kernel: int,
+        *,
+        stride: int = 1,
+        groups: int = 1,
+        relu: bool = False,
+        gain: float = 1.0,
+    ) -> int:
+        weight = self.weight(name, channels[1], channels[0] // groups, kernel, kernel)
+        return self.builder.with_numbers("conv2d", (stride,), (stride,), (SAME,), (RELU if relu else NONE,), x, weight)
+
+    def pool(self, x: int, kind: str, stride: int = 1) -> int:
+        return self.builder.with_numbers(_HEADS[kind], x, (3,), (3,), (stride,), (stride,), (SAME,), (NONE,))
+
+    def concat(self, parts: Sequence[int]) -> int:
+        return self.builder.with_numbers(f"concat{len(parts)}", (1,), (4,), *parts)
+
+
+_HEADS = {"Add": "ewadd", "Mul": "ewmul", "Max": "poolmax", "Average": "poolavg"}
 
 
 def bert() -> TermGraph:
     """Eight blocks of attention at sequence 64, hidden 1024, 16 heads; the next block reads input · W of the last."""
-    b = _Layers()
-    x, outputs = b.relu(b.input(64, 1024)), []
-    for _ in range(8):
-        q, k, v = (_heads(b, b.matmul(x, b.weight(1024, 1024))) for _ in range(3))
-        mixed = b.matmul(b.matmul(q, k), v)
-        outputs.append(b.call("reshape", _swapped(b, mixed), b.leaf("64_1024")))
-        x = b.matmul(x, b.weight(1024, 1024))
-    return b.finish([*outputs, x])
-
-
-def _heads(b: _Layers, x: int) -> int:
-    return _swapped(b, b.call("reshape", x, b.leaf("64_16_64")))
-
-
-def _swapped(b: _Layers, x: int) -> int:
-    return b.call("transpose", x, b.leaf("1_0_2"), b.leaf(1))
+    b = _Terms()
+    states, unread = taso_bert.stack(b, b.apply("Relu", b.builder.input(64, 1024)), (64, 16, 64), 8)
+    return b.builder.finish([*unread, states])
 
 
 def nasrnn() -> TermGraph:
     """Five steps of the cell at hidden size 512, each with its own weights."""
-    b = _Layers()
-    xs = [b.input(1, 512) for _ in range(5)]
-    state = b.weight(1, 512)
-    for x in xs:
-        state = _cell(b, x, state)
-    return b.finish([state])
-
-
-def _cell(b: _Layers, x: int, state: int) -> int:
-    def gate(kind: str, index: int) -> int:
-        return b.call(kind, t[index])
-
-    t = [b.call("ewadd", b.matmul(x, b.weight(512, 512)), b.matmul(state, b.weight(512, 512))) for _ in range(8)]
-    m0 = b.call("ewadd", gate("relu", 0), gate("sigmoid", 3))
-    m1 = b.call("ewadd", gate("sigmoid", 1), gate("tanh", 2))
-    m2 = b.call("ewmul", gate("sigmoid", 4), gate("tanh", 5))
-    m3 = b.call("ewmul", gate("sigmoid", 6), gate("relu", 7))
-    m4 = b.call("ewadd", b.call("sigmoid", m1), b.call("tanh", m2))
-    m5 = b.call("ewmul", b.call("tanh", m0), b.call("tanh", m3))
-    return b.call("tanh", b.call("ewmul", b.call("tanh", m4), b.call("tanh", m5)))
-
-
-def resnet50() -> TermGraph:
-    """Blocks 3, 4, 6, 3 of bottlenecks from 1x64x56x56; no stem, normalisation or classifier."""
-    b = _Layers()
-    x = b.image(64, 56)
-    for blocks, channels, stride in ((3, 64, 1), (4, 128, 2), (6, 256, 2), (3, 512, 2)):
-        for block in range(blocks):
-            x = _bottleneck(b, x, channels, 4 * channels, stride if block == 0 else 1, 1)
-    return b.finish([x])
-
-
-def resnext50() -> TermGraph:
-    """32 groups, from 1x3x224x224 with a stem; no normalisation or classifier."""
-    b = _Layers()
-    x = b.pool("poolmax", b.conv(b.image(3, 224), 64, 7, 2, RELU), 3, 2)
-    for blocks, channels, stride in ((3, 128, 1), (4, 256, 2), (6, 512, 2), (3, 1024, 2)):
-        for block in range(blocks):
-            x = _bottleneck(b, x, channels, 2 * channels, stride if block == 0 else 1, 32)
-    return b.finish([x])
-
-
-def _bottleneck(b: _Layers, x: int, channels: int, out: int, stride: int, groups: int) -> int:
-    t = b.conv(x, channels, 1, 1, RELU)
-    t = b.conv(t, channels, 3, stride, RELU, groups)
-    t = b.conv(t, out, 1)
-    if stride > 1 or b.channels[x] != out:
-        x = b.conv(x, out, 1, stride, RELU)
-    return b.relu(b.ewadd(x, t))
+    b = _Terms()
+    xs = [b.builder.input(1, 512) for _ in range(5)]
+    return b.builder.finish([cell.unrolled(b, xs, b.weight("initial_state", 1, 512), 512)])
 
 
 def nasneta() -> TermGraph:
     """Three stacks of five normal cells and a reduction cell, 128 channels at first."""
-    b = _Layers()
-    x = b.pool("poolmax", b.conv(b.image(3, 224), 64, 7, 2, RELU), 3, 2)
-    channels = 128
-    for _ in range(3):
-        previous = current = x
-        for _ in range(5):
-            previous, current = current, _normal_cell(b, previous, current, channels)
-        channels *= 2
-        x = _reduction_cell(b, previous, current, channels)
-    return b.finish([x])
+    b = _Terms()
+    return b.builder.finish([taso_nasnet.network(b, b.builder.input(1, 3, 224, 224), 5)])
 
 
-def _fit(b: _Layers, current: int, x: int) -> int:
-    if b.extent[x] == b.extent[current]:
-        return b.conv(x, b.channels[current], 1, 1, RELU)
-    return b.conv(x, b.channels[current], 3, 2, RELU)
+def resnet50() -> TermGraph:
+    """Blocks 3, 4, 6, 3 of bottlenecks from 1x64x56x56; no stem, normalisation or classifier."""
+    b = _Terms()
+    return b.builder.finish([_bottlenecks(b, b.builder.input(1, 64, 56, 56), (64, 128, 256, 512), 4, 1)])
 
 
-def _separable(b: _Layers, x: int, out: int, kernel: int, stride: int = 1) -> int:
-    return b.conv(b.conv(x, b.channels[x], kernel, stride, NONE, b.channels[x]), out, 1)
+def resnext50() -> TermGraph:
+    """32 groups, from 1x3x224x224 with a stem; no normalisation or classifier."""
+    b = _Terms()
+    x = b.pool(b.conv(b.builder.input(1, 3, 224, 224), "stem", (3, 64), 7, stride=2, relu=True), "Max", 2)
+    return b.builder.finish([_bottlenecks(b, x, (128, 256, 512, 1024), 2, 32)])
 
 
-def _join(b: _Layers, parts: list[int]) -> int:
-    term = b.with_numbers(f"concat{len(parts)}", (1,), (4,), *parts)
-    return b._known(term, sum(b.channels[part] for part in parts), b.extent[parts[0]])
+def _bottlenecks(b: _Terms, x: int, widths: Sequence[int], expansion: int, groups: int) -> int:
+    into = 64
+    for stage, (blocks, width) in enumerate(zip((3, 4, 6, 3), widths, strict=True)):
+        for block in range(blocks):
+            stride = 2 if stage > 0 and block == 0 else 1
+            x, into = _bottleneck(b, x, (into, width, expansion * width), stride, groups), expansion * width
+    return x
 
 
-def _normal_cell(b: _Layers, previous: int, current: int, c: int) -> int:
-    current = b.conv(current, c, 1, 1, RELU)
-    previous = _fit(b, current, previous)
-
-    def average(x: int) -> int:
-        return b.pool("poolavg", x, 3, 1)
-
-    parts = [
-        b.ewadd(_separable(b, current, c, 3), current),
-        b.ewadd(_separable(b, previous, c, 3), _separable(b, current, c, 3)),
-        b.ewadd(average(current), previous),
-        b.ewadd(average(previous), average(previous)),
-        b.ewadd(_separable(b, previous, c, 3), _separable(b, previous, c, 3)),
-    ]
-    return _join(b, parts)
-
-
-def _reduction_cell(b: _Layers, previous: int, current: int, c: int) -> int:
-    current = b.conv(current, c, 1, 1, RELU)
-    previous = _fit(b, current, previous)
-    one = b.ewadd(_separable(b, previous, c, 7, 2), _separable(b, current, c, 5, 2))
-    two = b.ewadd(b.pool("poolmax", current, 3, 2), _separable(b, previous, c, 7, 2))
-    three = b.ewadd(b.pool("poolavg", current, 3, 2), _separable(b, previous, c, 5, 2))
-    four = b.ewadd(b.pool("poolmax", current, 3, 2), _separable(b, one, c, 3))
-    five = b.ewadd(b.pool("poolavg", one, 3, 1), two)
-    return _join(b, [one, two, three, four, five])
+def _bottleneck(b: _Terms, x: int, channels: tuple[int, int, int], stride: int, groups: int) -> int:
+    into, width, out = channels
+    t = b.conv(x, "conv1", (into, width), 1, relu=True)
+    t = b.conv(t, "conv2", (width, width), 3, stride=stride, groups=groups, relu=True)
+    t = b.conv(t, "conv3", (width, out), 1)
+    if stride > 1 or into != out:
+        x = b.conv(x, "shortcut", (into, out), 1, stride=stride, relu=True)
+    return b.apply("Relu", b.apply("Add", x, t))
 
 
 BENCHMARKS = {"bert": bert, "nasrnn": nasrnn, "nasneta": nasneta, "resnet50": resnet50, "resnext50": resnext50}
