@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from rlflow.plugins import offer
 
 if TYPE_CHECKING:
+    from rlflow.comparison import compare
     from rlflow.frontends import load_model as load
     from rlflow.frontends import save_model as save
     from rlflow.graph import Graph
-    from rlflow.optimizer import OptimizeResult, Options, compare, optimize, replay, simplify
+    from rlflow.optimizer import OptimizeResult, Options, optimize, replay, simplify, verify
     from rlflow.report import Report
     from rlflow.rewrite import Rule
     from rlflow.search import Budget
@@ -38,6 +39,7 @@ __all__ = [
     "replay",
     "save",
     "simplify",
+    "verify",
 ]
 
 _HOMES = {
@@ -47,12 +49,13 @@ _HOMES = {
     "Options": ("rlflow.optimizer", "Options"),
     "Report": ("rlflow.report", "Report"),
     "Rule": ("rlflow.rewrite", "Rule"),
-    "compare": ("rlflow.optimizer", "compare"),
+    "compare": ("rlflow.comparison", "compare"),
     "load": ("rlflow.frontends", "load_model"),
     "optimize": ("rlflow.optimizer", "optimize"),
     "replay": ("rlflow.optimizer", "replay"),
     "save": ("rlflow.frontends", "save_model"),
     "simplify": ("rlflow.optimizer", "simplify"),
+    "verify": ("rlflow.optimizer", "verify"),
 }
 
 offer(

@@ -28,7 +28,7 @@ from rlflow.errors import UsageError
 from rlflow.files import write_atomically
 from rlflow.search import Budget, InterruptGuard, Problem, StopToken
 
-__all__ = ["Comparison", "Difference", "compare_searches", "differences"]
+__all__ = ["Comparison", "Difference", "compare", "differences"]
 
 #: Costs that differ by less than this part are equal.
 _EQUAL = 1e-6
@@ -120,7 +120,7 @@ class Comparison:
         return stream.getvalue()
 
 
-def compare_searches(
+def compare(
     models: Sequence[str | os.PathLike[str]],
     strategies: Sequence[str],
     *,

@@ -20,11 +20,11 @@ from rlflow.files import write_atomically
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from rlflow.equivalence import Plan
+    from rlflow.equivalence.sizes import Sizes
     from rlflow.frontends.storage import SharedWeights
     from rlflow.price.command import DeviceCommand
     from rlflow.runtime import Worker
-    from rlflow.verify import Plan
-    from rlflow.verify.sizes import Sizes
 
 #: Models larger than this go to the runtime as files, because a protobuf message may not exceed 2 GB.
 _FILE_BYTES = 1_500_000_000
@@ -139,11 +139,11 @@ def runner(reference: Worker, deployed: Worker) -> Any:
     """Runs models to compare their outputs: as deployed where they are deployed, and tightly in the reference, whose
     optimisations can be switched off.
     """
-    from rlflow import verify
+    from rlflow import equivalence
 
     if reference is deployed:
-        return verify.WorkerRunner(reference)
-    tight, loose = verify.WorkerRunner(reference), verify.WorkerRunner(deployed)
+        return equivalence.WorkerRunner(reference)
+    tight, loose = equivalence.WorkerRunner(reference), equivalence.WorkerRunner(deployed)
 
     def run(model: Any, feeds: Any, level: str) -> Any:
         return (tight if level == "disable" else loose)(model, feeds, level)
@@ -221,8 +221,8 @@ class Inputs:
         Those that neither ``dims`` nor the data bind are guessed, and the guess is one that the runtime accepts.
         Raises :class:`RuntimeRefused` where it accepts none.
         """
+        from rlflow.equivalence import for_single_input, load_input_data, make_inputs, plan_for, sizes
         from rlflow.graph.ranges import input_ranges
-        from rlflow.verify import for_single_input, load_input_data, make_inputs, plan_for, sizes
 
         infos = worker.interface(source).inputs
         if isinstance(data, (str, os.PathLike)):
@@ -329,9 +329,9 @@ def verified(
     seconds: float | None = None,
 ) -> Any:
     """The comparison of two models' outputs; the probes beyond ``inputs.feeds`` take ``seconds`` at most."""
-    from rlflow import verify
+    from rlflow import equivalence
 
-    return verify.verify(
+    return equivalence.verify(
         runs, original, optimised, inputs.feeds, noise=noise, seed=seed, plan=inputs.plan, seconds=seconds
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rlflow import search as _search
@@ -17,10 +18,11 @@ from rlflow.search import Progress, StopToken
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from rlflow.equivalence import Verification
     from rlflow.price.allowance import PricingProgress
     from rlflow.runtime import Worker
 
-__all__ = ["OptimizeResult", "Options", "compare", "optimize", "replay", "simplified", "simplify"]
+__all__ = ["OptimizeResult", "Options", "optimize", "replay", "simplified", "simplify", "verify"]
 
 
 @with_keywords
@@ -79,7 +81,7 @@ def simplified(
         return simplify_in(model, context)
 
 
-def compare(
+def verify(
     original: str | os.PathLike[str] | bytes | ModelProto,
     other: str | os.PathLike[str] | bytes | ModelProto,
     *,
@@ -89,10 +91,15 @@ def compare(
     input_data: Any = None,
     runtime: str = "onnxruntime",
     provider: str | None = None,
-) -> Any:
-    """Run two models on the same inputs and compare their outputs; returns :class:`rlflow.verify.Verification`.
+) -> Verification:
+    """Does ``other`` compute what ``original`` computes? Both are run on the same inputs, and their outputs compared.
 
-    Random integer inputs lie in the ranges that the original's graph implies.
+    The inputs are ``input_data`` (as for :func:`optimize`), then random ones by ``seed``; random integers lie in the
+    ranges that the original's graph implies. ``dims``: sizes of open dimensions. The answer holds the largest
+    difference of each output and the input that shows it; ``passed`` says whether roundings explain them all.
+
+    Raises :class:`rlflow.errors.ModelError` for what is no model, :class:`RuntimeRefused` where the original does not
+    run, :class:`UsageError` for inputs that do not fit.
     """
     from rlflow.frontends import load_model
 
@@ -101,9 +108,11 @@ def compare(
         reference = stack.enter_context(open_worker(threads))
         deployed = reference if place.is_default else stack.enter_context(place.worker())
         imported = load_model(original)
+        load_model(other)  # what is no model is refused as such, not called different
         source = source_of(imported, original)
         inputs = Inputs.of(reference, source, imported.graph, dict(dims or {}), input_data, seed)
-        return verified(runner(reference, deployed), inputs, source, as_source(other), seed)
+        found: Verification = verified(runner(reference, deployed), inputs, source, as_source(other), seed)
+    return replace(found, notes=[*inputs.notes, *found.notes])
 
 
 def replay(

@@ -16,9 +16,9 @@ from rlflow.errors import UsageError
 
 if TYPE_CHECKING:
     from rlflow.deployment import Deployment
+    from rlflow.equivalence.sizes import Extent
     from rlflow.price.command import DeviceCommand
     from rlflow.search import Budget, Patience, Strategy
-    from rlflow.verify.sizes import Extent
 
 __all__ = ["Options", "with_keywords"]
 
@@ -253,7 +253,7 @@ class Options:
     @functools.cached_property
     def extents(self) -> dict[str, Extent]:
         """The least, usual and most sizes of the dimensions in ``dims``."""
-        from rlflow.verify.sizes import Extent
+        from rlflow.equivalence.sizes import Extent
 
         return {name: Extent.of(value, f"The size of the dimension {name!r}") for name, value in self.dims.items()}
 

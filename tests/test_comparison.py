@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from rlflow import comparison, zoo
-from rlflow.comparison import Comparison, compare_searches, differences, half_width
+from rlflow.comparison import Comparison, compare, differences, half_width
 from rlflow.errors import UsageError
 
 
@@ -80,7 +80,7 @@ def test_a_shorter_time_is_claimed_only_where_it_is_significant(gain: float, sig
 def test_a_comparison_runs_keeps_and_resumes(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep = tmp_path / "race.jsonl"
     options: dict[str, Any] = {"budget": "40x", "cost": "analytic", "keep": keep}
-    found = compare_searches([model], ["greedy", "random:length=2"], seeds=2, **options)
+    found = compare([model], ["greedy", "random:length=2"], seeds=2, **options)
     assert [(one["strategy"], one["seed"]) for one in found.runs] == [
         ("greedy", 0), ("greedy", 1), ("random:length=2", 0), ("random:length=2", 1),
     ]  # fmt: skip
@@ -92,15 +92,15 @@ def test_a_comparison_runs_keeps_and_resumes(model: Path, tmp_path: Path, monkey
         raise AssertionError("was run again")
 
     monkeypatch.setattr(comparison._search, "solve", refuse)
-    again = compare_searches([model], ["greedy", "random:length=2"], seeds=2, **options)
+    again = compare([model], ["greedy", "random:length=2"], seeds=2, **options)
     assert again.to_dict() == found.to_dict()
     with pytest.raises(AssertionError, match="was run again"):
-        compare_searches([model], ["greedy", "random:length=2"], seeds=3, **options)
+        compare([model], ["greedy", "random:length=2"], seeds=3, **options)
 
 
 def test_winners_are_timed_end_to_end(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLFLOW_CACHE", str(tmp_path))
-    found = compare_searches([model], ["greedy", "random:walks=1"], budget="20meas", seeds=1, gate_seconds=1.0)
+    found = compare([model], ["greedy", "random:walks=1"], budget="20meas", seeds=1, gate_seconds=1.0)
     (timing,) = found.timings
     assert set(timing["log_ms"]) <= {"baseline", *(one["digest"] for one in found.runs)}
     assert all(len(blocks) == comparison.BLOCKS for blocks in timing["log_ms"].values())
@@ -118,4 +118,4 @@ def test_winners_are_timed_end_to_end(model: Path, tmp_path: Path, monkeypatch: 
 )
 def test_mistakes_are_sentences(strategies: list[str], seeds: int, says: str, model: Path) -> None:
     with pytest.raises(UsageError, match=says):
-        compare_searches([model], strategies, seeds=seeds, budget="5x")
+        compare([model], strategies, seeds=seeds, budget="5x")

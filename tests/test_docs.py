@@ -2,6 +2,9 @@
 
 * ``python`` blocks run, all those of a page in one namespace and one empty working folder.
 * ``bash`` blocks run when the line above the fence is ``<!-- run -->``; the others would install or test the package.
+* ``<!-- write: PATH -->`` and ``<!-- edit: PATH -->`` make a page one of steps, which is followed in a copy of the
+  package: the block is the file, or a diff without line numbers whose parts are separated by ``@@``; then the page's
+  ``bash`` blocks under ``<!-- run in a copy -->`` run there.
 * ``json`` blocks must parse. ``<!-- not run: reason -->`` above a block leaves it out, for the reason it gives.
 * Links between pages must lead somewhere.
 """
@@ -11,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -42,7 +46,7 @@ class Block(NamedTuple):
 
     @property
     def skipped(self) -> bool:
-        return self.note.startswith("not run:")
+        return self.note.startswith(("not run:", "write:", "edit:"))
 
 
 def blocks_of(page: Path) -> list[Block]:
@@ -62,20 +66,24 @@ BASH = [block for block in BLOCKS if block.language == "bash" and block.note == 
 DATA = [block for block in BLOCKS if block.language == "json" and not block.skipped]
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """An environment in which ``rlflow`` is this checkout's command, whether or not it is installed."""
+STEPS = sorted({block.page for block in BLOCKS if block.note.startswith(("write:", "edit:"))})
+
+
+def environment(folder: Path, root: Path = ROOT) -> dict[str, str]:
+    """An environment in which ``rlflow`` is the command of the checkout at ``root``, whether or not it is installed."""
     launcher = folder / "bin" / "rlflow"
     launcher.parent.mkdir(exist_ok=True)
     start = "from rlflow.cli import main; main()"
     launcher.write_text(f"#!/bin/sh\nexec '{sys.executable}' -c '{start}' \"$@\"\n", encoding="utf-8")
     launcher.chmod(0o755)
     path = os.pathsep.join([str(launcher.parent), str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    python_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    python_path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
     return {**os.environ, "PATH": path, "PYTHONPATH": python_path, "RLFLOW_CACHE": str(folder / "cache")}
 
 
-def run(command: list[str], folder: Path, where: str) -> None:
-    result = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=280)
+def run(command: list[str], folder: Path, where: str, root: Path = ROOT) -> None:
+    given = environment(folder, root)
+    result = subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=280)
     assert result.returncode == 0, f"{where} ended with status {result.returncode}\n{result.stdout}\n{result.stderr}"
 
 
@@ -98,6 +106,37 @@ def test_python_blocks_run(page: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("block", BASH, ids=lambda block: block.where)
 def test_bash_blocks_run(block: Block, tmp_path: Path) -> None:
     run(["bash", "-euo", "pipefail", "-c", block.text], tmp_path, block.where)
+
+
+@pytest.mark.parametrize("page", STEPS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pages_of_steps_can_be_followed(page: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    ignored = shutil.ignore_patterns("__pycache__", "results")
+    for name in ("rlflow", "taso", "tests", "substitutions", "docs"):
+        shutil.copytree(ROOT / name, copy / name, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    for block in blocks_of(page):
+        verb, _, place = block.note.partition(": ")
+        if verb == "write":
+            assert not (copy / place).exists(), f"{block.where} writes {place}, which is there already"
+            (copy / place).write_text(block.text, encoding="utf-8")
+        elif verb == "edit":
+            edit(copy / place, block)
+        elif block.note == "run in a copy":
+            run(["bash", "-euo", "pipefail", "-c", block.text], copy, block.where, copy)
+
+
+def edit(path: Path, block: Block) -> None:
+    """Apply a diff without line numbers: what it expects must be there once."""
+    text = path.read_text(encoding="utf-8")
+    for part in re.split(r"^@@.*\n", block.text, flags=re.MULTILINE):
+        lines = part.splitlines()
+        old, new = ("\n".join(line[1:] for line in lines if line[:1] in signs) for signs in (" -", " +"))
+        assert text.count(old) == 1, (
+            f"{block.where} expects this once in {path.name}, not {text.count(old)} times:\n{old}"
+        )
+        text = text.replace(old, new)
+    path.write_text(text, encoding="utf-8")
 
 
 @pytest.mark.parametrize("block", DATA, ids=lambda block: block.where)

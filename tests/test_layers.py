@@ -22,7 +22,7 @@ LAYERS: dict[str, int] = {
     "ops": 1, "files": 1, "plugins": 1, "processes": 1, "interrupts": 1,
     "graph": 2,
     "frontends": 3, "rewrite": 3, "nn": 3, "runtime": 3,
-    "zoo": 4, "synthesis": 4, "price": 4, "verify": 4,
+    "zoo": 4, "synthesis": 4, "price": 4, "equivalence": 4,
     "search": 5, "race": 5, "library": 5,
     "env": 6, "deployment": 6, "report": 6,
     "agents": 7, "options": 7,
@@ -256,7 +256,7 @@ def test_imports_go_down_only() -> None:
     [
         ("graph/text.py", "from rlflow.price import CostModel", "graph (layer 2) imports price (layer 4)"),
         ("graph/text.py", "from ..price import CostModel", "graph (layer 2) imports price (layer 4)"),
-        ("price/a.py", "from rlflow import verify", "price (layer 4) imports verify (layer 4)"),
+        ("price/a.py", "from rlflow import equivalence", "price (layer 4) imports equivalence (layer 4)"),
         ("price/a.py", "import onnx.helper", "imports onnx, which only frontends may"),
         ("frontends/a.py", "import onnx_ir", None),
         ("search/greedy.py", "from rlflow import _core", "imports rlflow._core"),

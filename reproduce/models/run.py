@@ -49,7 +49,7 @@ def run(path: Path, feed: dict[str, Any] | None, budget: str, folder: Path) -> d
     row["interface"] = interface(path) == interface(target)
     row["checker"] = complaint(target) is None or complaint(path) is not None
     given = {name: array(spec, number) for number, (name, spec) in enumerate((feed or {}).items())}
-    outcome = rlflow.compare(path, target, input_data=given)
+    outcome = rlflow.verify(path, target, input_data=given)
     return {**row, "outputs": bool(outcome.passed), "difference": outcome.failure()}
 
 

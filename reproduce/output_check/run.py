@@ -2,7 +2,7 @@
 
     python reproduce/output_check/run.py [--walks 160] [--steps 30] [--expansions 30]
 
-Wrong: the pairs of tests/verify/wrong_pairs.py. Right: random graphs and rules' own examples after random rewrites
+Wrong: the pairs of tests/equivalence/wrong_pairs.py. Right: random graphs and rules' own examples after random rewrites
 (``--walks`` of them, of ``--steps`` each); small zoo models after the same, after a search by the analytic cost, and as
 the clean-up writes them. The rows go to results/latest.jsonl, the tables to standard output.
 """
@@ -19,12 +19,12 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [os.fspath(folder) for folder in (HERE.parent / "common", ROOT / "tests" / "verify")]
+sys.path[:0] = [os.fspath(folder) for folder in (HERE.parent / "common", ROOT / "tests" / "equivalence")]
 sys.path.append(os.fspath(ROOT / "tests" / "conformance"))
 
 import fuzz  # from the folder "tests/conformance"
 import results  # from the folder "common"
-from wrong_pairs import NEIGHBOURS, WRONG  # from the folder "tests/verify"
+from wrong_pairs import NEIGHBOURS, WRONG  # from the folder "tests/equivalence"
 
 from rlflow import price, search, zoo
 from rlflow.deployment import Inputs, runner, verified
@@ -57,7 +57,7 @@ SMALL: dict[str, dict[str, int]] = {
 
 
 def judged(worker: Worker, original: bytes, other: bytes, dims: dict[str, int]) -> dict[str, Any]:
-    """One comparison, as ``rlflow.compare`` makes it."""
+    """One comparison, as ``rlflow.verify`` makes it."""
     start = time.perf_counter()
     inputs = Inputs.of(worker, original, load_model(original).graph, dict(dims), None, 0)
     found = verified(runner(worker, worker), inputs, original, other, 0)

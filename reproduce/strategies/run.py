@@ -23,7 +23,7 @@ sys.path.insert(0, os.fspath(HERE.parent / "common"))
 import results  # from the folder "common"
 
 from rlflow import zoo
-from rlflow.comparison import Comparison, compare_searches
+from rlflow.comparison import Comparison, compare
 
 MODELS = [
     "squeezenet1.1", "nasrnn", "bert6-classifier", "llama-decoder-step", "densenet-121", "inception-v3", "resnext-50",
@@ -78,7 +78,7 @@ def main() -> int:
         paths = [Path(folder) / f"{name.replace('/', '-')}.onnx" for name in options.models]
         for name, path in zip(options.models, paths, strict=True):
             path.write_bytes(zoo.build(name).SerializeToString())
-        found = compare_searches(
+        found = compare(
             paths,
             options.search.split(","),
             budget=options.budget,

@@ -58,7 +58,7 @@ def row_of(name: str, options: argparse.Namespace) -> dict[str, Any]:
     better = taso.optimize(graph, alpha, budget, cost=options.cost, seconds=options.seconds)
     wall = time.monotonic() - started
     report = better.report
-    compared = rlflow.compare(taso.export_onnx(graph), taso.export_onnx(better)) if report.improved else None
+    compared = rlflow.verify(taso.export_onnx(graph), taso.export_onnx(better)) if report.improved else None
     return {
         "kind": "model",
         "name": name,

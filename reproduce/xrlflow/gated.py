@@ -16,12 +16,12 @@ import numpy as np
 
 from rlflow import search, zoo
 from rlflow.deployment import Inputs, open_worker, runner, source_of, verified
+from rlflow.equivalence import calibrate
 from rlflow.errors import GraphError, UsageError
 from rlflow.frontends import load_model, save_model
 from rlflow.price.sampler import WorkerSampler
 from rlflow.price.timing import speedup
 from rlflow.search import TraceStep
-from rlflow.verify import calibrate
 
 BLOCKS = 10
 

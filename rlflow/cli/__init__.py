@@ -19,6 +19,7 @@ from rlflow.cli.rules import rules
 from rlflow.cli.search import search
 from rlflow.cli.simplify import simplify
 from rlflow.cli.train import train
+from rlflow.cli.verify import verify
 from rlflow.cli.zoo import zoo
 
 __all__ = ["main"]
@@ -45,5 +46,5 @@ def main() -> None:
     """Make a trained network faster: measured, proved rule by rule, and checked end to end."""
 
 
-for verb in (optimize, simplify, search, compare, inspect, cost, rules, explain, zoo, train, dream, info):
+for verb in (optimize, simplify, verify, search, compare, inspect, cost, rules, explain, zoo, train, dream, info):
     main.add_command(verb)

@@ -53,8 +53,8 @@ def compare(
 
     A strategy is called better only where the difference is significant. Ctrl-C keeps what is done (--keep).
     """
+    from rlflow import comparison
     from rlflow.cli.progress import reporter
-    from rlflow.comparison import compare_searches
     from rlflow.files import check_output, write_atomically
     from rlflow.report import write_json
     from rlflow.search.registry import specification
@@ -66,7 +66,7 @@ def compare(
 
         matplotlib_or_sentence()  # refuse before the work starts
     with reporter(quiet) as told:
-        found = compare_searches(
+        found = comparison.compare(
             models,
             [specification(spec) for spec in searches.split(",")],
             budget=budget,

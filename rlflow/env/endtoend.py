@@ -46,8 +46,8 @@ class EndToEndTimer:
     def _open(self) -> None:
         if self._start is not None:
             return
+        from rlflow.equivalence import make_inputs
         from rlflow.graph.ranges import input_ranges
-        from rlflow.verify import make_inputs
 
         self._start = self._worker.load(self._bytes(self.imported.graph))
         infos = self._worker.inspect(self._start).inputs

@@ -28,12 +28,12 @@ def check(loaded: Loaded, raced: Raced, context: Context, seconds: float | None 
         return None
     each = seconds_each(seconds or context.parts.verifying())
     context.stage("verifying", "comparing the outputs with the original's")
-    from rlflow import verify
+    from rlflow import equivalence
 
     inputs, source, seed = context.inputs(loaded), raced.winner.export.source, context.options.seed
     known = {loaded.source: raced.outputs.get("baseline"), source: raced.outputs.get("optimised")}
     run = with_known_outputs(context.runner, inputs.feeds, known)
-    noise = verify.calibrate(run, loaded.source, inputs.feeds, seed=seed, plan=inputs.plan, seconds=each)
+    noise = equivalence.calibrate(run, loaded.source, inputs.feeds, seed=seed, plan=inputs.plan, seconds=each)
     found = verified(run, inputs, loaded.source, source, seed, noise, each)
     if not found.passed:
         culprit = culprit_of(raced.winner.visited, found, loaded, inputs, noise, context)
@@ -44,9 +44,9 @@ def check(loaded: Loaded, raced: Raced, context: Context, seconds: float | None 
 
 def seconds_each(seconds: float | None) -> float | None:
     """Of ``seconds``, those of the original's runs, and of the result's: never more than they have without a budget."""
-    from rlflow import verify
+    from rlflow import equivalence
 
-    return None if seconds is None else min(seconds / 2.0, verify.SECONDS)
+    return None if seconds is None else min(seconds / 2.0, equivalence.SECONDS)
 
 
 def figures(found: Any) -> Verified:

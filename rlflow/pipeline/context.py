@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import Inputs, open_worker, runner
+from rlflow.equivalence.sizes import usual
 from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable, VerificationFailed
 from rlflow.files import ScratchFolder, check_output
 from rlflow.pipeline.given import check_given
 from rlflow.pipeline.parts import Pace, Parts
 from rlflow.report import Stages
 from rlflow.search import Progress, StopToken
-from rlflow.verify.sizes import usual
 
 if TYPE_CHECKING:
     from rlflow.options import Options

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rlflow.deployment import Inputs, verified
+from rlflow.equivalence.sizes import ends
 from rlflow.errors import VerificationFailed
 from rlflow.pipeline.checking import culprit_of, seconds_each
-from rlflow.verify.sizes import ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,13 +57,15 @@ def check_at_ends(loaded: Loaded, raced: Raced, context: Context) -> None:
     """Compare the outputs at the least and the most sizes; raises :class:`VerificationFailed`."""
     if raced.winner is None or not context.options.verify:
         return
-    from rlflow import verify
+    from rlflow import equivalence
 
     for where, inputs in _inputs_at_ends(loaded, context):
         context.stage("verifying", f"comparing the outputs at {where}")
         source, seed = raced.winner.export.source, context.options.seed
         each = seconds_each(context.parts.verifying())
-        noise = verify.calibrate(context.runner, loaded.source, inputs.feeds, seed=seed, plan=inputs.plan, seconds=each)
+        noise = equivalence.calibrate(
+            context.runner, loaded.source, inputs.feeds, seed=seed, plan=inputs.plan, seconds=each
+        )
         found = verified(context.runner, inputs, loaded.source, source, seed, noise, each)
         if not found.passed:
             culprit = culprit_of(raced.winner.visited, found, loaded, inputs, noise, context)

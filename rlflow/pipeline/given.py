@@ -24,7 +24,7 @@ def check_given(model: Any, options: Options) -> None:
     for path in named_files(options.rules):
         check_readable(path, "The rule file", UsageError)
     if options.input_data is not None and not isinstance(options.input_data, Mapping):
-        from rlflow.verify import load_input_data
+        from rlflow.equivalence import load_input_data
 
         data = options.input_data
         load_input_data([data] if isinstance(data, (str, os.PathLike)) else data)

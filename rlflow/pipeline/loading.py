@@ -18,10 +18,10 @@ from rlflow.search import TraceStep
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from rlflow.equivalence.sizes import Extent
     from rlflow.frontends.storage import SharedWeights
     from rlflow.options import Options
     from rlflow.pipeline.context import Context
-    from rlflow.verify.sizes import Extent
 
 __all__ = ["Loaded", "load"]
 
@@ -86,8 +86,8 @@ def load(model: Any, context: Context) -> Loaded:
 
 def _extents(options: Options, imported: Any) -> dict[str, Extent]:
     """The sizes that the user gives to open dimensions, by name or by the shapes of inputs."""
+    from rlflow.equivalence import sizes
     from rlflow.frontends import symbolic
-    from rlflow.verify import sizes
 
     known = imported.origin.symbols | imported.origin.unnamed
     unknown = sorted(set(options.dims) - known)

@@ -114,15 +114,15 @@ def test_a_trace_replays_on_the_model() -> None:
     result = rlflow.optimize(model, **ANALYTIC)
     again = rlflow.replay(model, result.report.trace)
     assert [node.op_type for node in again.graph.node] == [node.op_type for node in result.model.graph.node]
-    assert rlflow.compare(model, again).passed
+    assert rlflow.verify(model, again).passed
 
 
 def test_models_are_compared() -> None:
     model = product_model()
     other = product_model()
     other.graph.node[-1].op_type = "Sub"
-    assert rlflow.compare(model, model).passed
-    assert not rlflow.compare(model, other).passed
+    assert rlflow.verify(model, model).passed
+    assert not rlflow.verify(model, other).passed
 
 
 def test_new_nodes_carry_their_rule() -> None:
@@ -218,10 +218,10 @@ def test_weights_in_another_file_stay_there(tmp_path: Path) -> None:
     onnx.save(product_model(), path, save_as_external_data=True, location="m.data", size_threshold=0)
     result = rlflow.optimize(path, output=out, **ANALYTIC)
     assert result.improved
-    assert rlflow.compare(path, out).passed
+    assert rlflow.verify(path, out).passed
     untouched = rlflow.optimize(path, output=tmp_path / "same.onnx", rules=load_library(None).select([]), **ANALYTIC)
     assert not untouched.improved
-    assert rlflow.compare(path, tmp_path / "same.onnx").passed
+    assert rlflow.verify(path, tmp_path / "same.onnx").passed
 
 
 def test_a_model_that_cannot_be_read_as_a_graph_passes_through(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from rlflow.equivalence.outputs import compare, noise_floor
 from rlflow.errors import RlflowError
 from rlflow.frontends import graph_to_model
 from rlflow.frontends.constants import ConstantStore, numpy_dtype
@@ -30,7 +31,6 @@ from rlflow.rewrite import RuleLibrary, RuleSet, State, compiled, load_rules
 from rlflow.runtime import Worker
 from rlflow.synthesis.floats import filled
 from rlflow.testing import random_graph
-from rlflow.verify.compare import compare, noise_floor
 
 STEPS = 30
 #: Beyond so many nodes only rewrites that do not add to them are taken.

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import rlflow
-from rlflow import verify
+from rlflow import equivalence
 from rlflow.cli import main
 from rlflow.pipeline import simplifying
 from rlflow.pipeline.parts import CHECK_LEAST
@@ -113,7 +113,7 @@ def test_the_check_of_a_clean_up_is_short(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize(
     ("budget", "least", "most"),
-    [("1x", None, None), ("1s", CHECK_LEAST / 2, CHECK_LEAST / 2), ("30s", 5.0, verify.SECONDS)],
+    [("1x", None, None), ("1s", CHECK_LEAST / 2, CHECK_LEAST / 2), ("30s", 5.0, equivalence.SECONDS)],
 )
 def test_the_check_has_its_part_of_the_budget(
     budget: str, least: float | None, most: float | None, monkeypatch: pytest.MonkeyPatch
@@ -130,7 +130,7 @@ def test_the_check_has_its_part_of_the_budget(
 def _asked_seconds(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The seconds that the two halves of the check are given, as they come."""
     asked: list[Any] = []
-    calibrate, compare = verify.calibrate, verify.verify
+    calibrate, compare = equivalence.calibrate, equivalence.verify
 
     def calibrated(*args: Any, **options: Any) -> Any:
         asked.append(options["seconds"])
@@ -140,8 +140,8 @@ def _asked_seconds(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         asked.append(options["seconds"])
         return compare(*args, **options)
 
-    monkeypatch.setattr(verify, "calibrate", calibrated)
-    monkeypatch.setattr(verify, "verify", compared)
+    monkeypatch.setattr(equivalence, "calibrate", calibrated)
+    monkeypatch.setattr(equivalence, "verify", compared)
     return asked
 
 

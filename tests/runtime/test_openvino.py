@@ -139,4 +139,4 @@ class TestCost:
         assert found.report.runtime is not None
         assert found.report.runtime.name == "openvino"
         assert target.exists()
-        assert optimizer.compare(source, target, runtime="openvino").passed
+        assert optimizer.verify(source, target, runtime="openvino").passed

@@ -42,9 +42,9 @@ class PyGraph(Handle):
         import numpy as np
 
         from rlflow.compat.taso.export import export_onnx
+        from rlflow.equivalence import make_inputs
         from rlflow.graph.ranges import input_ranges
         from rlflow.runtime import RuntimeOptions, Worker, unavailable_reason
-        from rlflow.verify import make_inputs
 
         reason = unavailable_reason()
         if reason is not None:

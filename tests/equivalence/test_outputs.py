@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlflow.verify import compare, flatten, noise_floor, tolerance
+from rlflow.equivalence import compare, flatten, noise_floor, tolerance
 
 
 def normal(*shape: int, seed: int = 0) -> np.ndarray:

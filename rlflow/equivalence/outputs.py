@@ -56,7 +56,8 @@ class OutputCheck:
 
     ``max_rel`` of integers, booleans and strings is the fraction of elements that differ. ``vacuous`` says why
     agreement proves nothing (the output is constant, not finite, empty or random), else ``None``. ``detail`` is the
-    sentence of a failure, or ``None``.
+    sentence of a failure, or ``None``. ``kind`` and ``run`` say which input shows the largest difference: the run of
+    that number among the inputs of that kind; ``None`` where no two values differ.
     """
 
     name: str
@@ -66,6 +67,8 @@ class OutputCheck:
     passed: bool
     vacuous: str | None = None
     detail: str | None = None
+    kind: str = "usual"
+    run: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; differences that are not finite become ``None``."""
@@ -153,12 +156,13 @@ def _check(
     hollow = vacuous(reference)
     mismatch = structure(reference, other)
     if mismatch is not None:
-        return OutputCheck(name, np.inf, np.inf, 0.0, False, hollow, f"The output {name!r} {mismatch}.")
+        worst = worst_run(reference, other)
+        return OutputCheck(name, np.inf, np.inf, 0.0, False, hollow, f"The output {name!r} {mismatch}.", run=worst)
     max_abs, max_rel = _difference(reference, other)
     allowed = _allowed(coarsest(reference[0].dtype, dtype), noise, factor)
     passed = bool(max_rel <= allowed)
     detail = None if passed else f"The output {name!r} {_failure(reference[0], max_abs, max_rel, allowed)}."
-    return OutputCheck(name, max_abs, max_rel, allowed, passed, hollow, detail)
+    return OutputCheck(name, max_abs, max_rel, allowed, passed, hollow, detail, run=worst_run(reference, other))
 
 
 def _allowed(dtype: str, noise: float, factor: float) -> float:
@@ -214,6 +218,17 @@ def _difference(reference: list[np.ndarray], other: list[np.ndarray]) -> tuple[f
         return 0.0, 0.0
     # An output that is zero throughout has no magnitude to relate to; there the difference is taken as it is.
     return largest, largest / scale if scale > 0.0 else largest
+
+
+def worst_run(reference: Sequence[np.ndarray], other: Sequence[Any]) -> int | None:
+    """Number of the run with the largest absolute difference (an output that is missing or of another type is as far
+    off as can be); ``None`` where there is none.
+    """
+    largest = [
+        np.inf if structure([one], [two]) else _difference([one], [two])[0]
+        for one, two in zip(reference, other, strict=True)
+    ]
+    return max(range(len(largest)), key=largest.__getitem__) if any(largest) else None
 
 
 def _exact_difference(reference: list[np.ndarray], other: list[np.ndarray]) -> tuple[float, float]:

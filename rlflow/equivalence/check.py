@@ -11,12 +11,21 @@ from typing import Any
 
 import numpy as np
 
+from rlflow.equivalence.noise import SECONDS, Feeds, Group, Noise, Runner, calibrate, deepen
+from rlflow.equivalence.outputs import (
+    OutputCheck,
+    base_tolerance,
+    coarsest,
+    compare,
+    flatten,
+    structure,
+    vacuous,
+    worst_run,
+)
+from rlflow.equivalence.probes import Plan, Probe
+from rlflow.equivalence.slices import Excess, excess
 from rlflow.errors import RuntimeCrashed, RuntimeRefused, VerificationFailed
 from rlflow.runtime import ModelSource
-from rlflow.verify.compare import OutputCheck, base_tolerance, coarsest, compare, flatten, structure, vacuous
-from rlflow.verify.noise import SECONDS, Feeds, Group, Noise, Runner, calibrate, deepen
-from rlflow.verify.probes import Plan, Probe
-from rlflow.verify.slices import Excess, excess
 
 _COARSE = ("bfloat16", "float16", "float32", "float64")
 
@@ -85,7 +94,7 @@ def verify(
     seconds: float | None = None,
 ) -> Verification:
     """Compare ``optimised`` with ``original`` on every element of ``feeds``, and on the probes of ``plan`` for as long
-    as ``seconds`` allow; see :mod:`rlflow.verify.compare` and :mod:`rlflow.verify.slices` for tolerances.
+    as ``seconds`` allow; see :mod:`rlflow.equivalence.outputs` and :mod:`rlflow.equivalence.slices` for tolerances.
 
     ``precision`` is the coarsest float type inside the model where that is coarser than its outputs (a float16
     network with float32 outputs). An optimised model that the runtime refuses or crashes on fails; the same of the
@@ -100,7 +109,7 @@ def verify(
         runs = [flatten(run) for run in runner(optimised, tried.feeds(feeds), "disable")]
         deployed = [flatten(run) for run in runner(optimised, feeds, "all")]
     except (RuntimeCrashed, RuntimeRefused) as error:
-        return Verification(False, notes=[*notes, f"The runtime ran the original but not the optimised model: {error}"])
+        return Verification(False, notes=[*notes, f"The runtime ran the original but not the other model: {error}"])
     plain = runs[: len(feeds)]
     dtypes = _precisions(calm, feeds, precision)
     tight = _without_random(compare(calm.plain, plain, calm.floor, dtypes=dtypes), calm.random)
@@ -112,7 +121,7 @@ def verify(
         tight = [_by_slices(runner, original, check, pairs, dtypes, calm.random, seed) for check in tight]
     notes += [f"The output {check.name!r} cannot show a mistake: {check.vacuous}." for check in tight if check.vacuous]
     extra = sorted(set(plain[0]) - set(calm.plain[0]))
-    notes += [f"The optimised model has the output {name!r}, which the original lacks." for name in extra]
+    notes += [f"The other model has the output {name!r}, which the original lacks." for name in extra]
     if calm.cut or tried.cut:
         notes.append(f"The check ended with its time, after {len(runs)} inputs; there are more.")
     passed = not extra and all(check.passed for check in tight + loose)
@@ -168,9 +177,9 @@ def _by_slices(
         if found is not None:
             intro = "" if group is pairs[0][0] else f"On inputs of the kind {group.kind!r}, "
             detail = f"{intro}{'t' if intro else 'T'}he output {check.name!r} {found.sentence}."
-            return OutputCheck(
-                check.name, found.max_abs, found.relative, found.allowed, False, check.vacuous, detail
-            )  # fmt: skip
+            worst = worst_run([one[check.name] for one in group.plain], [one.get(check.name) for one in outputs])
+            how = (found.max_abs, found.relative, found.allowed, False, check.vacuous, detail)
+            return OutputCheck(check.name, *how, group.kind, worst)
     if check.vacuous and any(vacuous([group.plain[0][check.name]]) is None for group, _ in pairs[1:]):
         return replace(check, vacuous=None)
     return check
@@ -178,7 +187,7 @@ def _by_slices(
 
 def _excess(name: str, group: Group, outputs: list[dict[str, Any]], dtypes: Mapping[str, str]) -> Excess | None:
     if not all(outputs):
-        sentence = "is not computed, because the optimised model refuses what the original takes"
+        sentence = "is not computed, because the other model refuses what the original takes"
         return Excess(sentence, np.inf, np.inf, 0.0)
     ours = [run[name] for run in group.plain if name in run]
     if len(ours) < len(group.plain):

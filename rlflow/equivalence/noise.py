@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from rlflow.equivalence.outputs import flatten, noise_floor
+from rlflow.equivalence.probes import Plan, Probe
 from rlflow.errors import RuntimeCrashed, RuntimeRefused
 from rlflow.runtime import ModelSource, Worker
-from rlflow.verify.compare import flatten, noise_floor
-from rlflow.verify.probes import Plan, Probe
 
 Feeds = Mapping[str, np.ndarray]
 Outputs = dict[str, Any]

@@ -11,6 +11,7 @@ from wrong_pairs import NEIGHBOURS, WRONG, Pair, deep, normal, op
 from wrong_pairs import net as written
 
 from rlflow.deployment import Inputs, runner, verified
+from rlflow.equivalence import calibrate
 from rlflow.frontends import graph_to_model, load_model, save_model
 from rlflow.frontends.constants import ConstantStore
 from rlflow.library import load_library
@@ -18,7 +19,6 @@ from rlflow.rewrite import State, compiled
 from rlflow.runtime import Worker
 from rlflow.synthesis.floats import filled
 from rlflow.testing import random_graph
-from rlflow.verify import calibrate
 
 #: Differs only where all scores that a mask lets through are below -10,000.
 NOT_SEEN = {"a mask of -1e4 instead of the lowest finite"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlflow.verify.slices import excess
+from rlflow.equivalence.slices import excess
 
 EPS = np.float32(2.0**-23)
 

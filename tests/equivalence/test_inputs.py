@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rlflow.equivalence import for_single_input, load_input_data, make_inputs
 from rlflow.errors import UsageError
 from rlflow.runtime import TensorInfo
-from rlflow.verify import for_single_input, load_input_data, make_inputs
 
 TOKENS = TensorInfo("ids", "int64", ("N", 5))
 MASK = TensorInfo("mask", "bool", ("N", 5))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlflow.verify import verify
+from rlflow.equivalence import verify
 
 FEEDS = [{"x": np.random.default_rng(seed).standard_normal(64).astype(np.float32)} for seed in range(2)]
 #: By model: what is added to ``y`` with the runtime's optimisations off, and with them on; and a further output.

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rlflow.equivalence import sizes
+from rlflow.equivalence.sizes import LADDER, Extent
 from rlflow.errors import UsageError
 from rlflow.runtime import TensorInfo
-from rlflow.verify import sizes
-from rlflow.verify.sizes import LADDER, Extent
 
 IMAGE = TensorInfo("x", "float32", (None, 3, "H", "W"))
 MASK = TensorInfo("mask", "float32", ("H", "W"))

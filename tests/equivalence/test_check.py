@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from rlflow.equivalence import WorkerRunner, calibrate, make_inputs, verify
 from rlflow.errors import RuntimeRefused, VerificationFailed
 from rlflow.runtime import Worker
-from rlflow.verify import WorkerRunner, calibrate, make_inputs, verify
 
 WIDTH = 64
 FLOAT = TensorProto.FLOAT

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlflow.equivalence.inputs import Ranges, make_inputs
 from rlflow.errors import RuntimeCrashed, RuntimeRefused, UsageError
 from rlflow.runtime import ModelSource, TensorInfo
-from rlflow.verify.inputs import Ranges, make_inputs
 
 if TYPE_CHECKING:
     from rlflow.frontends.sensitivity import Sensitivity

@@ -9,9 +9,9 @@ import pytest
 from onnx import TensorProto
 from wrong_pairs import FLOAT, INT64, UINT8, clipped, integers, net, normal, op
 
+from rlflow.equivalence import Plan, Probe, calibrate, plan_for
 from rlflow.errors import RuntimeRefused
 from rlflow.runtime import TensorInfo
-from rlflow.verify import Plan, Probe, calibrate, plan_for
 
 X = TensorInfo("x", "float32", ("N", 16))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rlflow.verify.check import Verification, verify
-from rlflow.verify.compare import OutputCheck, compare, flatten, noise_floor, tolerance
-from rlflow.verify.inputs import for_single_input, load_input_data, make_inputs
-from rlflow.verify.noise import SECONDS, Noise, Runner, WorkerRunner, calibrate
-from rlflow.verify.probes import Plan, Probe, plan_for
+from rlflow.equivalence.check import Verification, verify
+from rlflow.equivalence.inputs import for_single_input, load_input_data, make_inputs
+from rlflow.equivalence.noise import SECONDS, Noise, Runner, WorkerRunner, calibrate
+from rlflow.equivalence.outputs import OutputCheck, compare, flatten, noise_floor, tolerance
+from rlflow.equivalence.probes import Plan, Probe, plan_for
 
 __all__ = [
     "SECONDS",

@@ -1,0 +1,70 @@
+"""``rlflow verify``."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rlflow.cli.common import parse_dims
+from rlflow.errors import VerificationFailed
+
+if TYPE_CHECKING:
+    from rlflow.equivalence import OutputCheck, Verification
+
+
+@click.command()
+@click.argument("original", metavar="A")
+@click.argument("other", metavar="B")
+@click.option("--input-data", multiple=True, metavar="FILE", help="An .npz by input names, or name=file.npy.")
+@click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of a symbolic dimension.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the random inputs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def verify(
+    context: click.Context,
+    original: str,
+    other: str,
+    input_data: tuple[str, ...],
+    dims: tuple[str, ...],
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Check that B computes what A computes: run both on the same inputs, and compare their outputs.
+
+    Roundings are allowed for as far as A itself shows them. Exit code 0: equal; 3: different; 1: one of the two is
+    no model, or A does not run.
+    """
+    from rlflow import optimizer
+
+    found = optimizer.verify(
+        original, other, seed=seed, dims=parse_dims("--dim", dims), input_data=list(input_data) or None
+    )
+    if as_json:
+        click.echo(json.dumps(as_plain(original, other, seed, found), indent=2, ensure_ascii=False))
+    else:
+        click.echo("\n".join(sentences(original, other, found)))
+    if not found.passed:
+        context.exit(VerificationFailed.exit_code)
+
+
+def as_plain(original: str, other: str, seed: int, found: Verification) -> dict[str, Any]:
+    """The answer as plain values for JSON."""
+    return {"original": original, "other": other, "seed": seed, "failure": found.failure(), **found.to_dict()}
+
+
+def sentences(original: str, other: str, found: Verification) -> list[str]:
+    """The answer, what each output differs by at most and on which input, and the notes."""
+    if found.passed:
+        lines = [f"{other} computes what {original} computes, on {', '.join(found.inputs)} inputs."]
+    else:
+        lines = [f"{other} does not compute what {original} computes. {found.failure()}"]
+    return [*lines, *map(_difference, found.outputs), *(f"note: {note}" for note in found.notes)]
+
+
+def _difference(check: OutputCheck) -> str:
+    if check.run is None:
+        return f"The output {check.name!r} is the same to the last bit."
+    by = f"{check.max_abs:.3g}, {check.max_rel:.3g} of its largest magnitude ({check.tolerance:.3g} allowed)"
+    return f"The output {check.name!r} differs most on {check.kind} input {check.run + 1}: by {by}."

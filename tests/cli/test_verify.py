@@ -1,0 +1,130 @@
+"""``rlflow verify A B`` and ``rlflow.verify``: equal, different, and what cannot be compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner, Result
+from onnx import TensorProto, helper, numpy_helper
+
+import rlflow
+
+WEIGHT = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
+
+
+def model(*, by: float = 1.0, bound: float | None = None, rows: int | str = 3, output: str = "y") -> onnx.ModelProto:
+    """x · W, scaled by ``by``; with ``bound``, values above it are cut."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Mul", ["p", "by"], [output])]
+    weights = [numpy_helper.from_array(WEIGHT, "w"), numpy_helper.from_array(np.float32([by]), "by")]
+    if bound is not None:
+        nodes[1] = helper.make_node("Mul", ["p", "by"], ["m"])
+        nodes.append(helper.make_node("Min", ["m", "most"], [output]))
+        weights.append(numpy_helper.from_array(np.float32([bound]), "most"))
+    graph = helper.make_graph(
+        nodes,
+        "product",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [rows, 8])],
+        [helper.make_tensor_value_info(output, TensorProto.FLOAT, [rows, 4])],
+        weights,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.fixture
+def at(tmp_path: Path) -> Callable[[str, onnx.ModelProto], Path]:
+    def written(name: str, proto: onnx.ModelProto) -> Path:
+        path = tmp_path / f"{name}.onnx"
+        path.write_bytes(proto.SerializeToString())
+        return path
+
+    return written
+
+
+def verify(*arguments: str | Path) -> Result:
+    from rlflow.cli import main
+
+    return CliRunner().invoke(main, ["verify", *map(str, arguments)])
+
+
+def test_equal_models_end_with_0(at: Callable[[str, onnx.ModelProto], Path]) -> None:
+    a, b = at("a", model()), at("b", model(by=1.0))
+    done = verify(a, b)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith(f"{b} computes what {a} computes, on usual (2), ")
+    assert "The output 'y' is the same to the last bit." in done.stdout
+
+
+def test_a_difference_ends_with_3_and_is_named_with_its_input(at: Callable[[str, onnx.ModelProto], Path]) -> None:
+    a, b = at("a", model()), at("b", model(by=1.5))
+    done = verify(a, b)
+    assert done.exit_code == 3, done.output
+    first, second, *_ = done.stdout.splitlines()
+    assert first.startswith(f"{b} does not compute what {a} computes. The output 'y' differs by ")
+    assert second.startswith("The output 'y' differs most on usual input ") and "allowed" in second
+
+
+def test_a_difference_that_only_large_inputs_show_names_their_kind(
+    at: Callable[[str, onnx.ModelProto], Path],
+) -> None:
+    done = verify(at("a", model()), at("b", model(bound=500.0)))
+    assert done.exit_code == 3, done.output
+    assert "On inputs of the kind 'scale" in done.stdout
+    assert "differs most on scale" in done.stdout
+
+
+def test_the_input_with_the_largest_difference_is_the_given_one(
+    at: Callable[[str, onnx.ModelProto], Path], tmp_path: Path
+) -> None:
+    data = tmp_path / "x.npy"
+    np.save(data, np.full((3, 8), 50.0, np.float32))
+    plain = json.loads(verify(at("a", model()), at("b", model(by=1.5)), "--input-data", data, "--json").stdout)
+    (output,) = plain["outputs"]
+    assert (plain["passed"], output["name"], output["kind"], output["run"]) == (False, "y", "usual", 0)
+    assert output["max_abs"] == pytest.approx(np.abs(50 * WEIGHT.sum(axis=0)).max() / 2, rel=1e-4)
+    assert plain["failure"].startswith("The output 'y' differs by ")
+
+
+def test_dimensions_and_seeds_are_taken(at: Callable[[str, onnx.ModelProto], Path]) -> None:
+    a, b = at("a", model(rows="N")), at("b", model(rows="N", by=1.5))
+    assert verify(a, a, "--dim", "N=5").exit_code == 0
+    assert verify(a, a, "--dim", "N").exit_code == 2
+    differences = [json.loads(verify(a, b, "--seed", seed, "--json").stdout)["outputs"][0]["max_abs"] for seed in "112"]
+    assert differences[0] == differences[1] != differences[2]
+
+
+def test_outputs_of_another_name_or_number_are_a_difference(at: Callable[[str, onnx.ModelProto], Path]) -> None:
+    done = verify(at("a", model()), at("b", model(output="z")))
+    assert done.exit_code == 3
+    assert "The output 'y' is missing." in done.stdout
+    assert "The other model has the output 'z', which the original lacks." in done.stdout
+
+
+@pytest.mark.parametrize(("first", "second"), [("good", "gone"), ("gone", "good"), ("good", "bad"), ("bad", "good")])
+def test_what_is_no_model_ends_with_1(
+    first: str, second: str, at: Callable[[str, onnx.ModelProto], Path], tmp_path: Path
+) -> None:
+    paths = {"good": at("good", model()), "gone": tmp_path / "gone.onnx", "bad": tmp_path / "bad.onnx"}
+    paths["bad"].write_bytes(b"no model")
+    done = verify(paths[first], paths[second])
+    assert done.exit_code == 1
+    wrong = next(name for name in (first, second) if name != "good")
+    assert done.stderr.startswith("rlflow: error: ") and f"{wrong}.onnx" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_the_facade_answers_the_same() -> None:
+    assert rlflow.verify(model(), model()).passed
+    found = rlflow.verify(model(), model(by=1.5))
+    assert not found.passed
+    (output,) = found.outputs
+    assert (output.kind, output.passed) == ("usual", False) and output.run in (0, 1)
+
+
+def test_the_facade_races_strategies_under_the_name_of_the_verb() -> None:
+    from rlflow import comparison
+
+    assert rlflow.compare is comparison.compare
