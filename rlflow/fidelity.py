@@ -21,7 +21,7 @@ from rlflow import search as _search
 from rlflow.deployment import Deployment, Inputs, open_worker, source_of
 from rlflow.errors import CostError, GraphError, UsageError
 from rlflow.price.agreement import Agreement, agreement
-from rlflow.price.endtoend import student
+from rlflow.price.whole import student
 
 __all__ = ["Fidelity", "Timed", "Variant", "calibrate", "variants"]
 
@@ -267,14 +267,14 @@ def _timed(variant: Variant, clock: Any, judged: Mapping[str, Any]) -> Timed:
     graph = variant.graph
     predicted = {name: model.cost(graph).total_ms for name, model in judged.items()}
     clock.fill([graph])
-    found = clock.times[graph.digest]
-    if found.ms is None:
-        raise CostError(found.refusal or "it could not be timed")
+    found = clock.graph_time(graph.digest)
+    if found is None or found.ms is None:
+        raise CostError((found and found.refusal) or "it could not be timed")
     name, first = next(iter(judged.items()))
-    regions, inside = _kernels(first, graph), getattr(first, "in_model", None)
+    regions, inside = _kernels(first, graph), first.in_model
     alone = None if inside is None else inside.alone(predicted[name], regions)
     what = (graph.digest, variant.origin, variant.steps, found.ms, found.half_width, found.blocks, predicted)
-    return Timed(*what, regions, alone, getattr(first, "streams_weights", False))
+    return Timed(*what, regions, alone, first.streams_weights)
 
 
 def _kernels(model: Any, graph: Any) -> int:

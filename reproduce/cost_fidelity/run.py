@@ -38,8 +38,8 @@ sys.path.insert(0, os.fspath(Path(__file__).resolve().parents[1] / "common"))
 import results  # from the folder "common"
 
 from rlflow.price.agreement import Agreement, agreement
-from rlflow.price.endtoend import student
 from rlflow.price.in_model import ONNXRUNTIME, STREAMING, Total, learnt, left_out
+from rlflow.price.whole import student
 from rlflow.report.plots import scatter
 
 CLI = [sys.executable, "-m", "rlflow"]

@@ -29,7 +29,7 @@ def report(
 
     options, source = context.options, loaded.imported.origin.model
     before = operators(source)
-    context.notes.extend(getattr(context.cost_model, "notes", list)())
+    context.notes.extend(context.cost_model.notes())
     return Report(
         model=loaded.name,
         improved=raced.winner is not None,
@@ -51,7 +51,7 @@ def report(
         seconds_total=time.monotonic() - context.started,
         stages=context.stage.seconds(),
         parts=context.parts.given,
-        seconds_measuring=getattr(getattr(context.cost_model, "totals", None), "seconds", None),
+        seconds_measuring=context.cost_model.totals.seconds if context.cost_model.measures else None,
         written=None if context.output is None else str(context.output),
         version=__version__,
     )

@@ -23,6 +23,7 @@ from rlflow.search import Progress, StopToken
 if TYPE_CHECKING:
     from rlflow.options import Options
     from rlflow.pipeline.loading import Loaded
+    from rlflow.price import CostModel
     from rlflow.runtime import Worker
 
 
@@ -85,7 +86,7 @@ class Context:
         return self._stack.enter_context(resource)
 
     @functools.cached_property
-    def cost_model(self) -> Any:
+    def cost_model(self) -> CostModel:
         """The cost model; raises :class:`RuntimeUnavailable` where it cannot be used here."""
         from rlflow import price
 
@@ -110,7 +111,7 @@ class Context:
         """Where the model will run; a command's device is stood in for by ONNX Runtime here."""
         if self._worker is None:
             place = self.options.place
-            pricing = getattr(self.cost_model, "worker", None) if place.is_default else None
+            pricing = self.cost_model.worker if place.is_default else None
             # That of the prices is the cost model's to close, and one that was given the giver's.
             there = [one for one in (self._given_worker, pricing) if place.fits(one)]
             self._worker = there[0] if there else self.opened(place.worker())
@@ -172,9 +173,8 @@ class Context:
         said = {**usual(loaded.extents), **self.options.freeze}
         runs = self.cost_model.measures and (self.options.place.command is None or self.options.verify)
         sizes = self.inputs(loaded).sizes.values if runs else said
-        bind = getattr(self.cost_model, "bind", None)
-        if bind is not None and isinstance(self.options.cost, str):
-            bind(sizes)
+        if isinstance(self.options.cost, str):
+            self.cost_model.bind(sizes)
 
     @contextlib.contextmanager
     def blaming_guesses(self) -> Iterator[None]:

@@ -181,9 +181,7 @@ def _memory(loaded: Loaded, baseline: bytes | str, entrants: Mapping[str, Entran
     options = context.options
     if options.place.command is not None or not entrants:
         return None
-    database = getattr(context.cost_model, "database", None)
-    if not isinstance(database, PriceDatabase):
-        database = context.opened(PriceDatabase())
+    database = context.cost_model.database or context.opened(PriceDatabase())
     models: dict[str, Any] = {name: (one.visited.graph, _sourced(one.export)) for name, one in entrants.items()}
     models["baseline"] = (loaded.graph, lambda: baseline)
     return kept_comparisons(database, context.worker, context.inputs(loaded).feeds[0], models, options.fresh)

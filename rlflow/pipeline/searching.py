@@ -84,8 +84,8 @@ def _whole_graphs(context: Context) -> Any:
     """What times whole graphs instead, where regions have been priced and too few of them have a price."""
     from rlflow import price
 
-    options, coverage = context.options, getattr(context.cost_model, "coverage", None)
-    if coverage is None or not coverage.small or not isinstance(options.cost, str):
+    options, coverage = context.options, context.cost_model.coverage
+    if not coverage.small or not isinstance(options.cost, str):
         return None
     seconds = options.limits.seconds
     each = WHOLE_SECONDS if seconds is None else min(WHOLE_SECONDS, max(seconds / 20.0, LEAST_WHOLE_SECONDS))
@@ -102,12 +102,11 @@ def _whole_graphs(context: Context) -> Any:
 def _problem(loaded: Loaded, context: Context) -> Problem:
     options, cost_model = context.options, context.cost_model
     learning = context.parts.learning
-    if learning is not None and hasattr(cost_model, "hurry"):  # that of a user need not
-        cost_model.learn_within(learning) if learning and hasattr(cost_model, "learn_within") else cost_model.hurry()
+    if learning is not None:
+        cost_model.hurry(learning)
     cost_model.pricer  # noqa: B018 - made on first use, by measuring
-    attach = getattr(cost_model, "attach", None)
-    if attach is not None:  # whole graphs are timed as they would be deployed
-        attach(lambda graph: loaded.exports.export(graph).source, lambda: context.inputs(loaded).feeds[0])
+    # Whole graphs are timed as they would be deployed.
+    cost_model.attach(lambda graph: loaded.exports.export(graph).source, lambda: context.inputs(loaded).feeds[0])
     return Problem(
         loaded.graph,
         loaded.library,
@@ -146,7 +145,7 @@ def _earlier_searches(loaded: Loaded, context: Context) -> EarlierSearches | Non
     options = context.options
     if options.profile_rules or not repeatable(options.strategy):
         return None
-    if not isinstance(options.cost, str) or not hasattr(context.cost_model, "still_holds"):
+    if not isinstance(options.cost, str) or context.cost_model.database is None:
         return None
     patience = None if options.chosen_patience is None else options.chosen_patience.least
     settings = (str(options.limits), patience, options.seed, options.cost, sorted(context.cost_model.dims.items()))

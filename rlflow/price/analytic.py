@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rlflow._core import Pricer
 from rlflow.price import regions
 from rlflow.price.allowance import PricingProgress
-from rlflow.price.protocol import CostReport, FillReport, RegionCost
+from rlflow.price.protocol import CostModel, CostReport, FillReport, RegionCost
 
 if TYPE_CHECKING:
     from rlflow.graph import Graph
@@ -30,7 +30,7 @@ OVERHEAD_US = 2.0
 VIEW_US = 0.5
 
 
-class AnalyticCost:
+class AnalyticCost(CostModel):
     """Deterministic prices on any machine: the same graph, the same figure, whatever runs it.
 
     ``gflops``, ``vector_gflops``: 1e9 operations per second in products, and elsewhere; ``gbps``: 1e9 bytes per second;
@@ -40,7 +40,6 @@ class AnalyticCost:
     """
 
     name = "analytic"
-    measures = False
 
     def __init__(
         self,
@@ -71,17 +70,13 @@ class AnalyticCost:
         )
 
     def bind(self, dims: Mapping[str, int]) -> None:
-        """Say what sizes symbolic dimensions have; before the first price."""
-        self.dims.update(dims)
-        self._pricer.bind(self.dims)
+        super().bind(dims)
+        self._pricer.bind(dict(self.dims))
 
     @property
     def pricer(self) -> Pricer:
         """The native pricer."""
         return self._pricer
-
-    def available(self) -> None:
-        """Always: nothing is needed."""
 
     def cost(self, graph: Graph) -> CostReport:
         """The price of ``graph`` in milliseconds on the described device."""
@@ -116,9 +111,3 @@ class AnalyticCost:
     ) -> FillReport:
         """Nothing is ever missing."""
         return FillReport()
-
-    def hurry(self) -> None:
-        """No clock, no haste."""
-
-    def close(self) -> None:
-        """Nothing is held."""

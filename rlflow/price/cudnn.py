@@ -11,16 +11,18 @@ A price belongs to the GPU, to the versions of driver, cuDNN and cuBLASLt, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import functools
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlflow.errors import CostError
-from rlflow.price.allowance import PricingProgress
+from rlflow.price.bench import Bench, Caches
 from rlflow.price.calibration import Calibration
 from rlflow.price.database import PriceContext
+from rlflow.price.machine import Machine
 from rlflow.price.onnxruntime import OnnxRuntimeCost
-from rlflow.price.protocol import FillReport
+from rlflow.price.repeats import Item
 from rlflow.price.specs import input_specs
 from rlflow.runtime import Measurement, RuntimeOptions
 
@@ -30,6 +32,44 @@ if TYPE_CHECKING:
 #: Starting a replay, changes of layout and the reading of weights are in the regions' own times, or in none.
 _NOTHING_BESIDE = Calibration(0.0, 0.0, 0.0, (1.0,), (float("inf"),))
 _METHOD_OF_CLOCK = "CUDA events, captured chain"
+_LEAST_CHAIN_SECONDS = 1e-3
+
+
+class _GpuBench(Bench):
+    """The clock is the GPU's own, over a captured chain of runs, which needs no further sessions."""
+
+    @functools.cached_property
+    def place(self) -> PriceContext:
+        return replace(PriceContext.of(self.description, self.options.precision), threads=1)
+
+    def clock_state(self) -> str:
+        return _METHOD_OF_CLOCK
+
+    def kept_as(self, key: str, cold: bool = True) -> str:
+        return f"1:{'cold' if self.caches.flush_bytes else 'warm'}:{key}"
+
+    def timed(
+        self, items: Sequence[Item], cold: bool, sessions: int | None = None, hasty: bool = False
+    ) -> dict[str, Measurement | str]:
+        if not items:
+            return {}
+        return self.worker.measure_many(
+            items,
+            repeats=self.repeats,
+            min_time=max(self.min_time, _LEAST_CHAIN_SECONDS),
+            flush_bytes=self.caches.flush_bytes if cold else 0,
+            time_limit=self.time_limit,
+        )
+
+
+class _GpuMachine(Machine):
+    """Nothing is beside the kernels."""
+
+    def calibrated(self) -> Calibration:
+        return _NOTHING_BESIDE
+
+    def view_ms(self) -> float:
+        return _NOTHING_BESIDE.view
 
 
 class CudnnCost(OnnxRuntimeCost):
@@ -39,80 +79,49 @@ class CudnnCost(OnnxRuntimeCost):
 
     name = "cudnn"
     runtime_name: ClassVar[str] = "cudnn"
+    _bench_of = _GpuBench
+    _machine_of = _GpuMachine
 
     def __init__(self, *, dtype: str = "float32", **options: Any) -> None:
         options.setdefault("time_limit", 120.0)  # the first region waits for the libraries to start
+        self._dtype = dtype
         super().__init__(**options)
-        if options.get("worker") is None:
-            self.options = RuntimeOptions(runtime="cudnn", precision=dtype)
+
+    def _options(self, provider: str, threads: int) -> RuntimeOptions:
+        super()._options(provider, threads)  # refuses what does not go together
+        return RuntimeOptions(runtime="cudnn", precision=self._dtype)
+
+    def _own_fusion(self) -> str:
+        return "generic"
+
+    def _meet(self, graphs: Sequence[Graph]) -> bool:
+        """As for ONNX Runtime; the first graphs decide whether weights stay in the GPU's cache."""
+        if not super()._meet(graphs):
+            return False
+        weights = max(map(self._partition.weight_bytes, graphs))
+        if self.options.precision in ("float16", "bfloat16"):
+            weights /= 2
+        cache = int(self._bench.description["cache_bytes"])
+        self._bench.caches = Caches(2 * cache if weights > cache else 0)
+        return True
 
     def run_time(self, graph: Graph) -> float:
         """Milliseconds of the whole graph, captured and replayed on the GPU (random inputs and weights of its shapes).
 
         Raises CostError with the back end's sentence where it cannot run the graph.
         """
-        from rlflow.frontends import graph_to_model, symbolic
+        from rlflow.frontends import graph_to_model
 
-        shapes = [graph.shape(graph.node_outputs(node)[0]) or () for node in graph.inputs()]
-        names = {name for shape in shapes for name in symbolic.names(shape)}
-        bound = graph.bind({name: self.dims.get(name, 1) for name in names}) if names else graph
+        bound = graph.bind(self._sizes(graph)) if self._sizes(graph) else graph
         item = ("whole", graph_to_model(bound).SerializeToString(), input_specs(bound))
-        result = self._timed([item], cold=False)["whole"]
+        result = self._bench.timed([item], cold=False)["whole"]
         if not isinstance(result, Measurement):
             raise CostError(f"The whole graph cannot be timed on the GPU: {result}")
         return result.ms
 
-    def fill(
-        self,
-        graphs: Iterable[Graph],
-        *,
-        limit: int | None = None,
-        stop: Callable[[], bool] | None = None,
-        seconds: float | None = None,
-        tell: Callable[[PricingProgress], None] | None = None,
-    ) -> FillReport:
-        """As for ONNX Runtime; the first graph decides whether weights stay in the GPU's cache."""
-        graphs = list(graphs)
-        if self._working_set is None and graphs:
-            weights = max(float(self.pricer.summary(graph)["weight_bytes"]) for graph in graphs)
-            if self.options.precision in ("float16", "bfloat16"):
-                weights /= 2
-            cache = int(self._description()["cache_bytes"])
-            self._flush = 2 * cache if weights > cache else 0
-        return super().fill(graphs, limit=limit, stop=stop, seconds=seconds, tell=tell)
+    def _sizes(self, graph: Graph) -> dict[str, int]:
+        """Of the symbolic dimensions of its inputs."""
+        from rlflow.frontends import symbolic
 
-    def _kept_as(self, key: str, cold: bool = True) -> str:
-        return f"1:{'cold' if self._flush else 'warm'}:{key}"
-
-    @property
-    def place(self) -> PriceContext:
-        """Where these prices hold."""
-        if self._context is None:
-            context = PriceContext.of(self._description(), self.options.precision)
-            self._context = replace(context, threads=1)
-        return self._context
-
-    def _clock_state(self) -> str:
-        return _METHOD_OF_CLOCK
-
-    def _calibrated(self, block: int) -> Calibration:
-        return _NOTHING_BESIDE
-
-    def _view_ms(self, block: int) -> float:
-        return _NOTHING_BESIDE.view
-
-    def _own_fusion(self) -> str:
-        return "generic"
-
-    def _timed(
-        self, items: Any, cold: bool, sessions: int | None = None, hasty: bool = False
-    ) -> dict[str, Measurement | str]:
-        if not items:
-            return {}
-        return self.worker.measure_many(
-            items,
-            repeats=self._repeats,
-            min_time=max(self._min_time, 1e-3),
-            flush_bytes=self._flush if cold else 0,
-            time_limit=self._time_limit,
-        )
+        shapes: Iterable[Any] = (graph.shape(graph.node_outputs(node)[0]) or () for node in graph.inputs())
+        return {name: self.dims.get(name, 1) for shape in shapes for name in symbolic.names(shape)}

@@ -14,31 +14,21 @@ comparison (:mod:`rlflow.race.gate`), by the same samplers:
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlflow.errors import CostError, GraphError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable, UsageError
+from rlflow.errors import CostError, RuntimeUnavailable, UsageError
 from rlflow.price.allowance import PricingProgress
 from rlflow.price.analytic import AnalyticCost
 from rlflow.price.command import CommandSampler, DeviceCommand
-from rlflow.price.protocol import CostReport, FillReport, RegionCost
+from rlflow.price.protocol import CostModel, CostReport, FillReport, GraphTime, RegionCost
 from rlflow.price.sampler import WorkerSampler
-from rlflow.price.student import student_quantile
-from rlflow.price.timing import log_ratios
-from rlflow.runtime import (
-    CPU_PROVIDER,
-    ModelSource,
-    RuntimeOptions,
-    Samples,
-    Worker,
-    random_array,
-    unavailable_reason,
-)
+from rlflow.price.specs import input_specs
+from rlflow.price.whole import Aim, WholeSampler, WholeTimer
+from rlflow.runtime import CPU_PROVIDER, ModelSource, RuntimeOptions, Worker, random_array, unavailable_reason
 
 if TYPE_CHECKING:
     from rlflow._core import Pricer
@@ -48,81 +38,11 @@ if TYPE_CHECKING:
 TOGETHER = 4
 #: Weights that the graphs of one block may have between them.
 MEMORY_BYTES = 1 << 30
-MIN_BLOCKS, MAX_BLOCKS = 3, 16
-#: A machine is not called too noisy on fewer blocks than these.
-BLOCKS_TO_REFUSE = 10
 #: A change of the machine's speed that is told.
 DRIFT = 0.10
-_BASELINE, _AGAIN = "baseline", "baseline again"
 
 
-class GraphTime(NamedTuple):
-    """A graph's time: milliseconds (the baseline's, times the ratio to it), half the 95 % interval of the ratio's
-    logarithm, and the number of blocks; or, with ``ms`` ``None``, why there is none.
-    """
-
-    ms: float | None
-    half_width: float = 0.0
-    blocks: int = 0
-    refusal: str | None = None
-
-
-class WholeSampler(Protocol):
-    """What :class:`rlflow.price.sampler.WorkerSampler` and :class:`CommandSampler` have in common."""
-
-    clock: str
-
-    def add(self, name: str, source: ModelSource) -> Any: ...
-
-    def drop(self, name: str) -> None: ...
-
-    def block(self, names: Sequence[str], seed: int, seconds: float) -> Samples: ...
-
-
-@dataclass
-class _Candidate:
-    """A graph that is being timed."""
-
-    digest: str
-    name: str
-    ratios: list[float] = field(default_factory=list)
-
-    @property
-    def centre(self) -> float:
-        return centre(self.ratios)
-
-    @property
-    def half_width(self) -> float:
-        return half_width(self.ratios)
-
-
-def half_width(ratios: Sequence[float]) -> float:
-    """Half the 95 % interval of :func:`centre` (Yuen 1974): of every eight values the extreme ones on either side are
-    replaced by their neighbours, so that one block in which something else ran does not spoil the others. Infinite for
-    fewer than ``MIN_BLOCKS``.
-    """
-    count = len(ratios)
-    if count < MIN_BLOCKS:
-        return math.inf
-    cut = count // 8
-    ordered = np.sort(np.asarray(ratios, dtype=float))
-    ordered[:cut], ordered[count - cut :] = ordered[cut], ordered[count - cut - 1]
-    part = 1.0 - 2.0 * cut / count
-    return student(count - 2 * cut) * float(np.std(ordered, ddof=1)) / (part * math.sqrt(count))
-
-
-def centre(ratios: Sequence[float]) -> float:
-    """The mean without one of every eight values on either side."""
-    cut = len(ratios) // 8
-    return float(np.mean(np.sort(np.asarray(ratios, dtype=float))[cut : len(ratios) - cut]))
-
-
-def student(count: int) -> float:
-    """Half a 95 % interval in standard errors, for so many values (at least ``MIN_BLOCKS``)."""
-    return student_quantile(max(count, MIN_BLOCKS) - 1, 0.05)
-
-
-class EndToEndCost:
+class EndToEndCost(CostModel):
     """The time of a whole run as the cost of a graph.
 
     ``threads``, ``runtime`` (``onnxruntime`` or ``openvino``) and ``provider`` say where; ``measure_cmd`` puts a
@@ -139,7 +59,6 @@ class EndToEndCost:
 
     name = "end-to-end"
     measures = True
-    #: Prices belong to whole graphs, not to regions (see ``rlflow.search.prices``).
     whole = True
 
     def __init__(
@@ -164,25 +83,20 @@ class EndToEndCost:
                 raise UsageError(f"The option {name} of the end-to-end cost is {value!r}; expected above zero.")
         if not 0 <= share < 1:
             raise UsageError(f"The option share of the end-to-end cost is {share!r}; expected 0 or more, and below 1.")
-        self.share = float(share)
         self.options = RuntimeOptions(provider=provider, threads=threads, runtime=runtime)
         self.dims = dict(dims or {})
         self.command = DeviceCommand(measure_cmd) if isinstance(measure_cmd, str) else measure_cmd
-        self.tolerance, self.seconds, self.max_noise = float(tolerance), float(seconds), float(max_noise)
-        self.refusals: dict[str, str] = {}
+        self.tolerance = float(tolerance)
         self.totals = FillReport()
-        self.times: dict[str, GraphTime] = {}
-        self.drift = 0.0
         self._given_worker = worker
         self._own_worker: Worker | None = None
         self._sampler: WholeSampler | None = sampler
         self._clock = clock
-        self._seeds = np.random.SeedSequence(seed)
+        self._timer = WholeTimer(Aim(self.tolerance, float(seconds), float(max_noise), float(share)), seed, clock)
+        self.refusals, self.times = self._timer.refusals, self._timer.times
         self._ranker = AnalyticCost(dims=self.dims)
         self._export: Callable[[Graph], ModelSource] = _stand_in
         self._feeds: Mapping[str, Any] | None = None
-        self._baseline: str | None = None
-        self._block_seconds = 0.0
 
     def attach(self, export: Callable[[Graph], ModelSource], feeds: Callable[[], Mapping[str, Any]] | None) -> None:
         """Say how graphs are written for deployment, and what they are fed; before the first price."""
@@ -191,8 +105,7 @@ class EndToEndCost:
             self._feeds = feeds()
 
     def bind(self, dims: Mapping[str, int]) -> None:
-        """Say what sizes symbolic dimensions have; before the first price."""
-        self.dims.update(dims)
+        super().bind(dims)
         self._ranker.bind(dims)
 
     # --- the protocol ----------------------------------------------------------------------------------------------
@@ -204,18 +117,23 @@ class EndToEndCost:
 
     @property
     def relative_noise(self) -> float:
-        """Part of a cost up to which differences count as none."""
-        return max(self.tolerance, self.times[self._baseline].half_width if self._baseline in self.times else 0.0)
+        baseline = self._timer.baseline
+        return max(self.tolerance, 0.0 if baseline is None else self.times[baseline].half_width)
+
+    @property
+    def drift(self) -> float:
+        """By how much the machine's speed changed at most while graphs were timed (0.1 is a tenth slower)."""
+        return self._timer.drift
 
     @property
     def device(self) -> str:
-        return self.command.name if self.command is not None else str(self._worker().describe()["device"])
+        return self.command.name if self.command is not None else str(self._opened().describe()["device"])
 
     @property
     def runtime(self) -> str:
         if self.command is not None:
             return "command"
-        found = self._worker().describe()
+        found = self._opened().describe()
         return f"{found['runtime']} {found['version']}"
 
     def available(self) -> str | None:
@@ -226,15 +144,13 @@ class EndToEndCost:
         if reason is not None:
             return reason
         try:
-            self._worker().require_provider()
+            self._opened().require_provider()
         except (RuntimeUnavailable, CostError) as error:
             return str(error)
         return None
 
-    def graph_ms(self, digest: str) -> float | None:
-        """The time of a graph that was timed, by its digest; ``None`` for others, and for those that were refused."""
-        found = self.times.get(digest)
-        return None if found is None else found.ms
+    def graph_time(self, digest: str) -> GraphTime | None:
+        return self.times.get(digest)
 
     def cost(self, graph: Graph) -> CostReport:
         """The time of ``graph``, measured now where it is not known."""
@@ -274,13 +190,13 @@ class EndToEndCost:
         waiting = {graph.digest: graph for graph in graphs if graph.digest not in self.times}
         allowed = list(waiting.values()) if limit is None else list(waiting.values())[: max(limit, 0)]
         before = len(self.times)
-        if allowed and self._baseline is None:
-            self._time_baseline(allowed.pop(0))
+        if allowed and self._timer.baseline is None:
+            self._begin(allowed.pop(0))
         together = self._together(allowed)
         for begin in range(0, len(allowed), together):
             if stop():
                 break
-            self._time(allowed[begin : begin + together], stop)
+            self._timer.time(self._opened_sampler(), allowed[begin : begin + together], self._export, stop)
         refused = sum(self.times[d].ms is None for d in waiting if d in self.times)
         remaining = sum(digest not in self.times for digest in waiting)
         report = FillReport(len(self.times) - before, 0, refused, remaining, self._clock() - started)
@@ -288,7 +204,6 @@ class EndToEndCost:
         return report
 
     def notes(self) -> list[str]:
-        """What a report has to say about how these times came about."""
         if abs(self.drift) <= DRIFT:
             return []
         note = (
@@ -296,9 +211,6 @@ class EndToEndCost:
             "costs are ratios to the original, timed beside each of them."
         )
         return [note]
-
-    def hurry(self) -> None:
-        """Nothing short of a comparison says what a graph takes."""
 
     def close(self) -> None:
         """End the worker process; may be called twice."""
@@ -308,51 +220,13 @@ class EndToEndCost:
             self._own_worker.close()
             self._own_worker = None
 
-    def __enter__(self) -> EndToEndCost:
-        return self
+    # --- what it runs on -------------------------------------------------------------------------------------------
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    # --- timing ----------------------------------------------------------------------------------------------------
-
-    def _time_baseline(self, graph: Graph) -> None:
-        """Time the baseline against itself: what it takes, and what this machine can tell."""
+    def _begin(self, graph: Graph) -> None:
         source = self._export(graph)
         if self._feeds is None and self.command is None:
             self._feeds = _stand_in_feeds(graph, self.dims)
-        sampler = self._whole_sampler()
-        try:
-            sampler.add(_BASELINE, source)
-            sampler.add(_AGAIN, source)
-            times, ratios = self._against_itself(sampler)
-        except (RuntimeCrashed, RuntimeRefused) as error:
-            raise CostError(f"The model cannot be timed end to end: {error}") from error
-        sampler.drop(_AGAIN)
-        found = half_width(ratios)
-        if found > self.max_noise:
-            raise CostError(
-                f"This machine is too noisy to tell graphs apart by their whole time: two sessions of one and the same "
-                f"model differed by ±{100 * found:.1f} % over {len(ratios)} blocks, and at most "
-                f"±{100 * self.max_noise:.1f} % is of use. Close other programs, use one thread, or price by regions "
-                "(--cost onnxruntime)."
-            )
-        self.times[graph.digest] = GraphTime(float(np.median(times)), found, len(ratios))
-        self._baseline = graph.digest
-
-    def _against_itself(self, sampler: WholeSampler) -> tuple[list[float], list[float]]:
-        times: list[float] = []
-        ratios: list[float] = []
-        deadline = self._clock() + 2 * self.seconds
-        while len(ratios) < MAX_BLOCKS:
-            samples = self._block(sampler, [_BASELINE, _AGAIN])
-            times.append(float(np.median(samples[:, 0])))
-            ratios.append(_median_ratio(samples, 1))
-            found, late = half_width(ratios), self._clock() >= deadline
-            enough = found <= self.max_noise or len(ratios) >= BLOCKS_TO_REFUSE
-            if len(ratios) > MIN_BLOCKS and (found <= self.tolerance or (late and enough)):
-                break
-        return times, ratios
+        self._timer.begin(self._opened_sampler(), graph, source)
 
     def _together(self, graphs: Sequence[Graph]) -> int:
         """How many graphs are timed in one block: of large ones fewer, because all of them are in memory."""
@@ -361,95 +235,20 @@ class EndToEndCost:
         weights = max(self.pricer.summary(graph)["weight_bytes"] for graph in graphs)
         return int(max(1, min(TOGETHER, MEMORY_BYTES // max(weights, 1))))
 
-    def _time(self, graphs: Sequence[Graph], stop: Callable[[], bool]) -> None:
-        """Time some graphs beside the baseline, each until its interval is tight."""
-        sampler = self._whole_sampler()
-        active = [one for one in map(self._added, graphs) if one is not None]
-        deadline = self._clock() + self.seconds * max(len(active), 1)
-        while active and not stop():
-            self._one_block(sampler, active)
-            late = self._clock() >= deadline
-            for one in list(active):
-                if one.digest in self.times or (len(one.ratios) >= MIN_BLOCKS and (late or self._is_tight(one))):
-                    active.remove(one)
-                    self._settle(one)
-        for one in active:  # stopped half-way: they stay without a time
-            sampler.drop(one.name)
-
-    def _one_block(self, sampler: WholeSampler, active: list[_Candidate]) -> None:
-        try:
-            samples = self._block(sampler, [_BASELINE, *(one.name for one in active)])
-        except (RuntimeCrashed, RuntimeRefused) as error:
-            self._refuse(self._culprit(sampler, active), str(error))
-            return
-        base = self.times[self._baseline].ms if self._baseline is not None else None
-        if base:
-            moved = float(np.median(samples[:, 0])) / base - 1.0
-            self.drift = moved if abs(moved) > abs(self.drift) else self.drift
-        for column, one in enumerate(active, 1):
-            one.ratios.append(_median_ratio(samples, column))
-
-    def _block(self, sampler: WholeSampler, names: Sequence[str]) -> np.ndarray:
-        """One block of rounds, ``[rounds, models]`` in milliseconds."""
-        seed = int(self._seeds.spawn(1)[0].generate_state(1)[0])
-        samples = sampler.block(names, seed, self.seconds / (2 * MAX_BLOCKS))
-        matrix = samples.by(sampler.clock)
-        if not (np.isfinite(matrix).all() and (matrix > 0).all()):
-            raise RuntimeRefused("The clock answered with something that is no duration.")
-        return matrix
-
-    def _is_tight(self, one: _Candidate) -> bool:
-        return one.half_width <= max(self.tolerance, self.share * abs(one.centre))
-
-    def _culprit(self, sampler: WholeSampler, active: Sequence[_Candidate]) -> _Candidate:
-        for one in active:
-            try:
-                self._block(sampler, [one.name])
-            except (RuntimeCrashed, RuntimeRefused):
-                return one
-        return active[-1]
-
-    def _added(self, graph: Graph) -> _Candidate | None:
-        one = _Candidate(graph.digest, f"graph {graph.digest[:12]}")
-        try:
-            self._whole_sampler().add(one.name, self._export(graph))
-        except (RuntimeCrashed, RuntimeRefused, GraphError) as error:
-            self._refuse(one, str(error))
-            return None
-        return one
-
-    def _refuse(self, one: _Candidate, sentence: str) -> None:
-        self.times[one.digest] = GraphTime(None, refusal=sentence)
-        self.refusals[one.digest] = sentence
-
-    def _settle(self, one: _Candidate) -> None:
-        self._whole_sampler().drop(one.name)
-        if one.digest in self.times or self._baseline is None:
-            return
-        base = self.times[self._baseline].ms or 0.0
-        self.times[one.digest] = GraphTime(base * math.exp(-one.centre), one.half_width, len(one.ratios))
-
-    # --- what it runs on -------------------------------------------------------------------------------------------
-
-    def _worker(self) -> Worker:
+    def _opened(self) -> Worker:
         if self._given_worker is not None:
             return self._given_worker
         if self._own_worker is None:
             self._own_worker = Worker(self.options)
         return self._own_worker
 
-    def _whole_sampler(self) -> WholeSampler:
+    def _opened_sampler(self) -> WholeSampler:
         if self._sampler is None:
             if self.command is not None:
                 self._sampler = CommandSampler(self.command)
             else:
-                self._sampler = WorkerSampler(self._worker(), {}, self._feeds or {})
+                self._sampler = WorkerSampler(self._opened(), {}, self._feeds or {})
         return self._sampler
-
-
-def _median_ratio(samples: np.ndarray, column: int) -> float:
-    """Natural logarithm of baseline over model, median of the rounds."""
-    return float(np.median(log_ratios(samples[:, 0], samples[:, column])))
 
 
 def _stand_in(graph: Graph) -> bytes:
@@ -460,7 +259,5 @@ def _stand_in(graph: Graph) -> bytes:
 
 def _stand_in_feeds(graph: Graph, dims: Mapping[str, int]) -> dict[str, np.ndarray]:
     """Random inputs that the graph accepts."""
-    from rlflow.price.specs import input_specs
-
     rng = np.random.default_rng(0)
     return {name: random_array(spec, rng) for name, spec in input_specs(graph, dims).items()}

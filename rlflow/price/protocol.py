@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+from rlflow.price.coverage import Coverage
 
 if TYPE_CHECKING:
     from rlflow._core import Pricer
     from rlflow.graph import Graph
     from rlflow.price.allowance import PricingProgress
+    from rlflow.price.database import PriceContext, PriceDatabase
+    from rlflow.price.in_model import InModel
+    from rlflow.runtime import ModelSource, Worker
+
+_Self = TypeVar("_Self", bound="CostModel")
 
 
 @dataclass(frozen=True)
@@ -91,29 +100,54 @@ class FillReport:
         )
 
 
+class GraphTime(NamedTuple):
+    """A graph's time: milliseconds (the baseline's, times the ratio to it), half the 95 % interval of the ratio's
+    logarithm, and the number of blocks; or, with ``ms`` ``None``, why there is none.
+    """
+
+    ms: float | None
+    half_width: float = 0.0
+    blocks: int = 0
+    refusal: str | None = None
+
+
 @runtime_checkable
 class CostModel(Protocol):
     """Prices graphs. ``pricer`` answers inside the core; where ``measures`` is true it may lack prices, which ``fill``
     supplies.
+
+    Derive from it, and everything but ``name``, ``pricer``, ``cost`` and ``fill`` has a default, which says what is
+    true of a formula: nothing is measured, kept, or left over. Use it as a context manager, or ``close`` it.
     """
 
     name: str
     #: Whether a clock decides anything.
-    measures: bool
+    measures: bool = False
+    #: Whether prices belong to whole graphs (:meth:`graph_time`), and ``pricer`` only ranks them.
+    whole: bool = False
+    #: Values of symbolic dimensions; others count as 1.
+    dims: Mapping[str, int] = MappingProxyType({})
+    #: Why regions, or whole graphs, have no price, by signature or digest.
+    refusals: Mapping[str, str] = MappingProxyType({})
+    #: What part of the first graph has prices; of no regions before there was one.
+    coverage: Coverage = Coverage(0, 0)
+    #: All reports of :meth:`fill` added up.
+    totals: FillReport = FillReport()
+
+    # --- prices -----------------------------------------------------------------------------------------------------
 
     @property
+    @abstractmethod
     def pricer(self) -> Pricer:
         """The native pricer that states and moves are priced with; one and the same for the model's life."""
         ...
 
-    def available(self) -> str | None:
-        """Why the model cannot be used here, in a sentence; ``None`` where it can."""
-        ...
-
+    @abstractmethod
     def cost(self, graph: Graph) -> CostReport:
         """The price of ``graph``; missing prices are measured first."""
         ...
 
+    @abstractmethod
     def fill(
         self,
         graphs: Iterable[Graph],
@@ -130,10 +164,80 @@ class CostModel(Protocol):
         """
         ...
 
-    def hurry(self) -> None:
-        """Time is short: whatever can be had at less accuracy in less time should be; said before anything is asked."""
-        ...
+    def graph_time(self, digest: str) -> GraphTime | None:
+        """The time of a whole graph that was timed, by its digest; ``None`` for others."""
+        return None
+
+    @property
+    def relative_noise(self) -> float:
+        """Part of a cost up to which differences count as none."""
+        return 0.0
+
+    @property
+    def in_model(self) -> InModel | None:
+        """What was learnt from whole models about regions inside one; ``None`` where nothing was."""
+        return None
+
+    @property
+    def streams_weights(self) -> bool:
+        """Whether the model at hand is priced as one that mostly reads weights; known after the first graph."""
+        return False
+
+    # --- before the first price -------------------------------------------------------------------------------------
+
+    def available(self) -> str | None:
+        """Why the model cannot be used here, in a sentence; ``None`` where it can."""
+        return None
+
+    def bind(self, dims: Mapping[str, int]) -> None:
+        """Say what sizes symbolic dimensions have, beside those that are known."""
+        self.dims = {**self.dims, **dims}
+
+    def attach(self, export: Callable[[Graph], ModelSource], feeds: Callable[[], Mapping[str, Any]] | None) -> None:
+        """Say how graphs are written for deployment, and what they are fed. Of use where whole graphs are timed."""
+        return
+
+    def hurry(self, after: float = 0.0) -> None:
+        """Time is short after so many seconds from now: whatever can be had at less accuracy in less time should be."""
+        return
+
+    # --- what it stands on ------------------------------------------------------------------------------------------
+
+    @property
+    def worker(self) -> Worker | None:
+        """The worker process that measures, to be shared with the final comparison; it stays the model's to close."""
+        return None
+
+    @property
+    def database(self) -> PriceDatabase | None:
+        """Where prices are kept; ``None`` where they are not."""
+        return None
+
+    @property
+    def place(self) -> PriceContext | None:
+        """Where the prices in the database hold; ``None`` where none are kept."""
+        return None
+
+    def used(self) -> Mapping[str, float | None] | None:
+        """The prices that were gone by, milliseconds by their key in the database (``None``: refused); ``None`` where
+        another run may go by others.
+        """
+        return None
+
+    def still_holds(self, used: Mapping[str, float | None]) -> bool:
+        """Whether the database has these prices, as they were."""
+        return False
+
+    def notes(self) -> list[str]:
+        """What a report has to say about how the prices came about."""
+        return []
 
     def close(self) -> None:
         """Give back processes and files; may be called twice."""
-        ...
+        return
+
+    def __enter__(self: _Self) -> _Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

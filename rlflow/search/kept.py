@@ -108,8 +108,11 @@ def repeatable(strategy: Strategy) -> bool:
 class PricedBy(Protocol):
     """What is asked of a cost model: where it keeps its prices, which it went by, and whether it has some still."""
 
-    database: Any
-    place: Any
+    @property
+    def database(self) -> Any: ...
+
+    @property
+    def place(self) -> Any: ...
 
     def used(self) -> Mapping[str, float | None] | None: ...
 

@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from rlflow.price import CostModel
 
 #: Roofline of the estimates; only the proportions matter, because they are scaled by what was measured.
 _FLOPS_PER_MS, _BYTES_PER_MS, _OVERHEAD_MS = 60e6, 12e6, 0.002
@@ -40,9 +43,9 @@ class Prices:
         return 1e-9 * cost
 
     @staticmethod
-    def of(cost_model: Any) -> Prices:
-        """For a cost model of :mod:`rlflow.price`: measured lazily where a clock decides."""
-        if getattr(cost_model, "whole", False):
+    def of(cost_model: CostModel) -> Prices:
+        """For a cost model: measured lazily where a clock decides."""
+        if cost_model.whole:
             return GraphPrices(cost_model)
         return MeasuredPrices(cost_model) if cost_model.measures else Prices(cost_model.pricer)
 
@@ -83,7 +86,7 @@ class MeasuredPrices(Prices):
 
     measures = True
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: CostModel) -> None:
         super().__init__(model.pricer)
         self._model = model
         self._estimates: dict[str, float] = {}
@@ -180,19 +183,23 @@ class GraphPrices(Prices):
 
     measures = True
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: CostModel) -> None:
         super().__init__(model.pricer)
         self._model = model
         self._scale = 1.0
 
     def noise_ms(self, cost: float) -> float:
         """What the clock cannot tell apart."""
-        return float(self._model.relative_noise) * cost
+        return self._model.relative_noise * cost
 
     def cost(self, state: Any) -> float:
         """The measured time; that of a graph which the runtime refuses keeps the search away from it."""
-        ms = self._model.graph_ms(state.graph.digest)
-        return REFUSED_MS if ms is None else float(ms)
+        ms = self._ms(state.graph.digest)
+        return REFUSED_MS if ms is None else ms
+
+    def _ms(self, digest: str) -> float | None:
+        found = self._model.graph_time(digest)
+        return None if found is None else found.ms
 
     def settle_root(
         self,
@@ -205,7 +212,7 @@ class GraphPrices(Prices):
         report = self._model.fill([graph], tell=tell)
         ranked = self.pricer.price(graph)[0]
         if ranked > 0:
-            self._scale = float(self._model.graph_ms(graph.digest)) / ranked
+            self._scale = (self._ms(graph.digest) or 0.0) / ranked
         return int(report.measured)
 
     def deltas(self, state: Any, raw: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -213,7 +220,7 @@ class GraphPrices(Prices):
         exact = np.zeros(len(raw), dtype=bool)
         here = self.cost(state)
         for i, digest in enumerate(np.ascontiguousarray(raw.digest)):
-            ms = self._model.graph_ms(digest.tobytes().hex())
+            ms = self._ms(digest.tobytes().hex())
             if ms is not None:
                 delta[i], exact[i] = ms - here, True
         return delta, exact
@@ -222,7 +229,7 @@ class GraphPrices(Prices):
         return int(self._model.fill(graphs, limit=limit, stop=stop).measured)
 
     def is_settled(self, graph: Any) -> bool:
-        return graph.digest in self._model.times
+        return self._model.graph_time(graph.digest) is not None
 
 
 def _roofline(region: Any) -> float:

@@ -10,8 +10,9 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import rlflow
-from rlflow.price import calibration
-from rlflow.price import onnxruntime as measured
+from rlflow.price import calibration, machine
+from rlflow.price.bench import Bench
+from rlflow.price.onnxruntime import OnnxRuntimeCost
 
 
 def towers(count: int) -> ModelProto:
@@ -38,13 +39,13 @@ def test_a_model_whose_pricing_takes_too_long_is_still_searched_in_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # no price is known
-    real = measured.OnnxRuntimeCost._timed
+    real = Bench.timed
 
-    def slow(self: measured.OnnxRuntimeCost, items: list, *args: object, **options: object) -> object:
+    def slow(self: Bench, items: list, *args: object, **options: object) -> object:
         time.sleep(0.05 * len(items) * (1 if options.get("hasty") else 10))
         return real(self, items, *args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(measured.OnnxRuntimeCost, "_timed", slow)
+    monkeypatch.setattr(Bench, "timed", slow)
     told = []
     report = rlflow.optimize(towers(40), budget="8s", on_pricing=told.append).report
     assert report.seconds_total < 1.2 * 8 + 10
@@ -74,9 +75,9 @@ def test_learning_about_a_machine_is_in_haste_when_its_time_is_over(
         now[0] += 5.0
         return {}
 
-    with measured.OnnxRuntimeCost() as cost:
-        monkeypatch.setattr(measured.time, "perf_counter", lambda: now[0])
-        monkeypatch.setattr(cost, "_timed", timed)
-        cost.learn_within(seconds)
-        calibration.measured(calibration.probes(0), cost._timed_by_haste)
+    with OnnxRuntimeCost() as cost:
+        monkeypatch.setattr(machine.time, "perf_counter", lambda: now[0])
+        monkeypatch.setattr(cost._bench, "timed", timed)
+        cost.hurry(seconds)
+        calibration.measured(calibration.probes(0), cost._machine.timed_by_haste)
     assert found == hasty

@@ -14,7 +14,8 @@ from rlflow import price, search
 from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused, UsageError
 from rlflow.graph import Graph
 from rlflow.price.command import DeviceCommand
-from rlflow.price.endtoend import MIN_BLOCKS, TOGETHER, EndToEndCost, centre, half_width
+from rlflow.price.endtoend import TOGETHER, EndToEndCost
+from rlflow.price.whole import MIN_BLOCKS, centre, half_width
 from rlflow.runtime import Samples
 from rlflow.search import Problem, StopReason
 from rlflow.testing import tiny
@@ -147,7 +148,7 @@ def test_graphs_that_fail_are_refused_with_their_sentence() -> None:
     assert (report.measured, report.refused, report.remaining) == (3, 1, 0)
     assert "SIGSEGV" in model.refusals[chain(5).digest]
     assert model.cost(chain(5)).unmeasured == 1
-    assert model.graph_ms(chain(10).digest) == pytest.approx(11, rel=0.05)
+    assert model.graph_time(chain(10).digest).ms == pytest.approx(11, rel=0.05)
 
 
 def test_a_graph_that_fails_while_it_is_timed_is_found_among_others() -> None:
@@ -160,7 +161,7 @@ def test_a_graph_that_fails_while_it_is_timed_is_found_among_others() -> None:
     model = made(Late(by_length))
     model.fill([chain(20), chain(4), chain(5), chain(6)])
     assert list(model.refusals) == [chain(5).digest]
-    assert model.graph_ms(chain(6).digest) == pytest.approx(7, rel=0.05)
+    assert model.graph_time(chain(6).digest).ms == pytest.approx(7, rel=0.05)
 
 
 def test_a_baseline_that_fails_is_an_error() -> None:
@@ -229,8 +230,8 @@ class TestSearch:
     def test_a_search_follows_the_clock(self, problem: Callable[..., tuple[Problem, EndToEndCost]]) -> None:
         made_problem, model = problem("500c")
         found = search.solve(made_problem, "backtracking")
-        assert found.cost_before_ms == model.graph_ms(made_problem.root().graph.digest)
-        assert found.cost_after_ms == model.graph_ms(found.best.digest)
+        assert found.cost_before_ms == model.graph_time(made_problem.root().graph.digest).ms
+        assert found.cost_after_ms == model.graph_time(found.best.digest).ms
         assert found.cost_after_ms < found.cost_before_ms
         assert found.counts.measurements == model.totals.measured >= found.counts.expansions
 

@@ -54,4 +54,4 @@ class TestLearning:
 
 @pytest.mark.parametrize(("fusion", "expected"), [(None, ONNXRUNTIME), ("none", NONE), ("generic", NONE)])
 def test_only_the_table_of_the_runtime_has_it(fusion: str | None, expected: InModel) -> None:
-    assert price.make("onnxruntime", fusion=fusion)._in_model == expected
+    assert price.make("onnxruntime", fusion=fusion).in_model == expected

@@ -13,10 +13,13 @@ from rlflow import price
 from rlflow.frontends import graph_to_model
 from rlflow.graph import Graph, GraphBuilder
 from rlflow.price import calibration
+from rlflow.price.bench import FLUSH_MB, STREAMING_FLUSH_MB
 from rlflow.price.calibration import Calibration
 from rlflow.price.database import PriceDatabase
 from rlflow.price.in_model import ONNXRUNTIME, STREAMING
-from rlflow.price.onnxruntime import FLUSH_MB, STREAMING_FLUSH_MB, OnnxRuntimeCost, streams
+from rlflow.price.machine import Machine
+from rlflow.price.onnxruntime import OnnxRuntimeCost
+from rlflow.price.partition import streams
 from rlflow.price.regions import Pricer
 from rlflow.runtime import Measurement, RuntimeOptions
 
@@ -80,8 +83,8 @@ class FakeWorker:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[OnnxRuntimeCost]:
-    monkeypatch.setattr(OnnxRuntimeCost, "_calibrated", lambda self, block: MACHINE)
-    monkeypatch.setattr(OnnxRuntimeCost, "_view_ms", lambda self, block: MACHINE.view)
+    monkeypatch.setattr(Machine, "calibrated", lambda self: MACHINE)
+    monkeypatch.setattr(Machine, "view_ms", lambda self: MACHINE.view)
     with PriceDatabase(tmp_path / "prices.sqlite") as database:
         yield OnnxRuntimeCost(worker=FakeWorker(), database=database)
 

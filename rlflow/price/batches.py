@@ -1,0 +1,167 @@
+"""Regions timed in batches: as far as the time reaches, one time for each program, at one pace."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from rlflow.errors import CostError, GraphError, ModelError, RuntimeCrashed, RuntimeRefused
+from rlflow.price import layouts
+from rlflow.price.allowance import Allowance
+from rlflow.price.bench import LEVEL, Bench
+from rlflow.price.database import Price
+from rlflow.price.lookup import Lookup
+from rlflow.price.machine import Machine
+from rlflow.price.partition import Job, Partition
+from rlflow.runtime import Measurement
+
+#: The best pace of a machine is that while the regions of a first graph are timed, or for so many seconds of it.
+PACE_SECONDS = 30.0
+#: Sessions that the regions of a model are timed in that streams its weights from memory, of which the median counts:
+#: one and the same product took 0.13 to 0.30 ms in sessions of which the two fastest agreed. (Of five, the prices of
+#: two databases ranked the variants of a decoder step as alike as 0.92.)
+STREAMING_SESSIONS = 7
+#: Part of a stand-alone time beyond which what is beside the region is told apart by a profile.
+_LARGE_PART = 0.25
+_LEAST_MS = 1e-5
+
+
+@dataclass
+class _Timings:
+    """Regions that were timed and are not priced yet: the programs that the runtime makes of them (by key), what those
+    that nobody had timed took (the first region of each), and why others cannot be. ``hasty``: not to be kept.
+    """
+
+    jobs: Sequence[Job]
+    programs: dict[str, str]
+    took: dict[str, tuple[Job, Measurement | str]]
+    refusals: dict[str, str]
+    hasty: bool = False
+
+
+class Looked(NamedTuple):
+    """How many regions were looked at, how many of these had the program of another one, and how many the runtime
+    refused.
+    """
+
+    done: int
+    shared: int
+    refused: int
+
+
+class Batches:
+    """Times regions and prices them. ``priced`` hears the price of each."""
+
+    def __init__(
+        self, bench: Bench, lookup: Lookup, machine: Machine, partition: Partition,
+        priced: Callable[[Job, Price], None],
+    ) -> None:  # fmt: skip
+        self._bench, self._lookup, self._machine, self._partition = bench, lookup, machine, partition
+        self._priced = priced
+        #: Whether regions are timed in haste from here on.
+        self.hasty = False
+
+    def measure(self, jobs: Sequence[Job], allowance: Allowance, stop: Callable[[], bool]) -> Looked:
+        """Time and price ``jobs``, as far as the time reaches; ``stop`` is asked between batches."""
+        done = shared = refused = 0
+        started = time.perf_counter()
+        pending: list[_Timings] = []  # until the pace of the machine is known
+        while done < len(jobs) and not allowance.over() and not stop():
+            if allowance.hasty and not self.hasty:
+                refused, pending, self.hasty = refused + self._keep(pending), [], True
+            begun = time.perf_counter()
+            one = self._time(jobs[done : done + allowance.batch()], pending)
+            pending.append(one)
+            done, shared = done + len(one.jobs), shared + len(one.programs) - len(one.took)
+            known = not self._bench.caches.paced or self._machine.pace is not None
+            if known or time.perf_counter() - started >= PACE_SECONDS:
+                refused, pending = refused + self._keep(pending), []
+            allowance.took(len(one.jobs), time.perf_counter() - begun)
+        return Looked(done, shared, refused + self._keep(pending))
+
+    # --- timing -----------------------------------------------------------------------------------------------------
+
+    def _time(self, jobs: Sequence[Job], before: Sequence[_Timings]) -> _Timings:
+        """Time these regions, but for those whose programs are known or were timed just ``before``."""
+        programs, refusals = self._programs(jobs)
+        known = {*self._lookup.find(programs.values()), *(program for one in before for program in one.took)}
+        first: dict[str, Job] = {}
+        for job in jobs:
+            if job.key in programs and programs[job.key] not in known:
+                first.setdefault(programs[job.key], job)
+        items = [(job.key, job.source, job.feeds) for job in first.values()]
+        sessions = STREAMING_SESSIONS if self._bench.caches.far else None
+        results = self._bench.timed(items, True, sessions, hasty=self.hasty)
+        took = {key: (job, results[job.key]) for key, job in first.items()}
+        return _Timings(jobs, programs, took, refusals, self.hasty)
+
+    def _programs(self, jobs: Iterable[Job]) -> tuple[dict[str, str], dict[str, str]]:
+        """The keys of the programs that the runtime makes of regions, and the sentences of those that cannot stand
+        alone. Neither has one whose result is known beforehand.
+        """
+        programs: dict[str, str] = {}
+        refusals: dict[str, str] = {}
+        for job in jobs:
+            try:
+                self._partition.prepare(job)
+            except (CostError, GraphError) as error:
+                refusals[job.key] = str(error)
+                continue
+            if job.model is not None:
+                programs[job.key] = job.key if self.hasty else self._program(job.source) or job.key
+        return programs, refusals
+
+    def _program(self, model: bytes) -> str | None:
+        """The key of the kernels that ONNX Runtime makes of a model; ``None`` where that cannot be told."""
+        from rlflow.frontends.program import program_digest
+
+        if self._bench.options.runtime != "onnxruntime":
+            return None
+        try:
+            return f"program:{program_digest(self._bench.worker.optimized(model, level=LEVEL))}"
+        except (ModelError, RuntimeRefused, RuntimeCrashed):
+            return None
+
+    # --- prices -----------------------------------------------------------------------------------------------------
+
+    def _keep(self, pending: Sequence[_Timings]) -> int:
+        """Price what was timed, by region and by program; the number of regions that the runtime refused."""
+        self._machine.settle_pace(found for one in pending for _, found in one.took.values())
+        return sum(self._keep_one(one) for one in pending)
+
+    def _keep_one(self, one: _Timings) -> int:
+        known = self._lookup.find(one.programs.values())
+        known |= {program: self._price(job, found) for program, (job, found) in one.took.items()}
+        prices = {key: known[program] for key, program in one.programs.items()}
+        prices |= {key: Price(None, refusal=why) for key, why in one.refusals.items()}
+        clock = self._bench.clock_state()
+        for job in one.jobs:
+            price = prices.get(job.key) or self._folded(job)
+            prices[job.key] = replace(price, clock=clock, **job.described)
+            self._priced(job, prices[job.key])
+        refused = sum(prices[job.key].ms is None for job in one.jobs)
+        prices |= {program: prices[job.key] for program, (job, _) in one.took.items()}
+        if one.hasty:
+            self._lookup.hasty.update(key for key in prices if key in one.programs)
+        else:
+            self._lookup.keep(prices)
+        return refused
+
+    def _folded(self, job: Job) -> Price:
+        """A region whose result is known, so that the runtime computes it beforehand."""
+        return Price(self._machine.calibration.dispatch * len(job.region.nodes), 0.0, 0)
+
+    def _price(self, job: Job, result: Measurement | str) -> Price:
+        if isinstance(result, str):
+            return Price(None, refusal=result)
+        machine, result = self._machine.calibration, self._machine.at_pace(result)
+        ms = result.ms - machine.overhead + machine.dispatch
+        if job.region.blocked:
+            beside = layouts.alone_ms(job, self._machine, self._partition)
+            # The small difference of large times says little; the runtime's profiler can tell them apart.
+            by_profile = beside > _LARGE_PART * ms and not self.hasty
+            share = layouts.kernel_share(job, self._bench, self._partition.pricer.block) if by_profile else None
+            ms = ms - beside if share is None else ms * share
+        return Price(max(ms, machine.dispatch, _LEAST_MS), result.spread_ms, result.samples)
