@@ -15,7 +15,7 @@ from rlflow.cli.signals import INTERRUPTED, end_on_signals, ending_at_the_second
 from rlflow.errors import RlflowError, UsageError
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
     from rlflow.price.command import DeviceCommand
     from rlflow.search import Strategy
@@ -106,6 +106,12 @@ def console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or os.environ.get("COLUMNS") else 120
     return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+
+
+def show(what: RenderableType) -> None:
+    """Prints on stdout; where that is not a terminal no line is cut."""
+    out = console()
+    out.print(what, crop=out.is_terminal)
 
 
 def parse_dims(option: str, pairs: Sequence[str]) -> dict[str, int]:

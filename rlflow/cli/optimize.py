@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlflow.cli.common import console, parse_dims, parse_pairs
+from rlflow.cli.common import parse_dims, parse_pairs, show
 from rlflow.errors import UsageError
 from rlflow.options import Options
 
@@ -119,4 +119,4 @@ def _tell(report: Report, json_file: str | None, quiet: bool, verbose: bool) -> 
     if json_file is not None:
         write_json(report, json_file)
     if not quiet:
-        console().print(render(report, verbose=verbose))
+        show(render(report, verbose=verbose))

@@ -11,7 +11,7 @@ from rlflow.files import write_atomically
 from rlflow.report.model import Report, Verified, group_trace
 
 if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
+    from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
     from rich.table import Table
 
 _NAME_WIDTH = 48
@@ -26,12 +26,23 @@ def render(report: Report, *, verbose: bool = False) -> Group:
     return Group(*_parts(report, verbose))
 
 
+class _Line:
+    """A sentence: wrapped on a terminal, one line where the output is read by something else."""
+
+    def __init__(self, text: str, style: str = "bold") -> None:
+        self._text, self._style = text, style
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        if options.is_terminal:
+            yield Text(self._text, self._style)
+        else:
+            yield Text(self._text, self._style, no_wrap=True, overflow="ignore")
+
+
 def _parts(report: Report, verbose: bool) -> Iterator[RenderableType]:
-    from rich.text import Text
-
-    def line(text: str, style: str = "bold") -> Text:
-        return Text(text, style=style, no_wrap=True, overflow="ignore")
-
+    line = _Line
     yield line(_headline(report), "bold green" if report.improved else "bold")
     yield line("Latency" if report.intervals else "Cost")
     yield _costs(report)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import stat
@@ -88,6 +89,18 @@ def test_a_gain_is_shown_with_its_interval_and_all_that_led_to_it() -> None:
         line.split()[0]: line.split()[1:] for line in shown.splitlines() if line.strip().startswith(("MatMul", "Split"))
     }
     assert rows == {"MatMul": ["3", "1", "-2"], "Split": ["0", "1", "+1"]}
+
+
+@pytest.mark.parametrize(("terminal", "lines"), [(True, 3), (False, 1)])
+def test_a_long_sentence_is_never_cut(terminal: bool, lines: int) -> None:
+    """It is wrapped where somebody looks, and one line where a program reads."""
+    reason = " ".join(f"word{number}" for number in range(40))
+    shown = io.StringIO()
+    console = Console(width=100, file=shown, force_terminal=terminal, color_system=None)
+    console.print(render(replace(REPORT, improved=False, reason=reason)), crop=terminal)
+    said = shown.getvalue()
+    assert " ".join(said.split()).startswith(f"Nothing gained: {reason}")
+    assert sum("word" in line for line in said.splitlines()) == lines
 
 
 def test_no_gain_says_why() -> None:
