@@ -73,9 +73,11 @@ inline std::shared_ptr<const Rule> make_rule(std::string name, std::vector<std::
                                              std::vector<std::string> where, std::vector<std::pair<std::string, std::string>> let) {
   return std::make_shared<const Rule>(std::move(name), std::move(source), std::move(target), std::move(where), std::move(let));
 }
-inline std::shared_ptr<const RuleSet> make_rule_set(std::vector<std::shared_ptr<const Rule>> rules) { return std::make_shared<const RuleSet>(std::move(rules)); }
-inline std::shared_ptr<State> make_state(GraphPtr g, RuleSetPtr rules, std::shared_ptr<const Pricer> pricer, int64_t limit, std::shared_ptr<StopToken> stop,
-                                         bool profile) {
+inline std::shared_ptr<const RuleSet> make_rule_set(std::vector<std::shared_ptr<const Rule>> rules) {
+  return std::make_shared<const RuleSet>(std::move(rules));
+}
+inline std::shared_ptr<State> make_state(GraphPtr g, RuleSetPtr rules, std::shared_ptr<const Pricer> pricer, int64_t limit,
+                                         std::shared_ptr<StopToken> stop, bool profile) {
   auto rows = profile ? std::make_shared<RuleProfile>(rules->size()) : nullptr;
   return std::make_shared<State>(std::move(g), std::move(rules), std::move(pricer), limit, std::move(stop), std::move(rows));
 }
@@ -104,16 +106,20 @@ inline std::vector<uint32_t> value_users(const Graph& g, ValueId v) {  // node, 
   }
   return out;
 }
-inline ValueId builder_add(GraphBuilder& b, OpId op, const AttrSet& attrs, const std::vector<ValueId>& in, int outputs) { return b.add(op, attrs, in, outputs); }
+inline ValueId builder_add(GraphBuilder& b, OpId op, const AttrSet& attrs, const std::vector<ValueId>& in, int outputs) {
+  return b.add(op, attrs, in, outputs);
+}
 inline ValueId builder_opaque(GraphBuilder& b, const std::string& name, const std::string& payload, bool pure, const std::vector<ValueId>& in,
                               const std::vector<TypeId>& types) {
   return b.opaque(name, payload, pure, in, types);
 }
 inline GraphPtr builder_finish(GraphBuilder& b, const std::vector<ValueId>& outputs) { return b.finish(outputs); }
 inline std::vector<std::string> op_flag_names(const OpInfo& op) {
-  static const std::pair<OpFlag, const char*> kNames[] = {{kPure, "pure"}, {kUnary, "unary"}, {kBinary, "binary"}, {kCommutative, "commutative"},
-      {kVariadic, "variadic"}, {kZeroPreserving, "zero_preserving"}, {kMonotone, "monotone"}, {kView, "view"}, {kReduce, "reduce"},
-      {kVariadicOutputs, "variadic_outputs"}};
+  static const std::pair<OpFlag, const char*> kNames[] = {{kPure, "pure"},         {kUnary, "unary"},
+                                                          {kBinary, "binary"},     {kCommutative, "commutative"},
+                                                          {kVariadic, "variadic"}, {kZeroPreserving, "zero_preserving"},
+                                                          {kMonotone, "monotone"}, {kView, "view"},
+                                                          {kReduce, "reduce"},     {kVariadicOutputs, "variadic_outputs"}};
   std::vector<std::string> out;
   for (auto [flag, name] : kNames)
     if (op.has(flag)) out.emplace_back(name);

@@ -82,14 +82,16 @@ inline std::pair<size_t, size_t> egraph_reachable(const EGraph& g, const std::ve
   egraph::count_reachable(g, roots, out.first, out.second);
   return out;
 }
-inline egraph::Extraction egraph_snapshot(const EGraph& g, const std::vector<uint32_t>& roots, std::vector<uint32_t>& nodes, std::vector<uint32_t>& classes) {
+inline egraph::Extraction egraph_snapshot(const EGraph& g, const std::vector<uint32_t>& roots, std::vector<uint32_t>& nodes,
+                                          std::vector<uint32_t>& classes) {
   check_classes(clean(g), roots);
   return egraph::snapshot(g, roots, nodes, classes);
 }
 inline std::vector<double> egraph_tensat_costs(const EGraph& g, const std::vector<uint32_t>& nodes, double gflops, double gbps, double overhead_us) {
   const auto* language = dynamic_cast<const egraph::TensatLanguage*>(&g.language());
   if (!language) throw Error(ErrorKind::kUsage, "the language of this e-graph is not Tensat's");
-  if (!(gflops > 0 && gbps > 0 && overhead_us >= 0)) throw Error(ErrorKind::kUsage, "a device needs gflops and gbps above 0, and overhead_us of 0 or more");
+  if (!(gflops > 0 && gbps > 0 && overhead_us >= 0))
+    throw Error(ErrorKind::kUsage, "a device needs gflops and gbps above 0, and overhead_us of 0 or more");
   std::vector<double> out;
   for (const uint32_t n : nodes) {
     if (n >= g.node_capacity()) throw Error(ErrorKind::kUsage, "the e-graph has no node " + std::to_string(n));

@@ -27,7 +27,7 @@ struct Plain<R (*)(A...)> {
   using type = typename Plain<R>::type (*)(typename Plain<A>::type...);
 };
 
-#define RLFLOW_CHECK(symbol, declared, result, arguments)                                                                    \
+#define RLFLOW_CHECK(symbol, declared, result, arguments) \
   static_assert(std::is_same_v<Plain<std::remove_const_t<decltype(&declared)>>::type, Plain<decltype(rlflow::gpu::Api::symbol)>::type>, #symbol);
 RLFLOW_CUDA_API(RLFLOW_CHECK)
 RLFLOW_NVRTC_API(RLFLOW_CHECK)

@@ -36,12 +36,14 @@ void make_cases() {
     p.extent[0] = 6, p.extent[1] = 128, p.extent[2] = 768;
     p.in[0] = {kind, 0, {128 * 768, 768, 1}}, p.in[1] = {kind, 5, {0, 0, 1}};
     p.out[0] = {kind, 0, {128 * 768, 768, 1}}, p.out[1] = {kBool, 0, {128 * 768, 768, 1}};
-    for (long long op = kConst; op <= kSelect; ++op) p.code[p.steps] = {op, op == kConst ? 0 : 2 + p.steps - 1, 1, 0, 0x3ff0000000000000ll}, ++p.steps;
+    for (long long op = kConst; op <= kSelect; ++op)
+      p.code[p.steps] = {op, op == kConst ? 0 : 2 + p.steps - 1, 1, 0, 0x3ff0000000000000ll}, ++p.steps;
     p.result[0] = 2 + p.steps - 1, p.result[1] = 2 + p.steps - 2;
     add(p, "every-operation-" + type);
     Reducing r{};
     r.dtype = r.out_dtype = kind, r.wide = wide || kind == kBool || kind == kU8 || kind == kI8;
-    r.outputs = 128, r.count = 768, r.kept = r.reduced = 1, r.kept_extent[0] = 128, r.kept_stride[0] = 768, r.reduced_extent[0] = 768, r.reduced_stride[0] = 1;
+    r.outputs = 128, r.count = 768, r.kept = r.reduced = 1, r.kept_extent[0] = 128, r.kept_stride[0] = 768, r.reduced_extent[0] = 768,
+    r.reduced_stride[0] = 1;
     for (long long how = kSum; how <= kArgMinLast; ++how) {
       r.kind = how, r.together = 0;
       add(r, std::to_string(how) + "-" + type);
@@ -61,7 +63,8 @@ void make_cases() {
     Pooling q{};
     q.dtype = kind, q.planes = 64, q.count = 64 * 28 * 28;
     for (int d = 0; d < 3; ++d)
-      q.in[d] = d ? 56 : 1, q.out[d] = d ? 28 : 1, q.window[d] = d ? 3 : 1, q.stride[d] = d ? 2 : 1, q.dilation[d] = 1, q.pad[d] = d ? 1 : 0, q.limit[d] = d ? 57 : 1;
+      q.in[d] = d ? 56 : 1, q.out[d] = d ? 28 : 1, q.window[d] = d ? 3 : 1, q.stride[d] = d ? 2 : 1, q.dilation[d] = 1, q.pad[d] = d ? 1 : 0,
+      q.limit[d] = d ? 57 : 1;
     add(q, "average-" + type);
     q.maximum = 1;
     add(q, "maximum-" + type);
@@ -101,7 +104,7 @@ int main(int argc, char** argv) {
     }
     l.api.nvrtcDestroyProgram(&program);
   }
-  std::printf("NVRTC %d.%d, %s: %zu of %zu kernels compile, %zu kB of machine code\n", l.nvrtc_major, l.nvrtc_minor, argv[2], cases.size() - static_cast<size_t>(failed),
-              cases.size(), bytes / 1024);
+  std::printf("NVRTC %d.%d, %s: %zu of %zu kernels compile, %zu kB of machine code\n", l.nvrtc_major, l.nvrtc_minor, argv[2],
+              cases.size() - static_cast<size_t>(failed), cases.size(), bytes / 1024);
   return failed ? 1 : 0;
 }

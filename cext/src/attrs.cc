@@ -113,8 +113,8 @@ ConstId from_doubles(int dtype, TypeId type, std::span<const double> values) {
   } else if (dtype_is_int(dtype) || dtype == kBool) {
     for (double v : values) {
       if (!(std::fabs(v) < 9.2e18) || v != std::trunc(v))
-        throw Error(ErrorKind::kUsage, "making a constant of type " + std::string(dtype_name(dtype)) + ": found the value " +
-                                           attr_text(v) + ", expected an integer");
+        throw Error(ErrorKind::kUsage,
+                    "making a constant of type " + std::string(dtype_name(dtype)) + ": found the value " + attr_text(v) + ", expected an integer");
       c.ints.push_back(dtype == kBool ? Int{v != 0} : static_cast<Int>(v));
     }
   } else {
@@ -166,8 +166,7 @@ ConstId inline_const(int dtype, std::span<const Int> dims, std::span<const doubl
   TypeId type = make_type(dtype, dims);
   auto count = element_count(type_of(type));
   if (!count || *count != static_cast<int64_t>(values.size()))
-    throw Error(ErrorKind::kUsage,
-                "making a constant of type " + type_text(type) + ": found " + std::to_string(values.size()) + " values");
+    throw Error(ErrorKind::kUsage, "making a constant of type " + type_text(type) + ": found " + std::to_string(values.size()) + " values");
   return from_doubles(dtype, type, values);
 }
 
@@ -179,15 +178,15 @@ auto position(const AttrSet& a, std::string_view name) {
 }
 
 const char* kind_name(const AttrValue& v) {
-  static constexpr const char* kNames[] = {"an integer", "a float",          "a string", "a list of integers", "a list of floats",
-                                           "a list of strings", "a constant"};
+  static constexpr const char* kNames[] = {"an integer",       "a float",           "a string",  "a list of integers",
+                                           "a list of floats", "a list of strings", "a constant"};
   return kNames[v.index()];
 }
 
 [[noreturn]] void wrong(std::string_view name, const AttrValue* found, const char* expected) {
   throw Error(ErrorKind::kType, "attribute '" + std::string(name) + "' " +
-                                    (found ? "is " + std::string(kind_name(*found)) + " (" + attr_text(*found) + ")" : "is absent") +
-                                    ", expected " + expected);
+                                    (found ? "is " + std::string(kind_name(*found)) + " (" + attr_text(*found) + ")" : "is absent") + ", expected " +
+                                    expected);
 }
 
 struct ValueHash {
@@ -281,10 +280,8 @@ const AttrValue* AttrSet::find(std::string_view name) const {
 }
 void AttrSet::set(std::string_view name, AttrValue value) {
   auto at = items.begin() + (position(*this, name) - items.cbegin());
-  if (at != items.end() && at->first == name)
-    at->second = std::move(value);
-  else
-    items.emplace(at, std::string(name), std::move(value));
+  if (at != items.end() && at->first == name) at->second = std::move(value);
+  else items.emplace(at, std::string(name), std::move(value));
 }
 void AttrSet::erase(std::string_view name) {
   auto at = items.begin() + (position(*this, name) - items.cbegin());

@@ -175,10 +175,8 @@ RegionMap Pricer::map(const Graph& g) const {
     if (table_) m.signature[n] = signature;
     ++m.regions;
     m.unpriced += is_opaque(g, n);
-    if (p == kNoPrice)
-      ++m.unknown;
-    else
-      m.known += p;
+    if (p == kNoPrice) ++m.unknown;
+    else m.known += p;
   }
   for (ValueId v : g.outputs()) weigh(v);
   return m;
@@ -450,10 +448,8 @@ DeltaPrice Pricer::delta(const Graph& parent, const RegionMap& pm, const Graph& 
       for (NodeId n : s.working.members) touch(n);
       Picoseconds p = pm.price[head];
       d.unpriced -= is_opaque(parent, head);
-      if (p == kNoPrice)
-        --d.unknown, ++d.unknown_gone;
-      else
-        d.delta -= p;
+      if (p == kNoPrice) --d.unknown, ++d.unknown_gone;
+      else d.delta -= p;
       continue;
     }
     NodeId head = s.won[won++];

@@ -58,8 +58,8 @@ bool feeds_products(const Graph& g, NodeId n) {
   ValueId v = first_output(g, n);
   auto users = g.users(v);
   return users.size() > 1 && !g.output_uses(v) && std::all_of(users.begin(), users.end(), [&](const Graph::Use& u) {
-    return g.node(u.node).op == op_ids().matmul || (g.node(u.node).op == op_ids().transpose && swaps_last(g, u.node));
-  });
+           return g.node(u.node).op == op_ids().matmul || (g.node(u.node).op == op_ids().transpose && swaps_last(g, u.node));
+         });
 }
 
 bool spatial_zero_pad(const Graph& g, NodeId n) {
@@ -115,27 +115,19 @@ bool guard_holds(const FusionRules& rules, const Graph& g, NodeId n, uint32_t sl
   ValueId rest = pair ? in[1 - slot] : kNoValue;
   bool rest_const = pair && g.is_const(rest);
   switch (guard) {
-    case Guard::kAlways:
-      return true;
-    case Guard::kFirst:
-      return slot == 0 && rest_constant(g, in);
-    case Guard::kLeading:
-      return slot == 0;
-    case Guard::kEither:
-      return slot < 2;
+    case Guard::kAlways: return true;
+    case Guard::kFirst: return slot == 0 && rest_constant(g, in);
+    case Guard::kLeading: return slot == 0;
+    case Guard::kEither: return slot < 2;
     case Guard::kChannelConst: {
       if (!rest_const) return false;
       const TensorType& c = type_at(g, rest);
       return along_channels(c, result) || (c.rank == 0 && g.node(n).op == op_ids().mul);
     }
-    case Guard::kBlockedChannelConst:
-      return rest_const && (slot == 0 ? blocked0 : blocked1) && along_channels(type_at(g, rest), result);
-    case Guard::kBlocked:
-      return slot == 0 && blocked0 && rest_constant(g, in);
-    case Guard::kBlockedSum:
-      return rules.block > 0 && pair && !rest_const && blocked0 && blocked1 && g.type(in[0]) == g.type(in[1]);
-    case Guard::kGemmBias:
-      return pair && same_shape(operand, result) && gemm_bias(type_at(g, rest), result);
+    case Guard::kBlockedChannelConst: return rest_const && (slot == 0 ? blocked0 : blocked1) && along_channels(type_at(g, rest), result);
+    case Guard::kBlocked: return slot == 0 && blocked0 && rest_constant(g, in);
+    case Guard::kBlockedSum: return rules.block > 0 && pair && !rest_const && blocked0 && blocked1 && g.type(in[0]) == g.type(in[1]);
+    case Guard::kGemmBias: return pair && same_shape(operand, result) && gemm_bias(type_at(g, rest), result);
     case Guard::kRowBias: {
       if (!pair || result.rank < 3 || !same_shape(operand, result)) return false;
       const TensorType& bias = type_at(g, rest);
@@ -143,34 +135,25 @@ bool guard_holds(const FusionRules& rules, const Graph& g, NodeId n, uint32_t sl
       return bias.rank == 1 && bias.dims[0] == result.dims[static_cast<size_t>(result.rank - 1)] && factors.size() == 2 &&
              type_at(g, factors[1]).rank == 2;
     }
-    case Guard::kRank2:
-      return slot == 0 && result.rank == 2 && rest_constant(g, in);
+    case Guard::kRank2: return slot == 0 && result.rank == 2 && rest_constant(g, in);
     case Guard::kScalar: {
       if (!rest_const || (g.node(n).op == op_ids().div && slot != 0)) return false;
       auto count = element_count(type_at(g, rest));
       return count && *count == 1 && dtype_is_float(result.dtype) && same_shape(operand, result);
     }
-    case Guard::kSwapLast:
-      return swaps_last(g, n);
-    case Guard::kKeepsAxes:
-      return keeps_axes(g, n);
-    case Guard::kScalarForProducts:
-      return feeds_products(g, n) && guard_holds(rules, g, n, slot, Guard::kScalar, blocked0, blocked1);
-    case Guard::kSwapForProducts:
-      return swaps_last(g, n) && feeds_products(g, n);
-    case Guard::kOneAxis:
-      return slot == 0 && std::count_if(operand.dims.begin(), operand.dims.end(), [](Int d) { return d != 1; }) <= 1;
-    case Guard::kSpatialZeroPad:
-      return spatial_zero_pad(g, n);
-    case Guard::kPlainSum:
-      return pair && !rest_const && !g.is_const(in[slot]) && result.rank == 3 && g.type(in[0]) == g.type(in[1]);
+    case Guard::kSwapLast: return swaps_last(g, n);
+    case Guard::kKeepsAxes: return keeps_axes(g, n);
+    case Guard::kScalarForProducts: return feeds_products(g, n) && guard_holds(rules, g, n, slot, Guard::kScalar, blocked0, blocked1);
+    case Guard::kSwapForProducts: return swaps_last(g, n) && feeds_products(g, n);
+    case Guard::kOneAxis: return slot == 0 && std::count_if(operand.dims.begin(), operand.dims.end(), [](Int d) { return d != 1; }) <= 1;
+    case Guard::kSpatialZeroPad: return spatial_zero_pad(g, n);
+    case Guard::kPlainSum: return pair && !rest_const && !g.is_const(in[slot]) && result.rank == 3 && g.type(in[0]) == g.type(in[1]);
     case Guard::kRowConst: {
       if (!rest_const || g.is_const(in[slot]) || result.rank < 1 || !same_shape(operand, result)) return false;
       const TensorType& c = type_at(g, rest);
       return c.rank == 1 && c.dims[0] == result.dims[static_cast<size_t>(result.rank - 1)];
     }
-    case Guard::kKeepsShape:
-      return same_shape(operand, result);
+    case Guard::kKeepsShape: return same_shape(operand, result);
   }
   return false;
 }

@@ -28,9 +28,7 @@ inline bool works(const Graph& g, NodeId n) {
 }
 
 // The value is read once, by a node, and is all that its producer makes.
-inline bool single_use(const Graph& g, ValueId v) {
-  return g.users(v).size() == 1 && g.output_uses(v) == 0 && g.node(g.producer(v)).out_count == 1;
-}
+inline bool single_use(const Graph& g, ValueId v) { return g.users(v).size() == 1 && g.output_uses(v) == 0 && g.node(g.producer(v)).out_count == 1; }
 inline ValueId first_output(const Graph& g, NodeId n) { return g.node(n).out_begin; }
 inline const TensorType& type_at(const Graph& g, ValueId v) { return type_of(g.type(v)); }
 inline bool same_shape(const TensorType& a, const TensorType& b) { return a.rank >= 0 && a.rank == b.rank && a.dims == b.dims; }
@@ -260,16 +258,11 @@ bool layout_blocks(const View& view, NodeId n) {
   const Graph& g = view.g;
   auto in = g.inputs(n);
   switch (view.rules.layout[g.node(n).op]) {
-    case Layout::kPlain:
-      return false;
-    case Layout::kConv:
-      return convolution_blocks(view.rules, g, n);
-    case Layout::kPool:
-      return pool_blocks(view.rules, g, n);
-    case Layout::kPointwise:
-      return !in.empty() && blocked_value(view, in[0]);
-    case Layout::kResize:
-      return !in.empty() && blocked_value(view, in[0]) && resize_blocks(g, n);
+    case Layout::kPlain: return false;
+    case Layout::kConv: return convolution_blocks(view.rules, g, n);
+    case Layout::kPool: return pool_blocks(view.rules, g, n);
+    case Layout::kPointwise: return !in.empty() && blocked_value(view, in[0]);
+    case Layout::kResize: return !in.empty() && blocked_value(view, in[0]) && resize_blocks(g, n);
     case Layout::kConcat:
       return concat_blocks(view.rules, g, n) && std::all_of(in.begin(), in.end(), [&](ValueId v) { return blocked_value(view, v); });
     case Layout::kCombine:
@@ -339,10 +332,8 @@ State evaluate(const View& view, NodeId n) {
   bool blocked = false;
   if (rules.block > 0) {
     bool convolution_chain = mask && (from == Chain::kConv || from == Chain::kConvSum || from == Chain::kConvRelu || from == Chain::kConvScale);
-    if (convolution_chain)
-      blocked = is_blocked(view.state(g.producer(in[static_cast<uint32_t>(__builtin_ctz(mask))])));
-    else
-      blocked = to == Chain::kConvScale || layout_blocks(view, n);
+    if (convolution_chain) blocked = is_blocked(view.state(g.producer(in[static_cast<uint32_t>(__builtin_ctz(mask))])));
+    else blocked = to == Chain::kConvScale || layout_blocks(view, n);
   }
   return pack(to, blocked, Pattern::kNone, mask);
 }

@@ -134,10 +134,8 @@ ClassId EGraph::add(uint32_t op, uint32_t attr, std::span<const ClassId> childre
 }
 
 void EGraph::link_parent(uint32_t slot, ClassId child) {
-  if (last_use_[child] == kNone)
-    first_use_[child] = slot;
-  else
-    slot_next_[last_use_[child]] = slot;
+  if (last_use_[child] == kNone) first_use_[child] = slot;
+  else slot_next_[last_use_[child]] = slot;
   last_use_[child] = slot;
 }
 
@@ -155,10 +153,8 @@ bool EGraph::unite(ClassId a, ClassId b) {
   nodes_[last_[a]].next = first_[b];
   last_[a] = last_[b];
   if (first_use_[b] != kNone) {
-    if (last_use_[a] == kNone)
-      first_use_[a] = first_use_[b];
-    else
-      slot_next_[last_use_[a]] = first_use_[b];
+    if (last_use_[a] == kNone) first_use_[a] = first_use_[b];
+    else slot_next_[last_use_[a]] = first_use_[b];
     last_use_[a] = last_use_[b];
   }
   dirty_.push_back(a);
@@ -338,12 +334,15 @@ std::string EGraph::broken_invariant() const {
     }
     std::vector<DataId> facts;
     for (const ClassId c : canonical) facts.push_back(data(c));
-    if (const auto made = language_->make(nodes_[n].op, nodes_[n].attr, facts); made && language_->merge(data(nodes_[n].cls), *made) != data(nodes_[n].cls))
+    if (const auto made = language_->make(nodes_[n].op, nodes_[n].attr, facts);
+        made && language_->merge(data(nodes_[n].cls), *made) != data(nodes_[n].cls))
       return "the data of " + term_text(n) + " are " + language_->data_text(*made) + ", its class says " + language_->data_text(data(nodes_[n].cls));
   }
-  if (live != live_nodes_ || live != table_used_ || live != members_.size()) return "there are " + std::to_string(live) + " live nodes, the e-graph counts " + std::to_string(live_nodes_);
+  if (live != live_nodes_ || live != table_used_ || live != members_.size())
+    return "there are " + std::to_string(live) + " live nodes, the e-graph counts " + std::to_string(live_nodes_);
   if (filtered != filtered_) return "there are " + std::to_string(filtered) + " filtered nodes, the e-graph counts " + std::to_string(filtered_);
-  if (classes().size() != live_classes_) return "there are " + std::to_string(classes().size()) + " classes, the e-graph counts " + std::to_string(live_classes_);
+  if (classes().size() != live_classes_)
+    return "there are " + std::to_string(classes().size()) + " classes, the e-graph counts " + std::to_string(live_classes_);
   for (const ClassId c : classes())
     if (members(c).empty()) return "class #" + std::to_string(c) + " is empty";
   return "";

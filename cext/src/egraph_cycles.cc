@@ -10,7 +10,10 @@ namespace {
 template <class OnCycle>
 void walk(const EGraph& g, std::span<const ClassId> roots, std::vector<uint8_t>& state, OnCycle on_cycle) {
   enum : uint8_t { kNew, kOpen, kDone };
-  struct Frame { ClassId cls; uint32_t member, child; };
+  struct Frame {
+    ClassId cls;
+    uint32_t member, child;
+  };
   state.assign(g.class_capacity(), kNew);
   std::vector<Frame> stack;
   std::vector<ENodeId> cycle;
@@ -108,8 +111,7 @@ const std::vector<uint64_t>& Descendants::of(ClassId from) {
         word |= bit;
         if (child != from && !sets_[child].empty())
           for (size_t i = 0; i < set.size(); ++i) set[i] |= sets_[child][i];
-        else
-          todo.push_back(child);
+        else todo.push_back(child);
       }
     }
   }

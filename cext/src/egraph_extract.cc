@@ -144,7 +144,8 @@ Choice by_sets(const Extraction& e, const Links& links, std::span<const uint32_t
 void Extraction::check() const {
   const auto fail = [](const std::string& what) { throw Error(ErrorKind::kUsage, "this is no extraction problem: " + what); };
   if (node_class.size() != nodes() || child_begin.size() != nodes() + 1) fail("the arrays of nodes differ in length");
-  if (child_begin.front() != 0 || child_begin.back() != child.size() || !std::is_sorted(child_begin.begin(), child_begin.end())) fail("child_begin does not index child");
+  if (child_begin.front() != 0 || child_begin.back() != child.size() || !std::is_sorted(child_begin.begin(), child_begin.end()))
+    fail("child_begin does not index child");
   for (const auto* list : {&node_class, &child, &roots})
     for (const uint32_t c : *list)
       if (c >= classes) fail("it names class " + std::to_string(c) + " of " + std::to_string(classes));
@@ -214,7 +215,9 @@ double choice_cost(const Extraction& e, const Choice& choice) {
 std::vector<uint32_t> components(const Extraction& e) {          // Tarjan, without recursion
   const Links links(e);
   std::vector<uint32_t> index(e.classes, kNone), low(e.classes, 0), component(e.classes, kNone), path;
-  struct Frame { uint32_t cls, member, child; };
+  struct Frame {
+    uint32_t cls, member, child;
+  };
   std::vector<Frame> stack;
   uint32_t counter = 0, found = 0;
   for (uint32_t start = 0; start < e.classes; ++start) {
@@ -270,8 +273,8 @@ struct Simplifier {
   std::vector<uint32_t> roots;
   Choice fixed;
 
-  explicit Simplifier(const Extraction& e) : full(e), node_gone(e.nodes(), 0), class_gone(e.classes, 0), children(e.nodes()), members(e.classes),
-                                             roots(e.roots), fixed(e.classes, kNone) {
+  explicit Simplifier(const Extraction& e)
+      : full(e), node_gone(e.nodes(), 0), class_gone(e.classes, 0), children(e.nodes()), members(e.classes), roots(e.roots), fixed(e.classes, kNone) {
     const Choice reachable_from_leaves = greedy_tree(e);
     for (uint32_t n = 0; n < e.nodes(); ++n) {
       const auto in = e.children(n);
@@ -323,7 +326,8 @@ struct Simplifier {
       }
       list[i] = list.back();
       list.pop_back();
-      if (list.size() > 1000000) throw Error(ErrorKind::kUsage, "the extraction problem cannot be simplified: free nodes need each other in a circle");
+      if (list.size() > 1000000)
+        throw Error(ErrorKind::kUsage, "the extraction problem cannot be simplified: free nodes need each other in a circle");
       for (const uint32_t d : children[fixed[c]])
         if (std::find(list.begin(), list.end(), d) == list.end()) list.push_back(d);
     }
@@ -394,7 +398,8 @@ struct Simplifier {
 Simplified simplify(const Extraction& e) {
   Simplifier s(e);
   for (const uint32_t r : e.roots)
-    if (s.members[r].empty()) throw Error(ErrorKind::kUsage, "nothing can be extracted: class " + std::to_string(r) + ", which is wanted, has no finite term");
+    if (s.members[r].empty())
+      throw Error(ErrorKind::kUsage, "nothing can be extracted: class " + std::to_string(r) + ", which is wanted, has no finite term");
   s.drop_gone();
   s.drop_unreached();
   for (bool changed = true; changed;) {

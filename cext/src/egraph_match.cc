@@ -43,8 +43,7 @@ std::string Pattern::canonical_text(std::vector<int>& renaming) const {
 }
 
 Matcher::Matcher(const Pattern& pattern) : pattern_(pattern), variable_reg_(pattern.variables, kNone) {
-  if (pattern.nodes.empty() || pattern.nodes.back().variable >= 0)
-    throw Error(ErrorKind::kRule, "a pattern must have an operator at its root");
+  if (pattern.nodes.empty() || pattern.nodes.back().variable >= 0) throw Error(ErrorKind::kRule, "a pattern must have an operator at its root");
   for (const PatternNode& node : pattern.nodes)
     if (node.variable < 0 && node.ops.empty()) throw Error(ErrorKind::kRule, "a pattern node names no operator");
   compile(static_cast<int>(pattern.nodes.size()) - 1, 0);

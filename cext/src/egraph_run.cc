@@ -346,9 +346,7 @@ bool Runner::apply_rule(size_t rule) {
 
 // ------------------------------------------------------------------------------------------------------------------ scheduler
 
-bool Runner::may_search(size_t rule, size_t iteration) {
-  return options_.scheduler == SchedulerKind::kSimple || iteration >= bans_[rule].until;
-}
+bool Runner::may_search(size_t rule, size_t iteration) { return options_.scheduler == SchedulerKind::kSimple || iteration >= bans_[rule].until; }
 
 bool Runner::may_apply(size_t rule, size_t iteration, size_t found) {
   if (options_.scheduler == SchedulerKind::kSimple) return true;

@@ -10,7 +10,9 @@ namespace {
 using Facts = TableLanguage::Facts;
 using Value = TableLanguage::Value;
 
-bool plain_ints(const IntVec& v) { return std::all_of(v.begin(), v.end(), [](Int x) { return is_plain(x); }); }
+bool plain_ints(const IntVec& v) {
+  return std::all_of(v.begin(), v.end(), [](Int x) { return is_plain(x); });
+}
 
 [[noreturn]] void contradiction(const std::string& a, const std::string& b) {
   throw Error(ErrorKind::kType, "two values that were found equal are known to differ: " + a + " and " + b + "; a rule must be false");
@@ -49,7 +51,9 @@ Value merged(const Value& a, const Value& b) {
 
 TableLanguage::TableLanguage() { symbol(0, 1); }
 
-std::string TableLanguage::op_name(uint32_t op) const { return op == kOutputOf ? "Output" : op == kAbsent ? "Absent" : op_info(static_cast<OpId>(op)).name; }
+std::string TableLanguage::op_name(uint32_t op) const {
+  return op == kOutputOf ? "Output" : op == kAbsent ? "Absent" : op_info(static_cast<OpId>(op)).name;
+}
 
 std::string TableLanguage::attr_text(uint32_t op, uint32_t attr) const {
   if (op == kOutputOf) return std::to_string(attr);

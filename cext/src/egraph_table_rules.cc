@@ -116,9 +116,7 @@ class Skeleton {
     for (int& child : node.children) child = reorder(child, out);
     return out.add(std::move(node));
   }
-  int element(int sequence, int at) {
-    return pattern_.add_variable(static_cast<int>(rule_.value_names().size()) + kMaxSequence * sequence + at);
-  }
+  int element(int sequence, int at) { return pattern_.add_variable(static_cast<int>(rule_.value_names().size()) + kMaxSequence * sequence + at); }
   int term(int index) {
     const Term& t = rule_.source(index);
     if (t.kind == Term::kVar) return pattern_.add_variable(t.ref);
@@ -354,10 +352,12 @@ std::string declined(const Rule& rule) {
   std::string reason;
   each_term(rule, [&](int i) {
     const Term& t = rule.source(i);
-    if (t.kind != Term::kVar && t.kind != Term::kAbsent && t.kind != Term::kOp && t.kind != Term::kSeqVar) reason = "its source holds a literal or a let";
+    if (t.kind != Term::kVar && t.kind != Term::kAbsent && t.kind != Term::kOp && t.kind != Term::kSeqVar)
+      reason = "its source holds a literal or a let";
     else if (t.star && !is_root(rule, i)) reason = "its source holds a starred term below the root";
     else if (t.projection == Term::kAll) reason = "its source takes all outputs of an operator";
-    else if (t.kind == Term::kOp && (t.ops.contains(kOpOpaque) || t.ops.contains(kOpConstant))) reason = "its source looks into a constant or an unknown operator";
+    else if (t.kind == Term::kOp && (t.ops.contains(kOpOpaque) || t.ops.contains(kOpConstant)))
+      reason = "its source looks into a constant or an unknown operator";
   });
   if (!reason.empty()) return reason;
   for (const int root : rule.source_roots())
@@ -368,7 +368,8 @@ std::string declined(const Rule& rule) {
 }
 
 std::vector<RewriteRule> table_rules(const std::shared_ptr<TableLanguage>& language, const RulePtr& rule) {
-  if (const std::string reason = declined(*rule); !reason.empty()) throw Error(ErrorKind::kRule, "the e-graph declines the rule " + rule->name() + ": " + reason);
+  if (const std::string reason = declined(*rule); !reason.empty())
+    throw Error(ErrorKind::kRule, "the e-graph declines the rule " + rule->name() + ": " + reason);
   const Shapes shapes(*rule);
   std::set<std::string> seen;
   std::vector<RewriteRule> out;

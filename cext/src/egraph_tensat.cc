@@ -16,10 +16,10 @@ struct OpRow {
   int arity;
 };
 constexpr OpRow kOps[kTensatOps] = {
-    {"num", 0},     {"var", 0},     {"input", 1},   {"weight", 1},  {"ewadd", 2},   {"ewmul", 2},   {"smul", 2},    {"transpose", 3},
-    {"matmul", 3},  {"conv2d", 6},  {"enlarge", 2}, {"dropout", 1}, {"relu", 1},    {"tanh", 1},    {"sigmoid", 1}, {"poolmax", 7},
-    {"poolavg", 7}, {"concat", 4},  {"concat3", 5}, {"concat4", 6}, {"concat5", 7}, {"split", 2},   {"split_0", 1}, {"split_1", 1},
-    {"merge", 2},   {"reshape", 2}, {"noop", 2},    {"batchnorm", 5},
+    {"num", 0},       {"var", 0},     {"input", 1},   {"weight", 1},  {"ewadd", 2},   {"ewmul", 2},   {"smul", 2},
+    {"transpose", 3}, {"matmul", 3},  {"conv2d", 6},  {"enlarge", 2}, {"dropout", 1}, {"relu", 1},    {"tanh", 1},
+    {"sigmoid", 1},   {"poolmax", 7}, {"poolavg", 7}, {"concat", 4},  {"concat3", 5}, {"concat4", 6}, {"concat5", 7},
+    {"split", 2},     {"split_0", 1}, {"split_1", 1}, {"merge", 2},   {"reshape", 2}, {"noop", 2},    {"batchnorm", 5},
 };
 constexpr size_t kMaxCuts = 31;             // TASO's SplitInfo holds no more
 
@@ -91,9 +91,7 @@ std::optional<Tensor> matmul(const Tensor& a, const Tensor& b) {
 }
 
 // One spatial extent: PSAME (0) keeps ceil(extent / stride), PVALID (1) drops the border.
-int window(int extent, int kernel, int stride, int padding) {
-  return padding == 0 ? (extent + stride - 1) / stride : (extent - kernel) / stride + 1;
-}
+int window(int extent, int kernel, int stride, int padding) { return padding == 0 ? (extent + stride - 1) / stride : (extent - kernel) / stride + 1; }
 
 std::optional<Tensor> convolution(int sh, int sw, int padding, const Tensor& x, const Tensor& w) {
   if (x.dims.size() != 4 || w.dims.size() != 4 || x.dims[1] % w.dims[1] != 0) return std::nullopt;
@@ -154,21 +152,25 @@ std::optional<Tensor> transposed(const Tensor& x, const std::vector<int>& perm) 
 }
 
 // Parameters that are text: a name with a shape, a permutation, a shape. The others are numbers.
-bool is_text_parameter(uint32_t op, size_t child) {
-  return op == kTInput || op == kTWeight || (op == kTTranspose && child == 1) || op == kTReshape;
-}
+bool is_text_parameter(uint32_t op, size_t child) { return op == kTInput || op == kTWeight || (op == kTTranspose && child == 1) || op == kTReshape; }
 
 // Which children must be tensors, for a node's kind check: all that are not parameters.
 bool is_parameter(uint32_t op, size_t child) {
   switch (op) {
-    case kTInput: case kTWeight: return true;
+    case kTInput:
+    case kTWeight: return true;
     case kTTranspose: return child > 0;
     case kTMatmul: return child == 0;
     case kTConv2d: return child < 4;
-    case kTPoolmax: case kTPoolavg: return child > 0;
-    case kTConcat: case kTConcat3: case kTConcat4: case kTConcat5: return child < 2;
+    case kTPoolmax:
+    case kTPoolavg: return child > 0;
+    case kTConcat:
+    case kTConcat3:
+    case kTConcat4:
+    case kTConcat5: return child < 2;
     case kTSplit: return child == 0;
-    case kTMerge: case kTReshape: return child == 1;
+    case kTMerge:
+    case kTReshape: return child == 1;
     default: return false;
   }
 }
@@ -243,7 +245,8 @@ std::optional<DataId> TensatLanguage::infer(uint32_t op, uint32_t attr, std::spa
   }
   std::optional<Tensor> result;
   switch (op) {
-    case kTInput: case kTWeight: {
+    case kTInput:
+    case kTWeight: {
       const size_t at = text.rfind('@');
       if (at == std::string::npos) return std::nullopt;
       result = uncut(numbers(std::string_view(text).substr(at + 1)));
@@ -251,7 +254,8 @@ std::optional<DataId> TensatLanguage::infer(uint32_t op, uint32_t attr, std::spa
       weights_only = op == kTWeight;
       break;
     }
-    case kTEwadd: case kTEwmul: result = elementwise(*in[0], *in[1]); break;
+    case kTEwadd:
+    case kTEwmul: result = elementwise(*in[0], *in[1]); break;
     case kTTranspose: result = transposed(*in[0], numbers(text)); break;
     case kTMatmul: result = matmul(*in[0], *in[1]); break;
     case kTConv2d: result = convolution(value[0], value[1], value[2], *in[0], *in[1]); break;
@@ -261,8 +265,14 @@ std::optional<DataId> TensatLanguage::infer(uint32_t op, uint32_t attr, std::spa
       result->dims[2] = in[1]->dims[2];
       result->dims[3] = in[1]->dims[3];
       break;
-    case kTDropout: case kTRelu: case kTTanh: case kTSigmoid: case kTSmul: case kTBatchnorm: result = *in[0]; break;
-    case kTPoolmax: case kTPoolavg:
+    case kTDropout:
+    case kTRelu:
+    case kTTanh:
+    case kTSigmoid:
+    case kTSmul:
+    case kTBatchnorm: result = *in[0]; break;
+    case kTPoolmax:
+    case kTPoolavg:
       if (in[0]->dims.size() != 4) break;
       result = *in[0];
       for (int i = 0; i < 2; ++i) {
@@ -271,7 +281,10 @@ std::optional<DataId> TensatLanguage::infer(uint32_t op, uint32_t attr, std::spa
         if (result->dims[2 + i] <= 0) return std::nullopt;
       }
       break;
-    case kTConcat: case kTConcat3: case kTConcat4: case kTConcat5: result = concatenation(value[0], value[1], in); break;
+    case kTConcat:
+    case kTConcat3:
+    case kTConcat4:
+    case kTConcat5: result = concatenation(value[0], value[1], in); break;
     case kTSplit: {
       std::optional<Facts> pair = split(value[0], *in[0]);
       if (!pair) return std::nullopt;
@@ -291,7 +304,10 @@ std::optional<DataId> TensatLanguage::infer(uint32_t op, uint32_t attr, std::spa
       if (elements(*result) != elements(*in[0])) return std::nullopt;
       break;
     }
-    case kTNoop: out.kind = Facts::kNothing; result = Tensor{}; break;
+    case kTNoop:
+      out.kind = Facts::kNothing;
+      result = Tensor{};
+      break;
     default: break;
   }
   if (!result) return std::nullopt;
@@ -313,7 +329,15 @@ double TensatLanguage::cost(const EGraph& g, ENodeId n, const TensatDevice& devi
   if (in.empty() || weights_only) return 0;
   double flops = 0, bytes = 4.0 * static_cast<double>(elements(out.first));
   switch (node.op) {
-    case kTNoop: case kTTranspose: case kTReshape: case kTDropout: case kTSplit: case kTSplit0: case kTSplit1: case kTEnlarge: case kTMerge: return 0;
+    case kTNoop:
+    case kTTranspose:
+    case kTReshape:
+    case kTDropout:
+    case kTSplit:
+    case kTSplit0:
+    case kTSplit1:
+    case kTEnlarge:
+    case kTMerge: return 0;
     case kTMatmul: flops = 2.0 * static_cast<double>(elements(out.first)) * in[0]->first.dims.back(); break;
     case kTConv2d: {
       const Tensor& w = in[1]->first;

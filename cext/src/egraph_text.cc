@@ -129,7 +129,8 @@ RewriteRule TextLanguage::parse_rule(const std::string& name, const std::vector<
   std::vector<int> targets;
   const auto add = [&](TermNode t) {        // equal subterms of all right-hand sides are one
     for (size_t i = 0; i < terms.size(); ++i)
-      if (terms[i].variable == t.variable && terms[i].op == t.op && terms[i].attr == t.attr && terms[i].children == t.children) return static_cast<int>(i);
+      if (terms[i].variable == t.variable && terms[i].op == t.op && terms[i].attr == t.attr && terms[i].children == t.children)
+        return static_cast<int>(i);
     terms.push_back(std::move(t));
     return static_cast<int>(terms.size()) - 1;
   };
@@ -138,7 +139,8 @@ RewriteRule TextLanguage::parse_rule(const std::string& name, const std::vector<
       int value = 0;
       if (atom.starts_with("?")) {
         const int variable = number_of(atom);
-        if (variable >= rule.variables) throw Error(ErrorKind::kRule, "rule " + name + ": the right-hand side uses " + std::string(atom) + ", which the left does not bind");
+        if (variable >= rule.variables)
+          throw Error(ErrorKind::kRule, "rule " + name + ": the right-hand side uses " + std::string(atom) + ", which the left does not bind");
         return add({variable, 0, 0, {}});
       }
       const bool plain = is_number(atom, value);

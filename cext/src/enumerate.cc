@@ -131,9 +131,7 @@ class Walk {
     if (open - 1 > (space_.max_ops - depth_ - 1) * (most_operands_ - 1)) return false;
     return !t.commutative || commuted(s);
   }
-  bool commuted(const Step& s) const {
-    return compare_terms(s.operand[0], s.operand[1], step_.data(), space_) <= 0;
-  }
+  bool commuted(const Step& s) const { return compare_terms(s.operand[0], s.operand[1], step_.data(), space_) <= 0; }
 
   // Whether the operators stand in the order in which a walk from the root, operands from left to right, finishes them.
   bool in_order() const {
@@ -165,7 +163,8 @@ class Walk {
 
   void emit(const Template& t) {
     if (out_.size() + t.outputs > limit_)
-      throw Error(ErrorKind::kUsage, "the enumeration holds more graphs than its memory budget admits; give it more memory, fewer operators or fewer inputs");
+      throw Error(ErrorKind::kUsage,
+                  "the enumeration holds more graphs than its memory budget admits; give it more memory, fewer operators or fewer inputs");
     for (int j = 0; j < t.outputs; ++j) {
       Record r;
       r.print = made_[2 * (depth_ - 1) + j].print;
@@ -231,7 +230,8 @@ Enumerator::Enumerator(Space space) : space_(std::move(space)) {
         good = good && admits(t.operand[k], *operands[k], true);
       }
       Value out[2];
-      if (good && (!t.commutative || s.operand[0] <= s.operand[1]) && infer(t, operands, space_.worlds, space_.max_elements, out)) first_.push_back(s);
+      if (good && (!t.commutative || s.operand[0] <= s.operand[1]) && infer(t, operands, space_.worlds, space_.max_elements, out))
+        first_.push_back(s);
     }
   }
 }

@@ -13,8 +13,9 @@ int64_t Shape::count() const {
 }
 
 Kind kind_of(const std::string& name) {
-  static const char* const kNames[] = {"MatMul", "Add",       "Sub",       "Mul", "Div",   "Neg",      "Max",       "Min",        "Relu",      "Unary", "Conv", "AveragePool",
-                                       "MaxPool", "Concat",   "Split",     "Transpose",    "Pad",      "Slice",     "Upsample",   "ReduceSum", "ReduceMean", "ReduceMax", "Rows", "ScaledRows"};
+  static const char* const kNames[] = {"MatMul", "Add",   "Sub",      "Mul",         "Div",        "Neg",       "Max",   "Min",
+                                       "Relu",   "Unary", "Conv",     "AveragePool", "MaxPool",    "Concat",    "Split", "Transpose",
+                                       "Pad",    "Slice", "Upsample", "ReduceSum",   "ReduceMean", "ReduceMax", "Rows",  "ScaledRows"};
   static_assert(std::size(kNames) == static_cast<size_t>(Kind::kCount));
   for (size_t k = 0; k < std::size(kNames); ++k)
     if (name == kNames[k]) return static_cast<Kind>(k);
@@ -117,18 +118,23 @@ bool concat(const Shape& x, const Shape& y, int64_t axis, Shape& out) {
 bool infer_one(const Template& t, const Shape* const* x, const std::vector<int64_t>& a, Shape& out) {
   switch (t.kind) {
     case Kind::kMatMul: return matmul(*x[0], *x[1], out);
-    case Kind::kAdd: case Kind::kSub: case Kind::kMul: case Kind::kDiv: case Kind::kMax: case Kind::kMin:
-      return broadcast(*x[0], *x[1], out);
-    case Kind::kScaledRows:
-      out = *x[0];
-      return a[0] == x[0]->rank - 1 && x[1]->rank == 1 && x[1]->extent[0] == out.extent[a[0]];
-    case Kind::kNeg: case Kind::kRelu: case Kind::kUnary: out = *x[0]; return true;
+    case Kind::kAdd:
+    case Kind::kSub:
+    case Kind::kMul:
+    case Kind::kDiv:
+    case Kind::kMax:
+    case Kind::kMin: return broadcast(*x[0], *x[1], out);
+    case Kind::kScaledRows: out = *x[0]; return a[0] == x[0]->rank - 1 && x[1]->rank == 1 && x[1]->extent[0] == out.extent[a[0]];
+    case Kind::kNeg:
+    case Kind::kRelu:
+    case Kind::kUnary: out = *x[0]; return true;
     case Kind::kConv: return convolution(*x[0], *x[1], a.data(), out);
-    case Kind::kAveragePool: case Kind::kMaxPool:
-      out = *x[0];
-      return x[0]->rank == 4 && windowed(*x[0], a.data(), out);
+    case Kind::kAveragePool:
+    case Kind::kMaxPool: out = *x[0]; return x[0]->rank == 4 && windowed(*x[0], a.data(), out);
     case Kind::kConcat: return concat(*x[0], *x[1], a[0], out);
-    case Kind::kReduceSum: case Kind::kReduceMean: case Kind::kReduceMax: return reduction(*x[0], a, out);
+    case Kind::kReduceSum:
+    case Kind::kReduceMean:
+    case Kind::kReduceMax: return reduction(*x[0], a, out);
     default: return moved(t, *x[0], a, out);
   }
 }

@@ -66,7 +66,8 @@ class Pairing {
 
   std::vector<Pair> run() {
     for (size_t begin = 0, end; begin < records_.size() && !(stop_ && stop_->load(std::memory_order_relaxed)); begin = end) {
-      for (end = begin + 1; end < records_.size() && records_[end].print == records_[begin].print; ++end) {}
+      for (end = begin + 1; end < records_.size() && records_[end].print == records_[begin].print; ++end) {
+      }
       ++counts_.classes;
       if (end - begin > 1) one_class(begin, end);
     }
@@ -95,10 +96,8 @@ class Pairing {
         continue;
       }
       if (!other.canonical) {
-        if (home && same_term(renamed(e_.space(), other), *home))
-          symmetry(other, *home);
-        else
-          ++counts_.renamed;
+        if (home && same_term(renamed(e_.space(), other), *home)) symmetry(other, *home);
+        else ++counts_.renamed;
         continue;
       }
       Record normal = classes_.normal(other);
@@ -120,10 +119,8 @@ class Pairing {
   // A graph that equals its own renaming: no other pair says that these variables may be exchanged.
   void symmetry(const Record& other, const Record& home) {
     Record normal = classes_.normal(other);
-    if (!same_term(normal, other) && normal.ops <= e_.space().max_ops)
-      ++counts_.context;
-    else
-      out_.push_back({other, home, {}, 0});
+    if (!same_term(normal, other) && normal.ops <= e_.space().max_ops) ++counts_.context;
+    else out_.push_back({other, home, {}, 0});
   }
 
   // Graphs that end in a Split, both of whose outputs are something else as well.
@@ -165,9 +162,7 @@ class Pairing {
     return r;
   }
 
-  bool ends_in_split(const Record& r) const {
-    return r.root >= inputs_ && e_.space().templates[r.step[(r.root - inputs_) / 2].op].outputs == 2;
-  }
+  bool ends_in_split(const Record& r) const { return r.root >= inputs_ && e_.space().templates[r.step[(r.root - inputs_) / 2].op].outputs == 2; }
 
   bool in_order_together(const Record& a, const Record& b) const {
     const Space& space = e_.space();

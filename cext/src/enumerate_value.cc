@@ -80,7 +80,8 @@ void binary(Kind kind, View a, View b, Sink out) {
   Strides sb = broadcast_strides(*b.shape, *out.shape);
   std::array<int64_t, 4096> at;  // max_elements is checked against it by the Enumerator
   each(*out.shape, sb, 0, [&](int64_t k, int64_t offset) { at[k] = offset; });
-  each(*out.shape, broadcast_strides(*a.shape, *out.shape), 0, [&](int64_t k, int64_t offset) { out.put(k, combine(kind, a.at(offset), b.at(at[k]))); });
+  each(*out.shape, broadcast_strides(*a.shape, *out.shape), 0,
+       [&](int64_t k, int64_t offset) { out.put(k, combine(kind, a.at(offset), b.at(at[k]))); });
 }
 
 Element pointwise(const Template& t, int64_t zero, Element a) {
@@ -241,15 +242,22 @@ void rows(const Template& t, View x, int64_t axis, Sink out) {
 void compute_one(const Template& t, const View* x, const std::vector<int64_t>& a, Sink out, Sink second) {
   switch (t.kind) {
     case Kind::kMatMul: return matmul(x[0], x[1], out);
-    case Kind::kAdd: case Kind::kSub: case Kind::kMul: case Kind::kDiv: case Kind::kMax: case Kind::kMin:
-      return binary(t.kind, x[0], x[1], out);
-    case Kind::kNeg: case Kind::kRelu: case Kind::kUnary: {
+    case Kind::kAdd:
+    case Kind::kSub:
+    case Kind::kMul:
+    case Kind::kDiv:
+    case Kind::kMax:
+    case Kind::kMin: return binary(t.kind, x[0], x[1], out);
+    case Kind::kNeg:
+    case Kind::kRelu:
+    case Kind::kUnary: {
       int64_t n = out.shape->count();
       for (int64_t k = 0; k < n; ++k) out.put(k, pointwise(t, t.kind == Kind::kUnary && a[0], x[0].at(k)));
       return;
     }
     case Kind::kConv: return convolution(x[0], x[1], a.data(), out);
-    case Kind::kAveragePool: case Kind::kMaxPool: return pool(t, x[0], a.data(), out);
+    case Kind::kAveragePool:
+    case Kind::kMaxPool: return pool(t, x[0], a.data(), out);
     case Kind::kConcat: return concat(x[0], x[1], a[0], out);
     case Kind::kSplit: {
       Strides s = strides_of(*x[0].shape);
@@ -259,7 +267,9 @@ void compute_one(const Template& t, const View* x, const std::vector<int64_t>& a
     }
     case Kind::kPad: return pad(x[0], a, out);
     case Kind::kUpsample: return upsample(x[0], a, out);
-    case Kind::kReduceSum: case Kind::kReduceMean: case Kind::kReduceMax: return reduction(t, x[0], a, out);
+    case Kind::kReduceSum:
+    case Kind::kReduceMean:
+    case Kind::kReduceMax: return reduction(t, x[0], a, out);
     case Kind::kRows: return rows(t, x[0], a[0], out);
     case Kind::kScaledRows: {
       rows(t, x[0], a[0], out);

@@ -51,8 +51,7 @@ EVal EVal::from_attr(const AttrValue& v) {
     for (double x : *l) out.push_back(real(x));
   else if (auto* t = std::get_if<std::vector<std::string>>(&v))
     for (const auto& x : *t) out.push_back(text(x));
-  else
-    return unknown();
+  else return unknown();
   return list(std::move(out));
 }
 

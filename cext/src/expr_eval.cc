@@ -303,7 +303,7 @@ EVal broadcast_shapes(const std::vector<EVal>& args) {
     if (a.l.size() > out.size()) out.insert(out.begin(), a.l.size() - out.size(), EVal::integer(1));
     size_t shift = out.size() - a.l.size();
     for (size_t k = 0; k < a.l.size(); ++k) {
-      EVal &x = out[shift + k];
+      EVal& x = out[shift + k];
       const EVal& y = a.l[k];
       if (eval_equal(x, y) == Tri::kTrue || eval_equal(y, EVal::integer(1)) == Tri::kTrue) continue;
       if (eval_equal(x, EVal::integer(1)) == Tri::kTrue) x = y;
@@ -314,7 +314,8 @@ EVal broadcast_shapes(const std::vector<EVal>& args) {
 }
 
 EVal rest_attribute(const Expr& e, const EvalScope& s) {
-  if (e.args[0]->kind != Expr::kRest && e.args[0]->kind != Expr::kOpVar) throw Error(ErrorKind::kRule, "attr() and has_attr() look into a ..?rest or ?f variable");
+  if (e.args[0]->kind != Expr::kRest && e.args[0]->kind != Expr::kOpVar)
+    throw Error(ErrorKind::kRule, "attr() and has_attr() look into a ..?rest or ?f variable");
   AttrId id = e.args[0]->kind == Expr::kRest ? s.bindings->rests[e.args[0]->ref].attrs : s.bindings->ops[e.args[0]->ref].attrs;
   EVal name = evaluate(*e.args[1], s);
   const AttrValue* v = attrs_of(id).find(name.s);
@@ -346,7 +347,8 @@ EVal list_function(int fn, std::vector<EVal>& a) {
     case kFloatOf: return a[0].is_number() && (a[0].kind == EVal::kFloat || is_plain(a[0].i)) ? EVal::real(a[0].number()) : EVal::unknown();
     case kIntOf:
       if (a[0].kind == EVal::kInt) return a[0];
-      return a[0].kind == EVal::kFloat && a[0].f == std::floor(a[0].f) && std::fabs(a[0].f) < 1e15 ? EVal::integer(static_cast<Int>(a[0].f)) : EVal::unknown();
+      return a[0].kind == EVal::kFloat && a[0].f == std::floor(a[0].f) && std::fabs(a[0].f) < 1e15 ? EVal::integer(static_cast<Int>(a[0].f))
+                                                                                                   : EVal::unknown();
     case kIsConstInt: return EVal::boolean(a[0].kind == EVal::kInt && is_plain(a[0].i));
     case kIota: {
       if (a[0].kind != EVal::kInt || !is_plain(a[0].i) || a[0].i < 0 || a[0].i > 4096) return EVal::unknown();

@@ -4,6 +4,7 @@
 
 namespace rlflow {
 
+// clang-format off
 // Functions of a value of the graph. On a sequence they give the list of results (predicates: true for all).
 enum ValueFn : int { kRank, kDim, kShape, kDtype, kIsFloat, kNumel, kConstant, kUniform, kScalar, kValueOf, kMinOf, kMaxOf, kFinite, kUsers, kIsScalar, kDataOf };
 // Functions of several values, and of ordinary expressions.
@@ -32,6 +33,7 @@ inline constexpr FunctionRow kFunctions[] = {
     {"has_attr", kHasAttr, 2, 2}, {"broadcast", kBroadcast, 2, -1}, {"perm_is_swap", kPermIsSwap, 1, 1}, {"is_const_int", kIsConstInt, 1, 1},
     {"flat", kFlat, 1, 1}, {"known", kKnown, 1, 1},
 };
+// clang-format on
 
 inline const FunctionRow* find_function(std::string_view name) {
   for (const auto& row : kFunctions)

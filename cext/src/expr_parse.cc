@@ -15,7 +15,8 @@ class ExprParser {
   ExprParser(std::string_view text, const Resolver& resolve) : text_(text), resolve_(resolve) {}
 
   ExprPtr parse() {
-    if (text_.size() > kLongestText) fail("it has " + std::to_string(text_.size()) + " characters; expected " + std::to_string(kLongestText) + " at most");
+    if (text_.size() > kLongestText)
+      fail("it has " + std::to_string(text_.size()) + " characters; expected " + std::to_string(kLongestText) + " at most");
     ExprPtr e = disjunction();
     skip();
     if (at_ != text_.size()) fail("unexpected '" + shown(text_.substr(at_)) + "'");
@@ -185,8 +186,9 @@ class ExprParser {
     const char* begin = text_.data() + at_;
     size_t end = at_;
     bool real = false;
-    while (end < text_.size() && (std::isdigit(static_cast<unsigned char>(text_[end])) || text_[end] == '.' || text_[end] == 'e' || text_[end] == 'E' ||
-                                  ((text_[end] == '-' || text_[end] == '+') && (text_[end - 1] == 'e' || text_[end - 1] == 'E')))) {
+    while (end < text_.size() &&
+           (std::isdigit(static_cast<unsigned char>(text_[end])) || text_[end] == '.' || text_[end] == 'e' || text_[end] == 'E' ||
+            ((text_[end] == '-' || text_[end] == '+') && (text_[end - 1] == 'e' || text_[end - 1] == 'E')))) {
       real = real || text_[end] == '.' || text_[end] == 'e' || text_[end] == 'E';
       ++end;
     }
@@ -255,7 +257,8 @@ class ExprParser {
       return;
     }
     const FunctionRow* row = find_function(name);
-    if (given < row->min_args || (row->max_args >= 0 && given > row->max_args)) fail("'" + name + "' was given " + std::to_string(given) + " arguments");
+    if (given < row->min_args || (row->max_args >= 0 && given > row->max_args))
+      fail("'" + name + "' was given " + std::to_string(given) + " arguments");
     bool of_value = row->id < 100 || (row->id >= kSameShape && row->id <= kDims);
     auto is_value = [](const Expr& a) { return a.kind == Expr::kValue || a.kind == Expr::kSeq || a.kind == Expr::kRoot; };
     if (of_value && !is_value(*e.args[0])) fail("'" + name + "' is a function of a value (?x, ?xs..., $0)");

@@ -6,7 +6,9 @@
 namespace rlflow {
 namespace {
 
+// clang-format off
 enum NodeColumn { kDims = 0, kRank = 4, kElements, kOutputs, kOperands, kConstants, kConstantElements, kUsers, kIsOutput, kShare, kPrice, kIsHead, kNoPriceKnown, kAttributes };
+// clang-format on
 static_assert(kAttributes + kAttributeSlots == kNodeFeatures);
 
 float log2_of(double v) { return static_cast<float>(std::log2(std::max(v, 1.0))); }

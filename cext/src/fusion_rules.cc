@@ -31,6 +31,7 @@ constexpr const char* kGemmActivations = "Relu Sigmoid Tanh LeakyRelu HardSigmoi
 using C = Chain;
 using G = Guard;
 
+// clang-format off
 const std::vector<FusionRow> kOnnxRuntime = {
     // from          operators               guard               to              kind
     {C::kZeroPad,    "Conv",                 G::kFirst,          C::kConv,       "Conv"},
@@ -88,8 +89,10 @@ const std::vector<FusionRow> kOnnxRuntime = {
     {C::kView,       "@view",                G::kLeading,        C::kView,       ""},
     {C::kStart,      "@view",                G::kAlways,         C::kView,       "view"},
 };
+// clang-format on
 
 // What any serious runtime does: pointwise work behind a product, or behind other pointwise work, costs no extra pass over memory.
+// clang-format off
 const std::vector<FusionRow> kGeneric = {
     {C::kZeroPad,    "Conv",                 G::kFirst,          C::kOpen,       "Conv"},
     {C::kStart,      "Pad",                  G::kSpatialZeroPad, C::kZeroPad,    ""},
@@ -113,6 +116,7 @@ const std::vector<FusionRow> kGeneric = {
     {C::kView,       "@view",                G::kLeading,        C::kView,       ""},
     {C::kStart,      "@view",                G::kAlways,         C::kView,       "view"},
 };
+// clang-format on
 
 const std::vector<FusionRow> kNone = {
     {C::kStart, "@view", G::kAlways, C::kView, "view"},

@@ -240,9 +240,9 @@ bool Graph::depends_on(NodeId user, NodeId source) const {
 
 size_t Graph::memory_bytes() const {
   auto bytes = [](const auto& v) { return v.capacity() * sizeof(v[0]); };
-  return sizeof(Graph) + bytes(nodes_) + bytes(pool_) + bytes(value_node_) + bytes(value_type_) + bytes(value_data_) +
-         bytes(outputs_) + bytes(graph_inputs_) + bytes(order_) + bytes(position_) + bytes(use_begin_) + bytes(use_end_) + bytes(uses_) +
-         bytes(output_uses_) + bytes(node_digest_) + bytes(digest_table_);
+  return sizeof(Graph) + bytes(nodes_) + bytes(pool_) + bytes(value_node_) + bytes(value_type_) + bytes(value_data_) + bytes(outputs_) +
+         bytes(graph_inputs_) + bytes(order_) + bytes(position_) + bytes(use_begin_) + bytes(use_end_) + bytes(uses_) + bytes(output_uses_) +
+         bytes(node_digest_) + bytes(digest_table_);
 }
 
 std::string input_name(const Graph& g, NodeId n) { return g.attrs(n).get_string("name"); }
@@ -253,8 +253,13 @@ const IntVec* GraphBuilder::data(ValueId v) const { return g_.data(v); }
 bool GraphBuilder::is_const(ValueId v) const { return g_.is_const(v); }
 
 ValueId GraphBuilder::append(OpId op, AttrId attrs, std::span<const ValueId> inputs, std::span<const InferOutput> outs, bool is_const) {
-  Node n{op, static_cast<uint16_t>(is_const ? kConst : 0), attrs, static_cast<uint32_t>(g_.pool_.size()),
-         static_cast<uint32_t>(g_.value_type_.size()), static_cast<uint16_t>(inputs.size()), static_cast<uint16_t>(outs.size())};
+  Node n{op,
+         static_cast<uint16_t>(is_const ? kConst : 0),
+         attrs,
+         static_cast<uint32_t>(g_.pool_.size()),
+         static_cast<uint32_t>(g_.value_type_.size()),
+         static_cast<uint16_t>(inputs.size()),
+         static_cast<uint16_t>(outs.size())};
   if (inputs.size() > UINT16_MAX || outs.size() > UINT16_MAX)
     throw Error(ErrorKind::kGraph, op_info(op).name + " has more than 65535 inputs or outputs");
   NodeId id = static_cast<NodeId>(g_.nodes_.size());
@@ -308,7 +313,9 @@ ValueId GraphBuilder::add(OpId op, AttrSet attrs, std::span<const ValueId> input
   int count = static_cast<int>(in.size());
   if (count < row.min_inputs || (row.max_inputs >= 0 && count > row.max_inputs))
     throw Error(ErrorKind::kGraph, row.name + " takes " + std::to_string(row.min_inputs) +
-                                       (row.max_inputs < 0 ? " or more" : row.max_inputs == row.min_inputs ? "" : " to " + std::to_string(row.max_inputs)) +
+                                       (row.max_inputs < 0                 ? " or more"
+                                        : row.max_inputs == row.min_inputs ? ""
+                                                                           : " to " + std::to_string(row.max_inputs)) +
                                        " inputs, got " + std::to_string(count));
   std::vector<InferInput> facts(in.size());
   bool constant = row.has(kPure) && !in.empty();

@@ -273,7 +273,8 @@ std::string constant_text(const ConstInfo& c) {
   if (!c.inline_values) {
     std::string s = "const @" + to_hex(c.digest);
     if (!c.has_facts) return s;
-    return s + " min=" + attr_text(AttrValue(c.min)) + " max=" + attr_text(AttrValue(c.max)) + (c.uniform ? " uniform" : "") + (c.finite ? " finite" : " nonfinite");
+    return s + " min=" + attr_text(AttrValue(c.min)) + " max=" + attr_text(AttrValue(c.max)) + (c.uniform ? " uniform" : "") +
+           (c.finite ? " finite" : " nonfinite");
   }
   std::vector<std::string> parts;
   for (Int v : c.ints) parts.push_back(std::to_string(v));

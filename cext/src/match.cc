@@ -85,8 +85,7 @@ bool Matcher::solve(size_t at) {
       if (output != (t.projection == Term::kIndexed ? t.output : 0)) return false;
       return match_node(goal.term, n, at);
     }
-    default:
-      return false;
+    default: return false;
   }
 }
 
@@ -94,7 +93,9 @@ bool Matcher::match_node(int term, NodeId node, size_t at) {
   const Term& t = rule_.source(term);
   const Node& n = g_.node(node);
   if (!t.ops.contains(n.op)) {
-    fail([&] { return "found " + node_text(node) + " where the rule wants " + (t.op_var < 0 ? op_info(t.ops.members[0]).name : "an operator of another class"); });
+    fail([&] {
+      return "found " + node_text(node) + " where the rule wants " + (t.op_var < 0 ? op_info(t.ops.members[0]).name : "an operator of another class");
+    });
     return false;
   }
   if (n.flags & kDead) return false;
@@ -134,7 +135,10 @@ bool Matcher::bind_attributes(const Term& t, const AttrSet& attrs) {
     if (p.var >= 0) {
       const AttrValue*& slot = b_.attrs[p.var];
       if (slot && !(*slot == *v)) {
-        fail([&] { return "the attribute '" + p.name + "' is " + attr_text(*v) + ", and the rule's " + rule_.attr_names()[p.var] + " is already " + attr_text(*slot); });
+        fail([&] {
+          return "the attribute '" + p.name + "' is " + attr_text(*v) + ", and the rule's " + rule_.attr_names()[p.var] + " is already " +
+                 attr_text(*slot);
+        });
         return false;
       }
       slot = v;
@@ -304,7 +308,10 @@ bool Matcher::deferred_hold() {
   for (const Deferred& d : deferred_) {
     EVal want = evaluate(*d.pattern->expr, scope);
     if (eval_equal(EVal::from_attr(*d.value), want) != Tri::kTrue) {
-      fail([&] { return "the attribute '" + d.pattern->name + "' is " + attr_text(*d.value) + ", the rule wants " + d.pattern->expr->source + " = " + want.str(); });
+      fail([&] {
+        return "the attribute '" + d.pattern->name + "' is " + attr_text(*d.value) + ", the rule wants " + d.pattern->expr->source + " = " +
+               want.str();
+      });
       return false;
     }
   }
@@ -408,7 +415,8 @@ namespace {
 // Finds matches and appends them to a list; where there is a profile, counts and times what each rule took.
 class Finder {
  public:
-  Finder(const Graph& g, const RuleSet& rules, RuleProfile* profile, std::vector<MatchPtr>& out) : g_(g), rules_(rules), profile_(profile), out_(out) {}
+  Finder(const Graph& g, const RuleSet& rules, RuleProfile* profile, std::vector<MatchPtr>& out)
+      : g_(g), rules_(rules), profile_(profile), out_(out) {}
 
   void at(uint32_t r, NodeId n) {
     if (!rules_.may_match(r, g_, n)) return;
@@ -550,8 +558,8 @@ std::vector<MatchPtr> matches_at(const Graph& g, const RuleSet& rules, uint32_t 
   return out;
 }
 
-std::vector<MatchPtr> update_matches(const Graph& parent, const std::vector<MatchPtr>& matches, const Graph& child,
-                                     std::span<const NodeId> changed, const RuleSet& rules, RuleProfile* profile) {
+std::vector<MatchPtr> update_matches(const Graph& parent, const std::vector<MatchPtr>& matches, const Graph& child, std::span<const NodeId> changed,
+                                     const RuleSet& rules, RuleProfile* profile) {
   // Roots whose pattern may reach something that changed; one level more for those that changed only in who uses them.
   Neighbourhood near(child);
   std::vector<uint8_t> values(child.value_capacity(), 0);
@@ -582,7 +590,8 @@ std::vector<MatchPtr> update_matches(const Graph& parent, const std::vector<Matc
     for (NodeId n : m->bindings.nodes) alive = alive && child.alive(n);
     if (rule.star()) alive = alive && child.alive(child.producer(star_join(rules, *m)));
     if (!alive) continue;
-    if (rule.star() ? values[star_join(rules, *m)] != 0 : rule.source_roots().size() > 1 ? joined.contains(m->root()) : near.contains(m->root())) continue;
+    if (rule.star() ? values[star_join(rules, *m)] != 0 : rule.source_roots().size() > 1 ? joined.contains(m->root()) : near.contains(m->root()))
+      continue;
     out.push_back(m);
   }
   for (NodeId n : joined.nodes()) {
@@ -622,7 +631,8 @@ std::vector<std::string> explain(const Graph& g, const Rule& rule, NodeId node) 
     std::string where = g.op(n).name + " at position " + std::to_string(g.position(n)) + ": ";
     out.push_back(where + (found ? "the rule fires (" + std::to_string(found) + (found == 1 ? " way)" : " ways)") : why.text));
   }
-  if (out.empty()) out.push_back("no node of the graph is a " + std::string(root.op_var < 0 ? op_info(root.ops.members[0]).name : "candidate for the rule's root"));
+  if (out.empty())
+    out.push_back("no node of the graph is a " + std::string(root.op_var < 0 ? op_info(root.ops.members[0]).name : "candidate for the rule's root"));
   return out;
 }
 

@@ -78,8 +78,7 @@ void check_attributes(const OpInfo& op, const AttrSet& attrs) {
     if (std::binary_search(op.attributes.begin(), op.attributes.end(), name)) continue;
     std::string known;
     for (const std::string& a : op.attributes) known += (known.empty() ? "" : ", ") + a;
-    throw Error(ErrorKind::kGraph, op.name + ": unknown attribute '" + name + "'" +
-                                       (known.empty() ? " (it has none)" : " (it has " + known + ")"));
+    throw Error(ErrorKind::kGraph, op.name + ": unknown attribute '" + name + "'" + (known.empty() ? " (it has none)" : " (it has " + known + ")"));
   }
 }
 
@@ -94,8 +93,8 @@ void fill_defaults(const OpInfo& op, AttrSet& attrs) {
       } else if (auto* list = std::get_if<IntVec>(given); list && list->empty()) {
         attrs.set(d.name, d.value);                  // "[]" reads as a list of integers whatever it was meant to be
       } else {
-        throw Error(ErrorKind::kType, op.name + ": attribute '" + d.name + "' is " + attr_text(*given) +
-                                          ", expected a value like its default " + attr_text(d.value));
+        throw Error(ErrorKind::kType,
+                    op.name + ": attribute '" + d.name + "' is " + attr_text(*given) + ", expected a value like its default " + attr_text(d.value));
       }
     }
   }

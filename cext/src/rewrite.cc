@@ -252,8 +252,13 @@ ValueId ChildGraph::make_constant(ConstId c) {
 
 ValueId ChildGraph::append(OpId op, AttrId attrs, std::span<const ValueId> in, std::span<const InferOutput> outs, bool is_const) {
   NodeId id = static_cast<NodeId>(g_.nodes_.size());
-  Node n{op, static_cast<uint16_t>(is_const ? kConst : 0), attrs, static_cast<uint32_t>(g_.pool_.size()),
-         static_cast<uint32_t>(g_.value_type_.size()), static_cast<uint16_t>(in.size()), static_cast<uint16_t>(outs.size())};
+  Node n{op,
+         static_cast<uint16_t>(is_const ? kConst : 0),
+         attrs,
+         static_cast<uint32_t>(g_.pool_.size()),
+         static_cast<uint32_t>(g_.value_type_.size()),
+         static_cast<uint16_t>(in.size()),
+         static_cast<uint16_t>(outs.size())};
   g_.nodes_.push_back(n);
   g_.pool_.insert(g_.pool_.end(), in.begin(), in.end());
   g_.node_digest_.emplace_back();
@@ -285,7 +290,8 @@ bool ChildGraph::pair_roots(const Bindings& b, const std::vector<std::vector<Val
   const size_t roots = b.roots.size();
   auto outputs = [&](NodeId n) { return parent_->node(n).out_count; };
   if (targets.size() == 1 && roots > 1) {  // a star group, or several roots served by one spread term
-    if (targets[0].size() != roots) return refuse("the target gives " + std::to_string(targets[0].size()) + " values for " + std::to_string(roots) + " roots");
+    if (targets[0].size() != roots)
+      return refuse("the target gives " + std::to_string(targets[0].size()) + " values for " + std::to_string(roots) + " roots");
     for (size_t k = 0; k < roots; ++k)
       if (!replace(parent_->node(b.roots[k]).out_begin, targets[0][k])) return false;
     return true;
@@ -300,7 +306,8 @@ bool ChildGraph::pair_roots(const Bindings& b, const std::vector<std::vector<Val
       continue;
     }
     if (static_cast<int>(targets[k].size()) != outputs(b.roots[k]))
-      return refuse("the target gives " + std::to_string(targets[k].size()) + " values for the " + std::to_string(outputs(b.roots[k])) + " outputs of " + parent_->op(b.roots[k]).name);
+      return refuse("the target gives " + std::to_string(targets[k].size()) + " values for the " + std::to_string(outputs(b.roots[k])) +
+                    " outputs of " + parent_->op(b.roots[k]).name);
     for (int o = 0; o < outputs(b.roots[k]); ++o)
       if (!replace(first + o, targets[k][o])) return false;
   }
@@ -311,7 +318,8 @@ bool ChildGraph::replace(ValueId from, ValueId to) {
   if (from == to) return true;
   if (to == kNoValue) return refuse("the target gives no value for a root");
   const TensorType &a = type_of(g_.value_type_[from]), &b = type_of(g_.value_type_[to]);
-  if (!types_agree(a, b)) return refuse("the target has the type " + type_text(g_.value_type_[to]) + ", the source " + type_text(g_.value_type_[from]));
+  if (!types_agree(a, b))
+    return refuse("the target has the type " + type_text(g_.value_type_[to]) + ", the source " + type_text(g_.value_type_[from]));
   if (g_.value_node_[to] >= first_new_) {
     g_.value_type_[to] = merged_type(g_.value_type_[to], g_.value_type_[from]);
     if (!g_.value_data_[to]) g_.value_data_[to] = g_.value_data_[from];

@@ -8,10 +8,8 @@ namespace rlflow {
 // ---- the copy of the parent, and the way back to it
 
 void ChildGraph::start(const GraphPtr& parent) {
-  if (parent_ == parent && !rebuilt_)
-    undo();
-  else
-    copy(parent);
+  if (parent_ == parent && !rebuilt_) undo();
+  else copy(parent);
   replaced_.clear();
   changed_.clear();
   redirected_.clear();
@@ -405,10 +403,8 @@ void ChildGraph::rehash() {
     if (same != kNoNode && (dirty_[same] || (g_.nodes_[same].flags & kDead))) same = kNoNode;
     if (same == kNoNode) {
       auto [it, inserted] = fresh.try_emplace(g_.node_digest_[n], n);
-      if (g_.nodes_[it->second].flags & kDead)
-        it->second = n;  // it died since, with the reader that was merged into another
-      else if (!inserted)
-        same = it->second;
+      if (g_.nodes_[it->second].flags & kDead) it->second = n;  // it died since, with the reader that was merged into another
+      else if (!inserted) same = it->second;
     }
     if (same == kNoNode || same == n) continue;
     merge_duplicate(n, same);

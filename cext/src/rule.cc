@@ -85,8 +85,11 @@ class RuleParser {
   void parse() {
     if (rule_.source_text_.empty()) refuse("the rule has no source term");
     for (const auto* texts : {&rule_.source_text_, &rule_.target_text_, &rule_.where_text_})
-      if (texts->size() > kMostTexts) refuse("the rule has " + std::to_string(texts->size()) + " terms or conditions of one kind; expected " + std::to_string(kMostTexts) + " at most");
-    if (rule_.let_text_.size() > kMostTexts) refuse("the rule has " + std::to_string(rule_.let_text_.size()) + " names of its own; expected " + std::to_string(kMostTexts) + " at most");
+      if (texts->size() > kMostTexts)
+        refuse("the rule has " + std::to_string(texts->size()) + " terms or conditions of one kind; expected " + std::to_string(kMostTexts) +
+               " at most");
+    if (rule_.let_text_.size() > kMostTexts)
+      refuse("the rule has " + std::to_string(rule_.let_text_.size()) + " names of its own; expected " + std::to_string(kMostTexts) + " at most");
     target_ = false;
     for (const auto& text : rule_.source_text_) rule_.source_roots_.push_back(parse_root(text));
     for (auto& [term, index, text] : pending_) rule_.source_[term].attrs[index].expr = expression(text);
@@ -133,7 +136,9 @@ class RuleParser {
   }
 
   // ---- characters
-  [[noreturn]] void fail(const std::string& why) const { refuse("in the term '" + shown(text_) + "' at column " + std::to_string(at_ + 1) + ": " + why); }
+  [[noreturn]] void fail(const std::string& why) const {
+    refuse("in the term '" + shown(text_) + "' at column " + std::to_string(at_ + 1) + ": " + why);
+  }
   void skip() {
     while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
   }
@@ -212,7 +217,8 @@ class RuleParser {
   int parse_root(const std::string& text) {
     text_ = text;
     at_ = 0;
-    if (text_.size() > kLongestText) fail("it has " + std::to_string(text_.size()) + " characters; expected " + std::to_string(kLongestText) + " at most");
+    if (text_.size() > kLongestText)
+      fail("it has " + std::to_string(text_.size()) + " characters; expected " + std::to_string(kLongestText) + " at most");
     int root = child(true);
     skip();
     if (at_ != text_.size()) fail("unexpected '" + shown(text_.substr(at_)) + "'");
@@ -275,7 +281,8 @@ class RuleParser {
     } else {
       t.projection = Term::kIndexed;
       std::string digits = word();
-      if (digits.empty() || digits.size() > 6 || !std::all_of(digits.begin(), digits.end(), [](char c) { return std::isdigit(static_cast<unsigned char>(c)); }))
+      if (digits.empty() || digits.size() > 6 ||
+          !std::all_of(digits.begin(), digits.end(), [](char c) { return std::isdigit(static_cast<unsigned char>(c)); }))
         fail("expected the number of an output, found '" + shown(digits) + "'");
       t.output = std::stoi(digits);
     }
@@ -319,9 +326,11 @@ class RuleParser {
       }
       return c;
     }
-    static const std::map<std::string, std::pair<OpClass::Kind, uint32_t>> kClasses = {
-        {"unary", {OpClass::kUnary, kUnary}}, {"unary0", {OpClass::kUnaryZero, kUnary | kZeroPreserving}}, {"monotone", {OpClass::kMonotone, kUnary | kMonotone}},
-        {"binary", {OpClass::kBinary, kBinary}}, {"reduce", {OpClass::kReduce, kReduce}}};
+    static const std::map<std::string, std::pair<OpClass::Kind, uint32_t>> kClasses = {{"unary", {OpClass::kUnary, kUnary}},
+                                                                                       {"unary0", {OpClass::kUnaryZero, kUnary | kZeroPreserving}},
+                                                                                       {"monotone", {OpClass::kMonotone, kUnary | kMonotone}},
+                                                                                       {"binary", {OpClass::kBinary, kBinary}},
+                                                                                       {"reduce", {OpClass::kReduce, kReduce}}};
     std::string name = word();
     auto it = kClasses.find(name);
     if (it == kClasses.end()) fail("'" + name + "' is not a class of operators (unary, unary0, monotone, binary, reduce, {A,B})");
@@ -427,7 +436,8 @@ class RuleParser {
     for (OpId id : t.ops.members) {
       const OpInfo& op = op_info(id);
       for (const auto& a : t.attrs)
-        if (std::find(op.attributes.begin(), op.attributes.end(), a.name) == op.attributes.end()) fail(op.name + " has no attribute '" + a.name + "'");
+        if (std::find(op.attributes.begin(), op.attributes.end(), a.name) == op.attributes.end())
+          fail(op.name + " has no attribute '" + a.name + "'");
     }
     if (target_ || t.rest >= 0 || t.op_carries) return;
     for (OpId id : t.ops.members) {
@@ -507,7 +517,11 @@ class RuleParser {
 
 Rule::Rule(std::string name, std::vector<std::string> source, std::vector<std::string> target, std::vector<std::string> where,
            std::vector<std::pair<std::string, std::string>> let)
-    : name_(std::move(name)), source_text_(std::move(source)), target_text_(std::move(target)), where_text_(std::move(where)), let_text_(std::move(let)) {
+    : name_(std::move(name)),
+      source_text_(std::move(source)),
+      target_text_(std::move(target)),
+      where_text_(std::move(where)),
+      let_text_(std::move(let)) {
   RuleParser(*this).parse();
   Hasher h(5);
   auto add = [&h](const std::vector<std::string>& list) {

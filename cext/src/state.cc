@@ -41,7 +41,12 @@ class BuildTimer {
 
 State::State(GraphPtr graph, RuleSetPtr rules, std::shared_ptr<const Pricer> pricer, int64_t weight_limit, std::shared_ptr<StopToken> stop,
              std::shared_ptr<RuleProfile> profile)
-    : graph_(std::move(graph)), rules_(std::move(rules)), pricer_(std::move(pricer)), weight_limit_(weight_limit), stop_(std::move(stop)), profile_(std::move(profile)) {
+    : graph_(std::move(graph)),
+      rules_(std::move(rules)),
+      pricer_(std::move(pricer)),
+      weight_limit_(weight_limit),
+      stop_(std::move(stop)),
+      profile_(std::move(profile)) {
   matches_ = std::make_shared<const std::vector<MatchPtr>>(enumerate_matches(*graph_, *rules_, profile_.get()));
 }
 

@@ -274,10 +274,8 @@ Sign sign_of(const Poly& p) {
   Sign s;
   for (const Term& t : p) {
     (t.coefficient > 0 ? s.non_positive : s.non_negative) = false;
-    if (t.monomial.empty())
-      s.constant = t.coefficient;
-    else
-      s.gcd = std::gcd(s.gcd, t.coefficient);
+    if (t.monomial.empty()) s.constant = t.coefficient;
+    else s.gcd = std::gcd(s.gcd, t.coefficient);
   }
   return s;
 }
@@ -350,8 +348,8 @@ class IntParser {
     return true;
   }
   [[noreturn]] void fail(const std::string& expected) const {
-    throw Error(ErrorKind::kUsage, "reading the integer expression '" + shown(text_) + "': at column " + std::to_string(at_ + 1) +
-                                       ", expected " + expected);
+    throw Error(ErrorKind::kUsage,
+                "reading the integer expression '" + shown(text_) + "': at column " + std::to_string(at_ + 1) + ", expected " + expected);
   }
 
  private:
@@ -405,8 +403,7 @@ class IntParser {
   Int digits() {
     int64_t v = 0;
     for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_)
-      if (__builtin_mul_overflow(v, int64_t{10}, &v) || __builtin_add_overflow(v, int64_t{text_[at_] - '0'}, &v))
-        fail("a number below 2^63");
+      if (__builtin_mul_overflow(v, int64_t{10}, &v) || __builtin_add_overflow(v, int64_t{text_[at_] - '0'}, &v)) fail("a number below 2^63");
     return v;
   }
   static constexpr size_t kLongest = 25'000;  // a quoted name of 10,000 characters, all of them quotes, and more
@@ -461,12 +458,12 @@ struct DTypeRow {
   bool is_float, is_int;
 };
 constexpr std::array<DTypeRow, 24> kDTypes{{
-    {"any", 0, false, false},       {"f32", 4, true, false},        {"u8", 1, false, true},          {"i8", 1, false, true},
-    {"u16", 2, false, true},        {"i16", 2, false, true},        {"i32", 4, false, true},         {"i64", 8, false, true},
-    {"string", 0, false, false},    {"bool", 1, false, false},      {"f16", 2, true, false},         {"f64", 8, true, false},
-    {"u32", 4, false, true},        {"u64", 8, false, true},        {"c64", 8, false, false},        {"c128", 16, false, false},
-    {"bf16", 2, true, false},       {"f8e4m3fn", 1, true, false},   {"f8e4m3fnuz", 1, true, false},  {"f8e5m2", 1, true, false},
-    {"f8e5m2fnuz", 1, true, false}, {"u4", 0.5, false, true},       {"i4", 0.5, false, true},        {"f4e2m1", 0.5, true, false},
+    {"any", 0, false, false},       {"f32", 4, true, false},      {"u8", 1, false, true},         {"i8", 1, false, true},
+    {"u16", 2, false, true},        {"i16", 2, false, true},      {"i32", 4, false, true},        {"i64", 8, false, true},
+    {"string", 0, false, false},    {"bool", 1, false, false},    {"f16", 2, true, false},        {"f64", 8, true, false},
+    {"u32", 4, false, true},        {"u64", 8, false, true},      {"c64", 8, false, false},       {"c128", 16, false, false},
+    {"bf16", 2, true, false},       {"f8e4m3fn", 1, true, false}, {"f8e4m3fnuz", 1, true, false}, {"f8e5m2", 1, true, false},
+    {"f8e5m2fnuz", 1, true, false}, {"u4", 0.5, false, true},     {"i4", 0.5, false, true},       {"f4e2m1", 0.5, true, false},
 }};
 const DTypeRow* dtype_row(int dtype) {
   return dtype >= 0 && dtype < static_cast<int>(kDTypes.size()) ? &kDTypes[static_cast<size_t>(dtype)] : nullptr;
@@ -489,8 +486,7 @@ int dtype_parse(std::string_view text) {
   if (text.size() > 2 && text.size() < 8 && text.starts_with("dt") &&
       std::all_of(text.begin() + 2, text.end(), [](char c) { return c >= '0' && c <= '9'; }))
     return std::stoi(std::string(text.substr(2)));
-  throw Error(ErrorKind::kUsage,
-              "reading an element type: found '" + shown(text) + "', expected a name such as f32, f16, i64, bool or string");
+  throw Error(ErrorKind::kUsage, "reading an element type: found '" + shown(text) + "', expected a name such as f32, f16, i64, bool or string");
 }
 double dtype_bytes(int dtype) {
   const DTypeRow* row = dtype_row(dtype);

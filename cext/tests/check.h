@@ -14,8 +14,9 @@ void check_error(ErrorKind kind, std::string_view part, Body body, const char* t
     body();
   } catch (const Error& e) {
     if (e.kind() == kind && std::string_view(e.what()).find(part) != std::string_view::npos) return;
-    fail(file, line, std::string(text) + " threw kind " + std::to_string(static_cast<int>(e.kind())) + " \"" + e.what() +
-                         "\", expected kind " + std::to_string(static_cast<int>(kind)) + " with \"" + std::string(part) + "\"");
+    fail(file, line,
+         std::string(text) + " threw kind " + std::to_string(static_cast<int>(e.kind())) + " \"" + e.what() + "\", expected kind " +
+             std::to_string(static_cast<int>(kind)) + " with \"" + std::string(part) + "\"");
   }
   fail(file, line, std::string(text) + " threw nothing, expected \"" + std::string(part) + "\"");
 }

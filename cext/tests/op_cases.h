@@ -51,7 +51,9 @@ inline IntVec ints_of(const std::string& s) {  // "[1,N]" or "5"
   for (const std::string& p : split(s.substr(1, s.size() - 2), ',')) out.push_back(int_parse(p));
   return out;
 }
-inline bool is_float(const std::string& s) { return s == "inf" || (s.find('.') != std::string::npos && s.find_first_not_of("-0123456789.e+") == std::string::npos); }
+inline bool is_float(const std::string& s) {
+  return s == "inf" || (s.find('.') != std::string::npos && s.find_first_not_of("-0123456789.e+") == std::string::npos);
+}
 inline AttrValue value_of(const std::string& s) {
   if (s.front() == '"') return s.substr(1, s.size() - 2);
   if (is_float(s)) return std::strtod(s.c_str(), nullptr);
@@ -156,8 +158,7 @@ template <size_t N>
 void run_cases(const Case (&cases)[N]) {
   std::string report;
   for (const Case& c : cases)
-    if (std::string p = problem(c); !p.empty())
-      report += std::string("\n  ") + c.call + "(" + c.inputs + "): " + p + "\n    expected " + c.expected;
+    if (std::string p = problem(c); !p.empty()) report += std::string("\n  ") + c.call + "(" + c.inputs + "): " + p + "\n    expected " + c.expected;
   CHECK_EQ(report, std::string());
 }
 

@@ -113,7 +113,8 @@ class Generator {
     }
     if (chance(0.3)) {
       size_t i = below(child.outs.size());
-      child.outs[i] = static_cast<ValueId>(recipe_.inputs.size() + recipe_.constants.size() + below(types_.size() - recipe_.inputs.size() - recipe_.constants.size()));
+      child.outs[i] = static_cast<ValueId>(recipe_.inputs.size() + recipe_.constants.size() +
+                                           below(types_.size() - recipe_.inputs.size() - recipe_.constants.size()));
     }
     return child;
   }
@@ -177,17 +178,17 @@ class Generator {
     return a;
   }
   static AttrSet conv_attributes() {
-    return attributes({{"kernel_shape", IntVec{1, 1}}, {"pads", IntVec{0, 0, 0, 0}}, {"strides", IntVec{1, 1}}, {"dilations", IntVec{1, 1}}, {"group", Int{1}}});
+    return attributes(
+        {{"kernel_shape", IntVec{1, 1}}, {"pads", IntVec{0, 0, 0, 0}}, {"strides", IntVec{1, 1}}, {"dilations", IntVec{1, 1}}, {"group", Int{1}}});
   }
-  static AttrSet pool_attributes() {
-    return attributes({{"kernel_shape", IntVec{1, 1}}, {"pads", IntVec{0, 0, 0, 0}}, {"strides", IntVec{1, 1}}});
-  }
+  static AttrSet pool_attributes() { return attributes({{"kernel_shape", IntVec{1, 1}}, {"pads", IntVec{0, 0, 0, 0}}, {"strides", IntVec{1, 1}}}); }
   static AttrSet reduce() { return attributes({{"axes", IntVec{2}}, {"keepdims", Int{1}}}); }
 
   void grow() {
     const TypeId image = f32({1, 16, 8, 8}), wide = f32({1, 24, 8, 8}), rows = f32({2, 4, 32}), matrix = f32({4, 32}), cube = f32({2, 32, 32});
     switch (below(26)) {
-      case 0: case 1: step("Conv", {value(image), pick(w16_), pick(vec16_)}, conv_attributes()); break;
+      case 0:
+      case 1: step("Conv", {value(image), pick(w16_), pick(vec16_)}, conv_attributes()); break;
       case 2: step("Conv", {value(image), pick(w24_)}, conv_attributes()); break;
       case 3: step("Conv", {value(wide), pick(w24to16_)}, conv_attributes()); break;
       case 4: step("Relu", {value(image)}); break;
@@ -200,14 +201,17 @@ class Generator {
         step("Conv", {c, pick(w32to16_)}, conv_attributes());
         break;
       }
-      case 10: step("BatchNormalization", {value(image), pick(vec16_), pick(vec16_), pick(vec16_), pick(vec16_)}, attributes({{"epsilon", 1e-5}}), 1); break;
+      case 10:
+        step("BatchNormalization", {value(image), pick(vec16_), pick(vec16_), pick(vec16_), pick(vec16_)}, attributes({{"epsilon", 1e-5}}), 1);
+        break;
       case 11: step("Exp", {value(image)}); break;
       case 12: {
         ValueId x = value(image), s = step("Sigmoid", {x});
         step("Mul", {x, s});
         break;
       }
-      case 13: case 14: step("MatMul", {value(rows), pick(square_)}); break;
+      case 13:
+      case 14: step("MatMul", {value(rows), pick(square_)}); break;
       case 15: step("Add", {value(rows), pick(vec32_)}); break;
       case 16: step("Add", {value(rows), value(rows)}); break;
       case 17: step("LayerNormalization", {value(rows), pick(vec32_), pick(vec32_)}, attributes({{"axis", Int{2}}}), 1); break;
@@ -276,12 +280,15 @@ void compare_with_map(const Pricer& pricer, const Graph& parent, const Graph& ch
   RegionMap before = pricer.map(parent), after = pricer.map(child);
   std::vector<Hash128> unknown;
   DeltaPrice d = pricer.delta(parent, before, child, changed, &unknown, scratch);
-  auto explain = [&] { return "\nparent:\n" + parent.text() + "\nchild:\n" + child.text() + "\n" + partition(pricer, parent) + "\n" + partition(pricer, child); };
+  auto explain = [&] {
+    return "\nparent:\n" + parent.text() + "\nchild:\n" + child.text() + "\n" + partition(pricer, parent) + "\n" + partition(pricer, child);
+  };
   if (before.known + d.delta != after.known || d.unknown != after.unknown || d.weight_bytes != after.weight_bytes || d.unpriced != after.unpriced ||
       unknown.size() != d.unknown_new)
-    testing::fail(__FILE__, __LINE__, "delta " + std::to_string(d.delta) + " unknown " + std::to_string(d.unknown) + " weights " +
-                                          std::to_string(d.weight_bytes) + ", expected " + std::to_string(after.known - before.known) + " " +
-                                          std::to_string(after.unknown) + " " + std::to_string(after.weight_bytes) + explain());
+    testing::fail(__FILE__, __LINE__,
+                  "delta " + std::to_string(d.delta) + " unknown " + std::to_string(d.unknown) + " weights " + std::to_string(d.weight_bytes) +
+                      ", expected " + std::to_string(after.known - before.known) + " " + std::to_string(after.unknown) + " " +
+                      std::to_string(after.weight_bytes) + explain());
   std::multiset<Hash128> all;
   for (NodeId n = 0; n < after.head.size(); ++n)
     if (after.head[n] == n && after.price[n] == kNoPrice && pricer.is_table()) all.insert(after.signature[n]);
@@ -307,7 +314,8 @@ TEST(cost_partition_residual_needs_blocked_operands) {
 }
 
 TEST(cost_partition_products) {
-  const std::string head = "x: f32[4,32] = input\nz: f32[2,4,32] = input\nw: f32[32,64] = const\nb: f32[64] = const\ns: f32[] = const 0.5\nq: f32[2,64,32] = input\n";
+  const std::string head =
+      "x: f32[4,32] = input\nz: f32[2,4,32] = input\nw: f32[32,64] = const\nb: f32[64] = const\ns: f32[] = const 0.5\nq: f32[2,64,32] = input\n";
   CHECK_EQ(partition(head + "m = MatMul(x, w)\na = Add(m, b)\ny = Relu(a)\nreturn y"), "MatMul Add Relu");
   CHECK_EQ(partition(head + "m = MatMul(z, w)\na = Add(m, b)\ny = Relu(a)\nreturn y"), "MatMul Add | Relu");
   CHECK_EQ(partition(head + "m = MatMul(x, w)\ny = Relu(m)\nreturn y"), "MatMul | Relu");
@@ -316,22 +324,26 @@ TEST(cost_partition_products) {
 }
 
 TEST(cost_partition_patterns) {
-  const std::string head = "x: f32[2,4,32] = input\nr: f32[2,4,32] = input\ng: f32[32] = const\nb: f32[32] = const\ns: f32[] = const 1.41421356\none: f32[] = const 1\n"
-                           "two: f32[] = const 2\nhalf: f32[] = const 0.5\n";
-  const std::string norm = "m = ReduceMean{axes=[2], keepdims=1}(i)\nd = Sub(i, m)\np = Pow(d, two)\nv = ReduceMean{axes=[2], keepdims=1}(p)\n"
-                           "e = Add(v, s)\nq = Sqrt(e)\nn = Div(d, q)\nh = Mul(n, g)\ny = Add(h, b)\nreturn y";
+  const std::string head =
+      "x: f32[2,4,32] = input\nr: f32[2,4,32] = input\ng: f32[32] = const\nb: f32[32] = const\ns: f32[] = const 1.41421356\none: f32[] = const 1\n"
+      "two: f32[] = const 2\nhalf: f32[] = const 0.5\n";
+  const std::string norm =
+      "m = ReduceMean{axes=[2], keepdims=1}(i)\nd = Sub(i, m)\np = Pow(d, two)\nv = ReduceMean{axes=[2], keepdims=1}(p)\n"
+      "e = Add(v, s)\nq = Sqrt(e)\nn = Div(d, q)\nh = Mul(n, g)\ny = Add(h, b)\nreturn y";
   CHECK_EQ(partition(head + "i = Add(x, r)\n" + norm), "Add ReduceMean Sub Pow ReduceMean Add Sqrt Div Mul Add");
   CHECK_EQ(partition(head + "i = Tanh(x)\n" + norm), "Tanh | ReduceMean Sub Pow ReduceMean Add Sqrt Div Mul Add");
   CHECK_EQ(partition(head + "i = Add(x, r)\nj = LayerNormalization{axis=2}(i, g, b)\nreturn j"), "Add LayerNormalization");
   CHECK_EQ(partition(head + "i = Add(x, r)\nj = LayerNormalization{axis=2}(i, g, b)\ny = Add(j, i)\nreturn y"), "Add | LayerNormalization | Add");
   CHECK_EQ(partition(head + "d = Div(x, s)\ne = Erf(d)\nf = Add(e, one)\nm = Mul(x, f)\ny = Mul(m, half)\nreturn y"), "Div Erf Add Mul Mul");
-  CHECK_EQ(partition(head + "d = Div(x, s)\ne = Erf(d)\nf = Add(e, one)\nm = Mul(x, f)\ny = Mul(m, half)\nreturn y, f"), "Div | Erf | Add | Mul | Mul");
+  CHECK_EQ(partition(head + "d = Div(x, s)\ne = Erf(d)\nf = Add(e, one)\nm = Mul(x, f)\ny = Mul(m, half)\nreturn y, f"),
+           "Div | Erf | Add | Mul | Mul");
   CHECK_EQ(partition(head + "d = Sigmoid(x)\ny = Mul(x, d)\nreturn y"), "Sigmoid Mul");
 }
 
 TEST(cost_constants_and_views_are_not_work) {
-  GraphPtr g = parse_graph("x: f32[4,32] = input\nw: f32[32,64] = const\nv: f32[32,64] = const\nk = Add(w, v)\nr = Reshape{shape=[2,2,32]}(x)\n"
-                           "m = MatMul(x, k)\ny = Relu(m)\nreturn y, r");
+  GraphPtr g = parse_graph(
+      "x: f32[4,32] = input\nw: f32[32,64] = const\nv: f32[32,64] = const\nk = Add(w, v)\nr = Reshape{shape=[2,2,32]}(x)\n"
+      "m = MatMul(x, k)\ny = Relu(m)\nreturn y, r");
   Pricer p = Pricer::analytic({}, fusion_rules("onnxruntime", 0));
   RegionMap m = p.map(*g);
   CHECK_EQ(m.regions, 3u);
@@ -419,8 +431,12 @@ TEST(cost_delta_equals_map_on_random_graphs) {
       GraphPtr child = build(generator.mutate(recipe));
       if (!child) continue;
       std::vector<NodeId> changed = differences(*parent, *child);
-      std::vector<Pricer> pricers{Pricer::analytic({}, fusion_rules("generic", 0)), Pricer::analytic({}, fusion_rules("onnxruntime", 16)),
-                                  onnxruntime_pricer(16), onnxruntime_pricer(8), onnxruntime_pricer(0), Pricer::table(fusion_rules("none", 0))};
+      std::vector<Pricer> pricers{Pricer::analytic({}, fusion_rules("generic", 0)),
+                                  Pricer::analytic({}, fusion_rules("onnxruntime", 16)),
+                                  onnxruntime_pricer(16),
+                                  onnxruntime_pricer(8),
+                                  onnxruntime_pricer(0),
+                                  Pricer::table(fusion_rules("none", 0))};
       for (Pricer& pricer : pricers) {
         if (pricer.is_table()) price_some(pricer, pricer.map(*parent), 0.6), price_some(pricer, pricer.map(*child), 0.6);
         compare_with_map(pricer, *parent, *child, changed, scratch);

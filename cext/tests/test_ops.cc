@@ -23,8 +23,7 @@ TEST(ops_table_rows_are_consistent) {
     CHECK(op.outputs >= 1);
     CHECK(std::is_sorted(op.attributes.begin(), op.attributes.end()));
     CHECK(std::adjacent_find(op.attributes.begin(), op.attributes.end()) == op.attributes.end());
-    for (const AttrDefault& d : op.defaults)
-      CHECK(std::binary_search(op.attributes.begin(), op.attributes.end(), d.name));
+    for (const AttrDefault& d : op.defaults) CHECK(std::binary_search(op.attributes.begin(), op.attributes.end(), d.name));
     if (op.has(kUnary) || op.has(kBinary)) CHECK(op.has(kPure));
     if (op.has(kUnary)) CHECK(!op.has(kBinary) && op.min_inputs == 1);
     if (op.has(kBinary)) CHECK(op.min_inputs == 2 && op.max_inputs == 2);
@@ -40,12 +39,24 @@ TEST(ops_table_rows_are_consistent) {
 
 TEST(ops_every_row_tolerates_unknown_inputs) {
   // With nothing known about any input, no rule may find a contradiction (attributes without default are given where required).
-  const std::vector<std::pair<std::string, std::string>> required{
-      {"Cast", "{to=1}"}, {"BitShift", "{direction=\"LEFT\"}"}, {"Einsum", "{equation=\"...\"}"}, {"MaxPool", "{kernel_shape=[2,2]}"},
-      {"AveragePool", "{kernel_shape=[2,2]}"}, {"LpPool", "{kernel_shape=[2,2]}"}, {"GroupNormalization", "{num_groups=2}"},
-      {"LRN", "{size=3}"}, {"Reshape", "{shape=[2,3]}"}, {"Unsqueeze", "{axes=[0]}"}, {"Concat", "{axis=0}"}, {"Tile", "{repeats=[2]}"},
-      {"Pad", "{pads=[1,1]}"}, {"Expand", "{shape=[2]}"}, {"Slice", "{starts=[0],ends=[1]}"}, {"Resize", "{scales=[1.0,2.0]}"},
-      {"DepthToSpace", "{blocksize=2}"}, {"SpaceToDepth", "{blocksize=2}"}};
+  const std::vector<std::pair<std::string, std::string>> required{{"Cast", "{to=1}"},
+                                                                  {"BitShift", "{direction=\"LEFT\"}"},
+                                                                  {"Einsum", "{equation=\"...\"}"},
+                                                                  {"MaxPool", "{kernel_shape=[2,2]}"},
+                                                                  {"AveragePool", "{kernel_shape=[2,2]}"},
+                                                                  {"LpPool", "{kernel_shape=[2,2]}"},
+                                                                  {"GroupNormalization", "{num_groups=2}"},
+                                                                  {"LRN", "{size=3}"},
+                                                                  {"Reshape", "{shape=[2,3]}"},
+                                                                  {"Unsqueeze", "{axes=[0]}"},
+                                                                  {"Concat", "{axis=0}"},
+                                                                  {"Tile", "{repeats=[2]}"},
+                                                                  {"Pad", "{pads=[1,1]}"},
+                                                                  {"Expand", "{shape=[2]}"},
+                                                                  {"Slice", "{starts=[0],ends=[1]}"},
+                                                                  {"Resize", "{scales=[1.0,2.0]}"},
+                                                                  {"DepthToSpace", "{blocksize=2}"},
+                                                                  {"SpaceToDepth", "{blocksize=2}"}};
   for (const OpInfo& op : op_table()) {
     if (op.id <= kOpOpaque) continue;
     auto given = std::find_if(required.begin(), required.end(), [&](const auto& r) { return r.first == op.name; });
@@ -258,8 +269,7 @@ TEST(ops_convolution) {
        "f32[1,4,H] @ {dilations=[1], group=1, kernel_shape=[3], pads=[1,1], strides=[1]}"},
       {"Conv{auto_pad=\"SAME_UPPER\",strides=[2]}", "f32[1,2,2*H] | f32[4,2,3]",
        "f32[1,4,H] @ {auto_pad=\"SAME_UPPER\", dilations=[1], group=1, kernel_shape=[3], strides=[2]}"},
-      {"Conv{auto_pad=\"VALID\"}", "f32[1,2,6] | f32[4,2,3]",
-       "f32[1,4,4] @ {dilations=[1], group=1, kernel_shape=[3], pads=[0,0], strides=[1]}"},
+      {"Conv{auto_pad=\"VALID\"}", "f32[1,2,6] | f32[4,2,3]", "f32[1,4,4] @ {dilations=[1], group=1, kernel_shape=[3], pads=[0,0], strides=[1]}"},
       {"Conv{auto_pad=\"FULL\"}", "f32[1,2,6] | f32[4,2,3]", "! auto_pad is \"FULL\""},
       {"Conv", "f32[*] | f32[4,2,3]", "f32[?,4,?] @ {dilations=[1], group=1, kernel_shape=[3], pads=[0,0], strides=[1]}"},
       {"Conv", "f32[1,2,6] | any", "f32[1,?,?]"},

@@ -92,8 +92,7 @@ TEST(ops_transpose_concat_split) {
 TEST(ops_slice) {
   static const Case cases[] = {
       {"Slice{starts=[1],ends=[3]}", "f32[5,4]", "f32[2,4] @ {axes=[0], ends=[3], starts=[1], steps=[1]}"},
-      {"Slice{starts=[-2,1],ends=[9223372036854775807,-1],axes=[1,0]}", "f32[5,4]",
-       "f32[3,2] @ {axes=[0,1], ends=[4,4], starts=[1,2], steps=[1,1]}"},
+      {"Slice{starts=[-2,1],ends=[9223372036854775807,-1],axes=[1,0]}", "f32[5,4]", "f32[3,2] @ {axes=[0,1], ends=[4,4], starts=[1,2], steps=[1,1]}"},
       {"Slice{starts=[0,1],ends=[100,2]}", "f32[5,4]", "f32[5,1] @ {axes=[1], ends=[2], starts=[1], steps=[1]}"},
       {"Slice{starts=[0],ends=[100]}", "f32[5,4]", "f32[5,4] @ {axes=[0], ends=[5], starts=[0], steps=[1]}"},
       {"Slice{starts=[0],ends=[9223372036854775807],axes=[1]}", "f32[5,N]", "f32[5,N] @ {axes=[0], ends=[5], starts=[0], steps=[1]}"},
@@ -261,8 +260,7 @@ TEST(ops_quantisation) {
       {"QuantizeLinear", "f32[2,3] | f32[] | i8[]", "i8[2,3]"},
       {"QuantizeLinear", "f32[2,3] | f32[]", "u8[2,3]"},
       {"QuantizeLinear{output_dtype=3}", "f32[2,3] | f32[] | u8[]", "! output_dtype is i8, but the zero point is u8[]"},
-      {"QuantizeLinear{axis=-1}", "f32[2,3] | f32[3] | u8[3]",
-       "u8[2,3] @ {axis=1, block_size=0, output_dtype=0, precision=0, saturate=1}"},
+      {"QuantizeLinear{axis=-1}", "f32[2,3] | f32[3] | u8[3]", "u8[2,3] @ {axis=1, block_size=0, output_dtype=0, precision=0, saturate=1}"},
       {"QuantizeLinear", "f32[2,3] | f32[4] | u8[4]", "! length of the scale and the axis differ"},
       {"DequantizeLinear", "u8[2,N] | f32[] | u8[]", "f32[2,N]"},
       {"DequantizeLinear", "u8[2,N] | f16[]", "f16[2,N]"},

@@ -64,11 +64,14 @@ TEST(conditions_are_three_valued) {
 
 TEST(classes_carry_attributes_and_scalar_operands) {
   auto r = rule({"(Slice{..?s} (?f:unary ?x))"}, {"(?f (Slice{..?s} ?x))"});
-  auto out = children("x: f32[4] = input\nlo: f32[] = const 0.0\nhi: f32[] = const 6.0\nc = Clip(x, lo, hi)\n"
-                      "s = Slice{starts=[0], ends=[2], axes=[0], steps=[1]}(c)\nreturn s\n", r);
+  auto out = children(
+      "x: f32[4] = input\nlo: f32[] = const 0.0\nhi: f32[] = const 6.0\nc = Clip(x, lo, hi)\n"
+      "s = Slice{starts=[0], ends=[2], axes=[0], steps=[1]}(c)\nreturn s\n",
+      r);
   CHECK_EQ(out.size(), 1u);
-  CHECK(same(out[0], "x: f32[4] = input\nlo: f32[] = const 0.0\nhi: f32[] = const 6.0\n"
-                     "s = Slice{starts=[0], ends=[2], axes=[0], steps=[1]}(x)\nc = Clip(s, lo, hi)\nreturn c\n"));
+  CHECK(same(out[0],
+             "x: f32[4] = input\nlo: f32[] = const 0.0\nhi: f32[] = const 6.0\n"
+             "s = Slice{starts=[0], ends=[2], axes=[0], steps=[1]}(x)\nc = Clip(s, lo, hi)\nreturn c\n"));
 }
 
 TEST(sequences_split_operands) {
@@ -81,17 +84,22 @@ TEST(sequences_split_operands) {
 TEST(star_groups_are_maximal_and_spread) {
   auto r = rule({"*(MatMul ?x ?w...)"}, {"(Split{axis=rank($0)-1, split=dims(?w..., 1)} (MatMul ?x (Concat{axis=1} ?w...))):*"},
                 {"constant(?w...)", "rank(?w...) == 2"});
-  auto out = children("x: f32[2,4] = input\ny: f32[4,4] = input\na: f32[4,3] = const\nb: f32[4,5] = const\nc: f32[4,1] = const\n"
-                      "p = MatMul(x, a)\nq = MatMul(x, b)\nr = MatMul(x, c)\ns = MatMul(x, y)\nreturn p, q, r, s\n", r);
+  auto out = children(
+      "x: f32[2,4] = input\ny: f32[4,4] = input\na: f32[4,3] = const\nb: f32[4,5] = const\nc: f32[4,1] = const\n"
+      "p = MatMul(x, a)\nq = MatMul(x, b)\nr = MatMul(x, c)\ns = MatMul(x, y)\nreturn p, q, r, s\n",
+      r);
   CHECK_EQ(out.size(), 1u);
-  CHECK(same(out[0], "x: f32[2,4] = input\ny: f32[4,4] = input\na: f32[4,3] = const\nb: f32[4,5] = const\nc: f32[4,1] = const\n"
-                     "w = Concat{axis=1}(a, b, c)\nm = MatMul(x, w)\np, q, r = Split{axis=1, split=[3,5,1]}(m)\ns = MatMul(x, y)\nreturn p, q, r, s\n"));
+  CHECK(same(out[0],
+             "x: f32[2,4] = input\ny: f32[4,4] = input\na: f32[4,3] = const\nb: f32[4,5] = const\nc: f32[4,1] = const\n"
+             "w = Concat{axis=1}(a, b, c)\nm = MatMul(x, w)\np, q, r = Split{axis=1, split=[3,5,1]}(m)\ns = MatMul(x, y)\nreturn p, q, r, s\n"));
 }
 
 TEST(independent_members_only) {
-  auto r = rule({"*(MatMul ?x... ?w)"}, {"(Split{axis=0, split=dims(?x..., 0)} (MatMul (Concat{axis=0} ?x...) ?w)):*"}, {"independent(?x...)", "rank(?x...) == 2"});
+  auto r = rule({"*(MatMul ?x... ?w)"}, {"(Split{axis=0, split=dims(?x..., 0)} (MatMul (Concat{axis=0} ?x...) ?w)):*"},
+                {"independent(?x...)", "rank(?x...) == 2"});
   CHECK_EQ(children("x: f32[2,4] = input\nw: f32[4,4] = const\na = MatMul(x, w)\nb = MatMul(a, w)\nreturn b\n", r).size(), 0u);
-  CHECK_EQ(children("x: f32[2,4] = input\ny: f32[2,4] = input\nw: f32[4,4] = const\na = MatMul(x, w)\nb = MatMul(y, w)\nreturn a, b\n", r).size(), 1u);
+  CHECK_EQ(children("x: f32[2,4] = input\ny: f32[2,4] = input\nw: f32[4,4] = const\na = MatMul(x, w)\nb = MatMul(y, w)\nreturn a, b\n", r).size(),
+           1u);
 }
 
 TEST(a_move_that_would_close_a_cycle_is_refused) {
@@ -100,7 +108,8 @@ TEST(a_move_that_would_close_a_cycle_is_refused) {
                  "(Split{axis=0, split=[2,2]} (Concat{axis=0} (MatMul ?x ?a) (MatMul ?y ?b))):1"},
                 {"dim(?x, 0) == 2", "dim(?y, 0) == 2"});
   auto set = std::make_shared<RuleSet>(std::vector<RulePtr>{r});
-  State s(parse_graph("x: f32[2,2] = input\nw: f32[2,2] = const\nv: f32[2,2] = const\na = MatMul(x, w)\nt = Relu(a)\nb = MatMul(t, v)\nreturn b\n"), set, nullptr, -1, nullptr);
+  State s(parse_graph("x: f32[2,2] = input\nw: f32[2,2] = const\nv: f32[2,2] = const\na = MatMul(x, w)\nt = Relu(a)\nb = MatMul(t, v)\nreturn b\n"),
+          set, nullptr, -1, nullptr);
   CHECK_EQ(s.moves().size(), 0u);
   CHECK(s.stats()[0].refused > 0);
   CHECK(s.stats()[0].last_refusal.find("cycle") != std::string::npos);

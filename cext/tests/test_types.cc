@@ -220,8 +220,7 @@ TEST(constants_digest_of_bytes) {
   std::string_view bytes(reinterpret_cast<const char*>(values), sizeof values);
   CHECK(const_of(inline_const(kF32, {&two, 1}, same)).digest == tensor_digest(kF32, {&two, 1}, bytes));
   int64_t ints[2] = {5, -6};
-  CHECK(const_of(ints_const({5, -6})).digest ==
-        tensor_digest(kI64, {&two, 1}, {reinterpret_cast<const char*>(ints), sizeof ints}));
+  CHECK(const_of(ints_const({5, -6})).digest == tensor_digest(kI64, {&two, 1}, {reinterpret_cast<const char*>(ints), sizeof ints}));
   CHECK(const_of(scalar_const(kBool, 1)).digest == tensor_digest(kBool, {}, std::string_view("\1", 1)));
   CHECK_THROWS_WITH(ErrorKind::kUsage, "neither a digest nor inline values", intern_const(ConstInfo{}));
 }

@@ -41,7 +41,10 @@ std::string show(const T& value) {
     std::ostringstream text;
     text << value;
     return text.str();
-  } else if constexpr (requires { value.begin(); value.end(); }) {
+  } else if constexpr (requires {
+                         value.begin();
+                         value.end();
+                       }) {
     std::string text = "[";
     for (const auto& element : value) text += (text.size() > 1 ? ", " : "") + show(element);
     return text + "]";
@@ -70,13 +73,14 @@ void check_throws(Body body, std::string_view part, const char* text, const char
 
 }  // namespace rlflow::testing
 
-#define TEST(name)                                                                     \
-  static void test_##name();                                                           \
-  static const ::rlflow::testing::Registration register_##name(#name, test_##name);    \
+#define TEST(name)                                                                  \
+  static void test_##name();                                                        \
+  static const ::rlflow::testing::Registration register_##name(#name, test_##name); \
   static void test_##name()
 
-#define CHECK(condition) \
-  do { if (!(condition)) ::rlflow::testing::fail(__FILE__, __LINE__, #condition " is false"); } while (false)
+#define CHECK(condition)                                                                   \
+  do {                                                                                     \
+    if (!(condition)) ::rlflow::testing::fail(__FILE__, __LINE__, #condition " is false"); \
+  } while (false)
 #define CHECK_EQ(a, b) ::rlflow::testing::check_equal((a), (b), #a, #b, __FILE__, __LINE__)
-#define CHECK_THROWS(expression, part) \
-  ::rlflow::testing::check_throws([&] { (void)(expression); }, (part), #expression, __FILE__, __LINE__)
+#define CHECK_THROWS(expression, part) ::rlflow::testing::check_throws([&] { (void)(expression); }, (part), #expression, __FILE__, __LINE__)

@@ -27,8 +27,13 @@ template <class Yield>
 class JoinRun {
  public:
   JoinRun(const EGraph& g, std::span<const JoinInput> inputs, int rule_variables, bool unordered, Yield& yield)
-      : g_(g), inputs_(inputs), unordered_(unordered), yield_(yield), index_(index_joins(inputs, rule_variables)),
-        bound_(rule_variables, kNone), row_(inputs.size()) {}
+      : g_(g),
+        inputs_(inputs),
+        unordered_(unordered),
+        yield_(yield),
+        index_(index_joins(inputs, rule_variables)),
+        bound_(rule_variables, kNone),
+        row_(inputs.size()) {}
 
   bool run(size_t k) {
     if (k == inputs_.size()) return yield_(std::span<const uint32_t>(row_), std::span<const ClassId>(bound_));

@@ -109,19 +109,30 @@ class Runner {
   bool apply_rule(size_t rule);
   const std::vector<IterationReport>& reports() const { return reports_; }
   const std::vector<RewriteRule>& rules() const { return rules_; }
-  struct RuleCount { size_t matches = 0, applied = 0, banned = 0; };
+  struct RuleCount {
+    size_t matches = 0, applied = 0, banned = 0;
+  };
   const std::vector<RuleCount>& counts() const { return counts_; }
   std::vector<ClassId> roots() const;       // canonical
 
  private:
-  struct Source { size_t matcher; std::vector<int> variable; };
-  struct Ban { size_t times = 0, until = 0; bool searched = false; };
+  struct Source {
+    size_t matcher;
+    std::vector<int> variable;
+  };
+  struct Ban {
+    size_t times = 0, until = 0;
+    bool searched = false;
+  };
   const Matches& matches_of(size_t matcher);
   bool multi_step(IterationReport& report);
   bool is_multi(size_t rule) const { return sources_[rule].size() > 1 || rules_[rule].group >= 0; }
   bool apply_multi(size_t rule, IterationReport& report, Descendants* before);
   bool apply_groups(size_t rule, IterationReport& report, Descendants* before);
-  struct Group { std::vector<ClassId> roots, bound; std::vector<uint32_t> rows; };
+  struct Group {
+    std::vector<ClassId> roots, bound;
+    std::vector<uint32_t> rows;
+  };
   bool depends(std::span<const ClassId> bound, ClassId root, const Group& group, Descendants* before) const;
   size_t single_step(size_t iteration, IterationReport& report);
   bool apply_single(size_t rule, const Matches& matches, IterationReport& report);

@@ -11,11 +11,13 @@
 
 namespace rlflow::egraph {
 
+// clang-format off
 enum TensatOp : uint32_t {
   kTNum, kTVar, kTInput, kTWeight, kTEwadd, kTEwmul, kTSmul, kTTranspose, kTMatmul, kTConv2d, kTEnlarge, kTDropout, kTRelu, kTTanh,
   kTSigmoid, kTPoolmax, kTPoolavg, kTConcat, kTConcat3, kTConcat4, kTConcat5, kTSplit, kTSplit0, kTSplit1, kTMerge, kTReshape, kTNoop,
   kTBatchnorm, kTensatOps,
 };
+// clang-format on
 
 // A device for prices: time = overhead + max(float operations / flops, bytes / bandwidth). The defaults are near a Tesla T4.
 struct TensatDevice {

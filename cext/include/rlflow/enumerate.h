@@ -20,10 +20,12 @@ namespace rlflow::enumeration {
 constexpr uint64_t kPrime = (uint64_t{1} << 61) - 1;
 constexpr int kMaxWorlds = 3, kMaxRank = 5, kMaxOperands = 3, kMaxOps = 5;
 
+// clang-format off
 enum class Kind : uint8_t {
   kMatMul, kAdd, kSub, kMul, kDiv, kNeg, kMax, kMin, kRelu, kUnary, kConv, kAveragePool, kMaxPool, kConcat, kSplit, kTranspose,
   kPad, kSlice, kUpsample, kReduceSum, kReduceMean, kReduceMax, kRows, kScaledRows, kCount
 };
+// clang-format on
 Kind kind_of(const std::string& name);  // throws Error(kUsage)
 
 // What an operand may be: any value, one made of weights only, an input only, a weight input only, one not made of weights only.

@@ -42,8 +42,7 @@ struct Settings {
 class Executable {
  public:
   // `constants`: for each constant value that work or outputs read, its elements in their storage type, row-major.
-  Executable(std::shared_ptr<Device> device, GraphPtr graph, const std::vector<std::pair<ValueId, std::string>>& constants,
-             const Settings& settings);
+  Executable(std::shared_ptr<Device> device, GraphPtr graph, const std::vector<std::pair<ValueId, std::string>>& constants, const Settings& settings);
   ~Executable();
   Executable(Executable&&) noexcept;
 

@@ -50,7 +50,10 @@ class Graph {
   std::span<const NodeId> order() const { return order_; }
   uint32_t position(NodeId n) const { return position_[n]; }     // index in order(); undefined for dead nodes
   // (user node, input slot) pairs of a value, in order() order. Graph outputs are not users: see output_uses.
-  struct Use { NodeId node; uint32_t slot; };
+  struct Use {
+    NodeId node;
+    uint32_t slot;
+  };
   std::span<const Use> users(ValueId v) const { return {uses_.data() + use_begin_[v], use_end_[v] - use_begin_[v]}; }
   int output_uses(ValueId v) const { return output_uses_[v]; }
   const Hash128& node_digest(NodeId n) const { return node_digest_[n]; }
@@ -109,8 +112,7 @@ class GraphBuilder {
   // Returns the first output's value id; outputs are consecutive.
   ValueId add(OpId op, AttrSet attrs, std::span<const ValueId> inputs, int outputs = 0);
   // An operator the table does not know. `payload` identifies its content (attributes, bodies); impure ones are never shared.
-  ValueId opaque(std::string_view name, std::string_view payload, bool pure, std::span<const ValueId> inputs,
-                 std::span<const TypeId> output_types);
+  ValueId opaque(std::string_view name, std::string_view payload, bool pure, std::span<const ValueId> inputs, std::span<const TypeId> output_types);
   TypeId type(ValueId v) const { return g_.value_type_[v]; }
   const IntVec* data(ValueId v) const;
   bool is_const(ValueId v) const;

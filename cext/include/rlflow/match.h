@@ -30,7 +30,8 @@ class Matcher {
   using Sink = std::function<void(const Bindings&, uint32_t rule)>;   // `rule` as the family names it, else 0
   Matcher(const Graph& graph, const Rule& rule, Failure* why = nullptr) : g_(graph), rule_(rule), why_(why) {}
   // For all rules of a family at once: one walk over the pattern, then the conditions of each.
-  Matcher(const Graph& graph, const RuleSet& rules, uint32_t leader) : g_(graph), rule_(rules.rule(leader)), rules_(&rules), family_(rules.family(leader)) {}
+  Matcher(const Graph& graph, const RuleSet& rules, uint32_t leader)
+      : g_(graph), rule_(rules.rule(leader)), rules_(&rules), family_(rules.family(leader)) {}
 
   // All matches whose first root is `node`. Not for star rules.
   void match_at(NodeId node, const Sink& sink);
@@ -94,8 +95,8 @@ struct RuleProfile {
 // Every match of every rule, rule by rule in canonical order of roots.
 std::vector<MatchPtr> enumerate_matches(const Graph& g, const RuleSet& rules, RuleProfile* profile = nullptr);
 // The child's matches from the parent's, looking only around what changed by one rewrite or by several. Equals enumerate_matches(child).
-std::vector<MatchPtr> update_matches(const Graph& parent, const std::vector<MatchPtr>& matches, const Graph& child,
-                                     std::span<const NodeId> changed, const RuleSet& rules, RuleProfile* profile = nullptr);
+std::vector<MatchPtr> update_matches(const Graph& parent, const std::vector<MatchPtr>& matches, const Graph& child, std::span<const NodeId> changed,
+                                     const RuleSet& rules, RuleProfile* profile = nullptr);
 void sort_matches(const Graph& g, std::vector<MatchPtr>& matches);
 // The matches of one rule whose first root is `root`, as enumerate_matches() orders them.
 std::vector<MatchPtr> matches_at(const Graph& g, const RuleSet& rules, uint32_t rule, NodeId root);

@@ -40,11 +40,13 @@ void int_symbols(Int v, std::vector<std::string>& names);   // names that occur 
 Hash128 int_digest(Int v);                  // by content
 
 // Element types carry ONNX's TensorProto numbers.
+// clang-format off
 enum DType : uint8_t {
   kUndefined = 0, kF32 = 1, kU8 = 2, kI8 = 3, kU16 = 4, kI16 = 5, kI32 = 6, kI64 = 7, kString = 8, kBool = 9, kF16 = 10,
   kF64 = 11, kU32 = 12, kU64 = 13, kC64 = 14, kC128 = 15, kBF16 = 16, kF8E4M3FN = 17, kF8E4M3FNUZ = 18, kF8E5M2 = 19,
   kF8E5M2FNUZ = 20, kU4 = 21, kI4 = 22, kF4E2M1 = 23,
 };
+// clang-format on
 std::string_view dtype_name(int dtype);     // "f32", "i64", "bool", ...; "dt<N>" for numbers not listed
 int dtype_parse(std::string_view text);     // throws Error(kUsage)
 double dtype_bytes(int dtype);              // 0.5 for 4-bit types, 0 for strings and undefined

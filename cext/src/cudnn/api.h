@@ -28,6 +28,7 @@ struct MatmulHeuristic {  // cublasLtMatmulHeuristicResult_t
   int reserved[4];
 };
 
+// clang-format off
 #define RLFLOW_CUDA_API(F)                                                                                                              \
   F(cuInit, cuInit, int, (unsigned))                                                                                                    \
   F(cuDriverGetVersion, cuDriverGetVersion, int, (int*))                                                                                \
@@ -186,6 +187,7 @@ struct MatmulHeuristic {  // cublasLtMatmulHeuristicResult_t
   F(kBlasAlignAddend, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 7)         \
   F(kBlasAlignResult, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 8)         \
   F(kBlasMaxWorkspace, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 1)
+// clang-format on
 
 #define RLFLOW_DECLARE(ours, theirs, value) inline constexpr int ours = value;
 RLFLOW_GPU_CONSTANTS(RLFLOW_DECLARE)

@@ -158,7 +158,8 @@ void Executable::set_input(size_t index, const void* data) {
 void Executable::get_output(size_t index, void* data) const {
   const Device& d = *impl_->plan.device;
   d.use();
-  if (size_t bytes = output_bytes(index)) d.check(d.api().cuMemcpyDtoH_v2(data, impl_->plan.address(impl_->outputs[index], 0), bytes), "copying an output from the GPU");
+  if (size_t bytes = output_bytes(index))
+    d.check(d.api().cuMemcpyDtoH_v2(data, impl_->plan.address(impl_->outputs[index], 0), bytes), "copying an output from the GPU");
 }
 
 namespace {

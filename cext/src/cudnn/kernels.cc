@@ -43,8 +43,8 @@ template <class R> DEVICE R block_max(R v) { return block_fold(v, (R)-INFINITE, 
 }  // namespace
 
 std::string kernel_source(const char* name, const long long* fixed, size_t count) {
-  std::string text = std::string(kPrelude) + kTypes + "\n" + kCodeText + "\nextern \"C\" __global__ void kernel(const Pointers p) {\n  static constexpr " +
-                     name + " fixed = {";
+  std::string text = std::string(kPrelude) + kTypes + "\n" + kCodeText +
+                     "\nextern \"C\" __global__ void kernel(const Pointers p) {\n  static constexpr " + name + " fixed = {";
   for (size_t i = 0; i < count; ++i) {
     if (i) text += i % 24 == 0 ? ",\n" : ",";
     // The least long long has no literal.

@@ -36,9 +36,7 @@ struct Search {
 };
 
 std::string version_text(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
-std::string cudnn_text(size_t v) {
-  return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." + std::to_string(v % 100);
-}
+std::string cudnn_text(size_t v) { return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." + std::to_string(v % 100); }
 
 template <class Function>
 void bind(void* library, const char* library_name, const char* symbol, Function& function, std::vector<std::string>& problems) {

@@ -206,14 +206,14 @@ void Planner::plan_resize(NodeId n) {
     std::vector<int64_t> one;
     for (int64_t i = 0; i < dims(y)[d]; ++i) {
       double at = static_cast<double>(i);
-      double from = where == "asymmetric"       ? at / scale
-                    : where == "align_corners" ? (out > 1 ? at * (in - 1) / (out - 1) : 0)
+      double from = where == "asymmetric"                       ? at / scale
+                    : where == "align_corners"                  ? (out > 1 ? at * (in - 1) / (out - 1) : 0)
                     : where == "pytorch_half_pixel" && out <= 1 ? 0
                                                                 : (at + 0.5) / scale - 0.5;
-      double rounded = nearest == "floor"                ? std::floor(from)
-                       : nearest == "ceil"               ? std::ceil(from)
+      double rounded = nearest == "floor"               ? std::floor(from)
+                       : nearest == "ceil"              ? std::ceil(from)
                        : nearest == "round_prefer_ceil" ? std::floor(from + 0.5)
-                                                         : std::ceil(from - 0.5);
+                                                        : std::ceil(from - 0.5);
       one.push_back(std::clamp<int64_t>(static_cast<int64_t>(rounded), 0, dims(x)[d] - 1));
     }
     index.push_back(one);
@@ -228,7 +228,8 @@ void Planner::plan_blocks(NodeId n) {
   const Dims& a = dims(x);
   if (g_.op(n).name == "DepthToSpace") {  // [N, C, H, b, W, b] out of [N, b, b, C, H, W], or of [N, C, b, b, H, W]
     int64_t c = a[1] / (b * b), h = a[2], w = a[3], plane = h * w;
-    int64_t s_channel = columns_first ? plane : b * b * plane, s_row = columns_first ? b * c * plane : b * plane, s_column = columns_first ? c * plane : plane;
+    int64_t s_channel = columns_first ? plane : b * b * plane, s_row = columns_first ? b * c * plane : b * plane,
+            s_column = columns_first ? c * plane : plane;
     Dims extent{a[0], c, h, b, w, b};
     single("depth to space", [&] { return copy_step(of(x), 0, {a[1] * plane, s_channel, w, s_row, 1, s_column}, y, 0, strides_of(extent), extent); });
     return;

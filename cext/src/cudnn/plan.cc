@@ -132,7 +132,8 @@ void Planner::place_values(const std::vector<std::pair<ValueId, std::string>>& c
   for (const auto& [v, content] : constants) {
     Tensor& t = plan_.tensors[v];
     if (content.size() != t.bytes)
-      throw Failure("a constant has " + std::to_string(content.size()) + " bytes, expected " + std::to_string(t.bytes) + " for " + type_text(g_.type(v)));
+      throw Failure("a constant has " + std::to_string(content.size()) + " bytes, expected " + std::to_string(t.bytes) + " for " +
+                    type_text(g_.type(v)));
     t.place = Tensor::Place::kConstant;
     plan_.contents.emplace_back(v, content);
   }
@@ -209,7 +210,8 @@ void Planner::plan_region(const std::vector<NodeId>& all) {
           g_.inputs(p).size() == 1 && g_.attrs(p).get_string("mode", "constant") == "constant" && !g_.attrs(p).find_ints("axes")) {
         const IntVec& more = g_.attrs(p).get_ints("pads");
         size_t r = dims(in[0]).size(), s = r - 2;
-        bool spatial = more[0] == 0 && more[1] == 0 && more[r] == 0 && more[r + 1] == 0 && std::all_of(more.begin(), more.end(), [](Int x) { return x >= 0; });
+        bool spatial =
+            more[0] == 0 && more[1] == 0 && more[r] == 0 && more[r + 1] == 0 && std::all_of(more.begin(), more.end(), [](Int x) { return x >= 0; });
         if (spatial) {
           for (size_t i = 0; i < s; ++i) o.pads[i] += more[2 + i], o.pads[s + i] += more[r + 2 + i];
           o.a = g_.inputs(p)[0];
@@ -236,10 +238,8 @@ void Planner::plan_region(const std::vector<NodeId>& all) {
     std::vector<NodeId> tail(nodes.begin() + static_cast<std::ptrdiff_t>(i) + 1, nodes.end());
     if (!std::all_of(tail.begin(), tail.end(), [&](NodeId t) { return is_pointwise(g_, t) && !taken.count(t); })) tail.clear();
     const Operands& o = product->second;
-    if (g_.op(n).name == "Conv")
-      plan_convolution(n, tail, o.a, o.pads);
-    else
-      plan_matmul(n, tail, o.a, o.b, o.turned_a, o.turned_b, o.alpha);
+    if (g_.op(n).name == "Conv") plan_convolution(n, tail, o.a, o.pads);
+    else plan_matmul(n, tail, o.a, o.b, o.turned_a, o.turned_b, o.alpha);
     taken.insert(tail.begin(), tail.end());
   }
   flush();
@@ -254,15 +254,28 @@ void Planner::plan_view(NodeId n) {
 
 void Planner::plan_node(NodeId n) {
   using Plan1 = void (Planner::*)(NodeId);
-  static const std::map<std::string, Plan1> kPlans = {
-      {"Transpose", &Planner::plan_transpose}, {"Concat", &Planner::plan_concat}, {"Split", &Planner::plan_split},
-      {"Slice", &Planner::plan_slice}, {"Expand", &Planner::plan_expand}, {"Tile", &Planner::plan_tile},
-      {"DepthToSpace", &Planner::plan_blocks}, {"SpaceToDepth", &Planner::plan_blocks}, {"Pad", &Planner::plan_pad},
-      {"Resize", &Planner::plan_resize}, {"Gather", &Planner::plan_gather}, {"MaxPool", &Planner::plan_pool},
-      {"AveragePool", &Planner::plan_pool}, {"GlobalAveragePool", &Planner::plan_reduce}, {"GlobalMaxPool", &Planner::plan_reduce},
-      {"ArgMax", &Planner::plan_reduce}, {"ArgMin", &Planner::plan_reduce}, {"Softmax", &Planner::plan_softmax},
-      {"LogSoftmax", &Planner::plan_softmax}, {"LayerNormalization", &Planner::plan_normalise},
-      {"RMSNormalization", &Planner::plan_normalise}, {"InstanceNormalization", &Planner::plan_normalise}};
+  static const std::map<std::string, Plan1> kPlans = {{"Transpose", &Planner::plan_transpose},
+                                                      {"Concat", &Planner::plan_concat},
+                                                      {"Split", &Planner::plan_split},
+                                                      {"Slice", &Planner::plan_slice},
+                                                      {"Expand", &Planner::plan_expand},
+                                                      {"Tile", &Planner::plan_tile},
+                                                      {"DepthToSpace", &Planner::plan_blocks},
+                                                      {"SpaceToDepth", &Planner::plan_blocks},
+                                                      {"Pad", &Planner::plan_pad},
+                                                      {"Resize", &Planner::plan_resize},
+                                                      {"Gather", &Planner::plan_gather},
+                                                      {"MaxPool", &Planner::plan_pool},
+                                                      {"AveragePool", &Planner::plan_pool},
+                                                      {"GlobalAveragePool", &Planner::plan_reduce},
+                                                      {"GlobalMaxPool", &Planner::plan_reduce},
+                                                      {"ArgMax", &Planner::plan_reduce},
+                                                      {"ArgMin", &Planner::plan_reduce},
+                                                      {"Softmax", &Planner::plan_softmax},
+                                                      {"LogSoftmax", &Planner::plan_softmax},
+                                                      {"LayerNormalization", &Planner::plan_normalise},
+                                                      {"RMSNormalization", &Planner::plan_normalise},
+                                                      {"InstanceNormalization", &Planner::plan_normalise}};
   const OpInfo& op = g_.op(n);
   if (op.fusion == FusionClass::kView) return plan_view(n);
   if (auto at = kPlans.find(op.name); at != kPlans.end()) return (this->*at->second)(n);

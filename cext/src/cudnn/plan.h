@@ -164,7 +164,8 @@ Step Planner::launch(const Fixed& fixed, std::vector<Ref> in, std::vector<Ref> o
     for (size_t i = 0; i < out.size(); ++i) pointers.out[i] = plan.pointer(out[i], copy);
     void* arguments[] = {&pointers, kept.get()};  // the second is there for kernels whose constants are not compiled in (tests)
     const Device& d = *plan.device;
-    d.check(d.api().cuLaunchKernel(function, grid, 1, 1, static_cast<unsigned>(threads), 1, 1, 0, d.stream(), arguments, nullptr), "starting a kernel");
+    d.check(d.api().cuLaunchKernel(function, grid, 1, 1, static_cast<unsigned>(threads), 1, 1, 0, d.stream(), arguments, nullptr),
+            "starting a kernel");
   };
 }
 

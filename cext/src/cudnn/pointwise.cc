@@ -85,14 +85,14 @@ class Fuser {
     auto has = [&](size_t i) { return i < in.size() && in[i] != kNoValue; };
     auto attr = [&](const char* name) { return attrs.get_float(name); };
     static const std::map<std::string, C> kUnary = {
-        {"Abs", C::kAbs}, {"Neg", C::kNeg}, {"Exp", C::kExp}, {"Log", C::kLog}, {"Sqrt", C::kSqrt}, {"Reciprocal", C::kRecip}, {"Erf", C::kErf},
-        {"Tanh", C::kTanh}, {"Sigmoid", C::kSigmoid}, {"Floor", C::kFloor}, {"Ceil", C::kCeil}, {"Round", C::kRound}, {"Sign", C::kSign},
-        {"Sin", C::kSin}, {"Cos", C::kCos}, {"Tan", C::kTan}, {"Asin", C::kAsin}, {"Acos", C::kAcos}, {"Atan", C::kAtan}, {"Sinh", C::kSinh},
-        {"Cosh", C::kCosh}, {"Asinh", C::kAsinh}, {"Acosh", C::kAcosh}, {"Atanh", C::kAtanh}, {"Not", C::kNot}, {"IsNaN", C::kIsNan},
-        {"Softplus", C::kSoftplus}};
+        {"Abs", C::kAbs},   {"Neg", C::kNeg},     {"Exp", C::kExp},          {"Log", C::kLog},     {"Sqrt", C::kSqrt},   {"Reciprocal", C::kRecip},
+        {"Erf", C::kErf},   {"Tanh", C::kTanh},   {"Sigmoid", C::kSigmoid},  {"Floor", C::kFloor}, {"Ceil", C::kCeil},   {"Round", C::kRound},
+        {"Sign", C::kSign}, {"Sin", C::kSin},     {"Cos", C::kCos},          {"Tan", C::kTan},     {"Asin", C::kAsin},   {"Acos", C::kAcos},
+        {"Atan", C::kAtan}, {"Sinh", C::kSinh},   {"Cosh", C::kCosh},        {"Asinh", C::kAsinh}, {"Acosh", C::kAcosh}, {"Atanh", C::kAtanh},
+        {"Not", C::kNot},   {"IsNaN", C::kIsNan}, {"Softplus", C::kSoftplus}};
     static const std::map<std::string, C> kBinary = {
-        {"Add", C::kAdd}, {"Sub", C::kSub}, {"Mul", C::kMul}, {"Pow", C::kPow}, {"And", C::kAnd}, {"Or", C::kOr}, {"Xor", C::kXor},
-        {"Equal", C::kEq}, {"Greater", C::kGt}, {"GreaterOrEqual", C::kGe}, {"Less", C::kLt}, {"LessOrEqual", C::kLe}};
+        {"Add", C::kAdd}, {"Sub", C::kSub},  {"Mul", C::kMul},    {"Pow", C::kPow},           {"And", C::kAnd}, {"Or", C::kOr},
+        {"Xor", C::kXor}, {"Equal", C::kEq}, {"Greater", C::kGt}, {"GreaterOrEqual", C::kGe}, {"Less", C::kLt}, {"LessOrEqual", C::kLe}};
     if (auto at = kUnary.find(op); at != kUnary.end()) return emit(at->second, x(0));
     if (auto at = kBinary.find(op); at != kBinary.end()) return emit(at->second, x(0), x(1));
     if (op == "Identity") return x(0);
@@ -100,14 +100,14 @@ class Fuser {
     if (op == "Mod") return emit(attrs.get_int("fmod") ? C::kFmod : C::kMod, x(0), x(1));
     if (op == "Relu") return emit(C::kMax, x(0), number(0));
     if (op == "Where") return emit(C::kSelect, x(1), x(2), x(0));
-    if (op == "IsInf") return emit(C::kIsInf, x(0), 0, 0, static_cast<double>(attrs.get_int("detect_positive") + 2 * attrs.get_int("detect_negative")));
+    if (op == "IsInf")
+      return emit(C::kIsInf, x(0), 0, 0, static_cast<double>(attrs.get_int("detect_positive") + 2 * attrs.get_int("detect_negative")));
     if (op == "LeakyRelu") return select(C::kGe, x(0), x(0), emit(C::kMul, x(0), number(attr("alpha"))));
     if (op == "PRelu") return select(C::kGe, x(0), x(0), emit(C::kMul, x(0), x(1)));
     if (op == "ThresholdedRelu") return emit(C::kSelect, x(0), number(0), emit(C::kGt, x(0), number(attr("alpha"))));
     if (op == "Elu") return select(C::kGe, x(0), x(0), scaled(exp_minus_one(x(0)), attr("alpha")));
     if (op == "Selu") return scaled(select(C::kGe, x(0), x(0), scaled(exp_minus_one(x(0)), attr("alpha"))), attr("gamma"));
-    if (op == "Celu")
-      return select(C::kGe, x(0), x(0), scaled(exp_minus_one(emit(C::kDiv, x(0), number(attr("alpha")))), attr("alpha")));
+    if (op == "Celu") return select(C::kGe, x(0), x(0), scaled(exp_minus_one(emit(C::kDiv, x(0), number(attr("alpha")))), attr("alpha")));
     if (op == "HardSigmoid") return clamp(emit(C::kAdd, scaled(x(0), attr("alpha")), number(attr("beta"))), 0, 1);
     if (op == "HardSwish") return emit(C::kMul, x(0), clamp(emit(C::kAdd, scaled(x(0), 1.0 / 6), number(0.5)), 0, 1));
     if (op == "Softsign") return emit(C::kDiv, x(0), emit(C::kAdd, number(1), emit(C::kAbs, x(0))));
@@ -246,9 +246,7 @@ class Fuser {
   bool is_wide_ = false;
 };
 
-bool Planner::is_pointwise(const Graph& g, NodeId n) {
-  return g.op(n).fusion == FusionClass::kElementwise || g.op(n).name == "BatchNormalization";
-}
+bool Planner::is_pointwise(const Graph& g, NodeId n) { return g.op(n).fusion == FusionClass::kElementwise || g.op(n).name == "BatchNormalization"; }
 
 // Values of the group that something outside it reads.
 std::vector<ValueId> Planner::leaving(const std::vector<NodeId>& group) const {

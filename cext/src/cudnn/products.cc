@@ -16,13 +16,13 @@ struct Scales {                              // alpha and beta as the routine wa
   bool doubles;
   const void* operator[](int i) const { return doubles ? static_cast<const void*>(&d[i]) : &f[i]; }
 };
-Scales scales(double alpha, double beta, bool doubles) {
-  return {{static_cast<float>(alpha), static_cast<float>(beta)}, {alpha, beta}, doubles};
-}
+Scales scales(double alpha, double beta, bool doubles) { return {{static_cast<float>(alpha), static_cast<float>(beta)}, {alpha, beta}, doubles}; }
 
 }  // namespace
 
-int Planner::blas_type(int dtype) const { return dtype == kF64 ? kBlasDouble : dtype == kF16 ? kBlasHalf : dtype == kBF16 ? kBlasBFloat16 : kBlasFloat; }
+int Planner::blas_type(int dtype) const {
+  return dtype == kF64 ? kBlasDouble : dtype == kF16 ? kBlasHalf : dtype == kBF16 ? kBlasBFloat16 : kBlasFloat;
+}
 int Planner::dnn_type(int dtype) const { return dtype == kF64 ? kDnnDouble : dtype == kF16 ? kDnnHalf : dtype == kBF16 ? kDnnBFloat16 : kDnnFloat; }
 
 std::shared_ptr<void> Planner::tensor_descriptor(int dtype, const Dims& dims) {
@@ -32,7 +32,8 @@ std::shared_ptr<void> Planner::tensor_descriptor(int dtype, const Dims& dims) {
   std::shared_ptr<void> owned(raw, [&api](void* d) { api.cudnnDestroyTensorDescriptor(d); });
   Dims strides = strides_of(dims);
   std::vector<int> size(dims.begin(), dims.end()), step(strides.begin(), strides.end());
-  device_.check_cudnn(api.cudnnSetTensorNdDescriptor(raw, dnn_type(dtype), static_cast<int>(size.size()), size.data(), step.data()), "describing a tensor");
+  device_.check_cudnn(api.cudnnSetTensorNdDescriptor(raw, dnn_type(dtype), static_cast<int>(size.size()), size.data(), step.data()),
+                      "describing a tensor");
   return owned;
 }
 
@@ -56,8 +57,9 @@ struct Layouts {
 std::shared_ptr<void> layout(const Device& device, int type, int64_t rows, int64_t columns, int64_t batch, int64_t step) {
   void* raw = nullptr;
   const Api& api = device.api();
-  device.check_cublas(api.cublasLtMatrixLayoutCreate(&raw, type, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), std::max<int64_t>(rows, 1)),
-                      "describing a matrix");
+  device.check_cublas(
+      api.cublasLtMatrixLayoutCreate(&raw, type, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), std::max<int64_t>(rows, 1)),
+      "describing a matrix");
   std::shared_ptr<void> owned(raw, [&api](void* l) { api.cublasLtMatrixLayoutDestroy(l); });
   int32_t count = static_cast<int32_t>(batch);
   if (batch > 1) {
@@ -91,8 +93,10 @@ std::vector<std::vector<Step>> Planner::product_steps(const Product& p) {
   bool biased = p.bias != kNoRef;
   int32_t epilogue = biased ? (p.relu ? kBlasEpilogueReluBias : kBlasEpilogueBias) : p.relu ? kBlasEpilogueRelu : kBlasEpilogueNone;
   set(kBlasEpilogue, epilogue);
-  l.b = p.turned_b ? layout(device_, type, p.k, p.n, inner, axes ? p.step_b.back() : 0) : layout(device_, type, p.n, p.k, inner, axes ? p.step_b.back() : 0);
-  l.a = p.turned_a ? layout(device_, type, p.m, p.k, inner, axes ? p.step_a.back() : 0) : layout(device_, type, p.k, p.m, inner, axes ? p.step_a.back() : 0);
+  l.b = p.turned_b ? layout(device_, type, p.k, p.n, inner, axes ? p.step_b.back() : 0)
+                   : layout(device_, type, p.n, p.k, inner, axes ? p.step_b.back() : 0);
+  l.a = p.turned_a ? layout(device_, type, p.m, p.k, inner, axes ? p.step_a.back() : 0)
+                   : layout(device_, type, p.k, p.m, inner, axes ? p.step_a.back() : 0);
   l.d = layout(device_, type, p.n, p.m, inner, p.m * p.n);
   device_.check_cublas(api.cublasLtMatmulPreferenceCreate(&raw), "describing a preference");
   std::shared_ptr<void> preference(raw, [&api](void* d) { api.cublasLtMatmulPreferenceDestroy(d); });
@@ -120,8 +124,8 @@ std::vector<std::vector<Step>> Planner::product_steps(const Product& p) {
     device_.check_cublas(api.cublasLtMatmulPreferenceSetAttribute(raw, attribute, &least, sizeof least), "describing a preference");
   std::vector<MatmulHeuristic> found(kTactics);
   int count = 0;
-  device_.check_cublas(api.cublasLtMatmulAlgoGetHeuristic(device_.cublas(), l.descriptor.get(), l.b.get(), l.a.get(), l.d.get(), l.d.get(), raw, kTactics,
-                                                          found.data(), &count),
+  device_.check_cublas(api.cublasLtMatmulAlgoGetHeuristic(device_.cublas(), l.descriptor.get(), l.b.get(), l.a.get(), l.d.get(), l.d.get(), raw,
+                                                          kTactics, found.data(), &count),
                        "looking for a routine for a product");
   if (count == 0) throw Failure("cuBLASLt knows no routine for a product " + dims_text({p.m, p.k}) + " by " + dims_text({p.k, p.n}) + ".");
   Ref a = read(p.a), b = read(p.b), d = written(p.d), bias = biased ? read(p.bias) : kNoRef;
@@ -140,8 +144,8 @@ std::vector<std::vector<Step>> Planner::product_steps(const Product& p) {
       for (const auto& [at_a, at_b, at_d] : offsets) {
         char* result = static_cast<char*>(plan.pointer(d, copy)) + at_d;
         dev.check_cublas(dev.api().cublasLtMatmul(dev.cublas(), l.descriptor.get(), s[0], static_cast<char*>(plan.pointer(b, copy)) + at_b, l.b.get(),
-                                                  static_cast<char*>(plan.pointer(a, copy)) + at_a, l.a.get(), s[1], result, l.d.get(), result, l.d.get(),
-                                                  &h.algo, plan.scratch(), h.workspace_size, dev.stream()),
+                                                  static_cast<char*>(plan.pointer(a, copy)) + at_a, l.a.get(), s[1], result, l.d.get(), result,
+                                                  l.d.get(), &h.algo, plan.scratch(), h.workspace_size, dev.stream()),
                          "multiplying");
       }
     }});
@@ -156,7 +160,8 @@ void Planner::plan_matmul(NodeId n, const std::vector<NodeId>& tail, ValueId va,
   ValueId y = g_.node(n).out_begin;
   Product p;
   p.dtype = dtype(y);
-  if (!is_real(p.dtype) || dtype(va) != p.dtype || dtype(vb) != p.dtype) refuse(n, "its operands have the types " + type_text(g_.type(va)) + " and " + type_text(g_.type(vb)));
+  if (!is_real(p.dtype) || dtype(va) != p.dtype || dtype(vb) != p.dtype)
+    refuse(n, "its operands have the types " + type_text(g_.type(va)) + " and " + type_text(g_.type(vb)));
   p.alpha = alpha;
   if (gemm) {
     turned_a = turned_a != (g_.attrs(n).get_int("transA") != 0);
@@ -207,8 +212,8 @@ void Planner::plan_matmul(NodeId n, const std::vector<NodeId>& tail, ValueId va,
   }
   p.a = of(va);
   p.b = of(vb);
-  begin("matmul " + dims_text({p.m, p.n, p.k, p.turned_a, p.turned_b}) + dims_text(p.batch) + dims_text(p.step_a) + dims_text(p.step_b) + std::to_string(p.dtype) +
-        " " + g_.op(n).name + names(tail));
+  begin("matmul " + dims_text({p.m, p.n, p.k, p.turned_a, p.turned_b}) + dims_text(p.batch) + dims_text(p.step_a) + dims_text(p.step_b) +
+        std::to_string(p.dtype) + " " + g_.op(n).name + names(tail));
   // What the routine takes along: a row that is added, then a Relu.
   std::set<ValueId> ready;
   ValueId last = y;
@@ -223,7 +228,9 @@ void Planner::plan_matmul(NodeId n, const std::vector<NodeId>& tail, ValueId va,
     raw = temporary(p.dtype, dims(y));
   }
   bool plain = p.dtype != kF64 && (!addend || p.bias != kNoRef);
-  auto follows = [&](const char* op) { return plain && next < tail.size() && g_.op(tail[next]).name == op && used_once(last) && g_.users(last)[0].node == tail[next]; };
+  auto follows = [&](const char* op) {
+    return plain && next < tail.size() && g_.op(tail[next]).name == op && used_once(last) && g_.users(last)[0].node == tail[next];
+  };
   if (p.bias == kNoRef && follows("Add")) {
     auto in = g_.inputs(tail[next]);
     ValueId other = in[0] == last ? in[1] : in[0];
@@ -288,7 +295,8 @@ void Planner::plan_convolution(NodeId n, const std::vector<NodeId>& tail, ValueI
   Dims x = dims(vx), w = dims(vw), out = dims(y);
   size_t space = x.size() - 2;
   int type = dtype(y);
-  if (!is_real(type) || dtype(vx) != type || dtype(vw) != type) refuse(n, "its operands have the types " + type_text(g_.type(vx)) + " and " + type_text(g_.type(vw)));
+  if (!is_real(type) || dtype(vx) != type || dtype(vw) != type)
+    refuse(n, "its operands have the types " + type_text(g_.type(vx)) + " and " + type_text(g_.type(vw)));
   if (space < 1 || space > 3) refuse(n, "it has " + std::to_string(space) + " spatial axes, expected 1 to 3");
   if (pads.size() != 2 * space) refuse(n, "its padding is not known");
   if (count_of(x) == 0 || count_of(out) == 0) refuse(n, "an operand is empty");
@@ -327,11 +335,13 @@ void Planner::plan_convolution(NodeId n, const std::vector<NodeId>& tail, ValueI
   int made = api.cudnnCreateFilterDescriptor(&raw);
   auto filter = own(made, raw, api.cudnnDestroyFilterDescriptor);
   std::vector<int> size(w.begin(), w.end());
-  device_.check_cudnn(api.cudnnSetFilterNdDescriptor(raw, dnn_type(type), kDnnNchw, static_cast<int>(size.size()), size.data()), "describing a convolution");
+  device_.check_cudnn(api.cudnnSetFilterNdDescriptor(raw, dnn_type(type), kDnnNchw, static_cast<int>(size.size()), size.data()),
+                      "describing a convolution");
   made = api.cudnnCreateConvolutionDescriptor(&raw);
   auto conv = own(made, raw, api.cudnnDestroyConvolutionDescriptor);
   int compute = type == kF64 ? kDnnDouble : kDnnFloat;
-  device_.check_cudnn(api.cudnnSetConvolutionNdDescriptor(raw, static_cast<int>(pad.size()), pad.data(), stride.data(), dilation.data(), kDnnCrossCorrelation, compute),
+  device_.check_cudnn(api.cudnnSetConvolutionNdDescriptor(raw, static_cast<int>(pad.size()), pad.data(), stride.data(), dilation.data(),
+                                                          kDnnCrossCorrelation, compute),
                       "describing a convolution");
   device_.check_cudnn(api.cudnnSetConvolutionGroupCount(raw, group), "describing a convolution");
   bool exact = type == kF32 && plan_.settings.precision == Precision::kFloat32;
@@ -352,8 +362,7 @@ void Planner::plan_convolution(NodeId n, const std::vector<NodeId>& tail, ValueI
                   bytes <= plan_.settings.workspace;
     if (usable) routines.emplace_back(f.algo, bytes);
   }
-  if (routines.empty())
-    refuse(n, "cuDNN has no routine for it within " + std::to_string(plan_.settings.workspace >> 20) + " MB of workspace");
+  if (routines.empty()) refuse(n, "cuDNN has no routine for it within " + std::to_string(plan_.settings.workspace >> 20) + " MB of workspace");
   for (const auto& [algo, bytes] : routines) want_workspace(bytes);
 
   // What the fused routine takes along: a bias for each channel, a residual, a Relu.
@@ -368,7 +377,9 @@ void Planner::plan_convolution(NodeId n, const std::vector<NodeId>& tail, ValueI
     ready.insert(last);
     last = g_.node(tail[next++]).out_begin;
   };
-  auto follows = [&](const char* op) { return fusable && next < tail.size() && g_.op(tail[next]).name == op && used_once(last) && g_.users(last)[0].node == tail[next]; };
+  auto follows = [&](const char* op) {
+    return fusable && next < tail.size() && g_.op(tail[next]).name == op && used_once(last) && g_.users(last)[0].node == tail[next];
+  };
   auto channelwise = [&](ValueId v) {
     const Dims& d = dims(v);
     return d.size() >= space + 1 && d.size() <= space + 2 && d[d.size() - space - 1] == out[1] && count_of(d) == out[1] && dtype(v) == type;
@@ -413,13 +424,15 @@ void Planner::plan_convolution(NodeId n, const std::vector<NodeId>& tail, ValueI
         const Device& dev = *plan.device;
         void* result = plan.pointer(d_ref, copy);
         const void* z = z_ref != kNoRef ? plan.pointer(z_ref, copy) : result;
-        dev.check_cudnn(dev.api().cudnnConvolutionBiasActivationForward(dev.cudnn(), s[0], from.get(), plan.pointer(x_ref, copy), filter.get(),
-                                                                        plan.pointer(w_ref, copy), conv.get(), algo, plan.scratch(), space_bytes, s[1],
-                                                                        to.get(), z, bias_shape.get(), plan.pointer(b_ref, copy), activation.get(), to.get(), result),
-                        "convolving");
+        dev.check_cudnn(
+            dev.api().cudnnConvolutionBiasActivationForward(dev.cudnn(), s[0], from.get(), plan.pointer(x_ref, copy), filter.get(),
+                                                            plan.pointer(w_ref, copy), conv.get(), algo, plan.scratch(), space_bytes, s[1], to.get(),
+                                                            z, bias_shape.get(), plan.pointer(b_ref, copy), activation.get(), to.get(), result),
+            "convolving");
       });
       steps.insert(steps.end(), after.begin(), after.end());
-      offer(name + " with bias" + (residual != kNoRef ? ", residual" : "") + (relu ? ", Relu" : "") + ", routine " + std::to_string(algo), std::move(steps));
+      offer(name + " with bias" + (residual != kNoRef ? ", residual" : "") + (relu ? ", Relu" : "") + ", routine " + std::to_string(algo),
+            std::move(steps));
     }
   }
   // The routine alone, and one kernel for all that follows.
@@ -450,9 +463,10 @@ void Planner::plan_convolution(NodeId n, const std::vector<NodeId>& tail, ValueI
     std::vector<Step> steps = before;
     steps.push_back([=](const Plan& plan, int copy) {
       const Device& dev = *plan.device;
-      dev.check_cudnn(dev.api().cudnnConvolutionForward(dev.cudnn(), s[0], from.get(), plan.pointer(x_ref, copy), filter.get(), plan.pointer(w_ref, copy),
-                                                        conv.get(), algo, plan.scratch(), space_bytes, s[1], to.get(), plan.pointer(d_ref, copy)),
-                      "convolving");
+      dev.check_cudnn(
+          dev.api().cudnnConvolutionForward(dev.cudnn(), s[0], from.get(), plan.pointer(x_ref, copy), filter.get(), plan.pointer(w_ref, copy),
+                                            conv.get(), algo, plan.scratch(), space_bytes, s[1], to.get(), plan.pointer(d_ref, copy)),
+          "convolving");
     });
     steps.insert(steps.end(), after.begin(), after.end());
     offer(name + (more ? ", then a kernel for the rest" : "") + ", routine " + std::to_string(algo), std::move(steps));

@@ -70,17 +70,27 @@ void Planner::plan_pool(NodeId n) {
           float one = 1, zero = 0;
           double one64 = 1, zero64 = 0;
           const void *alpha = doubles ? static_cast<const void*>(&one64) : &one, *beta = doubles ? static_cast<const void*>(&zero64) : &zero;
-          d.check_cudnn(d.api().cudnnPoolingForward(d.cudnn(), pool.get(), alpha, from.get(), plan.pointer(in, copy), beta, to.get(), plan.pointer(out, copy)),
-                        "pooling");
+          d.check_cudnn(
+              d.api().cudnnPoolingForward(d.cudnn(), pool.get(), alpha, from.get(), plan.pointer(in, copy), beta, to.get(), plan.pointer(out, copy)),
+              "pooling");
         }});
 }
 
 void Planner::plan_reduce(NodeId n) {
-  static const std::map<std::string, kernels::Reduction> kKinds = {
-      {"ReduceSum", kernels::kSum}, {"ReduceMean", kernels::kMean}, {"ReduceMax", kernels::kMaximum}, {"ReduceMin", kernels::kMinimum},
-      {"ReduceProd", kernels::kProduct}, {"ReduceL1", kernels::kL1}, {"ReduceL2", kernels::kL2}, {"ReduceLogSum", kernels::kLogSum},
-      {"ReduceLogSumExp", kernels::kLogSumExp}, {"ReduceSumSquare", kernels::kSumSquare}, {"GlobalAveragePool", kernels::kMean},
-      {"GlobalMaxPool", kernels::kMaximum}, {"ArgMax", kernels::kArgMax}, {"ArgMin", kernels::kArgMin}};
+  static const std::map<std::string, kernels::Reduction> kKinds = {{"ReduceSum", kernels::kSum},
+                                                                   {"ReduceMean", kernels::kMean},
+                                                                   {"ReduceMax", kernels::kMaximum},
+                                                                   {"ReduceMin", kernels::kMinimum},
+                                                                   {"ReduceProd", kernels::kProduct},
+                                                                   {"ReduceL1", kernels::kL1},
+                                                                   {"ReduceL2", kernels::kL2},
+                                                                   {"ReduceLogSum", kernels::kLogSum},
+                                                                   {"ReduceLogSumExp", kernels::kLogSumExp},
+                                                                   {"ReduceSumSquare", kernels::kSumSquare},
+                                                                   {"GlobalAveragePool", kernels::kMean},
+                                                                   {"GlobalMaxPool", kernels::kMaximum},
+                                                                   {"ArgMax", kernels::kArgMax},
+                                                                   {"ArgMin", kernels::kArgMin}};
   const std::string& op = g_.op(n).name;
   ValueId x = g_.inputs(n)[0], y = g_.node(n).out_begin;
   const AttrSet& attrs = g_.attrs(n);
