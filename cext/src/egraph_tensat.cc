@@ -102,11 +102,11 @@ std::optional<Tensor> convolution(int sh, int sw, int padding, const Tensor& x, 
   return out;
 }
 
-std::optional<Tensor> concatenation(int axis, int rank, std::span<const Tensor* const> parts) {
-  Tensor out = *parts[0];
+std::optional<Tensor> concatenation(int axis, int rank, std::span<const Facts* const> parts) {
+  Tensor out = parts[0]->first;
   if (axis < 0 || axis >= rank) return std::nullopt;
   for (size_t k = 0; k < parts.size(); ++k) {
-    const Tensor& t = *parts[k];
+    const Tensor& t = parts[k]->first;
     if (static_cast<int>(t.dims.size()) != rank) return std::nullopt;
     if (k == 0) continue;
     for (int i = 0; i < rank; ++i) {
@@ -148,6 +148,51 @@ std::optional<Tensor> transposed(const Tensor& x, const std::vector<int>& perm) 
     out.dims[i] = x.dims[perm[i]];
     out.cuts[i] = x.cuts[perm[i]];
   }
+  return out;
+}
+
+// "name@2_3_4": the shape stands in the name.
+std::optional<Tensor> named_tensor(std::string_view name) {
+  const size_t at = name.rfind('@');
+  if (at == std::string_view::npos) return std::nullopt;
+  Tensor out = uncut(numbers(name.substr(at + 1)));
+  if (out.dims.empty()) return std::nullopt;
+  return out;
+}
+
+// A kernel padded to the spatial extents of another.
+std::optional<Tensor> enlarged(const Tensor& x, const Tensor& like) {
+  if (x.dims.size() != 4 || like.dims.size() != 4 || x.dims[2] > like.dims[2] || x.dims[3] > like.dims[3]) return std::nullopt;
+  Tensor out = x;
+  out.dims[2] = like.dims[2];
+  out.dims[3] = like.dims[3];
+  return out;
+}
+
+// Parameters: two kernel extents, two strides, the padding.
+std::optional<Tensor> pooled(const Tensor& x, const std::vector<int>& parameters) {
+  if (x.dims.size() != 4) return std::nullopt;
+  Tensor out = x;
+  for (size_t i = 0; i < 2; ++i) {
+    out.dims[2 + i] = window(x.dims[2 + i], parameters[i], parameters[2 + i], parameters[4]);
+    out.cuts[2 + i].clear();
+    if (out.dims[2 + i] <= 0) return std::nullopt;
+  }
+  return out;
+}
+
+// The weights of a grouped convolution with `count` times fewer groups.
+std::optional<Tensor> merged_groups(const Tensor& weights, int count) {
+  if (weights.dims.size() != 4 || count <= 0) return std::nullopt;
+  Tensor out = uncut(weights.dims);
+  out.dims[1] *= count;
+  out.cuts[0] = weights.cuts[0];
+  return out;
+}
+
+std::optional<Tensor> reshaped(const Tensor& x, std::vector<int> dims) {
+  Tensor out = uncut(std::move(dims));
+  if (elements(out) != elements(x)) return std::nullopt;
   return out;
 }
 
@@ -214,106 +259,84 @@ DataId TensatLanguage::merge(DataId kept, DataId absorbed) {
   return intern(merged);
 }
 
-std::optional<DataId> TensatLanguage::infer(uint32_t op, uint32_t attr, std::span<const DataId> children) {
-  if (op >= kTensatOps || static_cast<int>(children.size()) != kOps[op].arity) return std::nullopt;
-  Facts out{Facts::kTensor, 0, {}, {}, false};
-  if (op == kTNum || op == kTVar) {
-    out.kind = op == kTNum ? Facts::kNumber : Facts::kName;
-    out.value = static_cast<int>(attr);
-    return intern(out);
-  }
-  std::vector<int> value;                   // number parameters, in order
+// The operands of a node by their roles.
+struct TensatLanguage::Operands {
+  std::vector<int> value;            // number parameters, in order
   std::string text;
-  std::vector<const Tensor*> in;
+  std::vector<const Facts*> in;      // tensors, or the pair that a split gives
   bool weights_only = true;
+};
+
+// nullopt where an operand is not of the kind that its place wants.
+std::optional<TensatLanguage::Operands> TensatLanguage::operands(uint32_t op, std::span<const DataId> children) const {
+  Operands o;
   for (size_t i = 0; i < children.size(); ++i) {
     const Facts& f = *facts_[children[i]];
-    if (is_parameter(op, i)) {
-      if (is_text_parameter(op, i)) {
-        if (f.kind != Facts::kNumber && f.kind != Facts::kName) return std::nullopt;
-        text = f.kind == Facts::kNumber ? std::to_string(f.value) : symbols_[f.value];   // a shape of one extent reads as a number
-      } else {
-        if (f.kind != Facts::kNumber) return std::nullopt;
-        value.push_back(f.value);
-      }
+    const bool parameter = is_parameter(op, i);
+    if (parameter && is_text_parameter(op, i)) {
+      if (f.kind != Facts::kNumber && f.kind != Facts::kName) return std::nullopt;
+      o.text = f.kind == Facts::kNumber ? std::to_string(f.value) : symbols_[f.value];  // a shape of one extent reads as a number
+    } else if (parameter) {
+      if (f.kind != Facts::kNumber) return std::nullopt;
+      o.value.push_back(f.value);
     } else {
       const bool pair = op == kTSplit0 || op == kTSplit1;
       if (op != kTNoop && f.kind != (pair ? Facts::kPair : Facts::kTensor)) return std::nullopt;
-      in.push_back(&f.first);
-      weights_only = weights_only && f.weights_only;
+      o.in.push_back(&f);
+      o.weights_only = o.weights_only && f.weights_only;
     }
   }
-  std::optional<Tensor> result;
+  return o;
+}
+
+std::optional<TensatLanguage::Tensor> TensatLanguage::result(uint32_t op, const Operands& o) {
+  auto in = [&](size_t i) -> const Tensor& { return o.in[i]->first; };
   switch (op) {
     case kTInput:
-    case kTWeight: {
-      const size_t at = text.rfind('@');
-      if (at == std::string::npos) return std::nullopt;
-      result = uncut(numbers(std::string_view(text).substr(at + 1)));
-      if (result->dims.empty()) return std::nullopt;
-      weights_only = op == kTWeight;
-      break;
-    }
+    case kTWeight: return named_tensor(o.text);
     case kTEwadd:
-    case kTEwmul: result = elementwise(*in[0], *in[1]); break;
-    case kTTranspose: result = transposed(*in[0], numbers(text)); break;
-    case kTMatmul: result = matmul(*in[0], *in[1]); break;
-    case kTConv2d: result = convolution(value[0], value[1], value[2], *in[0], *in[1]); break;
-    case kTEnlarge:
-      if (in[0]->dims.size() != 4 || in[1]->dims.size() != 4 || in[0]->dims[2] > in[1]->dims[2] || in[0]->dims[3] > in[1]->dims[3]) break;
-      result = *in[0];
-      result->dims[2] = in[1]->dims[2];
-      result->dims[3] = in[1]->dims[3];
-      break;
+    case kTEwmul: return elementwise(in(0), in(1));
+    case kTTranspose: return transposed(in(0), numbers(o.text));
+    case kTMatmul: return matmul(in(0), in(1));
+    case kTConv2d: return convolution(o.value[0], o.value[1], o.value[2], in(0), in(1));
+    case kTEnlarge: return enlarged(in(0), in(1));
     case kTDropout:
     case kTRelu:
     case kTTanh:
     case kTSigmoid:
     case kTSmul:
-    case kTBatchnorm: result = *in[0]; break;
+    case kTBatchnorm:
+    case kTSplit0: return in(0);
+    case kTSplit1: return o.in[0]->second;
     case kTPoolmax:
-    case kTPoolavg:
-      if (in[0]->dims.size() != 4) break;
-      result = *in[0];
-      for (int i = 0; i < 2; ++i) {
-        result->dims[2 + i] = window(in[0]->dims[2 + i], value[i], value[2 + i], value[4]);
-        result->cuts[2 + i].clear();
-        if (result->dims[2 + i] <= 0) return std::nullopt;
-      }
-      break;
+    case kTPoolavg: return pooled(in(0), o.value);
     case kTConcat:
     case kTConcat3:
     case kTConcat4:
-    case kTConcat5: result = concatenation(value[0], value[1], in); break;
-    case kTSplit: {
-      std::optional<Facts> pair = split(value[0], *in[0]);
-      if (!pair) return std::nullopt;
-      pair->weights_only = weights_only;
-      return intern(*pair);
-    }
-    case kTSplit0: result = facts_[children[0]]->first; break;
-    case kTSplit1: result = facts_[children[0]]->second; break;
-    case kTMerge:
-      if (in[0]->dims.size() != 4 || value[0] <= 0) break;
-      result = uncut(in[0]->dims);
-      result->dims[1] *= value[0];
-      result->cuts[0] = in[0]->cuts[0];
-      break;
-    case kTReshape: {
-      result = uncut(numbers(text));
-      if (elements(*result) != elements(*in[0])) return std::nullopt;
-      break;
-    }
-    case kTNoop:
-      out.kind = Facts::kNothing;
-      result = Tensor{};
-      break;
-    default: break;
+    case kTConcat5: return concatenation(o.value[0], o.value[1], o.in);
+    case kTMerge: return merged_groups(in(0), o.value[0]);
+    case kTReshape: return reshaped(in(0), numbers(o.text));
+    case kTNoop: return Tensor{};
+    default: return std::nullopt;
   }
-  if (!result) return std::nullopt;
-  out.first = std::move(*result);
-  out.weights_only = weights_only && op != kTNoop;
-  return intern(out);
+}
+
+std::optional<DataId> TensatLanguage::infer(uint32_t op, uint32_t attr, std::span<const DataId> children) {
+  if (op >= kTensatOps || static_cast<int>(children.size()) != kOps[op].arity) return std::nullopt;
+  if (op == kTNum || op == kTVar) return intern({op == kTNum ? Facts::kNumber : Facts::kName, static_cast<int>(attr), {}, {}, false});
+  const std::optional<Operands> o = operands(op, children);
+  if (!o) return std::nullopt;
+  if (op == kTSplit) {
+    std::optional<Facts> pair = split(o->value[0], o->in[0]->first);
+    if (!pair) return std::nullopt;
+    pair->weights_only = o->weights_only;
+    return intern(*pair);
+  }
+  std::optional<Tensor> tensor = result(op, *o);
+  if (!tensor) return std::nullopt;
+  const bool source = op == kTInput || op == kTWeight;
+  const bool weights_only = source ? op == kTWeight : o->weights_only && op != kTNoop;
+  return intern({op == kTNoop ? Facts::kNothing : Facts::kTensor, 0, std::move(*tensor), {}, weights_only});
 }
 
 double TensatLanguage::cost(const EGraph& g, ENodeId n, const TensatDevice& device) const {

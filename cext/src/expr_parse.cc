@@ -1,55 +1,32 @@
 // Expressions of rules: reading them.
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 
 #include "expr_functions.h"
 #include "rlflow/expr.h"
 #include "rlflow/rule.h"
+#include "text_reader.h"
 
 namespace rlflow {
 namespace {
 
-class ExprParser {
+class ExprParser : private TextReader {
  public:
-  ExprParser(std::string_view text, const Resolver& resolve) : text_(text), resolve_(resolve) {}
+  ExprParser(std::string_view text, const Resolver& resolve) : TextReader("expression", text), resolve_(resolve) {}
 
   ExprPtr parse() {
-    if (text_.size() > kLongestText)
-      fail("it has " + std::to_string(text_.size()) + " characters; expected " + std::to_string(kLongestText) + " at most");
+    check_length();
     ExprPtr e = disjunction();
-    skip();
-    if (at_ != text_.size()) fail("unexpected '" + shown(text_.substr(at_)) + "'");
+    check_end();
     e->source = std::string(text_);
     return e;
   }
 
  private:
-  [[noreturn]] void fail(const std::string& why) const {
-    throw Error(ErrorKind::kRule, "in the expression '" + shown(text_) + "' at column " + std::to_string(at_ + 1) + ": " + why);
-  }
-  void skip() {
-    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
-  }
-  bool peek(std::string_view s) {
-    skip();
-    return text_.substr(at_, s.size()) == s;
-  }
-  bool take(std::string_view s) {
-    if (!peek(s)) return false;
-    at_ += s.size();
-    return true;
-  }
-  static bool word_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
   bool take_word(std::string_view s) {
     if (!peek(s) || (at_ + s.size() < text_.size() && word_char(text_[at_ + s.size()]))) return false;
     at_ += s.size();
     return true;
-  }
-  std::string word() {
-    size_t start = at_;
-    while (at_ < text_.size() && word_char(text_[at_])) ++at_;
-    return std::string(text_.substr(start, at_ - start));
   }
   static ExprPtr node(Expr::Kind kind, int ref) {
     auto e = std::make_unique<Expr>();
@@ -123,7 +100,7 @@ class ExprParser {
   }
   ExprPtr postfix() {
     ExprPtr e = primary();
-    while (at_ < text_.size() && text_[at_] == '[') {
+    while (next_is('[')) {
       ++at_;
       ExprPtr lo;
       if (!peek(":")) lo = disjunction();
@@ -149,7 +126,7 @@ class ExprParser {
   }
   ExprPtr primary() {
     skip();
-    if (at_ >= text_.size()) fail("the expression ends too early");
+    if (at_end()) fail("the expression ends too early");
     char c = text_[at_];
     if (c == '(') {
       ++at_;
@@ -161,7 +138,7 @@ class ExprParser {
     if (c == '"') return string();
     if (c == '?') return variable();
     if (c == '$') return builtin();
-    if (std::isdigit(static_cast<unsigned char>(c)) || c == '.') return number();
+    if (is_digit(c) || c == '.') return number();
     if (!word_char(c)) fail(std::string("unexpected '") + c + "'");
     return named();
   }
@@ -186,9 +163,8 @@ class ExprParser {
     const char* begin = text_.data() + at_;
     size_t end = at_;
     bool real = false;
-    while (end < text_.size() &&
-           (std::isdigit(static_cast<unsigned char>(text_[end])) || text_[end] == '.' || text_[end] == 'e' || text_[end] == 'E' ||
-            ((text_[end] == '-' || text_[end] == '+') && (text_[end - 1] == 'e' || text_[end - 1] == 'E')))) {
+    while (end < text_.size() && (is_digit(text_[end]) || text_[end] == '.' || text_[end] == 'e' || text_[end] == 'E' ||
+                                  ((text_[end] == '-' || text_[end] == '+') && (text_[end - 1] == 'e' || text_[end - 1] == 'E')))) {
       real = real || text_[end] == '.' || text_[end] == 'e' || text_[end] == 'E';
       ++end;
     }
@@ -201,7 +177,7 @@ class ExprParser {
   }
   ExprPtr variable() {
     ++at_;
-    std::string name = "?" + word();
+    std::string name = "?" + letters();
     bool sequence = take("...");
     Symbol s = resolve_(name, sequence);
     switch (s.kind) {
@@ -215,16 +191,14 @@ class ExprParser {
   }
   ExprPtr builtin() {
     ++at_;
-    std::string name = word();
+    std::string name = letters();
     if (name == "i") return node(Expr::kI, 0);
     if (name == "n") return node(Expr::kN, 0);
-    if (!name.empty() && std::all_of(name.begin(), name.end(), [](char ch) { return std::isdigit(static_cast<unsigned char>(ch)); }) &&
-        name.size() < 7)
-      return node(Expr::kRoot, std::atoi(name.c_str()));
+    if (!name.empty() && std::all_of(name.begin(), name.end(), is_digit) && name.size() < 7) return node(Expr::kRoot, std::atoi(name.c_str()));
     fail("'$" + name + "' is not known ($i, $n, $0, $1, ...)");
   }
   ExprPtr named() {
-    std::string name = word();
+    std::string name = letters();
     if (name == "true" || name == "false") {
       ExprPtr e = node(Expr::kConst, 0);
       e->value = EVal::boolean(name == "true");
@@ -264,9 +238,7 @@ class ExprParser {
     if (of_value && !is_value(*e.args[0])) fail("'" + name + "' is a function of a value (?x, ?xs..., $0)");
   }
 
-  std::string_view text_;
   const Resolver& resolve_;
-  size_t at_ = 0;
   int depth_ = 0;
 };
 

@@ -102,13 +102,17 @@ class Interner {
     probes_.push_back(std::move(p));
     return probes_.back().get();
   }
+  static size_t home(const Probe& p, const Hash128& digest) {
+    const Hash128Hasher hash;
+    return hash(digest) & p.mask;
+  }
   static void place(Probe& p, const Hash128& digest, uint32_t id) {
-    size_t i = Hash128Hasher{}(digest)&p.mask;
+    size_t i = home(p, digest);
     while (p.slots[i].load(std::memory_order_relaxed)) i = (i + 1) & p.mask;
     p.slots[i].store(id + 1, std::memory_order_release);
   }
   std::optional<uint32_t> probe(const Probe& p, const Hash128& digest) const {
-    for (size_t i = Hash128Hasher{}(digest)&p.mask;; i = (i + 1) & p.mask) {
+    for (size_t i = home(p, digest);; i = (i + 1) & p.mask) {
       uint32_t found = p.slots[i].load(std::memory_order_acquire);
       if (!found) return std::nullopt;
       if (entries_[found - 1].digest == digest) return found - 1;

@@ -63,6 +63,9 @@ inline void set_like(Ctx& c, size_t i, int dtype, const TensorType& shape) {
 inline void set_rank(Ctx& c, size_t i, int dtype, int rank) { set(c, i, dtype, IntVec(static_cast<size_t>(rank), kUnknown)); }
 void set_data(Ctx& c, size_t i, IntVec values);  // dropped when there are more than 64 or none is known
 
+// The first input's known elements are the output's too, where the output has rank 0 or 1.
+void pass_data(Ctx& c, int rank);
+
 // ---- complaining
 [[noreturn]] void fail(const Ctx& c, const std::string& what);
 std::string shapes(const Ctx& c);                // "f32[2,3] x f32[4,5]"

@@ -151,50 +151,34 @@ std::vector<ValueId> ChildGraph::children(const Term& t, Scope& s) {
   return in;
 }
 
-std::vector<ValueId> ChildGraph::node_outputs(int index, Scope& s) {
-  if (++guard_ > kTargetLimit) throw Error(ErrorKind::kRule, "the target has more than " + std::to_string(kTargetLimit) + " nodes");
-  const Term& t = rule_->target(index);
-  if (t.kind == Term::kVar || t.kind == Term::kSeqVar) return {target_value(index, s)};
-  if (t.kind == Term::kLet) {  // a let that picks an output stands for that output; else its user may pick
-    const int let = rule_->let_term(t.ref);
-    if (rule_->target(let).projection != Term::kFirst) return {target_value(let, s)};
-    return node_outputs(let, s);
+namespace {
+double literal_number(const EVal& v, const char* otherwise) {
+  if (!v.is_number() || (v.kind == EVal::kInt && !is_plain(v.i))) throw Error(ErrorKind::kType, otherwise);
+  return v.number();
+}
+}  // namespace
+
+ValueId ChildGraph::literal(const Term& t, Scope& s) {
+  constexpr const char* kNotKnown = "a literal of the target is not known here";
+  EVal v = evaluate(*t.literal, s.eval(*parent_));
+  if (!v.known()) throw Error(ErrorKind::kType, kNotKnown);
+  int dtype = kI64;
+  if (t.kind == Term::kLiteral) {
+    ValueId like = t.like_sequence ? s.b.sequences[t.like][s.i == kUnknown ? 0 : s.i] : s.b.values[t.like];
+    dtype = type_of(parent_->type(like)).dtype;
   }
-  if (t.kind == Term::kLiteral || t.kind == Term::kInts) {
-    EVal v = evaluate(*t.literal, s.eval(*parent_));
-    if (!v.known()) throw Error(ErrorKind::kType, "a literal of the target is not known here");
-    int dtype = kI64;
-    if (t.kind == Term::kLiteral) {
-      ValueId like = t.like_sequence ? s.b.sequences[t.like][s.i == kUnknown ? 0 : s.i] : s.b.values[t.like];
-      dtype = type_of(parent_->type(like)).dtype;
-    }
-    std::vector<double> values;
-    IntVec dims;
-    if (v.kind == EVal::kList) {
-      dims.push_back(static_cast<Int>(v.l.size()));
-      for (const EVal& e : v.l) {
-        if (!e.is_number() || (e.kind == EVal::kInt && !is_plain(e.i))) throw Error(ErrorKind::kType, "a literal of the target is not known here");
-        values.push_back(e.number());
-      }
-    } else {
-      if (!v.is_number() || (v.kind == EVal::kInt && !is_plain(v.i))) throw Error(ErrorKind::kType, "a literal of the target is not a known number");
-      values.push_back(v.number());
-    }
-    return {make_constant(inline_const(dtype, dims, values))};
-  }
-  std::vector<ValueId> in = children(t, s);
-  OpId op;
-  AttrSet attrs;
-  if (t.op_var >= 0) {
-    const OpBinding& f = s.b.ops[t.op_var];
-    op = f.op;
-    if (t.op_carries) {
-      attrs = attrs_of(f.attrs);
-      in.insert(in.end(), f.extra.begin(), f.extra.end());
-    }
+  std::vector<double> values;
+  IntVec dims;
+  if (v.kind == EVal::kList) {
+    dims.push_back(static_cast<Int>(v.l.size()));
+    for (const EVal& e : v.l) values.push_back(literal_number(e, kNotKnown));
   } else {
-    op = t.ops.members[0];
+    values.push_back(literal_number(v, "a literal of the target is not a known number"));
   }
+  return make_constant(inline_const(dtype, dims, values));
+}
+
+void ChildGraph::set_attributes(const Term& t, OpId op, const Scope& s, AttrSet& attrs) const {
   if (t.rest >= 0) {
     const RestBinding& r = s.b.rests[t.rest];
     for (const auto& [name, value] : attrs_of(r.attrs).items)
@@ -208,6 +192,32 @@ std::vector<ValueId> ChildGraph::node_outputs(int index, Scope& s) {
       throw Error(ErrorKind::kType, "the attribute " + a.name + "=" + a.expr->source + " of the target's " + op_info(op).name + " is not known here");
     }
   }
+}
+
+std::vector<ValueId> ChildGraph::node_outputs(int index, Scope& s) {
+  if (++guard_ > kTargetLimit) throw Error(ErrorKind::kRule, "the target has more than " + std::to_string(kTargetLimit) + " nodes");
+  const Term& t = rule_->target(index);
+  if (t.kind == Term::kVar || t.kind == Term::kSeqVar) return {target_value(index, s)};
+  if (t.kind == Term::kLet) {  // a let that picks an output stands for that output; else its user may pick
+    const int let = rule_->let_term(t.ref);
+    if (rule_->target(let).projection != Term::kFirst) return {target_value(let, s)};
+    return node_outputs(let, s);
+  }
+  if (t.kind == Term::kLiteral || t.kind == Term::kInts) return {literal(t, s)};
+  std::vector<ValueId> in = children(t, s);
+  OpId op;
+  AttrSet attrs;
+  if (t.op_var >= 0) {
+    const OpBinding& f = s.b.ops[t.op_var];
+    op = f.op;
+    if (t.op_carries) {
+      attrs = attrs_of(f.attrs);
+      in.insert(in.end(), f.extra.begin(), f.extra.end());
+    }
+  } else {
+    op = t.ops.members[0];
+  }
+  set_attributes(t, op, s, attrs);
   ValueId first = make_node(op, std::move(attrs), in, 0);
   int count = g_.nodes_[g_.value_node_[first]].out_count;
   if (op_info(op).name == "Identity") count = 1;

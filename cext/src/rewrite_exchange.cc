@@ -337,11 +337,8 @@ void ChildGraph::merge_duplicate(NodeId from, NodeId into) {
   release(from);
 }
 
-// New digests for everything downstream of a redirected operand, whatever its order; nodes that have become equal to another are merged,
-// and nodes that have become constant, or no longer are, are marked.
-void ChildGraph::rehash() {
-  rebuilt_ = true;
-  g_.index_uses();
+// Everything downstream of a redirected operand, marked in dirty_.
+std::vector<NodeId> ChildGraph::dirty_cone() {
   dirty_.assign(g_.nodes_.size(), 0);
   std::vector<NodeId> cone;
   auto mark = [&](NodeId n) {
@@ -355,7 +352,11 @@ void ChildGraph::rehash() {
     for (int o = 0; o < node.out_count; ++o)
       for (const auto& use : g_.users(node.out_begin + o)) mark(use.node);
   }
-  // Depth-first over dirty operands: each node after what it reads. (1 dirty, 2 open, 3 done)
+  return cone;
+}
+
+// Depth-first over dirty operands: each node after what it reads. (1 dirty, 2 open, 3 done)
+std::vector<NodeId> ChildGraph::operands_first(const std::vector<NodeId>& cone) {
   std::vector<NodeId> order;
   order.reserve(cone.size());
   std::vector<std::pair<NodeId, uint32_t>> stack;
@@ -380,32 +381,49 @@ void ChildGraph::rehash() {
       stack.emplace_back(p, 0);
     }
   }
+  return order;
+}
+
+// Marks a node that has become constant, or no longer is.
+void ChildGraph::refresh_constness(NodeId n) {
+  Node& node = g_.nodes_[n];
+  if (!node.in_count) return;
+  bool constant = true;
+  for (ValueId v : g_.inputs(n)) constant = constant && (v == kNoValue || g_.is_const(v));
+  if (constant == bool(node.flags & kConst)) return;
+  node.flags = constant ? node.flags | kConst : node.flags & ~kConst;
+  note(n);
+  for (int o = 0; o < node.out_count; ++o)
+    for (const auto& use : g_.users(node.out_begin + o)) note(use.node);
+}
+
+// The node that computes the same as n: one of the parent's that the rewrite left alone, or a fresh one; n itself is fresh from now on.
+NodeId ChildGraph::equal_node(NodeId n, FreshNodes& fresh) const {
+  NodeId same = parent_->find_node(g_.node_digest_[n]);
+  if (same != kNoNode && !dirty_[same] && !(g_.nodes_[same].flags & kDead)) return same;
+  auto [it, inserted] = fresh.try_emplace(g_.node_digest_[n], n);
+  if (inserted) return kNoNode;
+  if (!(g_.nodes_[it->second].flags & kDead)) return it->second;
+  it->second = n;  // it died since, with the reader that was merged into another
+  return kNoNode;
+}
+
+// New digests for everything downstream of a redirected operand, whatever its order; nodes that have become equal to another are merged,
+// and nodes that have become constant, or no longer are, are marked.
+void ChildGraph::rehash() {
+  rebuilt_ = true;
+  g_.index_uses();
+  const std::vector<NodeId> order = operands_first(dirty_cone());
   bool merged = false;
-  std::unordered_map<Hash128, NodeId, Hash128Hasher> fresh;
+  FreshNodes fresh;
   for (NodeId n = first_new_; n < g_.nodes_.size(); ++n)
     if (!(g_.nodes_[n].flags & kDead) && !dirty_[n]) fresh.emplace(g_.node_digest_[n], n);
   for (NodeId n : order) {
-    Node& node = g_.nodes_[n];
-    if (node.flags & kDead) continue;
+    if (g_.nodes_[n].flags & kDead) continue;
     g_.node_digest_[n] = g_.hash_node(n);
-    if (!op_info(node.op).has(kPure)) continue;
-    if (node.in_count) {
-      bool constant = true;
-      for (ValueId v : g_.inputs(n)) constant = constant && (v == kNoValue || g_.is_const(v));
-      if (constant != bool(node.flags & kConst)) {
-        node.flags = constant ? node.flags | kConst : node.flags & ~kConst;
-        note(n);
-        for (int o = 0; o < node.out_count; ++o)
-          for (const auto& use : g_.users(node.out_begin + o)) note(use.node);
-      }
-    }
-    NodeId same = parent_->find_node(g_.node_digest_[n]);
-    if (same != kNoNode && (dirty_[same] || (g_.nodes_[same].flags & kDead))) same = kNoNode;
-    if (same == kNoNode) {
-      auto [it, inserted] = fresh.try_emplace(g_.node_digest_[n], n);
-      if (g_.nodes_[it->second].flags & kDead) it->second = n;  // it died since, with the reader that was merged into another
-      else if (!inserted) same = it->second;
-    }
+    if (!op_info(g_.nodes_[n].op).has(kPure)) continue;
+    refresh_constness(n);
+    NodeId same = equal_node(n, fresh);
     if (same == kNoNode || same == n) continue;
     merge_duplicate(n, same);
     merged = true;

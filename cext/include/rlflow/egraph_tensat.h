@@ -3,6 +3,8 @@
 // make all of them true (rlflow's own rules carry theirs).
 #pragma once
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,7 +56,10 @@ class TensatLanguage : public TextLanguage {
   std::optional<DataId> infer(uint32_t op, uint32_t attr, std::span<const DataId> children) override;
 
  private:
+  struct Operands;
   DataId intern(const Facts& facts);
+  std::optional<Operands> operands(uint32_t op, std::span<const DataId> children) const;
+  static std::optional<Tensor> result(uint32_t op, const Operands& o);
   std::map<Facts, DataId> ids_;
   std::vector<const Facts*> facts_;
 };

@@ -39,6 +39,8 @@ class ChildGraph {
   std::vector<ValueId> target_values(int term, Scope& s);          // a starred or spread term: several
   std::vector<ValueId> node_outputs(int term, Scope& s);           // all outputs of the node the term makes
   std::vector<ValueId> children(const Term& t, Scope& s);
+  ValueId literal(const Term& t, Scope& s);
+  void set_attributes(const Term& t, OpId op, const Scope& s, AttrSet& attrs) const;
   int star_length(int term, const Scope& s) const;
   ValueId make_node(OpId op, AttrSet attrs, std::span<const ValueId> in, int outputs);
   ValueId make_constant(ConstId c);
@@ -58,6 +60,11 @@ class ChildGraph {
   bool has_twins();
   void list_uses();
   void rehash();
+  std::vector<NodeId> dirty_cone();
+  std::vector<NodeId> operands_first(const std::vector<NodeId>& cone);
+  void refresh_constness(NodeId n);
+  using FreshNodes = std::unordered_map<Hash128, NodeId, Hash128Hasher>;  // pure nodes of the child by digest
+  NodeId equal_node(NodeId n, FreshNodes& fresh) const;
   void merge_duplicate(NodeId from, NodeId into);
   void note(NodeId n);
   void touch(ValueId v);

@@ -109,7 +109,8 @@ class Rule {
   const std::vector<std::string>& attr_names() const { return attr_names_; }
 
  private:
-  friend class RuleParser;
+  friend class RuleParser;  // rule_parser.h
+  friend class TermParser;
   std::string name_;
   Hash128 digest_;
   std::vector<std::string> source_text_, target_text_, where_text_;

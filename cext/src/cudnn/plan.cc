@@ -150,96 +150,106 @@ void Planner::run(const std::vector<std::pair<ValueId, std::string>>& constants)
   }
 }
 
+namespace {
+bool holds(const std::vector<NodeId>& nodes, NodeId n) { return std::find(nodes.begin(), nodes.end(), n) != nodes.end(); }
+}  // namespace
+
+bool Planner::swaps_last_axes(NodeId n) const {
+  IntVec perm = g_.attrs(n).get_ints("perm");
+  size_t r = perm.size();
+  bool swap = r >= 2 && perm[r - 1] == static_cast<Int>(r) - 2 && perm[r - 2] == static_cast<Int>(r) - 1;
+  for (size_t i = 0; i + 2 < r; ++i) swap = swap && perm[i] == static_cast<Int>(i);
+  return swap;
+}
+
+// A Mul or Div of `operand` by one number; the number goes into alpha, what is scaled into `operand`.
+bool Planner::scales_by_number(NodeId n, ValueId& operand, double& alpha) const {
+  const bool product = g_.op(n).name == "Mul";
+  if (!product && g_.op(n).name != "Div") return false;
+  auto in = g_.inputs(n);
+  size_t at = number(in[1]) ? 1 : 0;
+  std::optional<double> factor = number(in[at]);
+  if (!factor || (!product && at == 0) || dims(in[1 - at]) != dims(operand)) return false;
+  alpha = product ? alpha * *factor : alpha / *factor;
+  operand = in[1 - at];
+  return true;
+}
+
+// A product's operand behind transposes of its last two axes and scales by numbers, which the product does itself.
+ValueId Planner::behind(ValueId v, const std::vector<NodeId>& nodes, bool& turned, double& alpha, std::set<NodeId>& taken) const {
+  for (;;) {
+    NodeId p = g_.producer(v);
+    if (!holds(nodes, p) || !used_once(v)) return v;
+    if (g_.op(p).name == "Transpose" && swaps_last_axes(p)) {
+      turned = !turned;
+      v = g_.inputs(p)[0];
+    } else if (!scales_by_number(p, v, alpha)) {
+      return v;
+    }
+    taken.insert(p);
+  }
+}
+
+// A convolution's operand behind a Pad with zeros, which are added to its own padding.
+ValueId Planner::behind_padding(NodeId conv, const std::vector<NodeId>& nodes, IntVec& pads, std::set<NodeId>& taken) const {
+  const ValueId x = g_.inputs(conv)[0];
+  const NodeId p = g_.producer(x);
+  if (!holds(nodes, p) || g_.op(p).name != "Pad" || !used_once(x)) return x;
+  const AttrSet& attrs = g_.attrs(p);
+  if (!attrs.find_ints("pads") || attrs.get_float("value", 0.0) != 0 || g_.inputs(p).size() != 1 ||
+      attrs.get_string("mode", "constant") != "constant" || attrs.find_ints("axes"))
+    return x;
+  const IntVec& more = attrs.get_ints("pads");
+  size_t r = dims(x).size(), s = r - 2;
+  bool spatial =
+      more[0] == 0 && more[1] == 0 && more[r] == 0 && more[r + 1] == 0 && std::all_of(more.begin(), more.end(), [](Int m) { return m >= 0; });
+  if (!spatial) return x;
+  for (size_t i = 0; i < s; ++i) pads[i] += more[2 + i], pads[s + i] += more[r + 2 + i];
+  taken.insert(p);
+  return g_.inputs(p)[0];
+}
+
+// Products with the pointwise nodes behind them, groups of pointwise nodes, and every other node by itself.
 void Planner::plan_region(const std::vector<NodeId>& all) {
-  std::vector<NodeId> nodes;
+  std::vector<NodeId> nodes, group;
   for (NodeId n : all)
     if (!is_known(n)) nodes.push_back(n);
-  auto here = [&](NodeId n) { return std::find(nodes.begin(), nodes.end(), n) != nodes.end(); };
   std::set<NodeId> taken;
-  std::vector<NodeId> group;
+  std::map<NodeId, ProductOperands> products;
+  for (NodeId n : nodes) {
+    const std::string& op = g_.op(n).name;
+    if (op != "MatMul" && op != "Gemm" && op != "Conv") continue;
+    ProductOperands o{g_.inputs(n)[0], g_.inputs(n)[1], false, false, 1, {}};
+    if (op == "Conv") {
+      o.pads = g_.attrs(n).get_ints("pads");
+      o.a = behind_padding(n, nodes, o.pads, taken);
+    } else {
+      o.a = behind(o.a, nodes, o.turned_a, o.alpha, taken);
+      o.b = behind(o.b, nodes, o.turned_b, o.alpha, taken);
+    }
+    products[n] = o;
+  }
   auto flush = [&] {
     plan_group(group);
     group.clear();
   };
-  // A product's operand through transposes of its last two axes and scales by numbers, which the product does itself.
-  auto behind = [&](ValueId v, bool& turned, double& alpha) {
-    for (;;) {
-      NodeId p = g_.producer(v);
-      if (!here(p) || !used_once(v)) return v;
-      const std::string& op = g_.op(p).name;
-      auto in = g_.inputs(p);
-      if (op == "Transpose") {
-        IntVec perm = g_.attrs(p).get_ints("perm");
-        size_t r = perm.size();
-        bool swap = r >= 2 && perm[r - 1] == static_cast<Int>(r) - 2 && perm[r - 2] == static_cast<Int>(r) - 1;
-        for (size_t i = 0; i + 2 < r; ++i) swap = swap && perm[i] == static_cast<Int>(i);
-        if (!swap) return v;
-        turned = !turned;
-        v = in[0];
-      } else if (op == "Mul" || op == "Div") {
-        size_t at = number(in[1]) ? 1 : 0;
-        std::optional<double> factor = number(in[at]);
-        if (!factor || (op == "Div" && at == 0) || dims(in[1 - at]) != dims(v)) return v;
-        alpha = op == "Mul" ? alpha * *factor : alpha / *factor;
-        v = in[1 - at];
-      } else {
-        return v;
-      }
-      taken.insert(p);
-    }
-  };
-  struct Operands {
-    ValueId a, b;
-    bool turned_a = false, turned_b = false;
-    double alpha = 1;
-    IntVec pads;
-  };
-  std::map<NodeId, Operands> products;
-  for (NodeId n : nodes) {
-    const std::string& op = g_.op(n).name;
-    auto in = g_.inputs(n);
-    if (op == "MatMul" || op == "Gemm") {
-      Operands o{in[0], in[1], false, false, 1, {}};
-      o.a = behind(in[0], o.turned_a, o.alpha);
-      o.b = behind(in[1], o.turned_b, o.alpha);
-      products[n] = o;
-    } else if (op == "Conv") {
-      Operands o{in[0], in[1], false, false, 1, g_.attrs(n).get_ints("pads")};
-      NodeId p = g_.producer(in[0]);
-      if (here(p) && g_.op(p).name == "Pad" && used_once(in[0]) && g_.attrs(p).find_ints("pads") && g_.attrs(p).get_float("value", 0.0) == 0 &&
-          g_.inputs(p).size() == 1 && g_.attrs(p).get_string("mode", "constant") == "constant" && !g_.attrs(p).find_ints("axes")) {
-        const IntVec& more = g_.attrs(p).get_ints("pads");
-        size_t r = dims(in[0]).size(), s = r - 2;
-        bool spatial =
-            more[0] == 0 && more[1] == 0 && more[r] == 0 && more[r + 1] == 0 && std::all_of(more.begin(), more.end(), [](Int x) { return x >= 0; });
-        if (spatial) {
-          for (size_t i = 0; i < s; ++i) o.pads[i] += more[2 + i], o.pads[s + i] += more[r + 2 + i];
-          o.a = g_.inputs(p)[0];
-          taken.insert(p);
-        }
-      }
-      products[n] = o;
-    }
-  }
   for (size_t i = 0; i < nodes.size(); ++i) {
     NodeId n = nodes[i];
     if (taken.count(n)) continue;
     auto product = products.find(n);
-    if (product == products.end()) {
-      if (is_pointwise(g_, n)) {
-        group.push_back(n);
-      } else {
-        flush();
-        plan_node(n);
-      }
+    if (product == products.end() && is_pointwise(g_, n)) {
+      group.push_back(n);
       continue;
     }
     flush();
+    if (product == products.end()) {
+      plan_node(n);
+      continue;
+    }
     std::vector<NodeId> tail(nodes.begin() + static_cast<std::ptrdiff_t>(i) + 1, nodes.end());
     if (!std::all_of(tail.begin(), tail.end(), [&](NodeId t) { return is_pointwise(g_, t) && !taken.count(t); })) tail.clear();
-    const Operands& o = product->second;
-    if (g_.op(n).name == "Conv") plan_convolution(n, tail, o.a, o.pads);
-    else plan_matmul(n, tail, o.a, o.b, o.turned_a, o.turned_b, o.alpha);
+    if (g_.op(n).name == "Conv") plan_convolution(n, tail, product->second.a, product->second.pads);
+    else plan_matmul(n, tail, product->second);
     taken.insert(tail.begin(), tail.end());
   }
   flush();

@@ -77,11 +77,21 @@ class Planner {
 
  private:
   friend class Fuser;
-  struct Product;
+  // A product's operands, behind the transposes of the last two axes and the scales that it does itself; a convolution's padding.
+  struct ProductOperands {
+    ValueId a, b;
+    bool turned_a = false, turned_b = false;
+    double alpha = 1;
+    IntVec pads;
+  };
 
   // plan.cc
   void place_values(const std::vector<std::pair<ValueId, std::string>>& constants);
   void plan_region(const std::vector<NodeId>& nodes);
+  ValueId behind(ValueId v, const std::vector<NodeId>& nodes, bool& turned, double& alpha, std::set<NodeId>& taken) const;
+  bool swaps_last_axes(NodeId n) const;
+  bool scales_by_number(NodeId n, ValueId& operand, double& alpha) const;
+  ValueId behind_padding(NodeId conv, const std::vector<NodeId>& nodes, IntVec& pads, std::set<NodeId>& taken) const;
   void plan_node(NodeId n);
   void plan_view(NodeId n);
   bool is_known(NodeId n) const;             // all outputs are known already: a computed shape
@@ -113,12 +123,30 @@ class Planner {
   std::string names(const std::vector<NodeId>& group) const;
 
   // products.cc
-  void plan_matmul(NodeId n, const std::vector<NodeId>& tail, ValueId a, ValueId b, bool turned_a, bool turned_b, double alpha);
-  void plan_convolution(NodeId n, const std::vector<NodeId>& tail, ValueId x, const IntVec& pads);
+  struct Product;
+  struct ProductLayouts;
+  void plan_matmul(NodeId n, const std::vector<NodeId>& tail, const ProductOperands& o);
+  Product product_at(NodeId n, const ProductOperands& o);
+  static void set_batch(Product& p, const Dims& a, const Dims& b);
+  ProductLayouts describe(const Product& p);
   std::vector<std::vector<Step>> product_steps(const Product& p);
+  Step addend_step(NodeId n, Ref product);
   int blas_type(int dtype) const;
   int dnn_type(int dtype) const;
   std::shared_ptr<void> tensor_descriptor(int dtype, const Dims& dims);
+
+  // convolutions.cc
+  struct Convolution;
+  struct ConvolutionTail;
+  void plan_convolution(NodeId n, const std::vector<NodeId>& tail, ValueId x, const IntVec& pads);
+  Convolution convolution_at(NodeId n, const std::vector<NodeId>& tail, ValueId x, const IntVec& pads);
+  void pad_evenly(Convolution& c, const IntVec& pads);
+  void describe(Convolution& c);
+  void find_routines(Convolution& c);
+  ConvolutionTail convolution_tail(const Convolution& c, const std::vector<NodeId>& tail);
+  void offer_fused(const Convolution& c, const ConvolutionTail& taken);
+  Step bias_step(const Convolution& c, Ref bare);
+  void offer_bare(const Convolution& c, const std::vector<NodeId>& tail);
 
   // movement.cc
   Step copy_step(Ref from, int64_t from_offset, const Dims& from_strides, Ref to, int64_t to_offset, const Dims& to_strides, const Dims& extent);
@@ -136,7 +164,10 @@ class Planner {
 
   // windows.cc
   void plan_pool(NodeId n);
+  kernels::Pooling pooling_at(NodeId n, bool& even) const;
+  Step library_pool(NodeId n, const kernels::Pooling& f);
   void plan_reduce(NodeId n);
+  std::set<int64_t> reduced_axes(NodeId n) const;
   void plan_softmax(NodeId n);
   void plan_normalise(NodeId n);
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "plan.h"
+#include "routines.h"
 
 namespace rlflow::gpu {
 
@@ -10,22 +10,34 @@ void merge_axes(Dims& extent, std::vector<Dims>& strides);   // pointwise.cc
 
 void Planner::plan_pool(NodeId n) {
   ValueId x = g_.inputs(n)[0], y = g_.node(n).out_begin;
-  const AttrSet& attrs = g_.attrs(n);
-  bool maximum = g_.op(n).name == "MaxPool", with_pad = !maximum && attrs.get_int("count_include_pad", 0) != 0;
   if (g_.node(n).out_count > 1 && used_at_all(y + 1)) refuse(n, "the positions of its maxima are asked for");
+  const AttrSet& attrs = g_.attrs(n);
   if (!attrs.find_ints("pads") || !attrs.find_ints("kernel_shape")) refuse(n, "its padding is not known");
   size_t space = dims(x).size() - 2;
   if (space < 1 || space > 3) refuse(n, "it has " + std::to_string(space) + " spatial axes, expected 1 to 3");
   if (!is_real(dtype(x))) refuse(n, "its operand has the type " + std::string(dtype_name(dtype(x))));
   const IntVec &pads = attrs.get_ints("pads"), &kernel = attrs.get_ints("kernel_shape");
+  bool even = true;
+  const kernels::Pooling f = pooling_at(n, even);
+  begin("pool " + dims_text(dims(x)) + dims_text({kernel.begin(), kernel.end()}) + dims_text(dims(y)) + dims_text({pads.begin(), pads.end()}) +
+        std::to_string(dtype(x)) + std::to_string(f.maximum) + std::to_string(f.with_pad));
+  offer("pool, own kernel", {launch(f, {of(x)}, {y}, blocks_for(f.count))});
+  if (even) offer("pool, cuDNN", {library_pool(n, f)});
+}
+
+// The pool with three spatial axes, the first ones of extent 1 where it has fewer. `even`: cuDNN's routine, which pads both ends alike, does it.
+kernels::Pooling Planner::pooling_at(NodeId n, bool& even) const {
+  ValueId x = g_.inputs(n)[0], y = g_.node(n).out_begin;
+  const AttrSet& attrs = g_.attrs(n);
+  const IntVec &pads = attrs.get_ints("pads"), &kernel = attrs.get_ints("kernel_shape");
   const IntVec *strides = attrs.find_ints("strides"), *dilations = attrs.find_ints("dilations");
+  size_t space = dims(x).size() - 2;
   kernels::Pooling f{};
   f.dtype = dtype(x);
-  f.maximum = maximum;
-  f.with_pad = with_pad;
+  f.maximum = g_.op(n).name == "MaxPool";
+  f.with_pad = !f.maximum && attrs.get_int("count_include_pad", 0) != 0;
   f.planes = dims(x)[0] * dims(x)[1];
   f.count = count_of(dims(y));
-  bool fits = true;                          // cuDNN's routine
   for (size_t d = 0; d < 3; ++d) {
     f.in[d] = f.out[d] = f.window[d] = f.stride[d] = f.dilation[d] = f.limit[d] = 1;
     if (d < 3 - space) continue;
@@ -37,21 +49,22 @@ void Planner::plan_pool(NodeId n) {
     f.dilation[d] = dilations ? (*dilations)[k] : 1;
     f.pad[d] = pads[k];
     f.limit[d] = f.in[d] + pads[space + k];
-    fits = fits && pads[k] == pads[space + k] && f.dilation[d] == 1 && pads[k] < kernel[k] &&
+    even = even && pads[k] == pads[space + k] && f.dilation[d] == 1 && pads[k] < kernel[k] &&
            (f.in[d] + 2 * pads[k] - f.window[d]) / f.stride[d] + 1 == f.out[d];
   }
-  begin("pool " + dims_text(dims(x)) + dims_text({kernel.begin(), kernel.end()}) + dims_text(dims(y)) + dims_text({pads.begin(), pads.end()}) +
-        std::to_string(dtype(x)) + std::to_string(maximum) + std::to_string(with_pad));
-  offer("pool, own kernel", {launch(f, {of(x)}, {y}, blocks_for(f.count))});
-  if (!fits) return;
-  int rank = space == 3 ? 3 : 2;
+  return f;
+}
+
+Step Planner::library_pool(NodeId n, const kernels::Pooling& f) {
+  ValueId x = g_.inputs(n)[0], y = g_.node(n).out_begin;
+  int rank = dims(x).size() == 5 ? 3 : 2;
   int window[3], pad[3], stride[3];
   for (int d = 0; d < rank; ++d) {
     window[d] = static_cast<int>(f.window[3 - rank + d]);
     pad[d] = static_cast<int>(f.pad[3 - rank + d]);
     stride[d] = static_cast<int>(f.stride[3 - rank + d]);
   }
-  auto four = [&](const Dims& full, const long long* size) {
+  auto extents = [&](const Dims& full, const long long* size) {
     Dims out{full[0], full[1]};
     for (int d = 3 - rank; d < 3; ++d) out.push_back(size[d]);
     return out;
@@ -60,72 +73,77 @@ void Planner::plan_pool(NodeId n) {
   const Api& api = device_.api();
   device_.check_cudnn(api.cudnnCreatePoolingDescriptor(&raw), "describing a pool");
   std::shared_ptr<void> pool(raw, [&api](void* d) { api.cudnnDestroyPoolingDescriptor(d); });
-  int mode = maximum ? kDnnPoolMax : with_pad ? kDnnPoolAverageWithPad : kDnnPoolAverage;
+  int mode = f.maximum ? kDnnPoolMax : f.with_pad ? kDnnPoolAverageWithPad : kDnnPoolAverage;
   device_.check_cudnn(api.cudnnSetPoolingNdDescriptor(raw, mode, kDnnPropagateNan, rank, window, pad, stride), "describing a pool");
-  auto from = tensor_descriptor(dtype(x), four(dims(x), f.in)), to = tensor_descriptor(dtype(y), four(dims(y), f.out));
+  auto from = tensor_descriptor(dtype(x), extents(dims(x), f.in)), to = tensor_descriptor(dtype(y), extents(dims(y), f.out));
   Ref in = read(of(x)), out = written(y);
-  bool doubles = dtype(x) == kF64;
-  offer("pool, cuDNN", {[=](const Plan& plan, int copy) {
-          const Device& d = *plan.device;
-          float one = 1, zero = 0;
-          double one64 = 1, zero64 = 0;
-          const void *alpha = doubles ? static_cast<const void*>(&one64) : &one, *beta = doubles ? static_cast<const void*>(&zero64) : &zero;
-          d.check_cudnn(
-              d.api().cudnnPoolingForward(d.cudnn(), pool.get(), alpha, from.get(), plan.pointer(in, copy), beta, to.get(), plan.pointer(out, copy)),
-              "pooling");
-        }});
+  Scales s = scales(1, 0, dtype(x) == kF64);
+  return [=](const Plan& plan, int copy) {
+    const Device& d = *plan.device;
+    d.check_cudnn(
+        d.api().cudnnPoolingForward(d.cudnn(), pool.get(), s[0], from.get(), plan.pointer(in, copy), s[1], to.get(), plan.pointer(out, copy)),
+        "pooling");
+  };
+}
+
+namespace {
+const std::map<std::string, kernels::Reduction> kReductions = {
+    {"ReduceSum", kernels::kSum},
+    {"ReduceMean", kernels::kMean},
+    {"ReduceMax", kernels::kMaximum},
+    {"ReduceMin", kernels::kMinimum},
+    {"ReduceProd", kernels::kProduct},
+    {"ReduceL1", kernels::kL1},
+    {"ReduceL2", kernels::kL2},
+    {"ReduceLogSum", kernels::kLogSum},
+    {"ReduceLogSumExp", kernels::kLogSumExp},
+    {"ReduceSumSquare", kernels::kSumSquare},
+    {"GlobalAveragePool", kernels::kMean},
+    {"GlobalMaxPool", kernels::kMaximum},
+    {"ArgMax", kernels::kArgMax},
+    {"ArgMin", kernels::kArgMin},
+};
+}  // namespace
+
+std::set<int64_t> Planner::reduced_axes(NodeId n) const {
+  const std::string& op = g_.op(n).name;
+  const AttrSet& attrs = g_.attrs(n);
+  const int64_t rank = static_cast<int64_t>(dims(g_.inputs(n)[0]).size());
+  std::set<int64_t> axes;
+  if (op.starts_with("Global")) {
+    for (int64_t d = 2; d < rank; ++d) axes.insert(d);
+    return axes;
+  }
+  if (op.starts_with("Arg")) return {attrs.get_int("axis")};
+  const IntVec* given = attrs.find_ints("axes");
+  if (!given && g_.inputs(n).size() > 1 && g_.inputs(n)[1] != kNoValue) {
+    given = g_.data(g_.inputs(n)[1]);
+    if (!given) refuse(n, "its axes are computed while the graph runs");
+  }
+  for (Int a : given ? *given : IntVec{}) axes.insert(a < 0 ? a + rank : a);
+  if (axes.empty()) {
+    if (attrs.get_int("noop_with_empty_axes", 0) != 0) refuse(n, "it reduces over no axis");
+    for (int64_t d = 0; d < rank; ++d) axes.insert(d);
+  }
+  return axes;
 }
 
 void Planner::plan_reduce(NodeId n) {
-  static const std::map<std::string, kernels::Reduction> kKinds = {{"ReduceSum", kernels::kSum},
-                                                                   {"ReduceMean", kernels::kMean},
-                                                                   {"ReduceMax", kernels::kMaximum},
-                                                                   {"ReduceMin", kernels::kMinimum},
-                                                                   {"ReduceProd", kernels::kProduct},
-                                                                   {"ReduceL1", kernels::kL1},
-                                                                   {"ReduceL2", kernels::kL2},
-                                                                   {"ReduceLogSum", kernels::kLogSum},
-                                                                   {"ReduceLogSumExp", kernels::kLogSumExp},
-                                                                   {"ReduceSumSquare", kernels::kSumSquare},
-                                                                   {"GlobalAveragePool", kernels::kMean},
-                                                                   {"GlobalMaxPool", kernels::kMaximum},
-                                                                   {"ArgMax", kernels::kArgMax},
-                                                                   {"ArgMin", kernels::kArgMin}};
   const std::string& op = g_.op(n).name;
   ValueId x = g_.inputs(n)[0], y = g_.node(n).out_begin;
-  const AttrSet& attrs = g_.attrs(n);
-  std::set<int64_t> axes;
-  int64_t rank = static_cast<int64_t>(dims(x).size());
-  bool none = false;
-  if (op.starts_with("Global")) {
-    for (int64_t d = 2; d < rank; ++d) axes.insert(d);
-  } else if (op.starts_with("Arg")) {
-    axes.insert(attrs.get_int("axis"));
-  } else {
-    const IntVec* given = attrs.find_ints("axes");
-    if (!given && g_.inputs(n).size() > 1 && g_.inputs(n)[1] != kNoValue) {
-      given = g_.data(g_.inputs(n)[1]);
-      if (!given) refuse(n, "its axes are computed while the graph runs");
-    }
-    for (Int a : given ? *given : IntVec{}) axes.insert(a < 0 ? a + rank : a);
-    if (axes.empty()) {
-      none = attrs.get_int("noop_with_empty_axes", 0) != 0;
-      for (int64_t d = 0; d < rank; ++d) axes.insert(d);
-    }
-  }
-  if (none) refuse(n, "it reduces over no axis");
+  const std::set<int64_t> axes = reduced_axes(n);
   kernels::Reducing f{};
-  f.kind = kKinds.at(op);
-  if (op.starts_with("Arg") && attrs.get_int("select_last_index")) f.kind += 2;
+  f.kind = kReductions.at(op);
+  if (op.starts_with("Arg") && g_.attrs(n).get_int("select_last_index")) f.kind += 2;
   f.dtype = dtype(x);
   f.out_dtype = dtype(y);
   f.wide = f.dtype == kF64 || dtype_is_int(dtype(x));
   Dims plain = strides_of(dims(x)), kept, reduced;
   std::vector<Dims> kept_strides(1), reduced_strides(1);
-  for (int64_t d = 0; d < rank; ++d) {
-    size_t at = static_cast<size_t>(d);
-    (axes.count(d) ? reduced : kept).push_back(dims(x)[at]);
-    (axes.count(d) ? reduced_strides : kept_strides)[0].push_back(plain[at]);
+  for (size_t d = 0; d < dims(x).size(); ++d) {
+    const bool gone = axes.count(static_cast<int64_t>(d)) > 0;
+    (gone ? reduced : kept).push_back(dims(x)[d]);
+    (gone ? reduced_strides : kept_strides)[0].push_back(plain[d]);
   }
   merge_axes(kept, kept_strides);
   merge_axes(reduced, reduced_strides);
@@ -162,13 +180,11 @@ void Planner::plan_softmax(NodeId n) {
   }
   auto d = tensor_descriptor(dtype(x), {outer, extent, inner, 1});
   Ref in = read(of(x)), out = written(y);
+  Scales s = scales(1, 0, doubles);
   offer("softmax, cuDNN", {[=](const Plan& plan, int copy) {
           const Device& dev = *plan.device;
-          float one = 1, zero = 0;
-          double one64 = 1, zero64 = 0;
-          const void *alpha = doubles ? static_cast<const void*>(&one64) : &one, *beta = doubles ? static_cast<const void*>(&zero64) : &zero;
-          dev.check_cudnn(dev.api().cudnnSoftmaxForward(dev.cudnn(), log ? kDnnSoftmaxLog : kDnnSoftmaxAccurate, kDnnSoftmaxChannel, alpha, d.get(),
-                                                        plan.pointer(in, copy), beta, d.get(), plan.pointer(out, copy)),
+          dev.check_cudnn(dev.api().cudnnSoftmaxForward(dev.cudnn(), log ? kDnnSoftmaxLog : kDnnSoftmaxAccurate, kDnnSoftmaxChannel, s[0], d.get(),
+                                                        plan.pointer(in, copy), s[1], d.get(), plan.pointer(out, copy)),
                           "taking a softmax");
         }});
 }
