@@ -16,8 +16,9 @@ from rlflow.rewrite.paths import library_files, named_files
 from rlflow.rewrite.record import SHIPPED_SINCE
 from rlflow.synthesis.domains import Field, Ordered
 from rlflow.synthesis.floats import filled
+from rlflow.synthesis.operators import NeedsOrder
 from rlflow.synthesis.prove import prove
-from rlflow.synthesis.semantics import Evaluator, NeedsOrder
+from rlflow.synthesis.semantics import Evaluator
 from rlflow.synthesis.writing import rule_file_text
 
 LIBRARY: RuleLibrary = all_shipped()

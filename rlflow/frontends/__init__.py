@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rlflow.frontends.constants import ConstantStore
     from rlflow.frontends.emitter import expressible, operator_opset
-    from rlflow.frontends.exporter import save_model
-    from rlflow.frontends.importer import ImportedModel, load_model
+    from rlflow.frontends.exporter import baseline, save_model
+    from rlflow.frontends.imported import ImportedModel
+    from rlflow.frontends.importer import load_model
     from rlflow.frontends.reference import evaluate
     from rlflow.frontends.standalone import graph_to_model
 
 _HOMES = {
     "ConstantStore": "constants",
-    "ImportedModel": "importer",
+    "ImportedModel": "imported",
+    "baseline": "exporter",
     "evaluate": "reference",
     "expressible": "emitter",
     "graph_to_model": "standalone",
@@ -32,6 +34,7 @@ _HOMES = {
 __all__ = [
     "ConstantStore",
     "ImportedModel",
+    "baseline",
     "evaluate",
     "expressible",
     "graph_to_model",

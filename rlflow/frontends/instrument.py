@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from rlflow.errors import ModelError
 from rlflow.frontends import storage
-from rlflow.frontends.importer import parse_model, read_model
+from rlflow.frontends.opening import parse_model, read_model
 
 #: Models with more weights than this are not copied to be varied.
 MOST_BYTES = 1 << 28

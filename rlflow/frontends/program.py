@@ -9,7 +9,7 @@ import onnx
 from onnx import defs, helper, numpy_helper
 
 from rlflow.errors import ModelError
-from rlflow.frontends.importer import parse_model
+from rlflow.frontends.opening import parse_model
 
 __all__ = ["program_digest"]
 

@@ -7,12 +7,21 @@ A row is a dictionary: ``name``, ``since`` (first opset), ``min_inputs``, ``max_
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from rlflow._core import op_names, op_row
 
-__all__ = ["has_op", "op_names", "op_row", "rows"]
+__all__ = ["CLASSES", "has_op", "members", "op_names", "op_row", "rows"]
+
+#: What class variables such as ``?f:unary`` stand for, by the flags of the operators.
+CLASSES: dict[str, frozenset[str]] = {
+    "unary": frozenset({"unary"}),
+    "unary0": frozenset({"unary", "zero_preserving"}),
+    "monotone": frozenset({"unary", "monotone"}),
+    "binary": frozenset({"binary"}),
+    "reduce": frozenset({"reduce"}),
+}
 
 
 @lru_cache(maxsize=1)
@@ -28,3 +37,9 @@ def has_op(name: str) -> bool:
 def rows() -> list[dict[str, Any]]:
     """All rows, in the table's order."""
     return [op_row(name) for name in op_names()]
+
+
+@cache
+def members(op_class: str) -> tuple[str, ...]:
+    """The operators of a class, in the table's order."""
+    return tuple(name for name in op_names() if CLASSES[op_class] <= set(op_row(name)["flags"]))

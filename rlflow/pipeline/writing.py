@@ -84,7 +84,7 @@ def _made(make: Callable[[], ModelProto], inside: bool, loaded: Loaded, context:
     """What makes the resulting message, which must not need this run's temporary files: from the file that was
     written, where it is large and has its weights ``inside``, else it is made now.
     """
-    from rlflow.frontends.importer import read_model
+    from rlflow.frontends.opening import read_model
 
     if context.output is not None and inside and loaded.weights is not None:
         return functools.partial(read_model, os.path.abspath(context.output))
@@ -102,10 +102,11 @@ def _copy_original(loaded: Loaded, target: Path) -> None:
 
 
 def _as_it_came(loaded: Loaded, context: Context) -> ModelProto:
-    from rlflow.frontends.importer import parse_model
+    from rlflow.frontends import baseline
+    from rlflow.frontends.opening import parse_model
 
     if context.options.freeze:
-        return loaded.imported.baseline()
+        return baseline(loaded.imported)
     return parse_model(loaded.imported.source_bytes(), "the model")
 
 

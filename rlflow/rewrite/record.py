@@ -11,19 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlflow import _core
+from rlflow.ops import members
 
 #: Raised when the prover's meaning of an operator, its sampling or its verdicts change: older records are then stale.
 PROVER_VERSION = 4
 #: The oldest version whose records still cover rules that come with the package; rules of others are proved here.
 SHIPPED_SINCE = 4
 
-_CLASS_FLAGS = {
-    "unary": ("unary",),
-    "unary0": ("unary", "zero_preserving"),
-    "monotone": ("unary", "monotone"),
-    "binary": ("binary",),
-    "reduce": ("reduce",),
-}
 _CLASS = re.compile(r"\?\w+:(unary0|unary|monotone|binary|reduce)\b")
 
 
@@ -136,12 +130,6 @@ def statement_digest(core_rule: _core.Rule) -> str:
 
 
 @functools.cache
-def _class_members(name: str) -> tuple[str, ...]:
-    wanted = set(_CLASS_FLAGS[name])
-    return tuple(op for op in _core.op_names() if wanted <= set(_core.op_row(op)["flags"]))
-
-
-@functools.cache
 def _row_text(op: str) -> str:
     return json.dumps(_core.op_row(op), sort_keys=True, default=str)
 
@@ -150,6 +138,6 @@ def semantics_digest(core_rule: _core.Rule) -> str:
     """Digest of the operator table's rows of every operator that the rule names or that a class of it covers."""
     names = set(core_rule.operators())
     for match in _CLASS.finditer(core_rule.text()):
-        names.update(_class_members(match.group(1)))
+        names.update(members(match.group(1)))
     text = "\n".join(_row_text(op) for op in sorted(names))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -25,7 +25,7 @@ from typing import Any
 from rlflow.errors import ProofError, RuleError
 from rlflow.rewrite import Rule
 from rlflow.synthesis.laws import LAWS, Law
-from rlflow.synthesis.semantics import flags_of
+from rlflow.synthesis.operators import flags_of
 from rlflow.synthesis.terms import Term, literal, read_term
 
 SECONDS = 20.0

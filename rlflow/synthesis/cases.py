@@ -18,9 +18,10 @@ from rlflow import _core
 from rlflow.synthesis.domains import Array, Unsupported
 from rlflow.synthesis.field import key_of
 from rlflow.synthesis.forms import Cases, TooManyCases, Walk, polynomial_of
+from rlflow.synthesis.operators import NeedsOrder
 from rlflow.synthesis.polyhedra import Constraint, Point, Polynomial, TooLarge, evaluate, point_in
 from rlflow.synthesis.sampling import Sample
-from rlflow.synthesis.semantics import Evaluator, NeedsOrder
+from rlflow.synthesis.semantics import Evaluator
 from rlflow.synthesis.trial import Failure, Trial
 
 MOST_WAYS, MOST_CONFIGURATIONS, MOST_AT_BOUNDARIES = 70, 6, 12

@@ -7,43 +7,9 @@ import re
 
 from rlflow import _core
 from rlflow.rewrite import Rule
-from rlflow.synthesis.semantics import flags_of
+from rlflow.synthesis.operators import facets_of, flags_of
+from rlflow.synthesis.operators.degrees import Degree, same
 from rlflow.synthesis.terms import read_term
-
-_Degree = tuple[int, int]  # of numerator and denominator
-#: What moves elements, or makes each of one element of its operands: sums of several terms are everything else.
-_ONE_TERM = frozenset(
-    (
-        "Input",
-        "Constant",
-        "Identity",
-        "Neg",
-        "Cast",
-        "Transpose",
-        "Reshape",
-        "Flatten",
-        "Squeeze",
-        "Unsqueeze",
-        "Expand",
-        "Tile",
-        "Concat",
-        "Split",
-        "Slice",
-        "Gather",
-        "GatherElements",
-        "Pad",
-        "Where",
-        "Sum",
-        "Mean",
-        "Max",
-        "Min",
-        "MaxPool",
-        "GlobalMaxPool",
-        "BatchNormalization",
-        "Reciprocal",
-    )
-)
-_PRODUCTS = frozenset(("Mul", "MatMul", "Conv", "ConvTranspose", "Gemm"))
 
 
 def degree_of(graph: _core.Graph) -> int:
@@ -54,12 +20,12 @@ def degree_of(graph: _core.Graph) -> int:
     denominator, which is bounded by the product. A keyed function of its operands is a new indeterminate; that it sees
     equal operands on both sides is an equation of the operands' degree, which the maximum covers.
     """
-    degrees: dict[int, _Degree] = {}
+    degrees: dict[int, Degree] = {}
     worst = 1
     for n in graph.order():
         operands = [degrees[v] for v in graph.node_inputs(n) if v >= 0 and v in degrees]
         own = _degree(graph.op(n), operands)
-        if graph.op(n) not in _ONE_TERM and "binary" not in flags_of(graph.op(n)):
+        if not facets_of(graph.op(n)).one_term and "binary" not in flags_of(graph.op(n)):
             own = _over_terms(graph, n, own)
         for v in graph.node_outputs(n):
             degrees[v] = own
@@ -67,7 +33,7 @@ def degree_of(graph: _core.Graph) -> int:
     return worst
 
 
-def _over_terms(graph: _core.Graph, n: int, own: _Degree) -> _Degree:
+def _over_terms(graph: _core.Graph, n: int, own: Degree) -> Degree:
     """The degree of a sum of as many such fractions as the first operand has elements; of their product, of a
     ReduceProd."""
     shape = graph.shape(graph.node_inputs(n)[0]) if graph.node_inputs(n) else None
@@ -77,30 +43,13 @@ def _over_terms(graph: _core.Graph, n: int, own: _Degree) -> _Degree:
     return own[0] + (terms - 1) * own[1], own[1] * terms
 
 
-def _degree(op: str, operands: list[_Degree]) -> _Degree:
+def _degree(op: str, operands: list[Degree]) -> Degree:
     if not operands:
         return 1, 0
-    if op in _PRODUCTS:
-        first, second = operands[0], operands[1]
-        out = (first[0] + second[0], first[1] + second[1])
-        return out if len(operands) < 3 else _sum([out, operands[2]])
-    if op == "Div":
-        (a, b), (c, d) = operands[0], operands[1]
-        return a + d, b + c
-    if op == "Reciprocal":
-        return operands[0][1], operands[0][0]
-    if op == "BatchNormalization":  # the root of the variance is a new indeterminate
-        return _sum([(operands[0][0] + operands[1][0], 1 + operands[0][1] + operands[1][1]), operands[2]])
-    if op in ("Add", "Sub", "Sum", "Mean"):
-        return _sum(operands)
-    if ("unary" in flags_of(op) and op not in ("Neg", "Identity", "Cast")) or "binary" in flags_of(op):
-        return 1, 0
-    return max(operands, key=sum)
-
-
-def _sum(operands: list[_Degree]) -> _Degree:
-    below = sum(b for _, b in operands)
-    return max(a + below - b for a, b in operands), below
+    rule = facets_of(op).degree
+    if rule is not None:
+        return rule(operands)
+    return (1, 0) if {"unary", "binary"} & flags_of(op) else same(operands)
 
 
 _SAFE_CONDITION = re.compile(
@@ -135,4 +84,4 @@ def _pointwise(op: str, op_class: str | list[str] | None) -> bool:
         )
     if op not in _core.op_names():
         return False  # what the applier makes of other things
-    return op in ("Where", "Sum", "Max", "Min", "Mean") or bool({"unary", "binary"} & flags_of(op))
+    return facets_of(op).pointwise or bool({"unary", "binary"} & flags_of(op))

@@ -21,7 +21,8 @@ from rlflow.errors import GraphError, ProofError
 from rlflow.rewrite import RuleLibrary, RuleSet, compiled
 from rlflow.synthesis.domains import Array, Field, Unsupported
 from rlflow.synthesis.field import key_of
-from rlflow.synthesis.semantics import Evaluator, NeedsOrder
+from rlflow.synthesis.operators import NeedsOrder
+from rlflow.synthesis.semantics import Evaluator
 
 #: States opened in one layer of the search, at most; what lies beyond is not looked at.
 LAYER = 400

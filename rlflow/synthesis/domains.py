@@ -27,14 +27,6 @@ class Unsupported(Exception):  # noqa: N818 - a statement about the evaluator, n
     """The evaluator has no exact meaning for this operator or mode here; the sample says nothing."""
 
 
-#: f(-x) = -f(x), f(-x) = f(x), and f(-x) = 1 - f(x).
-SYMMETRIES: dict[str, str] = {
-    **dict.fromkeys(("Tanh", "Erf", "Sin", "Tan", "Asin", "Atan", "Sinh", "Asinh", "Atanh", "Softsign"), "odd"),
-    **dict.fromkeys(("Cos", "Cosh", "Abs"), "even"),
-    "Sigmoid": "point",
-}
-
-
 class Domain(ABC):
     """Arithmetic on real-valued tensors; arrays broadcast as numpy's do."""
 
@@ -91,20 +83,23 @@ class Domain(ABC):
     def predicate(self, key: int, *arguments: Array) -> Array:
         """A keyed arbitrary predicate; bools."""
 
-    def unary(self, name: str, key: int, a: Array, *, zero: bool, monotone: bool) -> Array:
-        """The pointwise operator ``name``; ``key`` covers its attributes and extra operands."""
-        return self.symmetric(name, a, lambda b: self.function(key, b, zero=zero))
+    def unary(
+        self, key: int, a: Array, *, zero: bool, monotone: bool, symmetry: str = "", positive: bool = False
+    ) -> Array:
+        """A keyed pointwise operator; ``key`` covers its attributes and extra operands. ``zero``: it maps 0 to 0;
+        ``monotone``, ``positive``: where there is an order; ``symmetry``: see :meth:`symmetric`."""
+        return self.symmetric(symmetry, a, lambda b: self.function(key, b, zero=zero))
 
-    def symmetric(self, name: str, a: Array, f: Callable[[Array], Array]) -> Array:
-        """``f`` made as odd, even or point-symmetric as the operator is: f(a) - f(-a), f(a) + f(-a), or
-        1/2 + f(a) - f(-a). That is all that is known of such an operator beside its flags."""
-        if name not in SYMMETRIES:
+    def symmetric(self, symmetry: str, a: Array, f: Callable[[Array], Array]) -> Array:
+        """``f`` made odd, f(-x) = -f(x), "even", f(-x) = f(x), or "point"-symmetric, f(-x) = 1 - f(x): f(a) - f(-a),
+        f(a) + f(-a), or 1/2 + f(a) - f(-a). That is all that is known of such an operator beside its flags."""
+        if not symmetry:
             return f(a)
         b = f(self.sub(self.zeros(()), a))
-        if SYMMETRIES[name] == "even":
+        if symmetry == "even":
             return self.add(f(a), b)
         odd = self.sub(f(a), b)
-        return odd if SYMMETRIES[name] == "odd" else self.add(self.constant(Fraction(1, 2)), odd)
+        return odd if symmetry == "odd" else self.add(self.constant(Fraction(1, 2)), odd)
 
     def integer(self, key: int, a: Array) -> Array:
         """A keyed arbitrary function to 64-bit integers, small ones and 0 among them."""
@@ -222,7 +217,7 @@ class Ordered(Domain):
         def divide(x: Exact, y: Exact) -> Exact:
             return Fraction(x) / y if y else x * Fraction(7, 5)  # see Field.div
 
-        return self._map(divide, a, b)
+        return self.each(divide, a, b)
 
     def total(self, a: Array, axis: tuple[int, ...]) -> Array:
         for k in sorted(axis, reverse=True):
@@ -234,7 +229,8 @@ class Ordered(Domain):
         return a
 
     @staticmethod
-    def _map(f: Any, *arrays: Array) -> Array:
+    def each(f: Any, *arrays: Array) -> Array:
+        """``f`` of each element."""
         out = np.frompyfunc(f, len(arrays), 1)(*arrays)
         return np.asarray(out, dtype=object)
 
@@ -248,20 +244,16 @@ class Ordered(Domain):
         def value(*xs: Exact) -> Exact:
             return 0 if zero and xs[0] == 0 else self._number(field.key_of(key, *xs))
 
-        return self._map(value, *arguments)
+        return self.each(value, *arguments)
 
-    def unary(self, name: str, key: int, a: Array, *, zero: bool, monotone: bool) -> Array:
-        if name == "Relu":
-            return self._map(lambda x: max(x, 0), a)
-        if name == "Neg":
-            return self._map(lambda x: -x, a)
-        if name == "Abs":
-            return self._map(abs, a)
-        if name == "Sqrt":  # positive and non-decreasing: no more may be used
-            return self._map(lambda x: x + Fraction(1, 3), self._monotone(key, a, False))
+    def unary(
+        self, key: int, a: Array, *, zero: bool, monotone: bool, symmetry: str = "", positive: bool = False
+    ) -> Array:
+        if positive:  # and non-decreasing: no more may be used
+            return self.each(lambda x: x + Fraction(1, 3), self._monotone(key, a, False))
         if monotone:
-            return self.symmetric(name, a, lambda b: self._monotone(key, b, zero))
-        return self.symmetric(name, a, lambda b: self.function(key, b, zero=zero))
+            return self.symmetric(symmetry, a, lambda b: self._monotone(key, b, zero))
+        return super().unary(key, a, zero=zero, monotone=monotone, symmetry=symmetry)
 
     def _monotone(self, key: int, a: Array, zero: bool) -> Array:
         # A sum of four ramps and steps with keyed knots: non-decreasing, neither linear nor injective.
@@ -279,7 +271,7 @@ class Ordered(Domain):
             )
 
         offset = value(Fraction(0)) if zero else Fraction(0)
-        return self._map(lambda x: value(x) - offset, a)
+        return self.each(lambda x: value(x) - offset, a)
 
     def rows(self, key: int, rows: Array) -> Array:
         out = np.empty(rows.shape, dtype=object)
@@ -290,14 +282,14 @@ class Ordered(Domain):
         return out
 
     def predicate(self, key: int, *arguments: Array) -> Array:
-        return self._map(lambda *xs: bool(field.key_of(key, *xs) & 1), *arguments).astype(bool)
+        return self.each(lambda *xs: bool(field.key_of(key, *xs) & 1), *arguments).astype(bool)
 
     def words(self, a: Array) -> Array:
-        return self._map(lambda x: field.key_of(x), a).astype(np.uint64)
+        return self.each(lambda x: field.key_of(x), a).astype(np.uint64)
 
     def from_integers(self, a: Array) -> Array:
-        return self._map(int, a)
+        return self.each(int, a)
 
     def extreme(self, a: Array, b: Array, largest: bool) -> Array:
         """Elementwise maximum or minimum."""
-        return self._map(max if largest else min, a, b)
+        return self.each(max if largest else min, a, b)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from rlflow.errors import GraphError
 from rlflow.rewrite import Rule
-from rlflow.synthesis.operands import class_members
+from rlflow.synthesis.operators import class_members, facets_of
 from rlflow.synthesis.plan import Plan, make_plan
 from rlflow.synthesis.sampling import Draw, Sample
 from rlflow.synthesis.terms import Term
@@ -25,7 +25,6 @@ T = TypeVar("T")
 EXTENTS = (1, 2)
 HIGHEST_RANK = 4
 MOST_DRAWS, MOST_CHECKS = 700, 80  # of each rank
-_PARAMETRIC = frozenset(("Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization", "GroupNormalization"))
 _REPRESENTATIVES = 2  # of an operator class: its members differ in their keys only
 
 
@@ -72,7 +71,11 @@ class _Counted(Draw):
         self.hint, self.obey, self.dtype, self.strayed = None, True, 1, False
         self.reached = 0
         self._parameters = {
-            id(child) for root in plan.roots for t in root.walk() if t.op in _PARAMETRIC for child in t.children[1:]
+            id(child)
+            for root in plan.roots
+            for t in root.walk()
+            if facets_of(t.op).parameters
+            for child in t.children[1:]
         }
         self.parameters = False  # whether the operand that is built next is a parameter of such an operator
 

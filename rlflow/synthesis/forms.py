@@ -203,10 +203,10 @@ class Cases(Ordered):
 
     def booleans(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         """Bools that are drawn, as choices: each is whether a variable is positive."""
-        return np.asarray(self._map(lambda x: x > 0, self.random(rng, shape)), dtype=bool)
+        return np.asarray(self.each(lambda x: x > 0, self.random(rng, shape)), dtype=bool)
 
     def div(self, a: Array, b: Array) -> Array:
-        return self._map(self._quotient, a, b)
+        return self.each(self._quotient, a, b)
 
     def _quotient(self, x: Any, y: Any) -> Any:
         polynomial = polynomial_of(y)
@@ -220,7 +220,7 @@ class Cases(Ordered):
         def value(*xs: Any) -> Any:
             return 0 if zero and xs[0] == 0 else self._applied(key, xs)
 
-        return self._map(value, *arguments)
+        return self.each(value, *arguments)
 
     def _applied(self, key: int, arguments: tuple[Any, ...]) -> Any:
         """An arbitrary function's value: equal arguments give equal ones."""
@@ -232,10 +232,12 @@ class Cases(Ordered):
         known.append((arguments, result))
         return result
 
-    def unary(self, name: str, key: int, a: Array, *, zero: bool, monotone: bool) -> Array:
-        if name == "Sqrt":  # positive and non-decreasing
+    def unary(
+        self, key: int, a: Array, *, zero: bool, monotone: bool, symmetry: str = "", positive: bool = False
+    ) -> Array:
+        if positive:  # and non-decreasing
             return self._monotone(key, a, False, floor=Fraction(1, 3))
-        return super().unary(name, key, a, zero=zero, monotone=monotone)
+        return super().unary(key, a, zero=zero, monotone=monotone, symmetry=symmetry)
 
     def _monotone(self, key: int, a: Array, zero: bool, floor: Fraction | None = None) -> Array:
         def value(x: Any) -> Any:
@@ -249,7 +251,7 @@ class Cases(Ordered):
             known.append(((x,), result))
             return result
 
-        return self._map(value, a)
+        return self.each(value, a)
 
     def _between(self, name: str, below: list[Any], above: list[Any]) -> Form:
         """A variable that lies between others, as facts; a value of the point's that does not is moved there."""
@@ -273,7 +275,7 @@ class Cases(Ordered):
         return out
 
     def predicate(self, key: int, *arguments: Array) -> Array:
-        return np.asarray(self._map(lambda *xs: self._applied(key, xs) > 0, *arguments), dtype=bool)
+        return np.asarray(self.each(lambda *xs: self._applied(key, xs) > 0, *arguments), dtype=bool)
 
     def words(self, a: Array) -> Array:
         if any(isinstance(v, Form) for v in a.flat):

@@ -1,4 +1,4 @@
-"""Exact meaning of operators over a domain: the driver, and the pointwise operators.
+"""Exact values of graphs over a domain; what operators mean is in :mod:`operators`.
 
 :class:`Evaluator` walks a core graph and gives every value an exact array. Values of float types are elements of the
 domain (see :mod:`domains`);
@@ -12,89 +12,20 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from rlflow import _core
 from rlflow.errors import ProofError
 from rlflow.synthesis import field
-from rlflow.synthesis.domains import Array, Domain, Ordered, Unsupported
-from rlflow.synthesis.integers import edges_of, limits, wrapped
-
-FLOATS = frozenset({1, 10, 11, 16, 17, 18, 19, 20})
-BOOL = 9
-# Rounding to a narrower float type loses information; this order says which types hold which exactly.
-_FLOAT_HOLDS: dict[int, set[int]] = {11: {1, 10, 16, 11}, 1: {1, 10, 16}, 10: {10}, 16: {16}}
-
-
-class NeedsOrder(Exception):  # noqa: N818 - a question to the prover, not an error
-    """The operator means something only over an ordered domain."""
+from rlflow.synthesis.domains import Array, Domain, Unsupported
+from rlflow.synthesis.integers import edges_of, wrapped
+from rlflow.synthesis.operators import BOOL, FLOAT_HOLDS, FLOATS, Call, facets_of, flags_of, meaning_of
 
 
 class InferenceMismatch(ProofError):  # noqa: N818 - it says what happened
     """The core inferred another shape than the operator yields."""
-
-
-@dataclass
-class Call:
-    """One node being evaluated: attributes, operand arrays (``None``: absent), their element types, and what the core
-    inferred."""
-
-    op: str
-    attrs: dict[str, Any]
-    inputs: list[Array | None]
-    dtypes: list[int]
-    out_dtypes: list[int]
-    out_shapes: list[list[Any] | None]
-    domain: Domain
-    widened_from: int = 0  # element type that holds operand 0 exactly, where a widening Cast made it
-
-    def key(self, *more: object) -> int:
-        """A key that covers the operator, its attributes and ``more``."""
-        return field.key_of(self.op, sorted(self.attrs.items()), *more)
-
-    def present(self, k: int) -> bool:
-        return k < len(self.inputs) and self.inputs[k] is not None
-
-    def arg(self, k: int) -> Array:
-        a = self.inputs[k] if k < len(self.inputs) else None
-        if a is None:
-            raise ProofError(f"{self.op}: operand {k} is absent, the evaluator needs it")
-        return a
-
-    def is_float(self, k: int = 0) -> bool:
-        return self.dtypes[k] in FLOATS
-
-
-Meaning = Callable[[Call], "Array | list[Array]"]
-MEANINGS: dict[str, Meaning] = {}
-
-
-def meaning(*names: str) -> Callable[[Meaning], Meaning]:
-    """Registers the meaning of operators."""
-
-    def register(f: Meaning) -> Meaning:
-        for name in names:
-            MEANINGS[name] = f
-        return f
-
-    return register
-
-
-@functools.cache
-def flags_of(op: str) -> frozenset[str]:
-    """The operator table's flags of an operator."""
-    return frozenset(_core.op_row(op)["flags"])
-
-
-@functools.cache
-def _load() -> None:
-    import rlflow.synthesis.semantics_linear
-    import rlflow.synthesis.semantics_movement  # noqa: F401 - both register meanings
 
 
 class Evaluator:
@@ -105,7 +36,6 @@ class Evaluator:
     """
 
     def __init__(self, domain: Domain, seed: int, near: Sequence[float] = ()) -> None:
-        _load()
         self.domain = domain
         self.seed = seed
         self.near = near
@@ -200,7 +130,7 @@ class Evaluator:
         )
         if call.op == "Cast":
             call.widened_from = self._widened.get(operands[0], 0)
-            if call.dtypes[0] in _FLOAT_HOLDS.get(call.out_dtypes[0], ()):
+            if call.dtypes[0] in FLOAT_HOLDS.get(call.out_dtypes[0], ()):
                 self._widened[outs[0]] = call.widened_from or call.dtypes[0]
         result = apply(call)
         for k, array in enumerate(result[: len(outs)]):
@@ -237,229 +167,13 @@ def _compare_shape(call: Call, k: int, array: Array) -> None:
 
 def apply(call: Call) -> list[Array]:
     """Evaluates one node; see :class:`Evaluator`."""
-    f = MEANINGS.get(call.op)
-    if f is None:
-        if "unary" in flags_of(call.op):
-            f = _unary
-        elif "binary" in flags_of(call.op):
-            f = _binary
-        else:
-            raise Unsupported(f"the evaluator has no meaning for {call.op}")
-    result = f(call)
+    result = meaning_of(call.op)(call)
     return result if isinstance(result, list) else [result]
-
-
-_MEANT = frozenset(("Neg", "Identity", "Reciprocal", "Not", "Cast"))  # pointwise operators that mean what they mean
 
 
 def arbitrary_operators(parent: _core.Graph, child: _core.Graph | None, domain: Domain) -> list[str]:
     """Names of the pointwise operators of both graphs of which the domain knows no more than flags and symmetries."""
-    known = set(_MEANT) | set(_EXACT)
-    if domain.ordered:
-        known |= {"Relu", "Abs", "Clip", "PRelu", "LeakyRelu"} | set(_COMPARISONS)
     graphs = [g for g in (parent, child) if g is not None]
     names = {g.op(n) for g in graphs for n in g.order() if {"unary", "binary"} & flags_of(g.op(n))}
-    return sorted(names - known)
-
-
-# ---- pointwise ------------------------------------------------------------------------------------------------------
-
-
-def _integer_function(key: int, *arguments: Array) -> Array:
-    words = np.asarray(field.oracle(key, *(np.asarray(a).astype(np.int64).astype(np.uint64) for a in arguments)))
-    return (words >> np.uint64(1)).astype(np.int64) % 1000
-
-
-_INTEGER_UNARY: dict[str, Callable[[Array], Array]] = {
-    "Abs": np.abs,
-    "Relu": lambda a: np.maximum(a, 0),
-    "Sign": np.sign,
-}
-
-
-def _unary(c: Call) -> Array:
-    flags = flags_of(c.op)
-    x = c.arg(0)
-    if c.is_float():
-        if c.out_dtypes[0] == BOOL:
-            return c.domain.predicate(c.key(), x)
-        if c.op == "LeakyRelu" and c.domain.ordered:
-            return _leaky(x, c.domain.constant(c.attrs["alpha"]))
-        return c.domain.unary(c.op, c.key(), x, zero="zero_preserving" in flags, monotone="monotone" in flags)
-    if c.op == "Not":
-        return ~x
-    if c.op in _INTEGER_UNARY:
-        return np.asarray(_INTEGER_UNARY[c.op](x))
-    out = _integer_function(c.key(), x)
-    out = np.where(x == 0, 0, out) if "zero_preserving" in flags else out
-    return out.astype(bool) if c.out_dtypes[0] == BOOL else out
-
-
-def _leaky(a: Array, slope: Array) -> Array:
-    return np.asarray(np.frompyfunc(lambda x, s: x if x >= 0 else s * x, 2, 1)(a, slope), dtype=object)
-
-
-@meaning("Identity")
-def _identity(c: Call) -> Array:
-    return c.arg(0)
-
-
-@meaning("Neg")
-def _neg(c: Call) -> Array:
-    x = c.arg(0)
-    return c.domain.sub(c.domain.zeros(()), x) if c.is_float() else np.negative(x)
-
-
-@meaning("Reciprocal")
-def _reciprocal(c: Call) -> Array:
-    return c.domain.div(c.domain.constant(1), c.arg(0))
-
-
-@meaning("Clip")
-def _clip(c: Call) -> Array:
-    bounds = [c.inputs[k] if c.present(k) else None for k in (1, 2)]
-    if not c.is_float() or not isinstance(c.domain, Ordered):
-        if not c.is_float():
-            return np.clip(c.arg(0), bounds[0], bounds[1]) if any(b is not None for b in bounds) else c.arg(0)
-        given = [b.reshape(()) for b in bounds if b is not None]
-        return c.domain.function(c.key([b is None for b in bounds]), c.arg(0), *given)
-    x = c.arg(0)
-    for bound, largest in zip(bounds, (True, False), strict=True):
-        x = x if bound is None else c.domain.extreme(x, bound.reshape(()), largest)
-    return x
-
-
-@meaning("Cast")
-def _cast(c: Call) -> Array:
-    x, source, target = c.arg(0), c.dtypes[0], c.out_dtypes[0]
-    if source == target:
-        return x
-    if source in FLOATS:
-        if target in FLOATS:
-            held = {source, c.widened_from} & _FLOAT_HOLDS.get(target, set())
-            return x if held else c.domain.function(c.key(), x, zero=True)
-        return np.asarray(x != 0, dtype=bool) if target == BOOL else _to_integer(c, x)
-    if target in FLOATS:
-        if target in (1, 11):
-            return c.domain.from_integers(_representable(x, target))
-        exact = c.domain.from_integers(x)
-        return exact if source == BOOL else c.domain.function(c.key(), exact, zero=True)
-    return x.astype(bool) if target == BOOL else wrapped(x.astype(np.int64), target)
-
-
-def _representable(x: Array, dtype: int) -> Array:
-    """Whole numbers rounded to what the float type holds (all up to 2^24, or up to 2^53), as Python's integers."""
-    kind = np.float32 if dtype == 1 else np.float64
-    limit = 2**24 if dtype == 1 else 2**53
-    if x.dtype == bool or not np.any((x > limit) | (x < -limit)):
-        return x
-    return np.frompyfunc(lambda v: int(kind(int(v))), 1, 1)(x)
-
-
-def _to_integer(c: Call, x: Array) -> Array:
-    """Rounded toward zero; an arbitrary integer where the type does not hold that, or without an order."""
-    ends = limits(c.out_dtypes[0])
-    if not isinstance(c.domain, Ordered) or ends is None:
-        return c.domain.integer(c.key(), x)
-    if not all(isinstance(v, (int, Fraction)) for v in x.flat):
-        raise Unsupported("integers made of reals, by cases")
-    low, high = ends
-    anything = c.domain.integer(c.key(), x)
-    whole = [int(v) if low <= int(v) <= high else int(a) for v, a in zip(x.flat, anything.flat, strict=True)]
-    return np.array(whole, np.int64).reshape(x.shape)
-
-
-_EXACT: dict[str, Callable[[Domain, Array, Array], Array]] = {
-    "Add": lambda d, a, b: d.add(a, b),
-    "Sub": lambda d, a, b: d.sub(a, b),
-    "Mul": lambda d, a, b: d.mul(a, b),
-    "Div": lambda d, a, b: d.div(a, b),
-    "Equal": lambda d, a, b: np.asarray(a == b, dtype=bool),
-}
-
-
-def _truncated(a: Array, b: Array) -> Array:
-    safe = np.where(b == 0, 1, b)
-    q = np.abs(a) // np.abs(safe) * np.sign(a) * np.sign(safe)
-    return np.where(b == 0, _integer_function(field.key_of("x/0"), a), q)
-
-
-_INTEGER: dict[str, Callable[[Array, Array], Array]] = {
-    "Add": np.add,
-    "Sub": np.subtract,
-    "Mul": np.multiply,
-    "Div": _truncated,
-    "Equal": np.equal,
-    "Greater": np.greater,
-    "Less": np.less,
-    "GreaterOrEqual": np.greater_equal,
-    "LessOrEqual": np.less_equal,
-    "And": np.logical_and,
-    "Or": np.logical_or,
-    "Xor": np.logical_xor,
-    "BitwiseAnd": np.bitwise_and,
-    "BitwiseOr": np.bitwise_or,
-    "BitwiseXor": np.bitwise_xor,
-}
-
-_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "Greater": lambda a, b: a > b,
-    "Less": lambda a, b: a < b,
-    "GreaterOrEqual": lambda a, b: a >= b,
-    "LessOrEqual": lambda a, b: a <= b,
-}
-
-
-def _binary(c: Call) -> Array:
-    a, b = c.arg(0), c.arg(1)
-    if not c.is_float():
-        if c.op in _INTEGER:
-            return np.asarray(_INTEGER[c.op](a, b))
-        b = b if not c.is_float(1) else c.domain.integer(0, b)
-        return _integer_function(c.key(), a, b)
-    if c.op in _EXACT:
-        return _EXACT[c.op](c.domain, a, b)
-    b = b if c.is_float(1) else c.domain.from_integers(b)
-    if c.op in _COMPARISONS:
-        if c.domain.ordered:
-            return np.asarray(np.frompyfunc(_COMPARISONS[c.op], 2, 1)(a, b), dtype=bool)
-        return c.domain.predicate(c.key(), a, b)
-    if c.op == "PRelu" and c.domain.ordered:
-        return _leaky(a, b)
-    return c.domain.function(c.key(), a, b, zero=c.op == "PRelu")
-
-
-def _fold(c: Call, step: Callable[[Array, Array], Array]) -> Array:
-    return functools.reduce(step, (c.arg(k) for k in range(1, len(c.inputs))), c.arg(0))
-
-
-def _total(c: Call) -> Array:
-    return _fold(c, c.domain.add if c.is_float() else np.add)
-
-
-@meaning("Sum")
-def _sum(c: Call) -> Array:
-    return _total(c)
-
-
-@meaning("Mean")
-def _mean(c: Call) -> Array:
-    if not c.is_float():
-        raise Unsupported("Mean of integers")
-    return c.domain.div(_total(c), c.domain.constant(len(c.inputs)))
-
-
-@meaning("Max", "Min")
-def _max_min(c: Call) -> Array:
-    largest = c.op == "Max"
-    if not c.is_float():
-        return _fold(c, np.maximum if largest else np.minimum)
-    if not isinstance(c.domain, Ordered):
-        raise NeedsOrder(c.op)
-    domain = c.domain
-    return _fold(c, lambda a, b: domain.extreme(a, b, largest))
-
-
-@meaning("Where")
-def _where(c: Call) -> Array:
-    return np.where(c.arg(0).astype(bool), c.arg(1), c.arg(2))
+    known = ("ordered", "always") if domain.ordered else ("always",)
+    return sorted(name for name in names if facets_of(name).known not in known)

@@ -15,8 +15,9 @@ from rlflow import _core
 from rlflow.errors import GraphError
 from rlflow.synthesis.domains import Array, Domain, Field, Ordered, Unsupported
 from rlflow.synthesis.field import PRIME, key_of
+from rlflow.synthesis.operators import BOOL, FLOATS, NeedsOrder
 from rlflow.synthesis.sampling import Sample
-from rlflow.synthesis.semantics import BOOL, FLOATS, Evaluator, NeedsOrder
+from rlflow.synthesis.semantics import Evaluator
 from rlflow.synthesis.trial import Failure, Trial
 from rlflow.synthesis.verdict import Counterexample
 

@@ -19,9 +19,10 @@ from rlflow.synthesis.degree import degree_of
 from rlflow.synthesis.domains import Domain, Field, Ordered, Unsupported
 from rlflow.synthesis.field import key_of
 from rlflow.synthesis.integers import CAST_EDGES
+from rlflow.synthesis.operators import NeedsOrder
 from rlflow.synthesis.plan import Plan
 from rlflow.synthesis.sampling import Sample, draw_sample
-from rlflow.synthesis.semantics import Evaluator, NeedsOrder
+from rlflow.synthesis.semantics import Evaluator
 
 MOVES_PER_SAMPLE = 3
 TRIES_PER_SAMPLE = 60

@@ -20,7 +20,7 @@ import onnxruntime as ort
 
 from rlflow.errors import RlflowError
 from rlflow.frontends import graph_to_model, load_model, save_model
-from rlflow.frontends.importer import ImportedModel
+from rlflow.frontends.imported import ImportedModel
 
 Feeds = dict[str, Any]
 

@@ -17,8 +17,8 @@ from onnx import helper, numpy_helper
 
 from rlflow._core import Rule, RuleSet, State
 from rlflow.errors import GraphError
-from rlflow.frontends import expressible, load_model, save_model
-from rlflow.frontends.importer import ImportedModel
+from rlflow.frontends import baseline, expressible, load_model, save_model
+from rlflow.frontends.imported import ImportedModel
 from rlflow.graph import Graph
 
 REASSOCIATE = Rule(
@@ -100,7 +100,7 @@ def test_namesakes_of_the_file_are_parted() -> None:
     for node in source.graph.node:
         node.name = "layer"
     assert node_names(saved(source, REASSOCIATE)) == ["rlflow_MatMul_0", "layer"]
-    assert node_names(load_model(source).baseline()) == ["layer", "rlflow_node_0", "rlflow_node_1"]
+    assert node_names(baseline(load_model(source))) == ["layer", "rlflow_node_0", "rlflow_node_1"]
 
 
 def test_untouched_nodes_keep_their_names_and_new_ones_get_theirs() -> None:

@@ -10,8 +10,8 @@ import pytest
 from model_tools import BOOL, FLOAT, INT64, model, node_names, random, run, tensor, value
 from onnx import helper
 
-from rlflow.frontends import load_model, save_model
-from rlflow.frontends.importer import ImportedModel
+from rlflow.frontends import baseline, load_model, save_model
+from rlflow.frontends.imported import ImportedModel
 
 
 def roundtrip(source: onnx.ModelProto, **options: Any) -> tuple[ImportedModel, onnx.ModelProto]:
@@ -174,7 +174,7 @@ def test_initialisers_stay_inputs_when_asked(ir_version: int) -> None:
 
 def test_baseline_has_the_same_treatment() -> None:
     imported = load_model(listed_weights())
-    assert [info.name for info in imported.baseline().graph.input] == ["x"]
+    assert [info.name for info in baseline(imported).graph.input] == ["x"]
     assert onnx.load_from_string(imported.source_bytes()).graph.output[0].name == "y"
 
 

@@ -11,7 +11,8 @@ import pytest
 from rlflow import _core
 from rlflow.frontends.reference import evaluate
 from rlflow.synthesis.domains import Field, Ordered, Unsupported
-from rlflow.synthesis.semantics import Evaluator, NeedsOrder
+from rlflow.synthesis.operators import NeedsOrder
+from rlflow.synthesis.semantics import Evaluator
 
 X4 = "x: f32[2,4,5,6] = input"
 

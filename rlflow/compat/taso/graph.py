@@ -77,12 +77,12 @@ def from_rlflow(source: Graph | ImportedModel, constants: ConstantStore | None =
 
     ``constants``: where the weights of a bare graph are; weights that nobody has are drawn when the graph is written.
     """
-    from rlflow.frontends import ConstantStore, ImportedModel
+    from rlflow.frontends import ConstantStore, ImportedModel, baseline
     from rlflow.graph import Graph
 
     if isinstance(source, ImportedModel):
         names = [] if source.passthrough else [info.name for info in source.origin.model.graph.output]
-        return PyGraph._of(source, source.baseline(), names)
+        return PyGraph._of(source, baseline(source), names)
     if not isinstance(source, Graph):
         raise UsageError(f"taso: from_rlflow() got {type(source).__name__}; expected an rlflow Graph or ImportedModel.")
     graph = PyGraph()

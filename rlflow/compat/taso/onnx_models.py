@@ -34,7 +34,7 @@ def load_onnx(
 
     ``dims`` sets symbolic dimensions for good; others stay symbolic. Raises ModelError for what is not a usable model.
     """
-    from rlflow.frontends import load_model
+    from rlflow.frontends import baseline, load_model
 
     imported = load_model(filename, freeze=dims)
     model = imported.origin.model
@@ -42,7 +42,7 @@ def load_onnx(
     if any(node.op_type in own for node in model.graph.node):
         return _load_nodewise(model, imported.origin.base_dir)
     names = [] if imported.passthrough else [info.name for info in model.graph.output]
-    return PyGraph._of(imported, imported.baseline(), names)
+    return PyGraph._of(imported, baseline(imported), names)
 
 
 def _check_output(taso_output: Any, onnx_output: str | ValueInfoProto) -> bool:

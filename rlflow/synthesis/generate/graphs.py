@@ -13,7 +13,8 @@ import numpy as np
 from rlflow import _core
 from rlflow.errors import GraphError
 from rlflow.synthesis.generate import kinds
-from rlflow.synthesis.generate.vocabulary import Group, InputFamily, Operator
+from rlflow.synthesis.generate.vocabulary import Group, InputFamily
+from rlflow.synthesis.operators import flags_of
 
 F32 = 1
 RECORD = np.dtype(
@@ -59,16 +60,11 @@ def decode(record: Any, group: Group) -> Term:
     made: list[Term] = []
     for step in record["step"][: int(record["ops"])]:
         operator = group.operators[int(step[0])]
-        arity = _arity(operator)
+        arity = kinds.of(operator.op, operator.concrete(group.worlds[0])).arity
         operands = tuple(int(v) if v < inputs else made[int(v) - inputs] for v in step[1 : 1 + arity])
         made += [Node(int(step[0]), operands, 0), Node(int(step[0]), operands, 1)]
     root = int(record["root"])
     return root if root < inputs else made[root - inputs]
-
-
-def _arity(operator: Operator) -> int:
-    two = operator.op in ("MatMul", "Conv", "Concat", "LayerNormalization") or operator.op in kinds.BINARY
-    return 2 if two else 1
 
 
 def decode_pairs(raw: bytes, group: Group) -> list[Equation]:
@@ -231,9 +227,6 @@ class Instances:
         return b.add(template.op, template.concrete(self.world), operands) if template else b.add(term[0], {}, operands)
 
 
-_COMMUTATIVE = frozenset(n for n in _core.op_names() if "commutative" in _core.op_row(n)["flags"])
-
-
 @dataclass(frozen=True)
 class Shape:
     """A core graph seen apart from the order of its commutative operands."""
@@ -248,9 +241,10 @@ class Shape:
         for n in g.order():
             operands = [keys.get(v, v) for v in g.node_inputs(n)]
             op = g.op(n)
-            if op in _COMMUTATIVE:
+            swaps = "commutative" in flags_of(op)
+            if swaps:
                 operands.sort()
-            attributes = "" if op in _COMMUTATIVE else str(sorted(g.attrs(n).items()))
+            attributes = "" if swaps else str(sorted(g.attrs(n).items()))
             name = g.input_name(n) if op == "Input" else g.const_digest(n) if op == "Constant" else ""
             for k, v in enumerate(g.node_outputs(n)):
                 keys[v] = hash((op, attributes, name, tuple(operands), k))

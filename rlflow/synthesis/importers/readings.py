@@ -13,7 +13,8 @@ from rlflow.synthesis.field import key_of
 from rlflow.synthesis.importers.building import ELEMENTWISE, Inexpressible
 from rlflow.synthesis.importers.instances import TASO, Instance, Reading, draw
 from rlflow.synthesis.importers.terms import ForeignRule
-from rlflow.synthesis.semantics import Evaluator, NeedsOrder
+from rlflow.synthesis.operators import NeedsOrder
+from rlflow.synthesis.semantics import Evaluator
 
 MATCHES = 200
 _PROPOSALS = 40

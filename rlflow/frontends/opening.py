@@ -1,0 +1,112 @@
+"""Opening what is given as a model: a path, bytes or a ModelProto; what is none is refused in one sentence."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from contextlib import ExitStack
+
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import helper
+
+from rlflow.errors import ModelError
+from rlflow.frontends import scopes
+
+OLDEST_OPSET = 7
+Source = str | os.PathLike[str] | bytes | onnx.ModelProto
+
+
+def open_source(source: Source) -> tuple[onnx.ModelProto, str | None, bytes | onnx.ModelProto | None]:
+    """(the library's own ModelProto, path, what was given instead of a path) of a source."""
+    if isinstance(source, onnx.ModelProto):
+        model = onnx.ModelProto()
+        model.CopyFrom(source)
+        return model, None, source
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        raw = bytes(source)
+        return parse_model(raw, "the given bytes"), None, raw
+    path = os.fspath(source)
+    return read_model(path), path, None
+
+
+def place_of(path: str | None) -> str:
+    return "the given model" if path is None else f"'{path}'"
+
+
+def read_file(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError as error:
+        raise ModelError(f"While loading a model: the file '{path}' does not exist.") from error
+    except IsADirectoryError as error:
+        raise ModelError(f"While loading a model: '{path}' is a directory; expected an ONNX file.") from error
+    except OSError as error:
+        raise ModelError(f"While loading a model: '{path}' cannot be read: {error.strerror or error}.") from error
+
+
+def read_model(path: str) -> onnx.ModelProto:
+    """The ModelProto in a file, parsed where the system maps it. Raises ModelError."""
+    try:
+        with ExitStack() as stack:
+            file = stack.enter_context(open(path, "rb"))
+            mapped = stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            return parse_model(stack.enter_context(memoryview(mapped)), place_of(path))
+    except (OSError, ValueError):  # no file, an empty one, or none that can be mapped
+        return parse_model(read_file(path), place_of(path))
+
+
+def parse_model(raw: bytes | memoryview, place: str) -> onnx.ModelProto:
+    """A ModelProto of serialised bytes; ``place`` names them in the ModelError that is raised for anything else."""
+    if not raw:
+        raise ModelError(f"While loading a model: {place} is empty; expected a serialised ONNX ModelProto.")
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(raw)
+    except DecodeError as error:
+        raise ModelError(
+            f"While loading a model: {place} ({len(raw)} bytes) is not a serialised ONNX ModelProto; "
+            "it is something else, or truncated."
+        ) from error
+    return model
+
+
+def require_graph(model: onnx.ModelProto, place: str) -> None:
+    if not model.HasField("graph") or not (model.graph.node or model.graph.output):
+        raise ModelError(
+            f"While loading a model: {place} holds no graph; expected an ONNX model with nodes and outputs."
+        )
+    if not model.graph.output:
+        raise ModelError(f"While loading a model: the graph of {place} has no outputs; it computes nothing.")
+
+
+def assume_opset(model: onnx.ModelProto, notes: list[str]) -> None:
+    """Adds the default domain's opset where the model forgot it: the one of its IR version's first release."""
+    if "" in scopes.opset_versions(model):
+        return
+    domains: set[str] = set()
+    scopes.walk(model.graph, lambda node: domains.add(scopes.domain_of(node)))
+    if "" not in domains:
+        return
+    released = [row[2] for row in helper.VERSION_TABLE if row[1] == model.ir_version]
+    opset = min(released, default=OLDEST_OPSET)
+    model.opset_import.append(helper.make_opsetid("", opset))
+    notes.append(
+        f"The model imports no opset of the default domain; opset {opset}, "
+        f"that of IR version {model.ir_version}, is assumed."
+    )
+
+
+def refusal(model: onnx.ModelProto) -> str | None:
+    opset = scopes.opset_versions(model).get("", OLDEST_OPSET)
+    newest = onnx.defs.onnx_opset_version()
+    if opset < OLDEST_OPSET:
+        return f"its opset is {opset}, and forms before opset {OLDEST_OPSET} are not read"
+    if opset > newest:
+        return f"its opset is {opset}, and the installed onnx knows those up to {newest}"
+    if model.graph.sparse_initializer:
+        return "it has sparse initialisers"
+    if model.training_info:
+        return "it carries its own training step"
+    return None

@@ -1,0 +1,151 @@
+"""The state of one attempt at a graph, and the numbers that it is made of: extents, ranks, letters of hints."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any
+
+from rlflow import _core
+from rlflow.errors import RlflowError
+from rlflow.synthesis.boundaries import LARGE_EXTENTS
+from rlflow.synthesis.plan import Plan
+from rlflow.synthesis.twins import Twins
+
+F32, BOOL = 1, 9
+DTYPES = {"f32": 1, "u8": 2, "i8": 3, "i32": 6, "i64": 7, "bool": 9, "f16": 10, "f64": 11, "bf16": 16}
+#: dtype, shape, and the element of a uniform constant
+DrawnType = tuple[int, tuple[int, ...], "str | None"]
+
+
+class NumberDraw:
+    """What is drawn before there are values. Hints of the plan are followed, loosely."""
+
+    def __init__(self, plan: Plan, rng: random.Random, *, largest: int = 4, stray: bool = False) -> None:
+        self.plan = plan
+        self.rng = rng
+        self.largest = largest
+        self.builder = _core.GraphBuilder()
+        self.hint = rng.choice(plan.samples) if plan.samples and rng.random() < 0.6 else None
+        self.obey = self.hint is not None or rng.random() < 0.75
+        self.looseness = rng.choice([0.1, 0.2, 0.35]) if stray else 0.06
+        self.dtype = self._any_dtype()
+        self.mixed = len(plan.roots) > 1 and rng.random() < 0.15
+        self.retyped = self.mixed or rng.random() < 0.06
+        self.strayed = self.hint is None or self.retyped
+        share = 0.5 if plan.boundaries.extents else 0.15
+        self.large_left = 2 if rng.random() < share else 0  # a few large extents in some of the samples
+        self.renumbered: dict[str, str] | None = {} if self.hint is not None and rng.random() < 0.25 else None
+        self.twins = Twins(rng)
+        self.values: dict[str, int] = {}
+        self.members: dict[str, list[int]] = {}
+        self.local: dict[str, int] | None = None
+        self.attrs: dict[str, Any] = {}
+        self.rests: dict[str, dict[str, Any]] = {}
+        self.ops: dict[str, tuple[str, dict[str, Any], list[int]]] = {}
+        self.letters: dict[str, int] = {}
+        self.made: list[int] = []
+        self.inner: list[int] = []
+        self.index_inputs: dict[int, int] = {}
+        self.inputs = 0
+        self.parts: dict[int, int] = {}  # number of outputs of each Split, by its first one
+
+    def _any_dtype(self) -> int:
+        return self.rng.choices([1, 11, 10, 7], [88, 4, 3, 5])[0]
+
+    def extent(self) -> int:
+        """An extent between 1 and ``largest``, 1 more often than the others; now and then a large one, or one at a
+        boundary of the statement."""
+        if self.large_left and self.rng.random() < 0.4:
+            self.large_left -= 1
+            near = self.plan.boundaries.extents
+            return self.rng.choice(near if near and self.rng.random() < 0.8 else LARGE_EXTENTS)
+        return 1 if self.rng.random() < 0.3 else self.rng.randint(2, self.largest)
+
+    def dims(self, rank: int) -> tuple[int, ...]:
+        shape = [self.extent() for _ in range(rank)]
+        large = max(shape, default=1) > self.largest  # the others give way to it
+        while elements_of(shape) > (2 * max(shape) if large else 160) and sorted(shape)[-2 if large else -1] > 1:
+            shape[shape.index(sorted(shape)[-2 if large else -1])] -= 1
+        return tuple(shape)
+
+    def rank(self, least: int = 0) -> int:
+        near = self.plan.boundaries.ranks
+        if near and self.rng.random() < 0.15:
+            return max(least, self.rng.choice(near))
+        return max(least, self.rng.choices([0, 1, 2, 3, 4, 5], [4, 14, 28, 28, 20, 6])[0])
+
+    def kernel(self, n: int) -> list[int]:
+        """The extents of a window over ``n`` axes."""
+        return self.rng.choice([[1] * n, [1] * n, [3] * n, [2] * n, [self.rng.randint(1, 3) for _ in range(n)]])
+
+    def partner(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """A shape that broadcasts with ``shape``."""
+        way = self.rng.random()
+        if way < 0.35:
+            return shape
+        if way < 0.45:
+            return ()
+        if way < 0.6:
+            return shape[self.rng.randint(0, len(shape)) :]
+        if way < 0.7:
+            return (*self.dims(self.rng.randint(1, 2)), *shape)
+        cut = shape[self.rng.randint(0, len(shape)) :] if self.rng.random() < 0.3 else shape
+        keep = self.rng.random()
+        return tuple(
+            self.extent() if d == 1 and self.rng.random() < 0.3 else d if self.rng.random() < keep else 1 for d in cut
+        )
+
+    # ---- hints
+
+    def _letter(self, text: str) -> int:
+        total = 1
+        for part in text.split("*"):
+            part = part.strip()
+            total *= self._number(part) if part.isdigit() else self.letters.setdefault(part, self.extent())
+        if self.rng.random() < self.looseness / 3:  # one place where what the hint ties together is not
+            self.strayed = True
+            return self.extent()
+        return total
+
+    def _number(self, digits: str) -> int:
+        """A number of a hint: as it is, or in some samples another one, the same wherever it stands."""
+        if self.renumbered is None:
+            return int(digits)
+        if digits not in self.renumbered:
+            other = self.extent() if self.rng.random() < 0.5 else int(digits)
+            self.strayed = self.strayed or other != int(digits)
+            self.renumbered[digits] = str(other)
+        return int(self.renumbered[digits])
+
+    def _hint_for(self, name: str) -> Any:
+        """The hint for a variable. Now and then one is disregarded, so that what lies beside the hints is seen too."""
+        spec = (self.hint or {}).get(name)
+        if spec is not None and self.rng.random() < self.looseness:
+            self.strayed = True
+            return None
+        return spec
+
+    def _hinted(self, name: str) -> DrawnType | None:
+        spec = self._hint_for(name)
+        if spec is None:
+            return None
+        m = re.fullmatch(r"(\w+)\[(.*)\](?: = (\S+))?", self.rng.choice(spec) if isinstance(spec, list) else spec)
+        if not m:
+            raise RlflowError(f'the sample hint {name}: {spec!r} is not a type such as "f32[A,B]" or "f32[] = 1"')
+        dims = [d for d in m.group(2).split(",") if d.strip()]
+        if self.local is not None:  # lower-case letters differ from member to member of a star group
+            for d in dims:
+                for part in d.split("*"):
+                    if part.strip().islower():
+                        self.letters.pop(part.strip(), None)
+        dtype = DTYPES[m.group(1)]
+        return self.dtype if self.retyped and dtype == F32 else dtype, tuple(self._letter(d) for d in dims), m.group(3)
+
+
+def elements_of(shape: Any) -> int:
+    """Elements of a shape."""
+    n = 1
+    for d in shape:
+        n *= d
+    return n

@@ -1,0 +1,132 @@
+"""Values without operands: inputs, and constants whose elements conditions may read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlflow.synthesis.drawn_numbers import BOOL, DTYPES, DrawnType, NumberDraw, elements_of
+from rlflow.synthesis.field import key_of
+from rlflow.synthesis.integers import wrapped
+from rlflow.synthesis.operators.registry import DRAWN_FLOATS
+from rlflow.synthesis.want import GiveUp, Want
+
+
+class ValueDraw(NumberDraw):
+    """Draws inputs and constants that fit what an operator wants, what the hints say, and what conditions ask."""
+
+    def shape(self, v: int) -> tuple[int, ...]:
+        return tuple(self.builder.shape(v))
+
+    def dtype_of(self, v: int) -> int:
+        return int(self.builder.dtype(v))
+
+    def fresh(self, name: str, want: Want) -> int:
+        """A new value for the variable ``name``: an input, a constant, or now and then a value that exists already."""
+        dtype, shape, elements = self._type_for(name, want)
+        if elements is not None:
+            near = self.plan.boundaries.values
+            other = bool(near) and self.rng.random() < 0.25
+            self.strayed = self.strayed or other
+            return self.constant(name, dtype, shape, value=self.rng.choice(near) if other else float(elements))
+        if self.rng.random() < 0.15 and name not in self.plan.constants:
+            same = [v for v in self.made + self.inner if (self.dtype_of(v), self.shape(v)) == (dtype, shape)]
+            if same:
+                return self.rng.choice(same)
+        is_constant = name in self.plan.constants or name in self.plan.valued or self.rng.random() < 0.08
+        index = want.index_below
+        if index is None and not is_constant:
+            return self.input(dtype, shape)
+        if not is_constant:
+            v = self.input(dtype, shape)
+            self.index_inputs[self.inputs - 1] = index or 1
+            return v
+        return self.constant(name, dtype, shape, index)
+
+    def _type_for(self, name: str, want: Want) -> DrawnType:
+        hinted = self._hinted(name)
+        if hinted:
+            return hinted
+        dtype = want.dtype if want.dtype is not None else self.dtype
+        if self.obey and name in self.plan.dtypes:
+            dtype = DTYPES.get(self.rng.choice(self.plan.dtypes[name]), dtype)
+        if self.obey and name in self.plan.scalars and self.rng.random() < 0.85:
+            return dtype, self.rng.choice([(), (), (1,), (1, 1)]), None
+        equal = [self.shape(self.values[n]) for n in self.plan.same.get(name, ()) if self.obey and n in self.values]
+        if equal:
+            return dtype, equal[0], None
+        return dtype, self._related(name, self._free_shape(name, want)), None
+
+    def _free_shape(self, name: str, want: Want) -> tuple[int, ...]:
+        if want.shape is not None:
+            return want.shape
+        rank = want.rank
+        if rank is None and self.obey and name in self.plan.ranks:
+            rank = self.rng.choice(self.plan.ranks[name])
+        return self.dims(self.rank(want.least_rank) if rank is None else rank)
+
+    def _related(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape with the extents that the conditions tie to a number, or to a value that is there."""
+        dims = list(shape)
+        for i, other, j in self.plan.dims.get(name, ()) if self.obey else ():
+            theirs = [] if isinstance(other, int) or other not in self.values else self.shape(self.values[other])
+            if -len(dims) <= i < len(dims) and isinstance(other, int):
+                dims[i] = other
+            elif -len(dims) <= i < len(dims) and -len(theirs) <= j < len(theirs):
+                dims[i] = theirs[j]
+        return tuple(dims)
+
+    def input(self, dtype: int, shape: tuple[int, ...]) -> int:
+        v = self.builder.input(f"x{self.inputs}", dtype, list(shape))
+        self.inputs += 1
+        self.made.append(v)
+        return v
+
+    def constant(
+        self, name: str, dtype: int, shape: tuple[int, ...], index_below: int | None = None, value: float | None = None
+    ) -> int:
+        """A constant; its elements are given where conditions may read them, else only its digest is."""
+        count = elements_of(shape)
+        values: list[Any] | None = None
+        if value is not None:
+            values = [value] * count
+        elif index_below is not None:
+            values = self._index_values(name, count, index_below)
+        elif dtype not in DRAWN_FLOATS:
+            values = self._integer_values(dtype, count)
+        elif name in self.plan.valued or self.rng.random() < 0.1:
+            values = self._float_values(count)
+        digest = f"{key_of(self.rng.random(), name, 0):016x}{key_of(self.rng.random(), name, 1):016x}"
+        v = self.builder.constant(dtype, list(shape), digest, values, None)
+        self.made.append(v)
+        return v
+
+    def _index_values(self, name: str, count: int, below: int) -> list[int]:
+        if below < 1:
+            raise GiveUp
+        if self.rng.random() < 0.4 and count <= below:
+            first = self.rng.randint(0, below - count)
+            return list(range(first, first + count))
+        low = -below if self.rng.random() < 0.3 else 0
+        return [self.rng.randint(low, below - 1) for _ in range(count)]
+
+    def _integer_values(self, dtype: int, count: int) -> list[int]:
+        if dtype == BOOL:
+            return [self.rng.randint(0, 1) for _ in range(count)]
+        pool = list(range(-3, 4))
+        if self.rng.random() < 0.3:
+            pool = [*self.plan.boundaries.integers, *pool]
+        values = [self.rng.choice(pool) for _ in range(count)]
+        return wrapped(np.array(values, np.int64), dtype).tolist()
+
+    def _float_values(self, count: int) -> list[float]:
+        way = self.rng.random()
+        pool = [-2.0, -1.0, -0.5, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0] if way < 0.4 else [0.25, 0.5, 1.0, 1.5, 2.0, 3.0]
+        if self.rng.random() < 0.2:
+            pool = [0.0, 1.0]
+        if self.plan.boundaries.values and self.rng.random() < 0.35:
+            pool = list(self.plan.boundaries.values)
+        if self.rng.random() < 0.4:
+            return [self.rng.choice(pool)] * count
+        return [self.rng.choice(pool) for _ in range(count)]

@@ -1,0 +1,61 @@
+"""The facets of operators: importing this package registers them all. See :mod:`registry`."""
+
+from __future__ import annotations
+
+from rlflow.synthesis.operators import (
+    arithmetic,
+    movement,
+    normalisations,
+    products,
+    reductions,
+    resize,
+    unary,
+    views,
+    windows,
+)
+from rlflow.synthesis.operators.registry import (
+    BOOL,
+    FLOAT_HOLDS,
+    FLOATS,
+    Call,
+    Facets,
+    NeedsOrder,
+    class_members,
+    default_of,
+    draw,
+    extra_operands,
+    facets_of,
+    flags_of,
+    meaning_of,
+    native_of,
+    registered,
+    valid_type,
+)
+
+__all__ = [
+    "BOOL",
+    "FLOATS",
+    "FLOAT_HOLDS",
+    "Call",
+    "Facets",
+    "NeedsOrder",
+    "arithmetic",
+    "class_members",
+    "default_of",
+    "draw",
+    "extra_operands",
+    "facets_of",
+    "flags_of",
+    "meaning_of",
+    "movement",
+    "native_of",
+    "normalisations",
+    "products",
+    "reductions",
+    "registered",
+    "resize",
+    "unary",
+    "valid_type",
+    "views",
+    "windows",
+]

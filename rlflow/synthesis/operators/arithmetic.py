@@ -1,0 +1,203 @@
+"""Pointwise operators of two and more operands. Binary ones of which nothing is said follow from their rows."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rlflow.synthesis import field
+from rlflow.synthesis.domains import Array, Ordered, Unsupported
+from rlflow.synthesis.operators import degrees
+from rlflow.synthesis.operators.native import NativeKind
+from rlflow.synthesis.operators.registry import Call, Drawn, NeedsOrder, facets_of, register, register_class
+from rlflow.synthesis.operators.unary import float_attrs, integer_function, leaky
+from rlflow.synthesis.terms import Term
+from rlflow.synthesis.want import GiveUp, Want
+
+if TYPE_CHECKING:
+    from rlflow.synthesis.sampling import Draw
+
+
+def _truncated(a: Array, b: Array) -> Array:
+    safe = np.where(b == 0, 1, b)
+    q = np.abs(a) // np.abs(safe) * np.sign(a) * np.sign(safe)
+    return np.where(b == 0, integer_function(field.key_of("x/0"), a), q)
+
+
+def _fold(c: Call, step: Callable[[Array, Array], Array]) -> Array:
+    return functools.reduce(step, (c.arg(k) for k in range(1, len(c.inputs))), c.arg(0))
+
+
+def _total(c: Call) -> Array:
+    return _fold(c, c.domain.add if c.is_float() else np.add)
+
+
+def _sum(c: Call) -> Array:
+    return _total(c)
+
+
+def _mean(c: Call) -> Array:
+    if not c.is_float():
+        raise Unsupported("Mean of integers")
+    return c.domain.div(_total(c), c.domain.constant(len(c.inputs)))
+
+
+def _max_min(c: Call) -> Array:
+    largest = c.op == "Max"
+    if not c.is_float():
+        return _fold(c, np.maximum if largest else np.minimum)
+    if not isinstance(c.domain, Ordered):
+        raise NeedsOrder(c.op)
+    domain = c.domain
+    return _fold(c, lambda a, b: domain.extreme(a, b, largest))
+
+
+def _where(c: Call) -> Array:
+    return np.where(c.arg(0).astype(bool), c.arg(1), c.arg(2))
+
+
+def by_flags(c: Call) -> Array:
+    """A broadcasting operator: what its facet says of integers, of floats, of an order; else a keyed function."""
+    facets, a, b = facets_of(c.op), c.arg(0), c.arg(1)
+    if not c.is_float():
+        if facets.on_integers is not None:
+            return np.asarray(facets.on_integers(a, b))
+        b = b if not c.is_float(1) else c.domain.integer(0, b)
+        return integer_function(c.key(), a, b)
+    if facets.exactly is not None:
+        return facets.exactly(c.domain, a, b)
+    b = b if c.is_float(1) else c.domain.from_integers(b)
+    if facets.compares is not None:
+        if c.domain.ordered:
+            return np.asarray(np.frompyfunc(facets.compares, 2, 1)(a, b), dtype=bool)
+        return c.domain.predicate(c.key(), a, b)
+    return c.domain.function(c.key(), a, b)
+
+
+def _prelu(c: Call) -> Array:
+    if not c.is_float():
+        return by_flags(c)
+    a, b = c.arg(0), c.arg(1)
+    b = b if c.is_float(1) else c.domain.from_integers(b)
+    return leaky(a, b) if c.domain.ordered else c.domain.function(c.key(), a, b, zero=True)
+
+
+def _draw_by_flags(d: Draw, term: Term, op: str, want: Want) -> Drawn:
+    attrs = float_attrs(d, term, op)
+    inputs = _broadcast(d, term, want)
+    return inputs, attrs
+
+
+def _broadcast(d: Draw, term: Term, want: Want) -> list[int]:
+    """Operands of broadcasting shapes; known ones first, the others fitted to the first."""
+    kids, out = term.children, {}
+    order = sorted(range(len(kids)), key=lambda k: not d.is_known(kids[k]))
+    base: tuple[int, ...] | None = None
+    for k in order:
+        if base is None:
+            wish = want.shape
+            if wish is not None and d.rng.random() < 0.3:
+                wish = None
+            out[k] = d.child(kids[k], Want(shape=wish, rank=want.rank, least_rank=want.least_rank, dtype=want.dtype))
+            base = d.shape(out[k])
+            dtype = d.dtype_of(out[k])
+        else:
+            shape = base if kids[k].kind == "op" else d.partner(base)
+            out[k] = d.child(kids[k], Want(shape=shape, dtype=dtype))
+    return [out[k] for k in range(len(kids))]
+
+
+def _draw_where(d: Draw, term: Term, op: str, want: Want) -> Drawn:
+    c, a, b = term.children
+    x = d.child(a, Want(shape=want.shape, least_rank=want.least_rank))
+    y = d.child(b, Want(shape=d.partner(d.shape(x)), dtype=d.dtype_of(x)))
+    wide = max(d.shape(x), d.shape(y), key=len)
+    return [d.child(c, Want(shape=d.partner(wide), dtype=9)), x, y], {}
+
+
+def _draw_variadic(d: Draw, term: Term, op: str, want: Want) -> Drawn:
+    if all(c.kind != "seq" for c in term.children):
+        return _broadcast(d, term, want), {}
+    base = want.shape or d.dims(d.rank())
+    out: list[int] = []
+    for c in term.children:
+        out += d.spread(c, Want(shape=base)) if c.kind == "seq" else [d.child(c, Want(shape=base))]
+    return out, {}
+
+
+def _draw_prelu(d: Draw, term: Term, op: str, want: Want) -> Drawn:
+    inputs, attrs = _draw_by_flags(d, term, op, want)
+    if len(d.shape(inputs[1])) > len(d.shape(inputs[0])):
+        raise GiveUp  # ONNX broadcasts the slope one way
+    return inputs, attrs
+
+
+def _native(op: str, commutative: bool) -> Callable[[object], NativeKind]:
+    return lambda a: NativeKind(op, 2, [], commutative=commutative)
+
+
+register_class("binary", meaning=by_flags, draw=_draw_by_flags)
+register(
+    "Add",
+    exactly=lambda d, a, b: d.add(a, b),
+    on_integers=np.add,
+    known="always",
+    degree=degrees.total,
+    for_integers=True,
+    native=_native("Add", True),
+)
+register(
+    "Sub",
+    exactly=lambda d, a, b: d.sub(a, b),
+    on_integers=np.subtract,
+    known="always",
+    degree=degrees.total,
+    for_integers=True,
+    native=_native("Sub", False),
+)
+register(
+    "Mul",
+    exactly=lambda d, a, b: d.mul(a, b),
+    on_integers=np.multiply,
+    known="always",
+    degree=degrees.product,
+    for_integers=True,
+    native=_native("Mul", True),
+)
+register(
+    "Div",
+    exactly=lambda d, a, b: d.div(a, b),
+    on_integers=_truncated,
+    known="always",
+    degree=degrees.quotient,
+    for_integers=True,
+    native=_native("Div", False),
+)
+register("Mod", for_integers=True)
+register(
+    "Equal",
+    exactly=lambda d, a, b: np.asarray(a == b, dtype=bool),
+    on_integers=np.equal,
+    known="always",
+    for_integers=True,
+)
+register("Greater", compares=lambda a, b: a > b, on_integers=np.greater, known="ordered", for_integers=True)
+register("Less", compares=lambda a, b: a < b, on_integers=np.less, known="ordered", for_integers=True)
+register("GreaterOrEqual", compares=lambda a, b: a >= b, on_integers=np.greater_equal, known="ordered")
+register("LessOrEqual", compares=lambda a, b: a <= b, on_integers=np.less_equal, known="ordered")
+register("And", on_integers=np.logical_and, floats=False)
+register("Or", on_integers=np.logical_or, floats=False)
+register("Xor", on_integers=np.logical_xor, floats=False)
+register("BitwiseAnd", on_integers=np.bitwise_and, floats=False, for_integers=True)
+register("BitwiseOr", on_integers=np.bitwise_or, floats=False, for_integers=True)
+register("BitwiseXor", on_integers=np.bitwise_xor, floats=False)
+register("BitShift", floats=False)
+register("PRelu", meaning=_prelu, draw=_draw_prelu, known="ordered", integers=False)
+register("Sum", meaning=_sum, draw=_draw_variadic, degree=degrees.total, one_term=True, pointwise=True)
+register("Mean", meaning=_mean, draw=_draw_variadic, degree=degrees.total, one_term=True, pointwise=True)
+for _name in ("Max", "Min"):
+    register(_name, meaning=_max_min, draw=_draw_variadic, one_term=True, pointwise=True, native=_native(_name, True))
+register("Where", meaning=_where, draw=_draw_where, one_term=True, pointwise=True)

@@ -1,0 +1,127 @@
+"""Reductions, arg-extremes and running sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rlflow.synthesis.domains import Array, Unsupported
+from rlflow.synthesis.operators.exact import extreme_over, floats_only, function_of, mean_over
+from rlflow.synthesis.operators.native import Attributes, NativeKind
+from rlflow.synthesis.operators.registry import Call, Drawn, NeedsOrder, register, register_class
+from rlflow.synthesis.terms import Term
+from rlflow.synthesis.want import GiveUp, Want
+
+if TYPE_CHECKING:
+    from rlflow.synthesis.sampling import Draw
+
+
+def _reduced(c: Call, x: Array, axes: tuple[int, ...]) -> Array:
+    d, op = c.domain, c.op
+    if op in ("ReduceMax", "ReduceMin"):
+        return extreme_over(c, x, axes, op == "ReduceMax")
+    if op == "ReduceMean":
+        return mean_over(d, x, axes)
+    if op == "ReduceProd":
+        for a in sorted(axes, reverse=True):
+            out = d.constant(1)
+            for k in range(x.shape[a]):
+                out = d.mul(out, x.take(k, axis=a))
+            x = np.broadcast_to(out, x.shape[:a] + x.shape[a + 1 :])
+        return x
+    before = {
+        "ReduceL1": lambda e: function_of(d, "Abs", e),
+        "ReduceLogSumExp": lambda e: function_of(d, "Exp", e),
+    }.get(op, lambda e: e)
+    if op in ("ReduceL2", "ReduceSumSquare"):
+        x = d.mul(x, x)
+    total = d.total(before(x), axes)
+    after = {"ReduceL2": "Sqrt", "ReduceLogSum": "Log", "ReduceLogSumExp": "Log"}.get(op)
+    return function_of(d, after, total) if after else total
+
+
+def _reduce(c: Call) -> Array:
+    floats_only(c)
+    if c.present(1):
+        raise Unsupported("a reduction whose axes are a tensor")
+    x, axes = c.arg(0), tuple(c.attrs["axes"])
+    out = _reduced(c, x, axes)
+    return out.reshape([1 if k in axes else e for k, e in enumerate(x.shape)]) if c.attrs["keepdims"] else out
+
+
+def _arg(c: Call) -> Array:
+    floats_only(c)
+    if not c.domain.ordered:
+        raise NeedsOrder(c.op)
+    x, axis = c.arg(0), c.attrs["axis"]
+    if x.ndim == 0:  # a scalar's largest element is its first
+        return np.zeros((), np.int64)
+    rows = np.moveaxis(x, axis, -1)
+    out = np.empty(rows.shape[:-1], np.int64)
+    for index in np.ndindex(rows.shape[:-1]):
+        row = list(rows[index])
+        best = max(row) if c.op == "ArgMax" else min(row)
+        out[index] = len(row) - 1 - row[::-1].index(best) if c.attrs["select_last_index"] else row.index(best)
+    return np.expand_dims(out, axis) if c.attrs["keepdims"] else out
+
+
+def _cumsum(c: Call) -> Array:
+    floats_only(c)
+    x, axis = c.arg(0), int(np.asarray(c.arg(1)).reshape(()))
+    rows = np.moveaxis(x, axis, 0)
+    rows = rows[::-1] if c.attrs["reverse"] else rows
+    out, state = np.empty(rows.shape, rows.dtype), c.domain.zeros(rows.shape[1:])
+    for k in range(rows.shape[0]):
+        before, state = state, c.domain.add(state, rows[k])
+        out[k] = before if c.attrs["exclusive"] else state
+    out = out[::-1] if c.attrs["reverse"] else out
+    return np.moveaxis(out, 0, axis)
+
+
+def _draw_arg(d: Draw, term: Term, op: str, want: Want) -> Drawn:
+    x = d.child(term.children[0], Want(least_rank=1))
+    return [x], {
+        "axis": d.attr(term, op, "axis", lambda: d.rng.randrange(max(1, len(d.shape(x))))),
+        "keepdims": d.attr(term, op, "keepdims", lambda: d.rng.randint(0, 1)),
+        "select_last_index": d.attr(term, op, "select_last_index", lambda: 0),
+    }
+
+
+def _draw_cumsum(d: Draw, term: Term, op: str, want: Want) -> Drawn:
+    x = d.child(term.children[0], Want(least_rank=1))
+    axis = d.child(term.children[1], Want(shape=(), dtype=7, index_below=max(1, len(d.shape(x)))))
+    return [x, axis], {n: d.attr(term, op, n, lambda: d.rng.randint(0, 1)) for n in ("exclusive", "reverse")}
+
+
+def _draw_by_flags(d: Draw, term: Term, op: str, want: Want) -> Drawn:
+    x = d.child(term.children[0], Want(shape=want.shape, least_rank=max(1, want.least_rank), rank=want.rank))
+    rank = len(d.shape(x))
+    if not rank:
+        raise GiveUp
+
+    def axes() -> list[int]:
+        if d.rng.random() < 0.3:
+            return list(range(2, rank)) or [rank - 1]
+        if d.rng.random() < 0.4:
+            return [rank - 1]
+        return sorted(d.rng.sample(range(rank), d.rng.randint(1, rank)))
+
+    return [x], {
+        "axes": d.attr(term, op, "axes", axes),
+        "keepdims": d.attr(term, op, "keepdims", lambda: d.rng.randint(0, 1)),
+    }
+
+
+def _native(kind: str) -> Callable[[Attributes], NativeKind]:
+    return lambda a: NativeKind(kind, 1, [a.get("keepdims", 1), *a["axes"]])
+
+
+register_class("reduce", draw=_draw_by_flags)
+for _name in ("ReduceSum", "ReduceMean", "ReduceMax"):
+    register(_name, meaning=_reduce, native=_native(_name))
+register("ReduceMin", "ReduceProd", "ReduceL1", "ReduceSumSquare", meaning=_reduce)
+register("ReduceL2", "ReduceLogSum", "ReduceLogSumExp", meaning=_reduce, integers=False)
+register("ArgMax", "ArgMin", meaning=_arg, draw=_draw_arg)
+register("CumSum", meaning=_cumsum, draw=_draw_cumsum)
