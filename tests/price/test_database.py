@@ -279,7 +279,7 @@ class TestDamage:
             assert base.persistent
 
     def test_a_lock_that_lasts_turns_to_memory(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("rlflow.price.database._BUSY_SECONDS", 0.1)
+        monkeypatch.setattr("rlflow.price.sqlite_file._BUSY_SECONDS", 0.1)
         with PriceDatabase(path) as base:
             other = sqlite3.connect(path, isolation_level=None)
             other.execute("BEGIN EXCLUSIVE")
@@ -300,8 +300,8 @@ with PriceDatabase(path) as base:
     for n in range(60):
         base.put_many({f"{who}-{n}": Price(float(n), 0.0, 1), "shared": Price(float(n), 0.0, 1)}, here)
     if die:
-        base._connection.execute("BEGIN IMMEDIATE")
-        base._connection.execute("DELETE FROM prices")
+        base._file._connection.execute("BEGIN IMMEDIATE")
+        base._file._connection.execute("DELETE FROM prices")
         os.kill(os.getpid(), signal.SIGKILL)
 """
 

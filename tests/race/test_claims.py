@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from rlflow.race.contest import SELECTION_BLOCKS
 from rlflow.race.evidence import Evidence
-from rlflow.race.gate import SELECTION_BLOCKS, decide
+from rlflow.race.gate import decide
 from rlflow.runtime import Samples
 
 

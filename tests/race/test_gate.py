@@ -17,7 +17,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from rlflow.errors import BudgetError, CostError, RuntimeCrashed, UsageError
 from rlflow.price.sampler import WorkerSampler
-from rlflow.race.gate import CLEAR_BLOCKS, LEAST_BLOCKS, OVERRUN_SECONDS, GateDecision, choose, decide
+from rlflow.race.contest import OVERRUN_SECONDS
+from rlflow.race.gate import CLEAR_BLOCKS, LEAST_BLOCKS, GateDecision, choose, decide
 from rlflow.runtime import RuntimeOptions, Samples, Worker
 
 

@@ -1,0 +1,69 @@
+"""Prices as lines of JSON, to be taken to another machine or file: one that says what this is, then one a price."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from rlflow.errors import UsageError
+from rlflow.files import parse_json
+from rlflow.price.records import COLUMNS
+
+_FORMAT = "rlflow prices"
+
+
+def write_lines(rows: Sequence[Sequence[Any]], version: int, write: Callable[[str], Any]) -> None:
+    """Hand rows of ``COLUMNS`` to ``write``, line by line; ``version``: of the schema."""
+    write(json.dumps({"format": _FORMAT, "version": version, "prices": len(rows)}) + "\n")
+    for row in rows:
+        write(json.dumps(dict(zip(COLUMNS, row, strict=True)), ensure_ascii=False) + "\n")
+
+
+def read_lines(lines: Iterable[str], version: int, name: str) -> list[tuple[Any, ...]]:
+    """The rows that :func:`write_lines` wrote; ``name``: of the file. Raises :class:`UsageError`, naming the line, for
+    anything else.
+    """
+    rows, number = [], 0
+    for number, line in enumerate(lines, 1):
+        where = f"While importing prices from {name}, line {number}:"
+        try:
+            entry = parse_json(line)
+        except ValueError as error:
+            raise UsageError(f"{where} expected a JSON object, found {line.strip()[:60]!r}.") from error
+        if number == 1:
+            _check_header(entry, version, where)
+        else:
+            rows.append(_row(entry, where))
+    if number == 0:
+        raise UsageError(f"While importing prices from {name}: the file is empty.")
+    return rows
+
+
+def _check_header(entry: Any, version: int, where: str) -> None:
+    if not isinstance(entry, dict) or entry.get("format") != _FORMAT:
+        raise UsageError(f"{where} this is no file of 'rlflow cost export'.")
+    if entry.get("version") != version:
+        raise UsageError(f"{where} its version is {entry.get('version')}; this program reads {version}.")
+
+
+def _row(entry: Any, where: str) -> tuple[Any, ...]:
+    kinds = {"signature": str, "device": str, "runtime": str, "version": str, "threads": int, "level": str,
+             "samples": int, "measured_at": str, "clock": str, "kind": str, "operators": str}  # fmt: skip
+    if not isinstance(entry, dict) or set(entry) != set(COLUMNS):
+        raise UsageError(f"{where} expected the fields {', '.join(COLUMNS)}.")
+    for key, kind in kinds.items():
+        if not isinstance(entry[key], kind):
+            raise UsageError(f"{where} the field {key!r} is {entry[key]!r}; expected {kind.__name__}.")
+    ms = entry["ms"]
+    if ms is not None and not (isinstance(ms, (int, float)) and math.isfinite(ms) and ms >= 0):
+        raise UsageError(f"{where} the field 'ms' is {ms!r}; expected milliseconds, or null for a refusal.")
+    for key in ("spread_ms", "flops", "bytes"):
+        value = entry[key]
+        absent = key == "spread_ms" and value is None
+        if not absent and not (isinstance(value, (int, float)) and math.isfinite(value)):
+            raise UsageError(f"{where} the field {key!r} is {value!r}; expected a number.")
+    if not (entry["refusal"] is None or isinstance(entry["refusal"], str)):
+        raise UsageError(f"{where} the field 'refusal' is {entry['refusal']!r}; expected a sentence or null.")
+    return tuple(entry[name] for name in COLUMNS)

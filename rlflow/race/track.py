@@ -1,0 +1,122 @@
+"""The models of a comparison, the blocks that are timed of them, and the time that is left."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused
+from rlflow.race.blocks import BadDuration, Block, by_name, check_durations, ratio
+from rlflow.runtime import Samples
+
+
+class Sampler(Protocol):
+    """Times models; ``WorkerSampler`` does it for real, tests do it with known noise."""
+
+    clock: str
+
+    def block(self, names: Sequence[str], seed: int, seconds: float) -> Samples:
+        """Interleaved timings of the named models in fresh sessions, for about ``seconds``; at least one round."""
+        ...
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a comparison may take, and what it claims.
+
+    ``seconds`` is what the whole should take. Where a candidate seems faster and is not decided then, blocks are added
+    up to ``LONGER`` times as long; the ``LEAST_BLOCKS`` that a claim needs may take up to ``OVERRUN`` times ``seconds``
+    or ``OVERRUN_SECONDS`` (:mod:`rlflow.race.contest`). ``at_most`` says instead how many seconds the whole may take in
+    either case: no block is begun that would probably end later, and where the time is short for the ``LEAST_BLOCKS``
+    they are of few rounds. ``alpha``: the one-sided level. ``only``: nothing is to be chosen, the first candidate is
+    confirmed or not.
+    """
+
+    seconds: float
+    at_most: float | None = None
+    seed: int = 0
+    alpha: float = 0.01
+    only: bool = False
+
+
+@dataclass
+class Track:
+    """One comparison's models, by the names that ``sampler`` knows them by. ``dropped``: why some are out; ``started``:
+    when the seconds began to count; ``dearest``: the seconds of the block that took the longest.
+    """
+
+    sampler: Sampler
+    baseline: str
+    candidates: list[str]
+    beside: list[str]
+    dropped: dict[str, str]
+    at_most: float | None
+    seed: int
+    stop: Callable[[], bool]
+    started: float
+    dearest: float = 0.0
+    seeds: np.random.SeedSequence = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.seeds = np.random.SeedSequence(self.seed)
+
+    @property
+    def alive(self) -> list[str]:
+        """All that are still timed."""
+        return [self.baseline, *self.candidates, *self.beside]
+
+    def elapsed(self) -> float:
+        """Seconds since the beginning."""
+        return time.perf_counter() - self.started
+
+    def lacks(self, blocks: int) -> bool:
+        """Whether so many more blocks, as dear as the dearest, would take longer than the whole may."""
+        return self.at_most is not None and self.elapsed() + blocks * self.dearest > self.at_most
+
+    def other_orders(self, than: str) -> None:
+        """Draw other orders of loading and of rounds than those of an earlier comparison, of the date ``than``."""
+        self.seeds = np.random.SeedSequence([self.seed, zlib.crc32(than.encode())])
+
+    def ratio(self, block: Block, name: str) -> float:
+        """Median of the paired log ratios of a block; above 0 is faster than the baseline."""
+        return ratio(block, self.baseline, name, self.sampler.clock)
+
+    def block(self, names: list[str], seconds: float) -> dict[str, Samples]:
+        """One block by model name; a candidate that brings the runtime down is dropped and the block taken again
+        without it. Raises :class:`CostError` where that is the baseline.
+        """
+        began = time.perf_counter()
+        while True:
+            try:
+                samples = self.sampler.block(names, int(self.seeds.spawn(1)[0].generate_state(1)[0]), seconds)
+                check_durations(samples, names)
+            except (RuntimeCrashed, RuntimeRefused) as error:
+                culprit = error.model if isinstance(error, BadDuration) else self._culprit(names, error)
+                self._drop(culprit, error)
+                names = [name for name in names if name != culprit]
+                continue
+            self.dearest = max(self.dearest, time.perf_counter() - began)
+            return by_name(samples, names)
+
+    def _drop(self, culprit: str, error: Exception) -> None:
+        if culprit == self.baseline:
+            raise CostError(f"The baseline could not be timed: {error}") from error
+        self.dropped[culprit] = str(error)
+        self.candidates = [name for name in self.candidates if name != culprit]
+        self.beside = [name for name in self.beside if name != culprit]
+
+    def _culprit(self, names: Sequence[str], error: Exception) -> str:
+        """The model that fails when it is timed alone; where none does, the last one, so that the loop above ends."""
+        if len(names) == 1:
+            return names[0]
+        for name in names:
+            try:
+                self.sampler.block([name], self.seed, 0.0)
+            except (RuntimeCrashed, RuntimeRefused):
+                return name
+        return names[-1]
