@@ -208,7 +208,7 @@ clean-room: check ## the Dockerfile's steps in a fresh clone with an empty envir
 
 .PHONY: clean
 clean: ## remove what was built (the virtual environment stays)
-	rm -rf build dist *.egg-info rlflow/_core*.so rlflow/_core.pyi .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist *.egg-info rlflow/_core*.so rlflow/_kernels.so rlflow/_core.pyi .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f $(VENV)/.base $(VENV)/.dev $(EXTRAS)/.extras
 
 .PHONY: distclean

@@ -1,4 +1,5 @@
-"""Builds the native core, one extension ``rlflow._core``; everything else about the package is in ``pyproject.toml``.
+"""Builds the native core, one extension ``rlflow._core``, and the library of kernels that ONNX Runtime loads,
+``rlflow/_kernels.so``; everything else about the package is in ``pyproject.toml``.
 
 Three hooks do what the declarative form cannot say: the C++ files are compiled side by side, the rule library is copied
 into the wheel, and the type stub that lives beside the Cython file is put where type checkers look for it.
@@ -17,10 +18,12 @@ from typing import Any
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
+from setuptools.errors import CompileError, ExecError, LinkError
 
 ROOT = Path(__file__).resolve().parent
 CYTHON = "cext/cython"
 STUB = f"{CYTHON}/_core.pyi"
+KERNELS = "_kernels.so"  # beside the core; no Python in it, and the package works without
 RULES = "substitutions"
 PACKAGED_RULES = "_substitutions"  # rlflow/_substitutions in a wheel; an editable install reads substitutions/ itself
 
@@ -43,6 +46,11 @@ def core_extension() -> Extension:
         extra_compile_args=flags,
         libraries=["dl"] if sys.platform == "linux" else [],  # the GPU's libraries are opened while the program runs
     )
+
+
+def kernel_flags() -> list[str]:
+    """The kernels choose their instruction set while they run, so no flag names one."""
+    return ["-std=c++20", "-O3", "-g0", "-ffp-contract=fast", "-fvisibility=hidden", "-fvisibility-inlines-hidden"]
 
 
 def header_files() -> list[Path]:
@@ -97,11 +105,35 @@ class BuildCore(build_ext):
             extension.sources = with_cpp.sources  # setuptools has put its own marks on `extension`, so it stays
         self.compiler.compile = compile_side_by_side(self.compiler)
         super().build_extensions()
+        self.build_kernels()
+
+    @property
+    def kernels(self) -> Path:
+        """Where the library of kernels is built."""
+        return Path(self.build_lib, "rlflow", KERNELS)
+
+    def build_kernels(self) -> None:
+        """The library of kernels; a compiler that cannot make it (vector types of GCC and Clang) is no reason to fail."""
+        self.kernels.unlink(missing_ok=True)  # a session may have it open, so it is never written over
+        self.kernels.parent.mkdir(parents=True, exist_ok=True)
+        sources = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "cext" / "kernels").glob("*.cc"))
+        try:
+            objects = self.compiler.compile(sources, output_dir=self.build_temp, extra_postargs=kernel_flags())
+            self.compiler.link_shared_object(objects, os.fspath(self.kernels), target_lang="c++")
+        except (CompileError, LinkError, ExecError) as error:
+            self.warn(f"the kernels for ONNX Runtime were not built, and rlflow works without them: {error}")
 
     def copy_extensions_to_source(self) -> None:
         super().copy_extensions_to_source()
+        installed = ROOT / "rlflow" / KERNELS
+        installed.unlink(missing_ok=True)
+        if self.kernels.exists():
+            shutil.copyfile(self.kernels, installed)
         if (ROOT / STUB).exists():
             shutil.copyfile(ROOT / STUB, ROOT / "rlflow" / "_core.pyi")
+
+    def get_outputs(self) -> list[str]:
+        return [*super().get_outputs(), *([os.fspath(self.kernels)] if self.kernels.exists() else [])]
 
 
 class BuildPackage(build_py):

@@ -167,6 +167,6 @@ def test_the_whole_wheel(checkout: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as archive:
         names = archive.namelist()
     assert len([name for name in names if re.match(r"rlflow/_core\..*\.(so|pyd)$", name)]) == 1
-    assert {"rlflow/py.typed", "rlflow/_core.pyi"} <= set(names)
+    assert {"rlflow/py.typed", "rlflow/_core.pyi", "rlflow/_kernels.so"} <= set(names)
     assert [name for name in names if name.startswith("rlflow/_substitutions/core/")]
     assert not [name for name in names if Path(name).suffix in SOURCES]

@@ -1,4 +1,4 @@
-"""Compiles the C++ unit tests (``cext/tests`` with ``cext/src``) into one program.
+"""Compiles the C++ unit tests (``cext/tests`` with ``cext/src`` and ``cext/kernels``) into one program.
 
 A plain script, so that ``make native-test`` needs nothing installed:
 
@@ -65,12 +65,12 @@ def build(sanitize: bool = False) -> Path:
 def _build_in(folder: Path, command: list[str]) -> Path:
     headers = b"".join(path.read_bytes() for path in sorted(CEXT.rglob("*.h")))
     recipe = digest(" ".join(command).encode(), headers)
-    sources = sorted([*(CEXT / "src").rglob("*.cc"), *(CEXT / "tests").rglob("*.cc")])
+    sources = sorted(path for part in ("src", "kernels", "tests") for path in (CEXT / part).rglob("*.cc"))
 
     def compile_one(source: Path) -> Path:
         target = folder / f"{source.stem}-{digest(recipe.encode(), source.read_bytes())}.o"
         if not target.exists():
-            includes = [f"-I{CEXT / 'include'}", f"-I{CEXT / 'tests'}", f"-I{CEXT / 'src'}"]
+            includes = [f"-I{CEXT / part}" for part in ("include", "tests", "src", "kernels")]
             produce(target, [*command, *includes, "-c", os.fspath(source)])
         return target
 

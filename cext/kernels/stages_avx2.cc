@@ -1,0 +1,31 @@
+// The stages with AVX2 and FMA: 16 registers of 8 floats, 12 of which hold sums.
+#include "stages.h"
+
+#if defined(__x86_64__)
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC target("avx2,fma")
+#pragma GCC diagnostic ignored "-Wpsabi"
+#endif
+
+#define RLFLOW_ROWS(block) 6
+#define RLFLOW_GROUP(block) ((block) == 8 ? 2 : 1)
+
+namespace rlflow::kernels {
+namespace {
+#include "stages_body.h"
+}
+
+const Stages* avx2_stages(int tile, int block) { return chosen(tile, block); }
+
+}  // namespace rlflow::kernels
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#else
+namespace rlflow::kernels {
+const Stages* avx2_stages(int, int) { return nullptr; }
+}  // namespace rlflow::kernels
+#endif

@@ -1,0 +1,32 @@
+// The stages with AVX-512: 32 registers of 16 floats, 24 of which hold sums. Blocks of 8 fill only half a register, so
+// they are left to AVX2.
+#include "stages.h"
+
+#if defined(__x86_64__)
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,fma"))), apply_to = function)
+#else
+#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,fma,prefer-vector-width=512")
+#pragma GCC diagnostic ignored "-Wpsabi"
+#endif
+
+#define RLFLOW_ROWS(block) 12
+#define RLFLOW_GROUP(block) 2
+
+namespace rlflow::kernels {
+namespace {
+#include "stages_body.h"
+}
+
+const Stages* avx512_stages(int tile, int block) { return block == 16 ? chosen(tile, block) : avx2_stages(tile, block); }
+
+}  // namespace rlflow::kernels
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#else
+namespace rlflow::kernels {
+const Stages* avx512_stages(int, int) { return nullptr; }
+}  // namespace rlflow::kernels
+#endif
