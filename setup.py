@@ -113,7 +113,7 @@ class BuildCore(build_ext):
         return Path(self.build_lib, "rlflow", KERNELS)
 
     def build_kernels(self) -> None:
-        """The library of kernels; a compiler that cannot make it (vector types of GCC and Clang) is no reason to fail."""
+        """The library of kernels; a compiler that lacks the vector types of GCC and Clang is no reason to fail."""
         self.kernels.unlink(missing_ok=True)  # a session may have it open, so it is never written over
         self.kernels.parent.mkdir(parents=True, exist_ok=True)
         sources = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "cext" / "kernels").glob("*.cc"))
