@@ -55,7 +55,9 @@ class Options:
     ``provider`` (of ONNX Runtime) or ``measure_cmd`` (a command that prints milliseconds, see
     :class:`rlflow.price.command.DeviceCommand`) say where the model will run: the final comparison and the costs that
     use a clock are timed there. ``measure="lazy"``: regions like measured ones are priced by interpolation during the
-    search. ``profile_rules``: the report says what each rule took.
+    search. ``profile_rules``: the report says what each rule took. ``kernels``: measure other algorithms for
+    the result's convolutions, and write a plan of those that are faster into its metadata (see :mod:`rlflow.kernels`);
+    ``tolerance``: how much rounding they may add, ``"strict"`` (none) or ``"normal"``.
     """
 
     search: str | Strategy = field(
@@ -179,6 +181,18 @@ class Options:
     )
     verify: bool = field(
         default=True, metadata=_click("Do not compare the outputs with the original's.", flags="--no-verify")
+    )
+    kernels: bool = field(
+        default=False,
+        metadata=_click("Measure kernels of other algorithms (Winograd), and write a plan of them into the metadata."),
+    )
+    tolerance: str = field(
+        default="normal",
+        metadata=_click(
+            "Rounding that kernels may add; strict: none, normal: what the model's own noise allows.",
+            show_default=True,
+            type=("strict", "normal"),
+        ),
     )
     keep_initializer_inputs: bool = field(
         default=False, metadata=_click("Keep weights that are also listed as inputs (a runtime cannot fold these).")

@@ -22,7 +22,7 @@ LAYERS: dict[str, int] = {
     "ops": 1, "files": 1, "plugins": 1, "processes": 1, "interrupts": 1,
     "graph": 2,
     "frontends": 3, "rewrite": 3, "nn": 3, "runtime": 3,
-    "zoo": 4, "synthesis": 4, "price": 4, "equivalence": 4,
+    "zoo": 4, "synthesis": 4, "price": 4, "equivalence": 4, "kernels": 4,
     "search": 5, "race": 5, "library": 5,
     "env": 6, "deployment": 6, "report": 6,
     "agents": 7, "options": 7,
@@ -38,6 +38,7 @@ SIDEWAYS = {
 #: What is said of a part whose name does not say it, in docs/architecture.md.
 ABOUT = {
     "files": "writing without leaving halves", "plugins": "what other distributions offer",
+    "kernels": "what runs inside a stock ONNX Runtime",
     "library": "which rules a caller means", "deployment": "what the runtime is handed", "race": "the final comparison",
     "options": "what a user may choose", "pipeline": "the stages of an optimisation",
     "optimizer": "the façade", "comparison": "races of strategies", "fidelity": "prices against the clock",

@@ -38,6 +38,7 @@ def collect() -> dict[str, Any]:
     """What ``info`` shows, as plain values."""
     import rlflow
     from rlflow import price, search
+    from rlflow.kernels.library import library_path, unavailable
     from rlflow.library import load_library
     from rlflow.nn import segment_backend
     from rlflow.ops import op_names
@@ -61,6 +62,7 @@ def collect() -> dict[str, Any]:
         "rules": _families(library),
         "price_database": str(default_path()),
         "segment_operations": segment_backend(),
+        "kernels": unavailable() or f"available: {library_path()}",
     }
 
 
@@ -118,5 +120,6 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("rules", f"{sum(found['rules'].values())} ({rules})" if found["rules"] else "0"),
         ("prices", found["price_database"]),
         ("segment ops", found["segment_operations"]),
+        ("kernels", found["kernels"]),
     ]
     return lines

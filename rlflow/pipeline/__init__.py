@@ -13,6 +13,7 @@ from rlflow.pipeline.account import report
 from rlflow.pipeline.checking import check
 from rlflow.pipeline.context import Context
 from rlflow.pipeline.ends import check_at_ends, race_at_ends
+from rlflow.pipeline.kernels import with_kernels
 from rlflow.pipeline.loading import load
 from rlflow.pipeline.racing import Raced, race
 from rlflow.pipeline.searching import search
@@ -35,5 +36,5 @@ def run(model: Any, context: Context) -> OptimizeResult:
     with context.blaming_guesses():
         checked = check(loaded, raced, context)
         check_at_ends(loaded, raced, context)
-    written = write(loaded, raced, context)
+    written = with_kernels(loaded, raced, write(loaded, raced, context), context)
     return OptimizeResult(report(loaded, found, raced, checked, written, context), written.make)

@@ -16,6 +16,7 @@ from rlflow.equivalence.sizes import usual
 from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable, VerificationFailed
 from rlflow.files import ScratchFolder, check_output
 from rlflow.pipeline.given import check_given
+from rlflow.pipeline.kernels import check_kernels
 from rlflow.pipeline.parts import Pace, Parts
 from rlflow.report import Stages
 from rlflow.search import Progress, StopToken
@@ -74,6 +75,7 @@ class Context:
         options.chosen_rules  # noqa: B018
         if self.output is not None:
             self.output = check_output(self.output, model)
+        check_kernels(options)
         self.cost_model  # noqa: B018
 
     @functools.cached_property

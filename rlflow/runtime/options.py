@@ -38,6 +38,8 @@ class RuntimeOptions:
     takes processor time where a run uses exactly one thread of the CPU provider (there it *is* the latency on a free
     core, and other programs on the machine cannot add to it), and elapsed time otherwise.
 
+    ``library``: the path of a library of operators that ONNX Runtime loads first.
+
     ``precision`` is how a GPU runtime computes with float32 tensors (one of ``PRECISIONS``); others know ``float32``.
     """
 
@@ -47,6 +49,7 @@ class RuntimeOptions:
     clock: str = "auto"
     runtime: str = "onnxruntime"
     precision: str = "float32"
+    library: str | None = None
 
     def __post_init__(self) -> None:
         if self.runtime not in RUNTIMES:

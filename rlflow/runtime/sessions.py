@@ -1,4 +1,6 @@
-"""ONNX Runtime sessions inside the worker process: opening, running, timing. The only file that imports onnxruntime."""
+"""ONNX Runtime sessions inside the worker process: opening, running, timing. (Those
+that a caller keeps are opened by :mod:`rlflow.runtime.inprocess`.)
+"""
 
 from __future__ import annotations
 
@@ -161,6 +163,8 @@ def session_options(options: RuntimeOptions) -> Any:
     chosen.add_session_config_entry("session.intra_op.allow_spinning", "0")
     chosen.add_session_config_entry("session.inter_op.allow_spinning", "0")
     chosen.log_severity_level = 3
+    if options.library is not None:
+        chosen.register_custom_ops_library(options.library)
     return chosen
 
 

@@ -1,0 +1,28 @@
+"""Kernels of our own inside a stock ONNX Runtime.
+
+A model that ``rlflow optimize --kernels`` wrote is plain ONNX and runs anywhere. Its metadata holds a plan: which
+convolutions another algorithm does faster. :func:`session` makes a session that uses it on this machine,
+:func:`prepare` a file for other languages.
+
+>>> import rlflow.kernels
+>>> session = rlflow.kernels.session("out.onnx")
+"""
+
+from __future__ import annotations
+
+from rlflow.kernels.library import library_path, unavailable
+from rlflow.kernels.plan import ALGORITHMS, KEY, Choice, Plan
+from rlflow.kernels.preparing import prepare
+from rlflow.kernels.sessions import KernelsNotUsed, session
+
+__all__ = [
+    "ALGORITHMS",
+    "KEY",
+    "Choice",
+    "KernelsNotUsed",
+    "Plan",
+    "library_path",
+    "prepare",
+    "session",
+    "unavailable",
+]

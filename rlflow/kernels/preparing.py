@@ -1,0 +1,159 @@
+"""From a model with a plan to the file that uses the kernels on this machine: ONNX Runtime's own optimised graph with
+the plan's convolutions replaced. It fits one processor and one version of the runtime, so it is made here and kept in
+the user's cache.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlflow.errors import ModelError, OutputError, RlflowError
+from rlflow.files import write_atomically
+from rlflow.kernels import library
+from rlflow.kernels.plan import ALGORITHMS, KEY, Plan
+
+#: Raised when prepared files of old are of no use any more.
+_FORM = "1"
+#: The cache is kept below this: the files that were not used for longest go first.
+_CACHE_BYTES = 4 << 30
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a session should load: ``source`` with the kernels' library where ``uses_kernels``, else the model as it
+    came. ``note``: what the user should know, if anything.
+    """
+
+    source: bytes | str
+    uses_kernels: bool
+    note: str | None = None
+
+
+def prepare(path: str | os.PathLike[str]) -> str:
+    """The path of a file that uses the kernels, for programs in any language: they register the library
+    :func:`rlflow.kernels.library_path` in their session options and open that file.
+
+    Where there is no plan, or it cannot be used here, it is ``path`` itself; :func:`rlflow.kernels.session` would say
+    why. Raises ModelError where there is no such model.
+    """
+    found = prepared(os.fspath(path))
+    return found.source if isinstance(found.source, str) else os.fspath(path)
+
+
+def prepared(model: bytes | str) -> Prepared:
+    """The model ready for a session. Raises ModelError only where ``model`` is no model."""
+    from rlflow.frontends import blocked
+
+    text = blocked.metadata(model, KEY)
+    if text is None:
+        return Prepared(model, False, "the model has no plan; write one with `rlflow optimize --kernels`")
+    reason = library.unavailable()
+    if reason is not None:
+        return Prepared(model, False, reason)
+    try:
+        return _with_plan(model, Plan.parse(text))
+    except (RlflowError, OSError) as error:
+        return Prepared(model, False, str(error))
+
+
+def _with_plan(model: bytes | str, plan: Plan) -> Prepared:
+    path = cache_folder() / f"{_key(model)}.onnx"
+    if path.is_file():
+        with suppress(OSError):
+            os.utime(path)  # used: it is kept for longer
+        return Prepared(os.fspath(path), True)
+    made, note = applied(model, plan)
+    if made is None:
+        return Prepared(model, False, note)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, made)
+    except (OSError, OutputError):
+        return Prepared(made, True, note)  # without a cache it is made again next time
+    _prune(path)
+    return Prepared(os.fspath(path), True, note)
+
+
+def applied(model: bytes | str, plan: Plan) -> tuple[bytes | None, str | None]:
+    """The runtime's graph with the plan's choices, ``None`` where none fits; and a note where some do not."""
+    from rlflow.frontends.blocked import BlockedGraph
+    from rlflow.runtime import inprocess
+
+    block = block_here()
+    if block is None:
+        return None, "ONNX Runtime uses no blocked tensors on this processor"
+    graph = BlockedGraph(inprocess.optimised(model), block)
+    known = {one.name: one.channels for one in graph.convolutions()}
+    chosen = {
+        one.node: ALGORITHMS[one.algorithm] for one in plan.choices if one.node in known and one.fits(known[one.node])
+    }
+    if not chosen:
+        return None, "none of the plan's convolutions is in the graph that this version of ONNX Runtime makes"
+    missing = len(plan.choices) - len(chosen)
+    note = f"{missing} of the plan's {len(plan.choices)} convolutions are not as planned here" if missing else None
+    return graph.with_kernels(chosen), note
+
+
+@functools.cache
+def block_here() -> int | None:
+    """Channels in a block of ONNX Runtime's tensors on this processor; ``None``: it has no blocks."""
+    from rlflow.frontends import blocked
+    from rlflow.runtime import inprocess
+
+    return blocked.block_of(inprocess.optimised(blocked.probe()))
+
+
+def cache_folder() -> Path:
+    """``kernels`` in ``$RLFLOW_CACHE``, else in the user's cache folder (``$XDG_CACHE_HOME`` or ``~/.cache``)."""
+    own = os.environ.get("RLFLOW_CACHE")
+    if own:
+        return Path(own).expanduser() / "kernels"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "rlflow" / "kernels"
+
+
+def _key(model: bytes | str) -> str:
+    """Names everything that a prepared file depends on."""
+    from rlflow.runtime import inprocess
+
+    found = hashlib.sha256()
+    for part in (_FORM, inprocess.version(), inprocess.processor(), library.digest()):
+        found.update(part.encode() + b"\0")
+    for piece in _contents(model):
+        found.update(piece)
+    return found.hexdigest()[:40]
+
+
+def _contents(model: bytes | str) -> Iterator[bytes]:
+    """The model's bytes, and those of the files with its weights."""
+    from rlflow.frontends import blocked
+
+    if isinstance(model, bytes):
+        yield model
+        return
+    folder = Path(model).resolve().parent
+    for path in [Path(model), *(folder / name for name in blocked.external_files(model))]:
+        try:
+            with open(path, "rb") as stream:
+                while piece := stream.read(1 << 20):
+                    yield piece
+        except OSError as error:
+            raise ModelError(f"The file {path} cannot be read: {error.strerror or error}.") from error
+
+
+def _prune(kept: Path) -> None:
+    """Remove the prepared files that were not used for longest while all of them take too much room."""
+    with suppress(OSError):
+        found = [(path.stat().st_mtime, path.stat().st_size, path) for path in kept.parent.glob("*.onnx")]
+        total = sum(size for _, size, _ in found)
+        for _, size, path in sorted(found):
+            if total <= _CACHE_BYTES or path == kept:
+                return
+            path.unlink(missing_ok=True)
+            total -= size

@@ -1,0 +1,192 @@
+"""Stage 6, where it is asked for: which convolutions of the result another algorithm does faster, measured here, and
+the plan that says so in the model's metadata. The model itself stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from rlflow.deployment import verified
+from rlflow.errors import CostError, ModelError, UsageError, VerificationFailed
+from rlflow.kernels.library import library_path, unavailable
+from rlflow.kernels.plan import ALGORITHMS, KEY, Choice, Plan
+
+if TYPE_CHECKING:
+    from rlflow.frontends.blocked import BlockedGraph, Convolution
+    from rlflow.pipeline.context import Context
+    from rlflow.pipeline.loading import Loaded
+    from rlflow.pipeline.racing import Raced
+    from rlflow.pipeline.writing import Written
+    from rlflow.runtime import Worker
+
+__all__ = ["check_kernels", "with_kernels"]
+
+#: An algorithm is chosen for a convolution where it takes less than this part of the runtime's own time.
+_WORTH = 0.97
+#: Measuring: so many sessions of each variant in turn, with about so many milliseconds of runs in each.
+_ROUNDS, _ROUND_MS, _LEAST_RUNS, _MOST_RUNS = 3, 1000.0, 3, 15
+#: Seconds of the comparison of whole models, and of the check, where no budget says otherwise.
+_RACE_SECONDS, _CHECK_SECONDS = 20.0, 8.0
+#: The algorithms to try, the less exact one first; where its outputs differ too much, the others.
+_ATTEMPTS = (("winograd-4x4", "winograd-2x2"), ("winograd-2x2",))
+
+
+def check_kernels(options: Any) -> None:
+    """Refuse ``--kernels`` where no plan can be made, before any work begins. Raises :class:`UsageError`."""
+    if not options.kernels:
+        return
+    if not options.place.is_default:
+        raise UsageError("--kernels is for ONNX Runtime on the processor; leave out the other runtime, or --kernels.")
+    reason = unavailable()
+    if reason is not None:
+        raise UsageError(f"--kernels cannot be used here: {reason}.")
+
+
+def with_kernels(loaded: Loaded, raced: Raced, written: Written, context: Context) -> Written:
+    """What was ``written``, with a plan in its metadata where one makes the model faster; a note says which."""
+    if not context.options.kernels:
+        return written
+    context.stage("kernels", "measuring the kernels")
+    source = loaded.source if raced.winner is None else raced.winner.export.source
+    try:
+        plan = _Planning(source, loaded, context).plan()
+    except (CostError, ModelError, VerificationFailed) as error:
+        context.notes.append(f"There is no plan of kernels: {str(error).rstrip('.')}.")
+        plan = None
+    return _marked(written, plan, context)
+
+
+def _marked(written: Written, plan: Plan | None, context: Context) -> Written:
+    """``written`` with this plan and no other."""
+    from rlflow.frontends import blocked
+
+    text = None if plan is None else plan.text()
+    if context.output is not None and (text is not None or blocked.metadata(str(context.output), KEY) is not None):
+        blocked.write_metadata(str(context.output), KEY, text)
+
+    def make() -> Any:
+        model = written.make()
+        blocked.set_metadata(model, KEY, text)
+        return model
+
+    return replace(written, make=make)
+
+
+@dataclass
+class _Planning:
+    """The making of one plan, for the model that ``source`` is."""
+
+    source: bytes | str
+    loaded: Loaded
+    context: Context
+
+    def plan(self) -> Plan:
+        """The plan; a note says what it gains. Raises CostError where there is none, with the reason."""
+        from rlflow.frontends.blocked import BlockedGraph
+        from rlflow.kernels.preparing import block_here
+        from rlflow.runtime import RuntimeOptions, Worker
+
+        if self.context.options.tolerance == "strict":
+            raise CostError("--tolerance strict allows no algorithm that rounds otherwise")
+        block = block_here()
+        if block is None:
+            raise CostError("ONNX Runtime uses no blocked tensors on this processor")
+        graph = BlockedGraph(self.context.worker.optimized(self.source), block)
+        if not graph.convolutions():
+            raise CostError("the model has no convolution that a kernel can do")
+        options = RuntimeOptions(threads=self.context.options.threads, library=library_path())
+        with Worker(options) as worker:
+            return self._among(graph, measured(graph, worker, self._feeds), worker)
+
+    @property
+    def _feeds(self) -> Mapping[str, Any]:
+        return self.context.inputs(self.loaded).feeds[0]
+
+    def _among(self, graph: BlockedGraph, times: Mapping[str, Mapping[str, float]], worker: Worker) -> Plan:
+        """The fastest choices whose outputs are near enough, if they win the race."""
+        differs = ""
+        for algorithms in _ATTEMPTS:
+            choices = chosen(graph.convolutions(), times, algorithms)
+            if not choices:
+                raise CostError(differs or "ONNX Runtime's own convolutions are as fast")
+            model = graph.with_kernels({one.node: ALGORITHMS[one.algorithm] for one in choices})
+            difference = self._difference(model, worker)
+            if difference is None:
+                return self._raced(model, choices, graph, worker)
+            differs = f"the outputs differ by more than the model's own noise allows ({difference})"
+        raise CostError(differs)
+
+    def _difference(self, model: bytes, worker: Worker) -> str | None:
+        from rlflow import verify
+
+        context = self.context
+        run, inputs = verify.WorkerRunner(worker), context.inputs(self.loaded)
+        found = verified(run, inputs, self.source, model, context.options.seed, seconds=_CHECK_SECONDS)
+        return None if found.passed else (found.failure() or "no reason was given").rstrip(".")
+
+    def _raced(self, model: bytes, choices: Sequence[Choice], graph: BlockedGraph, worker: Worker) -> Plan:
+        from rlflow.race import gate
+
+        left, options = self.context.parts.left, self.context.options
+        seconds = min(_RACE_SECONDS, max(left, _RACE_SECONDS / 4))
+        decision = gate.choose(
+            worker,
+            self.source,
+            {"kernels": model},
+            self._feeds,
+            seconds=seconds,
+            seed=options.seed,
+            only=True,
+        )
+        if decision.winner is None:
+            raise CostError(decision.reason)
+        version = str(worker.describe()["version"])
+        self.context.notes.append(
+            f"With kernels for {len(choices)} of its convolutions the model is {decision.speedup:.2f} times as fast "
+            "here; the plan is in its metadata, and rlflow.kernels.session uses it."
+        )
+        return Plan(version, graph.block, options.threads, round(float(decision.speedup or 1.0), 4), tuple(choices))
+
+
+def measured(graph: BlockedGraph, worker: Worker, feeds: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Microseconds of each convolution, by its name and then by algorithm ("" is ONNX Runtime's own).
+
+    All are measured in the model's company, by the runtime's profiler, one variant of the whole model after the other:
+    beside other layers' weights, a transformed filter may not stay in the cache. The least of some medians is kept,
+    because other programs on the machine can only add.
+    """
+    names = [one.name for one in graph.convolutions()]
+    variants = {"": graph.with_kernels({})}
+    variants |= {
+        algorithm: graph.with_kernels(dict.fromkeys(names, attributes)) for algorithm, attributes in ALGORITHMS.items()
+    }
+    found: dict[str, dict[str, float]] = {name: {} for name in names}
+    runs = _LEAST_RUNS
+    for _ in range(_ROUNDS):
+        for algorithm, model in variants.items():
+            nodes = worker.profile(model, feeds, runs=runs)
+            for node in nodes:
+                if node.name in found:
+                    least = found[node.name].get(algorithm, float("inf"))
+                    found[node.name][algorithm] = min(least, node.us)
+            whole = sum(node.us for node in nodes) / 1000.0
+            runs = int(min(max(_ROUND_MS / max(whole, 0.001), _LEAST_RUNS), _MOST_RUNS))
+    return found
+
+
+def chosen(
+    convolutions: Sequence[Convolution], times: Mapping[str, Mapping[str, float]], algorithms: Sequence[str]
+) -> list[Choice]:
+    """The fastest of these algorithms for each convolution, where it is faster than the runtime's own."""
+    found = []
+    for one in convolutions:
+        own = times[one.name].get("")
+        known = [(times[one.name][name], name) for name in algorithms if name in times[one.name]]
+        if own is None or not known:
+            continue
+        least, name = min(known)
+        if 0.0 < least < _WORTH * own:
+            found.append(Choice(one.name, one.channels, name, round(own / least, 3)))
+    return found

@@ -1,0 +1,69 @@
+"""ONNX Runtime in the caller's own process, for sessions that the caller keeps. Everything that is priced or compared
+runs in a worker instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import onnxruntime as ort
+
+from rlflow.errors import RuntimeRefused
+from rlflow.files import ScratchFolder
+from rlflow.runtime.loops import cpu_model, short
+
+
+def version() -> str:
+    """ONNX Runtime's version."""
+    return str(ort.__version__)
+
+
+def processor() -> str:
+    """The processor's name."""
+    return cpu_model()
+
+
+def optimised(source: bytes | str) -> bytes:
+    """The graph that ONNX Runtime would execute on this processor, serialised. Raises RuntimeRefused."""
+    with ScratchFolder("rlflow-optimized-") as folder:
+        target = os.path.join(folder, "model.onnx")
+        options = ort.SessionOptions()
+        options.log_severity_level = 3
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.optimized_model_filepath = target
+        open_session(source, options, ["CPUExecutionProvider"])
+        with open(target, "rb") as stream:
+            return stream.read()
+
+
+def open_session(source: bytes | str, options: Any, providers: Sequence[Any] | None) -> Any:
+    """A session as the caller wants it. Raises RuntimeRefused."""
+    chosen = list(providers) if providers is not None else ["CPUExecutionProvider"]
+    try:
+        return ort.InferenceSession(source, options, providers=chosen)
+    except Exception as error:  # the runtime raises a dozen unrelated classes
+        raise RuntimeRefused(f"ONNX Runtime refused to load the model: {short(error)}") from error
+
+
+def new_options() -> Any:
+    """Session options with the runtime's defaults."""
+    return ort.SessionOptions()
+
+
+def with_library(options: Any, library: str) -> Any:
+    """Let sessions of ``options`` load operators from ``library`` and take the graph as it is; returns what undoes the
+    latter. Raises RuntimeRefused with the library's sentence.
+    """
+    level = options.graph_optimization_level
+    try:
+        options.register_custom_ops_library(library)
+    except Exception as error:
+        raise RuntimeRefused(f"ONNX Runtime refused the library of kernels: {short(error)}") from error
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+
+    def undo() -> None:
+        options.graph_optimization_level = level
+
+    return undo

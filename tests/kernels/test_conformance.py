@@ -1,0 +1,121 @@
+"""The kernels inside ONNX Runtime against a convolution in double precision."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import blocked_models as models
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+from rlflow.kernels import library_path, unavailable
+
+pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
+
+HERE = Path(__file__).resolve().parent
+CASES = [
+    (1, 16, 16, 8, 8, (1, 1, 1, 1)),
+    (2, 32, 48, 7, 9, (1, 1, 1, 1)),
+    (1, 48, 16, 5, 6, (0, 0, 0, 0)),
+    (3, 16, 80, 13, 11, (2, 0, 1, 3)),
+    (1, 16, 32, 1, 1, (1, 1, 1, 1)),
+    (1, 64, 64, 40, 40, (1, 1, 1, 1)),
+    (2, 16, 16, 30, 3, (0, 1, 0, 1)),
+]
+#: Largest error over largest output: about ten times what is measured.
+BOUND = {2: 2e-6, 4: 8e-6}
+
+
+def opened(model: bytes, threads: int = 1) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    options.register_custom_ops_library(library_path())
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def error_of(case, block: int, tile: int, fused: bool, threads: int) -> float:
+    batch, into, out, height, width, pads = case
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((batch, into, height, width)).astype(np.float32)
+    w = (rng.standard_normal((out, into, 3, 3)) / np.sqrt(9 * into)).astype(np.float32)
+    shape = (batch, out, height + pads[0] + pads[2] - 2, width + pads[1] + pads[3] - 2)
+    bias = rng.standard_normal(out).astype(np.float32) if fused else None
+    residual = rng.standard_normal(shape).astype(np.float32) if fused else None
+    truth = models.convolution(x, w, bias, residual, pads)
+    more = {"activation": "Relu"} if fused else {}
+    model = models.one_node(w, bias, fused, block=block, tile=tile, pads=list(pads), **more)
+    feeds = {"x": models.to_blocks(x, block)} | ({"s": models.to_blocks(residual, block)} if fused else {})
+    found = models.from_blocks(opened(model, threads).run(None, feeds)[0], block)
+    assert found.shape == shape
+    truth = np.maximum(truth, 0) if fused else truth
+    return float(np.abs(found - truth).max() / np.abs(truth).max())
+
+
+@pytest.mark.parametrize("block", [8, 16])
+@pytest.mark.parametrize("tile", [2, 4])
+@pytest.mark.parametrize(("fused", "threads"), [(False, 1), (True, 2)])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_it_is_the_convolution(case, block: int, tile: int, fused: bool, threads: int) -> None:
+    assert error_of(case, block, tile, fused, threads) < BOUND[tile]
+
+
+@pytest.mark.parametrize("isa", ["portable", "avx2", "avx512"])
+def test_each_instruction_set_by_force(isa: str) -> None:
+    """In processes of their own, because the variable is read once; one that is not here is refused in a sentence."""
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import test_conformance as t\n"
+        "for tile in (2, 4):\n"
+        "    for block in (8, 16):\n"
+        "        assert t.error_of(t.CASES[3], block, tile, True, 2) < t.BOUND[tile]\n"
+    )
+    environment = {**os.environ, "RLFLOW_KERNELS_ISA": isa}
+    command = [sys.executable, "-c", script, os.fspath(HERE)]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if found.returncode:
+        assert f"RLFLOW_KERNELS_ISA asks for {isa}, which this processor does not have" in found.stderr
+        assert isa != "portable"
+
+
+def weights(out: int = 16, into: int = 16) -> np.ndarray:
+    return np.ones((out, into, 3, 3), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "sentence"),
+    [
+        ({"tile": 3}, "the attributes tile"),
+        ({"tile": 2, "block": 4}, "the attributes tile"),
+        ({"tile": 2, "pads": [1, 1]}, "pads has 2 numbers"),
+        ({"tile": 2, "pads": [1, 1, 1, -1]}, "The padding -1"),
+        ({"tile": 2, "activation": "Mish"}, "no activation Mish"),
+        ({"tile": 2, "chunk": -5}, "A chunk of -5"),
+    ],
+)
+def test_what_a_node_may_not_say_is_refused(attributes, sentence: str) -> None:
+    with pytest.raises(Exception, match=sentence):
+        opened(models.one_node(weights(), None, False, **{"block": 8, "pads": [1] * 4, **attributes}))
+
+
+@pytest.mark.parametrize(
+    ("x", "s", "sentence"),
+    [
+        ((1, 24, 8, 8), None, "another number of channels"),
+        ((1, 16, 0, 8), None, "height 0 leaves no output"),
+        ((1, 16, 8, 8), (1, 16, 8, 7), "another shape than the output"),
+    ],
+)
+def test_inputs_of_other_shapes_are_refused(x, s, sentence: str) -> None:
+    session = opened(models.one_node(weights(), None, s is not None, block=8, tile=2, pads=[1] * 4))
+    feeds = {"x": np.ones(x, np.float32)} | ({} if s is None else {"s": np.ones(s, np.float32)})
+    with pytest.raises(Exception, match=sentence):
+        session.run(None, feeds)
+
+
+def test_an_empty_batch_has_an_empty_output() -> None:
+    session = opened(models.one_node(weights(), None, False, block=8, tile=4, pads=[1] * 4))
+    assert session.run(None, {"x": np.ones((0, 16, 5, 5), np.float32)})[0].shape == (0, 16, 5, 5)

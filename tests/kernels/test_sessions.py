@@ -1,0 +1,212 @@
+"""Sessions with the kernels of a plan; and the plain model, with a note, wherever that cannot be."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+import blocked_models as models
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+
+import rlflow.kernels
+from rlflow.errors import ModelError
+from rlflow.frontends import blocked
+from rlflow.kernels import Choice, KernelsNotUsed, Plan, preparing
+from rlflow.kernels import library as kernels_library
+
+needs_library = pytest.mark.skipif(rlflow.kernels.unavailable() is not None, reason=str(rlflow.kernels.unavailable()))
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RLFLOW_CACHE", os.fspath(tmp_path / "cache"))
+    return tmp_path / "cache" / "kernels"
+
+
+def planned(algorithm: str = "winograd-4x4", dynamic: bool = False, **changes) -> bytes:
+    """The small network with a plan for every convolution that a kernel can do."""
+    raw = models.small_network(dynamic=dynamic)
+    block = preparing.block_here()
+    assert block is not None
+    graph = blocked.BlockedGraph(preparing_optimised(raw), block)
+    choices = [Choice(one.name, one.channels, algorithm, 2.0) for one in graph.convolutions()]
+    assert len(choices) == 2  # the stem reads plain channels
+    plan = Plan("1.0", block, 1, 1.5, tuple(choices))
+    return with_metadata(raw, changes.get("text", plan.text()))
+
+
+def preparing_optimised(raw: bytes) -> bytes:
+    from rlflow.runtime import inprocess
+
+    return inprocess.optimised(raw)
+
+
+def with_metadata(raw: bytes, text: str) -> bytes:
+    model = onnx.ModelProto.FromString(raw)
+    blocked.set_metadata(model, rlflow.kernels.KEY, text)
+    return model.SerializeToString()
+
+
+def feeds(size: int = 24) -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng(0).standard_normal((1, 3, size, size)).astype(np.float32)}
+
+
+def plain_outputs(raw: bytes, size: int = 24) -> np.ndarray:
+    return ort.InferenceSession(raw, providers=["CPUExecutionProvider"]).run(None, feeds(size))[0]
+
+
+def kernel_nodes(path: str) -> list[str]:
+    return [node.name for node in onnx.load(path).graph.node if node.domain == "rlflow.kernels"]
+
+
+@needs_library
+@pytest.mark.parametrize("algorithm", list(rlflow.kernels.ALGORITHMS))
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_session_uses_the_plan(algorithm: str, dynamic: bool, own_cache: Path) -> None:
+    raw = planned(algorithm, dynamic)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = rlflow.kernels.session(raw)
+    expected = plain_outputs(raw)
+    assert np.abs(found.run(None, feeds())[0] - expected).max() < 1e-5 * np.abs(expected).max()
+    (cached,) = own_cache.glob("*.onnx")
+    assert len(kernel_nodes(os.fspath(cached))) == 2
+
+
+@needs_library
+def test_another_program_uses_the_prepared_file(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(planned())
+    prepared = rlflow.kernels.prepare(path)
+    assert prepared != os.fspath(path)
+    assert rlflow.kernels.prepare(path) == prepared
+    options = ort.SessionOptions()
+    options.register_custom_ops_library(rlflow.kernels.library_path())
+    found = ort.InferenceSession(prepared, options, providers=["CPUExecutionProvider"]).run(None, feeds())[0]
+    expected = plain_outputs(path.read_bytes())
+    assert np.abs(found - expected).max() < 1e-5 * np.abs(expected).max()
+
+
+@needs_library
+def test_options_of_the_caller_are_used() -> None:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 2
+    assert rlflow.kernels.session(planned(), options).get_session_options().intra_op_num_threads == 2
+
+
+@needs_library
+def test_a_prepared_file_that_was_damaged_is_made_again(own_cache: Path) -> None:
+    raw = planned()
+    rlflow.kernels.session(raw)
+    (cached,) = own_cache.glob("*.onnx")
+    good = cached.read_bytes()
+    cached.write_bytes(good[:1000])
+    with pytest.warns(KernelsNotUsed, match="refused to load"):
+        found = rlflow.kernels.session(raw)
+    np.testing.assert_allclose(found.run(None, feeds())[0], plain_outputs(raw), rtol=0, atol=1e-6)
+    rlflow.kernels.session(raw)
+    assert cached.read_bytes() == good
+
+
+@needs_library
+def test_the_cache_is_another_one_for_another_version(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rlflow.runtime import inprocess
+
+    raw = planned()
+    rlflow.kernels.session(raw)
+    monkeypatch.setattr(inprocess, "version", lambda: "9.9")
+    rlflow.kernels.session(raw)
+    assert len(list(own_cache.glob("*.onnx"))) == 2
+
+
+@needs_library
+def test_without_a_cache_the_kernels_are_used_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("RLFLOW_CACHE", os.fspath(tmp_path / "file"))
+    raw = planned()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = rlflow.kernels.session(raw)
+    assert np.abs(found.run(None, feeds())[0] - plain_outputs(raw)).max() > 0.0  # rounded otherwise, so by a kernel
+
+
+@needs_library
+def test_old_prepared_files_make_room(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preparing, "_CACHE_BYTES", 10)
+    for algorithm in rlflow.kernels.ALGORITHMS:
+        rlflow.kernels.session(planned(algorithm))
+    assert len(list(own_cache.glob("*.onnx"))) == 1
+
+
+# --- the plain model, with a note -------------------------------------------------------------------------------------
+
+
+def falls_back(raw: bytes, note: str) -> None:
+    with pytest.warns(KernelsNotUsed, match=note):
+        found = rlflow.kernels.session(raw)
+    np.testing.assert_allclose(found.run(None, feeds())[0], plain_outputs(raw), rtol=0, atol=1e-6)
+
+
+def test_a_model_without_a_plan_runs_plainly(tmp_path: Path) -> None:
+    falls_back(models.small_network(), "the model has no plan")
+    path = tmp_path / "model.onnx"
+    path.write_bytes(models.small_network())
+    assert rlflow.kernels.prepare(path) == os.fspath(path)
+
+
+def test_without_the_library_the_model_runs_plainly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(kernels_library, "library_path", lambda: os.fspath(tmp_path / "none.so"))
+    falls_back(with_metadata(models.small_network(), "{}"), "was not built")
+
+
+@needs_library
+def test_a_library_that_is_none_is_refused_and_the_model_runs_plainly(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.so"
+    broken.write_text("no library")
+    raw = planned()
+    monkeypatch.setattr(kernels_library, "library_path", lambda: os.fspath(broken))
+    falls_back(raw, "refused the library of kernels")
+
+
+@needs_library
+@pytest.mark.parametrize("text", ["", "{}", '{"version": 1}', "[" * 100_000, '{"version": 1, "choices": null}'])
+def test_a_hostile_plan_is_refused_and_the_model_runs_plainly(text: str) -> None:
+    falls_back(with_metadata(models.small_network(), text), "is refused")
+
+
+@needs_library
+def test_a_plan_for_another_model_changes_nothing() -> None:
+    stranger = Plan("1.0", 8, 1, 2.0, (Choice("nobody", (8, 8), "winograd-2x2", 2.0),))
+    falls_back(with_metadata(models.small_network(), stranger.text()), "none of the plan's convolutions")
+
+
+@needs_library
+def test_a_choice_for_other_channels_is_left_out() -> None:
+    block = preparing.block_here() or 8
+    graph = blocked.BlockedGraph(preparing_optimised(models.small_network()), block)
+    first, second = graph.convolutions()
+    choices = (
+        Choice(first.name, first.channels, "winograd-2x2", 2.0),
+        Choice(second.name, (512, 512), "winograd-2x2", 2.0),
+    )
+    raw = with_metadata(models.small_network(), Plan("1.0", block, 1, 2.0, choices).text())
+    with pytest.warns(KernelsNotUsed, match="1 of the plan's 2 convolutions"):
+        rlflow.kernels.session(raw)
+
+
+def test_another_provider_gets_the_plain_model() -> None:
+    with pytest.warns(KernelsNotUsed, match="elsewhere"):
+        rlflow.kernels.session(models.small_network(), providers=["AzureExecutionProvider", "CPUExecutionProvider"])
+
+
+def test_no_model_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelError):
+        rlflow.kernels.session(tmp_path / "missing.onnx")
+    with pytest.raises(ModelError):
+        rlflow.kernels.prepare(tmp_path / "missing.onnx")
