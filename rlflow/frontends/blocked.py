@@ -6,6 +6,7 @@ The runtime marks such a convolution by the domain ``com.microsoft.nchwc``; its 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,9 @@ import onnx
 from onnx import TensorProto, helper
 
 from rlflow.errors import ModelError
-from rlflow.frontends.importer import parse_model
+from rlflow.files import write_atomically
+from rlflow.frontends import storage
+from rlflow.frontends.importer import parse_model, read_model
 
 BLOCKED, KERNELS = "com.microsoft.nchwc", "rlflow.kernels"
 #: Activations that the kernels do after a convolution.
@@ -58,9 +61,19 @@ def external_files(source: bytes | str) -> list[str]:
     return sorted(found)
 
 
-def _opened(source: bytes | str) -> onnx.ModelProto:
-    from rlflow.frontends.importer import read_model
+def whole(source: bytes | str) -> bytes:
+    """The model with the weights of its other files inside, since ONNX Runtime would leave them outside of the graph
+    that it writes. Raises ModelError, also where it is too large for one piece.
+    """
+    if isinstance(source, bytes):
+        return source
+    model = read_model(source)
+    if storage.weight_bytes(model) >= storage.LARGEST_FILE:
+        raise ModelError(f"The model {source} is too large to be optimised in one piece.")
+    return storage.embed(model, os.path.dirname(os.path.abspath(source))).SerializeToString()
 
+
+def _opened(source: bytes | str) -> onnx.ModelProto:
     return parse_model(source, "the model") if isinstance(source, bytes) else read_model(source)
 
 
@@ -169,9 +182,6 @@ def write_metadata(path: str, key: str, value: str | None) -> None:
 
     Raises ModelError and OutputError; then the file is as it was.
     """
-    from rlflow.files import write_atomically
-    from rlflow.frontends.importer import read_model
-
     model = read_model(path)
     set_metadata(model, key, value)
     write_atomically(path, model.SerializeToString(deterministic=True))

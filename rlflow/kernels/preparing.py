@@ -82,13 +82,13 @@ def _with_plan(model: bytes | str, plan: Plan) -> Prepared:
 
 def applied(model: bytes | str, plan: Plan) -> tuple[bytes | None, str | None]:
     """The runtime's graph with the plan's choices, ``None`` where none fits; and a note where some do not."""
-    from rlflow.frontends.blocked import BlockedGraph
+    from rlflow.frontends.blocked import BlockedGraph, whole
     from rlflow.runtime import inprocess
 
     block = block_here()
     if block is None:
         return None, "ONNX Runtime uses no blocked tensors on this processor"
-    graph = BlockedGraph(inprocess.optimised(model), block)
+    graph = BlockedGraph(inprocess.optimised(whole(model)), block)
     known = {one.name: one.channels for one in graph.convolutions()}
     chosen = {
         one.node: ALGORITHMS[one.algorithm] for one in plan.choices if one.node in known and one.fits(known[one.node])

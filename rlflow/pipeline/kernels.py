@@ -48,10 +48,12 @@ def with_kernels(loaded: Loaded, raced: Raced, written: Written, context: Contex
     """What was ``written``, with a plan in its metadata where one makes the model faster; a note says which."""
     if not context.options.kernels:
         return written
+    from rlflow.frontends import blocked
+
     context.stage("kernels", "measuring the kernels")
     source = loaded.source if raced.winner is None else raced.winner.export.source
     try:
-        plan = _Planning(source, loaded, context).plan()
+        plan = _Planning(blocked.whole(source), loaded, context).plan()
     except (CostError, ModelError, VerificationFailed) as error:
         context.notes.append(f"There is no plan of kernels: {str(error).rstrip('.')}.")
         plan = None
@@ -78,7 +80,7 @@ def _marked(written: Written, plan: Plan | None, context: Context) -> Written:
 class _Planning:
     """The making of one plan, for the model that ``source`` is."""
 
-    source: bytes | str
+    source: bytes
     loaded: Loaded
     context: Context
 
@@ -119,10 +121,10 @@ class _Planning:
         raise CostError(differs)
 
     def _difference(self, model: bytes, worker: Worker) -> str | None:
-        from rlflow import verify
+        from rlflow import equivalence
 
         context = self.context
-        run, inputs = verify.WorkerRunner(worker), context.inputs(self.loaded)
+        run, inputs = equivalence.WorkerRunner(worker), context.inputs(self.loaded)
         found = verified(run, inputs, self.source, model, context.options.seed, seconds=_CHECK_SECONDS)
         return None if found.passed else (found.failure() or "no reason was given").rstrip(".")
 

@@ -142,6 +142,22 @@ def test_old_prepared_files_make_room(own_cache: Path, monkeypatch: pytest.Monke
     assert len(list(own_cache.glob("*.onnx"))) == 1
 
 
+@needs_library
+def test_weights_in_another_file_are_found(tmp_path: Path, own_cache: Path) -> None:
+    model = onnx.ModelProto.FromString(planned())
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="model.data", size_threshold=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = rlflow.kernels.session(path)
+    expected = plain_outputs(planned())
+    assert np.abs(found.run(None, feeds())[0] - expected).max() < 1e-5 * np.abs(expected).max()
+    data = tmp_path / "model.data"
+    data.write_bytes(bytes(reversed(data.read_bytes())))  # other weights: the cached file is no good for them
+    rlflow.kernels.session(path)
+    assert len(list(own_cache.glob("*.onnx"))) == 2
+
+
 # --- the plain model, with a note -------------------------------------------------------------------------------------
 
 
