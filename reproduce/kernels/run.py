@@ -2,9 +2,9 @@
 
     python reproduce/kernels/run.py [--only shapes models] [--models resnet-18 unet ...] [--seconds 20] [--dirty]
 
-Shapes: one convolution on blocked tensors, ONNX Runtime's and each algorithm's in turn, processor time of one thread; the
-error is the largest over the largest output, against double precision. Models: `--kernels` as users run it, without a
-search; the ratio is that of the race of whole models, with its 95 % interval.
+Shapes: one convolution on blocked tensors, ONNX Runtime's and each algorithm's in turn, processor time of one thread;
+the error is the largest over the largest output, against double precision. Models: `--kernels` as users run it, without
+a search; the ratio is that of the race of whole models, with its 95 % interval.
 """
 
 from __future__ import annotations
