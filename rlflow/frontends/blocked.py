@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from rlflow.errors import ModelError
 from rlflow.files import write_atomically
 from rlflow.frontends import storage
-from rlflow.frontends.importer import parse_model, read_model
+from rlflow.frontends.opening import parse_model, read_model
 
 BLOCKED, KERNELS = "com.microsoft.nchwc", "rlflow.kernels"
 #: Activations that the kernels do after a convolution.
