@@ -17,9 +17,9 @@ from collections.abc import Callable
 from typing import Any
 
 from rlflow.errors import UsageError
-from rlflow.price.protocol import CostModel, CostReport, FillReport, RegionCost
+from rlflow.price.protocol import CostModel, CostReport, FillReport, GraphTime, RegionCost
 
-__all__ = ["CostModel", "CostReport", "FillReport", "RegionCost", "make", "names", "register"]
+__all__ = ["CostModel", "CostReport", "FillReport", "GraphTime", "RegionCost", "make", "names", "register"]
 
 Factory = Callable[..., CostModel]
 

@@ -4,13 +4,25 @@
 * :mod:`rlflow.testing.tiny`: problems small enough that their optimum is known by enumeration.
 * :mod:`rlflow.testing.toys`: more of them, to compare strategies on.
 * :mod:`rlflow.testing.conformance`: what every strategy must do; run it on yours.
+* :mod:`rlflow.testing.cost_models`: what every cost model must do.
 """
 
 from __future__ import annotations
 
 from rlflow.testing.conformance import CHECKS, Case, check_strategy
+from rlflow.testing.cost_models import check_cost_model
 from rlflow.testing.random_graphs import random_graph
 from rlflow.testing.tiny import TINY, TinyProblem, optimum
 from rlflow.testing.toys import TOYS
 
-__all__ = ["CHECKS", "TINY", "TOYS", "Case", "TinyProblem", "check_strategy", "optimum", "random_graph"]
+__all__ = [
+    "CHECKS",
+    "TINY",
+    "TOYS",
+    "Case",
+    "TinyProblem",
+    "check_cost_model",
+    "check_strategy",
+    "optimum",
+    "random_graph",
+]
