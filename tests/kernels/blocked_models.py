@@ -74,7 +74,7 @@ def small_network(size: int = 24, channels: int = 20, dynamic: bool = False) -> 
         nodes,
         "small",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, side)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [side[0], 24, *side[2:]])],
         initial,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])

@@ -1,0 +1,175 @@
+"""`rlflow optimize --kernels`: what is measured becomes a plan where it wins the race; else a note says why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import blocked_models as models
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+
+import rlflow
+import rlflow.kernels
+from rlflow.errors import UsageError
+from rlflow.frontends import blocked
+from rlflow.frontends.blocked import Convolution
+from rlflow.kernels import KEY, Plan
+from rlflow.kernels import library as kernels_library
+from rlflow.pipeline import kernels as stage
+from rlflow.race import gate
+
+QUICK = {"cost": "analytic", "search": "greedy", "budget": "1x", "kernels": True}
+
+needs_library = pytest.mark.skipif(rlflow.kernels.unavailable() is not None, reason=str(rlflow.kernels.unavailable()))
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLFLOW_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def winning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which F(4×4) takes half of the runtime's time everywhere, and the race says so."""
+
+    def measured(graph: Any, *_: Any) -> dict[str, dict[str, float]]:
+        times = {"": 100.0, "winograd-2x2": 70.0, "winograd-4x4": 50.0}
+        return {one.name: times for one in graph.convolutions()}
+
+    class Decision:
+        winner, speedup, reason = "kernels", 1.5, ""
+
+    monkeypatch.setattr(stage, "measured", measured)
+    monkeypatch.setattr(gate, "choose", lambda *_, **__: Decision())
+
+
+def optimised(tmp_path: Path, **changes: Any) -> tuple[Path, Any]:
+    path, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    path.write_bytes(models.small_network())
+    return out, rlflow.optimize(path, output=out, **{**QUICK, **changes})
+
+
+def plan_of(path: Path) -> Plan | None:
+    text = blocked.metadata(str(path), KEY)
+    return None if text is None else Plan.parse(text)
+
+
+def why(result: Any) -> str:
+    return next(note for note in result.report.notes if "no plan of kernels" in note)
+
+
+@needs_library
+@pytest.mark.usefixtures("winning")
+def test_the_plan_is_in_the_file_and_in_the_result(tmp_path: Path) -> None:
+    out, result = optimised(tmp_path)
+    plan = plan_of(out)
+    assert plan is not None
+    assert plan.speedup == 1.5
+    assert {choice.algorithm for choice in plan.choices} == {"winograd-4x4"}
+    assert [entry.value for entry in result.model.metadata_props if entry.key == KEY] == [plan.text()]
+    onnx.checker.check_model(onnx.load(out))
+    feeds = {"x": np.random.default_rng(0).standard_normal((1, 3, 24, 24)).astype(np.float32)}
+    expected = ort.InferenceSession(str(out)).run(None, feeds)[0]  # anywhere, without the kernels
+    found = rlflow.kernels.session(out).run(None, feeds)[0]
+    assert 0.0 < np.abs(found - expected).max() < 1e-5 * np.abs(expected).max()
+
+
+@needs_library
+@pytest.mark.usefixtures("winning")
+def test_a_strict_tolerance_allows_no_plan(tmp_path: Path) -> None:
+    out, result = optimised(tmp_path, tolerance="strict")
+    assert plan_of(out) is None
+    assert "--tolerance strict" in why(result)
+
+
+@needs_library
+@pytest.mark.usefixtures("winning")
+def test_outputs_that_differ_too_much_lead_to_the_more_exact_algorithm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bytes] = []
+
+    def difference(self: Any, model: bytes, worker: Any) -> str | None:
+        asked.append(model)
+        return "by far" if len(asked) == 1 else None
+
+    monkeypatch.setattr(stage._Planning, "_difference", difference)
+    plan = plan_of(optimised(tmp_path)[0])
+    assert plan is not None
+    assert {choice.algorithm for choice in plan.choices} == {"winograd-2x2"}
+
+
+@needs_library
+@pytest.mark.usefixtures("winning")
+def test_wrong_kernels_are_found_by_their_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check is the real one: a convolution that is done with another padding gives no plan."""
+    replace = blocked._replace
+
+    def wrong(node: Any, found: Convolution, *rest: Any) -> None:
+        replace(node, Convolution(found.name, found.channels, (2, 2, 0, 0)), *rest)
+
+    monkeypatch.setattr(blocked, "_replace", wrong)
+    out, result = optimised(tmp_path)
+    assert plan_of(out) is None
+    assert "the outputs differ" in why(result)
+
+
+@needs_library
+@pytest.mark.usefixtures("winning")
+def test_what_loses_the_race_is_no_plan_and_an_old_one_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, result = optimised(tmp_path)
+    assert plan_of(out) is not None
+
+    class Decision:
+        winner, speedup, reason = None, 1.0, "it is as fast as before."
+
+    monkeypatch.setattr(gate, "choose", lambda *_, **__: Decision())
+    again = tmp_path / "again.onnx"
+    result = rlflow.optimize(out, output=again, **QUICK)
+    assert plan_of(again) is None
+    assert why(result) == "There is no plan of kernels: it is as fast as before."
+    assert not [entry for entry in result.model.metadata_props if entry.key == KEY]
+
+
+@needs_library
+def test_a_model_without_convolutions_has_no_plan(tmp_path: Path) -> None:
+    node = onnx.helper.make_node("Relu", ["x"], ["y"])
+    values = [onnx.helper.make_tensor_value_info(name, 1, [1, 8]) for name in "xy"]
+    graph = onnx.helper.make_graph([node], "relu", values[:1], values[1:])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+    assert "no convolution that a kernel can do" in why(rlflow.optimize(model, **QUICK))
+
+
+@needs_library
+def test_measured_for_real_there_is_a_plan_or_a_reason(tmp_path: Path) -> None:
+    out, result = optimised(tmp_path)
+    plan = plan_of(out)
+    assert (plan is None) == any("no plan of kernels" in note for note in result.report.notes)
+
+
+def test_another_runtime_and_a_missing_library_are_refused_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="--kernels is for ONNX Runtime on the processor"):
+        rlflow.optimize(models.small_network(), kernels=True, measure_cmd="echo {model}")
+    monkeypatch.setattr(kernels_library, "library_path", lambda: "/nowhere")
+    with pytest.raises(UsageError, match="--kernels cannot be used here: the library of kernels was not built"):
+        rlflow.optimize(models.small_network(), **QUICK)
+
+
+@pytest.mark.parametrize(
+    ("times", "algorithms", "expected"),
+    [
+        ({"": 100.0, "a": 50.0, "b": 40.0}, ("a", "b"), ("b", 2.5)),
+        ({"": 100.0, "a": 50.0, "b": 40.0}, ("a",), ("a", 2.0)),
+        ({"": 100.0, "a": 98.0}, ("a",), None),
+        ({"": 100.0, "a": 0.0}, ("a",), None),
+        ({"a": 50.0}, ("a",), None),
+        ({"": 100.0}, ("a",), None),
+    ],
+)
+def test_the_fastest_algorithm_is_chosen_where_it_is_faster(times: Any, algorithms: Any, expected: Any) -> None:
+    one = Convolution("c", (16, 16), (1, 1, 1, 1))
+    found = stage.chosen([one], {"c": times}, algorithms)
+    assert [(choice.algorithm, choice.ratio) for choice in found] == ([] if expected is None else [expected])
