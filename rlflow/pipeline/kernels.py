@@ -37,7 +37,7 @@ def check_kernels(options: Any) -> None:
     """Refuse ``--kernels`` where no plan can be made, before any work begins. Raises :class:`UsageError`."""
     if not options.kernels:
         return
-    if not options.place.is_default:
+    if not options.place.is_default or options.place.command is not None:
         raise UsageError("--kernels is for ONNX Runtime on the processor; leave out the other runtime, or --kernels.")
     reason = unavailable()
     if reason is not None:
