@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from rlflow.plugins import offer
+from rlflow.registry import offer
 
 if TYPE_CHECKING:
     from rlflow.comparison import compare

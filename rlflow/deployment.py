@@ -33,6 +33,8 @@ _VERIFY_INPUTS = 2
 _GUESS_SECONDS = 20.0
 #: Models with more weights than this share them in a file when they are timed and compared.
 _SHARED_BYTES = 16 << 20
+#: What stands for the best runtime of this machine's GPU where a runtime is named.
+ON_GPU = "gpu"
 
 
 def open_worker(threads: int) -> Worker:
@@ -54,11 +56,11 @@ class Deployment:
     def of(cls, threads: int, runtime: str, provider: str | None, command: str | DeviceCommand | None) -> Deployment:
         """Raises :class:`UsageError` for a combination that makes no sense."""
         from rlflow.price.command import DeviceCommand
-        from rlflow.runtime import CPU_PROVIDER, RuntimeOptions, provider_name
+        from rlflow.runtime import CPU_PROVIDER, DEFAULT_RUNTIME, RuntimeOptions, provider_name
 
-        if runtime == "gpu":
+        if runtime == ON_GPU:
             runtime, provider = gpu_runtime()
-        if command is not None and (runtime != "onnxruntime" or provider is not None):
+        if command is not None and (runtime != DEFAULT_RUNTIME or provider is not None):
             raise UsageError(
                 "The measuring command already says where the model runs; leave out the runtime and the provider."
             )
@@ -79,7 +81,9 @@ class Deployment:
     @property
     def is_default(self) -> bool:
         """Whether it is ONNX Runtime on this processor, which then also computes what outputs are compared with."""
-        return self.runtime == "onnxruntime" and self.provider == "CPUExecutionProvider"
+        from rlflow.runtime import CPU_PROVIDER, DEFAULT_RUNTIME
+
+        return self.runtime == DEFAULT_RUNTIME and self.provider == CPU_PROVIDER
 
     def worker(self) -> Worker:
         from rlflow.runtime import RuntimeOptions, Worker
@@ -109,30 +113,32 @@ class Deployment:
         return {**options, "measure": measure} if measure != "eager" else options
 
     def runtime_name(self, runtime: str) -> str:
-        return runtime if self.provider == "CPUExecutionProvider" else f"{runtime} ({self.provider})"
+        from rlflow.runtime import CPU_PROVIDER
+
+        return runtime if self.provider == CPU_PROVIDER else f"{runtime} ({self.provider})"
 
 
 def gpu_runtime() -> tuple[str, str | None]:
-    """The runtime, and its provider, that whole models are timed in on this machine's GPU: ONNX Runtime where it has
-    the CUDA provider, else torch where that sees the GPU, else our own back end.
+    """The runtime, and its provider, that whole models are timed in on this machine's GPU: the first that can run there
+    (ONNX Runtime where it has the CUDA provider, else torch where that sees the GPU, else our own back end).
 
     Raises :class:`RuntimeUnavailable` with what the last one lacks where none can run.
     """
     from rlflow.errors import CostError, RuntimeUnavailable
-    from rlflow.runtime import RuntimeOptions, Worker
+    from rlflow.runtime import CPU_PROVIDER, RUNTIMES, RuntimeOptions, Worker
 
-    with Worker() as worker:
-        if "CUDAExecutionProvider" in worker.describe()["providers"]:
-            return "onnxruntime", "cuda"
-    try:
-        with Worker(RuntimeOptions(runtime="torch")) as worker:
-            worker.describe()
-            return "torch", None
-    except (CostError, RuntimeUnavailable):
-        pass
-    with Worker(RuntimeOptions(runtime="cudnn")) as worker:
-        worker.describe()
-    return "cudnn", None
+    ranked = sorted(
+        (kind.gpu_rank, name, kind.gpu_provider) for name, kind in RUNTIMES.usable() if kind.gpu_rank is not None
+    )
+    lacks: Exception = RuntimeUnavailable("No runtime computes on a GPU.")
+    for _, name, provider in ranked:
+        try:
+            with Worker(RuntimeOptions(runtime=name, provider=provider or CPU_PROVIDER)) as worker:
+                worker.require_provider()
+            return name, provider
+        except (CostError, RuntimeUnavailable) as error:
+            lacks = error
+    raise lacks
 
 
 def runner(reference: Worker, deployed: Worker) -> Any:
@@ -168,8 +174,9 @@ def shared_weights(imported: Any, place: Deployment, folder: Callable[[], Path])
     something else than ONNX Runtime here, which maps such files.
     """
     from rlflow.frontends import storage
+    from rlflow.runtime import runtime
 
-    if place.runtime != "onnxruntime" or place.command is not None:
+    if not runtime(place.runtime).maps_weights or place.command is not None:
         return None
     if storage.weight_bytes(imported.origin.model) < _SHARED_BYTES:
         return None

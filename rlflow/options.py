@@ -27,9 +27,18 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 def _click(text: str, **more: Any) -> dict[str, Any]:
     """A field's metadata: the help of its option on the command line, and what else that needs. ``flags``: its name
-    where the field's is not it. ``least``: the smallest number it may be.
+    where the field's is not it. ``least``: the smallest number it may be. ``type``: its words, or a function that
+    lists them when they are asked for.
     """
     return {"click": {"help": text, **more}}
+
+
+def runtime_names() -> list[str]:
+    """What may be said where a runtime is named; opens none."""
+    from rlflow.deployment import ON_GPU
+    from rlflow.runtime import RUNTIMES
+
+    return [*RUNTIMES.names(), ON_GPU]
 
 
 @dataclass(frozen=True)
@@ -145,7 +154,7 @@ class Options:
         metadata=_click(
             "Runtime that times and runs the result; gpu: ONNX Runtime on CUDA, else torch, else cudnn.",
             show_default=True,
-            type=("onnxruntime", "openvino", "gpu", "cudnn", "torch"),
+            type=runtime_names,
         ),
     )
     provider: str | None = field(
@@ -204,7 +213,7 @@ class Options:
         known = [one.name for one in dataclasses.fields(cls)]
         for name in keywords:
             if name not in known:
-                from rlflow.search import did_you_mean
+                from rlflow.specs import did_you_mean
 
                 raise UsageError(f"An optimisation has no option {name!r}. {did_you_mean(name, known)}")
         return dataclasses.replace(base or cls(), **keywords)

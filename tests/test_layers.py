@@ -19,8 +19,8 @@ PACKAGE = ROOT / "rlflow"
 
 LAYERS: dict[str, int] = {
     "errors": 0,
-    "ops": 1, "files": 1, "plugins": 1, "processes": 1, "interrupts": 1,
-    "graph": 2,
+    "ops": 1, "files": 1, "specs": 1, "processes": 1, "interrupts": 1,
+    "graph": 2, "registry": 2,
     "frontends": 3, "rewrite": 3, "nn": 3, "runtime": 3,
     "zoo": 4, "synthesis": 4, "price": 4, "equivalence": 4, "kernels": 4,
     "search": 5, "race": 5, "library": 5,
@@ -37,7 +37,7 @@ SIDEWAYS = {
 }
 #: What is said of a part whose name does not say it, in docs/architecture.md.
 ABOUT = {
-    "files": "writing without leaving halves", "plugins": "what other distributions offer",
+    "files": "writing without leaving halves", "specs": "options in a word", "registry": "what is known by name",
     "kernels": "what runs inside a stock ONNX Runtime",
     "library": "which rules a caller means", "deployment": "what the runtime is handed", "race": "the final comparison",
     "options": "what a user may choose", "pipeline": "the stages of an optimisation",
@@ -55,7 +55,7 @@ DOORS: dict[str, set[str]] = {
     "onnxslim": {"frontends"},
     "onnxruntime": {"runtime"},
     "openvino": {"runtime"},
-    "torch": {"nn", "agents", "runtime/torch_cuda.py"},
+    "torch": {"nn", "agents", "runtime/torch_cuda"},
     "torch_scatter": {"nn/segment.py"},
     "gymnasium": {"env"},
     "z3": {"synthesis/axioms.py"},
@@ -69,7 +69,7 @@ DOORS: dict[str, set[str]] = {
 #: Files that import by a name from a table of another place; each is a debt.
 COMPUTED = {
     "__init__.py",  # the lazy front: the names of _HOMES
-    "plugins.py",  # what the front and other distributions offer by name
+    "registry.py",  # what the front and other distributions offer by name
 }
 
 

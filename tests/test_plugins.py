@@ -1,81 +1,250 @@
-"""What other packages offer by name: entry points are found, opened only when asked for, and refused in a sentence."""
+"""What other packages add by entry points: a strategy and a runtime, each in fresh processes, through the
+command line and the conformance suites that ship; and what is broken, which stops nothing else.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
-from rlflow import plugins, search
+from rlflow import registry, search
 from rlflow.errors import UsageError
 
-MODULE = """
+ROOT = Path(__file__).resolve().parents[1]
+MODULE = '''
+import time
 from dataclasses import dataclass
 from typing import ClassVar
+
+from rlflow.frontends import evaluate
+from rlflow.runtime import LoadedModel, Runtime
 from rlflow.search import StopReason, StrategyBase
+
 
 @dataclass(frozen=True)
 class Lazy(StrategyBase):
-    '''Does nothing. ``patience``: of nobody.'''
+    """Takes the first rewrite that gains, a few times. ``steps``: how often."""
 
-    patience: int = 3
+    steps: int = 100
     name: ClassVar[str] = "lazy-of-elsewhere"
 
     def search(self, problem, rng):
-        return StopReason.CONVERGED
-"""
+        node = problem.root()
+        for _ in range(self.steps):
+            table = problem.moves(node)
+            better = [k for k in range(len(table)) if table.cost[k] < node.cost]
+            if not better:
+                return StopReason.CONVERGED
+            node = problem.open(node, table.index[better[0]])
+        return StopReason.EXHAUSTED
 
 
-@pytest.fixture
-def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Makes a distribution that offers strategies, as pip would install it."""
+class Fixed(Runtime):
+    """Computes with the reference, and takes two milliseconds an operator."""
 
-    def make(points: str) -> None:
-        (tmp_path / "elsewhere_rlflow_test.py").write_text(MODULE)
-        info = tmp_path / "elsewhere-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[rlflow.strategies]\n{points}\n")
-        monkeypatch.syspath_prepend(str(tmp_path))
-        monkeypatch.setattr(search.registry, "_REGISTRY", dict(search.registry._REGISTRY))
+    name = "fixed"
+    title = "The runtime of fixed latency"
+    on_processor = False  # it sleeps, which takes no processor time
+    sets_threads = False
 
-    yield make
-    sys.modules.pop("elsewhere_rlflow_test", None)
+    def open(self, source, options):
+        return Session(source, options)
+
+    def describe(self, provider):
+        return self.identity("1.0", provider, device="a stop-watch", clock_state="")
 
 
-def test_a_strategy_of_another_distribution_is_one_of_ours(distribution) -> None:
-    assert "lazy-of-elsewhere" not in search.names()
-    distribution("lazy-of-elsewhere = elsewhere_rlflow_test:Lazy")
-    assert "lazy-of-elsewhere" in search.names()
-    assert "elsewhere_rlflow_test" not in sys.modules  # named, not opened
-    made = search.make("lazy-of-elsewhere:patience=5")
-    assert search.describe(made) == "lazy-of-elsewhere:patience=5"
-    assert isinstance(made, search.Strategy)
+class Session:
+    load_seconds = 0.0
+
+    def __init__(self, source, options):
+        self.options, self.model = options, LoadedModel(source, "fixed")
+        self.io = self.model.io
+        graph = self.model.graph
+        self.seconds = 0.002 * sum(
+            graph.op(node) != "Input" and not graph.is_const(node) for node in graph.order()
+        )
+
+    def run(self, feeds, outputs=None):
+        found = dict(zip(self.model.output_names, evaluate(self.model.graph, self.model.feeds(feeds),
+                                                           self.model.constants), strict=True))
+        return found if outputs is None else {name: found[name] for name in outputs}
+
+    def runner(self, feeds):
+        self.model.feeds(feeds)
+        return lambda: time.sleep(self.seconds)
+'''
+POINTS = {
+    "rlflow.strategies": {"lazy-of-elsewhere": "elsewhere_rlflow_test:Lazy"},
+    "rlflow.runtimes": {"fixed": "elsewhere_rlflow_test:Fixed"},
+}
 
 
-@pytest.mark.parametrize(
-    ("points", "spec", "says"),
-    [
-        ("broken = no_such_module_anywhere:X", "broken", "no_such_module_anywhere"),
-        ("broken = elsewhere_rlflow_test:Missing", "broken", "Missing"),
-        ("other = elsewhere_rlflow_test:Lazy", "other", "calls itself 'lazy-of-elsewhere'"),
-        ("lazy-of-elsewhere = elsewhere_rlflow_test:Lazy", "lazy-of-elsewher", "Did you mean lazy-of-elsewhere"),
-    ],
-)
-def test_what_cannot_be_opened_is_a_sentence(distribution, points: str, spec: str, says: str) -> None:
-    distribution(points)
-    with pytest.raises(UsageError, match=says):
-        search.make(spec)
+def distribution(folder: Path, points: dict[str, dict[str, str]] | str, name: str = "elsewhere") -> Path:
+    """A distribution that offers something, as pip would install it."""
+    (folder / "elsewhere_rlflow_test.py").write_text(MODULE)
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    if not isinstance(points, str):
+        groups = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in ones.items()) for group, ones in points.items()]
+        points = "\n".join(groups)
+    (info / "entry_points.txt").write_text(points)
+    return folder
 
 
-def test_our_own_offers_win_over_another_distributions(distribution) -> None:
-    distribution("xrlflow = elsewhere_rlflow_test:Lazy")
+def started(folder: Path, *arguments: str | os.PathLike[str], code: str | None = None) -> subprocess.CompletedProcess:
+    """``rlflow ARGUMENTS``, or a program, in a fresh process that finds the distribution."""
+    path = os.pathsep.join([str(folder), str(ROOT)])
+    environment = {**os.environ, "PYTHONPATH": path, "RLFLOW_CACHE": str(folder / "cache"), "COLUMNS": "200"}
+    command = [sys.executable, "-c", code or "from rlflow.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
+
+
+def model(folder: Path) -> Path:
+    """Two transposes that undo each other, and a relu: two operators too many."""
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["a"], perm=[1, 0]),
+        helper.make_node("Transpose", ["a"], ["b"], perm=[1, 0]),
+        helper.make_node("Relu", ["b"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 8]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
+    path = folder / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+class TestWhatIsAdded:
+    def test_a_strategy_runs_from_the_command_line(self, tmp_path: Path) -> None:
+        done = started(distribution(tmp_path, POINTS), "search", "run", model(tmp_path), "--search",
+                       "lazy-of-elsewhere:steps=5", "--budget", "50x", "--json", tmp_path / "r.json")  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        found = json.loads((tmp_path / "r.json").read_text())
+        assert found["strategy"] == "lazy-of-elsewhere:steps=5"
+        assert found["cost_after_ms"] < found["cost_before_ms"]
+
+    def test_a_strategy_passes_the_suite_that_ships(self, tmp_path: Path) -> None:
+        code = "from rlflow.testing import TINY, check_strategy; check_strategy('lazy-of-elsewhere', TINY[:2])"
+        done = started(distribution(tmp_path, POINTS), code=code)
+        assert done.returncode == 0, done.stderr
+
+    def test_a_runtime_is_one_file_and_one_entry(self, tmp_path: Path) -> None:
+        """The result is checked where the plug-in runs it; no clock is asked."""
+        found = self.optimized(tmp_path, "--cost", "analytic", "--budget", "20s")
+        assert found["improved"], found
+        assert [node.op_type for node in onnx.load(tmp_path / "o.onnx").graph.node] == ["Relu"]
+
+    @pytest.mark.slow
+    @pytest.mark.clock
+    def test_a_runtime_decides_by_its_clock(self, tmp_path: Path) -> None:
+        """Three operators take six milliseconds there, and one takes two."""
+        how = ("--cost", "end-to-end:seconds=0.3", "--budget", "60s", "--gate-seconds", "40")
+        found = self.optimized(tmp_path, *how)
+        assert found["speedup"] * (found["cleanup_speedup"] or 1.0) > 1.8, found
+
+    def optimized(self, folder: Path, *how: str) -> dict[str, Any]:
+        """The report of ``rlflow optimize`` with the runtime of fixed latency."""
+        report = folder / "r.json"
+        where = (model(distribution(folder, POINTS)), folder / "o.onnx", "--json", report)
+        done = started(folder, "optimize", *where, "--runtime", "fixed", *how)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(report.read_text())
+        assert (found["runtime"]["name"], found["runtime"]["version"]) == ("fixed", "1.0")
+        return found
+
+
+BROKEN = {
+    "rlflow.strategies": {"absent": "no_such_module_anywhere:X", "other": "elsewhere_rlflow_test:Lazy",
+                          "lazy-of-elsewhere": "elsewhere_rlflow_test:Lazy"},
+    "rlflow.runtimes": {"none": "elsewhere_rlflow_test:Session", "fixed": "elsewhere_rlflow_test:Fixed"},
+}  # fmt: skip
+
+
+class TestWhatIsBroken:
+    @pytest.mark.parametrize(
+        ("arguments", "says"),
+        [
+            (["search", "run", "m.onnx", "--search", "absent"], "'absent' is at no_such_module_anywhere:X, and cannot"),
+            (["search", "run", "m.onnx", "--search", "other"], "calls itself 'lazy-of-elsewhere'"),
+            (["search", "run", "m.onnx", "--search", "lazy-of-elsewher"], "Did you mean lazy-of-elsewhere?"),
+            (["optimize", "m.onnx", "--runtime", "none"], "is not a class of runtimes"),
+            (["optimize", "m.onnx", "--runtime", "fixd"], "There is no runtime 'fixd'. Did you mean fixed?"),
+            (["optimize", "m.onnx", "--runtime", "fixed", "--provider", "cuda"], "has no execution providers"),
+        ],
+    )
+    def test_who_asks_for_it_gets_a_sentence(self, tmp_path: Path, arguments: list[str], says: str) -> None:
+        path = model(distribution(tmp_path, BROKEN))
+        done = started(tmp_path, *(str(path) if word == "m.onnx" else word for word in arguments))
+        assert done.returncode in (1, 2)
+        assert done.stderr.startswith("rlflow: error: ")
+        assert says in done.stderr
+        assert done.stderr.count("\n") == 1
+
+    @pytest.mark.parametrize("damage", ["[rlflow.strategies]\nno sign of equality\n", "[rlflow.strategies]\nx = :\n"])
+    def test_a_damaged_file_hides_nothing_else(self, tmp_path: Path, damage: str) -> None:
+        distribution(tmp_path, POINTS)
+        distribution(tmp_path, damage, name="damaged")
+        done = started(tmp_path, "search", "list")
+        assert done.returncode == 0, done.stderr
+        assert "lazy-of-elsewhere: Takes the first rewrite" in done.stdout
+        assert "greedy: " in done.stdout
+        assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+def test_our_own_entries_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    distribution(tmp_path, {"rlflow.strategies": {"xrlflow": "elsewhere_rlflow_test:Lazy"}})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert registry.entry_points("rlflow.strategies") == {"xrlflow": "elsewhere_rlflow_test:Lazy"}
     assert search.strategy_class("xrlflow").__module__ == "rlflow.agents.xrlflow.strategy"
-    assert plugins.offered("rlflow.strategies")["xrlflow"] == "rlflow.agents.xrlflow.strategy:XRLflow"
 
 
 def test_the_agents_are_offered_without_being_opened() -> None:
-    assert {"rlflow", "xrlflow", "xrlflow-mcts"} <= set(search.names())
-    assert plugins.open_offered("rlflow.strategies", "nothing of the kind") is None
-    assert plugins.offered("a group that nobody has") == {}
+    code = (
+        "import sys; from rlflow import search; names = search.names(); "
+        "sys.exit(not {'rlflow', 'xrlflow', 'xrlflow-mcts'} <= set(names) or 'rlflow.agents' in sys.modules)"
+    )
+    assert started(ROOT, code=code).returncode == 0
+
+
+class TestRegistry:
+    def test_an_unknown_name_is_answered_with_what_is_near_or_with_all(self) -> None:
+        things: registry.Registry[type] = registry.Registry("thing", places={"alpha": "a:b", "beta": "a:c"})
+        with pytest.raises(UsageError, match=r"There is no thing 'alpa'\. Did you mean alpha\?"):
+            things.get("alpa")
+        with pytest.raises(UsageError, match=r"There is no thing 'zzz'\. There are: alpha, beta\."):
+            things.get("zzz")
+
+    def test_a_name_is_given_once(self) -> None:
+        things: registry.Registry[type] = registry.Registry("thing", places={"alpha": "builtins:int"})
+        things.register("beta", str)
+        things.register("beta", str)
+        for name in ("alpha", "beta"):
+            with pytest.raises(UsageError, match=f"a thing called '{name}' already"):
+                things.register(name, float)
+
+    def test_what_is_declared_has_defaults(self) -> None:
+        things: registry.Registry[type] = registry.Registry("thing", capabilities={"real": False, "denominator": None})
+        things.register("int", int)
+        things.register("str", str)
+        assert things.declared("int") == {"real": int.real, "denominator": int.denominator}
+        assert things.declared("str") == {"real": False, "denominator": None}
+
+    @pytest.mark.parametrize(
+        ("module", "install", "says"),
+        [
+            ("json", "[eqsat]", None),
+            ("no_such_module", "[eqsat]", "HiGHS is not installed: pip install 'rlflow[eqsat]'"),
+            ("no_such_module", "highspy", "HiGHS is not installed: pip install highspy"),
+        ],
+    )
+    def test_what_is_not_installed_is_a_sentence(self, module: str, install: str, says: str | None) -> None:
+        assert registry.not_installed("HiGHS", module, install) == says

@@ -139,7 +139,7 @@ class Check:
         }
         from rlflow.runtime import cuda
 
-        self.found["gpu"] = cuda.describe("gpu")
+        self.found["gpu"] = cuda.Cudnn().describe("gpu")
         if options.keep and options.json.exists():
             before = json.loads(options.json.read_text(encoding="utf-8"))
             for stage in ("operators", "calibrate", "optimize"):
@@ -192,8 +192,9 @@ class Check:
         from rlflow.frontends import graph_to_model
         from rlflow.graph import Graph
         from rlflow.price.specs import input_specs
-        from rlflow.runtime import RuntimeOptions, cuda, torch_cuda
+        from rlflow.runtime import RuntimeOptions, cuda
         from rlflow.runtime.options import feeds_from_specs
+        from rlflow.runtime.torch_cuda.session import Session as TorchSession
 
         name, precision = what
         graph = Graph.parse(OPERATORS[name])
@@ -205,7 +206,7 @@ class Check:
         outputs = session.run(feeds)
         times = session.time(feeds, 9, 2.0)
         assert session.executable is not None
-        other = torch_cuda.Session(model, RuntimeOptions(runtime="torch", precision=precision))
+        other = TorchSession(model, RuntimeOptions(runtime="torch", precision=precision))
         expected = other.run(feeds)
         torch_ms = torch_time(other)
         off = max(_difference(outputs[key], expected[key]) for key in outputs)
@@ -298,11 +299,11 @@ def torch_time(session: Any, chain: int = 32, samples: int = 9) -> float:
     import numpy as np
     import torch
 
-    from rlflow.runtime import torch_cuda
+    from rlflow.runtime.torch_cuda.session import products
 
     program, inputs = session._program, session._inputs
     graph = torch.cuda.CUDAGraph()
-    with torch.inference_mode(), torch_cuda._products(session.options.precision), torch.cuda.graph(graph):
+    with torch.inference_mode(), products(session.options.precision), torch.cuda.graph(graph):
         for _ in range(chain):
             program(inputs)
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -99,6 +99,19 @@ def _fail(sentence: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
+class NameChoice(click.ParamType):
+    """A name out of a registry. Which there are is asked for the help alone: who looks one up says what is near."""
+
+    name = "name"
+
+    def __init__(self, names: Callable[[], Sequence[str]]) -> None:
+        self._names = names
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """All names."""
+        return f"[{'|'.join(self._names())}]"
+
+
 def console(*, stderr: bool = False) -> Console:
     """A rich console on stdout or stderr; plain and wide where it is not a terminal."""
     from rich.console import Console
@@ -152,10 +165,11 @@ def with_egraph_out(spec: str, path: str | None, model: str) -> Strategy:
     """The strategy of ``--search``, told to write its e-graph to ``path``; only equality saturation has one."""
     from rlflow import search
     from rlflow.files import check_output
+    from rlflow.specs import name_of
 
     if path is None:
         return search.make(spec)
-    kind = search.strategy_class(spec.partition(":")[0].strip())
+    kind = search.strategy_class(name_of(spec))
     if not hasattr(kind, "egraph_out"):
         raise UsageError(f"--egraph-out needs --search eqsat or tensat; the strategy {kind.name!r} makes no e-graph.")
     check_output(path, model)

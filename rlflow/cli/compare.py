@@ -57,7 +57,7 @@ def compare(
     from rlflow.cli.progress import reporter
     from rlflow.files import check_output, write_atomically
     from rlflow.report import write_json
-    from rlflow.search.registry import specification
+    from rlflow.specs import nested
 
     for path in filter(None, (keep, json_file, csv_file, plot_file)):
         check_output(path, None)
@@ -68,7 +68,7 @@ def compare(
     with reporter(quiet) as told:
         found = comparison.compare(
             models,
-            [specification(spec) for spec in searches.split(",")],
+            [nested(spec) for spec in searches.split(",")],
             budget=budget,
             seeds=seeds,
             cost=cost,

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlflow.cli.common import console, device_command, parse_dims, plural
+from rlflow.cli.common import NameChoice, console, device_command, parse_dims, plural
 from rlflow.errors import ModelError, RuntimeUnavailable, UsageError
+from rlflow.options import runtime_names
 
 if TYPE_CHECKING:
     from rlflow.fidelity import Fidelity, Timed
@@ -156,11 +157,11 @@ def prune(
 def _installed() -> list[Any]:
     """Where prices would be taken now."""
     from rlflow.price.database import PriceContext
-    from rlflow.runtime import RUNTIMES, RuntimeOptions, Worker, unavailable_reason
+    from rlflow.runtime import RUNTIMES, RuntimeOptions, Worker
 
     found = []
-    for runtime in RUNTIMES:
-        if unavailable_reason(runtime) is not None:
+    for runtime, kind in RUNTIMES.usable():
+        if kind().missing() is not None:
             continue
         with Worker(RuntimeOptions(runtime=runtime)) as worker:
             try:
@@ -193,9 +194,8 @@ def _opened(path: str | None) -> PriceDatabase:
 )
 @click.option("--tolerance", type=float, default=0.01, show_default=True, help="Interval at which a variant is done.")
 @click.option(
-    "--runtime", type=click.Choice(["onnxruntime", "openvino", "gpu", "cudnn", "torch"]), default="onnxruntime",
-    show_default=True, help="Runtime that times.",
-)  # fmt: skip
+    "--runtime", type=NameChoice(runtime_names), default="onnxruntime", show_default=True, help="Runtime that times."
+)
 @click.option("--provider", metavar="NAME", help="Execution provider of ONNX Runtime.")
 @click.option("--measure-cmd", metavar="COMMAND", help="Time on your own device: a command that prints milliseconds.")
 @click.option(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlflow.cli.common import parse_dims, parse_pairs, show
+from rlflow.cli.common import NameChoice, parse_dims, parse_pairs, show
 from rlflow.errors import UsageError
 from rlflow.options import Options
 
@@ -27,6 +27,8 @@ def _with_options(command: Callable[..., None]) -> Callable[..., None]:
             about["default"] = field.default
         if isinstance(about.get("type"), tuple):
             about["type"] = click.Choice(about["type"])
+        elif callable(about.get("type")) and not isinstance(about["type"], type):
+            about["type"] = NameChoice(about["type"])
         elif "least" in about:
             about["type"] = click.IntRange(min=about.pop("least"))
         command = click.option(flags, field.name, **about)(command)

@@ -12,6 +12,7 @@ import click
 
 from rlflow.cli.common import ErrorGroup, console
 from rlflow.errors import UsageError
+from rlflow.specs import pair
 
 _Option = Callable[[Any], Any]
 _CHOICE = re.compile(r"\{([^{}]*)\}")
@@ -196,10 +197,10 @@ def expand(model: str) -> list[str]:
 
 
 def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
+    found = pair(text)
+    if found is None:
         raise UsageError(f"The option --set {text} has no value; expected a name and a value, as in --set lr=1e-3.")
-    return name.strip(), value.strip()
+    return found
 
 
 def _line(steps: int, wanted: int, figures: dict[str, Any]) -> str:

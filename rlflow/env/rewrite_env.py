@@ -17,7 +17,8 @@ from rlflow.env.views import Views, view
 from rlflow.env.walks import STOP, Episode, Walks
 from rlflow.errors import UsageError
 from rlflow.graph import Graph
-from rlflow.search import TraceStep, did_you_mean, read_trace
+from rlflow.search import TraceStep, read_trace
+from rlflow.specs import did_you_mean
 
 REWARDS = ("improvement", "potential", "end-to-end")
 

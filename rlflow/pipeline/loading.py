@@ -14,6 +14,7 @@ from rlflow.deployment import Export, shared_weights, source_of
 from rlflow.errors import ModelError, UsageError
 from rlflow.library import for_opset, load_library
 from rlflow.search import TraceStep
+from rlflow.specs import did_you_mean
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -92,7 +93,7 @@ def _extents(options: Options, imported: Any) -> dict[str, Extent]:
     known = imported.origin.symbols | imported.origin.unnamed
     unknown = sorted(set(options.dims) - known)
     if unknown:
-        near = _search.did_you_mean(unknown[0], known)
+        near = did_you_mean(unknown[0], known)
         raise UsageError(f"The model has no open dimension {unknown[0]!r} to measure at a size. {near}")
     graph, shapes = imported.graph, {}
     for node in graph.inputs():

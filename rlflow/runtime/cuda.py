@@ -1,12 +1,11 @@
 """The cudnn back end as a runtime, inside the worker process: graphs on an NVIDIA GPU, by cuDNN, cuBLASLt and kernels
-of our own. With the same face as ``sessions``; NVIDIA's libraries are opened on first use.
+of our own. NVIDIA's libraries are opened on first use.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,14 +19,83 @@ from rlflow._core import (
     gpu_storage_dtype,
 )
 from rlflow.errors import RuntimeRefused, RuntimeUnavailable
+from rlflow.runtime.base import Runtime
 from rlflow.runtime.cuda_libraries import search_path
-from rlflow.runtime.loops import cpu_model, short
+from rlflow.runtime.loops import own_specs, short
 from rlflow.runtime.models import LoadedModel, numpy_type, plain
 from rlflow.runtime.options import Measurement, NodeTime, RuntimeOptions, feeds_from_specs
 
 NAME = "The cudnn back end"
 #: Memory that a routine may take beside its operands; RLFLOW_CUDNN_WORKSPACE_MB sets another bound.
 WORKSPACE_MB = 256
+
+
+class Cudnn(Runtime):
+    """cuDNN, cuBLASLt and kernels of our own, on an NVIDIA GPU."""
+
+    name = "cudnn"
+    title = NAME
+    on_processor = False
+    sets_threads = False
+    precisions = ("float32", "tf32", "float16", "bfloat16")
+    gpu_rank = 2  # what is missing is said by the worker, which opens the libraries
+
+    def open(self, source: bytes | str, options: RuntimeOptions) -> Session:
+        """As :class:`Session`."""
+        return Session(source, options)
+
+    def measure(
+        self,
+        source: bytes,
+        specs: Mapping[str, Any] | None,
+        options: RuntimeOptions,
+        min_sample: float,
+        repeats: int,
+        seed: int,
+        flush_bytes: int,
+        sessions: int,
+        reference: Callable[[], None] | None = None,
+    ) -> Measurement:
+        """Median and interquartile range of a small model, by the GPU's own clock; the wall clock would add what
+        starting a replay costs. With ``flush_bytes`` weights are read from memory, not from the cache.
+        """
+        samples: list[float] = []
+        for number in range(sessions):
+            session = Session(source, options, rotate=flush_bytes)
+            wanted = own_specs(session.io) if specs is None else specs
+            feeds = feeds_from_specs(wanted, np.random.default_rng(seed))
+            share = repeats // sessions + (number < repeats % sessions)
+            samples += session.time(feeds, max(share, 1), min_sample * 1e3)
+        low, median, high = np.percentile(samples, [25, 50, 75])
+        return Measurement(float(median), float(high - low), len(samples))
+
+    def profile(
+        self, source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any], runs: int
+    ) -> list[NodeTime]:
+        """Time of each step, started one by one between events."""
+        session = Session(source, options)
+        with _refusals():
+            executable = session.bind(feeds)
+            return [NodeTime(what, what.split(" ")[0], ms * 1e3, runs) for what, ms in executable.profile(max(runs, 1))]
+
+    def optimized(self, source: bytes | str, options: RuntimeOptions) -> bytes:
+        """There is no ONNX form of a plan; always refused."""
+        raise RuntimeRefused(
+            "The cudnn back end does not hand out what it executes as ONNX; `profile` lists its steps."
+        )
+
+    def describe(self, provider: str) -> dict[str, Any]:
+        """Identity of the GPU and the libraries, as strings that can key a price."""
+        found = device().report()
+        return self.identity(
+            f"cuDNN {found['cudnn']}, cuBLASLt {found['cublas']}, driver {found['driver']}",
+            provider,
+            device=f"{found['name']} ({found['architecture']}, {found['processors']} processors)",
+            clock_state="",
+            cache_bytes=found["cache"],
+            memory_bytes=found["memory"],
+            libraries=found["libraries"],
+        )
 
 
 @functools.lru_cache(maxsize=1)
@@ -138,65 +206,3 @@ class _refusals:  # noqa: N801 - reads as a statement
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, RuntimeError) and not isinstance(error, (RuntimeRefused, RuntimeUnavailable)):
             raise RuntimeRefused(short(error)) from error
-
-
-def measure(
-    source: bytes,
-    specs: Mapping[str, Any] | None,
-    options: RuntimeOptions,
-    min_sample: float,
-    repeats: int,
-    seed: int,
-    flush_bytes: int,
-    sessions: int,
-) -> Measurement:
-    """Median and interquartile range of a small model, by the GPU's own clock; the wall clock of ``loops.measure``
-    would add what starting a replay costs. With ``flush_bytes`` weights are read from memory, not from the cache.
-    """
-    samples: list[float] = []
-    for number in range(sessions):
-        session = Session(source, options, rotate=flush_bytes)
-        feeds = feeds_from_specs(_specs(session, specs), np.random.default_rng(seed))
-        share = repeats // sessions + (number < repeats % sessions)
-        samples += session.time(feeds, max(share, 1), min_sample * 1e3)
-    low, median, high = np.percentile(samples, [25, 50, 75])
-    return Measurement(float(median), float(high - low), len(samples))
-
-
-def _specs(session: Session, specs: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    from rlflow.runtime.loops import _own_specs
-
-    return _own_specs(session.io) if specs is None else specs
-
-
-def profile(source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any], runs: int) -> list[NodeTime]:
-    """Time of each step, started one by one between events."""
-    session = Session(source, options)
-    with _refusals():
-        executable = session.bind(feeds)
-        return [NodeTime(what, what.split(" ")[0], ms * 1e3, runs) for what, ms in executable.profile(max(runs, 1))]
-
-
-def optimized(source: bytes | str, options: RuntimeOptions) -> bytes:
-    """There is no ONNX form of a plan; always refused."""
-    raise RuntimeRefused("The cudnn back end does not hand out what it executes as ONNX; `profile` lists its steps.")
-
-
-def describe(provider: str) -> dict[str, Any]:
-    """Identity of the GPU and the libraries, as strings that can key a price; keys as for ONNX Runtime."""
-    found = device().report()
-    affinity = getattr(os, "sched_getaffinity", None)
-    return {
-        "runtime": "cudnn",
-        "version": f"cuDNN {found['cudnn']}, cuBLASLt {found['cublas']}, driver {found['driver']}",
-        "provider": provider,
-        "providers": [provider],
-        "device": f"{found['name']} ({found['architecture']}, {found['processors']} processors)",
-        "cpu": cpu_model(),
-        "threads_available": len(affinity(0)) if affinity else os.cpu_count() or 1,
-        "clock_state": "",
-        "platform": f"{platform.system()} {platform.machine()}",
-        "cache_bytes": found["cache"],
-        "memory_bytes": found["memory"],
-        "libraries": found["libraries"],
-    }

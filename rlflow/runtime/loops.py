@@ -12,25 +12,13 @@ import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from rlflow.errors import RuntimeRefused, brief
+from rlflow.runtime.base import Session
 from rlflow.runtime.options import FeedSpec, Measurement, ModelIO, RuntimeOptions, Samples, feeds_from_specs
-
-
-class Session(Protocol):
-    """An open model, in any runtime."""
-
-    options: RuntimeOptions
-    io: ModelIO
-    load_seconds: float
-
-    def run(self, feeds: Mapping[str, Any], outputs: Sequence[str] | None = None) -> dict[str, Any]: ...
-
-    def runner(self, feeds: Mapping[str, Any]) -> Callable[[], None]: ...
-
 
 Opener = Callable[[Any, RuntimeOptions], Session]
 
@@ -182,7 +170,7 @@ def _measure_session(
 def random_feeds(session: Session, specs: Mapping[str, Any] | None, seed: int) -> dict[str, Any]:
     """Inputs by ``specs``, or by the model's own static shapes."""
     rng = np.random.default_rng(seed)
-    return feeds_from_specs(_own_specs(session.io) if specs is None else specs, rng)
+    return feeds_from_specs(own_specs(session.io) if specs is None else specs, rng)
 
 
 def runs_to_fill(once: Callable[[], None], seconds: float, clock: int = 0) -> int:
@@ -236,7 +224,8 @@ def _sample(once: Callable[[], None], count: int) -> tuple[float, float]:
     return wall / count, cpu / count
 
 
-def _own_specs(io: ModelIO) -> dict[str, FeedSpec]:
+def own_specs(io: ModelIO) -> dict[str, FeedSpec]:
+    """Random inputs of the model's own static shapes; raises :class:`RuntimeRefused` where it has others."""
     specs = {}
     for info in io.inputs:
         if not info.is_tensor or not all(isinstance(dim, int) for dim in info.shape):

@@ -1,31 +1,73 @@
-"""OpenVINO sessions inside the worker process, beside ``sessions`` and with the same face. The only file that imports
-openvino.
-"""
+"""OpenVINO: what it can do, and its sessions inside the worker process. The only file that imports openvino."""
 
 from __future__ import annotations
 
-import os
-import platform
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import openvino as ov
 
 from rlflow.errors import RuntimeRefused
+from rlflow.runtime.base import Runtime
 from rlflow.runtime.interface import interface_names
-from rlflow.runtime.loops import clock_state, cpu_model, short
+from rlflow.runtime.loops import short
 from rlflow.runtime.options import ModelIO, NodeTime, RuntimeOptions, TensorInfo
 
-NAME = "OpenVINO"
 _DEVICE = "CPU"
 _DTYPES = {
     "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "boolean": "bool", "string": "string",
     **{f"{sign}{bits}": f"{name}{bits}" for sign, name in (("i", "int"), ("u", "uint")) for bits in (4, 8, 16, 32, 64)},
 }  # fmt: skip
 
-_core = ov.Core()
+
+@functools.lru_cache(maxsize=1)
+def _core() -> Any:
+    import openvino
+
+    return openvino.Core()
+
+
+class OpenVino(Runtime):
+    """OpenVINO on the processor."""
+
+    name = "openvino"
+    title = "OpenVINO"
+    module = "openvino"
+    install = "[openvino]"
+
+    def start(self) -> None:
+        """Open the library."""
+        _core()
+
+    def open(self, source: bytes | str, options: RuntimeOptions) -> Session:
+        """As :class:`Session`."""
+        return Session(source, options)
+
+    def profile(
+        self, source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any], runs: int
+    ) -> list[NodeTime]:
+        """Time of each node of OpenVINO's own graph, in execution order, by its own counters."""
+        session = Session(source, options, {"PERF_COUNT": True})
+        once = session.runner(feeds)
+        times: dict[tuple[str, str], list[float]] = {}
+        for _ in range(runs):
+            once()
+            for entry in session.request.profiling_info:
+                spent = entry.real_time.total_seconds() * 1e6
+                times.setdefault((entry.node_name, entry.node_type), []).append(spent)
+        return [NodeTime(name, kind, float(np.median(spent)), len(spent)) for (name, kind), spent in times.items()]
+
+    def optimized(self, source: bytes | str, options: RuntimeOptions) -> bytes:
+        """OpenVINO has no ONNX form of what it executes; always refused."""
+        raise RuntimeRefused("OpenVINO does not hand out the graph that it executes as ONNX; ask ONNX Runtime for one.")
+
+    def describe(self, provider: str) -> dict[str, Any]:
+        """Identity of runtime and device, as strings that can key a price."""
+        import openvino
+
+        return self.identity(openvino.__version__.split("-")[0], provider, providers=_core().available_devices)
 
 
 class Session:
@@ -39,8 +81,8 @@ class Session:
         self.options = options
         started = time.perf_counter()
         try:
-            model = _core.read_model(source)
-            self.compiled = _core.compile_model(model, _DEVICE, {**_settings(options), **(settings or {})})
+            model = _core().read_model(source)
+            self.compiled = _core().compile_model(model, _DEVICE, {**_settings(options), **(settings or {})})
         except Exception as error:  # the bindings raise RuntimeError, TypeError and their own
             raise RuntimeRefused(f"OpenVINO refused to load the model: {short(error)}") from error
         self.request = self.compiled.create_infer_request()
@@ -86,43 +128,10 @@ class Session:
         missing = [name for name in self._inputs if name not in feeds]
         if missing:
             raise RuntimeRefused(f"OpenVINO failed to run the model: the input {missing[0]!r} was not given.")
+        from openvino import Tensor
+
         for name, port in self._inputs.items():
-            self.request.set_tensor(port, ov.Tensor(np.ascontiguousarray(feeds[name])))
-
-
-def profile(source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any], runs: int) -> list[NodeTime]:
-    """Time of each node of OpenVINO's own graph, in execution order, by its own counters."""
-    session = Session(source, options, {"PERF_COUNT": True})
-    once = session.runner(feeds)
-    times: dict[tuple[str, str], list[float]] = {}
-    for _ in range(runs):
-        once()
-        for entry in session.request.profiling_info:
-            spent = entry.real_time.total_seconds() * 1e6
-            times.setdefault((entry.node_name, entry.node_type), []).append(spent)
-    return [NodeTime(name, kind, float(np.median(spent)), len(spent)) for (name, kind), spent in times.items()]
-
-
-def optimized(source: bytes | str, options: RuntimeOptions) -> bytes:
-    """OpenVINO has no ONNX form of what it executes; always refused."""
-    raise RuntimeRefused("OpenVINO does not hand out the graph that it executes as ONNX; ask ONNX Runtime for one.")
-
-
-def describe(provider: str) -> dict[str, Any]:
-    """Identity of runtime and device, as strings that can key a price; keys as for ONNX Runtime."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    cpu = cpu_model()
-    return {
-        "runtime": "openvino",
-        "version": ov.__version__.split("-")[0],
-        "provider": provider,
-        "providers": list(_core.available_devices),
-        "device": cpu,
-        "cpu": cpu,
-        "threads_available": len(affinity(0)) if affinity else os.cpu_count() or 1,
-        "clock_state": clock_state(),
-        "platform": f"{platform.system()} {platform.machine()}",
-    }
+            self.request.set_tensor(port, Tensor(np.ascontiguousarray(feeds[name])))
 
 
 def _settings(options: RuntimeOptions) -> dict[str, Any]:

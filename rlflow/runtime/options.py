@@ -4,7 +4,6 @@ and results.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import time
 from collections.abc import Mapping
@@ -14,13 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rlflow.errors import UsageError
+from rlflow.runtime.base import CPU_PROVIDER, runtime
 
-RUNTIMES = ("onnxruntime", "openvino", "cudnn", "torch")
-#: Runtimes that compute on a GPU of their own choosing; only elapsed time says what a run takes there.
-GPU_RUNTIMES = ("cudnn", "torch")
 PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
 LEVELS = ("disable", "basic", "extended", "layout", "all")
-CPU_PROVIDER = "CPUExecutionProvider"
+#: What models are deployed in unless the user says something else, and what others are compared with.
+DEFAULT_RUNTIME = "onnxruntime"
 CLOCKS = ("auto", "wall", "cpu")
 
 #: A model as this package takes it: serialized ONNX, or the path of a file (needed for external data).
@@ -31,8 +29,8 @@ ModelSource = bytes | str | os.PathLike[str]
 class RuntimeOptions:
     """How sessions are opened and which clock prices them.
 
-    ``runtime`` is one of ``RUNTIMES``; ``provider`` an ONNX Runtime execution provider; ``threads`` the number of
-    intra-operator threads; ``level`` how much the runtime may optimise (one of ``LEVELS``).
+    ``runtime`` is one of :data:`rlflow.runtime.RUNTIMES`; ``provider`` an execution provider, where it has several;
+    ``threads`` the number of intra-operator threads; ``level`` how much the runtime may optimise (one of ``LEVELS``).
 
     ``clock`` says what a duration means. ``wall`` is elapsed time. ``cpu`` is processor time of the worker. ``auto``
     takes processor time where a run uses exactly one thread of the CPU provider (there it *is* the latency on a free
@@ -40,30 +38,29 @@ class RuntimeOptions:
 
     ``library``: the path of a library of operators that ONNX Runtime loads first.
 
-    ``precision`` is how a GPU runtime computes with float32 tensors (one of ``PRECISIONS``); others know ``float32``.
+    ``precision`` is how the runtime computes with float32 tensors (one of its ``precisions``).
     """
 
     provider: str = CPU_PROVIDER
     threads: int = 1
     level: str = "all"
     clock: str = "auto"
-    runtime: str = "onnxruntime"
+    runtime: str = DEFAULT_RUNTIME
     precision: str = "float32"
     library: str | None = None
 
     def __post_init__(self) -> None:
-        if self.runtime not in RUNTIMES:
-            raise UsageError(f"The runtime {self.runtime!r} is unknown; choose one of {', '.join(RUNTIMES)}.")
-        if self.runtime != "onnxruntime" and self.provider != CPU_PROVIDER:
+        place = runtime(self.runtime)
+        if not place.has_providers and self.provider != CPU_PROVIDER:
             raise UsageError(
-                f"Execution providers belong to ONNX Runtime; {self.runtime} knows no {self.provider}. "
+                f"{place.title} has no execution providers; {self.runtime} knows no {self.provider}. "
                 "Give either a provider or another runtime."
             )
         if self.precision not in PRECISIONS:
             raise UsageError(f"The precision {self.precision!r} is unknown; choose one of {', '.join(PRECISIONS)}.")
-        if self.precision != "float32" and self.runtime not in GPU_RUNTIMES:
+        if self.precision not in place.precisions:
             raise UsageError(
-                f"{self.runtime} computes in the model's own types; only {', '.join(GPU_RUNTIMES)} have a precision."
+                f"{place.title} does not compute with {self.precision}; it knows {', '.join(place.precisions)}."
             )
         if self.level not in LEVELS:
             raise UsageError(f"The optimisation level {self.level!r} is unknown; choose one of {', '.join(LEVELS)}.")
@@ -78,7 +75,7 @@ class RuntimeOptions:
         if self.clock != "auto":
             return self.clock
         fine = time.get_clock_info("process_time").resolution <= 1e-6
-        on_cpu = self.provider == CPU_PROVIDER and self.runtime not in GPU_RUNTIMES
+        on_cpu = self.provider == CPU_PROVIDER and runtime(self.runtime).on_processor
         return "cpu" if fine and self.threads == 1 and on_cpu else "wall"
 
 
@@ -167,20 +164,9 @@ class NodeTime(NamedTuple):
     runs: int
 
 
-def unavailable_reason(runtime: str = "onnxruntime") -> str | None:
+def unavailable_reason(name: str = DEFAULT_RUNTIME) -> str | None:
     """Why a runtime cannot be used here, or ``None``; opens nothing."""
-    if runtime == "cudnn":
-        return None  # its libraries are opened in the worker, which says what is missing
-    if importlib.util.find_spec(runtime) is not None:
-        return None
-    if runtime == "torch":
-        return "PyTorch is not installed in this Python environment; install it with: pip install torch"
-    if runtime == "openvino":
-        return (
-            "OpenVINO is not installed in this Python environment; install it with: pip install 'rlflow[openvino]' "
-            "(or pip install openvino)"
-        )
-    return "ONNX Runtime is not installed in this Python environment; install it with: pip install onnxruntime"
+    return runtime(name).missing()
 
 
 def provider_name(text: str) -> str:

@@ -8,8 +8,6 @@ the pipe.
 from __future__ import annotations
 
 import faulthandler
-import functools
-import importlib
 import os
 import signal
 import sys
@@ -18,38 +16,38 @@ from typing import Any, BinaryIO
 
 from rlflow.errors import CostError, RuntimeRefused, RuntimeUnavailable, UsageError
 from rlflow.runtime import loops, wire
+from rlflow.runtime.base import RUNTIMES, Runtime, runtime
 from rlflow.runtime.options import RuntimeOptions
 
 _GRACE = 10.0
-_LIBRARIES = {
-    "onnxruntime": "rlflow.runtime.sessions",
-    "openvino": "rlflow.runtime.openvino",
-    "cudnn": "rlflow.runtime.cuda",
-    "torch": "rlflow.runtime.torch_cuda",
-}
 
 
 class Service:
     """The requests that a worker understands, one method each."""
 
-    def __init__(self, answer: Callable[[Any], None], runtime: str = "onnxruntime") -> None:
-        self._lib = importlib.import_module(_LIBRARIES[runtime])
-        self.name: str = self._lib.NAME
+    def __init__(self, answer: Callable[[Any], None], runtime: Runtime) -> None:
+        self._runtime = runtime
         self._answer = answer
         self._open: dict[int, Any] = {}
         self._references: dict[tuple[bytes, RuntimeOptions], Callable[[], None]] = {}
 
+    @property
+    def title(self) -> str:
+        return self._runtime.title
+
+    def start(self) -> None:
+        self._runtime.start()
+
     def describe(self, provider: str) -> dict[str, Any]:
-        return self._lib.describe(provider)
+        return self._runtime.describe(provider)
 
     def load(self, key: int, source: bytes | str, options: RuntimeOptions) -> tuple[Any, float]:
-        session = self._lib.Session(source, options)
+        session = self._runtime.open(source, options)
         self._open[key] = session
         return session.io, session.load_seconds
 
     def interface(self, source: bytes | str, options: RuntimeOptions) -> Any:
-        quick = getattr(self._lib, "interface", None)
-        return self._lib.Session(source, options).io if quick is None else quick(source, options)
+        return self._runtime.interface(source, options)
 
     def unload(self, key: int) -> None:
         self._open.pop(key, None)
@@ -68,17 +66,15 @@ class Service:
         *how: Any,
     ) -> None:
         """One message per item as soon as it is done, so that a crash loses nothing but the item that caused it."""
-        own_clock = getattr(self._lib, "measure", None)  # a GPU has a better one than the processor's
-        measure = own_clock or functools.partial(
-            loops.measure, self._lib.Session, reference=self._reference(reference, options)
-        )
+        beside = self._reference(reference, options)
+        measure: Callable[..., Any] = self._runtime.measure
         for key, source, specs in items:
             try:
-                result: Any = measure(source, specs, options, *how)
+                result: Any = measure(source, specs, options, *how, reference=beside)
             except RuntimeUnavailable:
                 raise
             except Exception as error:  # noqa: BLE001 - the other models must still be measured
-                result = _sentence(error, self.name)
+                result = _sentence(error, self._runtime.title)
             self._answer(("item", (key, result)))
 
     def _reference(self, source: bytes | None, options: RuntimeOptions) -> Callable[[], None] | None:
@@ -86,25 +82,27 @@ class Service:
         if source is None:
             return None
         if (source, options) not in self._references:
-            session = self._lib.Session(source, options)
+            session = self._runtime.open(source, options)
             self._references[source, options] = session.runner(loops.random_feeds(session, None, 0))
         return self._references[source, options]
 
     def overhead(self, options: RuntimeOptions, min_sample: float, repeats: int, flush_bytes: int) -> Any:
         return loops.measure(
-            self._lib.Session, loops.identity_model(), None, options, min_sample, repeats, 0, flush_bytes, 3
+            self._runtime.open, loops.identity_model(), None, options, min_sample, repeats, 0, flush_bytes, 3
         )
 
     def profile(self, source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any], runs: int) -> Any:
-        return self._lib.profile(source, options, feeds, runs)
+        return self._runtime.profile(source, options, feeds, runs)
 
     def optimized(self, source: bytes | str, options: RuntimeOptions) -> bytes:
-        return self._lib.optimized(source, options)
+        return self._runtime.optimized(source, options)
 
 
 def main() -> int:
-    """Serve the pipe on the standard streams, with the runtime that ``sys.argv[1]`` names; returns the exit status."""
-    runtime = sys.argv[1] if len(sys.argv) > 1 else "onnxruntime"
+    """Serve the pipe on the standard streams, with the runtime that ``sys.argv[1:]`` names (and says where it is);
+    returns the exit status.
+    """
+    name, place = sys.argv[1:]
     requests, answers = _private_streams()
     limit = _Limit()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it may still want an answer
@@ -114,9 +112,11 @@ def main() -> int:
         limit.arm()
 
     try:
-        service = Service(answer, runtime)
-    except ImportError as error:
-        wire.send(answers, ("unavailable", f"The runtime {runtime} cannot be imported here: {error}"))
+        RUNTIMES.place(name, place)  # the parent may know it from elsewhere
+        service = Service(answer, runtime(name))
+        service.start()
+    except (ImportError, UsageError) as error:
+        wire.send(answers, ("unavailable", f"The runtime {name} cannot be used here: {error}"))
         return 1
     wire.send(answers, ("ok", os.getpid()))
     while True:
@@ -152,7 +152,7 @@ def _handle(service: Service, method: str, arguments: Sequence[Any]) -> tuple[st
     except RuntimeUnavailable as error:
         return "unavailable", str(error)
     except Exception as error:  # noqa: BLE001 - whatever went wrong, the parent needs a sentence
-        return "refused", _sentence(error, service.name)
+        return "refused", _sentence(error, service.title)
 
 
 def _sentence(error: Exception, name: str) -> str:

@@ -16,6 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from rlflow import specs
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
 from rlflow.search.descent import Descent
@@ -23,7 +24,7 @@ from rlflow.search.greedy import Greedy
 from rlflow.search.memory import kept
 from rlflow.search.problem import Problem, SearchNode, SearchStopped, StrategyBase
 from rlflow.search.regions import Region, cut_out, plan
-from rlflow.search.registry import Strategy, make, register, require_ready, specification
+from rlflow.search.registry import Strategy, make, register, require_ready
 from rlflow.search.stitch import Step, Stitcher, steps_of
 from rlflow.search.view import View
 
@@ -57,8 +58,8 @@ class Partition(StrategyBase):
 
     def strategy(self) -> Strategy:
         """The strategy for the parts. Raises :class:`UsageError` for one that does not exist."""
-        spec = specification(self.inner)
-        if spec.partition(":")[0] == self.name:
+        spec = specs.nested(self.inner)
+        if specs.name_of(spec) == self.name:
             raise UsageError("The parts of a partition cannot be partitioned again; name another inner strategy.")
         return make(spec)
 

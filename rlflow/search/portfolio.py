@@ -16,11 +16,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from rlflow import specs
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
 from rlflow.search.lead import follow_the_formula
 from rlflow.search.problem import Problem, SearchNode, SearchStopped, StrategyBase
-from rlflow.search.registry import Strategy, make, register, require_ready, specification
+from rlflow.search.registry import Strategy, make, register, require_ready
 from rlflow.search.result import Result
 from rlflow.search.view import View
 
@@ -63,8 +64,8 @@ class Portfolio(StrategyBase):
         """The members. Raises :class:`UsageError` for one that does not exist or is a portfolio itself."""
         found = []
         for part in filter(None, re.split(r"\+(?![^()]*\))", self.members.replace(" ", ""))):
-            spec = specification(part)
-            if spec.partition(":")[0] == self.name:
+            spec = specs.nested(part)
+            if specs.name_of(spec) == self.name:
                 raise UsageError("A portfolio cannot be a member of a portfolio; name its members instead.")
             found.append(make(spec))
         return found

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rlflow.errors import UsageError
+from rlflow.specs import did_you_mean
 from rlflow.zoo import (
     bert,
     dalle,
@@ -34,7 +35,7 @@ from rlflow.zoo import (
     transducer,
     vit,
 )
-from rlflow.zoo.entry import Option, ZooEntry, declare, suggest
+from rlflow.zoo.entry import Option, ZooEntry, declare
 
 if TYPE_CHECKING:
     import onnx
@@ -76,7 +77,7 @@ def names() -> list[str]:
 def entry(name: str) -> ZooEntry:
     """What is known about a model. Raises UsageError, with the nearest names, where there is none."""
     if name not in _ENTRIES:
-        raise UsageError(f"The zoo has no model '{name}'.{suggest(name, _ENTRIES)}")
+        raise UsageError(f"The zoo has no model '{name}'. {did_you_mean(name, _ENTRIES)}")
     return _ENTRIES[name]
 
 

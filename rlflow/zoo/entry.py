@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from rlflow.errors import UsageError
+from rlflow.specs import did_you_mean
 
 if TYPE_CHECKING:
     from rlflow.frontends.builder import ModelBuilder
@@ -53,7 +53,7 @@ class ZooEntry:
         for key, value in given.items():
             if key not in settled:
                 raise UsageError(
-                    f"While building zoo model '{self.name}': unknown option '{key}'.{suggest(key, settled)}"
+                    f"While building zoo model '{self.name}': unknown option '{key}'. {did_you_mean(key, settled)}"
                 )
             settled[key] = self._checked(key, value, settled[key])
         return settled
@@ -81,13 +81,6 @@ class ZooEntry:
         elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UsageError(f"{where}; expected a whole number of 1 or more.")
         return cast(Option, value)
-
-
-def suggest(word: str, known: Iterable[str]) -> str:
-    """A tail for an error sentence: the known names nearest to ``word``, or all of them."""
-    names = sorted(known)
-    near = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
-    return f" Did you mean {' or '.join(near)}?" if near else f" Known: {', '.join(names)}."
 
 
 def require(condition: bool, model: str, found: str, expected: str) -> None:

@@ -352,7 +352,7 @@ def test_measured_gains_come_from_a_timer() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"lr": "fast"}, "expected float"),
+        ({"lr": "fast"}, "expected a number"),
         ({"speed": "1"}, "no training option 'speed'"),
         ({"worldmodel": "tree"}, "expected latent, graph"),
         ({"reward": "luck"}, "expected improvement"),

@@ -251,7 +251,7 @@ def test_a_checkpoint_holds_its_configuration_and_runs_no_code(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"lr": "fast"}, "expected float"),
+        ({"lr": "fast"}, "expected a number"),
         ({"speed": "1"}, "no training option 'speed'"),
         ({"policy.hidden": "x"}, "policy.hidden"),
         ({"policy": "big"}, "no training option 'policy'"),

@@ -105,7 +105,7 @@ class _Cheat:
 def test_the_suite_catches_a_strategy_that_cheats(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from rlflow.search import registry
 
-    monkeypatch.setitem(registry._REGISTRY, "cheat", _Cheat)
+    monkeypatch.setitem(registry.STRATEGIES.opened, "cheat", _Cheat)
     twins = [tiny for tiny in TINY if tiny.name == "twins"]
     check_strategy("cheat", twins, IN_PROCESS)  # without a fault it is a strategy like any other
     with pytest.raises(AssertionError):

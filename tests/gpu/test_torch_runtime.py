@@ -15,8 +15,10 @@ from rlflow.frontends import evaluate, graph_to_model
 from rlflow.graph import Graph
 from rlflow.ops import op_names
 from rlflow.price.specs import input_specs
-from rlflow.runtime import RuntimeOptions, Worker, torch_cuda
+from rlflow.runtime import RuntimeOptions, Worker
 from rlflow.runtime.options import feeds_from_specs
+from rlflow.runtime.torch_cuda.operators import OPS
+from rlflow.runtime.torch_cuda.session import Session, torch
 
 _SPEC = importlib.util.spec_from_file_location("cuda_graph_cases", Path(__file__).with_name("test_cuda_graphs.py"))
 assert _SPEC is not None
@@ -39,7 +41,7 @@ MORE = {
 def run(text: str, precision: str = "float32") -> tuple[list[np.ndarray], list[np.ndarray]]:
     graph = Graph.parse(text)
     options = RuntimeOptions(runtime="torch", precision=precision)
-    session = torch_cuda.Session(graph_to_model(graph).SerializeToString(), options, device="cpu")
+    session = Session(graph_to_model(graph).SerializeToString(), options, device="cpu")
     feeds = feeds_from_specs(input_specs(graph, {}), np.random.default_rng(1))
     return list(session.run(feeds).values()), evaluate(graph, feeds)
 
@@ -60,7 +62,7 @@ def test_half_precision_stays_near() -> None:
 
 
 def test_every_translation_is_of_a_known_operator() -> None:
-    assert set(torch_cuda.OPS) <= set(op_names())
+    assert set(OPS) <= set(op_names())
 
 
 def test_what_has_no_translation_is_refused() -> None:
@@ -68,7 +70,7 @@ def test_what_has_no_translation_is_refused() -> None:
         run("x: f32[3,3] = input\ny = Det(x)\nreturn y")
 
 
-@pytest.mark.skipif(torch_cuda.torch.cuda.is_available(), reason="there is a GPU here")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_without_a_gpu_the_worker_says_so() -> None:
     with Worker(RuntimeOptions(runtime="torch")) as worker:  # noqa: SIM117
         with pytest.raises(RuntimeUnavailable, match="sees no CUDA device"):

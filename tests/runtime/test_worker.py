@@ -144,7 +144,7 @@ class TestAnswers:
         assert len(model) > 4 << 20
         with Worker() as worker:
             first, second = worker.load(model), worker.load(model, level="disable")
-            (spilled,) = worker._spilled
+            (spilled,) = worker._sources.spilled
             assert os.path.getsize(spilled) == len(model)
             worker.unload(first)
             assert os.path.exists(spilled)
@@ -278,7 +278,7 @@ class TestCrashes:
                 raise KeyboardInterrupt
 
             with monkeypatch.context() as patch:
-                patch.setattr(client_module.wire, "receive", interrupted)
+                patch.setattr(wire, "receive", interrupted)
                 with pytest.raises(KeyboardInterrupt):
                     worker.run(handle, {"x": np.ones((4, 16), np.float32)})
             assert worker.run(handle, {"x": np.zeros((4, 16), np.float32)})["y"].max() == 0.0
@@ -318,11 +318,11 @@ def test_a_worker_that_was_started_for_nothing_ends() -> None:
 def test_a_forgotten_worker_ends_its_process() -> None:
     worker = Worker()
     worker.describe()
-    process = worker._process
-    assert process is not None
+    assert worker._process is not None
+    child = worker._process.child
     del worker
     gc.collect()
-    assert process.child.returncode is not None
+    assert child.returncode is not None
 
 
 PARENT = """

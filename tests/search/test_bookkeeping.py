@@ -112,7 +112,7 @@ class Forgetful(search.StrategyBase):
 
 
 def test_what_cannot_be_written_down_is_an_error_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry._REGISTRY, "forgetful", Forgetful)
+    monkeypatch.setitem(registry.STRATEGIES.opened, "forgetful", Forgetful)
     with pytest.raises(TypeError, match="mark the class with @kept"):
         resumed("forgetful", tmp_path / "search.json", "9x")
 
@@ -217,7 +217,7 @@ class Broken(search.StrategyBase):
 
 
 def test_a_portfolio_hands_on_what_a_member_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry._REGISTRY, "broken", Broken)
+    monkeypatch.setitem(registry.STRATEGIES.opened, "broken", Broken)
     with pytest.raises(ZeroDivisionError, match="on purpose"):
         search.solve(NAMED["twins"].problem("50x"), "portfolio:members=random+broken,slice=2")
 

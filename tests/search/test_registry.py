@@ -79,5 +79,5 @@ def test_only_frozen_dataclasses_with_a_name_of_their_own_are_registered() -> No
     class Second:
         name = "greedy"
 
-    with pytest.raises(TypeError, match="Two strategies"):
+    with pytest.raises(UsageError, match="search strategy called 'greedy' already"):
         search.register(Second)

@@ -46,7 +46,7 @@ def test_listing_opens_no_onnx():
         ("densenet121", "densenet-121"),
         ("bert-classifier", "bert6-classifier"),
         ("resnet50", "taso/resnet50"),
-        ("zzz", "Known: "),
+        ("zzz", "There are: "),
     ],
 )
 def test_an_unknown_name_is_answered_with_the_nearest(name, near):

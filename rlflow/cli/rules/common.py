@@ -32,7 +32,7 @@ def load_library(files: tuple[str, ...]) -> RuleLibrary:
 
 def named_rule(library: RuleLibrary, name: str) -> Rule:
     """One rule of a library. Raises UsageError with the nearest name."""
-    from rlflow.search.registry import did_you_mean
+    from rlflow.specs import did_you_mean
 
     if name not in library:
         raise UsageError(f"There is no rule {name!r}. {did_you_mean(name, library)}")
@@ -50,7 +50,7 @@ def rules_named(items: Sequence[str], everything: bool) -> list[Rule]:
     from rlflow.rewrite import read_rules
     from rlflow.rewrite.library import rule_files_in
     from rlflow.rewrite.paths import library_files, named_files
-    from rlflow.search.registry import did_you_mean
+    from rlflow.specs import did_you_mean
 
     if not items and not everything:
         raise UsageError("Which rules? Name files, rules or families, or say --all.")

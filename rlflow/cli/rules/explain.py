@@ -49,7 +49,7 @@ def _explain(name: str, model: str, node: str | None, freeze: tuple[str, ...], f
 
 def _identifier(imported: Any, node: str) -> int:
     """The core's number of a node given by name, by the name of a value that it makes, or by position."""
-    from rlflow.search.registry import did_you_mean
+    from rlflow.specs import did_you_mean
 
     graph = imported.graph
     order, named = graph.order(), imported.origin.nodes

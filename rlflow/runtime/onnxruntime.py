@@ -1,12 +1,12 @@
-"""ONNX Runtime sessions inside the worker process: opening, running, timing. (Those
-that a caller keeps are opened by :mod:`rlflow.runtime.inprocess`.)
+"""ONNX Runtime: what it can do, and its sessions inside the worker process. (Those that a caller keeps are opened by
+:mod:`rlflow.runtime.inprocess`.)
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
-import platform
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 
 from rlflow.errors import RuntimeRefused, RuntimeUnavailable
 from rlflow.files import ScratchFolder
-from rlflow.runtime.loops import clock_state, cpu_model, short
+from rlflow.runtime.base import CPU_PROVIDER, Runtime
+from rlflow.runtime.loops import cpu_model, short
 from rlflow.runtime.options import ModelIO, NodeTime, RuntimeOptions, TensorInfo
-
-NAME = "ONNX Runtime"
 
 _LEVEL = {
     "disable": "ORT_DISABLE_ALL",
@@ -38,7 +36,80 @@ _RAW_TYPES = {"bfloat16": (16, np.uint16)}
 #: What ONNX Runtime says of an operator that it has no kernel or no schema for.
 _UNKNOWN = re.compile(r"(?:Fatal error: )?([\w.\-]*):(\w+)\(-?\d+\) is not a registered function/op")
 
-ort.disable_telemetry_events()
+
+@functools.lru_cache(maxsize=1)
+def _library() -> Any:
+    import onnxruntime
+
+    onnxruntime.disable_telemetry_events()
+    return onnxruntime
+
+
+class OnnxRuntime(Runtime):
+    """ONNX Runtime, on the processor or by another of its execution providers."""
+
+    name = "onnxruntime"
+    title = "ONNX Runtime"
+    module = "onnxruntime"
+    install = "onnxruntime"
+    has_providers = True
+    shows_graph = True
+    maps_weights = True
+    gpu_rank = 0
+    gpu_provider = "CUDAExecutionProvider"
+
+    def fusion_table(self, provider: str) -> str:
+        """Its own for its processor kernels; what the providers fuse was not studied."""
+        return "onnxruntime" if provider == CPU_PROVIDER else "generic"
+
+    def start(self) -> None:
+        """Open the library."""
+        _library()
+
+    def open(self, source: bytes | str, options: RuntimeOptions) -> Session:
+        """As :class:`Session`."""
+        return Session(source, options)
+
+    def interface(self, source: bytes | str, options: RuntimeOptions) -> ModelIO:
+        """Inputs and outputs of a model, from a session that optimises nothing and lays out no weights."""
+
+        def settings(chosen: Any) -> None:
+            chosen.add_session_config_entry("session.disable_prepacking", "1")
+
+        return Session(source, replace(options, level="disable"), settings).io
+
+    def profile(
+        self, source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any], runs: int
+    ) -> list[NodeTime]:
+        """Kernel time of each node of the runtime's optimised graph, in execution order, by its own profiler."""
+        with ScratchFolder("rlflow-profile-") as folder:
+
+            def settings(chosen: Any) -> None:
+                chosen.enable_profiling = True
+                chosen.profile_file_prefix = os.path.join(folder, "trace")
+
+            session = Session(source, options, settings)
+            for _ in range(runs + 1):
+                session.run(feeds)
+            events = json.loads(Path(session.ort.end_profiling()).read_text(encoding="utf-8"))
+        return _node_times(events)
+
+    def optimized(self, source: bytes | str, options: RuntimeOptions) -> bytes:
+        """The graph that the runtime would execute at ``options.level``, serialized."""
+        with ScratchFolder("rlflow-optimized-") as folder:
+            target = os.path.join(folder, "model.onnx")
+
+            def settings(chosen: Any) -> None:
+                chosen.optimized_model_filepath = target
+
+            Session(source, options, settings)
+            return Path(target).read_bytes()
+
+    def describe(self, provider: str) -> dict[str, Any]:
+        """Identity of runtime and device, as strings that can key a price."""
+        device = None if provider == CPU_PROVIDER else _gpu_model() or f"{provider} on {cpu_model()}"
+        ort = _library()
+        return self.identity(ort.__version__, provider, device=device, providers=ort.get_available_providers())
 
 
 def _refusal(error: Exception) -> str:
@@ -61,14 +132,14 @@ class Session:
         self, source: bytes | str, options: RuntimeOptions, settings: Callable[[Any], None] | None = None
     ) -> None:
         self.options = options
-        self.first_run_counts = options.provider == "CPUExecutionProvider"
+        self.first_run_counts = options.provider == CPU_PROVIDER
         _require_provider(options.provider)
         chosen = session_options(options)
         if settings is not None:
             settings(chosen)
         started = time.perf_counter()
         try:
-            self.ort = ort.InferenceSession(source, chosen, providers=_providers(options.provider))
+            self.ort = _library().InferenceSession(source, chosen, providers=_providers(options.provider))
         except Exception as error:  # the runtime raises a dozen unrelated classes
             raise RuntimeRefused(_refusal(error)) from error
         self.load_seconds = time.perf_counter() - started
@@ -115,8 +186,10 @@ class Session:
     def _value(self, name: str, array: Any) -> Any:
         dtype = self._types.get(name, "")
         if dtype in _RAW_TYPES:
-            return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(_float32_to_bfloat16(array), _RAW_TYPES[dtype][0])
-        return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
+            return _library().OrtValue.ortvalue_from_numpy_with_onnx_type(
+                _float32_to_bfloat16(array), _RAW_TYPES[dtype][0]
+            )
+        return _library().OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
 
     def runner(self, feeds: Mapping[str, Any]) -> Callable[[], None]:
         """A call without arguments that runs the model once on bound inputs, with as little Python around it as there
@@ -155,6 +228,7 @@ def session_options(options: RuntimeOptions) -> Any:
     Spinning is off: sessions that are timed in turn would otherwise take the processor from one another, by a factor
     of two on two cores.
     """
+    ort = _library()
     chosen = ort.SessionOptions()
     chosen.intra_op_num_threads = options.threads
     chosen.inter_op_num_threads = 1
@@ -168,27 +242,7 @@ def session_options(options: RuntimeOptions) -> Any:
     return chosen
 
 
-def interface(source: bytes | str, options: RuntimeOptions) -> ModelIO:
-    """Inputs and outputs of a model, from a session that optimises nothing and lays out no weights."""
-
-    def settings(chosen: Any) -> None:
-        chosen.add_session_config_entry("session.disable_prepacking", "1")
-
-    return Session(source, replace(options, level="disable"), settings).io
-
-
-def profile(source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any], runs: int) -> list[NodeTime]:
-    """Kernel time of each node of the runtime's optimised graph, in execution order, by the runtime's own profiler."""
-    with ScratchFolder("rlflow-profile-") as folder:
-
-        def settings(chosen: Any) -> None:
-            chosen.enable_profiling = True
-            chosen.profile_file_prefix = os.path.join(folder, "trace")
-
-        session = Session(source, options, settings)
-        for _ in range(runs + 1):
-            session.run(feeds)
-        events = json.loads(Path(session.ort.end_profiling()).read_text(encoding="utf-8"))
+def _node_times(events: Sequence[Mapping[str, Any]]) -> list[NodeTime]:
     durations: dict[tuple[str, str], list[float]] = {}
     for event in events:
         if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
@@ -200,35 +254,6 @@ def profile(source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, An
     ]
 
 
-def optimized(source: bytes | str, options: RuntimeOptions) -> bytes:
-    """The graph that the runtime would execute at ``options.level``, serialized."""
-    with ScratchFolder("rlflow-optimized-") as folder:
-        target = os.path.join(folder, "model.onnx")
-
-        def settings(chosen: Any) -> None:
-            chosen.optimized_model_filepath = target
-
-        Session(source, options, settings)
-        return Path(target).read_bytes()
-
-
-def describe(provider: str) -> dict[str, Any]:
-    """Identity of runtime and device, as strings that can key a price."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    cpu = cpu_model()
-    return {
-        "runtime": "onnxruntime",
-        "version": ort.__version__,
-        "provider": provider,
-        "providers": list(ort.get_available_providers()),
-        "device": cpu if provider == "CPUExecutionProvider" else _gpu_model() or f"{provider} on {cpu}",
-        "cpu": cpu,
-        "threads_available": len(affinity(0)) if affinity else os.cpu_count() or 1,
-        "clock_state": clock_state(),
-        "platform": f"{platform.system()} {platform.machine()}",
-    }
-
-
 def _info(arg: Any) -> TensorInfo:
     if not arg.type.startswith("tensor("):
         return TensorInfo(arg.name, arg.type, (), is_tensor=False)
@@ -238,6 +263,7 @@ def _info(arg: Any) -> TensorInfo:
 
 
 def _require_provider(provider: str) -> None:
+    ort = _library()
     if provider not in ort.get_available_providers():
         raise RuntimeUnavailable(
             f"This ONNX Runtime ({ort.__version__}) has no {provider}; "
@@ -246,7 +272,7 @@ def _require_provider(provider: str) -> None:
 
 
 def _providers(provider: str) -> list[str]:
-    return [provider] if provider == "CPUExecutionProvider" else [provider, "CPUExecutionProvider"]
+    return [provider] if provider == CPU_PROVIDER else [provider, CPU_PROVIDER]
 
 
 def _float32_to_bfloat16(array: Any) -> np.ndarray:

@@ -1,0 +1,192 @@
+"""What is known by name: strategies, cost models, runtimes, decoders, importers.
+
+A :class:`Registry` knows its own entries by the place where they are, and opens one when it is asked for. Entries of
+packages above it are *offered* by the package's front (``rlflow/__init__.py``), those of other distributions by entry
+points of the same group in their metadata:
+
+    [project.entry-points."rlflow.strategies"]
+    mine = "my_package.search:Mine"
+
+A plug-in that cannot be opened is left out of listings with one warning, and refused in a sentence when somebody asks
+for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+from rlflow.errors import UsageError
+from rlflow.specs import about, arguments, did_you_mean, split, title_of
+
+__all__ = ["Registry", "entry_points", "not_installed", "offer"]
+
+_T = TypeVar("_T")
+_OFFERED: dict[str, dict[str, str]] = {}
+_told: set[str] = set()
+_log = logging.getLogger(__name__)
+
+
+class Registry(Generic[_T]):
+    """Things of one kind by name.
+
+    ``what``: the kind in words. ``group``: of the entry points by which other packages add to it; ``None``: none can.
+    ``places``: its own entries, ``"module:attribute"`` by name. ``capabilities``: what an entry may declare as an
+    attribute of that name, and what holds where it does not. ``accept``: raises :class:`TypeError` or
+    :class:`UsageError` for a value that is not of the kind.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        group: str | None = None,
+        places: Mapping[str, str] | None = None,
+        capabilities: Mapping[str, Any] | None = None,
+        accept: Callable[[str, Any], None] | None = None,
+    ) -> None:
+        self.what, self.group = what, group
+        self.capabilities = dict(capabilities or {})
+        self.opened: dict[str, _T] = {}
+        self._places = dict(places or {})
+        self._accept = accept or (lambda name, value: None)
+
+    # --- names -------------------------------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """All names, sorted; nothing is opened."""
+        return sorted({*self.opened, *self._own(), *self._foreign()})
+
+    def register(self, name: str, value: _T) -> None:
+        """Add an entry of this process. Raises :class:`UsageError` where the name is taken."""
+        self._accept(name, value)
+        own = f"{getattr(value, '__module__', '')}:{getattr(value, '__qualname__', '')}"  # it may be offered, too
+        if self.opened.get(name, value) is not value or self._own().get(name, own) != own:
+            raise UsageError(f"There is a {self.what} called {name!r} already; give yours another name.")
+        self.opened[name] = value
+
+    def place(self, name: str, place: str) -> None:
+        """Say where an entry is (``"module:attribute"``), as another process found it."""
+        self._places.setdefault(name, place)
+
+    def get(self, name: str) -> _T:
+        """The entry of that name. Raises :class:`UsageError` where there is none, or it cannot be opened."""
+        if name not in self.opened:
+            place = self._own().get(name) or self._foreign().get(name)
+            if place is None:
+                raise UsageError(f"There is no {self.what} {name!r}. {did_you_mean(name, self.names())}")
+            self.opened[name] = self._open(name, place)
+        return self.opened[name]
+
+    def usable(self) -> Iterator[tuple[str, _T]]:
+        """All entries that can be opened, by name; about each of the others there is one warning."""
+        for name in self.names():
+            try:
+                yield name, self.get(name)
+            except UsageError as error:
+                _warn(f"{error} It is left out.")
+
+    # --- what they are -----------------------------------------------------------------------------------------------
+
+    def declared(self, name: str) -> dict[str, Any]:
+        """The capabilities of an entry."""
+        value = self.get(name)
+        return {key: getattr(value, key, default) for key, default in self.capabilities.items()}
+
+    def make(self, spec: str, **options: Any) -> Any:
+        """What the entry makes, from ``"name:option=value"``; ``options`` that are not ``None`` win.
+
+        Raises :class:`UsageError` for an unknown name or option, or a value that cannot be read.
+        """
+        name, given = split(spec, self.what)
+        maker: Any = self.get(name)
+        wanted = {**given, **{key: value for key, value in options.items() if value is not None}}
+        return maker(**arguments(maker, wanted, f"{self.what} {name!r}"))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every usable entry as plain data: name, a line about it, its capabilities, and its options with type, default
+        and a line each.
+        """
+        return [
+            {"name": name, "doc": title_of(value), **self.declared(name), "options": about(value)}  # type: ignore[arg-type]
+            for name, value in self.usable()
+        ]
+
+    # --- where they are ----------------------------------------------------------------------------------------------
+
+    def _own(self) -> dict[str, str]:
+        return {**self._places, **_OFFERED.get(self.group or "", {})}
+
+    def _foreign(self) -> dict[str, str]:
+        return entry_points(self.group) if self.group else {}
+
+    def _open(self, name: str, place: str) -> _T:
+        module, _, attribute = place.partition(":")
+        try:
+            value = getattr(importlib.import_module(module), attribute)
+            self._accept(name, value)
+        except UsageError:
+            raise
+        except Exception as error:  # a plug-in may raise anything
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise UsageError(f"The {self.what} {name!r} is at {place}, and cannot be opened ({reason}).") from error
+        return value
+
+
+def offer(group: str, places: Mapping[str, str]) -> None:
+    """Make entries of a group known: ``"module:attribute"`` by name. Nothing is opened."""
+    _OFFERED.setdefault(group, {}).update(places)
+
+
+def entry_points(group: str) -> dict[str, str]:
+    """``"module:attribute"`` by name: what installed distributions add to a group. Of two with one name the first on
+    the module path counts, with a warning.
+    """
+    found: dict[str, str] = {}
+    for point in _points(group):
+        try:
+            place = f"{point.module}:{point.attr}"
+        except AttributeError:
+            _warn(f"The entry point {point.name!r} of {group} is {point.value!r}; it should be module:attribute.")
+            continue
+        if found.setdefault(point.name, place) != place:
+            _warn(f"Two packages have the entry point {point.name!r} of {group}; {found[point.name]} counts.")
+    return found
+
+
+def _points(group: str) -> list[Any]:
+    from importlib import metadata
+
+    try:
+        return list(metadata.entry_points(group=group))
+    except Exception:  # noqa: BLE001 - a file of some distribution is damaged; the others still count
+        return [point for one in metadata.distributions() for point in _points_of(one, group)]
+
+
+def _points_of(distribution: Any, group: str) -> list[Any]:
+    try:
+        return [point for point in distribution.entry_points if point.group == group]
+    except Exception:  # noqa: BLE001 - whatever stands in its file
+        place = getattr(distribution, "_path", "a distribution")
+        _warn(f"The entry points of {place} cannot be read; they are left out.")
+        return []
+
+
+def _warn(sentence: str) -> None:
+    """Once a process."""
+    if sentence not in _told:
+        _told.add(sentence)
+        _log.warning("%s", sentence)
+
+
+def not_installed(title: str, module: str, install: str) -> str | None:
+    """The sentence about a library that is not there, or ``None``; opens nothing. ``install``: what pip installs, an
+    extra of ours in brackets (``[eqsat]``) or a package.
+    """
+    if importlib.util.find_spec(module) is not None:
+        return None
+    package = f"'rlflow{install}'" if install.startswith("[") else install
+    return f"{title} is not installed: pip install {package}"

@@ -1,0 +1,195 @@
+"""``name:option=value,option=value``: how a strategy, a cost model or whatever else has options is written in one word.
+
+The options of a thing are the parameters of what makes it: the fields of a dataclass, the arguments of ``__init__`` or
+of a function, with the types and defaults that stand there. The docstring says a line about each, behind its name in
+double backquotes and a colon.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from rlflow.errors import UsageError
+
+__all__ = ["Option", "about", "arguments", "did_you_mean", "name_of", "nested", "options_of", "pair", "split",
+           "text_of", "title_of", "written"]  # fmt: skip
+
+_LISTED = 60
+_BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+#: What a text can be read as, in the order in which it is tried.
+_READERS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "bool": (lambda text: _BOOLS[text.lower()], "true or false"),
+    "int": (int, "a whole number"),
+    "float": (float, "a number"),
+    "str": (str, "text"),
+}
+_UNSAID = ("int", "float", "str")
+#: How a docstring begins to speak about options: ``one``: …, or ``one``, ``two``: …
+_OPTION = re.compile(r"(``\w+``(?:, ``\w+``)*): ")
+
+
+class Option(NamedTuple):
+    """A hyper-parameter. ``types``: what a text for it is read as; none where only Python can give it a value."""
+
+    name: str
+    types: tuple[str, ...]
+    default: Any = None
+    doc: str = ""
+
+    @property
+    def type(self) -> str:
+        """The types in a word, for listings."""
+        return "|".join(self.types) or "object"
+
+    def read(self, text: str, what: str) -> Any:
+        """The value that ``text`` means; ``what`` has the option. Raises :class:`UsageError`."""
+        if not self.types:
+            raise UsageError(f"The option {self.name!r} of {what} cannot be written as text; give its value in Python.")
+        for kind in self.types:
+            try:
+                return _READERS[kind][0](text)
+            except (ValueError, KeyError):
+                continue
+        expected = " or ".join(_READERS[kind][1] for kind in self.types)
+        raise UsageError(f"The option {self.name!r} of {what} is {text!r}; expected {expected}.")
+
+
+# --- specifications --------------------------------------------------------------------------------------------------
+
+
+def name_of(spec: str) -> str:
+    """What stands before the colon."""
+    return spec.partition(":")[0].strip()
+
+
+def pair(text: str) -> tuple[str, str] | None:
+    """The two sides of ``name=value``; ``None`` where there is no value."""
+    name, equals, value = text.partition("=")
+    return (name.strip(), value.strip()) if equals else None
+
+
+def split(spec: str, what: str) -> tuple[str, dict[str, str]]:
+    """The name and the options, as text; ``what`` it is in words. Raises :class:`UsageError` where a value lacks."""
+    name, options = name_of(spec), {}
+    for part in filter(None, (piece.strip() for piece in spec.partition(":")[2].split(","))):
+        found = pair(part)
+        if found is None:
+            raise UsageError(f"The option {part!r} of {what} {name!r} has no value; write {name}:{part}=… .")
+        options[found[0]] = found[1]
+    return name, options
+
+
+def nested(text: str) -> str:
+    """``beam:width=4,twins=1`` from ``beam(width=4;twins=1)``: so it is written inside an option."""
+    return text.strip().replace("(", ":", 1).replace(";", ",").removesuffix(")")
+
+
+def written(name: str, options: Mapping[str, Any]) -> str:
+    """The inverse of :func:`split`."""
+    return name + (":" if options else "") + ",".join(f"{key}={text_of(value)}" for key, value in options.items())
+
+
+def text_of(value: Any) -> str:
+    """A value as it is written behind an option."""
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def arguments(maker: Callable[..., Any], given: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """Arguments for ``maker``: texts are read as the types of its options say, everything else is taken as it is.
+
+    Raises :class:`UsageError` for an option that there is not, or a text that cannot be read.
+    """
+    known = options_of(maker)
+    values = {}
+    for name, value in given.items():
+        if name not in known and not _takes_any(maker):
+            raise UsageError(f"The {what} has no option {name!r}. {did_you_mean(name, known)}")
+        option = known.get(name, Option(name, _UNSAID))
+        values[name] = option.read(value, what) if isinstance(value, str) else value
+    return values
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A closing sentence for an unknown name: the nearest ones where some are near, else all, or how many there are."""
+    choices = sorted(known)
+    if not choices:
+        return "There is none."
+    near = difflib.get_close_matches(word, choices, n=3, cutoff=0.6)
+    if near:
+        return f"Did you mean {' or '.join(near)}?"
+    return f"There are: {', '.join(choices)}." if len(choices) <= _LISTED else f"There are {len(choices)} others."
+
+
+# --- options ---------------------------------------------------------------------------------------------------------
+
+
+def options_of(maker: Callable[..., Any]) -> dict[str, Option]:
+    """The options of what ``maker`` makes, by name. An ``__init__`` that hands ``**options`` on has its base's too."""
+    docs = [_flat(one.__doc__) for one in (maker.__mro__ if isinstance(maker, type) else [maker])]
+    found: dict[str, Option] = {}
+    for function in _initialisers(maker):
+        for one in inspect.signature(function).parameters.values():
+            if one.name != "self" and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY):
+                found.setdefault(one.name, Option(one.name, _types(one), one.default, _said(one.name, docs)))
+    return found
+
+
+def title_of(maker: Callable[..., Any]) -> str:
+    """What a docstring says before it comes to the options."""
+    return re.split(_OPTION, _flat(maker.__doc__), maxsplit=1)[0].strip().replace("``", "")
+
+
+def about(maker: Callable[..., Any]) -> list[dict[str, str]]:
+    """The options as plain data: name, type, default and a line each."""
+    return [
+        {"name": one.name, "type": one.type, "default": text_of(one.default), "doc": one.doc}
+        for one in options_of(maker).values()
+    ]
+
+
+def _initialisers(maker: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """The functions whose parameters count, up to the first that does not hand on what it does not know."""
+    if not isinstance(maker, type):
+        return [maker]
+    own = [vars(one)["__init__"] for one in maker.__mro__[:-1] if "__init__" in vars(one)]
+    last = next((k for k, one in enumerate(own) if not _hands_on(one)), len(own) - 1)
+    return own[: last + 1]
+
+
+def _hands_on(function: Callable[..., Any]) -> bool:
+    return any(one.kind is one.VAR_KEYWORD for one in inspect.signature(function).parameters.values())
+
+
+def _takes_any(maker: Callable[..., Any]) -> bool:
+    functions = _initialisers(maker)
+    return bool(functions) and _hands_on(functions[-1])
+
+
+def _types(one: inspect.Parameter) -> tuple[str, ...]:
+    """What texts for a parameter are read as, by its annotation as it is written (nothing is imported for it)."""
+    if one.annotation is one.empty:
+        return (type(one.default).__name__,) if type(one.default).__name__ in _READERS else _UNSAID
+    said = one.annotation
+    text = said if isinstance(said, str) else getattr(said, "__name__", str(said))
+    while "[" in text and (shorter := re.sub(r"\[[^\[\]]*\]", "", text)) != text:
+        text = shorter
+    words = {word.strip() for word in text.split("|")}
+    return tuple(kind for kind in _READERS if kind in words)
+
+
+def _flat(doc: str | None) -> str:
+    return " ".join((doc or "").split())
+
+
+def _said(option: str, docs: Iterable[str]) -> str:
+    """What the first docstring that names an option says about it: the text behind its name, up to the next option."""
+    for doc in docs:
+        parts = re.split(_OPTION, doc)
+        for names, text in zip(parts[1::2], parts[2::2], strict=True):
+            if f"``{option}``" in names:
+                return text.strip().replace("``", "")
+    return ""
