@@ -16,6 +16,7 @@ import numpy as np
 
 from rlflow.errors import RuntimeCrashed, RuntimeRefused, UsageError
 from rlflow.files import write_atomically
+from rlflow.specs import name_of, options_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -74,9 +75,12 @@ class Deployment:
         cls, cost: Any, threads: int, runtime: str, provider: str | None, command: str | DeviceCommand | None
     ) -> Deployment:
         """As :meth:`of`; what was priced on the GPU is deployed there, unless the user says where."""
-        on_gpu = isinstance(cost, str) and cost.partition(":")[0] == "cudnn"
-        unsaid = runtime == "onnxruntime" and provider is None and command is None
-        return cls.of(threads, "gpu" if on_gpu and unsaid else runtime, provider, command)
+        from rlflow.price import COSTS
+        from rlflow.runtime import DEFAULT_RUNTIME
+
+        unsaid = runtime == DEFAULT_RUNTIME and provider is None and command is None
+        on_gpu = unsaid and isinstance(cost, str) and COSTS.declared(name_of(cost))["on_gpu"]
+        return cls.of(threads, ON_GPU if on_gpu else runtime, provider, command)
 
     @property
     def is_default(self) -> bool:
@@ -105,11 +109,16 @@ class Deployment:
         """What the cost model ``cost`` has to be told about all this; what it cannot use is left to the gate."""
         if measure not in ("eager", "lazy"):
             raise UsageError(f"Regions are measured 'eager' or 'lazy', not {measure!r}.")
-        name, options = cost.partition(":")[0], {}
-        if name == "end-to-end":
+        from rlflow.price import COSTS
+        from rlflow.runtime import CPU_PROVIDER
+
+        maker = COSTS.get(name_of(cost))
+        own, options = options_of(maker), {}
+        if "runtime" in own:
             options = {"runtime": self.runtime, "provider": self.provider, "measure_cmd": self.command}
-        elif name in ("onnxruntime", "openvino") and self.provider != "CPUExecutionProvider":
+        elif self.provider != CPU_PROVIDER and not getattr(maker, "on_gpu", False):
             options = {"provider": self.provider}
+        options = {name: value for name, value in options.items() if name in own}
         return {**options, "measure": measure} if measure != "eager" else options
 
     def runtime_name(self, runtime: str) -> str:

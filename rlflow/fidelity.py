@@ -22,6 +22,8 @@ from rlflow.deployment import Deployment, Inputs, open_worker, source_of
 from rlflow.errors import CostError, GraphError, UsageError
 from rlflow.price.agreement import Agreement, agreement
 from rlflow.price.whole import student
+from rlflow.runtime import DEFAULT_RUNTIME
+from rlflow.specs import name_of
 
 __all__ = ["Fidelity", "Timed", "Variant", "calibrate", "variants"]
 
@@ -171,11 +173,11 @@ def calibrate(
     model: Any,
     *,
     count: int = 30,
-    cost: str = "onnxruntime",
+    cost: str = DEFAULT_RUNTIME,
     threads: int = 1,
     dims: Mapping[str, int] | None = None,
     seed: int = 0,
-    runtime: str = "onnxruntime",
+    runtime: str = DEFAULT_RUNTIME,
     provider: str | None = None,
     measure_cmd: Any = None,
     tolerance: float = 0.01,
@@ -216,7 +218,7 @@ def calibrate(
         clock.attach(lambda graph: save_model(imported, graph).SerializeToString(), lambda: inputs.feeds[0])
         judged = {cost: _price.make(cost, threads=threads, dims=dims, **place.cost_options(cost, "eager"))}
         if operators:
-            alone = cost if cost.partition(":")[0] == "cudnn" else "onnxruntime"
+            alone = cost if _price.COSTS.declared(name_of(cost))["on_gpu"] else DEFAULT_RUNTIME
             judged[OPERATORS] = _price.make(alone, threads=threads, dims=dims, fusion="none")
         for one in (*judged.values(), clock):
             stack.callback(one.close)

@@ -60,6 +60,10 @@ class Registry(Generic[_T]):
         """All names, sorted; nothing is opened."""
         return sorted({*self.opened, *self._own(), *self._foreign()})
 
+    def has(self, name: str) -> bool:
+        """Whether there is an entry of that name; nothing is opened."""
+        return name in self.opened or name in self._own() or name in self._foreign()
+
     def register(self, name: str, value: _T) -> None:
         """Add an entry of this process. Raises :class:`UsageError` where the name is taken."""
         self._accept(name, value)
@@ -96,7 +100,7 @@ class Registry(Generic[_T]):
         value = self.get(name)
         return {key: getattr(value, key, default) for key, default in self.capabilities.items()}
 
-    def make(self, spec: str, **options: Any) -> Any:
+    def make(self, spec: str, /, **options: Any) -> Any:
         """What the entry makes, from ``"name:option=value"``; ``options`` that are not ``None`` win.
 
         Raises :class:`UsageError` for an unknown name or option, or a value that cannot be read.

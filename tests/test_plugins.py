@@ -1,4 +1,4 @@
-"""What other packages add by entry points: a strategy and a runtime, each in fresh processes, through the
+"""What other packages add by entry points: a strategy, a cost model and a runtime, each in fresh processes, through the
 command line and the conformance suites that ship; and what is broken, which stops nothing else.
 """
 
@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rlflow.frontends import evaluate
+from rlflow.price.analytic import AnalyticCost
 from rlflow.runtime import LoadedModel, Runtime
 from rlflow.search import StopReason, StrategyBase
 
@@ -45,6 +46,15 @@ class Lazy(StrategyBase):
                 return StopReason.CONVERGED
             node = problem.open(node, table.index[better[0]])
         return StopReason.EXHAUSTED
+
+
+class Doubled(AnalyticCost):
+    """A roofline with twice the overhead a region. ``dims``: values of symbolic dimensions."""
+
+    name = "doubled-of-elsewhere"
+
+    def __init__(self, *, overhead_us: float = 10.0, **options) -> None:
+        super().__init__(overhead_us=overhead_us, **options)
 
 
 class Fixed(Runtime):
@@ -84,6 +94,7 @@ class Session:
 '''
 POINTS = {
     "rlflow.strategies": {"lazy-of-elsewhere": "elsewhere_rlflow_test:Lazy"},
+    "rlflow.costs": {"doubled-of-elsewhere": "elsewhere_rlflow_test:Doubled"},
     "rlflow.runtimes": {"fixed": "elsewhere_rlflow_test:Fixed"},
 }
 
@@ -137,6 +148,24 @@ class TestWhatIsAdded:
         done = started(distribution(tmp_path, POINTS), code=code)
         assert done.returncode == 0, done.stderr
 
+    def test_a_cost_model_runs_from_the_command_line(self, tmp_path: Path) -> None:
+        distribution(tmp_path, POINTS)
+        costs = []
+        for spec in ("doubled-of-elsewhere", "doubled-of-elsewhere:overhead_us=40"):
+            done = started(tmp_path, "search", "run", model(tmp_path), "--cost", spec, "--budget", "9x", "--json",
+                           tmp_path / "r.json")  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            costs.append(json.loads((tmp_path / "r.json").read_text())["cost_before_ms"])
+        assert costs[1] > costs[0]
+
+    def test_a_cost_model_passes_the_suite_that_ships(self, tmp_path: Path) -> None:
+        code = (
+            "from rlflow.price import make; from rlflow.testing import check_cost_model; "
+            "check_cost_model(lambda: make('doubled-of-elsewhere'))"
+        )
+        done = started(distribution(tmp_path, POINTS), code=code)
+        assert done.returncode == 0, done.stderr
+
     def test_a_runtime_is_one_file_and_one_entry(self, tmp_path: Path) -> None:
         """The result is checked where the plug-in runs it; no clock is asked."""
         found = self.optimized(tmp_path, "--cost", "analytic", "--budget", "20s")
@@ -150,6 +179,25 @@ class TestWhatIsAdded:
         how = ("--cost", "end-to-end:seconds=0.3", "--budget", "60s", "--gate-seconds", "40")
         found = self.optimized(tmp_path, *how)
         assert found["speedup"] * (found["cleanup_speedup"] or 1.0) > 1.8, found
+
+    def test_a_runtime_passes_the_suite_that_ships(self, tmp_path: Path) -> None:
+        code = "from rlflow.testing import check_runtime; check_runtime('fixed')"
+        done = started(distribution(tmp_path, POINTS), code=code)
+        assert done.returncode == 0, done.stderr
+
+    def test_all_are_listed_and_none_is_opened_for_its_name(self, tmp_path: Path) -> None:
+        code = (
+            "import sys; from rlflow import price, search; from rlflow.runtime import RUNTIMES; "
+            "names = [*search.names(), *RUNTIMES.names()]; opened = 'elsewhere_rlflow_test' in sys.modules; "
+            "print(*names, *price.names()); sys.exit(opened)"  # a runtime says whether it is a cost model, too
+        )
+        done = started(distribution(tmp_path, POINTS), code=code)
+        assert done.returncode == 0, done.stderr
+        assert all(name in done.stdout for ones in POINTS.values() for name in ones)
+        listed = started(tmp_path, "info")
+        assert listed.returncode == 0, listed.stderr
+        for line in ("search lazy-of-elsewhere", "cost model doubled-of-elsewhere", "runtime fixed"):
+            assert line in listed.stdout
 
     def optimized(self, folder: Path, *how: str) -> dict[str, Any]:
         """The report of ``rlflow optimize`` with the runtime of fixed latency."""
@@ -165,6 +213,7 @@ class TestWhatIsAdded:
 BROKEN = {
     "rlflow.strategies": {"absent": "no_such_module_anywhere:X", "other": "elsewhere_rlflow_test:Lazy",
                           "lazy-of-elsewhere": "elsewhere_rlflow_test:Lazy"},
+    "rlflow.costs": {"lost": "elsewhere_rlflow_test:Missing"},
     "rlflow.runtimes": {"none": "elsewhere_rlflow_test:Session", "fixed": "elsewhere_rlflow_test:Fixed"},
 }  # fmt: skip
 
@@ -176,6 +225,7 @@ class TestWhatIsBroken:
             (["search", "run", "m.onnx", "--search", "absent"], "'absent' is at no_such_module_anywhere:X, and cannot"),
             (["search", "run", "m.onnx", "--search", "other"], "calls itself 'lazy-of-elsewhere'"),
             (["search", "run", "m.onnx", "--search", "lazy-of-elsewher"], "Did you mean lazy-of-elsewhere?"),
+            (["search", "run", "m.onnx", "--cost", "lost"], "'lost' is at elsewhere_rlflow_test:Missing, and cannot"),
             (["optimize", "m.onnx", "--runtime", "none"], "is not a class of runtimes"),
             (["optimize", "m.onnx", "--runtime", "fixd"], "There is no runtime 'fixd'. Did you mean fixed?"),
             (["optimize", "m.onnx", "--runtime", "fixed", "--provider", "cuda"], "has no execution providers"),
@@ -188,6 +238,16 @@ class TestWhatIsBroken:
         assert done.stderr.startswith("rlflow: error: ")
         assert says in done.stderr
         assert done.stderr.count("\n") == 1
+
+    def test_the_others_are_listed_with_one_warning_each(self, tmp_path: Path) -> None:
+        done = started(distribution(tmp_path, BROKEN), "info")
+        assert done.returncode == 0, done.stderr
+        assert "search lazy-of-elsewhere" in done.stdout
+        assert "runtime fixed" in done.stdout
+        warnings = done.stderr.strip().splitlines()
+        assert sorted(name for name in ("'absent'", "'other'", "'lost'", "'none'") for line in warnings if name in line
+                      and "is left out" in line) == ["'absent'", "'lost'", "'none'", "'other'"]  # fmt: skip
+        assert len(warnings) == 4
 
     @pytest.mark.parametrize("damage", ["[rlflow.strategies]\nno sign of equality\n", "[rlflow.strategies]\nx = :\n"])
     def test_a_damaged_file_hides_nothing_else(self, tmp_path: Path, damage: str) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -152,6 +153,27 @@ def parse_pairs(option: str, pairs: Sequence[str], sign: str, example: str) -> d
         if found.setdefault(name, text) != text:
             raise UsageError(f"The option {option} says two things of {name!r}, {found[name]} and {text}.")
     return found
+
+
+def show_rows(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+    """A registry's rows: a line each with what it can do in brackets, and a line an option."""
+    if as_json:
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    for row in rows:
+        can = [_capability(key, value) for key, value in row.items() if key not in ("name", "doc", "options")]
+        words = ", ".join(filter(None, can))
+        click.echo(f"{row['name']}: {row['doc']}" + (f" [{words}]" if words else ""))
+        for option in row["options"]:
+            about = f": {option['doc']}" if option["doc"] else ""
+            click.echo(f"  {option['name']}={option['default']} ({option['type']}){about}")
+
+
+def _capability(name: str, value: Any) -> str:
+    if isinstance(value, bool) or value in (None, "", ()):
+        return name.replace("_", " ") if value is True else ""
+    shown = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return f"{name.replace('_', ' ')} {shown}"
 
 
 def device_command(command: str | None, jobs: int, time_limit: float) -> DeviceCommand | None:

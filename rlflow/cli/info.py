@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
 import platform
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlflow.cli.common import console
+from rlflow.cli.common import console, show_rows
+
+if TYPE_CHECKING:
+    from rlflow.registry import Registry
 
 _LIBRARIES = ("numpy", "onnx", "onnx-ir", "onnxruntime", "click", "rich", "torch", "gymnasium", "z3-solver", "highspy")
 
 
+_KINDS = ("strategies", "costs", "runtimes", "decoders", "importers")
+
+
 @click.command()
+@click.argument("kind", type=click.Choice(_KINDS), required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def info(as_json: bool) -> None:
-    """Show versions, runtimes, cost models and where prices are kept."""
+def info(kind: str | None, as_json: bool) -> None:
+    """Show versions, runtimes, cost models and where prices are kept; or everything of one KIND, with what each can do
+    and its options.
+    """
+    if kind is not None:
+        show_rows(registries()[kind].rows(), as_json)
+        return
     found = collect()
     if as_json:
         click.echo(json.dumps(found, indent=2, ensure_ascii=False))
@@ -34,17 +47,28 @@ def info(as_json: bool) -> None:
     console().print(table)
 
 
+def registries() -> dict[str, Registry[Any]]:
+    """What is known by name, by kind."""
+    from rlflow.price import COSTS
+    from rlflow.runtime import RUNTIMES
+    from rlflow.search.eqsat import DECODERS
+    from rlflow.search.registry import STRATEGIES
+    from rlflow.synthesis.importers import FORMATS
+
+    return dict(zip(_KINDS, (STRATEGIES, COSTS, RUNTIMES, DECODERS, FORMATS), strict=True))
+
+
 def collect() -> dict[str, Any]:
     """What ``info`` shows, as plain values."""
     import rlflow
-    from rlflow import price, search
+    from rlflow import search
     from rlflow.kernels.library import library_path, unavailable
     from rlflow.library import load_library
     from rlflow.nn import segment_backend
     from rlflow.ops import op_names
     from rlflow.price.database import default_path
 
-    library = load_library(None)
+    library, known = load_library(None), registries()
     return {
         "rlflow": rlflow.__version__,
         "python": platform.python_version(),
@@ -53,11 +77,14 @@ def collect() -> dict[str, Any]:
         "executable": sys.executable,
         "libraries": {name: _version(name) for name in _LIBRARIES},
         "providers": _providers(),
-        "cost_models": {name: _availability(price.make(name)) for name in price.names()},
+        "runtimes": {name: _state(kind().missing()) for name, kind in known["runtimes"].usable()},
+        "cost_models": {name: _availability(maker) for name, maker in known["costs"].usable()},
         "strategies": {
-            name: {key: default for key, _, default in search.option_table(search.strategy_class(name))}
-            for name in search.names()
+            name: {key: default for key, _, default in search.option_table(kind)}
+            for name, kind in known["strategies"].usable()
         },
+        "decoders": known["decoders"].names(),
+        "importers": known["importers"].names(),
         "operators": len(op_names()),
         "rules": _families(library),
         "price_database": str(default_path()),
@@ -88,8 +115,15 @@ def _providers() -> list[str]:
         return [f"unavailable: {error}"]
 
 
-def _availability(model: Any) -> str:
-    reason = model.available()
+def _availability(maker: Any) -> str:
+    try:
+        with contextlib.closing(maker()) as model:
+            return _state(model.available())
+    except Exception as error:  # noqa: BLE001 - a plug-in may raise anything, and the others are still shown
+        return _state(" ".join(str(error).split()))
+
+
+def _state(reason: str | None) -> str:
     return "available" if reason is None else f"unavailable: {reason}"
 
 
@@ -112,10 +146,13 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("not installed", ", ".join(name for name, version in found["libraries"].items() if version is None) or "-"),
         ("providers", ", ".join(found["providers"]) or "-"),
     ]
+    lines += [(f"runtime {name}", state) for name, state in found["runtimes"].items()]
     lines += [(f"cost model {name}", state) for name, state in found["cost_models"].items()]
     for name, options in found["strategies"].items():
         lines.append((f"search {name}", " ".join(f"{key}={value}" for key, value in options.items()) or "no options"))
     lines += [
+        ("decoders", ", ".join(found["decoders"])),
+        ("importers", ", ".join(found["importers"])),
         ("operators", f"{found['operators']} in the table"),
         ("rules", f"{sum(found['rules'].values())} ({rules})" if found["rules"] else "0"),
         ("prices", found["price_database"]),

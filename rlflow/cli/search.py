@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlflow.cli.common import console, parse_dims, with_egraph_out
+from rlflow.cli.common import NameChoice, console, parse_dims, show_rows, with_egraph_out
 from rlflow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,18 +25,7 @@ def list_strategies(as_json: bool) -> None:
     """List the strategies, their options and the defaults."""
     from rlflow.search import catalogue
 
-    rows = catalogue()
-    if as_json:
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
-        return
-    for row in rows:
-        click.echo(f"{row['name']}: {row['doc']}")
-        for option in row["options"]:
-            click.echo(f"  {option['name']}={option['default']} ({option['type']})" + _doc(option["doc"]))
-
-
-def _doc(text: str) -> str:
-    return f": {text}" if text else ""
+    show_rows(catalogue(), as_json)
 
 
 @search.command("run")
@@ -146,11 +134,17 @@ def _print(result: Result, statistics: Statistics | None) -> None:
         console().print(rule_statistics(statistics.to_dict(result.trace)))
 
 
+def _decoders() -> list[str]:
+    from rlflow.search.eqsat import DECODERS
+
+    return DECODERS.names()
+
+
 @search.command("extract")
 @click.argument("egraph", metavar="EGRAPH")
 @click.option(
     "--method",
-    type=click.Choice(("greedy-tree", "greedy-dag", "ilp")),
+    type=NameChoice(_decoders),
     default="greedy-dag",
     show_default=True,
     help="ilp proves the optimum, or says how far it may be.",

@@ -11,13 +11,13 @@ The same as ``gymnasium.make("rlflow/Rewrite-v0", models="squeezenet1.1")`` afte
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from rlflow.env.reward import EndToEnd, Improvement, Potential
 from rlflow.env.spec import Loaded, ProblemSpec, RewriteState
 from rlflow.env.walks import STOP, Episode, Place, Walks
 from rlflow.errors import UsageError
+from rlflow.registry import not_installed
 
 if TYPE_CHECKING:
     from rlflow.env.padded import Padded, RewriteVectorEnv
@@ -51,9 +51,7 @@ _HOMES = {"RewriteEnv": "rewrite_env", "Padded": "padded", "RewriteVectorEnv": "
 
 def available() -> str | None:
     """``None``, or why there are no environments here."""
-    if importlib.util.find_spec("gymnasium") is None:
-        return "gymnasium is not installed; pip install 'rlflow[rl]'"
-    return None
+    return not_installed("gymnasium", "gymnasium", "[rl]")
 
 
 def make(models: Any, rules: Any = None, cost: str = "analytic", horizon: int = 100, **options: Any) -> RewriteEnv:

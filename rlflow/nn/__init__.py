@@ -6,14 +6,12 @@ imported.
 
 from __future__ import annotations
 
-import importlib.util
+from rlflow.registry import not_installed
 
 
 def available() -> str | None:
     """``None``, or why nothing can be learned here."""
-    if importlib.util.find_spec("torch") is None:
-        return "torch is not installed; pip install 'rlflow[rl]'"
-    return None
+    return not_installed("torch", "torch", "[rl]")
 
 
 def segment_backend() -> str:

@@ -15,7 +15,7 @@ from rlflow.price.database import Price
 from rlflow.price.lookup import Lookup
 from rlflow.price.machine import Machine
 from rlflow.price.partition import Job, Partition
-from rlflow.runtime import Measurement
+from rlflow.runtime import Measurement, runtime
 
 #: The best pace of a machine is that while the regions of a first graph are timed, or for so many seconds of it.
 PACE_SECONDS = 30.0
@@ -114,10 +114,10 @@ class Batches:
         return programs, refusals
 
     def _program(self, model: bytes) -> str | None:
-        """The key of the kernels that ONNX Runtime makes of a model; ``None`` where that cannot be told."""
+        """The key of the kernels that the runtime makes of a model; ``None`` where that cannot be told."""
         from rlflow.frontends.program import program_digest
 
-        if self._bench.options.runtime != "onnxruntime":
+        if not runtime(self._bench.options.runtime).shows_graph:
             return None
         try:
             return f"program:{program_digest(self._bench.worker.optimized(model, level=LEVEL))}"

@@ -78,6 +78,7 @@ class CudnnCost(OnnxRuntimeCost):
     """
 
     name = "cudnn"
+    on_gpu = True
     runtime_name: ClassVar[str] = "cudnn"
     _bench_of = _GpuBench
     _machine_of = _GpuMachine
@@ -89,10 +90,7 @@ class CudnnCost(OnnxRuntimeCost):
 
     def _options(self, provider: str, threads: int) -> RuntimeOptions:
         super()._options(provider, threads)  # refuses what does not go together
-        return RuntimeOptions(runtime="cudnn", precision=self._dtype)
-
-    def _own_fusion(self) -> str:
-        return "generic"
+        return RuntimeOptions(runtime=self.runtime_name, precision=self._dtype)
 
     def _meet(self, graphs: Sequence[Graph]) -> bool:
         """As for ONNX Runtime; the first graphs decide whether weights stay in the GPU's cache."""

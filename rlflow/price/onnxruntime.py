@@ -48,7 +48,7 @@ from rlflow.price.machine import Machine
 from rlflow.price.partition import Job, Partition
 from rlflow.price.protocol import CostModel, CostReport, FillReport, RegionCost
 from rlflow.price.region_prices import RegionPrices
-from rlflow.runtime import CPU_PROVIDER, RuntimeOptions, Worker, unavailable_reason
+from rlflow.runtime import CPU_PROVIDER, Runtime, RuntimeOptions, Worker, runtime, unavailable_reason
 
 if TYPE_CHECKING:
     from rlflow._core import Region
@@ -135,9 +135,8 @@ class OnnxRuntimeCost(CostModel):
         return RuntimeOptions(provider, threads, runtime=self.runtime_name)
 
     def _own_fusion(self) -> str:
-        """The fusion table of the runtime and provider; that of any serious runtime where there is none."""
-        plain = self.options.runtime == "onnxruntime" and self.options.provider == CPU_PROVIDER
-        return "onnxruntime" if plain else "generic"
+        """The fusion table of the runtime and provider."""
+        return runtime(self.options.runtime).fusion_table(self.options.provider)
 
     def _priced(self, job: Job, price: Price) -> None:
         self._prices.set(job, price)
@@ -149,7 +148,7 @@ class OnnxRuntimeCost(CostModel):
     # --- what it runs on -------------------------------------------------------------------------------------------
 
     def available(self) -> str | None:
-        """Why ONNX Runtime cannot measure here, in a sentence, or ``None``; starts the worker."""
+        """Why the runtime cannot measure here, in a sentence, or ``None``; starts the worker."""
         reason = unavailable_reason(self.runtime_name)
         if reason is not None:
             return reason
@@ -305,6 +304,17 @@ class OnnxRuntimeCost(CostModel):
     def _meet(self, graphs: Sequence[Graph]) -> bool:
         """Look at the first graphs, which say what kind of model it is; whether these were the first ones."""
         return self._prices.meet(graphs)
+
+
+def regions_in(kind: type[Runtime]) -> type[OnnxRuntimeCost]:
+    """The cost model of another runtime, by the same method. Where nothing is known about what the runtime fuses,
+    regions are those of the "generic" table (pointwise work behind a product or behind other pointwise work is free),
+    and changes of layout are not told apart from the regions that pay them: such prices rank. How well, ``rlflow cost
+    calibrate --cost NAME`` says for a model at hand; the final comparison decides.
+    """
+    doc = f"Prices as {kind.title} pays them, region by region, by the method of ``onnxruntime``."
+    own = {"name": kind.name, "runtime_name": kind.name, "__doc__": doc, "__module__": __name__}
+    return type(f"{kind.__name__}Cost", (OnnxRuntimeCost,), own)
 
 
 def _allowed(waiting: Sequence[Job], limit: int | None, seconds: float | None) -> list[Job]:

@@ -125,6 +125,8 @@ class CostModel(Protocol):
     measures: bool = False
     #: Whether prices belong to whole graphs (:meth:`graph_time`), and ``pricer`` only ranks them.
     whole: bool = False
+    #: Whether a GPU is what is priced: then the result is deployed there, unless the user says where.
+    on_gpu: bool = False
     #: Values of symbolic dimensions; others count as 1.
     dims: Mapping[str, int] = MappingProxyType({})
     #: Why regions, or whole graphs, have no price, by signature or digest.

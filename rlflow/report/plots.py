@@ -12,6 +12,7 @@ import numpy as np
 
 from rlflow.errors import UsageError
 from rlflow.files import write_atomically
+from rlflow.registry import not_installed
 
 __all__ = ["anytime_curves", "lines_against_size", "matplotlib_or_sentence", "predicted_and_real", "scatter"]
 
@@ -25,9 +26,7 @@ def matplotlib_or_sentence() -> Any:
     try:
         from matplotlib import figure
     except ImportError as error:
-        raise UsageError(
-            "Figures need matplotlib, which is not installed; install the extra: pip install 'rlflow[report]'."
-        ) from error
+        raise UsageError(f"Figures need it: {not_installed('matplotlib', 'matplotlib', '[report]')}.") from error
     return figure
 
 

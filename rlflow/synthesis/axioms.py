@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlflow.errors import ProofError, RuleError
+from rlflow.registry import not_installed
 from rlflow.rewrite import Rule
 from rlflow.synthesis.laws import LAWS, Law
 from rlflow.synthesis.operators import flags_of
@@ -76,8 +77,7 @@ def z3_or_raise() -> Any:
         import z3
     except ImportError as error:
         raise ProofError(
-            "The axiom method needs z3, which is not installed; pip install 'rlflow[prove]' brings it. "
-            "The field method needs nothing."
+            f"The axiom method needs it: {not_installed('z3', 'z3', '[prove]')}. The field method needs nothing."
         ) from error
     return z3
 

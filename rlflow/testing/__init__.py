@@ -5,6 +5,7 @@
 * :mod:`rlflow.testing.toys`: more of them, to compare strategies on.
 * :mod:`rlflow.testing.conformance`: what every strategy must do; run it on yours.
 * :mod:`rlflow.testing.cost_models`: what every cost model must do.
+* :mod:`rlflow.testing.runtimes`: what every runtime must do.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from rlflow.testing.conformance import CHECKS, Case, check_strategy
 from rlflow.testing.cost_models import check_cost_model
 from rlflow.testing.random_graphs import random_graph
+from rlflow.testing.runtimes import check_runtime
 from rlflow.testing.tiny import TINY, TinyProblem, optimum
 from rlflow.testing.toys import TOYS
 
@@ -22,6 +24,7 @@ __all__ = [
     "Case",
     "TinyProblem",
     "check_cost_model",
+    "check_runtime",
     "check_strategy",
     "optimum",
     "random_graph",

@@ -62,7 +62,7 @@ def test_no_file_no_e_graph_and_no_solver_are_said_in_a_sentence(
     for arguments, sentence in [
         (("search", "extract", model.with_name("none.json")), "cannot be read"),
         (("search", "extract", model), "is not an e-graph"),
-        (("search", "extract", written, "--method", "ilp"), "needs HiGHS"),
+        (("search", "extract", written, "--method", "ilp"), "HiGHS is not installed"),
         (("search", "run", model, "--search", "beam", "--egraph-out", written), "makes no e-graph"),
         (("optimize", model, "--search", "eqsat", "--egraph-out", model), "is the input itself"),
     ]:

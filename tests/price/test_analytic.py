@@ -88,16 +88,16 @@ def test_registry() -> None:
     assert isinstance(model, CostModel)
     assert model.available() is None
     assert not model.measures
-    with pytest.raises(UsageError, match="did you mean 'analytic'"):
+    with pytest.raises(UsageError, match=r"Did you mean analytic\?"):
         price.make("analytical")
-    with pytest.raises(UsageError, match="does not take"):
+    with pytest.raises(UsageError, match="has no option 'colour'"):
         price.make("analytic", colour="red")
     with pytest.raises(UsageError, match="already"):
-        price.register("analytic", AnalyticCost)
+        price.register("analytic", lambda **options: AnalyticCost(**options))
 
 
 def test_a_registered_model_is_made_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(price, "_registered", {})
+    monkeypatch.setattr(price.COSTS, "opened", dict(price.COSTS.opened))
     price.register("slow", lambda **options: AnalyticCost(gflops=1.0, **options))
     assert "slow" in price.names()
     slow, usual = (price.make(name).cost(Graph.parse(PRODUCT)).total_ms for name in ("slow", "analytic"))

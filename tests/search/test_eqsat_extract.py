@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from rlflow._core import EGraph, Extraction
 from rlflow.errors import UsageError
-from rlflow.search.eqsat import METHODS, extract, gym_graph, read_gym, write_gym
+from rlflow.search.eqsat import DECODERS, extract, gym_graph, read_gym, write_gym
 
 pytest.importorskip("highspy", reason="the ILP needs highspy (pip install 'rlflow[eqsat]')")
 
@@ -43,7 +43,7 @@ def check(problem: Extraction, order: str) -> None:
         with pytest.raises(UsageError, match="Nothing can be extracted"):
             extract(problem)
         return
-    for method in METHODS:
+    for method in DECODERS.names():
         found = extract(problem, method, order=order)
         assert found.cost >= best - 1e-9
         assert found.cost == problem.choice_cost(found.choice)

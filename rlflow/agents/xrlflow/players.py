@@ -17,6 +17,7 @@ import torch
 from rlflow.errors import RlflowError, UsageError
 from rlflow.nn.observation import Observation
 from rlflow.processes import safe_context
+from rlflow.registry import not_installed
 
 Weights = dict[str, np.ndarray]
 
@@ -131,8 +132,8 @@ class RayPlayers:
             import ray
         except ImportError as error:
             raise UsageError(
-                "The workers 'ray' were asked for, and Ray is not installed; pip install 'rlflow[ray]', or give a "
-                "number of processes of this machine."
+                f"The workers 'ray' were asked for, and {not_installed('Ray', 'ray', '[ray]')}; or give a number of "
+                "processes of this machine."
             ) from error
         self._ray = ray
         if not ray.is_initialized():

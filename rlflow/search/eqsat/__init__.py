@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from rlflow._core import EGraph, EGraphRule, Extraction, Saturation
 from rlflow.search.eqsat.benchmarks import BENCHMARKS
-from rlflow.search.eqsat.extract import METHODS, Extracted, extract
+from rlflow.search.eqsat.extract import DECODERS, Extracted, extract
 from rlflow.search.eqsat.gym import GymGraph, gym_graph, read_gym, write_gym
 from rlflow.search.eqsat.terms import (
     Term,
@@ -33,7 +33,7 @@ from rlflow.search.eqsat.terms import (
 
 __all__ = [
     "BENCHMARKS",
-    "METHODS",
+    "DECODERS",
     "EGraph",
     "EGraphRule",
     "Extracted",

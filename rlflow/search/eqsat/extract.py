@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlflow._core import Extraction, Simplified
 from rlflow.errors import UsageError
+from rlflow.registry import Registry, not_installed
+from rlflow.specs import name_of, options_of
 
 Choice = NDArray[np.uint32]
 NOTHING = 0xFFFFFFFF
-METHODS = ("greedy-tree", "greedy-dag", "ilp")
 
 
 @dataclass(frozen=True)
@@ -66,57 +67,102 @@ class Extracted:
         return order
 
 
-def extract(
-    problem: Extraction,
-    method: str = "ilp",
-    *,
-    seconds: float = 60.0,
-    gap: float = 1e-6,
-    threads: int = 1,
-    order: str = "components",
-) -> Extracted:
-    """The choice of least cost that ``method`` finds: "greedy-tree", "greedy-dag" or "ilp".
+@dataclass(frozen=True)
+class GreedyTree:
+    """The cheapest term of every class, shared parts counted each time."""
 
-    ``seconds``, ``gap`` (relative) and ``threads`` are for the ILP, which starts from greedy-dag and falls back to it.
-    ``order``: "components" forbids cycles where there can be any; "none" trusts that there are none. Raises
-    :class:`~rlflow.errors.UsageError` for an unknown method, or where a root has no finite term.
+    exact: ClassVar[bool] = False
+
+    def decode(self, problem: Extraction) -> Extracted:
+        """The choice for a problem whose roots all have finite terms."""
+        return _greedy(problem.greedy_tree, problem, "greedy-tree")
+
+
+@dataclass(frozen=True)
+class GreedyDag:
+    """The cheapest set of descendants of every class, shared parts counted once."""
+
+    exact: ClassVar[bool] = False
+
+    def decode(self, problem: Extraction) -> Extracted:
+        """As for :class:`GreedyTree`."""
+        return _greedy(problem.greedy_dag, problem, "greedy-dag")
+
+
+@dataclass(frozen=True)
+class Ilp:
+    """Integer programming on HiGHS; proves the optimum, or says how far it may be. Starts from greedy-dag, and falls
+    back to it.
+
+    ``seconds``: its limit. ``gap``: relative distance to the bound that is good enough. ``threads``: of the solver.
+    ``order``: "components" forbids cycles where there can be any; "none" trusts that there are none.
     """
-    if method not in METHODS:
-        raise UsageError(f"There is no extraction method {method!r}; there are {', '.join(METHODS)}.")
-    if order not in ("components", "none"):
-        raise UsageError(f"Order constraints are made for 'components' or 'none', not {order!r}.")
-    started = time.perf_counter()
-    choice = problem.greedy_tree() if method == "greedy-tree" else problem.greedy_dag()
-    cost = problem.choice_cost(choice)
+
+    seconds: float = 60.0
+    gap: float = 1e-6
+    threads: int = 1
+    order: str = "components"
+
+    exact: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.order not in ("components", "none"):
+            raise UsageError(f"Order constraints are made for 'components' or 'none', not {self.order!r}.")
+
+    @staticmethod
+    def available() -> str | None:
+        """``None``, or what is not installed."""
+        return not_installed("HiGHS", "highspy", "[eqsat]")
+
+    def decode(self, problem: Extraction) -> Extracted:
+        """As for :class:`GreedyTree`. Raises :class:`UsageError` where HiGHS is not installed."""
+        started = time.perf_counter()
+        greedy = problem.greedy_dag()
+        greedy_cost = _finite(problem.choice_cost(greedy))
+        simplified = problem.simplify()
+        small = simplified.problem
+        if len(small) == small.classes:  # nothing is left to choose
+            choice = simplified.expand(_only_choice(small))
+            cost = problem.choice_cost(choice)
+            return Extracted(choice, cost, cost, "optimal", "ilp", time.perf_counter() - started, 0)
+        programme = _Programme(small, self.order)
+        values, bound, proved = programme.solve(_start(simplified, greedy), self.seconds, self.gap, self.threads)
+        choice, cost = _better(problem, simplified, values, greedy, greedy_cost)
+        status = "optimal" if proved else "no_better_found" if values is None else "time_limit"
+        return Extracted(choice, cost, min(bound, cost), status, "ilp", time.perf_counter() - started, len(small))
+
+
+#: Ways to choose a graph from an e-graph. ``exact``: whether the optimum is found, given time.
+DECODERS: Registry[type[Any]] = Registry("extraction method", capabilities={"exact": False})
+DECODERS.register("greedy-tree", GreedyTree)
+DECODERS.register("greedy-dag", GreedyDag)
+DECODERS.register("ilp", Ilp)
+
+
+def extract(problem: Extraction, method: str = "ilp", **options: Any) -> Extracted:
+    """The choice of least cost that ``method`` finds: one of :data:`DECODERS`, with options of its own where given
+    (``"ilp:gap=0.01"``). ``options`` that it does not have are for other methods, and left out.
+
+    Raises :class:`~rlflow.errors.UsageError` for an unknown method, or where a root has no finite term.
+    """
+    own = options_of(DECODERS.get(name_of(method)))
+    decoder = DECODERS.make(method, **{name: value for name, value in options.items() if name in own})
+    found: Extracted = decoder.decode(problem)
+    return found
+
+
+def _finite(cost: float) -> float:
     if math.isinf(cost):
         raise UsageError("Nothing can be extracted: a root of the e-graph has no finite term.")
-    if method == "ilp":
-        return _by_ilp(problem, choice, cost, seconds, gap, threads, order, started)
-    return Extracted(choice, cost, 0.0, "heuristic", method, time.perf_counter() - started)
+    return cost
 
 
-def _by_ilp(
-    full: Extraction,
-    greedy: Choice,
-    greedy_cost: float,
-    seconds: float,
-    gap: float,
-    threads: int,
-    order: str,
-    t0: float,
-) -> Extracted:
-    simplified = full.simplify()
-    small = simplified.problem
-    if len(small) == small.classes:  # nothing is left to choose
-        choice = simplified.expand(_only_choice(small))
-        cost = full.choice_cost(choice)
-        return Extracted(choice, cost, cost, "optimal", "ilp", time.perf_counter() - t0, 0)
-    programme = _Programme(small, order)
-    start = _start(simplified, greedy)
-    values, bound, proved = programme.solve(start, seconds, gap, threads)
-    choice, cost = _better(full, simplified, values, greedy, greedy_cost)
-    status = "optimal" if proved else "no_better_found" if values is None else "time_limit"
-    return Extracted(choice, cost, min(bound, cost), status, "ilp", time.perf_counter() - t0, len(small))
+def _greedy(choose: Callable[[], Choice], problem: Extraction, method: str) -> Extracted:
+    started = time.perf_counter()
+    choice = choose()
+    return Extracted(
+        choice, _finite(problem.choice_cost(choice)), 0.0, "heuristic", method, time.perf_counter() - started
+    )
 
 
 def _only_choice(small: Extraction) -> Choice:
@@ -207,8 +253,7 @@ class _Programme:
             import highspy
         except ImportError as error:
             raise UsageError(
-                "Extraction by integer programming needs HiGHS: pip install 'rlflow[eqsat]'. The greedy methods need "
-                "nothing."
+                f"Extraction by integer programming: {Ilp.available()}. The greedy methods need nothing."
             ) from error
         solver = highspy.Highs()
         for name, value in (

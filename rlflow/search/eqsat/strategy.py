@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
 from rlflow.search.descent import descend
-from rlflow.search.eqsat.extract import METHODS
+from rlflow.search.eqsat.extract import DECODERS, Ilp
 from rlflow.search.eqsat.guided import RuleSearch
 from rlflow.search.eqsat.table import Limits, SaturatedGraph, saturate
 from rlflow.search.problem import Problem, SearchNode, StrategyBase
@@ -64,7 +63,7 @@ class EqSat(StrategyBase):
         allowed = {
             "scheduler": ("backoff", "simple", "mcts"),
             "cycles": ("efficient", "vanilla", "none"),
-            "extraction": ("auto", *METHODS),
+            "extraction": ("auto", *DECODERS.names()),
         }
         for option, choices in allowed.items():
             value = getattr(self, option)
@@ -174,16 +173,16 @@ class EqSat(StrategyBase):
 
     def ready(self) -> None:
         """Raises :class:`UsageError` where extraction needs a solver that is not installed."""
-        if self._method() == "ilp" and importlib.util.find_spec("highspy") is None:
+        if self._method() == "ilp" and (lacks := Ilp.available()) is not None:
             raise UsageError(
-                f"The search strategy {self.name!r} with extraction=ilp needs HiGHS: pip install 'rlflow[eqsat]'. "
+                f"The search strategy {self.name!r} with extraction=ilp cannot be used here: {lacks}. "
                 "extraction=greedy-dag needs nothing."
             )
 
     def _method(self) -> str:
         if self.extraction != "auto":
             return self.extraction
-        return "ilp" if importlib.util.find_spec("highspy") is not None else "greedy-dag"
+        return "ilp" if Ilp.available() is None else "greedy-dag"
 
     def _solver_seconds(self, problem: Problem) -> float:
         left = problem.seconds_left()

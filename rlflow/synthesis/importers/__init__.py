@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, ClassVar
 
 from rlflow.errors import RuleError, UsageError
 from rlflow.files import write_atomically
+from rlflow.registry import Registry
 from rlflow.synthesis.importers.classify import STATUSES, Options, Outcome, classify, classify_all
 from rlflow.synthesis.importers.taso_pb import read_taso_pb
 from rlflow.synthesis.importers.tensat import read_tensat, tensat_text
@@ -19,8 +21,48 @@ from rlflow.synthesis.importers.terms import ForeignRule
 from rlflow.synthesis.importers.using import ForeignRules, ForeignRulesWarning, use_foreign
 from rlflow.synthesis.writing import rule_file_text
 
+
+class TasoPb:
+    """TASO's graph_subst.pb, a protobuf message."""
+
+    suffix = ".pb"
+    binary = True
+
+    @staticmethod
+    def read(file: Path) -> list[ForeignRule]:
+        """The rules of a file. Raises RuleError where it does not parse."""
+        return read_taso_pb(file)
+
+
+class Tensat:
+    """Tensat's rules, one a line."""
+
+    suffix = ".txt"
+    binary = False
+    multi: ClassVar[bool] = False
+
+    @classmethod
+    def read(cls, file: Path) -> list[ForeignRule]:
+        """The rules of a file. Raises RuleError where it is no text, or does not parse."""
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = "the rule file is no text; TASO's .pb files take the format taso-pb"
+            raise RuleError(reason, os.fspath(file)) from error
+        return read_tensat(text, multi=cls.multi, file=os.fspath(file))
+
+
+class TensatMulti(Tensat):
+    """Tensat's rules with several roots, two lines a rule."""
+
+    multi = True
+
+
 #: Formats of foreign rule files, by the word that ``--format`` takes.
-FORMATS = ("taso-pb", "tensat", "tensat-multi")
+FORMATS: Registry[type[Any]] = Registry("rule format", capabilities={"suffix": "", "binary": False})
+FORMATS.register("taso-pb", TasoPb)
+FORMATS.register("tensat", Tensat)
+FORMATS.register("tensat-multi", TensatMulti)
 
 __all__ = [
     "FORMATS",
@@ -48,17 +90,9 @@ def read_foreign(path: str | os.PathLike[str], format: str | None = None) -> lis
     if not file.is_file():
         raise UsageError(f"While importing rules: there is no file {os.fspath(path)}.")
     if format is None:
-        format = "taso-pb" if file.suffix == ".pb" else "tensat-multi" if "multi" in file.stem else "tensat"
-    if format not in FORMATS:
-        raise UsageError(f"There is no rule format {format!r}; there are {', '.join(FORMATS)}.")
-    if format == "taso-pb":
-        return read_taso_pb(file)
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = "the rule file is no text; TASO's .pb files take the format taso-pb"
-        raise RuleError(reason, os.fspath(path)) from error
-    return read_tensat(text, multi=format == "tensat-multi", file=os.fspath(path))
+        format = "taso-pb" if file.suffix == TasoPb.suffix else "tensat-multi" if "multi" in file.stem else "tensat"
+    rules: list[ForeignRule] = FORMATS.get(format).read(file)
+    return rules
 
 
 def write_imported(path: str | os.PathLike[str], outcomes: Iterable[Outcome]) -> int:
