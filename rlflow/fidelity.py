@@ -20,6 +20,7 @@ from rlflow import price as _price
 from rlflow import search as _search
 from rlflow.deployment import Deployment, Inputs, open_worker, source_of
 from rlflow.errors import CostError, GraphError, UsageError
+from rlflow.price import CostModel
 from rlflow.price.agreement import Agreement, agreement
 from rlflow.price.whole import student
 from rlflow.runtime import DEFAULT_RUNTIME
@@ -214,7 +215,7 @@ def calibrate(
         how = {"tolerance": tolerance, "seconds": seconds, "max_noise": max_noise, "seed": seed, "threads": threads}
         how["share"] = 0.0  # variants are ranked among themselves
         own = place.cost_options("end-to-end", "eager")
-        clock: Any = _price.make("end-to-end", dims=dims, **how, **own)
+        clock = _price.make("end-to-end", dims=dims, **how, **own)
         clock.attach(lambda graph: save_model(imported, graph).SerializeToString(), lambda: inputs.feeds[0])
         judged = {cost: _price.make(cost, threads=threads, dims=dims, **place.cost_options(cost, "eager"))}
         if operators:
@@ -233,8 +234,8 @@ def calibrate(
 def _run(
     name: str,
     todo: Sequence[Variant],
-    clock: Any,
-    judged: Mapping[str, Any],
+    clock: CostModel,
+    judged: Mapping[str, CostModel],
     known: Mapping[str, Timed],
     on_row: Callable[[Timed, int, int], None] | None,
     stop: Callable[[], bool],
@@ -265,7 +266,7 @@ def _run(
     return Fidelity(name, rows, skipped)
 
 
-def _timed(variant: Variant, clock: Any, judged: Mapping[str, Any]) -> Timed:
+def _timed(variant: Variant, clock: CostModel, judged: Mapping[str, CostModel]) -> Timed:
     graph = variant.graph
     predicted = {name: model.cost(graph).total_ms for name, model in judged.items()}
     clock.fill([graph])
@@ -279,7 +280,7 @@ def _timed(variant: Variant, clock: Any, judged: Mapping[str, Any]) -> Timed:
     return Timed(*what, regions, alone, first.streams_weights)
 
 
-def _kernels(model: Any, graph: Any) -> int:
+def _kernels(model: CostModel, graph: Any) -> int:
     """Regions that run something."""
     return sum(not region.view for region in model.pricer.regions(graph))
 
