@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import index
 from typing import Any
 
-from rlflow.errors import UsageError
+from rlflow.errors import UsageError, brief
 from rlflow.search.result import TraceStep
 
 
@@ -17,10 +18,10 @@ def read_trace(steps: Iterable[TraceStep | Mapping[str, Any] | Sequence[Any]]) -
     for number, step in enumerate(steps, 1):
         try:
             rule, match = (step["rule"], step["match"]) if isinstance(step, Mapping) else step
-            trace.append(TraceStep(str(rule), tuple(int(ordinal) for ordinal in match)))
+            trace.append(TraceStep(str(rule), tuple(index(ordinal) for ordinal in match)))
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(
-                f"Step {number} of the trace is {step!r}; expected a rule's name and the ordinals of its match."
+                f"Step {number} of the trace is {brief(repr(step))}; expected a rule's name and ordinals of a match."
             ) from error
     return tuple(trace)
 

@@ -152,7 +152,15 @@ def test_a_trace_that_does_not_apply_is_refused_with_its_step() -> None:
         list(search.replay_states(state, [TraceStep("ab>z", (1, 2)), TraceStep("ab>z", (1, 2))]))
 
 
-@pytest.mark.parametrize("bad", [[{"rule": "r"}], [{"match": [1]}], [3], [{"rule": "r", "match": ["x"]}]])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        [{"rule": "r"}],
+        [{"match": [1]}],
+        [3],
+        *([{"rule": "r", "match": [odd]}] for odd in ("x", 1.5, float("inf"), None, [1])),  # infinity: by fuzzing
+    ],
+)
 def test_malformed_traces_are_refused(bad: list[Any]) -> None:
     from rlflow.errors import UsageError
 
