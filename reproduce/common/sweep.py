@@ -48,14 +48,21 @@ def sweep(folder: str, bars: dict[str, float | None], budget: str, description: 
 
 def optimise(name: str, budget: str, seed: int, folder: Path) -> dict[str, Any]:
     """Exports and optimises one model with one thread; the report as ``--json`` wrote it, with the exit status."""
-    plain = name.replace("/", "-")
-    source, target, report = (folder / f"{plain}{suffix}" for suffix in (".onnx", ".optimized.onnx", ".json"))
+    source = folder / f"{name.replace('/', '-')}.onnx"
     run([*CLI, "zoo", "export", name, "-o", os.fspath(source)])
+    row = optimise_file(name, source, budget, seed, folder)
+    source.unlink(missing_ok=True)  # some hold hundreds of megabytes
+    return row
+
+
+def optimise_file(name: str, source: Path, budget: str, seed: int, folder: Path) -> dict[str, Any]:
+    """Optimises a model's file with one thread, in ``folder``; the report as ``--json`` wrote it, with the exit
+    status."""
+    target, report = (folder / f"{source.stem}{suffix}" for suffix in (".optimized.onnx", ".json"))
     command = [*CLI, "optimize", os.fspath(source), "-o", os.fspath(target), "--json", os.fspath(report)]
     status = run([*command, "--budget", budget, "--seed", str(seed), "--threads", "1", "--quiet"], check=False)
     found = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {}
-    for written in (source, target):
-        written.unlink(missing_ok=True)  # some hold hundreds of megabytes
+    target.unlink(missing_ok=True)
     names = {"model": source.name, "written": target.name}
     return {"kind": "report", "name": name, "exit_status": status, **found, **names}
 
