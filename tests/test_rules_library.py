@@ -22,7 +22,7 @@ from rlflow.synthesis.semantics import Evaluator
 from rlflow.synthesis.writing import rule_file_text
 
 LIBRARY: RuleLibrary = all_shipped()
-FAMILIES = {"fold", "linear", "merge", "select", "shape", "spatial"}
+FAMILIES = {"fold", "idiom", "layout", "linear", "merge", "select", "shape", "spatial"}
 EVERY = 12  # of the generated rules, which are many of few kinds, one in so many; all of them with `-m slow`
 
 

@@ -1,4 +1,4 @@
-"""Dense prediction: decoders that enlarge by nearest neighbour and then convolve, on a U-Net and on a ResNet-18."""
+"""Dense prediction: decoders that enlarge by nearest neighbour, on a U-Net and on a ResNet-18."""
 
 from __future__ import annotations
 
@@ -42,32 +42,32 @@ def write_unet(b: ModelBuilder, *, batch: int, image: int, classes: int, channel
     b.output(layers.conv(b, x, "head", (channels, classes), 1, bias=True), "logits")
 
 
-def _pyramid(b: ModelBuilder, stages: list[tuple[str, int]], size: int) -> list[str]:
-    """Top-down sums of the stages, each reduced to ``size`` channels, smoothed by a 3x3; the finest level first."""
+def _pyramid(b: ModelBuilder, stages: list[tuple[str, int]], finest: tuple[int, int, int, int]) -> list[str]:
+    """Top-down sums of the stages, each with the channels of ``finest``, smoothed by a 3x3; the finest level, which has
+    that shape, first."""
+    batch, size, height, width = finest
     levels: list[str] = []
     top = ""
     for level, (x, channels) in reversed(list(enumerate(stages))):
         with b.scope(f"level{level}"):
             lateral = layers.conv(b, x, "lateral", (channels, size), 1, bias=True, gain=1.0)
-            top = b.node("Add", [lateral, layers.upsample(b, top)]) if top else lateral
+            shape = (batch, size, height >> level, width >> level)
+            top = b.node("Add", [lateral, layers.upsample_to(b, top, shape)]) if top else lateral
             levels.insert(0, layers.conv(b, top, "smooth", (size, size), 3, pad=1, bias=True, gain=1.0))
     return levels
 
 
-def write_fpn(b: ModelBuilder, *, batch: int, image: int, classes: int, width: int, pyramid: int, head: int) -> None:
-    """``image``: a multiple of 32; ``pyramid``, ``head``: channels of the pyramid and of the segmentation branch."""
+def write_fpn(b: ModelBuilder, *, batch: int, image: int, width: int, pyramid: int) -> None:
+    """``image``: a multiple of 32; ``width``: percent of the body's channels; ``pyramid``: channels of each level."""
     require(image % _STRIDE == 0, "fpn-resnet18", f"image is {image}", f"a multiple of {_STRIDE}")
     x = b.input("input", np.float32, (batch, 3, image, image))
     with b.scope("backbone"):
         stages = resnet.features(b, x, resnet.RESNET18, width)
-    total = ""
-    for level, value in enumerate(_pyramid(b, stages, pyramid)):
-        with b.scope(f"branch{level}"):
-            large = layers.upsample(b, value, 1 << level) if level else value
-            part = layers.conv_norm(b, large, "conv", (pyramid, head), 1)
-            total = b.node("Add", [total, part]) if total else part
-    logits = layers.conv(b, layers.upsample(b, total, 4), "predict", (head, classes), 1, bias=True)
-    b.output(logits, "logits")
+    levels = _pyramid(b, stages, (batch, pyramid, image // 4, image // 4))
+    coarsest = layers.pool(b, levels[-1], "Max", 1, stride=2)
+    for level, value in enumerate(levels):
+        b.output(value, f"level{level}")
+    b.output(coarsest, "pool")
 
 
 ENTRIES = (
@@ -81,11 +81,11 @@ ENTRIES = (
     ),
     ZooEntry(
         name="fpn-resnet18",
-        title="Feature pyramid on ResNet-18 with segmentation branch",
-        source="Lin et al. 2017 (arXiv 1612.03144), section 3; branch: Kirillov et al. 2019 (arXiv 1901.02446), "
-        "figure 3, with nearest-neighbour enlargement and 1x1",
-        shapes="input [batch, 3, image, image] float32 -> logits [batch, classes, image, image]; image in 32s",
+        title="Feature pyramid on ResNet-18, as torchvision exports it",
+        source="Lin et al. 2017 (arXiv 1612.03144), section 3, with torchvision's coarsest level; BN not folded",
+        shapes="input [batch, 3, image, image] float32 -> level0 to level3 [batch, pyramid, image/4 to image/32, ...], "
+        "pool [batch, pyramid, image/64, ...]; image in 32s",
         write=write_fpn,
-        options={"image": 224, "classes": 21, "width": 100, "pyramid": 256, "head": 128},
+        options={"image": 224, "width": 100, "pyramid": 256},
     ),
 )

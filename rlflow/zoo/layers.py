@@ -134,6 +134,18 @@ def upsample(b: ModelBuilder, x: str, factor: int = 2) -> str:
     )
 
 
+def upsample_to(b: ModelBuilder, x: str, shape: tuple[int, int, int, int]) -> str:
+    """Nearest-neighbour enlargement to a shape [batch, channels, height, width], as torch exports `interpolate`."""
+    return b.node(
+        "Resize",
+        x,
+        sizes=list(shape),
+        mode="nearest",
+        nearest_mode="floor",
+        coordinate_transformation_mode="asymmetric",
+    )
+
+
 def linear(b: ModelBuilder, x: str, name: str, sizes: tuple[int, int], *, bias: bool = True, gain: float = 1.0) -> str:
     """x · W (+ bias) over the last axis of an array of any rank; W is [in, out]."""
     with b.scope(name):

@@ -27,7 +27,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "shufflenet-v2": {"image": 32, "classes": 10, "width": 50},
     "repvgg-a0": {"image": 32, "classes": 10, "width": 25},
     "unet": {"image": 32, "classes": 4, "channels": 4},
-    "fpn-resnet18": {"image": 32, "classes": 4, "width": 25, "pyramid": 16, "head": 8},
+    "fpn-resnet18": {"image": 32, "width": 25, "pyramid": 16},
     "nasrnn": {"steps": 3, "hidden": 16, "biases": True},
     "bert-base": {"layers": 1, "hidden": 32, "heads": 2, "seq": 8, "feed_forward": 64, "vocab": 50},
     "bert6-classifier": {"layers": 1, "hidden": 32, "heads": 2, "seq": 8, "feed_forward": 64, "vocab": 50, "labels": 5},

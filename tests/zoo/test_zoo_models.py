@@ -23,7 +23,7 @@ CLASSIFIERS = (
 OUTPUT_SHAPES = {
     **{name: [(1, 10)] for name in CLASSIFIERS},
     "unet": [(1, 4, 32, 32)],
-    "fpn-resnet18": [(1, 4, 32, 32)],
+    "fpn-resnet18": [(1, 16, 8, 8), (1, 16, 4, 4), (1, 16, 2, 2), (1, 16, 1, 1), (1, 16, 1, 1)],
     "nasrnn": [(1, 16)],
     "bert-base": [(1, 8, 32), (1, 32)],
     "bert6-classifier": [(1, 5)],

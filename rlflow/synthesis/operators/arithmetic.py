@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rlflow.synthesis import field
-from rlflow.synthesis.domains import Array, Ordered, Unsupported
+from rlflow.synthesis.domains import Array, Domain, Field, Ordered, Unsupported
 from rlflow.synthesis.operators import degrees
+from rlflow.synthesis.operators.exact import function_of
 from rlflow.synthesis.operators.native import NativeKind
 from rlflow.synthesis.operators.registry import Call, Drawn, NeedsOrder, facets_of, register, register_class
 from rlflow.synthesis.operators.unary import float_attrs, integer_function, leaky
@@ -19,6 +21,8 @@ from rlflow.synthesis.want import GiveUp, Want
 
 if TYPE_CHECKING:
     from rlflow.synthesis.sampling import Draw
+
+_LARGEST_POWER = 4
 
 
 def _truncated(a: Array, b: Array) -> Array:
@@ -83,6 +87,30 @@ def _prelu(c: Call) -> Array:
     a, b = c.arg(0), c.arg(1)
     b = b if c.is_float(1) else c.domain.from_integers(b)
     return leaky(a, b) if c.domain.ordered else c.domain.function(c.key(), a, b, zero=True)
+
+
+def _power(d: Domain, x: Array, exponent: Fraction) -> Array:
+    """x to a whole or half-whole power: products and quotients of x and Sqrt(x)."""
+    size, out = abs(exponent), d.constant(1)
+    for _ in range(int(size)):
+        out = d.mul(out, x)
+    if size.denominator == 2:
+        out = d.mul(out, function_of(d, "Sqrt", x))
+    return out if exponent >= 0 else d.div(d.constant(1), out)
+
+
+def _pow(c: Call) -> Array:
+    """Over the field, exponents that are multiples of 1/2 up to 4 mean what they mean; of others nothing is known."""
+    out = by_flags(c)
+    if not c.is_float() or not isinstance(c.domain, Field):
+        return out
+    d = c.domain
+    x, y = np.broadcast_arrays(c.arg(0), c.arg(1) if c.is_float(1) else d.from_integers(c.arg(1)))
+    for twice in range(-2 * _LARGEST_POWER, 2 * _LARGEST_POWER + 1):
+        at = y == d.constant(Fraction(twice, 2))
+        if np.any(at):
+            out = np.where(at, _power(d, x, Fraction(twice, 2)), out)
+    return out
 
 
 def _draw_by_flags(d: Draw, term: Term, op: str, want: Want) -> Drawn:
@@ -195,6 +223,7 @@ register("BitwiseAnd", on_integers=np.bitwise_and, floats=False, for_integers=Tr
 register("BitwiseOr", on_integers=np.bitwise_or, floats=False, for_integers=True)
 register("BitwiseXor", on_integers=np.bitwise_xor, floats=False)
 register("BitShift", floats=False)
+register("Pow", meaning=_pow)
 register("PRelu", meaning=_prelu, draw=_draw_prelu, known="ordered", integers=False)
 register("Sum", meaning=_sum, draw=_draw_variadic, degree=degrees.total, one_term=True, pointwise=True)
 register("Mean", meaning=_mean, draw=_draw_variadic, degree=degrees.total, one_term=True, pointwise=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlflow.synthesis import field
-from rlflow.synthesis.domains import Array, Domain, Ordered, Unsupported
+from rlflow.synthesis.domains import Array, Domain, Field, Ordered, Unsupported
 from rlflow.synthesis.operators.registry import Call, NeedsOrder, facets_of, flags_of
 
 
@@ -60,12 +60,14 @@ def plain(values: list[Any]) -> list[int]:
 
 
 def applied(d: Domain, op: str, key: int, x: Array) -> Array:
-    """A pointwise operator of one float operand: what it means where the domain has an order, else a keyed function
-    with the flags and the symmetry that the operator has.
+    """A pointwise operator of one float operand: what its facets say for the domain, else a keyed function with the
+    flags and the symmetry that the operator has.
     """
     facets, flags = facets_of(op), flags_of(op)
     if facets.ordered is not None and isinstance(d, Ordered):
         return facets.ordered(d, x)
+    if facets.in_field is not None and isinstance(d, Field):
+        return facets.in_field(d, x)
     return d.unary(
         key,
         x,

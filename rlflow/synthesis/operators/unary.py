@@ -10,8 +10,8 @@ import numpy as np
 from rlflow.synthesis import field
 from rlflow.synthesis.domains import Array, Ordered, Unsupported
 from rlflow.synthesis.integers import limits, wrapped
-from rlflow.synthesis.operators import degrees
-from rlflow.synthesis.operators.exact import applied
+from rlflow.synthesis.operators import degrees, exponentials
+from rlflow.synthesis.operators.exact import applied, function_of
 from rlflow.synthesis.operators.native import NativeKind
 from rlflow.synthesis.operators.registry import (
     BOOL,
@@ -128,6 +128,14 @@ def _leaky_relu(c: Call) -> Array:
     return by_flags(c)
 
 
+def _swish(c: Call) -> Array:
+    """x · Sigmoid(alpha · x), whatever Sigmoid is."""
+    if not c.is_float():
+        return by_flags(c)
+    x, d = c.arg(0), c.domain
+    return d.mul(x, function_of(d, "Sigmoid", d.mul(x, d.constant(c.attrs["alpha"]))))
+
+
 def float_attrs(d: Draw, term: Term, op: str) -> dict[str, Any]:
     """Attributes of a pointwise operator: floats from a few values, the rest as they are by default."""
     attrs = {}
@@ -191,8 +199,14 @@ register("Clip", meaning=_clip, known="ordered", more_operands=_clip_bounds, for
 register("Cast", meaning=_cast, known="always", degree=degrees.same, one_term=True, for_integers=True)
 register("LeakyRelu", meaning=_leaky_relu, known="ordered")
 register("Sqrt", positive=True, integers=False)
-register("Exp", "Log", "Gelu", integers=False)
-register("Sigmoid", symmetry="point", integers=False)
-register("Tanh", "Erf", symmetry="odd", integers=False)
+register("Exp", in_field=exponentials.exp, integers=False)
+register("Log", in_field=exponentials.log, integers=False)
+register("Gelu", integers=False)
+register("Sigmoid", symmetry="point", in_field=exponentials.sigmoid, integers=False)
+register("Tanh", symmetry="odd", in_field=exponentials.tanh, integers=False)
+register("Softplus", in_field=exponentials.softplus)
+register("Mish", in_field=exponentials.mish)
+register("Swish", meaning=_swish)
+register("Erf", symmetry="odd", integers=False)
 register("Sin", "Tan", "Asin", "Atan", "Sinh", "Asinh", "Atanh", "Softsign", symmetry="odd")
 register("Cos", "Cosh", symmetry="even")

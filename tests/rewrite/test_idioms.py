@@ -1,0 +1,125 @@
+"""What exporters write, in their spellings: the library's rules lead to the form that the runtime is fast at."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlflow import _core
+from rlflow.rewrite import RuleLibrary, all_shipped
+
+LIBRARY: RuleLibrary = all_shipped()
+X = "x: f32[1,8,6,6] = input\n"
+ROWS = "x: f32[1,8,6] = input\n"
+GROUPED = (
+    "q: f32[1,6,1,4] = input\nk: f32[1,2,5,4] = input\nc: f32[] = const 0.5\nu = Unsqueeze{axes=[2]}(k)\n"
+    "e = Expand{shape=[1,2,3,5,4]}(u)\n"
+)
+KNOWN = {
+    "mish": (X + "y = Mish(x)", "mish-is-quotient", "Exp"),
+    "mish-of-softplus": (X + "s = Softplus(x)\nt = Tanh(s)\ny = Mul(x, t)", "mish-of-softplus", "Exp"),
+    "mish-turned-round": (X + "s = Softplus(x)\nt = Tanh(s)\ny = Mul(t, x)", "mish-of-softplus", "Exp"),
+    "mish-of-log": (
+        X + "o: f32[1] = const [1.0]\ne = Exp(x)\na = Add(o, e)\nl = Log(a)\nt = Tanh(l)\ny = Mul(t, x)",
+        "mish-of-log",
+        "Div",
+    ),
+    "root-as-power": (X + "h: f32[] = const 0.5\ny = Pow(x, h)", "power-half-is-root", "Sqrt"),
+    "root-as-power-of-a-tensor": (X + "h: f32[1,1] = const [0.5]\ny = Pow(x, h)", "power-half-is-root", "Sqrt"),
+    "cube": (X + "h: f32[] = const 3.0\ny = Pow(x, h)", "power-three-is-product", "Mul"),
+    "cube-of-integers": (X + "h: i64[] = const 3\ny = Pow(x, h)", "power-three-is-product", "Mul"),
+    "scaled-by-inverse-root": (
+        ROWS + "v: f32[1,8,1] = input\ns = Sqrt(v)\nr = Reciprocal(s)\ny = Mul(r, x)",
+        "product-with-reciprocal-is-quotient",
+        "Div",
+    ),
+    "norm": (ROWS + "n = ReduceL2{axes=[2]}(x)\ny = Div(x, n)", "quotient-is-product-with-reciprocal", "Reciprocal"),
+    "norm-in-one": (ROWS + "y = ReduceL2{axes=[2]}(x)", "root-of-sum-of-squares", "Sqrt"),
+    "swish": (X + "y = Swish(x)", "swish-is-gate", "Sigmoid"),
+    "keys-turned-flat": (
+        GROUPED + "r = Reshape{shape=[6,5,4]}(e)\nt = Transpose{perm=[0,2,1]}(r)\nb = Reshape{shape=[1,6,4,5]}(t)\n"
+        "m = Mul(b, c)\ny = MatMul(q, m)",
+        "turned-batch-of-matrices",
+        "Transpose",
+    ),
+    "shuffle": (
+        X + "a = Reshape{shape=[1,2,4,6,6]}(x)\nb = Transpose{perm=[0,2,1,3,4]}(a)\ny = Reshape{shape=[1,8,6,6]}(b)",
+        "channel-shuffle-as-gather",
+        "Gather",
+    ),
+    "conv-1d": (ROWS + "w: f32[4,8,3] = const\ny = Conv{kernel_shape=[3]}(x, w)", "conv-1d-as-2d", "Squeeze"),
+    "depthwise": (
+        "x: f32[1,6,6,6] = input\nw: f32[6,1,3,3] = const\ny = Conv{group=6, kernel_shape=[3,3]}(x, w)",
+        "depthwise-conv-padded",
+        "Slice",
+    ),
+    "depthwise-multiplier": (
+        X + "w: f32[16,1,3,3] = const\ny = Conv{group=8, kernel_shape=[3,3]}(x, w)",
+        "depthwise-multiplier-as-gather",
+        "Gather",
+    ),
+    "narrow-groups": (
+        X + "w: f32[8,2,3,3] = const\ny = Conv{group=4, kernel_shape=[3,3]}(x, w)",
+        "grouped-conv-in-pairs",
+        "Conv",
+    ),
+    "mlp": (
+        ROWS + "w: f32[6,8] = const\nb: f32[8] = const\nv: f32[8,6] = const\nd: f32[6] = const\n"
+        "m = MatMul(x, w)\na = Add(b, m)\ng = Gelu(a)\nn = MatMul(g, v)\ny = Add(n, d)",
+        "mlp-of-rows-as-convs",
+        "Conv",
+    ),
+}
+SILENT = {
+    "another-power": (X + "h: f32[] = const 0.25\ny = Pow(x, h)", "power-half-is-root"),
+    "powers-that-differ": (
+        X + "h: f32[2] = const [0.5, 3.0]\nz: f32[1,8,6,2] = input\ny = Pow(z, h)",
+        "power-half-is-root",
+    ),
+    "tanh-of-another": (X + "z: f32[1,8,6,6] = input\ns = Softplus(z)\nt = Tanh(s)\ny = Mul(x, t)", "mish-of-softplus"),
+    "no-shuffle": (
+        X + "a = Reshape{shape=[1,2,4,6,6]}(x)\nb = Transpose{perm=[0,2,1,3,4]}(a)\ny = Reshape{shape=[1,4,12,6]}(b)",
+        "channel-shuffle-as-gather",
+    ),
+    "wide-groups": (
+        "x: f32[1,24,6,6] = input\nw: f32[8,12,3,3] = const\ny = Conv{group=2, kernel_shape=[3,3]}(x, w)",
+        "grouped-conv-in-pairs",
+    ),
+    "depthwise-of-eight": (
+        X + "w: f32[8,1,3,3] = const\ny = Conv{group=8, kernel_shape=[3,3]}(x, w)",
+        "depthwise-conv-padded",
+    ),
+    "split-otherwise": (
+        GROUPED + "r = Reshape{shape=[6,5,4]}(e)\nt = Transpose{perm=[0,2,1]}(r)\nb = Reshape{shape=[1,6,2,10]}(t)\n"
+        "y = Neg(b)",
+        "turned-batch-of-matrices",
+    ),
+}
+
+
+def state(text: str, rule: str) -> _core.State:
+    return _core.State(_core.Graph.parse(f"{text}\nreturn y"), _core.RuleSet([LIBRARY[rule].core]))
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_spelling_is_known(name: str) -> None:
+    text, rule, operator = KNOWN[name]
+    found = state(text, rule)
+    assert len(found.moves()) >= 1
+    child = found.child(0)
+    assert operator in [child.op(node) for node in child.order()]
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_a_neighbour_is_left_alone(name: str) -> None:
+    text, rule = SILENT[name]
+    assert not len(state(text, rule).moves())
+
+
+def test_repeated_keys_in_the_exporters_spelling_are_not_repeated() -> None:
+    """Two steps: the keys are turned in place, then the group's queries become rows of one product."""
+    text, rule, _ = KNOWN["keys-turned-flat"]
+    turned = state(text, rule).child(0)
+    grouped = _core.State(turned, _core.RuleSet([LIBRARY["grouped-query-scores-scaled"].core]))
+    assert len(grouped.moves()) == 1
+    child = grouped.child(0)
+    assert "Expand" not in [child.op(node) for node in child.order()]
