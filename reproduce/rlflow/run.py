@@ -128,8 +128,8 @@ def real_times(model: str) -> dict[str, float]:
     import numpy as np
 
     from rlflow.agents.rlflow.real import RandomPilot
-    from rlflow.env.endtoend import EndToEndTimer
     from rlflow.env.reward import Improvement
+    from rlflow.env.timer import EndToEndTimer
     from rlflow.env.walks import Episode, Walks
 
     loaded = ProblemSpec(model).load(weights=True)

@@ -45,7 +45,7 @@ def _outputs(terms: eqsat.TermGraph) -> list[int]:
 
 
 def _value(
-    graph: taso.PyGraph, terms: eqsat.TermGraph, term: eqsat.Term, values: Sequence[taso.PyTensor | None]
+    graph: taso.PyGraph, terms: eqsat.TermGraph, term: eqsat.ENode, values: Sequence[taso.PyTensor | None]
 ) -> taso.PyTensor | None:
     """What a term stands for; None for numbers, names and ``noop``."""
     head, children = term

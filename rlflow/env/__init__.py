@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from rlflow.env.reward import EndToEnd, Improvement, Potential
-from rlflow.env.spec import Loaded, ProblemSpec, RewriteState
+from rlflow.env.spec import OpenProblem, ProblemSpec, RewriteState
 from rlflow.env.walks import STOP, Episode, Place, Walks
 from rlflow.errors import UsageError
 from rlflow.registry import not_installed
@@ -28,7 +28,7 @@ __all__ = [
     "EndToEnd",
     "Episode",
     "Improvement",
-    "Loaded",
+    "OpenProblem",
     "Padded",
     "Place",
     "Potential",

@@ -73,7 +73,7 @@ class Potential:
 
 
 class Timer(Protocol):
-    """Compares whole graphs by the clock: :class:`rlflow.env.endtoend.EndToEndTimer`, or a test's own."""
+    """Compares whole graphs by the clock: :class:`rlflow.env.timer.EndToEndTimer`, or a test's own."""
 
     def gain(self, graph: Any) -> tuple[float, float]:
         """``log(time of the starting graph / time of graph)``, and the lower end of its interval."""
@@ -122,15 +122,15 @@ class EndToEnd:
 
 
 def make_reward(name: str, loaded: Any, gamma: float, every: int) -> Improvement | Potential | EndToEnd:
-    """The reward of that name for a problem (:class:`rlflow.env.spec.Loaded`); raises :class:`UsageError` where there
-    is none. ``gamma``: of ``potential``; ``every``: steps between two measurements of ``end-to-end``.
+    """The reward of that name for a problem (:class:`rlflow.env.spec.OpenProblem`); raises :class:`UsageError` where
+    there is none. ``gamma``: of ``potential``; ``every``: steps between two measurements of ``end-to-end``.
     """
     if name == "improvement":
         return Improvement()
     if name == "potential":
         return Potential(gamma)
     if name == "end-to-end" and loaded.imported is not None:
-        from rlflow.env.endtoend import EndToEndTimer
+        from rlflow.env.timer import EndToEndTimer
 
         return EndToEnd(EndToEndTimer(loaded.imported), every)
     raise UsageError(

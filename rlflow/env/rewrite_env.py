@@ -10,9 +10,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rlflow.env.endtoend import EndToEndTimer
 from rlflow.env.reward import EndToEnd, Improvement, Potential
-from rlflow.env.spec import Loaded, ProblemSpec, RewriteState
+from rlflow.env.spec import OpenProblem, ProblemSpec, RewriteState
+from rlflow.env.timer import EndToEndTimer
 from rlflow.env.views import Views, view
 from rlflow.env.walks import STOP, Episode, Walks
 from rlflow.errors import UsageError
@@ -75,7 +75,7 @@ class RewriteEnv(gymnasium.Env[Any, Any]):
         self.observation_space = self._view.space()
         self.action_space: Actions = Actions(1)
         self.observation = Views(lambda: self.episode)
-        self._loaded: dict[int, tuple[Loaded, Walks, Any]] = {}
+        self._loaded: dict[int, tuple[OpenProblem, Walks, Any]] = {}
         self._episode: Episode | None = None
         self._chosen = 0
 
@@ -195,13 +195,13 @@ class RewriteEnv(gymnasium.Env[Any, Any]):
             raise UsageError(f"The environment has no model number {model}; it has {len(self.specs)}, from 0.")
         return int(model)
 
-    def _open(self, number: int) -> tuple[Loaded, Walks, Any]:
+    def _open(self, number: int) -> tuple[OpenProblem, Walks, Any]:
         if number not in self._loaded:
             loaded = self.specs[number].load(weights=self._reward_name == "end-to-end")
             self._loaded[number] = (loaded, Walks(loaded.problem(), self._keep), self._make_reward(loaded))
         return self._loaded[number]
 
-    def _make_reward(self, loaded: Loaded) -> Any:
+    def _make_reward(self, loaded: OpenProblem) -> Any:
         if self._reward_name == "improvement":
             return Improvement()
         if self._reward_name == "potential":

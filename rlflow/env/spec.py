@@ -53,7 +53,7 @@ class ProblemSpec:
         """The model in a few words."""
         return self.model if not self.model.startswith(_TEXT) else f"graph {Graph.parse(self.model[5:]).digest[:8]}"
 
-    def load(self, weights: bool = False) -> Loaded:
+    def load(self, weights: bool = False) -> OpenProblem:
         """Read the model and compile the rules. ``weights``: whether zoo models get theirs, as timing whole models
         needs; searching does not.
 
@@ -65,13 +65,13 @@ class ProblemSpec:
         if reason is not None:
             raise UsageError(f"The cost model {self.cost!r} cannot be used here: {reason}")
         if self.model.startswith(_TEXT):
-            return Loaded(self, Graph.parse(self.model[len(_TEXT) :]), ruleset, prices)
+            return OpenProblem(self, Graph.parse(self.model[len(_TEXT) :]), ruleset, prices)
         imported = _imported(self.model, weights)
-        return Loaded(self, imported.graph, ruleset, prices, imported)
+        return OpenProblem(self, imported.graph, ruleset, prices, imported)
 
 
 @dataclass
-class Loaded:
+class OpenProblem:
     """A spec with everything opened. ``imported`` is ``None`` for a graph given as text."""
 
     spec: ProblemSpec

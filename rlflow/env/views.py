@@ -20,7 +20,7 @@ _BIG = 1e6
 
 
 @dataclass(frozen=True)
-class View:
+class ObservationView:
     """``space``: what the values look like; ``compute(episode)``: the value; ``platform_dependent``: whether another
     machine may see another value (measured prices).
     """
@@ -91,31 +91,31 @@ def _counts(episode: Episode) -> np.ndarray:
 _HEX = frozenset("0123456789abcdef")
 _PRINTABLE = frozenset(map(chr, range(32, 127))) | {"\n"}
 
-VIEWS: dict[str, View] = {
+VIEWS: dict[str, ObservationView] = {
     view.name: view
     for view in (
-        View("ragged", _ragged_space, _ragged, platform_dependent=True),
-        View("graph", graph_space, lambda episode: graph_value(episode.observe()), platform_dependent=True),
-        View(
+        ObservationView("ragged", _ragged_space, _ragged, platform_dependent=True),
+        ObservationView("graph", graph_space, lambda episode: graph_value(episode.observe()), platform_dependent=True),
+        ObservationView(
             "candidates",
             lambda: _rows(1 + len(DELTA_COLUMNS)),
             lambda episode: candidates_value(episode.observe()),
             platform_dependent=True,
         ),
-        View(
+        ObservationView(
             "globals",
             lambda: _vector(len(GLOBAL_COLUMNS)),
             lambda episode: episode.observe().globals,
             platform_dependent=True,
         ),
-        View("cost", lambda: spaces.Box(0, _BIG, (1,), np.float32), _cost, platform_dependent=True),
-        View("counts", lambda: spaces.Box(0, _BIG, (len(op_names()),), np.float32), _counts),
-        View(
+        ObservationView("cost", lambda: spaces.Box(0, _BIG, (1,), np.float32), _cost, platform_dependent=True),
+        ObservationView("counts", lambda: spaces.Box(0, _BIG, (len(op_names()),), np.float32), _counts),
+        ObservationView(
             "digest",
             lambda: spaces.Text(32, min_length=32, charset=_HEX),
             lambda episode: episode.place.node.graph.digest,
         ),
-        View(
+        ObservationView(
             "text",
             lambda: spaces.Text(10_000_000, charset=_PRINTABLE),
             lambda episode: episode.place.node.graph.text(),
@@ -124,7 +124,7 @@ VIEWS: dict[str, View] = {
 }
 
 
-def view(name: str) -> View:
+def view(name: str) -> ObservationView:
     """The view of that name; raises :class:`UsageError` with the names that there are."""
     if name not in VIEWS:
         raise UsageError(f"There is no observation {name!r}; there are {', '.join(VIEWS)}.")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rlflow.equivalence.noise import SECONDS, Feeds, Group, Noise, Runner, calibrate, deepen
+from rlflow.equivalence.noise import SECONDS, Feeds, Noise, Runner, Runs, calibrate, deepen
 from rlflow.equivalence.outputs import (
     OutputCheck,
     base_tolerance,
@@ -142,9 +142,9 @@ def _as_deployed(calm: Noise, deployed: list[dict[str, Any]], dtypes: Mapping[st
 class _Tried:
     """The probes' inputs for the optimised model, as many as time allows."""
 
-    def __init__(self, probes: Sequence[Group], seconds: float) -> None:
+    def __init__(self, probes: Sequence[Runs], seconds: float) -> None:
         self.probes, self.seconds, self.cut = probes, seconds, False
-        self.groups: list[Group] = []
+        self.groups: list[Runs] = []
 
     def feeds(self, base: Sequence[Feeds]) -> Iterator[Feeds]:
         yield from base
@@ -161,7 +161,7 @@ def _by_slices(
     runner: Runner,
     original: ModelSource,
     check: OutputCheck,
-    pairs: Sequence[tuple[Group, list[dict[str, Any]]]],
+    pairs: Sequence[tuple[Runs, list[dict[str, Any]]]],
     dtypes: Mapping[str, str],
     random: frozenset[str],
     seed: int,
@@ -185,7 +185,7 @@ def _by_slices(
     return check
 
 
-def _excess(name: str, group: Group, outputs: list[dict[str, Any]], dtypes: Mapping[str, str]) -> Excess | None:
+def _excess(name: str, group: Runs, outputs: list[dict[str, Any]], dtypes: Mapping[str, str]) -> Excess | None:
     if not all(outputs):
         sentence = "is not computed, because the other model refuses what the original takes"
         return Excess(sentence, np.inf, np.inf, 0.0)
@@ -203,7 +203,7 @@ def _excess(name: str, group: Group, outputs: list[dict[str, Any]], dtypes: Mapp
     return excess(ours, theirs, variants, coarsest(ours[0].dtype, dtypes.get(name)), scaled=group.scaled)
 
 
-def _kinds(usual: int, groups: Sequence[Group]) -> list[str]:
+def _kinds(usual: int, groups: Sequence[Runs]) -> list[str]:
     """What the inputs were, in words, each kind once; rows of tables as one range."""
     kinds = dict.fromkeys(group.kind for group in groups if not group.rows)
     rows = [

@@ -60,7 +60,7 @@ class WorkerRunner:
 
 
 @dataclass
-class Group:
+class Runs:
     """Runs that are judged together: their inputs, the original's outputs (optimisations off) and what its variants
     gave for the same.
     """
@@ -86,11 +86,11 @@ class Noise:
     deployed: list[Outputs]
     floor: Mapping[str, float]
     random: frozenset[str] = frozenset()
-    groups: Sequence[Group] = ()
+    groups: Sequence[Runs] = ()
     cut: bool = False
 
     @property
-    def probes(self) -> list[Group]:
+    def probes(self) -> list[Runs]:
         """The groups beyond the first, of one run each."""
         return list(self.groups[1:])
 
@@ -119,7 +119,7 @@ def calibrate(
     repeat = noise_floor(plain[:1], [[again]])
     unstable = frozenset(name for name, difference in repeat.items() if difference > 0.0)
     variants = [deployed, *([nudged] if len(nudged) == count else [])]  # integers cannot be moved
-    groups = [Group("usual", list(feeds), plain, variants), *course.groups(runs)]
+    groups = [Runs("usual", list(feeds), plain, variants), *course.groups(runs)]
     with_moved_weights(runner, original, groups, seed, allowed / 4)
     if plan is not None and plan.sensitivity.stepped:
         for group in groups:
@@ -127,7 +127,7 @@ def calibrate(
     return Noise(plain, deployed, noise_floor(plain, variants), unstable, groups, course.cut)
 
 
-def deepen(runner: Runner, original: ModelSource, groups: Sequence[Group], seed: int) -> None:
+def deepen(runner: Runner, original: ModelSource, groups: Sequence[Runs], seed: int) -> None:
     """More variants of groups in which a difference was found: it must stand out from those as well."""
     fresh = [group for group in groups if not group.deepened]
     for number in range(4):
@@ -146,7 +146,7 @@ def deepen(runner: Runner, original: ModelSource, groups: Sequence[Group], seed:
 
 
 def with_moved_weights(
-    runner: Runner, original: ModelSource, groups: Sequence[Group], seed: int, seconds: float, repeats: int = _REPEATS
+    runner: Runner, original: ModelSource, groups: Sequence[Runs], seed: int, seconds: float, repeats: int = _REPEATS
 ) -> None:
     """Add what the groups' inputs give where every weight is moved by a rounding; again where that is quick."""
     from rlflow.frontends import instrument
@@ -208,9 +208,9 @@ class _Course:
                 self.asked.append((shifted, True))
                 yield shifted
 
-    def groups(self, runs: Sequence[Outputs]) -> list[Group]:
+    def groups(self, runs: Sequence[Outputs]) -> list[Runs]:
         """A group for each probe that the original took."""
-        found: list[Group] = []
+        found: list[Runs] = []
         for (probe, moved), outputs in zip(self.asked, runs[self.fixed :], strict=True):
             if moved and outputs:
                 found[-1].variants.append([outputs])
@@ -218,11 +218,11 @@ class _Course:
                 found[-1].feeds.append(probe)
                 found[-1].plain.append(outputs)
             elif not moved and outputs:
-                found.append(Group(probe.kind, [probe], [outputs], [], probe.exact, probe.scaled, probe.is_rows))
+                found.append(Runs(probe.kind, [probe], [outputs], [], probe.exact, probe.scaled, probe.is_rows))
         return found
 
 
-def _goes_on(groups: Sequence[Group], outputs: Outputs) -> bool:
+def _goes_on(groups: Sequence[Runs], outputs: Outputs) -> bool:
     """Whether rows of a table are judged together with those before."""
     last = groups[-1] if groups else None
     if last is None or not last.rows or len(last.plain) >= _ROWS_TOGETHER:

@@ -23,20 +23,20 @@ class ValueSummary(NamedTuple):
     shape: list[Dim] | None
 
 
-class ModelIO(NamedTuple):
+class ModelInterface(NamedTuple):
     """Inputs (without initialisers) and outputs of a model, in order."""
 
     inputs: list[ValueSummary]
     outputs: list[ValueSummary]
 
 
-def io(model: onnx.ModelProto) -> ModelIO:
+def io(model: onnx.ModelProto) -> ModelInterface:
     """The names, types and shapes of a model's inputs and outputs; a symbolic dimension is its name, an unnamed one
     None.
     """
     initialised = {tensor.name for tensor in model.graph.initializer}
     inputs = [info for info in model.graph.input if info.name not in initialised]
-    return ModelIO([_summary(info) for info in inputs], [_summary(info) for info in model.graph.output])
+    return ModelInterface([_summary(info) for info in inputs], [_summary(info) for info in model.graph.output])
 
 
 def _summary(info: onnx.ValueInfoProto) -> ValueSummary:

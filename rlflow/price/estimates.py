@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rlflow.price.database import Price
-from rlflow.price.interpolate import Estimate, Interpolation, Sample
+from rlflow.price.interpolate import Estimate, Interpolation, TimedRegion
 from rlflow.price.lookup import Lookup
 from rlflow.price.partition import Job
 from rlflow.price.region_prices import RegionPrices
@@ -46,7 +46,7 @@ class Estimates:
     def learn(self, price: Price) -> None:
         """From a region that was measured."""
         if self._interpolation is not None and price.ms is not None and price.samples:
-            self._interpolation.add(Sample(price.kind, price.operators, price.flops, price.bytes, price.ms))
+            self._interpolation.add(TimedRegion(price.kind, price.operators, price.flops, price.bytes, price.ms))
 
     def note(self, signature: str) -> str | None:
         """What a report says about a region's price, if it is an estimate."""

@@ -24,7 +24,7 @@ _RIDGE = 1e-3
 _NEAR = 1e-3  # squared distance in natural logarithms that counts as the same size
 
 
-class Sample(NamedTuple):
+class TimedRegion(NamedTuple):
     """One measured region: what it is, its float operations and bytes, and its milliseconds."""
 
     kind: str
@@ -47,13 +47,13 @@ class Estimate(NamedTuple):
 class Interpolation:
     """Estimates from a growing set of measured regions."""
 
-    def __init__(self, samples: Iterable[Sample] = ()) -> None:
-        self._groups: dict[tuple[str, str], list[Sample]] = {}
+    def __init__(self, samples: Iterable[TimedRegion] = ()) -> None:
+        self._groups: dict[tuple[str, str], list[TimedRegion]] = {}
         self._fits: dict[tuple[str, str], _Fit] = {}
         for sample in samples:
             self.add(sample)
 
-    def add(self, sample: Sample) -> None:
+    def add(self, sample: TimedRegion) -> None:
         """Learn from one more region; times of zero and unknown sizes are passed over."""
         if sample.ms > 0 and sample.operators and (sample.flops > 0 or sample.bytes > 0):
             key = (sample.kind, sample.operators)
@@ -86,7 +86,7 @@ class Interpolation:
 class _Fit:
     """A line through one group, and what it leaves over."""
 
-    def __init__(self, group: list[Sample]) -> None:
+    def __init__(self, group: list[TimedRegion]) -> None:
         self.places = np.array([_place(sample.flops, sample.bytes) for sample in group])
         self.times = np.log([sample.ms for sample in group])
         self._error: float | None = None

@@ -34,7 +34,7 @@ RESOURCES = 400_000  # z3's rlimit for one question: less than a second
 
 
 @dataclass(frozen=True)
-class Derivation:
+class AxiomDerivation:
     """``laws``: the names of those that z3 used (an unsatisfiable core: sufficient, not always minimal)."""
 
     proved: bool
@@ -46,13 +46,13 @@ class _Beyond(Exception):  # noqa: N818 - becomes an answer
     """The statement says something that this translation has no words for."""
 
 
-def derive(rule: Rule, seconds: float = SECONDS, laws: Sequence[Law] = LAWS) -> Derivation:
+def derive(rule: Rule, seconds: float = SECONDS, laws: Sequence[Law] = LAWS) -> AxiomDerivation:
     """Whether the laws imply the rule. Raises ProofError where z3 is not installed."""
     z3_or_raise()
     try:
         rule.core  # noqa: B018 - compiles it
     except RuleError as error:
-        return Derivation(False, (), error.reason)
+        return AxiomDerivation(False, (), error.reason)
     context: Any = multiprocessing.get_context("fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn")
     receive, send = context.Pipe(duplex=False)
     plain = Rule(rule.name, rule.family, rule.source, rule.target, rule.where, rule.let)
@@ -61,10 +61,10 @@ def derive(rule: Rule, seconds: float = SECONDS, laws: Sequence[Law] = LAWS) -> 
     send.close()
     try:
         if receive.poll(seconds):
-            return Derivation(*receive.recv())
-        return Derivation(False, (), f"z3 found nothing in {seconds:g} s")
+            return AxiomDerivation(*receive.recv())
+        return AxiomDerivation(False, (), f"z3 found nothing in {seconds:g} s")
     except EOFError:
-        return Derivation(False, (), "z3's process died")
+        return AxiomDerivation(False, (), "z3's process died")
     finally:
         worker.kill()
         worker.join()

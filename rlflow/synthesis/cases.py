@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from rlflow import _core
 from rlflow.synthesis.domains import Array, Unsupported
+from rlflow.synthesis.elements import Cases, TooManyCases, Walk, polynomial_of
 from rlflow.synthesis.field import key_of
-from rlflow.synthesis.forms import Cases, TooManyCases, Walk, polynomial_of
 from rlflow.synthesis.operators import NeedsOrder
 from rlflow.synthesis.polyhedra import Constraint, Point, Polynomial, TooLarge, evaluate, point_in
 from rlflow.synthesis.sampling import Sample

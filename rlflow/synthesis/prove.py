@@ -31,8 +31,8 @@ from rlflow.synthesis import floats
 from rlflow.synthesis.cases import decide_pairs
 from rlflow.synthesis.degree import size_argument
 from rlflow.synthesis.exhaustive import Small, enumerate_small
-from rlflow.synthesis.parallel import run_all
 from rlflow.synthesis.plan import plan_of
+from rlflow.synthesis.pool import run_all
 from rlflow.synthesis.semantics import arbitrary_operators
 from rlflow.synthesis.shrink import smallest
 from rlflow.synthesis.trial import Trial, explore

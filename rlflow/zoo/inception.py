@@ -18,7 +18,7 @@ _Step = tuple[int, layers.Pair, int, bool]
 _MIN_IMAGE = 75
 
 
-class Net:
+class InceptionNet:
     """The model's builder and channel scale, so that a module reads as its table of branches.
 
     A subclass may exchange the convolution with what follows it. ``nested``: a fork at the end of a branch is
@@ -72,7 +72,7 @@ def _halve(size: int) -> _Step:
     return size, 3, 2, False
 
 
-def _module_a(net: Net, x: str, into: int, pool_features: int) -> tuple[str, int]:
+def _module_a(net: InceptionNet, x: str, into: int, pool_features: int) -> tuple[str, int]:
     return net.concat([
         net.conv(x, "branch1x1", into, _same(64, 1)),
         net.chain(x, "branch5x5", into, [_same(48, 1), _same(64, 5)]),
@@ -81,7 +81,7 @@ def _module_a(net: Net, x: str, into: int, pool_features: int) -> tuple[str, int
     ])  # fmt: skip
 
 
-def _module_b(net: Net, x: str, into: int) -> tuple[str, int]:
+def _module_b(net: InceptionNet, x: str, into: int) -> tuple[str, int]:
     return net.concat([
         net.conv(x, "branch3x3", into, _halve(384)),
         net.chain(x, "branch3x3dbl", into, [_same(64, 1), _same(96, 3), _halve(96)]),
@@ -89,7 +89,7 @@ def _module_b(net: Net, x: str, into: int) -> tuple[str, int]:
     ])  # fmt: skip
 
 
-def _module_c(net: Net, x: str, into: int, inner: int) -> tuple[str, int]:
+def _module_c(net: InceptionNet, x: str, into: int, inner: int) -> tuple[str, int]:
     row, column = (1, 7), (7, 1)
     double = [_same(inner, 1), _same(inner, column), _same(inner, row), _same(inner, column), _same(192, row)]
     return net.concat([
@@ -100,7 +100,7 @@ def _module_c(net: Net, x: str, into: int, inner: int) -> tuple[str, int]:
     ])  # fmt: skip
 
 
-def _module_d(net: Net, x: str, into: int) -> tuple[str, int]:
+def _module_d(net: InceptionNet, x: str, into: int) -> tuple[str, int]:
     return net.concat([
         net.chain(x, "branch3x3", into, [_same(192, 1), _halve(320)]),
         net.chain(x, "branch7x7x3", into, [_same(192, 1), _same(192, (1, 7)), _same(192, (7, 1)), _halve(192)]),
@@ -108,7 +108,7 @@ def _module_d(net: Net, x: str, into: int) -> tuple[str, int]:
     ])  # fmt: skip
 
 
-def _module_e(net: Net, x: str, into: int) -> tuple[str, int]:
+def _module_e(net: InceptionNet, x: str, into: int) -> tuple[str, int]:
     def fork(name: str, value: str, channels: int) -> list[tuple[str, int]]:
         parts = [
             net.conv(value, f"{name}_row", channels, _same(384, (1, 3))),
@@ -141,14 +141,14 @@ _MODULES: tuple[tuple[str, Callable[..., tuple[str, int]], tuple[int, ...]], ...
 )
 
 
-def _stem(net: Net, x: str) -> tuple[str, int]:
+def _stem(net: InceptionNet, x: str) -> tuple[str, int]:
     x, channels = net.chain(x, "stem1", 3, [(32, 3, 2, False), (32, 3, 1, False), (64, 3, 1, True)])
     x = layers.pool(net.b, x, "Max", 3, stride=2)
     x, channels = net.chain(x, "stem2", channels, [(80, 1, 1, False), (192, 3, 1, False)])
     return layers.pool(net.b, x, "Max", 3, stride=2), channels
 
 
-def features(net: Net, image: str) -> tuple[str, int]:
+def features(net: InceptionNet, image: str) -> tuple[str, int]:
     """The last module's value and its channels."""
     x, channels = _stem(net, image)
     for name, module, sizes in _MODULES:
@@ -170,7 +170,7 @@ def check_image(model: str, image: int) -> None:
 def write(b: ModelBuilder, *, batch: int, image: int, classes: int, width: int) -> None:
     """``image``: height and width in pixels, 75 at least; ``width``: percent of the published channel counts."""
     check_image("inception-v3", image)
-    x, channels = features(Net(b, width), b.input("input", np.float32, (batch, 3, image, image)))
+    x, channels = features(InceptionNet(b, width), b.input("input", np.float32, (batch, 3, image, image)))
     b.output(layers.global_pool_classifier(b, x, "fc", (channels, classes)), "logits")
 
 

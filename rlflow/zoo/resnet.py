@@ -20,7 +20,7 @@ _BRANCH = 0.5
 
 
 @dataclass(frozen=True)
-class Plan:
+class ResNetPlan:
     """``blocks``: residual blocks in each of the four stages; ``bottleneck``: 1x1, 3x3 in ``groups``, 1x1 instead of
     3x3, 3x3; ``inner``: width of a bottleneck's 3x3 as a multiple of the stage's."""
 
@@ -31,12 +31,12 @@ class Plan:
     inner: int = 1
 
 
-RESNET18 = Plan("resnet-18", (2, 2, 2, 2), bottleneck=False)
-RESNET50 = Plan("resnet-50", (3, 4, 6, 3))
-RESNEXT50 = Plan("resnext-50", (3, 4, 6, 3), groups=32, inner=2)
+RESNET18 = ResNetPlan("resnet-18", (2, 2, 2, 2), bottleneck=False)
+RESNET50 = ResNetPlan("resnet-50", (3, 4, 6, 3))
+RESNEXT50 = ResNetPlan("resnext-50", (3, 4, 6, 3), groups=32, inner=2)
 
 
-def _branch(b: ModelBuilder, x: str, plan: Plan, into: int, size: int, out: int, stride: int) -> str:
+def _branch(b: ModelBuilder, x: str, plan: ResNetPlan, into: int, size: int, out: int, stride: int) -> str:
     if not plan.bottleneck:
         x = layers.conv_norm(b, x, "conv1", (into, size), 3, stride=stride)
         return layers.conv_norm(b, x, "conv2", (size, out), 3, activation="", center=_BRANCH)
@@ -46,7 +46,7 @@ def _branch(b: ModelBuilder, x: str, plan: Plan, into: int, size: int, out: int,
     return layers.conv_norm(b, x, "conv3", (inner, out), 1, activation="", center=_BRANCH)
 
 
-def _block(b: ModelBuilder, x: str, plan: Plan, into: int, size: int, stride: int) -> tuple[str, int]:
+def _block(b: ModelBuilder, x: str, plan: ResNetPlan, into: int, size: int, stride: int) -> tuple[str, int]:
     out = size * _EXPANSION if plan.bottleneck else size
     branch = _branch(b, x, plan, into, size, out, stride)
     if stride != 1 or into != out:
@@ -54,7 +54,7 @@ def _block(b: ModelBuilder, x: str, plan: Plan, into: int, size: int, stride: in
     return b.node("Relu", b.node("Add", [branch, x])), out
 
 
-def features(b: ModelBuilder, x: str, plan: Plan, width: int) -> list[tuple[str, int]]:
+def features(b: ModelBuilder, x: str, plan: ResNetPlan, width: int) -> list[tuple[str, int]]:
     """The stages' last values with their channels, at 1/4, 1/8, 1/16 and 1/32 of the image's size.
 
     ``width``: percent of the published channel counts. Raises UsageError where it leaves no whole groups.
@@ -78,13 +78,13 @@ def features(b: ModelBuilder, x: str, plan: Plan, width: int) -> list[tuple[str,
     return stages
 
 
-def write(b: ModelBuilder, plan: Plan, *, batch: int, image: int, classes: int, width: int) -> None:
+def write(b: ModelBuilder, plan: ResNetPlan, *, batch: int, image: int, classes: int, width: int) -> None:
     """``image``: height and width in pixels; ``width``: percent of the published channel counts."""
     x, channels = features(b, b.input("input", np.float32, (batch, 3, image, image)), plan, width)[-1]
     b.output(layers.global_pool_classifier(b, x, "fc", (channels, classes)), "logits")
 
 
-def _entry(plan: Plan, title: str, source: str, parameters: int, macs: int) -> ZooEntry:
+def _entry(plan: ResNetPlan, title: str, source: str, parameters: int, macs: int) -> ZooEntry:
     return ZooEntry(
         name=plan.name,
         title=title,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SOURCE = "TASO (Jia et al. 2019, doi 10.1145/3341301.3359630), examples/"
 
 
-class _Plain(inception.Net):
+class _Plain(inception.InceptionNet):
     """Inception-v3 of bare convolutions with ReLU; the mean leaves the padding out, and no concatenation is nested."""
 
     nested = False

@@ -22,7 +22,7 @@ def config(**options: Any) -> Any:
 
 def sample(policy: Any, log_ratio: float, advantages: list[float], returns: list[float] | None = None) -> Any:
     """The first states of the toys, each with its first action, whose ratio of probabilities is ``exp(log_ratio)``."""
-    from rlflow.agents.xrlflow.ppo import Sample
+    from rlflow.agents.xrlflow.ppo import Rollout
     from rlflow.nn.batch import Batch
 
     seen = observations(("plateau",))[:1] * len(advantages)
@@ -31,7 +31,7 @@ def sample(policy: Any, log_ratio: float, advantages: list[float], returns: list
     actions = np.zeros(len(seen), dtype=np.int64)
     now = choice.log_prob(torch.from_numpy(actions)).numpy()
     rewards = values.numpy() if returns is None else np.array(returns, dtype=np.float32)
-    return Sample(
+    return Rollout(
         seen, actions, now - np.float32(log_ratio), values.numpy(), np.array(advantages, dtype=np.float32), rewards
     )
 

@@ -52,7 +52,7 @@ def test_the_module_hands_on_the_very_same_objects() -> None:
     assert taso.__all__ == inside.__all__
     assert all(getattr(taso, name) is getattr(inside, name) for name in taso.__all__)
     assert all(getattr(taso.core, name) is getattr(inside, name) for name in taso.core.__all__)
-    assert taso.PyGraph.__module__ == "rlflow.compat.taso.graph"
+    assert taso.PyGraph.__module__ == "rlflow.compat.taso.pygraph"
 
 
 def test_importing_it_is_light_and_needs_nothing_but_rlflow(tmp_path: Path) -> None:

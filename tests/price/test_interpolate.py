@@ -10,17 +10,17 @@ import pytest
 from rlflow import price
 from rlflow.graph import Graph
 from rlflow.price.database import PriceDatabase
-from rlflow.price.interpolate import FEWEST, Interpolation, Sample
+from rlflow.price.interpolate import FEWEST, Interpolation, TimedRegion
 
 
 def law(flops: float, size: float) -> float:
     return 2e-3 + flops / 60e6 + size / 12e6
 
 
-def samples(count: int, seed: int = 0, noise: float = 0.0) -> list[Sample]:
+def samples(count: int, seed: int = 0, noise: float = 0.0) -> list[TimedRegion]:
     rng = np.random.default_rng(seed)
     places = np.exp(rng.uniform(np.log([1e6, 1e5]), np.log([1e9, 1e7]), (count, 2)))
-    return [Sample("Conv", "Conv Relu", f, b, law(f, b) * float(rng.lognormal(0, noise))) for f, b in places]
+    return [TimedRegion("Conv", "Conv Relu", f, b, law(f, b) * float(rng.lognormal(0, noise))) for f, b in places]
 
 
 def test_a_smooth_law_is_followed() -> None:
@@ -66,10 +66,10 @@ def test_nothing_is_said_about_what_nobody_measured(kind: str, operators: str, f
 def test_too_few_say_nothing() -> None:
     model = Interpolation(samples(FEWEST - 1))
     assert model.estimate("Conv", "Conv Relu", 1e8, 1e6) is None
-    model.add(Sample("Conv", "", 1.0, 1.0, 1.0))
-    model.add(Sample("Conv", "Conv Relu", 1e8, 1e6, 0.0))
+    model.add(TimedRegion("Conv", "", 1.0, 1.0, 1.0))
+    model.add(TimedRegion("Conv", "Conv Relu", 1e8, 1e6, 0.0))
     assert len(model) == FEWEST - 1
-    model.add(Sample("Conv", "Conv Relu", 1e8, 1e6, law(1e8, 1e6)))
+    model.add(TimedRegion("Conv", "Conv Relu", 1e8, 1e6, law(1e8, 1e6)))
     assert model.estimate("Conv", "Conv Relu", 1e8, 1e6) is not None
 
 

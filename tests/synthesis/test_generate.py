@@ -14,10 +14,10 @@ import pytest
 from rlflow.errors import UsageError
 from rlflow.rewrite import read_rules
 from rlflow.synthesis.generate import (
-    Budget,
-    Progress,
-    Result,
-    Settings,
+    Effort,
+    Findings,
+    PhaseProgress,
+    Recipe,
     generate_file,
     load_vocabulary,
     read_vocabulary,
@@ -46,18 +46,18 @@ def small(ops: list[str] | None = None) -> Vocabulary:
     return vocabulary.only(ops) if ops else vocabulary
 
 
-def generated(out: Path, vocabulary: Vocabulary | None = None, **options: Any) -> Result:
-    settings = Settings(vocabulary or small(["Relu", "Transpose"]), Budget(max_ops=2, jobs=1, samples=40), "2026-01-01")
+def generated(out: Path, vocabulary: Vocabulary | None = None, **options: Any) -> Findings:
+    settings = Recipe(vocabulary or small(["Relu", "Transpose"]), Effort(max_ops=2, jobs=1, samples=40), "2026-01-01")
     return generate_file(settings, out, **options)
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Findings]:
     out = tmp_path_factory.mktemp("generated") / "rules.json"
     return out, generated(out)
 
 
-def test_known_identities_are_found(run: tuple[Path, Result]) -> None:
+def test_known_identities_are_found(run: tuple[Path, Findings]) -> None:
     titles = {(rule.source, rule.target) for rule in read_rules([run[0]])}
     assert titles == {
         (("(Relu (Relu ?x))",), ("(Relu ?x)",)),
@@ -67,12 +67,12 @@ def test_known_identities_are_found(run: tuple[Path, Result]) -> None:
     }
 
 
-def test_every_rule_holds_on_other_samples(run: tuple[Path, Result]) -> None:
+def test_every_rule_holds_on_other_samples(run: tuple[Path, Findings]) -> None:
     for rule in read_rules([run[0]]):
         assert prove(rule, samples=60, seed=17).proved, rule.title
 
 
-def test_the_counts_add_up(run: tuple[Path, Result]) -> None:
+def test_the_counts_add_up(run: tuple[Path, Findings]) -> None:
     total = run[1].summary()["total"]
     assert total["pairs"] == total["parts"] + total["renamed"] + total["context"] + total["kept"]
     tried = sum(total.get(k, 0) for k in ("proved", "unproved", "implied", "implied_by_unproved"))
@@ -80,14 +80,14 @@ def test_the_counts_add_up(run: tuple[Path, Result]) -> None:
     assert total["rules"] == len(read_rules([run[0]]))
 
 
-def test_a_rule_file_says_where_it_comes_from_and_shows_examples(run: tuple[Path, Result]) -> None:
+def test_a_rule_file_says_where_it_comes_from_and_shows_examples(run: tuple[Path, Findings]) -> None:
     for rule in read_rules([run[0]]):
         assert rule.origin == "generated 2026-01-01: generator 2, vocabulary small, 2 operators, seed 0"
         assert rule.fires and rule.proof is not None and rule.proof.stale(rule.core) is None
 
 
 def test_another_process_hash_seed_and_worker_count_write_the_same_bytes(
-    run: tuple[Path, Result], tmp_path: Path
+    run: tuple[Path, Findings], tmp_path: Path
 ) -> None:
     vocabulary, out = tmp_path / "small.json", tmp_path / "rules.json"
     vocabulary.write_text(json.dumps(SMALL))
@@ -100,10 +100,10 @@ def test_another_process_hash_seed_and_worker_count_write_the_same_bytes(
 
 
 @pytest.mark.parametrize("phase", ["enumerate", "prove"])
-def test_resuming_gives_what_an_uninterrupted_run_gives(run: tuple[Path, Result], tmp_path: Path, phase: str) -> None:
+def test_resuming_gives_what_an_uninterrupted_run_gives(run: tuple[Path, Findings], tmp_path: Path, phase: str) -> None:
     out = tmp_path / "rules.json"
 
-    def interrupt(progress: Progress) -> None:
+    def interrupt(progress: PhaseProgress) -> None:
         if progress.phase == phase:
             raise KeyboardInterrupt
 
@@ -124,8 +124,8 @@ def test_a_work_folder_of_other_settings_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: Budget(max_ops=0), "--max-ops 0: a graph has 1 to 5 operators"),
-        (lambda: Budget(memory_mb=0), "at least 1"),
+        (lambda: Effort(max_ops=0), "--max-ops 0: a graph has 1 to 5 operators"),
+        (lambda: Effort(memory_mb=0), "at least 1"),
         (lambda: small().only(["Softmax"]), "has no operator 'Softmax'; it has Relu, Transpose, MatMul, Add"),
         (lambda: small().only_groups(["big"]), "has no group 'big'; it has small"),
         (lambda: load_vocabulary("large"), "no vocabulary 'large'"),
@@ -145,7 +145,7 @@ def test_a_path_that_cannot_be_written_is_found_out_first(tmp_path: Path) -> Non
 
 
 def test_too_little_memory_is_said(tmp_path: Path) -> None:
-    settings = Settings(load_vocabulary("taso").only_groups(["matrices"]), Budget(max_ops=3, memory_mb=1), "2026-01-01")
+    settings = Recipe(load_vocabulary("taso").only_groups(["matrices"]), Effort(max_ops=3, memory_mb=1), "2026-01-01")
     with pytest.raises(UsageError, match="raise --memory"):
         generate_file(settings, tmp_path / "rules.json")
 

@@ -14,8 +14,8 @@ from rlflow.synthesis import prove_all
 from rlflow.synthesis.degree import degree_of
 from rlflow.synthesis.exhaustive import small_graphs
 from rlflow.synthesis.floats import compare
-from rlflow.synthesis.parallel import run_all
 from rlflow.synthesis.plan import make_plan
+from rlflow.synthesis.pool import run_all
 from rlflow.synthesis.prove import prove
 from rlflow.synthesis.repair import repair_or_say
 from rlflow.synthesis.trial import explore

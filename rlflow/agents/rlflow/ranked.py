@@ -49,14 +49,14 @@ class Ranker:
                 worth[some] = 0.5 * (worth[some] + np.array(ahead))
         return worth
 
-    def dream(self, seen: Observation, depth: int) -> list[Step]:
+    def dream(self, seen: Observation, depth: int) -> list[DreamtStep]:
         """The longest dream from a state, by the candidate that ranks first."""
         best = int(self.ranks(seen).argmax())
         with torch.no_grad():
             nodes = self.world.encode(self._batch([seen]))
             return self.rollouts(seen, nodes, [best], depth)[0]
 
-    def rollouts(self, seen: Observation, nodes: Tensor, firsts: list[int], depth: int) -> list[list[Step]]:
+    def rollouts(self, seen: Observation, nodes: Tensor, firsts: list[int], depth: int) -> list[list[DreamtStep]]:
         """Dreams of at most ``depth`` steps, side by side, each of which begins with one of the candidates ``firsts``
         (stop left out) and goes on with the best of those that survive. A dream ends where none is worth anything.
 
@@ -68,7 +68,7 @@ class Ranker:
         alive = torch.ones(count, size, dtype=torch.bool)
         alive[:, 0] = False
         scores, chosen = self.world.score(nodes, batch), torch.tensor(firsts) + 1
-        going, dreams = [True] * count, [list[Step]() for _ in range(count)]
+        going, dreams = [True] * count, [list[DreamtStep]() for _ in range(count)]
         for _ in range(depth):
             change = unsquash(scores.change[begins + chosen]).tolist()
             every = torch.arange(size).repeat(count)
@@ -84,14 +84,14 @@ class Ranker:
             worth = scores.worth(batch).view(count, size).masked_fill(~alive, -torch.inf)
             for i in range(count):
                 if going[i]:
-                    dreams[i].append(Step(int(chosen[i]) - 1, change[i], value[i]))
+                    dreams[i].append(DreamtStep(int(chosen[i]) - 1, change[i], value[i]))
             going = [on and w > 0 for on, w in zip(going, worth.amax(1).tolist(), strict=True)]
             if not any(going):
                 break
             chosen = worth.argmax(1)
         return dreams
 
-    def _total(self, steps: list[Step]) -> float:
+    def _total(self, steps: list[DreamtStep]) -> float:
         """The discounted gain of a dream and of what the model sees behind its end."""
         changes = sum(self.discount**t * step.change for t, step in enumerate(steps))
         return changes + self.discount ** len(steps) * max(steps[-1].value, 0.0)
@@ -101,7 +101,7 @@ class Ranker:
         return Batch.of([vocabulary.translate(one, self.rows) for one in seen], vocabulary.op_rows)
 
 
-class Step(NamedTuple):
+class DreamtStep(NamedTuple):
     """Of a dream: the candidate (stop left out), its predicted log gain, the predicted value of the state after it."""
 
     candidate: int

@@ -236,6 +236,6 @@ class RealWorld:
                 f"The gains of {loaded.spec.title} were asked for by the clock, and a graph has no weights; give a "
                 "model's file or a name of the zoo."
             )
-        from rlflow.env.endtoend import EndToEndTimer
+        from rlflow.env.timer import EndToEndTimer
 
         return ClockJudge(EndToEndTimer(loaded.imported), self.config.every)

@@ -46,7 +46,7 @@ from rlflow.search import StopToken, generator
 
 
 @dataclass
-class Progress:
+class WorldProgress:
     """How far a training is; what a resumed one goes on with."""
 
     rounds: int = 0
@@ -83,7 +83,7 @@ class WorldTrainer:
             raise UsageError("The training was given no model; give at least one to learn on.")
         self.specs, self.config, self.seed = list(specs), config, seed
         self.out, self.logs = None if out is None else Path(out), None if logs is None else Path(logs)
-        self.progress, self.rng = Progress(), generator(seed)
+        self.progress, self.rng = WorldProgress(), generator(seed)
         self.replay = Replay(None if self.out is None else self.out.with_name(self.out.name + ".replay"), capacity)
         self.stop = StopToken()
         self.real = RealWorld(self.specs, config, self.replay, stopped=lambda: self.stop.stopped)
@@ -226,7 +226,7 @@ class WorldTrainer:
         last = resumed(self._last, WorldCheckpoint.load, self.config, [spec.model for spec in self.specs], self.seed)
         plain = last.progress
         self.rng.bit_generator.state = plain["rng"]
-        self.progress = progress_of(Progress, plain)
+        self.progress = progress_of(WorldProgress, plain)
         self.real.before = {name: plain[name] for name in ("expansions", "candidates", "measurements")}
         self.real.steps, self.real.episodes = plain["steps"], plain["episodes"]
         self.replay.load(plain["parts"])

@@ -22,7 +22,7 @@ from rlflow.search import generator
 
 
 @dataclass(frozen=True)
-class Step:
+class WatchedStep:
     """``predicted``, ``real``: log gain over the start after the step (``None``: the engine could not do it);
     ``matches``, ``real_matches``: places where any rule fires then.
     """
@@ -41,7 +41,7 @@ class Watched:
 
     model: str
     worldmodel: str
-    steps: tuple[Step, ...]
+    steps: tuple[WatchedStep, ...]
     ended: str
 
     @property
@@ -93,7 +93,7 @@ def watch(
 
 def _watch_latent(
     found: WorldCheckpoint, episode: Episode, rows: np.ndarray, steps: int, temperature: float, seed: int
-) -> tuple[list[Step], str]:
+) -> tuple[list[WatchedStep], str]:
     networks = found.networks()
     world, controller = networks["world"], networks["controller"]
     scene = scene_of(episode.observe(), rows, world.rows)
@@ -103,7 +103,7 @@ def _watch_latent(
     fires = fires_of([scene.structure])
     state = DreamState(z, fires, world.start(1), zero, zero, torch.tensor([True]), torch.tensor([0]))
     env = Dream(world, "improvement", temperature, 0.0, random_of(generator(seed)))
-    dreamt: list[Step] = []
+    dreamt: list[WatchedStep] = []
     actions: list[tuple[int, int]] = []
     ended = "the longest dream asked for"
     while len(dreamt) < steps:
@@ -114,7 +114,7 @@ def _watch_latent(
         state, _ = env.step(state, row, location)
         rule = "another rule" if int(row) == UNKNOWN_RULE else found.vocabulary.rules[int(row) - 2]
         matches = int(state.fires.counts[0, 1:].sum())
-        dreamt.append(Step(rule, int(location), float(state.gain), matches))
+        dreamt.append(WatchedStep(rule, int(location), float(state.gain), matches))
         actions.append((int(row), int(location)))
         if not bool(state.alive):
             ended = "the model says that nothing is left to do"
@@ -123,8 +123,8 @@ def _watch_latent(
 
 
 def _done(
-    episode: Episode, rows: np.ndarray, size: int, dreamt: list[Step], actions: list[tuple[int, int]]
-) -> list[Step]:
+    episode: Episode, rows: np.ndarray, size: int, dreamt: list[WatchedStep], actions: list[tuple[int, int]]
+) -> list[WatchedStep]:
     """The steps with what the engine says of them, as far as it can take them."""
     out = list(dreamt)
     for number, (row, location) in enumerate(actions):
@@ -137,14 +137,14 @@ def _done(
     return out
 
 
-def _real(step: Step, episode: Episode) -> Step:
+def _real(step: WatchedStep, episode: Episode) -> WatchedStep:
     gain = math.log(episode.start_ms / max(episode.place.node.cost, 1e-12))
-    return Step(step.rule, step.match, step.predicted, step.matches, gain, len(episode.place.table))
+    return WatchedStep(step.rule, step.match, step.predicted, step.matches, gain, len(episode.place.table))
 
 
 def _watch_graph(
     found: WorldCheckpoint, episode: Episode, rows: np.ndarray, steps: int, temperature: float, seed: int
-) -> tuple[list[Step], str]:
+) -> tuple[list[WatchedStep], str]:
     """The graph form has no draw: ``temperature`` and ``seed`` do not matter."""
     from rlflow.agents.rlflow.graph_agent import signatures
     from rlflow.agents.rlflow.ranked import Ranker
@@ -159,7 +159,7 @@ def _watch_graph(
     dreamt, gain = [], 0.0
     for number, (k, change, _) in enumerate(rolled, 1):
         gain += change
-        dreamt.append(Step(rule_names[names[1 + k][0]], k, gain, max(0, seen.candidates - 1 - number)))
+        dreamt.append(WatchedStep(rule_names[names[1 + k][0]], k, gain, max(0, seen.candidates - 1 - number)))
     for number, (k, _, _) in enumerate(rolled):
         now = signatures(episode.observe())
         if episode.ended or names[1 + k] not in now[1:]:

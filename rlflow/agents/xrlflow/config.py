@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlflow.agents.options import read_fields
+from rlflow.agents.fields import read_fields
 from rlflow.errors import UsageError
 from rlflow.nn.policy import PolicyConfig
 

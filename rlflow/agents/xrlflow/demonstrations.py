@@ -20,7 +20,7 @@ from rlflow.agents.xrlflow.config import TrainConfig
 from rlflow.agents.xrlflow.walker import Walker
 from rlflow.agents.xrlflow.ways import KEEP, drawn_ways
 from rlflow.env.reward import Improvement
-from rlflow.env.spec import Loaded, ProblemSpec
+from rlflow.env.spec import OpenProblem, ProblemSpec
 from rlflow.env.walks import STOP, Episode, Place, Walks
 from rlflow.nn.batch import Vocabulary
 from rlflow.nn.observation import Observation
@@ -111,7 +111,7 @@ class Expert:
         return _shown(way, self.number, self.config, self.vocabulary, rng, as_found)
 
 
-def shortened(loaded: Loaded, trace: Sequence[TraceStep]) -> list[TraceStep]:
+def shortened(loaded: OpenProblem, trace: Sequence[TraceStep]) -> list[TraceStep]:
     """The trace without the steps that can be left out at no loss, the last ones first."""
     kept = list(trace)
     walks = Walks(loaded.problem(), _KEEP)

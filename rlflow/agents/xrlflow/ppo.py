@@ -124,7 +124,7 @@ class Player:
 
 
 @dataclass(frozen=True)
-class Sample:
+class Rollout:
     """Steps to learn from, episodes joined: observations and arrays of one length."""
 
     observations: list[Observation]
@@ -138,7 +138,7 @@ class Sample:
         return len(self.actions)
 
 
-def prepare(played: Sequence[Trajectory], scales: Scales, config: TrainConfig) -> Sample:
+def prepare(played: Sequence[Trajectory], scales: Scales, config: TrainConfig) -> Rollout:
     """Advantages and returns of each episode, in units of its model's scale. A truncated episode goes on with the
     estimate of its last state, a terminated one with nothing.
     """
@@ -147,7 +147,7 @@ def prepare(played: Sequence[Trajectory], scales: Scales, config: TrainConfig) -
         rewards = np.array(one.rewards) / scales.of(one.spec)
         bootstrap = 0.0 if one.terminated else one.bootstrap
         pairs.append(advantages(rewards, np.array(one.values), bootstrap, config.gamma, config.lam))
-    return Sample(
+    return Rollout(
         [seen for one in played for seen in one.observations],
         np.concatenate([one.actions for one in played]).astype(np.int64),
         np.concatenate([one.log_probs for one in played]).astype(np.float32),
@@ -161,7 +161,7 @@ def prepare(played: Sequence[Trajectory], scales: Scales, config: TrainConfig) -
 
 
 def improve(
-    policy: Policy, optimizer: torch.optim.Optimizer, sample: Sample, config: TrainConfig, rng: np.random.Generator,
+    policy: Policy, optimizer: torch.optim.Optimizer, sample: Rollout, config: TrainConfig, rng: np.random.Generator,
     *, watch_kl: bool = True, device: str = "cpu",
 ) -> dict[str, float]:  # fmt: skip
     """One update: ``epochs`` passes over shuffled minibatches, ended early where the policy has moved far enough.
@@ -192,7 +192,7 @@ def improve(
 
 
 def _step(
-    policy: Policy, optimizer: torch.optim.Optimizer, sample: Sample, normal: np.ndarray, some: np.ndarray,
+    policy: Policy, optimizer: torch.optim.Optimizer, sample: Rollout, normal: np.ndarray, some: np.ndarray,
     config: TrainConfig, device: str,
 ) -> dict[str, float]:  # fmt: skip
     """One minibatch: the clipped surrogate, the value's error, the entropy; a step down their gradient."""

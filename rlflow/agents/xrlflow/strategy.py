@@ -140,7 +140,7 @@ class XRLflowTree(_ByPolicy):
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Simulate until the budget or the graphs end. Nothing is drawn but for training."""
-        from rlflow.agents.xrlflow.tree import TreeSearch
+        from rlflow.agents.xrlflow.simulations import TreeSearch
         from rlflow.agents.xrlflow.walker import Walker
         from rlflow.agents.xrlflow.ways import KEEP, first_ways
 

@@ -55,7 +55,7 @@ class Scales:
 
 
 @dataclass
-class Progress:
+class PolicyProgress:
     """How far a training is; what a resumed one goes on with."""
 
     updates: int = 0
@@ -93,7 +93,7 @@ class Training:
         self.specs, self.held_out, self.config = list(specs), list(held_out), config
         self.out, self.seed, self.device = None if out is None else Path(out), seed, device
         self.start_card = start.card if start else None
-        self.progress, self.scales, self.rng = Progress(), Scales(), generator(seed)
+        self.progress, self.scales, self.rng = PolicyProgress(), Scales(), generator(seed)
         self.vocabulary = start.vocabulary if start else Vocabulary.of(list(specs[0].load().ruleset.names))
         self.policy = start.policy() if start else make_policy(config.policy, self.vocabulary, seed)
         self.best_weights = weights_of(self.policy)
@@ -155,7 +155,7 @@ class Training:
         for spec, squares, count in plain["scales"]:
             self.scales.squares[spec], self.scales.counts[spec] = squares, count
         self.rng.bit_generator.state = plain["rng"]
-        self.progress = progress_of(Progress, plain)
+        self.progress = progress_of(PolicyProgress, plain)
         self.policy.load_state_dict({name: torch.from_numpy(array) for name, array in last.weights.items()})
         load_optimizer(self.optimizer, self.policy, "adam", last.extra)
         self.best_weights = part_of(last.extra, "best/")

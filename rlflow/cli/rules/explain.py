@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from rlflow.cli.common import parse_dims
-from rlflow.cli.rules.common import load_library, named_rule, rule_files
+from rlflow.cli.rules.shared import load_library, named_rule, rule_files
 from rlflow.errors import UsageError
 
 _NODE = click.option("--node", metavar="NAME", help="Only there: a node's name, or its canonical position.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from rlflow.synthesis.generate import Progress, Vocabulary
+    from rlflow.synthesis.generate import PhaseProgress, Vocabulary
 
 _PHASES = {"enumerate": "enumerating", "prove": "pruning and proving", "examples": "finding examples"}
 
@@ -56,12 +56,10 @@ def generate(
 
     Ctrl-C keeps what was done in OUT.work; the same command with --resume goes on from there.
     """
-    from rlflow.synthesis.generate import Budget, Settings, generate_file
+    from rlflow.synthesis.generate import Effort, Recipe, generate_file
 
     chosen = _vocabulary(vocabulary, ops, groups)
-    settings = Settings(
-        chosen, Budget(max_ops, seed, jobs, memory, samples, minutes), date or _date.today().isoformat()
-    )
+    settings = Recipe(chosen, Effort(max_ops, seed, jobs, memory, samples, minutes), date or _date.today().isoformat())
     with _Bar(quiet) as bar:
         try:
             result = generate_file(settings, out, resume=resume, keep_work=keep_work, report=bar.report)
@@ -118,7 +116,7 @@ class _Bar:
         if self._bar is not None:
             self._bar.stop()
 
-    def report(self, progress: Progress) -> None:
+    def report(self, progress: PhaseProgress) -> None:
         """Shows a step."""
         text = f"{_PHASES.get(progress.phase, progress.phase)} {progress.group}".strip()
         if self._bar is None:

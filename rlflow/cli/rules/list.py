@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlflow.cli.common import plural
-from rlflow.cli.rules.common import load_library, proof_fields, rule_files
+from rlflow.cli.rules.shared import load_library, proof_fields, rule_files
 
 if TYPE_CHECKING:
     from rlflow.rewrite import Rule

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rlflow.cli.common import plural
-from rlflow.cli.rules.common import Bar, rules_named
+from rlflow.cli.rules.shared import Bar, rules_named
 from rlflow.errors import ProofError, UsageError
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _verdicts(
     import functools
 
     from rlflow.synthesis.methods import one_verdict
-    from rlflow.synthesis.parallel import default_jobs, run_all
+    from rlflow.synthesis.pool import default_jobs, run_all
 
     task = functools.partial(one_verdict, method=method, samples=samples, seed=seed, axioms=axioms)
     with Bar("proving", len(rules)) as bar:

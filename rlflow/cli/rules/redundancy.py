@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from rlflow.cli.common import plural
-from rlflow.cli.rules.common import load_library, rule_files
+from rlflow.cli.rules.shared import load_library, rule_files
 from rlflow.errors import UsageError
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlflow.cli.common import plural
-from rlflow.cli.rules.common import Bar, rules_named
+from rlflow.cli.rules.shared import Bar, rules_named
 from rlflow.errors import ProofError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def repair(file: str, names: tuple[str, ...], jobs: int | None, samples: int, se
     """
     import functools
 
-    from rlflow.synthesis.parallel import default_jobs, run_all
+    from rlflow.synthesis.pool import default_jobs, run_all
     from rlflow.synthesis.repair import repair_or_say
 
     rules = [rule for rule in rules_named([file], False) if not names or rule.name in names]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from rlflow.cli.rules.common import load_library, named_rule, proof_fields, rule_files
+from rlflow.cli.rules.shared import load_library, named_rule, proof_fields, rule_files
 
 
 @click.command("show")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlflow.cli.common import console, plural
-from rlflow.cli.rules.common import load_library, rule_files
+from rlflow.cli.rules.shared import load_library, rule_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,6 @@ import ctypes
 import numpy as np
 
 from rlflow.compat.taso.export import export_onnx
-from rlflow.compat.taso.graph import PyGraph, PyModel, from_rlflow, new_graph
 from rlflow.compat.taso.names import (
     get_activation_mode,
     get_data_type,
@@ -29,7 +28,8 @@ from rlflow.compat.taso.onnx_models import (
     load_onnx,
     xf_operators,
 )
-from rlflow.compat.taso.search import optimize
+from rlflow.compat.taso.optimizing import optimize
+from rlflow.compat.taso.pygraph import PyGraph, PyModel, from_rlflow, new_graph
 from rlflow.compat.taso.store import PyTensor
 
 #: The version of TASO whose interface this is.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rlflow.compat.taso.handle import Handle
+from rlflow.compat.taso.handle import GraphHandle
 from rlflow.errors import GraphError
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _BODIES = (5, 10)  # AttributeProto.GRAPH and GRAPHS
 
 
-def export_onnx(graph: Handle, *, opset: int | None = None) -> ModelProto:
+def export_onnx(graph: GraphHandle, *, opset: int | None = None) -> ModelProto:
     """The graph as a checked ONNX ModelProto.
 
     A graph that was loaded (or is the result of optimising a loaded one) and not added to is written with its own

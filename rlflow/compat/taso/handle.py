@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from rlflow.graph import Graph
     from rlflow.report import Report
 
-H = TypeVar("H", bound="Handle")
+H = TypeVar("H", bound="GraphHandle")
 
 
-class Handle(Operators, Inspection):
+class GraphHandle(Operators, Inspection):
     """A graph that grows by method calls. Its outputs are the results that nothing reads, in the order of creation.
 
     ``print_measurements``: ``cost()`` writes the price of each region to standard output. ``seed``: of weights that

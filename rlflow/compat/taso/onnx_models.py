@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlflow.compat.taso.export import opset_of
-from rlflow.compat.taso.graph import PyGraph
 from rlflow.compat.taso.names import FLOAT
+from rlflow.compat.taso.pygraph import PyGraph
 from rlflow.compat.taso.store import PyTensor, Store
 from rlflow.errors import GraphError, ModelError, UsageError
 

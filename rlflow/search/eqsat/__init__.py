@@ -21,8 +21,8 @@ from rlflow._core import EGraph, EGraphRule, Extraction, Saturation
 from rlflow.search.eqsat.benchmarks import BENCHMARKS
 from rlflow.search.eqsat.extract import DECODERS, Extracted, extract
 from rlflow.search.eqsat.gym import GymGraph, gym_graph, read_gym, write_gym
-from rlflow.search.eqsat.terms import (
-    Term,
+from rlflow.search.eqsat.tensat_text import (
+    ENode,
     TermBuilder,
     TermGraph,
     read_model,
@@ -36,11 +36,11 @@ __all__ = [
     "DECODERS",
     "EGraph",
     "EGraphRule",
+    "ENode",
     "Extracted",
     "Extraction",
     "GymGraph",
     "Saturation",
-    "Term",
     "TermBuilder",
     "TermGraph",
     "extract",

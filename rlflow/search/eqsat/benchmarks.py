@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from rlflow.search.eqsat.terms import TermBuilder, TermGraph, join_dims
+from rlflow.search.eqsat.tensat_text import TermBuilder, TermGraph, join_dims
 from rlflow.zoo import nasrnn as cell
 from rlflow.zoo import taso_bert, taso_nasnet
 

@@ -7,22 +7,29 @@ make rules of equations, :mod:`derive` tells which are implied by others, :mod:`
 
 from __future__ import annotations
 
-from rlflow.synthesis.generate.derive import Deriver
-from rlflow.synthesis.generate.pipeline import GENERATOR_VERSION, Budget, Found, Generator, Progress, Statistics
+from rlflow.synthesis.generate.deriver import Deriver
+from rlflow.synthesis.generate.generator import (
+    GENERATOR_VERSION,
+    Effort,
+    FoundRule,
+    Generator,
+    PhaseProgress,
+    StepCounts,
+)
+from rlflow.synthesis.generate.session import Findings, Recipe, generate_file
 from rlflow.synthesis.generate.vocabulary import Group, Vocabulary, load_vocabulary, read_vocabulary
-from rlflow.synthesis.generate.writing import Result, Settings, generate_file
 
 __all__ = [
     "GENERATOR_VERSION",
-    "Budget",
     "Deriver",
-    "Found",
+    "Effort",
+    "Findings",
+    "FoundRule",
     "Generator",
     "Group",
-    "Progress",
-    "Result",
-    "Settings",
-    "Statistics",
+    "PhaseProgress",
+    "Recipe",
+    "StepCounts",
     "Vocabulary",
     "generate_file",
     "load_vocabulary",

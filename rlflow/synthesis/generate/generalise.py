@@ -30,7 +30,7 @@ _ATTEMPTS = 4  # proofs of one rung; each refutation makes the next choice wiser
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Generalised:
     """The slots bound and the conditions of a proved statement, or why there is none; ``tried``: statements looked
     at."""
 
@@ -80,7 +80,7 @@ class _Search:
                 trial.judge(drawn)
         self._bad += [failure.sample for failure in trial.failures[:1]]
 
-    def run(self, samples: int) -> Outcome:
+    def run(self, samples: int) -> Generalised:
         """The first statement, from the general to the special, that is proved."""
         for bound, where in _ladder(self.statement):
             for _ in range(_ATTEMPTS):
@@ -89,7 +89,7 @@ class _Search:
                 weak = self._weakened(bound, where)
                 verdict = self._prove(*weak, samples)
                 if verdict.proved:
-                    return Outcome(*weak, verdict, "", len(self._known))
+                    return Generalised(*weak, verdict, "", len(self._known))
                 if verdict.kind in ("float", "numerics") or verdict.status == "identity":
                     return self._failure()  # no condition on shapes helps
                 if verdict.example is None:
@@ -98,8 +98,8 @@ class _Search:
                 self._known = {key: held for key, held in self._known.items() if not held}
         return self._failure()
 
-    def _failure(self) -> Outcome:
-        return Outcome(reason=self.last, tried=len(self._known))
+    def _failure(self) -> Generalised:
+        return Generalised(reason=self.last, tried=len(self._known))
 
     def _prove(self, bound: Sequence[str], where: Sequence[str], samples: int) -> Verdict:
         rule = self.statement.rule(bound, where)
@@ -163,8 +163,8 @@ def _ladder(s: Statement) -> Iterator[tuple[list[str], list[str]]]:
                 yield bound, [*s.signs, *rung]
 
 
-def generalise(statement: Statement, *, seed: int = 0, samples: int = SAMPLES) -> Outcome:
+def generalise(statement: Statement, *, seed: int = 0, samples: int = SAMPLES) -> Generalised:
     """The proved rule of a statement, deterministic for a seed."""
     if statement.refusal:
-        return Outcome(reason=statement.refusal)
+        return Generalised(reason=statement.refusal)
     return _Search(statement, seed).run(samples)

@@ -94,7 +94,7 @@ def padding_counted(terms: Sequence[Term]) -> bool:
 
 
 @dataclass(frozen=True)
-class Settings:
+class Conventions:
     """``constants``: variables that are weights. ``channels``: extent of the identity matrices and kernels.
     ``count_pad``: a mean over windows counts the padding (TASO's kernel does not). ``equal_shapes``: elementwise
     operands have one shape. ``groups``: convolutions with groups are admitted."""
@@ -114,7 +114,7 @@ def _digest(*parts: object) -> str:
 class Maker:
     """Builds terms over variables of given shapes, in one graph."""
 
-    def __init__(self, names: Sequence[str], shapes: dict[str, Shape], settings: Settings) -> None:
+    def __init__(self, names: Sequence[str], shapes: dict[str, Shape], settings: Conventions) -> None:
         self.builder = _core.GraphBuilder()
         self.settings = settings
         self.made: dict[Term, int] = {}

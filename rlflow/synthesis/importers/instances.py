@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rlflow import _core
-from rlflow.synthesis.importers.building import Maker, Mismatch, Settings, Shape, permutation
+from rlflow.synthesis.importers.building import Conventions, Maker, Mismatch, Shape, permutation
 from rlflow.synthesis.importers.terms import VARIABLE, ForeignRule, Term
 
 Want = tuple["int | None", ...] | None  # a partly known shape; None where not even the rank is
@@ -45,7 +45,7 @@ class Instance:
     where TASO's shape rules do not admit it (TASO then does not apply the rule)."""
 
     shapes: dict[str, Shape]
-    settings: Settings
+    settings: Conventions
     source: _core.Graph
     target: _core.Graph | None
 
@@ -61,7 +61,7 @@ class Instance:
         return total
 
 
-def instance(rule: ForeignRule, shapes: dict[str, Shape], settings: Settings, reading: Reading = TASO) -> Instance:
+def instance(rule: ForeignRule, shapes: dict[str, Shape], settings: Conventions, reading: Reading = TASO) -> Instance:
     """Both sides at these shapes. Raises Mismatch where the source is not admitted."""
     source = Maker(rule.variables(), shapes, _for_source(settings, reading))
     graph = source.graph(rule.sources)
@@ -74,7 +74,7 @@ def instance(rule: ForeignRule, shapes: dict[str, Shape], settings: Settings, re
     return Instance(shapes, settings, graph, target)
 
 
-def _for_source(settings: Settings, reading: Reading) -> Settings:
+def _for_source(settings: Conventions, reading: Reading) -> Conventions:
     return replace(settings, groups=reading.groups)
 
 
@@ -93,7 +93,7 @@ def draw(
     """A random instance, or None where the proposal did not fit. Raises Inexpressible."""
     proposal = _Proposal(rule, rng, reading, largest)
     shapes = proposal.shapes()
-    settings = Settings(constants, proposal.channels, reading.count_pad, reading.equal_shapes)
+    settings = Conventions(constants, proposal.channels, reading.count_pad, reading.equal_shapes)
     try:
         return instance(rule, shapes, settings, reading)
     except Mismatch:

@@ -17,7 +17,7 @@ from rlflow._core import EGraph, EGraphRule
 from rlflow.errors import ModelError, RuleError
 
 
-class Term(NamedTuple):
+class ENode(NamedTuple):
     """``head`` is an operator, or, without children, a number or a name; ``children`` are positions in the graph."""
 
     head: str
@@ -31,7 +31,7 @@ class TermGraph:
     A file may hold terms that the root does not need; they are kept, because Tensat keeps them in its e-graphs.
     """
 
-    terms: tuple[Term, ...]
+    terms: tuple[ENode, ...]
     root: int
 
     def add_to(self, egraph: EGraph) -> int:
@@ -51,7 +51,7 @@ class TermGraph:
             if index in needed:
                 needed.update(self.terms[index].children)
         number = {old: new for new, old in enumerate(sorted(needed))}
-        kept = (Term(self.terms[i].head, tuple(number[c] for c in self.terms[i].children)) for i in sorted(needed))
+        kept = (ENode(self.terms[i].head, tuple(number[c] for c in self.terms[i].children)) for i in sorted(needed))
         return TermGraph(tuple(kept), number[self.root])
 
     def text(self) -> str:
@@ -66,17 +66,17 @@ class TermBuilder:
     """Builds a :class:`TermGraph`; equal terms are one. Operands are positions of terms."""
 
     def __init__(self) -> None:
-        self._terms: dict[Term, int] = {}
+        self._terms: dict[ENode, int] = {}
         self._weights = 0
         self._inputs = 0
 
     def leaf(self, value: int | str) -> int:
-        return self._term(Term(str(value)))
+        return self._term(ENode(str(value)))
 
     def call(self, head: str, *children: int) -> int:
-        return self._term(Term(head, children))
+        return self._term(ENode(head, children))
 
-    def _term(self, term: Term) -> int:
+    def _term(self, term: ENode) -> int:
         return self._terms.setdefault(term, len(self._terms))
 
     def input(self, *dims: int) -> int:

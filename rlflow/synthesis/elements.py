@@ -1,6 +1,6 @@
 """Exact elements that remember what they are made of, and what was asked of them.
 
-A :class:`Form` is a polynomial in the variables of a :class:`Walk` (elements of inputs and constants, values of
+A :class:`Element` is a polynomial in the variables of a :class:`Walk` (elements of inputs and constants, values of
 arbitrary functions), which has a value at the walk's point. Comparing two forms answers for the point, and notes the
 answer as a constraint: all points that satisfy the constraints of a walk take the same way through a graph.
 """
@@ -35,12 +35,12 @@ class Walk:
     applied: dict[int, list[tuple[tuple[Any, ...], Any]]] = field(default_factory=dict)
     loose: bool = False  # whether some variables are tied by more than the constraints say
 
-    def variable(self, name: str) -> Form:
+    def variable(self, name: str) -> Element:
         """The variable of that name; where the point does not say, its value is arbitrary."""
         if name not in self.point:
             word = key_of("variable", name)
             self.point[name] = Fraction(word % 23 - 11, 1 + word // 23 % 3)
-        return Form({(name,): Fraction(1)}, self)
+        return Element({(name,): Fraction(1)}, self)
 
     def is_zero(self, polynomial: Polynomial) -> bool:
         """Whether a polynomial is zero at the point, noted as p < 0, -p < 0, or p = 0 with p's last factor positive."""
@@ -101,7 +101,7 @@ def _scaled(polynomial: Polynomial, factor: Fraction) -> Polynomial:
     return {m: c * factor for m, c in polynomial.items()} if factor else {}
 
 
-class Form:
+class Element:
     """An element. Mixes with integers and fractions."""
 
     __slots__ = ("polynomial", "walk")
@@ -112,42 +112,42 @@ class Form:
         if len(polynomial) > MOST_TERMS:
             raise TooManyCases(f"polynomials of more than {MOST_TERMS} terms")
 
-    def _sum(self, other: Any, factor: int) -> Form:
+    def _sum(self, other: Any, factor: int) -> Element:
         out = dict(self.polynomial)
         for m, c in polynomial_of(other).items():
             out[m] = out.get(m, Fraction(0)) + factor * c
-        return Form({m: c for m, c in out.items() if c}, self.walk)
+        return Element({m: c for m, c in out.items() if c}, self.walk)
 
-    def __add__(self, other: Any) -> Form:
+    def __add__(self, other: Any) -> Element:
         return self._sum(other, 1)
 
     __radd__ = __add__
 
-    def __sub__(self, other: Any) -> Form:
+    def __sub__(self, other: Any) -> Element:
         return self._sum(other, -1)
 
-    def __neg__(self) -> Form:
-        return Form(_scaled(self.polynomial, Fraction(-1)), self.walk)
+    def __neg__(self) -> Element:
+        return Element(_scaled(self.polynomial, Fraction(-1)), self.walk)
 
-    def __rsub__(self, other: Any) -> Form:
+    def __rsub__(self, other: Any) -> Element:
         return -self + other
 
-    def __mul__(self, other: Any) -> Form:
+    def __mul__(self, other: Any) -> Element:
         out: Polynomial = {}
         for m, c in self.polynomial.items():
             for n, d in polynomial_of(other).items():
                 product = tuple(sorted(m + n))
                 out[product] = out.get(product, Fraction(0)) + c * d
-        return Form({m: c for m, c in out.items() if c}, self.walk)
+        return Element({m: c for m, c in out.items() if c}, self.walk)
 
     __rmul__ = __mul__
 
-    def __abs__(self) -> Form:
+    def __abs__(self) -> Element:
         return self if self >= 0 else -self
 
     def _below(self, other: Any, factor: int, *, strictly: bool) -> bool:
         """Whether this is below the other (or, with the factor -1, above it)."""
-        if not isinstance(other, (Form, int, Fraction)):
+        if not isinstance(other, (Element, int, Fraction)):
             return factor < 0  # what a pool finds beyond the border is less than anything
         gap = _scaled(self._sum(other, -1).polynomial, Fraction(factor))
         if not any(gap):
@@ -168,7 +168,7 @@ class Form:
         return self._below(other, -1, strictly=False)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, (Form, int, Fraction)):
+        if not isinstance(other, (Element, int, Fraction)):
             return False
         gap = self._sum(other, -1).polynomial
         return self.walk.is_zero(gap) if any(gap) else not gap
@@ -182,7 +182,7 @@ class Form:
 
 def polynomial_of(value: Any) -> Polynomial:
     """The polynomial of an element of either kind."""
-    if isinstance(value, Form):
+    if isinstance(value, Element):
         return value.polynomial
     return {(): Fraction(value)} if value else {}
 
@@ -253,7 +253,7 @@ class Cases(Ordered):
 
         return self.each(value, a)
 
-    def _between(self, name: str, below: list[Any], above: list[Any]) -> Form:
+    def _between(self, name: str, below: list[Any], above: list[Any]) -> Element:
         """A variable that lies between others, as facts; a value of the point's that does not is moved there."""
         least = max((evaluate(polynomial_of(b), self.walk.point) for b in below), default=None)
         most = min((evaluate(polynomial_of(b), self.walk.point) for b in above), default=None)
@@ -278,7 +278,7 @@ class Cases(Ordered):
         return np.asarray(self.each(lambda *xs: self._applied(key, xs) > 0, *arguments), dtype=bool)
 
     def words(self, a: Array) -> Array:
-        if any(isinstance(v, Form) for v in a.flat):
+        if any(isinstance(v, Element) for v in a.flat):
             raise Unsupported("integers made of reals, by cases")
         return super().words(a)
 

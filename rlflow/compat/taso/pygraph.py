@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rlflow.compat.taso.handle import Handle
+from rlflow.compat.taso.handle import GraphHandle
 from rlflow.compat.taso.store import Store
 from rlflow.errors import RuntimeUnavailable, UsageError
 
@@ -31,7 +31,7 @@ class PyModel:
         return PyGraph(self.print_cost, self.seed)
 
 
-class PyGraph(Handle):
+class PyGraph(GraphHandle):
     """A handle that can also be measured, and optimised."""
 
     def run_time(self, *, dims: Mapping[str, int] | None = None, threads: int = 1) -> float:
@@ -62,7 +62,7 @@ class PyGraph(Handle):
         self, alpha: float | None = 1.0, budget: int | str = 1000, print_subst: bool = False, **options: Any
     ) -> PyGraph:
         """A new, faster graph that computes the same; see :func:`taso.optimize`. This one is left as it is."""
-        from rlflow.compat.taso.search import optimize
+        from rlflow.compat.taso.optimizing import optimize
 
         return optimize(self, alpha, budget, print_subst, **options)
 

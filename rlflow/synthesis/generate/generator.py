@@ -19,7 +19,7 @@ from rlflow import _core
 from rlflow.errors import RlflowError, UsageError
 from rlflow.processes import safe_context
 from rlflow.rewrite import ProofRecord, Rule
-from rlflow.synthesis.generate.derive import Deriver
+from rlflow.synthesis.generate.deriver import Deriver
 from rlflow.synthesis.generate.generalise import generalise
 from rlflow.synthesis.generate.graphs import RECORD, Canon, Equation, decode_pairs, leaves, tree_size
 from rlflow.synthesis.generate.statement import Statement
@@ -31,7 +31,7 @@ _BATCH = 24  # equations proved between two prunings; a constant, so that result
 
 
 @dataclass(frozen=True)
-class Budget:
+class Effort:
     """``max_ops``: operators of a graph; ``memory_mb``: of fingerprints and graphs; ``jobs``: threads, then processes.
 
     ``minutes``: proving stops after so long in all, with what is proved; the only limit that makes a run
@@ -53,7 +53,7 @@ class Budget:
 
 
 @dataclass
-class Found:
+class FoundRule:
     """A proved rule; ``group``: where it was found; ``equation``: what it is a direction of, with its number."""
 
     rule: Rule
@@ -63,7 +63,7 @@ class Found:
 
 
 @dataclass
-class Statistics:
+class StepCounts:
     """Counts by step, in order, for each group; seconds by phase."""
 
     groups: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Statistics:
 
 
 @dataclass(frozen=True)
-class Progress:
+class PhaseProgress:
     """``done`` of ``total`` units of a phase of a group."""
 
     phase: str
@@ -94,17 +94,17 @@ class Progress:
     total: int
 
 
-Report = Callable[[Progress], None]
+Report = Callable[[PhaseProgress], None]
 
 
 class Generator:
     """One run. :meth:`run` returns the rules; :attr:`statistics` says what happened to the others."""
 
-    def __init__(self, vocabulary: Vocabulary, budget: Budget, work: WorkFolder, report: Report | None = None) -> None:
+    def __init__(self, vocabulary: Vocabulary, budget: Effort, work: WorkFolder, report: Report | None = None) -> None:
         self.vocabulary = vocabulary
         self.budget = budget
         self.work = work
-        self.statistics = Statistics()
+        self.statistics = StepCounts()
         self.unproved: list[tuple[str, str]] = []
         self._report = report or (lambda _: None)
         self._stop = _core.StopToken()
@@ -114,10 +114,10 @@ class Generator:
         self._groups_left = len(vocabulary.groups)
         self._deadline = time.perf_counter() + 60 * budget.minutes if budget.minutes is not None else math.inf
 
-    def run(self) -> list[Found]:
+    def run(self) -> list[FoundRule]:
         """All rules found, in the order in which they were. KeyboardInterrupt leaves what was done in the work
         folder."""
-        found: list[Found] = []
+        found: list[FoundRule] = []
         deriver = Deriver([])
         with ProcessPoolExecutor(self.budget.jobs, mp_context=safe_context()) as pool:
             try:
@@ -180,7 +180,7 @@ class Generator:
                             "fewer --ops or --max-ops."
                         )
                     self.statistics.add(group.name, evaluated=counts["graphs"], ill_typed=counts["ill_typed"])
-                    self._report(Progress("enumerate", group.name, done + 1, enumerator.branches))
+                    self._report(PhaseProgress("enumerate", group.name, done + 1, enumerator.branches))
             except BaseException:
                 self._stop.set()
                 for future in futures:
@@ -192,9 +192,9 @@ class Generator:
 
     def _prove(
         self, group: Group, equations: list[Equation], deriver: Deriver, pool: ProcessPoolExecutor
-    ) -> list[Found]:
+    ) -> list[FoundRule]:
         started = time.perf_counter()
-        found: list[Found] = []
+        found: list[FoundRule] = []
         deadline = started + (self._deadline - started) / self._groups_left  # each group its share of what time is left
         self._groups_left -= 1
         levels = list(_levels(equations))
@@ -214,9 +214,9 @@ class Generator:
                         self._suspect(group, equation)
                     self.statistics.add(group.name, **{"proved" if rules else "unproved": 1})
                     self._number += bool(rules)
-                    found += [Found(rule, group, equation, self._number) for rule in rules]
+                    found += [FoundRule(rule, group, equation, self._number) for rule in rules]
                     deriver.add(rules)
-                self._report(Progress("prove", group.name, ends[number] - len(rest), len(equations)))
+                self._report(PhaseProgress("prove", group.name, ends[number] - len(rest), len(equations)))
         self.statistics.add(group.name, rules=len(found))
         self._timed("prove", started)
         return found

@@ -9,7 +9,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, cast
 
 from rlflow.compat.taso.export import export_onnx
-from rlflow.compat.taso.handle import H, Handle
+from rlflow.compat.taso.handle import GraphHandle, H
 from rlflow.compat.taso.home import home_rules
 from rlflow.errors import UsageError
 
@@ -52,7 +52,7 @@ def optimize(
     from rlflow import optimize as run
     from rlflow.frontends import load_model
 
-    if not isinstance(graph, Handle):
+    if not isinstance(graph, GraphHandle):
         raise UsageError(f"taso: optimize() got {type(graph).__name__}; expected a PyGraph.")
     if options.get("rules") is None:
         options["rules"] = home_rules()

@@ -18,8 +18,16 @@ from rlflow.rewrite import Rule, read_rules
 from rlflow.rewrite.paths import library_files
 from rlflow.synthesis.examples import of_constants, plain_text
 from rlflow.synthesis.field import key_of
-from rlflow.synthesis.generate.derive import Deriver, sides_of
-from rlflow.synthesis.generate.pipeline import GENERATOR_VERSION, Budget, Found, Generator, Progress, Report, Statistics
+from rlflow.synthesis.generate.deriver import Deriver, sides_of
+from rlflow.synthesis.generate.generator import (
+    GENERATOR_VERSION,
+    Effort,
+    FoundRule,
+    Generator,
+    PhaseProgress,
+    Report,
+    StepCounts,
+)
 from rlflow.synthesis.generate.vocabulary import Vocabulary
 from rlflow.synthesis.generate.work_folder import WorkFolder
 from rlflow.synthesis.plan import plan_of
@@ -30,11 +38,11 @@ _DRAWS, _MISSES = 40, 2  # graphs drawn for near misses, and near misses of whic
 
 
 @dataclass(frozen=True)
-class Settings:
+class Recipe:
     """What a run depends on. ``date`` is written into the rules and changes nothing else."""
 
     vocabulary: Vocabulary
-    budget: Budget
+    budget: Effort
     date: str
 
     @property
@@ -59,12 +67,12 @@ class Settings:
 
 
 @dataclass
-class Result:
+class Findings:
     """``known``: names of rules that the core library implies in at most three steps."""
 
-    found: list[Found]
+    found: list[FoundRule]
     known: set[str]
-    statistics: Statistics
+    statistics: StepCounts
     unproved: list[tuple[str, str]] = field(default_factory=list)
 
     def summary(self) -> dict[str, Any]:
@@ -82,8 +90,8 @@ class Result:
 
 
 def generate_file(
-    settings: Settings, out: Path, *, resume: bool = False, keep_work: bool = False, report: Report | None = None
-) -> Result:
+    settings: Recipe, out: Path, *, resume: bool = False, keep_work: bool = False, report: Report | None = None
+) -> Findings:
     """Runs the generator and writes the rule file. Raises UsageError where something cannot be written or does not
     fit;
     KeyboardInterrupt leaves the work folder ``OUT.work`` behind."""
@@ -101,7 +109,7 @@ def generate_file(
         work.close()
     if not keep_work:
         work.remove()
-    return Result(found, known, generator.statistics, generator.unproved)
+    return Findings(found, known, generator.statistics, generator.unproved)
 
 
 def _check_writable(out: Path) -> None:
@@ -117,7 +125,7 @@ def _check_writable(out: Path) -> None:
         raise UsageError(f"The rule file {out} cannot be written: it is a folder.")
 
 
-def known_rules(found: Sequence[Found]) -> list[Found]:
+def known_rules(found: Sequence[FoundRule]) -> list[FoundRule]:
     """Those that the package's core library implies in at most three steps."""
     library = Deriver(read_rules(library_files()))  # what it implies does not depend on its records
     answers: dict[int, bool] = {}
@@ -167,7 +175,7 @@ def entry_of(rule: Rule, graph: str, origin: str) -> dict[str, Any]:
     return entry
 
 
-def rule_file(found: Sequence[Found], origin: str, jobs: int, report: Report | None = None) -> dict[str, Any]:
+def rule_file(found: Sequence[FoundRule], origin: str, jobs: int, report: Report | None = None) -> dict[str, Any]:
     """The data of a rule file."""
     entries = []
     plain = [Rule(**{name: getattr(f.rule, name) for name in Rule.__dataclass_fields__}) for f in found]
@@ -176,11 +184,11 @@ def rule_file(found: Sequence[Found], origin: str, jobs: int, report: Report | N
         for k, entry in enumerate(pool.map(entry_of, plain, graphs, [origin] * len(plain))):
             entries.append(entry)
             if report:
-                report(Progress("examples", "", k + 1, len(found)))
+                report(PhaseProgress("examples", "", k + 1, len(found)))
     return {"format": 1, "family": "generated", "rules": entries}
 
 
-def _graph_of(f: Found) -> str:
+def _graph_of(f: FoundRule) -> str:
     """The side of the equation that the rule starts from, over the vocabulary's extents."""
     sides = sides_of(f.equation, f.group)
     ruleset = _core.RuleSet([f.rule.core])
