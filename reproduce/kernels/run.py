@@ -112,14 +112,14 @@ def of_model(name: str, seconds: float) -> dict[str, Any]:
     from rlflow.kernels import ALGORITHMS, KEY, Plan, library_path, preparing
     from rlflow.optimizer import optimize
     from rlflow.race import gate
-    from rlflow.runtime import RuntimeOptions, Worker
+    from rlflow.runtime import RuntimeOptions, Worker, interface
 
     with tempfile.TemporaryDirectory() as folder:
         path, out = os.path.join(folder, "model.onnx"), os.path.join(folder, "out.onnx")
         Path(path).write_bytes(zoo.build(name).SerializeToString())
         report = optimize(path, output=out, kernels=True, cost="analytic", search="greedy", budget="1x").report
         said = [note for note in report.notes if "kernels" in note]
-        text = blocked.metadata(out, KEY)
+        text = interface.metadata_entry(out, KEY)
         row: dict[str, Any] = {"kind": "model", "key": name, "model": name, "ratio": 1.0, "note": said[-1:]}
         if text is None:
             return row

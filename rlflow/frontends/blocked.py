@@ -35,11 +35,6 @@ class Convolution:
     pads: tuple[int, int, int, int]
 
 
-def metadata(source: bytes | str, key: str) -> str | None:
-    """The value of one of a model's metadata entries. Raises ModelError for what is no model."""
-    return next((entry.value for entry in _opened(source).metadata_props if entry.key == key), None)
-
-
 def set_metadata(model: onnx.ModelProto, key: str, value: str | None) -> None:
     """Give a metadata entry its value; ``None`` removes it."""
     kept = [entry for entry in model.metadata_props if entry.key != key]
@@ -47,18 +42,6 @@ def set_metadata(model: onnx.ModelProto, key: str, value: str | None) -> None:
     del model.metadata_props[:]
     for name, text in [*others, *([] if value is None else [(key, value)])]:
         model.metadata_props.add(key=name, value=text)
-
-
-def external_files(source: bytes | str) -> list[str]:
-    """Names of the files that hold weights of the model's main graph, in order."""
-    found = {
-        entry.value
-        for tensor in _opened(source).graph.initializer
-        if tensor.data_location == TensorProto.EXTERNAL
-        for entry in tensor.external_data
-        if entry.key == "location"
-    }
-    return sorted(found)
 
 
 def whole(source: bytes | str) -> bytes:
@@ -71,10 +54,6 @@ def whole(source: bytes | str) -> bytes:
     if storage.weight_bytes(model) >= storage.LARGEST_FILE:
         raise ModelError(f"The model {source} is too large to be optimised in one piece.")
     return storage.embed(model, os.path.dirname(os.path.abspath(source))).SerializeToString()
-
-
-def _opened(source: bytes | str) -> onnx.ModelProto:
-    return parse_model(source, "the model") if isinstance(source, bytes) else read_model(source)
 
 
 def probe() -> bytes:

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlflow.errors import ModelError, OutputError, RlflowError
-from rlflow.files import write_atomically
+from rlflow.errors import ModelError, OutputError, RlflowError, RuntimeRefused
+from rlflow.files import check_readable, write_atomically
 from rlflow.kernels import library
 from rlflow.kernels.plan import ALGORITHMS, KEY, Plan
 
@@ -48,9 +48,14 @@ def prepare(path: str | os.PathLike[str]) -> str:
 
 def prepared(model: bytes | str) -> Prepared:
     """The model ready for a session. Raises ModelError only where ``model`` is no model."""
-    from rlflow.frontends import blocked
+    from rlflow.runtime import interface
 
-    text = blocked.metadata(model, KEY)
+    if isinstance(model, str):
+        check_readable(model, "The model", ModelError)
+    try:
+        text = interface.metadata_entry(model, KEY)
+    except RuntimeRefused as error:
+        raise ModelError(str(error)) from error
     if text is None:
         return Prepared(model, False, "the model has no plan; write one with `rlflow optimize --kernels`")
     reason = library.unavailable()
@@ -132,13 +137,13 @@ def _key(model: bytes | str) -> str:
 
 def _contents(model: bytes | str) -> Iterator[bytes]:
     """The model's bytes, and those of the files with its weights."""
-    from rlflow.frontends import blocked
+    from rlflow.runtime import interface
 
     if isinstance(model, bytes):
         yield model
         return
     folder = Path(model).resolve().parent
-    for path in [Path(model), *(folder / name for name in blocked.external_files(model))]:
+    for path in [Path(model), *(folder / name for name in interface.data_files(model))]:
         try:
             with open(path, "rb") as stream:
                 while piece := stream.read(1 << 20):

@@ -63,9 +63,10 @@ def with_kernels(loaded: Loaded, raced: Raced, written: Written, context: Contex
 def _marked(written: Written, plan: Plan | None, context: Context) -> Written:
     """``written`` with this plan and no other."""
     from rlflow.frontends import blocked
+    from rlflow.runtime.interface import metadata_entry
 
     text = None if plan is None else plan.text()
-    if context.output is not None and (text is not None or blocked.metadata(str(context.output), KEY) is not None):
+    if context.output is not None and (text is not None or metadata_entry(str(context.output), KEY) is not None):
         blocked.write_metadata(str(context.output), KEY, text)
 
     def make() -> Any:

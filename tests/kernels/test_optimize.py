@@ -20,6 +20,7 @@ from rlflow.kernels import KEY, Plan
 from rlflow.kernels import library as kernels_library
 from rlflow.pipeline import kernels as stage
 from rlflow.race import gate
+from rlflow.runtime.interface import metadata_entry
 
 QUICK = {"cost": "analytic", "search": "greedy", "budget": "1x", "kernels": True}
 
@@ -53,7 +54,7 @@ def optimised(tmp_path: Path, **changes: Any) -> tuple[Path, Any]:
 
 
 def plan_of(path: Path) -> Plan | None:
-    text = blocked.metadata(str(path), KEY)
+    text = metadata_entry(str(path), KEY)
     return None if text is None else Plan.parse(text)
 
 

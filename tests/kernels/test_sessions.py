@@ -226,3 +226,5 @@ def test_no_model_is_an_error(tmp_path: Path) -> None:
         rlflow.kernels.session(tmp_path / "missing.onnx")
     with pytest.raises(ModelError):
         rlflow.kernels.prepare(tmp_path / "missing.onnx")
+    with pytest.raises(ModelError, match="not ONNX"):
+        rlflow.kernels.session(b"\xff\xff\xff")
