@@ -24,7 +24,7 @@ from rlflow.equivalence.outputs import (
 )
 from rlflow.equivalence.probes import Plan, Probe
 from rlflow.equivalence.slices import Excess, excess
-from rlflow.errors import RuntimeCrashed, RuntimeRefused, VerificationFailed
+from rlflow.errors import RuntimeCrashed, RuntimeRefused
 from rlflow.runtime import ModelSource
 
 _COARSE = ("bfloat16", "float16", "float32", "float64")
@@ -60,13 +60,6 @@ class Verification:
             (check.detail for check in self.tight + self.deployed if check.detail),
             self.notes[-1] if self.notes else None,
         )
-
-    def raise_for_failure(self) -> None:
-        """Raise :class:`VerificationFailed` unless the check passed."""
-        if not self.passed:
-            raise VerificationFailed(
-                f"The optimised model does not compute what the original computes. {self.failure()}"
-            )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

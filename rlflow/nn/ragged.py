@@ -70,10 +70,3 @@ def draw(probabilities: np.ndarray, uniform: float) -> int:
     """The index at which the summed ``probabilities`` pass ``uniform`` in [0, 1) times their sum."""
     sums = np.cumsum(probabilities)
     return int(min(np.searchsorted(sums, uniform * sums[-1], side="right"), len(sums) - 1))
-
-
-def masked_log_softmax(logits: Tensor, mask: Tensor) -> Tensor:
-    """For padded rows [..., k]: the log softmax over the entries where ``mask`` is true; ``-inf`` elsewhere, without
-    gradient.
-    """
-    return torch.log_softmax(logits.masked_fill(~mask.bool(), -torch.inf), dim=-1)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from rlflow._core import Graph, Moves, RuleSet, State, StopToken
 from rlflow._core import explain as _explain
 from rlflow.rewrite.library import RuleLibrary, all_shipped, load_rules, read_rules
-from rlflow.rewrite.record import PROVER_VERSION, ProofRecord, semantics_digest, statement_digest
+from rlflow.rewrite.record import PROVER_VERSION, ProofRecord, semantics_digest
 from rlflow.rewrite.rule import Rule
 
 __all__ = [
@@ -36,7 +36,6 @@ __all__ = [
     "load_rules",
     "read_rules",
     "semantics_digest",
-    "statement_digest",
 ]
 
 

@@ -124,11 +124,6 @@ _ZEROS: dict[str, Any] = {
 }
 
 
-def statement_digest(core_rule: _core.Rule) -> str:
-    """Digest of source, target, conditions and definitions; the name does not count."""
-    return str(core_rule.digest)
-
-
 @functools.cache
 def _row_text(op: str) -> str:
     return json.dumps(_core.op_row(op), sort_keys=True, default=str)

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from rlflow.equivalence import WorkerRunner, calibrate, make_inputs, verify
-from rlflow.errors import RuntimeRefused, VerificationFailed
+from rlflow.errors import RuntimeRefused
 from rlflow.runtime import Worker
 
 WIDTH = 64
@@ -70,14 +70,12 @@ class TestRewrites:
         assert [check.name for check in found.outputs] == ["y"]
         assert 0 < found.outputs[0].max_rel < 1e-5
         assert found.notes == []
-        found.raise_for_failure()
+        assert found.failure() is None
 
     def test_a_bias_that_is_one_per_cent_off_is_caught(self, runner: WorkerRunner, feeds: Any) -> None:
         found = verify(runner, network(), network(bias=1.01), feeds)
         assert not found.passed
-        with pytest.raises(VerificationFailed, match="output 'y' differs by") as caught:
-            found.raise_for_failure()
-        assert caught.value.exit_code == 3
+        assert "output 'y' differs by" in (found.failure() or "")
 
     def test_a_dropped_bias_of_a_hundredth_is_caught_in_a_noisy_network(self, runner: WorkerRunner, feeds: Any) -> None:
         """Weights three times too large amplify rounding; the tolerance grows with it, but not that far."""
@@ -173,7 +171,7 @@ class TestReports:
     def test_a_model_that_does_not_run_fails_but_the_original_must(self, runner: WorkerRunner, feeds: Any) -> None:
         found = verify(runner, network(), b"garbage", feeds)
         assert not found.passed
-        assert "not the optimised model" in (found.failure() or "")
+        assert "not the other model" in (found.failure() or "")
         with pytest.raises(RuntimeRefused):
             verify(runner, b"garbage", network(), feeds)
 

@@ -9,7 +9,7 @@ from model_tools import BOOL, model, random, run, value
 from onnx import helper
 
 from rlflow.errors import GraphError
-from rlflow.frontends import ConstantStore, evaluate, graph_to_model, inspect, load_model
+from rlflow.frontends import ConstantStore, evaluate, graph_to_model, load_model
 from rlflow.frontends.reference import Folder
 from rlflow.graph import Graph
 
@@ -130,19 +130,3 @@ def test_folding_rounds_casts_and_the_end_only() -> None:
     product = float(np.float32(0.1)) * 3.0
     assert folder.folded(graph.outputs()[0])[0] == np.float32(product)
     assert folder.folded(graph.outputs()[1])[0] == np.float32(np.float16(product))
-
-
-def test_inspecting_a_model() -> None:
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["h"]),
-        helper.make_node("Thing", ["h"], ["y"], domain="com.example"),
-        helper.make_node("LSTM", ["y", "w", "w"], ["z"], hidden_size=1),
-    ]
-    built = model(nodes, [value("x", ["N", 4]), value("w", [4, 3])], [value("z", [None, 3])], {"w": random(4, 3)})
-    described = inspect.io(built)
-    assert described.inputs == [("x", "float", ["N", 4])]
-    assert described.outputs == [("z", "float", [None, 3])]
-    assert inspect.operator_counts(built) == {"MatMul": 1, "com.example.Thing": 1, "LSTM": 1}
-    assert inspect.foreign_operators(built) == {"com.example.Thing": 1, "LSTM": 1}
-    assert inspect.weight_bytes(built) == 48
-    assert inspect.opset(built) == 17

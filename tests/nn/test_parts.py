@@ -73,21 +73,3 @@ def test_samples_follow_the_probabilities_whatever_the_company() -> None:
     np.testing.assert_allclose(np.bincount(drawn, minlength=3) / 4000, [0.2, 0.5, 0.3], atol=0.03)
     alone = RaggedCategorical(logits, torch.zeros(3, dtype=torch.long), 1)
     assert [int(alone.sample([np.random.default_rng(seed)])[0]) for seed in range(20)] == drawn[:20].tolist()
-
-
-@needs_torch
-def test_a_mask_leaks_nothing() -> None:
-    import torch
-
-    from rlflow.nn.ragged import masked_log_softmax
-
-    logits = torch.tensor([[1.0, 2.0, 50.0, -50.0], [0.0, 0.0, 0.0, 9.0]], requires_grad=True)
-    mask = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 0]], dtype=torch.int8)
-    found = masked_log_softmax(logits, mask)
-    assert found[~mask.bool()].exp().tolist() == [0, 0, 0]
-    torch.testing.assert_close(found[0, :2], torch.log_softmax(logits[0, :2], -1))
-    found[mask.bool()].sum().backward()
-    assert (logits.grad[~mask.bool()] == 0).all()
-    other = logits.detach().clone()
-    other[~mask.bool()] = 7.0
-    torch.testing.assert_close(masked_log_softmax(other, mask), found.detach())
