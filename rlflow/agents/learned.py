@@ -8,8 +8,9 @@ from contextlib import contextmanager
 import numpy as np
 
 from rlflow.errors import UsageError
-from rlflow.search.problem import Problem, StrategyBase
+from rlflow.search.problem import Problem
 from rlflow.search.result import Result
+from rlflow.search.strategy import StrategyBase
 
 
 class Learned(StrategyBase):

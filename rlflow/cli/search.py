@@ -113,7 +113,7 @@ def _alone(
     statistics = Statistics(problem.rule_names) if stats else None
     with reporter(quiet) as told, InterruptGuard(problem.stop):
         told.stage("searching")
-        problem.on_progress, problem.observer = told.progress, statistics
+        problem.events.listener, problem.observer = told.progress, statistics
         if checkpoint is None:
             return strategy.run(problem, generator(problem.seed)), statistics
         return solve_resumably(problem, strategy, checkpoint, resume=resume, rng=generator), statistics

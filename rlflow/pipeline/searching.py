@@ -60,7 +60,7 @@ def search(loaded: Loaded, context: Context) -> Found:
             problem = _problem(loaded, context)
             problem.root()
         _set_time(problem, loaded, context)
-        setup = problem.setup_measurements
+        setup = problem.start.measurements
         strategy = _search.describe(options.strategy)
         context.stage("searching", f"searching ({strategy}, {options.limits}, {len(problem.rule_names)} rules)")
         earlier = _earlier_searches(loaded, context)
@@ -72,12 +72,12 @@ def search(loaded: Loaded, context: Context) -> Found:
         result = _search.solve(problem, options.strategy)
     if earlier is not None:
         earlier.keep(result)
-    if result.stop_reason is StopReason.CONVERGED and (idle := problem.idle()) is not None:
+    if result.stop_reason is StopReason.CONVERGED and (idle := problem.limits.idle()) is not None:
         context.notes.append(
             f"The search ended after {result.seconds:.0f} s of its budget, because the last {idle} graphs that it "
             "opened brought no worthwhile gain; --patience off spends the whole budget."
         )
-    return Found(result, statistics, setup, problem.rule_profile() if options.profile_rules else None)
+    return Found(result, statistics, setup, _search.rule_rows(problem) if options.profile_rules else None)
 
 
 def _whole_graphs(context: Context) -> Any:
@@ -137,7 +137,7 @@ def _set_time(problem: Problem, loaded: Loaded, context: Context) -> None:
     parts.plan(context.pace(loaded) if known else Pace(), models=2 if timed else 0)
     seconds = parts.searching()
     assert seconds is not None
-    problem.end_after(seconds)
+    problem.meter.end_after(seconds)
 
 
 def _earlier_searches(loaded: Loaded, context: Context) -> EarlierSearches | None:

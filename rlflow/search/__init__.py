@@ -18,14 +18,17 @@ from rlflow.search.events import Chronicle, Event, History
 from rlflow.search.genetic import Genetic
 from rlflow.search.greedy import Greedy
 from rlflow.search.interrupt import InterruptGuard, StopToken
+from rlflow.search.limits import SearchStopped
 from rlflow.search.mcts import Mcts
+from rlflow.search.node import MoveTable, SearchNode
 from rlflow.search.parallel import solve_in_parallel
 from rlflow.search.partition import Partition
 from rlflow.search.patience import Patience
 from rlflow.search.patience import of as patience_of
 from rlflow.search.portfolio import Mixed, Portfolio
 from rlflow.search.prices import Prices
-from rlflow.search.problem import MoveTable, Problem, Progress, SearchNode, SearchStopped, StrategyBase
+from rlflow.search.problem import Problem
+from rlflow.search.progress import Progress
 from rlflow.search.random_walk import RandomRestarts
 from rlflow.search.registry import (
     Strategy,
@@ -41,8 +44,9 @@ from rlflow.search.registry import (
 )
 from rlflow.search.result import Counts, CurvePoint, Result, TraceStep, Visited
 from rlflow.search.resume import SavedSearch, solve_resumably
-from rlflow.search.rule_profile import RuleUse, rule_uses
+from rlflow.search.rule_profile import RuleUse, rule_rows, rule_uses
 from rlflow.search.statistics import RuleCounts, Statistics
+from rlflow.search.strategy import StrategyBase
 from rlflow.search.trace import read_trace, replay, replay_states
 from rlflow.search.view import View
 
@@ -99,6 +103,7 @@ __all__ = [
     "replay",
     "replay_states",
     "require_ready",
+    "rule_rows",
     "rule_uses",
     "solve",
     "solve_in_parallel",

@@ -18,15 +18,17 @@ import numpy as np
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
 from rlflow.search.descent import Descent, descend
-from rlflow.search.memory import kept
-from rlflow.search.problem import MoveTable, Problem, SearchNode, StrategyBase
+from rlflow.search.memory import resumable
+from rlflow.search.node import MoveTable, SearchNode
+from rlflow.search.problem import Problem
 from rlflow.search.registry import register
+from rlflow.search.strategy import StrategyBase
 
 #: How many times longer than the first a cycle becomes.
 _LONGEST = 10.0
 
 
-@kept
+@resumable
 @dataclass(eq=False)
 class _Run:
     """``unit``: typical change of cost in ms. ``descent``: the first way down. ``cycle``: how many are over."""

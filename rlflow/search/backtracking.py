@@ -30,10 +30,12 @@ import numpy as np
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
 from rlflow.search.descent import Descent, Round
-from rlflow.search.memory import kept
-from rlflow.search.problem import MoveTable, Problem, SearchNode, StrategyBase
+from rlflow.search.memory import resumable
+from rlflow.search.node import MoveTable, SearchNode
+from rlflow.search.problem import Problem
 from rlflow.search.registry import register
 from rlflow.search.selection import Connected, Signature
+from rlflow.search.strategy import StrategyBase
 
 #: Parts of the best cost that a twin and a chain that failed before count extra; at most that many twins are told
 #: apart.
@@ -96,7 +98,7 @@ class Backtracking(StrategyBase):
         return _Search(self, problem, start).run()
 
 
-@kept
+@resumable
 @dataclass(eq=False)
 class _Base:
     """A graph below which chains are searched, with the rewrites that were open there.
@@ -112,7 +114,7 @@ class _Base:
     common: bool = False
 
 
-@kept
+@resumable
 class _Entry(NamedTuple):
     """A candidate that was not opened yet."""
 
@@ -124,7 +126,7 @@ class _Entry(NamedTuple):
     regret: float  # gain of what the descent took in the chain's place; 0 for chains from the end of a descent
 
 
-@kept
+@resumable
 class _Search:
     """One run."""
 
@@ -241,7 +243,7 @@ class _Search:
     def _connected(self, base: _Base, child: SearchNode) -> Connected:
         """The rewrites that belong to the chain: not open in the base, or near what the chain made."""
         made = child.nodes - base.node.nodes
-        return Connected(base.known, self.problem.neighbourhood(child, made, _NEAR), base.node)
+        return Connected(base.known, child.neighbourhood(made, _NEAR), base.node)
 
     def _push_moves(
         self, base: _Base, table: MoveTable, rules: tuple[int, ...], start: Signature | None, regret: float

@@ -18,10 +18,12 @@ from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
 from rlflow.search.commute import Sleep
 from rlflow.search.descent import Descent
-from rlflow.search.memory import kept
-from rlflow.search.problem import MoveTable, Problem, SearchNode, StrategyBase
+from rlflow.search.memory import resumable
+from rlflow.search.node import MoveTable, SearchNode
+from rlflow.search.problem import Problem
 from rlflow.search.registry import register
 from rlflow.search.selection import Signature
+from rlflow.search.strategy import StrategyBase
 
 
 @register
@@ -65,7 +67,7 @@ class Beam(StrategyBase):
         return _Run(self, problem, start, Descent(start)).down_and_on()
 
 
-@kept
+@resumable
 @dataclass(eq=False)
 class _Member:
     """A graph of a layer. ``explored``: what its parent's candidates of this layer left open, shared by siblings."""
@@ -77,7 +79,7 @@ class _Member:
     explored: dict[Signature, frozenset[Signature]] = field(default_factory=dict)
 
 
-@kept
+@resumable
 @dataclass(eq=False)
 class _Layers:
     """The layers below ``base``. ``idle``: how many since the last one with a better graph. ``common``: whether the
@@ -96,7 +98,7 @@ class _Layers:
 _DOWN, _ONCE_MORE, _FOUND = range(3)
 
 
-@kept
+@resumable
 @dataclass(eq=False)
 class _Run:
     """``best``: the end of the first way down and on. ``descent``, ``layers``: what it is in the middle of."""

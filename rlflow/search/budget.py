@@ -6,7 +6,7 @@ import enum
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from rlflow.errors import BudgetError
 
@@ -127,6 +127,11 @@ class BudgetMeter:
         self._clock = clock
         self._started: float | None = None
 
+    @classmethod
+    def of(cls, budget: Budget | str | BudgetMeter, clock: Callable[[], float]) -> BudgetMeter:
+        """A meter for ``budget``; the budget itself where it is one."""
+        return budget if isinstance(budget, BudgetMeter) else cls(Budget.parse(budget), clock)
+
     def start(self) -> None:
         """Start the clock; later calls change nothing."""
         if self._started is None:
@@ -140,6 +145,20 @@ class BudgetMeter:
     def rewind(self, seconds: float) -> None:
         """Set the clock to where ``seconds`` have elapsed."""
         self._started = self._clock() - seconds
+
+    def restore(self, spent: Mapping[str, float]) -> None:
+        """Set counts and clock to what was spent until some moment (:meth:`spending`)."""
+        for name in ("candidates", "expansions", "measurements"):
+            setattr(self, name, int(spent[name]))
+        self.rewind(float(spent["seconds"]))
+
+    def extend(self, spent: Mapping[str, float]) -> None:
+        """Let the budget come on top of what was spent already."""
+        self.budget = self.budget.plus(spent)
+
+    def end_after(self, seconds: float) -> None:
+        """Let the search take so many seconds instead of those of the budget."""
+        self.budget = replace(self.budget, seconds=seconds)
 
     def leave_out(self, seconds: float) -> None:
         """Do not count so many seconds that have passed: they were spent on something else than the search."""

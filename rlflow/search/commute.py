@@ -14,15 +14,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rlflow.search.memory import kept
-from rlflow.search.problem import MoveTable, Problem, SearchNode
+from rlflow.search.memory import resumable
+from rlflow.search.node import MoveTable, SearchNode
+from rlflow.search.problem import Problem
 from rlflow.search.selection import Signature, signatures_of
 
 #: Rewrites further apart than this many edges are independent: a condition may look at a node's readers.
 _REACH = 1
 
 
-@kept
+@resumable
 class Sleep(NamedTuple):
     """The rewrites that need not be tried at a graph. Hand it to :meth:`Problem.moves` as ``connected``."""
 
@@ -51,7 +52,7 @@ class Sleep(NamedTuple):
         candidates = {s for s, still_open in explored.items() if taken in still_open} | self.asleep
         if not candidates:
             return self
-        near = problem.neighbourhood(table.node, table.touched(k).tolist(), _REACH)
+        near = table.node.neighbourhood(table.touched(k).tolist(), _REACH)
         return Sleep(frozenset(s for s in candidates if near.isdisjoint(matched(s))))
 
 

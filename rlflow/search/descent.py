@@ -14,15 +14,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rlflow.search.greedy import measured_ranking
-from rlflow.search.memory import kept
-from rlflow.search.problem import MoveTable, Problem, SearchNode
+from rlflow.search.memory import resumable
+from rlflow.search.node import MoveTable, SearchNode
+from rlflow.search.problem import Problem
 
 #: A round takes only rewrites that gain at least this share of the best one: large gains first, because they may
 #: exclude small ones.
 ROUND_SHARE = 0.1
 
 
-@kept
+@resumable
 @dataclass
 class Round:
     """What was taken among the candidates of one graph.
@@ -49,7 +50,7 @@ def descend(problem: Problem, node: SearchNode) -> tuple[SearchNode, MoveTable, 
     return Descent(node).finish(problem)
 
 
-@kept
+@resumable
 @dataclass(eq=False)
 class Descent:
     """A way down that can be interrupted between two rounds.

@@ -17,8 +17,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rlflow.search.problem import Problem, SearchNode
-from rlflow.search.selection import Signature, signatures_of
+from rlflow.search.node import SearchNode
+from rlflow.search.problem import Problem
+from rlflow.search.selection import Signature, position, signatures_of
 from rlflow.search.view import View
 
 _NAME_BYTES = 12
@@ -99,8 +100,8 @@ class Chronicle(View):
         """Say what led to a node that was not opened through this view."""
         self._histories[node] = history
 
-    def _open(self, node: SearchNode, i: int, rule: str, size: int) -> SearchNode:
-        child = super()._open(node, i, rule, size)
+    def _open(self, node: SearchNode, i: int) -> SearchNode:
+        child = super()._open(node, i)
         history = self.history(node)
         event = history.event(signatures_of(node.raw, np.array([i]))[0])
         self._histories[child] = history.after(event, node, child)
@@ -117,16 +118,12 @@ class Chronicle(View):
 
     def find(self, node: SearchNode, event: Event) -> int | None:
         """The core's number of the move that ``event`` is at ``node``; ``None`` where it cannot be applied."""
-        self._check()
+        self.check()
         wanted = self.history(node).signature(event, node)
         if wanted is None:
             return None
-        raw = node.raw = node.state.moves()
-        index = np.flatnonzero(np.asarray(raw.rule) == wanted[0])
-        for i, signature in zip(index.tolist(), signatures_of(raw, index), strict=True):
-            if signature == wanted:
-                return int(i)
-        return None
+        node.raw = node.state.moves()
+        return position(node.raw, wanted)
 
 
 _BEGINNING = History()

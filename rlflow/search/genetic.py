@@ -19,10 +19,12 @@ from rlflow.search.annealing import draw_by_cost, typical_change
 from rlflow.search.budget import StopReason
 from rlflow.search.descent import Descent, descend
 from rlflow.search.events import Chronicle, dependents
-from rlflow.search.memory import kept
-from rlflow.search.problem import Problem, SearchNode, StrategyBase
+from rlflow.search.memory import resumable
+from rlflow.search.node import SearchNode
+from rlflow.search.problem import Problem
 from rlflow.search.registry import register
 from rlflow.search.selection import Connected
+from rlflow.search.strategy import StrategyBase
 
 #: Children in a row without a new graph after which the search gives up: everything near was seen.
 _FRUITLESS = 60
@@ -77,7 +79,7 @@ class Genetic(StrategyBase):
         return run.evolve()
 
 
-@kept
+@resumable
 @dataclass(eq=False)
 class _Population:
     options: Genetic
@@ -176,6 +178,6 @@ class _Population:
                 known = frozenset(table.signatures)
             k = choices[draw_by_cost(self.rng, table.cost[choices], self.options.temperature * self.unit)]
             node = self.problem.open(node, table.index[k])
-            near = self.problem.neighbourhood(node, node.nodes - one.nodes, _NEAR)
+            near = node.neighbourhood(node.nodes - one.nodes, _NEAR)
             connected = Connected(known, near)
         return node

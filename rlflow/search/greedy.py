@@ -9,15 +9,17 @@ import numpy as np
 
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
-from rlflow.search.memory import kept
-from rlflow.search.problem import ROUNDING, MoveTable, Problem, SearchNode, StrategyBase
+from rlflow.search.memory import resumable
+from rlflow.search.node import MoveTable, SearchNode
+from rlflow.search.problem import ROUNDING, Problem
 from rlflow.search.registry import register
+from rlflow.search.strategy import StrategyBase
 
 #: How many of the most promising unmeasured candidates are measured before the best one is taken.
 MEASURED_AT_ONCE = 8
 
 
-@kept
+@resumable
 @dataclass(eq=False)
 class _Walk:
     """How far the walk has come."""

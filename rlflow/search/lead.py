@@ -11,7 +11,9 @@ import numpy as np
 
 from rlflow.search.backtracking import Backtracking
 from rlflow.search.budget import Budget
-from rlflow.search.problem import Problem, SearchNode, SearchStopped
+from rlflow.search.limits import SearchStopped
+from rlflow.search.node import SearchNode
+from rlflow.search.problem import Problem
 from rlflow.search.result import Result
 
 #: Graphs that it may open, and the part of the seconds left that it may take.

@@ -28,9 +28,11 @@ from rlflow.search.annealing import typical_change
 from rlflow.search.budget import StopReason
 from rlflow.search.commute import Sleep
 from rlflow.search.descent import Descent, descend
-from rlflow.search.memory import kept
-from rlflow.search.problem import MoveTable, Problem, SearchNode, StrategyBase
+from rlflow.search.memory import resumable
+from rlflow.search.node import MoveTable, SearchNode
+from rlflow.search.problem import Problem
 from rlflow.search.registry import register
+from rlflow.search.strategy import StrategyBase
 from rlflow.search.tree import UNTRIED, Vertex, back_up, puct, select, uct
 
 #: Share of the prior at the root of a tree that is drawn at random (Dirichlet, as in AlphaZero).
@@ -83,7 +85,7 @@ class Mcts(StrategyBase):
         return run.grow()
 
 
-@kept
+@resumable
 @dataclass(eq=False)
 class _Forest:
     """The trees of a search, one after the other. ``unit``: typical change of cost in ms. ``descent``: the way down
@@ -134,7 +136,7 @@ class _Forest:
             self.starts.rotate(-1)  # full: the others first, then this one anew
 
 
-@kept
+@resumable
 @dataclass(eq=False)
 class _Vertex(Vertex):
     """A graph in the tree; its edges are its candidates. Gains are parts of the tree's starting cost; before an edge
@@ -147,7 +149,7 @@ class _Vertex(Vertex):
     value: float = 0.0
 
 
-@kept
+@resumable
 class _Tree:
     """The tree below one graph."""
 

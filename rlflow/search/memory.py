@@ -2,9 +2,10 @@
 
 A strategy that can be resumed exactly keeps all that decides its next step in one object, its *run*, and calls
 ``problem.keep(run)`` wherever that object is whole. ``problem.recall()`` gives it back in a later process. Here is what
-lies between: a run is a web of objects of the classes that are marked :func:`kept`, containers, arrays and a random
-generator. Graphs are not written: a node is the trace that leads to it, a table of candidates is its node and what was
-selected there, and both are made again when, and if, the search comes back to them. Nothing that is read is executed.
+lies between: a run is a web of objects of the classes that are marked :func:`resumable`, containers, arrays and a
+random generator. Graphs are not written: a node is the trace that leads to it, a table of candidates is its node and
+what was selected there, and both are made again when, and if, the search comes back to them. Nothing that is read is
+executed.
 """
 
 from __future__ import annotations
@@ -19,28 +20,28 @@ import numpy as np
 
 from rlflow.search.archive import Point
 from rlflow.search.events import Chronicle, Event, History
-from rlflow.search.problem import MoveTable, Problem, SearchNode, _Link
+from rlflow.search.node import Link, MoveTable, SearchNode
+from rlflow.search.problem import Problem
 from rlflow.search.registry import Strategy, describe, make
 from rlflow.search.result import CurvePoint, TraceStep, Visited
 from rlflow.search.selection import Connected
 from rlflow.search.trace import replay_states
 
 _T = TypeVar("_T", bound=type)
-_KEPT: dict[str, type] = {}
+_RESUMABLE: dict[str, type] = {}
 #: Containers by the name they are written under. What is a tuple is a plain JSON list.
 _CONTAINERS: dict[str, type] = {"list": list, "set": set, "frozenset": frozenset, "deque": deque}
 _MAPPINGS: dict[str, type] = {"dict": dict, "counter": Counter}
-_COUNTS = ("candidates", "expansions", "measurements")
 
 
-def kept(kind: _T) -> _T:
+def resumable(kind: _T) -> _T:
     """Class decorator: instances are written by their attributes (tuples by their places) and made again from them."""
-    _KEPT[f"{kind.__module__.rpartition('.')[2]}.{kind.__qualname__}"] = kind
+    _RESUMABLE[f"{kind.__module__.rpartition('.')[2]}.{kind.__qualname__}"] = kind
     return kind
 
 
 for _kind in (Connected, Event, History, CurvePoint):
-    kept(_kind)
+    resumable(_kind)
 
 
 def write(problem: Problem, run: Any) -> dict[str, Any]:
@@ -49,11 +50,11 @@ def write(problem: Problem, run: Any) -> dict[str, Any]:
     plain = {
         "run": writer.plain(run),
         "spent": problem.meter.spending(),
-        "overweight": problem.overweight,
-        "curve": [list(point) for point in problem._curve],
+        "overweight": problem.frontier.overweight,
+        "curve": [list(point) for point in problem.incumbent.curve],
         "archive": [
             [point.steps, point.cost, point.size, point.visited.digest, writer.step(point.visited.trace or ())]
-            for point in problem._archive.front
+            for point in problem.incumbent.archive.front
         ],
     }
     return plain | {"objects": writer.objects, "steps": writer.steps}
@@ -61,17 +62,15 @@ def write(problem: Problem, run: Any) -> dict[str, Any]:
 
 def read(problem: Problem, plain: dict[str, Any]) -> None:
     """Bring ``problem`` to where it was when ``plain`` was written; its strategy finds its run in ``recall()``."""
-    reader, meter = _Reader(problem, plain), problem.meter
-    for name in _COUNTS:
-        setattr(meter, name, int(plain["spent"][name]))
-    meter.rewind(float(plain["spent"]["seconds"]))
-    problem.overweight = int(plain["overweight"])
-    problem._curve[:] = [CurvePoint(*point) for point in plain["curve"]]
+    reader, incumbent = _Reader(problem, plain), problem.incumbent
+    problem.meter.restore(plain["spent"])
+    problem.frontier.overweight = int(plain["overweight"])
+    incumbent.curve[:] = [CurvePoint(*point) for point in plain["curve"]]
     points = []
     for steps, cost, size, digest, step in plain["archive"]:
         visited = Visited(reader.state(step).graph, digest, cost, reader.trace(step))
         points.append(Point(steps, cost, size, visited))
-    problem._archive.front = points
+    incumbent.archive.front = points
     problem.recalled = reader.value(plain["run"])
 
 
@@ -117,7 +116,7 @@ class _Writer:
         return self._thing(value)
 
     def _thing(self, value: Any) -> list[Any]:
-        if type(value) in _KEPT.values():
+        if type(value) in _RESUMABLE.values():
             return [_name(type(value)), *([name, self.plain(item)] for name, item in vars(value).items())]
         if isinstance(value, SearchNode):
             return self._node(value)
@@ -133,14 +132,16 @@ class _Writer:
             return ["problem"]
         if isinstance(value, Strategy):
             return ["strategy", describe(value)]
-        raise TypeError(f"A checkpoint cannot hold a {type(value).__qualname__}; mark the class with @kept if it can.")
+        raise TypeError(
+            f"A checkpoint cannot hold a {type(value).__qualname__}; mark the class with @resumable if it can."
+        )
 
     def _node(self, node: SearchNode) -> list[Any]:
         if node is self.root:
             return ["root"]
         return ["node", self._link(node.link), node.cost, node.digest.hex(), node.size, node.depth]
 
-    def _link(self, link: _Link | None) -> int:
+    def _link(self, link: Link | None) -> int:
         """The number of a link's step; all before it get theirs first."""
         waiting = []
         while link is not None and id(link) not in self._links:
@@ -168,7 +169,7 @@ class _Writer:
 
 def _name(kind: type) -> str:
     name = f"{kind.__module__.rpartition('.')[2]}.{kind.__qualname__}"
-    assert _KEPT.get(name) is kind, f"{kind} is not marked with @kept"
+    assert _RESUMABLE.get(name) is kind, f"{kind} is not marked with @resumable"
     return name
 
 
@@ -177,10 +178,10 @@ class _Reader:
         self.problem = problem
         self.objects: list[Any] = plain["objects"]
         self._made: dict[int, Any] = {}
-        self._links: list[_Link] = []
+        self._links: list[Link] = []
         for before, rule, match in plain["steps"]:
             step = TraceStep(str(rule), tuple(map(int, match)))
-            self._links.append(_Link(step, self._links[before] if before >= 0 else None))
+            self._links.append(Link(step, self._links[before] if before >= 0 else None))
         self._before = [before for before, _, _ in plain["steps"]]
         self._states: dict[int, Any] = {-1: Problem.root(problem).state}
 
@@ -212,7 +213,7 @@ class _Reader:
         if "b" in plain:
             return bytes.fromhex(plain["b"])
         if "t" in plain:
-            return _KEPT[plain["t"]](*map(self.value, plain["v"]))
+            return _RESUMABLE[plain["t"]](*map(self.value, plain["v"]))
         number = plain["#"]
         if number not in self._made:
             self._make(number, *self.objects[number])
@@ -232,7 +233,7 @@ class _Reader:
         elif kind in _SPECIAL:
             self._made[number] = _SPECIAL[kind](self, *rest)
         else:
-            thing: Any = object.__new__(_KEPT[kind])
+            thing: Any = object.__new__(_RESUMABLE[kind])
             self._made[number] = thing
             vars(thing).update((name, self.value(item)) for name, item in rest)
 
@@ -297,5 +298,5 @@ class _Table(MoveTable):
         problem = self.__dict__.pop("_problem", None)
         if problem is None:
             raise AttributeError(name)
-        self.__dict__.update(vars(problem.listed(*self.source)[0]))
+        self.__dict__.update(vars(problem.frontier.listed(*self.source)[0]))
         return getattr(self, name)

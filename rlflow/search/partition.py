@@ -21,11 +21,14 @@ from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
 from rlflow.search.descent import Descent
 from rlflow.search.greedy import Greedy
-from rlflow.search.memory import kept
-from rlflow.search.problem import Problem, SearchNode, SearchStopped, StrategyBase
+from rlflow.search.limits import SearchStopped
+from rlflow.search.memory import resumable
+from rlflow.search.node import SearchNode
+from rlflow.search.problem import Problem
 from rlflow.search.regions import Region, cut_out, plan
 from rlflow.search.registry import Strategy, make, register, require_ready
 from rlflow.search.stitch import Step, Stitcher, steps_of
+from rlflow.search.strategy import StrategyBase
 from rlflow.search.view import View
 
 
@@ -83,7 +86,7 @@ class Partition(StrategyBase):
         return [*([Greedy()] if size > self.size else []), *[self.strategy()] * self.rounds]
 
 
-@kept
+@resumable
 @dataclass(eq=False)
 class _Run:
     """One run. ``start``: the graph that this round cuts into ``parts``; ``done``: how many of them are; ``node``: what
@@ -133,7 +136,7 @@ class _Run:
             self.parts = plan(self.start.graph, self.start.state.pricer, self.options.size)
         while self.done < len(self.parts):
             self._keep()
-            self.problem._check()
+            self.problem.check()
             region = cut_out(self.node.graph, self.parts[self.done])
             key = (strategy, region.key)
             if key not in self.solved:
@@ -152,12 +155,11 @@ class _Run:
         outer, whole = self.problem, node.state
         outer.meter.measurements += outer.prices.settle_root(region.graph, lambda: outer.stopped() is not None)
         state = State(region.graph, whole.ruleset, whole.pricer, stop=whole.stop)
-        inner = Problem.over(state, outer.rule_names, outer.meter.budget, prices=outer.prices, stop=outer.stop)
-        inner.meter = outer.meter  # what is spent on parts is spent
+        inner = Problem.over(state, outer.rule_names, outer.meter, prices=outer.prices, stop=outer.stop)
         limit = outer.meter.expansions + max(int(self.options.effort * len(region.members)), 1)
 
         def turn() -> None:
-            outer._report()  # the inner problem reports to nobody
+            outer.report()  # the inner problem reports to nobody
             spent, total = outer.meter.expansions, outer.meter.budget.expansions
             if total is not None and total - spent <= view.best.depth:
                 self.cut_short = True  # the rest is for the replay

@@ -9,12 +9,14 @@ import numpy as np
 
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
-from rlflow.search.memory import kept
-from rlflow.search.problem import Problem, SearchNode, StrategyBase
+from rlflow.search.memory import resumable
+from rlflow.search.node import SearchNode
+from rlflow.search.problem import Problem
 from rlflow.search.registry import register
+from rlflow.search.strategy import StrategyBase
 
 
-@kept
+@resumable
 @dataclass(eq=False)
 class _Run:
     """``done``: how many walks are over."""

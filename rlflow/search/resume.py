@@ -23,7 +23,9 @@ from rlflow.errors import UsageError
 from rlflow.files import parse_json, write_atomically
 from rlflow.search import memory
 from rlflow.search.budget import StopReason
-from rlflow.search.problem import Problem, Progress, SearchNode
+from rlflow.search.node import SearchNode
+from rlflow.search.problem import Problem
+from rlflow.search.progress import Progress
 from rlflow.search.registry import Strategy, describe
 from rlflow.search.result import Result, TraceStep
 from rlflow.search.trace import read_trace
@@ -84,8 +86,8 @@ def of(problem: Problem, strategy: Strategy, earlier: SavedSearch | None = None)
     """What ``problem`` has found so far. Raises :class:`UsageError` for a strategy that keeps no traces."""
     if not strategy.has_trace:
         raise UsageError(f"The search strategy {strategy.name!r} keeps no traces, so it cannot be resumed.")
-    found = problem.finalists()
     root = Problem.root(problem)
+    found = problem.incumbent.archive.finalists()
     reached = problem.meter.spending()
     before = (earlier.reached or {}) if earlier is not None and earlier.goes_on(problem, strategy) else {}
     spent = {name: value - before.get(name, 0) for name, value in reached.items()}
@@ -117,7 +119,7 @@ def go_on(problem: Problem, checkpoint: SavedSearch) -> Problem:
     checkpoint. Raises as :func:`start`.
     """
     _check(problem.root(), checkpoint)
-    problem.meter.budget = problem.meter.budget.plus(checkpoint.reached or {})
+    problem.meter.extend(checkpoint.reached or {})
     if checkpoint.memory is not None:
         memory.read(problem, checkpoint.memory)
     return problem
@@ -148,8 +150,8 @@ def solve_resumably(
     """
     earlier = SavedSearch.read(path) if resume and Path(path).exists() else None
     of(problem, strategy)  # refuse at once what cannot be kept
-    writer = _Writer(problem, strategy, Path(path), earlier, problem.on_progress, every)
-    problem.on_progress = writer
+    writer = _Writer(problem, strategy, Path(path), earlier, problem.events.listener, every)
+    problem.events.listener = writer
     if getattr(strategy, "goes_on", False):
         problem.keeper = writer.look
     if earlier is None:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from rlflow.search.problem import Problem
+
 
 class RuleUse(NamedTuple):
     """One rule over one search.
@@ -28,6 +30,12 @@ class RuleUse(NamedTuple):
     @property
     def ms(self) -> float:
         return self.match_ms + self.build_ms
+
+
+def rule_rows(problem: Problem) -> dict[str, dict[str, Any]]:
+    """What each rule took so far, by name, as ``State.profile`` of the core gives it; empty where nobody asked."""
+    profile = getattr(problem.root().state, "profile", None)
+    return {} if profile is None else profile()
 
 
 def rule_uses(rows: Mapping[str, Mapping[str, Any]], library: Mapping[str, Any], trace: Iterable[str]) -> list[RuleUse]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from rlflow.search.problem import SearchNode
+    from rlflow.search.node import SearchNode
 
 #: Rule number, and the ids of the nodes that it matched: the same in parent and child where the match persists.
 Signature = tuple[int, bytes]
@@ -74,3 +74,10 @@ def signatures_of(raw: Any, index: np.ndarray) -> list[Signature]:
         np.asarray(raw.rule).tolist(),
     )
     return [(rules[i], touched[begins[i] : begins[i + 1]].tobytes()) for i in index.tolist()]
+
+
+def position(raw: Any, wanted: Signature) -> int | None:
+    """Which of the core's moves has the signature ``wanted``; ``None`` where none has."""
+    index = np.flatnonzero(np.asarray(raw.rule) == wanted[0])
+    found = zip(index.tolist(), signatures_of(raw, index), strict=True)
+    return next((int(i) for i, signature in found if signature == wanted), None)

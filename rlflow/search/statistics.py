@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rlflow.search.problem import MoveTable, SearchNode
+from rlflow.search.node import MoveTable, SearchNode
 from rlflow.search.result import TraceStep
 
 #: Opened graphs that the landscape keeps; of more than twice as many every second one is dropped.

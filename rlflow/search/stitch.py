@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from rlflow.search.memory import kept
-from rlflow.search.problem import SearchNode, _Link, _work
+from rlflow.search.memory import resumable
+from rlflow.search.node import Link, SearchNode
 from rlflow.search.regions import Region
 from rlflow.search.result import TraceStep
 from rlflow.search.view import View
@@ -16,7 +16,7 @@ from rlflow.search.view import View
 Name = int | tuple[int, int]
 
 
-@kept
+@resumable
 class Made(NamedTuple):
     """A node that a step made: its operator, and what it reads as (node, output); ``None`` for an input of the part or
     an input that is left out.
@@ -26,7 +26,7 @@ class Made(NamedTuple):
     reads: tuple[tuple[Name, int] | None, ...]
 
 
-@kept
+@resumable
 class Step(NamedTuple):
     """A rewrite of a part: rule number, the nodes it matches, and those it makes."""
 
@@ -80,24 +80,24 @@ class Stitcher:
             for number, step in enumerate(steps):
                 if any(name not in numbers for name in step.touched):
                     continue
-                self.view._check()
+                self.view.check()
                 found = state.take(step.rule, [numbers[name] for name in step.touched])
                 if found is None:
                     continue
                 self.view.meter.expansions += 1
-                self.view._report()
+                self.view.report()
                 before, (state, key) = state.graph.id_limit, found
-                link = _Link(TraceStep(self.view.rule_names[step.rule], tuple(map(int, key))), link)
+                link = Link(TraceStep(self.view.rule_names[step.rule], tuple(map(int, key))), link)
                 done += 1
                 _recognise(state.graph, before, number, step, numbers)
         finally:
             result = node if done == 0 else self._visited(node, state, link, done)
         return result
 
-    def _visited(self, node: SearchNode, state: Any, link: _Link | None, steps: int) -> SearchNode:
-        cost, digest = self.view._cost(state), bytes.fromhex(state.graph.digest)
-        child = SearchNode(state, cost, digest, _work(state.graph), link, node.depth + steps)
-        if self.view.prices.is_settled(state.graph) and self.view.admits(state.weight_bytes):
+    def _visited(self, node: SearchNode, state: Any, link: Link | None, steps: int) -> SearchNode:
+        frontier = self.view.frontier
+        child = SearchNode.of(state, frontier.cost(state), link, node.depth + steps)
+        if frontier.prices.is_settled(state.graph) and frontier.admits(state.weight_bytes):
             self.view._visit(child)
             return child
         return node

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rlflow.search.budget import StopReason
-from rlflow.search.problem import Problem, SearchNode
-from rlflow.search.result import Result
+from rlflow.search.node import SearchNode
+from rlflow.search.problem import Problem
 
 
 class View(Problem):
@@ -45,24 +44,16 @@ class View(Problem):
         """Cost of the problem's own starting graph in milliseconds."""
         return super().root().cost
 
-    def result(self, reason: StopReason, strategy: str, *, has_trace: bool = True) -> Result:
-        """The outcome so far of the whole problem: the cost before is that of its own starting graph."""
-        start, self._start = self._start, None
-        try:
-            return super().result(reason, strategy, has_trace=has_trace)
-        finally:
-            self._start = start
-
     def keep(self, run: object) -> None:
         """Nothing: a run that is one of several cannot be gone on from alone."""
 
     def recall(self) -> None:
         """Nothing; see :meth:`keep`."""
 
-    def _check(self) -> None:
+    def check(self) -> None:
         if self._turn is not None:
             self._turn()
-        super()._check()
+        super().check()
 
     def _visit(self, node: SearchNode) -> None:
         super()._visit(node)

@@ -159,7 +159,7 @@ def interrupt_returns_best(case: Case) -> None:
 
 def _stopped_after(case: Case, token: StopToken, expansions: int) -> Result:
     problem = case.problem("1000x", stop=token, clock=_Clock())
-    problem.on_progress = lambda progress: token.stop() if progress.expansions >= expansions else None
+    problem.events.listener = lambda progress: token.stop() if progress.expansions >= expansions else None
     return solve(problem, make(case.strategy))
 
 

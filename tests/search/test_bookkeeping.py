@@ -85,14 +85,14 @@ def test_another_search_starts_from_the_best_graph(strategy: str, seed: int, tmp
 
 
 def test_a_search_that_is_killed_goes_on_from_where_it_was_noted(tmp_path: Path) -> None:
-    path, problem = tmp_path / "search.json", NAMED["mixture"].problem("60x")
+    path, ticks = tmp_path / "search.json", iter(range(100_000))
+    problem = NAMED["mixture"].problem("60x", clock=ticks.__next__)
 
     def give_up(progress: search.Progress) -> None:
         if progress.expansions >= 30:
             raise KeyboardInterrupt
 
-    problem.meter = search.BudgetMeter(Budget.parse("60x"), iter(range(100_000)).__next__)
-    problem.on_progress = give_up
+    problem.events.listener = give_up
     with pytest.raises(KeyboardInterrupt):
         solve_resumably(problem, search.make("backtracking"), path, every=0.0, rng=generator)
     noted = SavedSearch.read(path).reached or {}
@@ -113,7 +113,7 @@ class Forgetful(search.StrategyBase):
 
 def test_what_cannot_be_written_down_is_an_error_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry.STRATEGIES.opened, "forgetful", Forgetful)
-    with pytest.raises(TypeError, match="mark the class with @kept"):
+    with pytest.raises(TypeError, match="mark the class with @resumable"):
         resumed("forgetful", tmp_path / "search.json", "9x")
 
 
@@ -130,7 +130,7 @@ def test_a_checkpoint_is_refused_elsewhere(tmp_path: Path) -> None:
 def test_a_checkpoint_is_written_while_the_search_runs(tmp_path: Path) -> None:
     path, seen = tmp_path / "search.json", []
     problem = NAMED["mixture"].problem("40x", clock=iter(range(100_000)).__next__)
-    problem.on_progress = lambda progress: seen.append(path.exists())
+    problem.events.listener = lambda progress: seen.append(path.exists())
     solve_resumably(problem, search.make("beam"), path, every=0.0, rng=generator)
     assert seen[0]
 
@@ -229,6 +229,6 @@ def test_the_catalogue_documents_every_option() -> None:
 
 
 def test_a_negative_cost_of_the_model_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Problem, "_cost", lambda self, state: -1.0)
+    monkeypatch.setattr(search.Prices, "cost", lambda self, state: -1.0)
     with pytest.raises(CostError, match=r"costs -1\.0 ms; expected a number that is not negative"):
         search.solve(NAMED["mixture"].problem("2x"), "greedy")

@@ -75,12 +75,12 @@ class TestSearches:
         plain = solve(TINY[0].problem("5000x"), "mcts")
         assert found.stop_reason is StopReason.CONVERGED
         assert found.counts.expansions < plain.counts.expansions
-        assert problem.idle() is not None
+        assert problem.limits.idle() is not None
 
     def test_a_search_that_comes_to_its_end_before_says_so(self) -> None:
         problem = TINY[0].problem("5000x", patience=Patience(4000))
         assert solve(problem, "backtracking").stop_reason is StopReason.EXHAUSTED
-        assert problem.idle() is None
+        assert problem.limits.idle() is None
 
 
 def test_a_gain_is_worthwhile_by_what_it_adds_to_the_last_one() -> None:

@@ -123,7 +123,7 @@ def test_folded_weights_are_limited() -> None:
     table = heavy.moves(heavy.root())
     names = [heavy.rule_names[rule] for rule in table.rule]
     assert "aW>WWW" not in names
-    assert heavy.overweight == 1
+    assert heavy.frontier.overweight == 1
     assert "W>z" in names
     result = search.solve(heavy, "greedy")
     assert result.counts.overweight >= 1

@@ -13,7 +13,8 @@ from rlflow.agents.learned import Learned
 from rlflow.agents.rlflow.config import FORMS
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
-from rlflow.search.problem import Problem, SearchNode
+from rlflow.search.node import SearchNode
+from rlflow.search.problem import Problem
 from rlflow.search.registry import register
 
 _KEEP = 512

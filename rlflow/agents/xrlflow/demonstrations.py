@@ -26,7 +26,8 @@ from rlflow.nn.batch import Vocabulary
 from rlflow.nn.observation import Observation
 from rlflow.nn.policy import Policy
 from rlflow.search import Result, TraceStep, generator
-from rlflow.search.problem import ROUNDING, SearchStopped
+from rlflow.search.limits import SearchStopped
+from rlflow.search.problem import ROUNDING
 
 _KEEP = 4
 #: Of the most that a run of steps brings a step, the part that is as good.

@@ -15,8 +15,10 @@ from rlflow.search.descent import descend
 from rlflow.search.eqsat.extract import DECODERS, Ilp
 from rlflow.search.eqsat.guided import RuleSearch
 from rlflow.search.eqsat.table import Limits, SaturatedGraph, saturate
-from rlflow.search.problem import Problem, SearchNode, StrategyBase
+from rlflow.search.node import SearchNode
+from rlflow.search.problem import Problem
 from rlflow.search.registry import register
+from rlflow.search.strategy import StrategyBase
 
 #: Part of the seconds left that one saturation may take; the rest is for extraction.
 SATURATION_SHARE = 0.5
