@@ -1,12 +1,19 @@
-"""Live progress on stderr: one changing line on a terminal, a plain line now and then elsewhere."""
+"""Live progress on stderr: one changing line on a terminal, a plain line now and then elsewhere.
+
+What is told is left on a board, and a thread of the display's own reads it: so nothing that searches or measures waits
+for a terminal, or calls up into the command line.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
+import threading
 import time
+from collections import deque
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,33 +21,28 @@ if TYPE_CHECKING:
     from rlflow.price.allowance import PricingProgress
     from rlflow.search import Progress
 
-#: Seconds between two lines where stderr is not a terminal.
-_PLAIN_SECONDS = 10.0
+#: Seconds between two lines where stderr is not a terminal, and between two looks at the board.
+_PLAIN_SECONDS, _LOOK_SECONDS = 10.0, 0.1
 
 
-class Reporter(Protocol):
-    """What ``optimize`` reports to."""
-
-    def __enter__(self) -> Reporter: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-    def stage(self, sentence: str) -> None: ...
-    def progress(self, progress: Progress) -> None: ...
-    def pricing(self, progress: PricingProgress) -> None: ...
-
-
-def reporter(quiet: bool) -> Reporter:
-    """The reporter for this stderr."""
+def reporter(quiet: bool) -> Board:
+    """The board that is shown on this stderr; one that nobody looks at where it is to be ``quiet``."""
     if quiet:
-        return Silent()
+        return Board()
     return Live() if sys.stderr.isatty() else Plain()
 
 
-class Silent:
-    """Says nothing."""
+class Board:
+    """What ``optimize`` reports to: ``stage`` takes sentences, ``progress`` and ``pricing`` the latest figures."""
 
-    def __enter__(self) -> Silent:
+    latest: Progress | PricingProgress | None = None
+
+    def __init__(self) -> None:
+        self.stages: deque[str] = deque()
+        self.stage = self.stages.append
+        self.progress = self.pricing = functools.partial(setattr, self, "latest")
+
+    def __enter__(self) -> Board:
         return self
 
     def __exit__(
@@ -48,33 +50,58 @@ class Silent:
     ) -> None:
         return None
 
-    def stage(self, sentence: str) -> None:
-        """Ignored."""
 
-    def progress(self, progress: Progress) -> None:
-        """Ignored."""
+class _Shown(Board):
+    """A board with a thread that looks at it."""
 
-    def pricing(self, progress: PricingProgress) -> None:
-        """Ignored."""
+    def __init__(self) -> None:
+        super().__init__()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Board:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+        self._look()
+
+    def _watch(self) -> None:
+        while not self._over.wait(_LOOK_SECONDS):
+            self._look()
+
+    def _look(self) -> None:
+        """Show what is new."""
+        while self.stages:
+            self.begin(self.stages.popleft())
+            self.latest = None
+        latest, self.latest = self.latest, None
+        if latest is not None:
+            self.figures(figures(latest))
+
+    def begin(self, sentence: str) -> None:
+        """Show that a stage begins."""
+
+    def figures(self, text: str) -> None:
+        """Show how far it is."""
 
 
-class Plain(Silent):
+class Plain(_Shown):
     """Lines for logs: every stage, and the search every ten seconds."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._last = time.monotonic()
 
-    def stage(self, sentence: str) -> None:
+    def begin(self, sentence: str) -> None:
         _say(sentence)
         self._last = time.monotonic()
 
-    def progress(self, progress: Progress) -> None:
-        self._now_and_then(line(progress))
-
-    def pricing(self, progress: PricingProgress) -> None:
-        self._now_and_then(pricing_line(progress))
-
-    def _now_and_then(self, text: str) -> None:
+    def figures(self, text: str) -> None:
         now = time.monotonic()
         if now - self._last >= _PLAIN_SECONDS:
             self._last = now
@@ -86,35 +113,38 @@ def _say(text: str) -> None:
         click.echo(f"rlflow: {text}", err=True)
 
 
-class Live(Silent):
+class Live(_Shown):
     """One line that changes, with a spinner."""
 
     def __init__(self) -> None:
         from rich.console import Console
         from rich.status import Status
 
-        self._console = Console(stderr=True, highlight=False)
-        self._status = Status("starting", console=self._console)
+        super().__init__()
+        self._status = Status("starting", console=Console(stderr=True, highlight=False))
         self._stage = ""
 
-    def __enter__(self) -> Live:
+    def __enter__(self) -> Board:
         self._status.start()
-        return self
+        return super().__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        super().__exit__(kind, error, trace)
         self._status.stop()
 
-    def stage(self, sentence: str) -> None:
+    def begin(self, sentence: str) -> None:
         self._stage = sentence
         self._status.update(_escaped(sentence))
 
-    def progress(self, progress: Progress) -> None:
-        self._status.update(_escaped(f"{self._stage}: {line(progress)}"))
+    def figures(self, text: str) -> None:
+        self._status.update(_escaped(f"{self._stage}: {text}"))
 
-    def pricing(self, progress: PricingProgress) -> None:
-        self._status.update(_escaped(f"{self._stage}: {pricing_line(progress)}"))
+
+def figures(latest: Any) -> str:
+    """How far a search, or its pricing, is."""
+    return line(latest) if hasattr(latest, "best_ms") else pricing_line(latest)
 
 
 def line(progress: Progress) -> str:

@@ -7,6 +7,8 @@ exception; the model that was passed in is never changed, and nothing is written
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 from rlflow.pipeline.account import report
@@ -14,27 +16,68 @@ from rlflow.pipeline.checking import check
 from rlflow.pipeline.context import Context
 from rlflow.pipeline.ends import check_at_ends, race_at_ends
 from rlflow.pipeline.kernels import with_kernels
-from rlflow.pipeline.loading import load
+from rlflow.pipeline.loading import Loaded, load
 from rlflow.pipeline.racing import Raced, race
-from rlflow.pipeline.searching import search
+from rlflow.pipeline.searching import Found, price, search, sentence, settle_sizes
 from rlflow.pipeline.writing import OptimizeResult, write
+from rlflow.search import InterruptGuard
 
-__all__ = ["Context", "OptimizeResult", "run"]
+__all__ = ["Context", "OptimizeResult", "Stages", "found", "loaded", "run"]
 
 
 def run(model: Any, context: Context) -> OptimizeResult:
     """All stages in order."""
-    context.preflight(model)
-    loaded = load(model, context)
-    if loaded.library is None:
-        found, raced = None, Raced(f"the model is carried through as it came: {loaded.imported.passthrough}")
+    came = loaded(model, context)
+    if came.library is None:
+        best, raced = None, Raced(f"the model is carried through as it came: {came.imported.passthrough}")
     else:
-        context.settle_sizes(loaded)
+        settle_sizes(came, context)
         with context.blaming_guesses():
-            found = search(loaded, context)
-            raced = race_at_ends(loaded, race(loaded, found, context), context)
+            best = found(came, context)
+            raced = race_at_ends(came, race(came, best, context), context)
     with context.blaming_guesses():
-        checked = check(loaded, raced, context)
-        check_at_ends(loaded, raced, context)
-    written = with_kernels(loaded, raced, write(loaded, raced, context), context)
-    return OptimizeResult(report(loaded, found, raced, checked, written, context), written.make)
+        checked = check(came, raced, context)
+        check_at_ends(came, raced, context)
+    written = with_kernels(came, raced, write(came, raced, context), context)
+    told = report(came, best, raced, checked, written, context, context.stage.seconds())
+    return OptimizeResult(told, written.make)
+
+
+def loaded(model: Any, context: Context) -> Loaded:
+    """The model, once it is clear that nothing else is in the way."""
+    context.stage = Stages(context.on_stage)
+    context.preflight(model)
+    context.stage("loading", "loading the model")
+    return load(model, context)
+
+
+def found(came: Loaded, context: Context) -> Found:
+    """What pricing and searching find; Ctrl-C ends them with the best so far."""
+    context.stage("pricing", "pricing the model")
+    with InterruptGuard(context.stop, context.interrupted):
+        problem = price(came, context)
+        context.stage("searching", sentence(problem, context.options))
+        return search(problem, came, context)
+
+
+class Stages:
+    """Tells what happens next, and how long each stage took: ``loading``, ``pricing``, ``searching``, ``timing`` (the
+    final comparison), ``verifying``, ``writing`` and ``kernels``; ``starting`` is what comes before the first.
+    """
+
+    def __init__(self, tell: Callable[[str], None] | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._tell, self._clock = tell or (lambda sentence: None), clock
+        self._begun = [("starting", clock())]
+
+    def __call__(self, stage: str, sentence: str) -> None:
+        """``stage`` begins now, and the one before it ends."""
+        self._begun.append((stage, self._clock()))
+        self._tell(sentence)
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds by stage, the last one up to now; a stage that began twice counts as one."""
+        ends = [begun for _, begun in self._begun[1:]] + [self._clock()]
+        found: dict[str, float] = {}
+        for (stage, begun), end in zip(self._begun, ends, strict=True):
+            found[stage] = found.get(stage, 0.0) + end - begun
+        return found

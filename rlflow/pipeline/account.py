@@ -22,9 +22,15 @@ __all__ = ["report"]
 
 
 def report(
-    loaded: Loaded, found: Found | None, raced: Raced, checked: Verified | None, written: Written, context: Context
+    loaded: Loaded,
+    found: Found | None,
+    raced: Raced,
+    checked: Verified | None,
+    written: Written,
+    context: Context,
+    seconds: dict[str, float],
 ) -> Report:
-    """The report of one optimisation; ``found`` is ``None`` where no search took place."""
+    """The report of one optimisation; ``found`` is ``None`` where no search took place. ``seconds``: by stage."""
     from rlflow import __version__
 
     options, source = context.options, loaded.imported.origin.model
@@ -49,7 +55,7 @@ def report(
         runtime=_runtime(context),
         notes=tuple(dict.fromkeys(context.notes)),
         seconds_total=time.monotonic() - context.started,
-        stages=context.stage.seconds(),
+        stages=seconds,
         parts=context.parts.given,
         seconds_measuring=context.cost_model.totals.seconds if context.cost_model.measures else None,
         written=None if context.output is None else str(context.output),
@@ -70,7 +76,7 @@ def _of_search(loaded: Loaded, found: Found | None, raced: Raced) -> dict[str, A
         **result.counts._asdict(),
         "seconds": result.seconds,
         "curve": [point._asdict() for point in result.curve],
-        "rules": len(loaded.library),
+        "rules": len(loaded.ruleset.names),
         "statistics": None if found.statistics is None else found.statistics.to_dict(result.trace),
         "measurements_before": found.setup_measurements,
         "trace": trace,

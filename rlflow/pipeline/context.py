@@ -18,11 +18,11 @@ from rlflow.files import ScratchFolder, check_output
 from rlflow.pipeline.given import check_given
 from rlflow.pipeline.kernels import check_kernels
 from rlflow.pipeline.parts import Pace, Parts
-from rlflow.report import Stages
 from rlflow.search import Progress, StopToken
 
 if TYPE_CHECKING:
     from rlflow.options import Options
+    from rlflow.pipeline import Stages
     from rlflow.pipeline.loading import Loaded
     from rlflow.price import CostModel
     from rlflow.runtime import Worker
@@ -33,8 +33,11 @@ class Context:
     it fits.
 
     Nothing of it is part of a result: a stage reads ``options`` and values of earlier stages, opens here what it needs,
-    and leaves sentences for the report in ``notes``.
+    and leaves sentences for the report in ``notes``. ``stage`` is called with the name of each stage that begins.
     """
+
+    stage: Stages
+    parts: Parts
 
     def __init__(
         self,
@@ -50,7 +53,7 @@ class Context:
         self.options = options
         self.output = None if output is None else Path(output)
         self.on_progress, self.on_pricing = on_progress, on_pricing
-        self.stage, self.stop = Stages(on_stage), stop or StopToken()
+        self.on_stage, self.stop = on_stage, stop or StopToken()
         self.interrupted = StopToken()  # by Ctrl-C, in whichever stage
         self.notes: list[str] = []
         self.started = time.monotonic()
@@ -77,11 +80,7 @@ class Context:
             self.output = check_output(self.output, model)
         check_kernels(options)
         self.cost_model  # noqa: B018
-
-    @functools.cached_property
-    def parts(self) -> Parts:
-        """What each stage may take of the budget."""
-        return Parts(self.options.limits.seconds, self.options.gate_seconds)
+        self.parts = Parts(options.limits.seconds, options.gate_seconds)
 
     def opened(self, resource: Any) -> Any:
         """A context manager that is closed with this one."""
@@ -167,16 +166,6 @@ class Context:
             )
             self.notes.extend(self._inputs.notes)
         return self._inputs
-
-    def settle_sizes(self, loaded: Loaded) -> None:
-        """Let prices be those at the sizes that the model is timed and verified at. What the runtime cannot run is said
-        here, before the search.
-        """
-        said = {**usual(loaded.extents), **self.options.freeze}
-        runs = self.cost_model.measures and (self.options.place.command is None or self.options.verify)
-        sizes = self.inputs(loaded).sizes.values if runs else said
-        if isinstance(self.options.cost, str):
-            self.cost_model.bind(sizes)
 
     @contextlib.contextmanager
     def blaming_guesses(self) -> Iterator[None]:

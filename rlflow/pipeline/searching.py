@@ -1,4 +1,4 @@
-"""Stage 2: the cheapest graphs that the search finds."""
+"""Stage 2: what the model costs, and the cheapest graphs that the search finds."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rlflow import search as _search
+from rlflow.equivalence.sizes import usual
 from rlflow.pipeline.parts import Pace
-from rlflow.search import InterruptGuard, Problem, Result, StopReason, Visited
+from rlflow.search import Problem, Result, StopReason, Visited
 from rlflow.search.kept import EarlierSearches, repeatable
 
 if TYPE_CHECKING:
+    from rlflow.options import Options
     from rlflow.pipeline.context import Context
     from rlflow.pipeline.loading import Loaded
 
-__all__ = ["Found", "search"]
+__all__ = ["Found", "price", "search", "sentence", "settle_sizes"]
 
 #: Graphs that the final comparison chooses among. A nominee may be priced so many times as dear as the model: prices
 #: are noisy, but not that noisy.
@@ -48,28 +50,45 @@ class Found:
         return [*cheaper[:1], *near, *cheaper[1:]][:FINALISTS]
 
 
-def search(loaded: Loaded, context: Context) -> Found:
-    """Price the model and search; Ctrl-C ends it with the best so far."""
-    context.stage("pricing", "pricing the model")
+def settle_sizes(loaded: Loaded, context: Context) -> None:
+    """Let prices be those at the sizes that the model is timed and verified at. What the runtime cannot run is said
+    here, before the search.
+    """
+    options, cost_model = context.options, context.cost_model
+    runs = cost_model.measures and (options.place.command is None or options.verify)
+    sizes = context.inputs(loaded).sizes.values if runs else {**usual(loaded.extents), **options.freeze}
+    if isinstance(options.cost, str):
+        cost_model.bind(sizes)
+
+
+def price(loaded: Loaded, context: Context) -> Problem:
+    """The search's problem, its starting graph priced. The clock of the budget starts here."""
     context.parts.begin()
-    options, problem = context.options, _problem(loaded, context)
-    with InterruptGuard(context.stop, context.interrupted):
+    problem = _problem(loaded, context)
+    problem.root()
+    if (whole := _whole_graphs(context)) is not None:
+        context.cost_model = whole
+        problem = _problem(loaded, context)
         problem.root()
-        if (whole := _whole_graphs(context)) is not None:
-            context.cost_model = whole
-            problem = _problem(loaded, context)
-            problem.root()
-        _set_time(problem, loaded, context)
-        setup = problem.start.measurements
-        strategy = _search.describe(options.strategy)
-        context.stage("searching", f"searching ({strategy}, {options.limits}, {len(problem.rule_names)} rules)")
-        earlier = _earlier_searches(loaded, context)
-        if earlier is not None and (known := earlier.recall(problem)) is not None:
-            result, sentence = known
-            context.notes.append(sentence)
-            return Found(result, None, setup)
-        statistics = problem.observer = _search.Statistics(problem.rule_names)
-        result = _search.solve(problem, options.strategy)
+    _set_time(problem, loaded, context)
+    return problem
+
+
+def sentence(problem: Problem, options: Options) -> str:
+    """What a search is called while it runs."""
+    return f"searching ({_search.describe(options.strategy)}, {options.limits}, {len(problem.rule_names)} rules)"
+
+
+def search(problem: Problem, loaded: Loaded, context: Context) -> Found:
+    """The cheapest graphs; ``context.stop`` ends the search with the best so far."""
+    options, setup = context.options, problem.start.measurements
+    earlier = _earlier_searches(loaded, context)
+    if earlier is not None and (known := earlier.recall(problem)) is not None:
+        result, remark = known
+        context.notes.append(remark)
+        return Found(result, None, setup)
+    statistics = problem.observer = _search.Statistics(problem.rule_names)
+    result = _search.solve(problem, options.strategy)
     if earlier is not None:
         earlier.keep(result)
     if result.stop_reason is StopReason.CONVERGED and (idle := problem.limits.idle()) is not None:
@@ -109,7 +128,7 @@ def _problem(loaded: Loaded, context: Context) -> Problem:
     cost_model.attach(lambda graph: loaded.exports.export(graph).source, lambda: context.inputs(loaded).feeds[0])
     return Problem(
         loaded.graph,
-        loaded.library,
+        loaded.ruleset,
         cost_model,
         options.limits,
         seed=options.seed,

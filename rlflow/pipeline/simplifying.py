@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from rlflow.pipeline import found, loaded
 from rlflow.pipeline.account import report
 from rlflow.pipeline.checking import check
 from rlflow.pipeline.context import Context
-from rlflow.pipeline.loading import Loaded, load
+from rlflow.pipeline.loading import Loaded
 from rlflow.pipeline.racing import Entrant, Raced
-from rlflow.pipeline.searching import Found, search
+from rlflow.pipeline.searching import Found, settle_sizes
 from rlflow.pipeline.writing import OptimizeResult, write
 
 __all__ = ["simplify"]
@@ -26,24 +27,23 @@ CHECK_SECONDS = 0.3
 def simplify(model: Any, context: Context) -> OptimizeResult:
     """The stages without a race: what is imported and folded is compared with the original, and written."""
     context.options = replace(context.options, cost="analytic", search="greedy", budget=BUDGET, rules=_rules())
-    context.preflight(model)
-    loaded = load(model, context)
-    if loaded.library is None:
-        reason = f"the model is carried through as it came: {loaded.imported.passthrough}"
-        found, raced = None, Raced(reason)
+    came = loaded(model, context)
+    if came.library is None:
+        best, raced = None, Raced(f"the model is carried through as it came: {came.imported.passthrough}")
     else:
-        context.settle_sizes(loaded)
-        found = search(loaded, context)
-        raced = Raced("simplified; no clock was used", _entrant(loaded, found))
+        settle_sizes(came, context)
+        best = found(came, context)
+        raced = Raced("simplified; no clock was used", _entrant(came, best))
     with context.blaming_guesses():
-        checked = check(loaded, raced, context, CHECK_SECONDS)
-    written = write(loaded, raced, context)
-    return OptimizeResult(report(loaded, found, raced, checked, written, context), written.make)
+        checked = check(came, raced, context, CHECK_SECONDS)
+    written = write(came, raced, context)
+    told = report(came, best, raced, checked, written, context, context.stage.seconds())
+    return OptimizeResult(told, written.make)
 
 
-def _entrant(loaded: Loaded, found: Found) -> Entrant:
-    best = found.result.best  # also where it is only smaller
-    return Entrant(best, loaded.exports.export(best.graph, best.trace))
+def _entrant(came: Loaded, best: Found) -> Entrant:
+    visited = best.result.best  # also where it is only smaller
+    return Entrant(visited, came.exports.export(visited.graph, visited.trace))
 
 
 def _rules() -> Any:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from rlflow.report.model import OutputFigures, Report, RuntimeInfo, Stages, TimeInterval, Verified, group_trace
+from rlflow.report.model import OutputFigures, Report, RuntimeInfo, TimeInterval, Verified, group_trace
 from rlflow.report.tables import render, write_json
 
 __all__ = [
     "OutputFigures",
     "Report",
     "RuntimeInfo",
-    "Stages",
     "TimeInterval",
     "Verified",
     "group_trace",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -124,29 +123,6 @@ class Report:
         values["runtime"] = None if self.runtime is None else vars(self.runtime)
         values["verified"] = None if self.verified is None else _verified(self.verified)
         return _plain(values)
-
-
-class Stages:
-    """Tells what happens next, and how long each stage took: ``loading``, ``pricing``, ``searching``, ``timing`` (the
-    final comparison), ``verifying`` and ``writing``; ``starting`` is what comes before the first.
-    """
-
-    def __init__(self, tell: Callable[[str], None] | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._tell, self._clock = tell or (lambda sentence: None), clock
-        self._begun = [("starting", clock())]
-
-    def __call__(self, stage: str, sentence: str) -> None:
-        """``stage`` begins now, and the one before it ends."""
-        self._begun.append((stage, self._clock()))
-        self._tell(sentence)
-
-    def seconds(self) -> dict[str, float]:
-        """Seconds by stage, the last one up to now; a stage that began twice counts as one."""
-        ends = [begun for _, begun in self._begun[1:]] + [self._clock()]
-        found: dict[str, float] = {}
-        for (stage, begun), end in zip(self._begun, ends, strict=True):
-            found[stage] = found.get(stage, 0.0) + end - begun
-        return found
 
 
 def group_trace(trace: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:

@@ -244,7 +244,7 @@ def test_weights_that_are_shared_make_no_difference(kind: str, tmp_path: Path, m
     onnx.save_model(product_model(), source, save_as_external_data=kind == "outside", location="m.data")
     options = {**ANALYTIC, "freeze": {"N": 3} if kind == "frozen" else None}
     plain = rlflow.optimize(source, **options)
-    monkeypatch.setattr("rlflow.deployment._SHARED_BYTES", 0)
+    monkeypatch.setattr("rlflow.deployment.source._SHARED_BYTES", 0)
     shared = rlflow.optimize(source, output=out, **options)
     assert shared.improved
     assert shared.report.verified is not None
@@ -296,7 +296,7 @@ def test_a_second_run_does_not_search_again(tmp_path: Path, monkeypatch: pytest.
 def test_a_second_run_starts_from_the_comparison_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     monkeypatch.setenv("RLFLOW_CACHE", str(tmp_path))
-    monkeypatch.setattr("rlflow.deployment._SHARED_BYTES", 0)
+    monkeypatch.setattr("rlflow.deployment.source._SHARED_BYTES", 0)
     monkeypatch.setattr("rlflow.race.gate.DEAR_SELECTION", 0.0)
     options: dict[str, Any] = {"budget": "30x", "gate_seconds": 0.2, "dims": {"N": 4}}
 

@@ -1,9 +1,10 @@
-"""Who gets which part of a budget of seconds."""
+"""Who gets which part of a budget of seconds, and how long each stage took."""
 
 from __future__ import annotations
 
 import pytest
 
+from rlflow.pipeline import Stages
 from rlflow.pipeline.parts import Pace, Parts
 
 
@@ -91,3 +92,12 @@ def test_no_clock_no_comparison() -> None:
     parts.begin()
     parts.plan(Pace(), models=0)
     assert parts.searching() == pytest.approx(10.0)
+
+
+def test_stages_add_up() -> None:
+    now, told = iter([0.0, 1.0, 3.0, 6.0, 10.0]), []
+    stages = Stages(told.append, lambda: next(now))
+    for stage in ("loading", "searching", "loading"):
+        stages(stage, f"{stage} now")
+    assert stages.seconds() == {"starting": 1.0, "loading": 2.0 + 4.0, "searching": 3.0}
+    assert told == ["loading now", "searching now", "loading now"]

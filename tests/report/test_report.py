@@ -17,7 +17,6 @@ from rlflow.report import (
     OutputFigures,
     Report,
     RuntimeInfo,
-    Stages,
     TimeInterval,
     Verified,
     group_trace,
@@ -195,15 +194,6 @@ def test_outputs_are_checked_before_the_work(tmp_path: Path) -> None:
             check_output(bad, model)
     assert same_place(tmp_path / "a", tmp_path / "." / "a")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link.onnx", "m.onnx"]
-
-
-def test_stages_add_up() -> None:
-    now, told = iter([0.0, 1.0, 3.0, 6.0, 10.0]), []
-    stages = Stages(told.append, lambda: next(now))
-    for stage in ("loading", "searching", "loading"):
-        stages(stage, f"{stage} now")
-    assert stages.seconds() == {"starting": 1.0, "loading": 2.0 + 4.0, "searching": 3.0}
-    assert told == ["loading now", "searching now", "loading now"]
 
 
 def test_the_time_is_split_and_measurement_told_apart() -> None:

@@ -1,0 +1,126 @@
+"""What whole models are timed and compared with: inputs, and the sizes that open dimensions have in them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlflow.errors import RuntimeCrashed, RuntimeRefused
+
+if TYPE_CHECKING:
+    from rlflow.equivalence import Plan
+    from rlflow.equivalence.sizes import Sizes
+    from rlflow.runtime import Worker
+
+_VERIFY_INPUTS = 2
+#: A guess at the size of an open dimension that makes a run take longer is not used.
+_GUESS_SECONDS = 20.0
+
+
+@dataclass
+class Inputs:
+    """Feeds to time and to verify with, the ``sizes`` that the open dimensions have in them, and the ``plan`` of
+    further ones to verify with.
+    """
+
+    feeds: list[dict[str, np.ndarray]]
+    sizes: Sizes
+    plan: Plan | None = None
+
+    @property
+    def notes(self) -> list[str]:
+        """What had to be assumed."""
+        return [self.sizes.note] if self.sizes.note is not None else []
+
+    @classmethod
+    def of(
+        cls,
+        worker: Worker,
+        source: bytes | str,
+        graph: Any,
+        dims: Mapping[str, int],
+        data: Any,
+        seed: int,
+        fixed: Collection[str] = (),
+    ) -> Inputs:
+        """Random inputs (integers in the range that the graph implies), the user's first where given. Open dimensions
+        in ``fixed`` have one size for ever; the others are verified at another size as well.
+
+        Those that neither ``dims`` nor the data bind are guessed, and the guess is one that the runtime accepts.
+        Raises :class:`RuntimeRefused` where it accepts none.
+        """
+        from rlflow.equivalence import for_single_input, load_input_data, make_inputs, plan_for, sizes
+        from rlflow.graph.ranges import input_ranges
+
+        infos = worker.interface(source).inputs
+        if isinstance(data, (str, os.PathLike)):
+            data = load_input_data([data])
+        elif data is not None and not isinstance(data, Mapping):
+            data = load_input_data(data)
+        given = for_single_input(data, infos) if data else {}
+        names = {info.name for info in infos}
+        ranges = {name: pair for name, pair in input_ranges(graph).items() if name in names}
+
+        def feeds_of(values: Mapping[str, int]) -> list[dict[str, np.ndarray]]:
+            feeds = []
+            if set(given) != names:
+                feeds = [make_inputs(infos, seed + number, ranges, None, values) for number in range(_VERIFY_INPUTS)]
+            if given:
+                feeds.insert(0, make_inputs(infos, seed, ranges, given, values))
+            return feeds
+
+        candidates = list(sizes.guesses(infos, sizes.shown(infos, given, dims)))
+        chosen, plan = candidates[0], None
+        if chosen.guessed:
+            feeds, chosen = _accepted(worker, source, candidates, feeds_of)
+        else:
+            feeds = feeds_of(chosen.values)
+        if set(given) != names:
+            plan = plan_for(source, infos, chosen.values, ranges, seed=seed, fixed=fixed, given=given)
+        return cls(feeds, chosen, plan)
+
+
+def _accepted(
+    worker: Worker,
+    source: bytes | str,
+    candidates: Sequence[Sizes],
+    feeds_of: Callable[[Mapping[str, int]], list[dict[str, np.ndarray]]],
+) -> tuple[list[dict[str, np.ndarray]], Sizes]:
+    """The first of the guessed sizes that the model runs at, with its inputs."""
+    handle = worker.load(source)
+    refusal = ""
+    try:
+        for one in candidates:
+            feeds = feeds_of(one.values)
+            try:
+                worker.run(handle, feeds[0], time_limit=_GUESS_SECONDS)
+            except (RuntimeRefused, RuntimeCrashed) as error:
+                refusal = refusal or str(error)
+                continue
+            return feeds, one
+    finally:
+        worker.unload(handle)
+    raise RuntimeRefused(
+        f"None of {len(candidates)} guesses at the sizes of the open dimensions runs: {refusal} {candidates[0].blame}"
+    )
+
+
+def verified(
+    runs: Any,
+    inputs: Inputs,
+    original: bytes | str,
+    optimised: bytes | str,
+    seed: int,
+    noise: Any = None,
+    seconds: float | None = None,
+) -> Any:
+    """The comparison of two models' outputs; the probes beyond ``inputs.feeds`` take ``seconds`` at most."""
+    from rlflow import equivalence
+
+    return equivalence.verify(
+        runs, original, optimised, inputs.feeds, noise=noise, seed=seed, plan=inputs.plan, seconds=seconds
+    )

@@ -1,0 +1,69 @@
+"""Graphs of the search as ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rlflow.deployment import Export
+from rlflow.search import TraceStep, replay_states
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from rlflow.frontends.storage import SharedWeights
+    from rlflow.pipeline.context import Context
+
+__all__ = ["Exports"]
+
+
+class Exports:
+    """Graphs of the search as ONNX, by the names of the original."""
+
+    def __init__(self, imported: Any, ruleset: Any, weights: SharedWeights | None, context: Context) -> None:
+        self._imported, self._ruleset, self._weights, self._context = imported, ruleset, weights, context
+        self._replayed: dict[tuple[TraceStep, ...], Any] = {}
+
+    @property
+    def external(self) -> bool:
+        """Whether tensors of the original, wherever in it, are in other files."""
+        return bool(self._imported.external)
+
+    def export(self, graph: Any, trace: Sequence[TraceStep] | None = None) -> Export:
+        """``graph`` as ONNX; with its trace, each new node carries the name of the rule that made it."""
+        from rlflow.frontends import save_model
+        from rlflow.frontends.exporter import slim_model
+
+        def build() -> ModelProto:
+            if self._weights is None:
+                return save_model(self._imported, graph, rules=self._makers(trace or ()))
+            return slim_model(self._imported, graph, self._weights, rules=self._makers(trace or ()))
+
+        def save(path: str) -> ModelProto:
+            return save_model(self._imported, graph, path, rules=self._makers(trace or ()))
+
+        return Export(build, lambda: self._context.folder, save, self.external, self._weights)
+
+    def prefixes(self, trace: Sequence[TraceStep]) -> list[Any]:
+        """The graph after each step; finalists share the beginnings of their traces, which are replayed once."""
+        from rlflow.rewrite import State
+
+        if not self._replayed:
+            self._replayed[()] = State(self._imported.graph, self._ruleset)
+        graphs = []
+        for length in range(1, len(trace) + 1):
+            prefix = tuple(trace[:length])
+            if prefix not in self._replayed:
+                self._replayed[prefix] = next(replay_states(self._replayed[prefix[:-1]], prefix[-1:]))
+            graphs.append(self._replayed[prefix].graph)
+        return graphs
+
+    def _makers(self, trace: Sequence[TraceStep]) -> dict[int, str]:
+        """Node id -> rule that made it."""
+        makers: dict[int, str] = {}
+        known = set(self._imported.graph.order())
+        for (rule, _), graph in zip(trace, self.prefixes(trace) if trace else (), strict=True):
+            now = set(graph.order())
+            makers.update(dict.fromkeys(now - known, rule))
+            known = now
+        return makers
