@@ -20,7 +20,7 @@ PACKAGE = ROOT / "rlflow"
 LAYERS: dict[str, int] = {
     "errors": 0,
     "ops": 1, "files": 1, "specs": 1, "processes": 1, "interrupts": 1,
-    "graph": 2, "registry": 2,
+    "graph": 2, "registry": 2, "ledger": 2,
     "frontends": 3, "rewrite": 3, "nn": 3, "runtime": 3,
     "zoo": 4, "synthesis": 4, "price": 4, "equivalence": 4, "kernels": 4,
     "search": 5, "race": 5, "library": 5,
@@ -37,6 +37,7 @@ SIDEWAYS = {
 }
 #: What is said of a part whose name does not say it, in docs/architecture.md.
 ABOUT = {
+    "ledger": "what one run keeps for the next",
     "files": "writing without leaving halves", "specs": "options in a word", "registry": "what is known by name",
     "kernels": "what runs inside a stock ONNX Runtime",
     "library": "which rules a caller means", "deployment": "what the runtime is handed", "race": "the final comparison",

@@ -27,7 +27,8 @@ import results  # from the folder "common"
 from wrong_pairs import NEIGHBOURS, WRONG  # from the folder "tests/equivalence"
 
 from rlflow import price, search, zoo
-from rlflow.deployment import Inputs, runner, verified
+from rlflow.deployment import Inputs, verified
+from rlflow.equivalence.runners import runner
 from rlflow.errors import RlflowError
 from rlflow.frontends import graph_to_model, load_model, save_model
 from rlflow.library import load_library

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from rlflow import search, zoo
-from rlflow.deployment import Inputs, open_worker, runner, source_of, verified
+from rlflow.deployment import Inputs, open_worker, source_of, verified
 from rlflow.equivalence import calibrate
+from rlflow.equivalence.runners import runner
 from rlflow.errors import GraphError, UsageError
 from rlflow.frontends import load_model, save_model
 from rlflow.price.sampler import WorkerSampler

@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import click
 
 from rlflow.cli.common import NameChoice, console, device_command, parse_dims, plural
 from rlflow.errors import ModelError, RuntimeUnavailable, UsageError
+from rlflow.ledger import Ledger
 from rlflow.options import runtime_names
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ def show(database: str | None, dearest: int, as_json: bool) -> None:
              "dearest": _dearest(base, one.context, dearest)}
             for one in base.contexts()
         ]  # fmt: skip
-        where, compared = str(base.path), base.count_verdicts()
+        where, compared = str(base.path), 0 if database else len(_comparisons())
     if as_json:
         found = {"database": where, "comparisons": compared, "places": places}
         click.echo(json.dumps(found, indent=2, ensure_ascii=False))
@@ -135,7 +137,10 @@ def prune(
     comparisons: bool,
     everything: bool,
 ) -> None:
-    """Delete prices (and, but for --refusals, comparisons of that kind); at least one option says which."""
+    """Delete prices (and, but for --refusals, kept comparisons of that kind); at least one option says which.
+
+    With --database, what is kept of comparisons and searches stays: that is not in the file.
+    """
     if older_than is None and not (other_versions or refusals or comparisons or everything):
         raise UsageError("Say what to prune: --older-than DAYS, --other-versions, --refusals, --comparisons or --all.")
     before = None
@@ -143,15 +148,33 @@ def prune(
         now = datetime.datetime.now(datetime.timezone.utc)
         before = (now - datetime.timedelta(days=older_than)).isoformat(timespec="seconds")
     with _opened(database) as base:
-        kept = base.count_verdicts()
-        if comparisons:
-            base.forget_verdicts()
+        gone = 0 if database else _prune_kept(before, comparisons or everything)
         deleted = base.prune(before=before, refusals=refusals, everything=everything)
         for context in _installed() if other_versions else ():
             deleted += base.prune(other_than=context)
-        gone = kept - base.count_verdicts()
+            gone += 0 if database else _prune_kept(other_than=context)
         told = f", {plural(gone, 'comparison')} too" if gone else ""
         click.echo(f"{base.path}: {plural(deleted, 'price')} deleted{told}, {base.count()} left")
+
+
+def _comparisons() -> Ledger[Any]:
+    from rlflow.race.evidence import COMPARISONS
+
+    return Ledger(COMPARISONS)
+
+
+def _prune_kept(before: str | None = None, everything: bool = False, other_than: Any = None) -> int:
+    """Delete kept comparisons and searches as prices are; the number of comparisons."""
+    from rlflow.search.earlier import SEARCHES
+
+    def which(about: Mapping[str, str]) -> bool:
+        if other_than is not None:
+            here = (about.get("device"), about.get("runtime")) == (other_than.device, other_than.runtime)
+            return here and about.get("version") != other_than.version
+        return everything or (before is not None and about.get("at", "") < before)
+
+    Ledger(SEARCHES).prune(which)
+    return _comparisons().prune(which)
 
 
 def _installed() -> list[Any]:

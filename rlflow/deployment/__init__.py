@@ -7,7 +7,6 @@ from rlflow.deployment.export import Export
 from rlflow.deployment.inputs import Inputs, verified
 from rlflow.deployment.place import ON_GPU, Deployment, gpu_runtime, open_worker
 from rlflow.deployment.source import as_source, shared_weights, source_of
-from rlflow.equivalence.runners import runner, with_known_outputs
 
 __all__ = [
     "ON_GPU",
@@ -18,9 +17,7 @@ __all__ = [
     "gpu_runtime",
     "kept_comparisons",
     "open_worker",
-    "runner",
     "shared_weights",
     "source_of",
     "verified",
-    "with_known_outputs",
 ]

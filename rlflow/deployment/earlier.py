@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 def kept_comparisons(
-    database: Any,
     worker: Worker,
     feeds: Mapping[str, np.ndarray],
     models: Mapping[str, tuple[Any, Callable[[], Any]]],
@@ -42,7 +41,7 @@ def kept_comparisons(
             _hash_model(found, source())
         return found.hexdigest()
 
-    return Archive(database, PriceContext.of(worker.describe(), worker.options.level), identity, fresh)
+    return Archive(PriceContext.of(worker.describe(), worker.options.level), identity, fresh)
 
 
 def _hash_model(found: Any, source: bytes | str | os.PathLike[str]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rlflow.deployment import verified, with_known_outputs
+from rlflow.deployment import verified
+from rlflow.equivalence.runners import with_known_outputs
 from rlflow.errors import GraphError, VerificationFailed
 from rlflow.report import OutputFigures, Verified
 from rlflow.search import Visited

@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlflow.deployment import Inputs, open_worker, runner
+from rlflow.deployment import Inputs, open_worker
+from rlflow.equivalence.runners import runner
 from rlflow.equivalence.sizes import usual
 from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable, VerificationFailed
 from rlflow.files import ScratchFolder, check_output
@@ -112,7 +113,8 @@ class Context:
         """Where the model will run; a command's device is stood in for by ONNX Runtime here."""
         if self._worker is None:
             place = self.options.place
-            pricing = self.cost_model.worker if place.is_default else None
+            measures = self.cost_model.measures and place.is_default
+            pricing = self.cost_model.worker if measures else None
             # That of the prices is the cost model's to close, and one that was given the giver's.
             there = [one for one in (self._given_worker, pricing) if place.fits(one)]
             self._worker = there[0] if there else self.opened(place.worker())

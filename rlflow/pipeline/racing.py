@@ -176,15 +176,12 @@ def _compared(
 
 def _memory(loaded: Loaded, baseline: bytes | str, entrants: Mapping[str, Entrant], context: Context) -> Any:
     """Earlier comparisons of these models here; a device behind a command has no name to keep them under."""
-    from rlflow.price.database import PriceDatabase
-
     options = context.options
     if options.place.command is not None or not entrants:
         return None
-    database = context.cost_model.database or context.opened(PriceDatabase())
     models: dict[str, Any] = {name: (one.visited.graph, _sourced(one.export)) for name, one in entrants.items()}
     models["baseline"] = (loaded.graph, lambda: baseline)
-    return kept_comparisons(database, context.worker, context.inputs(loaded).feeds[0], models, options.fresh)
+    return kept_comparisons(context.worker, context.inputs(loaded).feeds[0], models, options.fresh)
 
 
 def _sourced(export: Export) -> Callable[[], bytes | str]:

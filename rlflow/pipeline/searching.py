@@ -10,7 +10,7 @@ from rlflow import search as _search
 from rlflow.equivalence.sizes import usual
 from rlflow.pipeline.parts import Pace
 from rlflow.search import Problem, Result, StopReason, Visited
-from rlflow.search.kept import EarlierSearches, repeatable
+from rlflow.search.earlier import EarlierSearches, repeatable
 
 if TYPE_CHECKING:
     from rlflow.options import Options

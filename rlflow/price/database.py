@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlflow.ledger import home
 from rlflow.price import exchange
 from rlflow.price.records import (
     COLUMNS,
@@ -41,16 +42,6 @@ CREATE TABLE IF NOT EXISTS prices (
     PRIMARY KEY (signature, device, runtime, version, threads, level)
 ) WITHOUT ROWID
 """
-#: Finished comparisons of whole models (:mod:`rlflow.race.evidence`) and finished searches (a ``pair`` that begins with
-#: ``search:``), of use on this machine only, so not exported. An older program that opens the file does not look at
-#: this table, so that it needs no version of its own.
-_VERDICTS = """
-CREATE TABLE IF NOT EXISTS verdicts (
-    pair TEXT NOT NULL, device TEXT NOT NULL, runtime TEXT NOT NULL, version TEXT NOT NULL,
-    threads INTEGER NOT NULL, level TEXT NOT NULL, evidence TEXT NOT NULL, measured_at TEXT NOT NULL,
-    PRIMARY KEY (pair, device, runtime, version, threads, level)
-) WITHOUT ROWID
-"""
 #: What version 2 added to version 1: under which clock a price was taken, and what the region is.
 _ADDED = tuple(
     f"ALTER TABLE prices ADD COLUMN {column} NOT NULL DEFAULT {default}"
@@ -70,12 +61,8 @@ _CHUNK = 500
 
 
 def default_path() -> Path:
-    """``prices.sqlite`` in ``$RLFLOW_CACHE``, else in the user's cache folder (``$XDG_CACHE_HOME`` or ``~/.cache``)."""
-    own = os.environ.get("RLFLOW_CACHE")
-    if own:
-        return Path(own).expanduser() / "prices.sqlite"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "rlflow" / "prices.sqlite"
+    """``prices.sqlite`` at :func:`rlflow.ledger.home`."""
+    return home() / "prices.sqlite"
 
 
 class PriceDatabase:
@@ -193,8 +180,7 @@ class PriceDatabase:
         everything: bool = False,
     ) -> int:  # fmt: skip
         """Delete prices: measured before a date (ISO, UTC), taken by another version of the runtime of ``other_than``
-        on its device, refusals, or all; but for refusals with the comparisons of whole models of the same kind. The
-        number of prices deleted.
+        on its device, refusals, or all. The number of prices deleted.
         """
         conditions: list[str] = []
         values: list[Any] = []
@@ -206,48 +192,15 @@ class PriceDatabase:
             values += [other_than.device, other_than.runtime, other_than.version]
         if everything:
             conditions, values = ["1"], []
-        both = " OR ".join(conditions)
         if refusals and not everything:
             conditions.append("ms IS NULL")
         if not conditions:
             return 0
 
         def write(connection: sqlite3.Connection) -> int:
-            if both:
-                connection.execute(f"DELETE FROM verdicts WHERE {both}", values)
             return connection.execute(f"DELETE FROM prices WHERE {' OR '.join(conditions)}", values).rowcount
 
         return self._file.write(write)
-
-    # --- comparisons and searches of whole models -----------------------------------------------------------------
-
-    def verdict(self, pair: str, context: PriceContext) -> str | None:
-        """What was kept about two models, or about a search, in one place."""
-        query = f"SELECT evidence FROM verdicts WHERE pair = ? AND {_HERE}"
-        row = self._file.read(lambda connection: connection.execute(query, (pair, *context.row)).fetchone())
-        return None if row is None else row[0]
-
-    def put_verdict(self, pair: str, context: PriceContext, evidence: str | None, measured_at: str) -> None:
-        """Keep that in place of what there was; ``None`` forgets it."""
-        where = (pair, *context.row)
-
-        def write(connection: sqlite3.Connection) -> None:
-            connection.execute(f"DELETE FROM verdicts WHERE pair = ? AND {_HERE}", where)
-            if evidence is not None:
-                marks = ", ".join("?" * (len(where) + 2))
-                connection.execute(f"INSERT INTO verdicts VALUES ({marks})", (*where, evidence, measured_at))
-
-        self._file.write(write)
-
-    def count_verdicts(self) -> int:
-        """Number of comparisons that are kept, over all devices."""
-        return self._count("SELECT COUNT(*) FROM verdicts WHERE pair NOT LIKE 'search:%'")
-
-    def forget_verdicts(self) -> int:
-        """Delete them all, and the searches; the number of comparisons."""
-        count = self.count_verdicts()
-        self._file.write(lambda connection: connection.execute("DELETE FROM verdicts"))
-        return count
 
     def _rows(self, query: str) -> list[Any]:
         return self._file.read(lambda connection: connection.execute(query).fetchall())
@@ -264,7 +217,6 @@ def _prepare(connection: sqlite3.Connection) -> None:
     for statement in _ADDED if version == 1 else ():
         connection.execute(statement)
     connection.execute(_SCHEMA)
-    connection.execute(_VERDICTS)
     connection.execute(f"PRAGMA user_version = {_VERSION}")
 
 

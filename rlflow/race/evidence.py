@@ -1,4 +1,4 @@
-"""What earlier final comparisons found, kept beside the prices; and when it still counts.
+"""What earlier final comparisons found, kept in the ledger; and when it still counts.
 
 A comparison is kept, whichever way it went: the block ratios, what the baseline took, when, and how much time it was
 given, under the two models' contents, their inputs, and the place.
@@ -27,19 +27,19 @@ claims 1.3 alpha at most.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from rlflow.files import parse_json
+from rlflow.ledger import Kind, Ledger, key
 from rlflow.price.student import student_tail
 
 if TYPE_CHECKING:
-    from rlflow.price.database import PriceContext, PriceDatabase
+    from rlflow.price.database import PriceContext
 
 #: Changes where blocks are formed in another way, so that old ratios do not go with new ones.
 PROTOCOL = 2
@@ -78,22 +78,21 @@ class Evidence:
         """The date without the time."""
         return self.taken_at[:10]
 
-    def to_json(self) -> str:
-        """As it is kept."""
-        return json.dumps(asdict(self))
-
     @classmethod
-    def from_json(cls, text: str) -> Evidence | None:
-        """What :meth:`to_json` wrote; ``None`` for anything else."""
-        try:
-            plain = parse_json(text)
-            found = cls(**{**plain, "ratios": tuple(map(float, plain["ratios"]))})
-            numbers = [*found.ratios, found.p_value, found.baseline_ms, found.seconds]
-            usable = len(found.ratios) > 1 and all(map(math.isfinite, numbers)) and found.baseline_ms > 0
-            flags = isinstance(found.claimed, bool) and isinstance(found.decided, bool)
-            return found if usable and flags and isinstance(found.taken_at, str) else None
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return None
+    def of_plain(cls, plain: dict[str, Any]) -> Evidence:
+        """What ``asdict`` gave; raises an error for anything else, and for what cannot be."""
+        found = cls(**{**plain, "ratios": tuple(map(float, plain["ratios"]))})
+        numbers = [*found.ratios, found.p_value, found.baseline_ms, found.seconds]
+        flags = isinstance(found.claimed, bool) and isinstance(found.decided, bool)
+        if len(found.ratios) < 2 or not all(map(math.isfinite, numbers)) or not found.baseline_ms > 0:
+            raise ValueError("a figure in it cannot be that of a comparison")
+        if not flags or not isinstance(found.taken_at, str):
+            raise ValueError("its verdict or its date cannot be read")
+        return found
+
+
+#: Finished comparisons of whole models, of use on this machine only.
+COMPARISONS = Kind("comparisons", PROTOCOL, asdict, Evidence.of_plain)
 
 
 def more_checks(known: Evidence, fresh: Sequence[float]) -> bool:
@@ -133,7 +132,7 @@ def _error(one: Sequence[float], two: Sequence[float]) -> float:
 
 
 class Memory(Protocol):
-    """Kept comparisons, by candidate; :class:`Archive` keeps them in the database."""
+    """Kept comparisons, by candidate; :class:`Archive` keeps them in the ledger."""
 
     def recall(self, candidate: str) -> Evidence | None: ...
 
@@ -148,22 +147,25 @@ class Archive:
     """
 
     def __init__(
-        self, database: PriceDatabase, context: PriceContext, identity: Callable[[str], str], fresh: bool = False
+        self, place: PriceContext, identity: Callable[[str], str], fresh: bool = False, folder: Path | None = None
     ) -> None:
-        self._database, self._context, self._identity, self._fresh = database, context, identity, fresh
+        self._place, self._identity = place, identity
+        self._ledger = Ledger(COMPARISONS, folder, fresh)
 
     def recall(self, candidate: str) -> Evidence | None:
         """What is known about a candidate."""
-        text = None if self._fresh else self._database.verdict(self._identity(candidate), self._context)
-        return None if text is None else Evidence.from_json(text)
+        return self._ledger.recall(self._key(candidate))
 
     def keep(self, candidate: str, found: Evidence) -> None:
         """In place of what was known."""
-        self._database.put_verdict(self._identity(candidate), self._context, found.to_json(), found.taken_at)
+        self._ledger.keep(self._key(candidate), found, found.taken_at, **vars(self._place))
 
     def forget(self, candidate: str) -> None:
         """Throw away what was known."""
-        self._database.put_verdict(self._identity(candidate), self._context, None, "")
+        self._ledger.forget(self._key(candidate))
+
+    def _key(self, candidate: str) -> str:
+        return key(self._place, self._identity(candidate))
 
 
 def plain(known: Evidence, used: bool, sentence: str) -> dict[str, Any]:

@@ -11,7 +11,6 @@ resumed search ends worse than its checkpoint.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -19,8 +18,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from rlflow import ledger
 from rlflow.errors import UsageError
-from rlflow.files import parse_json, write_atomically
+from rlflow.ledger import Kind
 from rlflow.search import memory
 from rlflow.search.budget import StopReason
 from rlflow.search.node import SearchNode
@@ -31,7 +31,6 @@ from rlflow.search.result import Result, TraceStep
 from rlflow.search.trace import read_trace
 from rlflow.search.view import View
 
-FORMAT = 2
 #: Seconds between two writes while a search runs.
 EVERY_SECONDS = 10.0
 #: Seconds between two looks into the search's memory, and how many times longer than such a look that is at least.
@@ -55,24 +54,26 @@ class SavedSearch:
     memory: dict[str, Any] | None = None
     finished: bool = False
 
+    def plain(self) -> dict[str, Any]:
+        """As it is written."""
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {**plain, "traces": [[step.to_dict() for step in trace] for trace in self.traces]}
+
+    @staticmethod
+    def of_plain(plain: dict[str, Any]) -> SavedSearch:
+        """What :meth:`plain` gave; raises an error for anything else."""
+        return SavedSearch(**{**plain, "traces": [read_trace(trace) for trace in plain["traces"]]})
+
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write it as JSON, whole or not at all. Raises :class:`OutputError`."""
-        plain = {
-            "format": FORMAT,
-            **{name: getattr(self, name) for name in self.__dataclass_fields__},
-            "traces": [[step.to_dict() for step in trace] for trace in self.traces],
-        }
-        write_atomically(Path(path), json.dumps(plain) + "\n")
+        """Write it, whole or not at all. Raises :class:`OutputError`."""
+        ledger.write(path, CHECKPOINT, self)
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> SavedSearch:
         """Raises :class:`UsageError` where the file is not a checkpoint."""
         try:
-            plain = parse_json(Path(path).read_text(encoding="utf-8"))
-            if plain.pop("format") != FORMAT:
-                raise ValueError("another format")
-            return SavedSearch(**{**plain, "traces": [read_trace(trace) for trace in plain["traces"]]})
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            return ledger.read(path, CHECKPOINT)
+        except (OSError, ValueError) as error:
             raise UsageError(f"The file {path} cannot be read as a checkpoint of a search: {error}.") from error
 
     def goes_on(self, problem: Problem, strategy: Strategy) -> bool:
@@ -80,6 +81,10 @@ class SavedSearch:
         last = self.spent[-1] if self.spent else {}
         same = (last.get("strategy"), last.get("seed")) == (describe(strategy), problem.seed)
         return same and getattr(strategy, "goes_on", False) and self.reached is not None and not self.finished
+
+
+#: A ledger's entry that lies where the user wants it.
+CHECKPOINT = Kind("checkpoint", 3, SavedSearch.plain, SavedSearch.of_plain)
 
 
 def of(problem: Problem, strategy: Strategy, earlier: SavedSearch | None = None) -> SavedSearch:

@@ -62,18 +62,34 @@ def test_prune(base: Path, options: list[object], left: int) -> None:
     assert f", {left} left" in run("prune", "--database", base, *options).output
 
 
-def test_kept_comparisons_are_counted_and_pruned(base: Path) -> None:
-    from rlflow.price.database import PriceContext, PriceDatabase
+@pytest.mark.parametrize(
+    ("options", "gone"),
+    [
+        (["--comparisons"], 2),
+        (["--all"], 2),
+        (["--older-than", "30"], 1),
+        (["--older-than", "30", "--comparisons"], 2),
+        (["--refusals"], 0),
+    ],
+)
+def test_kept_comparisons_are_counted_and_pruned(
+    options: list[str], gone: int, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rlflow.ledger import Ledger, now
+    from rlflow.race.evidence import COMPARISONS, Evidence
 
-    with PriceDatabase(base) as database:
-        database.put_verdict("a pair", PriceContext("a processor", "onnxruntime", "1.0"), "{}", "2026-01-02")
-        prices = database.count()
-    assert "1 comparison of whole models" in run("show", "--database", base).output
-    assert json.loads(run("show", "--database", base, "--json").output)["comparisons"] == 1
-    assert (
-        f"0 prices deleted, 1 comparison too, {prices} left" in run("prune", "--database", base, "--comparisons").output
-    )
+    monkeypatch.setenv("RLFLOW_CACHE", str(base.parent))
+    for key, at in (("one", "2026-01-02"), ("other", now())):
+        known = Evidence((0.1, 0.2), True, 0.01, 5.0, 30, 2.0, at)
+        Ledger(COMPARISONS).keep(key, known, at, device="a processor", runtime="onnxruntime", version="1.0")
+    assert "2 comparisons of whole models" in run("show").output
+    assert json.loads(run("show", "--json").output)["comparisons"] == 2
     assert "of whole models" not in run("show", "--database", base).output
+    run("prune", "--database", base, *options)
+    assert len(Ledger(COMPARISONS)) == 2
+    told = run("prune", *options).output
+    assert (f"{gone} comparison" in told) is (gone > 0)
+    assert len(Ledger(COMPARISONS)) == 2 - gone
 
 
 @pytest.mark.parametrize(

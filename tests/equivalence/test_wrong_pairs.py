@@ -10,8 +10,9 @@ import pytest
 from wrong_pairs import NEIGHBOURS, WRONG, Pair, deep, normal, op
 from wrong_pairs import net as written
 
-from rlflow.deployment import Inputs, runner, verified
+from rlflow.deployment import Inputs, verified
 from rlflow.equivalence import calibrate
+from rlflow.equivalence.runners import runner
 from rlflow.frontends import graph_to_model, load_model, save_model
 from rlflow.frontends.constants import ConstantStore
 from rlflow.library import load_library

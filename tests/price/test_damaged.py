@@ -33,7 +33,6 @@ def used(path: Path) -> dict[str, Price]:
         found = {**database.get_many(NAMES, HERE), **database.all_here(HERE)}
         database.contexts()
         database.export_to(lambda line: None)
-        database.verdict("pair", HERE)
         database.put_many({NAMES[0]: Price(7.0)}, HERE)
         assert database.get_many(NAMES[:1], HERE)[NAMES[0]].ms == 7.0
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 
 from rlflow.deployment import kept_comparisons
-from rlflow.price.database import PriceContext, PriceDatabase
+from rlflow.ledger import Ledger, LedgerWarning, sealed
+from rlflow.price.database import PriceContext
 from rlflow.race.evidence import (
     CHECK_BLOCKS,
     CHECK_MORE,
+    COMPARISONS,
     MACHINE_DRIFT,
     Archive,
     Evidence,
@@ -271,42 +273,44 @@ def test_when_further_blocks_are_needed(fresh: list[float], more: bool) -> None:
     assert more_checks(evidence(1.0, False), fresh) is (len(fresh) < CHECK_BLOCKS)
 
 
+def through_json(known: Evidence) -> Evidence:
+    return Evidence.of_plain(json.loads(json.dumps(asdict(known))))
+
+
 class TestArchive:
     def test_comes_back_for_the_same_models_in_the_same_place(self, tmp_path: Path) -> None:
         known = evidence(1.05, True)
-        with PriceDatabase(tmp_path / "prices.sqlite") as base:
-            Archive(base, HERE, str.upper).keep("a", known)
-        with PriceDatabase(tmp_path / "prices.sqlite") as base:
-            archive = Archive(base, HERE, str.upper)
-            assert archive.recall("a") == known
-            assert archive.recall("b") is None
-            assert Archive(base, replace(HERE, version="2.0"), str.upper).recall("a") is None
-            assert Archive(base, replace(HERE, threads=2), str.upper).recall("a") is None
-            archive.forget("a")
-            assert archive.recall("a") is None
-            assert base.count_verdicts() == 0
+        Archive(HERE, str.upper, folder=tmp_path).keep("a", known)
+        archive = Archive(HERE, str.upper, folder=tmp_path)
+        assert archive.recall("a") == known
+        assert archive.recall("b") is None
+        assert Archive(HERE, str.upper, fresh=True, folder=tmp_path).recall("a") is None
+        assert Archive(replace(HERE, version="2.0"), str.upper, folder=tmp_path).recall("a") is None
+        assert Archive(replace(HERE, threads=2), str.upper, folder=tmp_path).recall("a") is None
+        archive.forget("a")
+        assert archive.recall("a") is None
+        assert len(Ledger(COMPARISONS, tmp_path)) == 0
 
     @pytest.mark.parametrize("text", ["", "[]", "{}", '{"ratios": [1, 2]}', "null"])
     def test_what_cannot_be_read_is_nothing(self, text: str, tmp_path: Path) -> None:
-        with PriceDatabase(tmp_path / "prices.sqlite") as base:
-            base.put_verdict("A", HERE, text, DAY)
-            assert Archive(base, HERE, str.upper).recall("a") is None
+        archive = Archive(HERE, str.upper, folder=tmp_path)
+        archive.keep("a", evidence(1.05, True))
+        next(tmp_path.iterdir()).write_text(sealed(COMPARISONS, text))
+        with pytest.warns(LedgerWarning, match="cannot be used"):
+            assert archive.recall("a") is None
 
     def test_nan_is_no_evidence(self) -> None:
-        assert Evidence.from_json(evidence(1.05, True, p_value=math.nan).to_json()) is None
+        assert through_json(evidence(1.05, True)) == evidence(1.05, True)
+        with pytest.raises(ValueError, match="figure"):
+            through_json(evidence(1.05, True, p_value=math.nan))
 
-    def test_pruned_with_the_prices(self, tmp_path: Path) -> None:
-        with PriceDatabase(tmp_path / "prices.sqlite") as base:
-            archive = Archive(base, HERE, str.upper)
-            archive.keep("a", evidence(1.05, True))
-            base.prune(refusals=True)
-            base.prune(before="2026-01-01")
-            assert base.count_verdicts() == 1
-            base.prune(before="2026-02-01")
-            assert base.count_verdicts() == 0
-            archive.keep("a", evidence(1.05, True))
-            assert base.forget_verdicts() == 1
-            assert base.count_verdicts() == 0
+    def test_pruned_by_date(self, tmp_path: Path) -> None:
+        archive, kept = Archive(HERE, str.upper, folder=tmp_path), Ledger(COMPARISONS, tmp_path)
+        archive.keep("a", evidence(1.05, True))
+        assert kept.prune(lambda about: about["at"] < "2026-01-01") == 0
+        assert kept.prune(lambda about: about["device"] != HERE.device) == 0
+        assert kept.prune(lambda about: about["at"] < "2026-02-01") == 1
+        assert len(kept) == 0
 
 
 class FakeWorker:
@@ -322,20 +326,20 @@ class FakeGraph:
         self.digest = digest
 
 
-def test_evidence_belongs_to_contents_inputs_and_options(tmp_path: Path) -> None:
+def test_evidence_belongs_to_contents_inputs_and_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same comparison is found again; with anything else it is another one."""
     path = tmp_path / "slim.onnx"
     path.write_bytes(b"one")
 
-    def archive(base: PriceDatabase, x: float = 1.0, graph: str = "g", source: Callable[[], Any] = lambda: b"m") -> Any:
+    def archive(x: float = 1.0, graph: str = "g", source: Callable[[], Any] = lambda: b"m") -> Any:
         models = {"baseline": (FakeGraph("b"), lambda: str(path)), "a": (FakeGraph(graph), source)}
-        return kept_comparisons(base, FakeWorker(), {"x": np.full(3, x)}, models)  # type: ignore[arg-type]
+        return kept_comparisons(FakeWorker(), {"x": np.full(3, x)}, models)  # type: ignore[arg-type]
 
-    with PriceDatabase(tmp_path / "prices.sqlite") as base:
-        archive(base).keep("a", evidence(1.05, True))
-        assert archive(base).recall("a") == evidence(1.05, True)
-        assert archive(base, x=2.0).recall("a") is None
-        assert archive(base, graph="h").recall("a") is None
-        assert archive(base, source=lambda: b"n").recall("a") is None
-        path.write_bytes(b"two")
-        assert archive(base).recall("a") is None
+    monkeypatch.setenv("RLFLOW_CACHE", str(tmp_path))
+    archive().keep("a", evidence(1.05, True))
+    assert archive().recall("a") == evidence(1.05, True)
+    assert archive(x=2.0).recall("a") is None
+    assert archive(graph="h").recall("a") is None
+    assert archive(source=lambda: b"n").recall("a") is None
+    path.write_bytes(b"two")
+    assert archive().recall("a") is None

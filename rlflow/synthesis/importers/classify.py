@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from rlflow.errors import OutputError, RlflowError, RuleError
-from rlflow.files import write_atomically
+from rlflow.errors import RlflowError, RuleError
+from rlflow.ledger import Kind, Ledger, key
 from rlflow.rewrite import PROVER_VERSION, Rule, RuleLibrary, all_shipped
-from rlflow.synthesis.cache import cache_folder, prove_cached
+from rlflow.synthesis.cache import prove_cached
 from rlflow.synthesis.derive import Derivation, derive
 from rlflow.synthesis.importers.building import ELEMENTWISE, INEXPRESSIBLE, Inexpressible, padding_counted
 from rlflow.synthesis.importers.convert import convert
@@ -27,7 +23,6 @@ from rlflow.synthesis.importers.terms import VARIABLE, ForeignRule, Term
 STATUSES = ("as is", "conditions", "identity", "ours", "derived", "refuted", "inexpressible", "undecided")
 STEPS = 3
 _INSTANCES = 8
-_VERSION = 5  # of what is remembered
 
 
 @dataclass(frozen=True)
@@ -338,29 +333,25 @@ def _library() -> RuleLibrary:
 
 def _one(rule: ForeignRule, options: Options) -> Outcome:
     outcome = classify(rule, _library(), options)
-    _remember(rule, options, outcome)
+    Ledger(IMPORTS).keep(_key(rule, options), outcome)
     return outcome
 
 
-def _entry(rule: ForeignRule, options: Options) -> Path:
-    versions = (_VERSION, PROVER_VERSION, _library().digest)
-    parts = (*versions, rule.origin, rule.numbered, str(rule), sorted(asdict(options).items()))
-    digest = hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
-    return cache_folder().parent / "imports" / f"{digest}.json"
+def _key(rule: ForeignRule, options: Options) -> str:
+    versions = (PROVER_VERSION, _library().digest)
+    return key(*versions, rule.origin, rule.numbered, str(rule), sorted(asdict(options).items()))
 
 
 def _remembered(rule: ForeignRule, options: Options) -> Outcome | None:
-    try:
-        data = json.loads(_entry(rule, options).read_text(encoding="utf-8"))
-        for name in ("conditions", "chain", "weights"):
-            data[name] = tuple(data[name])
-        return Outcome(**{**data, "readings": tuple(tuple(pair) for pair in data["readings"]), "index": rule.index})
-    except (OSError, ValueError, TypeError, KeyError):
-        return None  # absent or damaged: judge again
+    found = Ledger(IMPORTS).recall(_key(rule, options))
+    return None if found is None else replace(found, index=rule.index)
 
 
-def _remember(rule: ForeignRule, options: Options, outcome: Outcome) -> None:
-    path = _entry(rule, options)
-    with contextlib.suppress(OSError, OutputError):  # a cache that cannot be written costs time only
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps(asdict(outcome)))
+def _outcome(plain: dict[str, Any]) -> Outcome:
+    for name in ("conditions", "chain", "weights"):
+        plain[name] = tuple(plain[name])
+    return Outcome(**{**plain, "readings": tuple(tuple(pair) for pair in plain["readings"])})
+
+
+#: What became of the rules of other programs' files; the version is that of the judgement.
+IMPORTS = Kind("imports", 5, asdict, _outcome)

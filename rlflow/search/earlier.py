@@ -1,5 +1,4 @@
-"""Finished searches, kept beside the prices: the same search over the same prices finds the same, so it is not made
-again.
+"""Finished searches in the ledger: the same search over the same prices finds the same, so it is not made again.
 
 Kept is what ended by itself (everything was tried, or the strategy's own criterion said so), never what a budget or
 Ctrl-C cut short: with the prices that it left behind a second run would come further. It counts while every price that
@@ -8,17 +7,15 @@ it went by is in the database as it was; the graphs are replayed from their trac
 
 from __future__ import annotations
 
-import datetime
 import functools
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from rlflow.errors import UsageError
-from rlflow.files import parse_json
+from rlflow.ledger import Kind, Ledger, key, now
 from rlflow.search.budget import StopReason
 from rlflow.search.problem import ROUNDING, Problem
 from rlflow.search.registry import Strategy, describe
@@ -57,24 +54,20 @@ class KeptSearch:
             list(result.curve), result.seconds, dict(prices), ended_at,
         )  # fmt: skip
 
-    def to_json(self) -> str:
+    def plain(self) -> dict[str, Any]:
         """As it is kept."""
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return json.dumps({**plain, "traces": [[step.to_dict() for step in trace] for trace in self.traces]})
+        return {**plain, "traces": [[step.to_dict() for step in trace] for trace in self.traces]}
 
     @classmethod
-    def from_json(cls, text: str) -> KeptSearch | None:
-        """What :meth:`to_json` wrote; ``None`` for anything else."""
-        try:
-            plain = parse_json(text)
-            plain["traces"] = [read_trace(trace) for trace in plain["traces"]]
-            plain["counts"] = Counts(*plain["counts"])
-            plain["curve"] = [CurvePoint(*point) for point in plain["curve"]]
-            StopReason(plain["stop_reason"])
-            plain["costs"] = [float(cost) for cost in plain["costs"]]
-            return cls(**plain)
-        except (ValueError, TypeError, KeyError, AttributeError, UsageError):
-            return None
+    def of_plain(cls, plain: dict[str, Any]) -> KeptSearch:
+        """What :meth:`plain` gave; raises an error for anything else."""
+        plain["traces"] = [read_trace(trace) for trace in plain["traces"]]
+        plain["counts"] = Counts(*plain["counts"])
+        plain["curve"] = [CurvePoint(*point) for point in plain["curve"]]
+        StopReason(plain["stop_reason"])
+        plain["costs"] = [float(cost) for cost in plain["costs"]]
+        return cls(**plain)
 
     def repeated(self, problem: Problem, strategy: Strategy) -> Result | None:
         """The result again, for a ``problem`` that was not searched yet; ``None`` where a graph is not what it was."""
@@ -98,6 +91,9 @@ class KeptSearch:
         )
 
 
+SEARCHES = Kind("searches", 1, KeptSearch.plain, KeptSearch.of_plain)
+
+
 def repeatable(strategy: Strategy) -> bool:
     """Whether the specification says all that a search depends on: not where it names a file, whose content may change,
     writes one, or trains by the clock.
@@ -106,10 +102,7 @@ def repeatable(strategy: Strategy) -> bool:
 
 
 class PricedBy(Protocol):
-    """What is asked of a cost model: where it keeps its prices, which it went by, and whether it has some still."""
-
-    @property
-    def database(self) -> Any: ...
+    """What is asked of a cost model: where its prices hold, which it went by, and whether it has some still."""
 
     @property
     def place(self) -> Any: ...
@@ -124,17 +117,21 @@ class EarlierSearches:
     rules, budget, seed). ``fresh``: none is recalled.
     """
 
-    def __init__(self, prices: PricedBy, strategy: Strategy, parts: Iterable[object], fresh: bool = False) -> None:
-        self._prices, self._strategy, self._fresh = prices, strategy, fresh
-        hasher = hashlib.blake2b(_program(), digest_size=16)
-        for part in (describe(strategy), *parts):
-            hasher.update(repr(part).encode() + b"\0")
-        self._key = f"search:{hasher.hexdigest()}"
+    def __init__(
+        self,
+        prices: PricedBy,
+        strategy: Strategy,
+        parts: Iterable[object],
+        fresh: bool = False,
+        folder: Path | None = None,
+    ) -> None:
+        self._prices, self._strategy = prices, strategy
+        self._ledger = Ledger(SEARCHES, folder, fresh)
+        self._key = key(_program(), describe(strategy), prices.place, *parts)
 
     def recall(self, problem: Problem) -> tuple[Result, str] | None:
         """What the same search found by the same prices, and a sentence that says so."""
-        text = None if self._fresh else self._prices.database.verdict(self._key, self._prices.place)
-        kept = None if text is None else KeptSearch.from_json(text)
+        kept = self._ledger.recall(self._key)
         if kept is None or not self._prices.still_holds(kept.prices):
             return None
         result = kept.repeated(problem, self._strategy)
@@ -143,10 +140,9 @@ class EarlierSearches:
     def keep(self, result: Result) -> None:
         """For the next run, if the search came to its own end and by no estimates."""
         used = self._prices.used()
-        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        kept = None if used is None else KeptSearch.of(result, used, now)
+        kept = None if used is None else KeptSearch.of(result, used, now())
         if kept is not None:
-            self._prices.database.put_verdict(self._key, self._prices.place, kept.to_json(), now)
+            self._ledger.keep(self._key, kept, kept.ended_at, **vars(self._prices.place))
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 
 from rlflow import price, search
 from rlflow.graph import Graph
+from rlflow.ledger import Ledger, LedgerWarning, sealed
 from rlflow.library import load_library
-from rlflow.price.database import PriceContext, PriceDatabase
-from rlflow.search.kept import EarlierSearches, KeptSearch, repeatable
+from rlflow.price.database import PriceContext
+from rlflow.search.earlier import SEARCHES, EarlierSearches, KeptSearch, repeatable
 from rlflow.search.result import Result
 
 HERE = PriceContext("a processor", "a runtime", "1.0")
@@ -37,8 +39,8 @@ class Prices:
 
     place = HERE
 
-    def __init__(self, database: PriceDatabase, used: Mapping[str, float | None] | None = None) -> None:
-        self.database, self.now = database, dict(PRICES) if used is None else used
+    def __init__(self, used: Mapping[str, float | None] | None = None) -> None:
+        self.now = dict(PRICES) if used is None else used
 
     def used(self) -> Mapping[str, float | None] | None:
         return self.now or None
@@ -59,26 +61,25 @@ def result() -> Result:
     return found
 
 
-def earlier(base: PriceDatabase, *parts: object, spec: str = "greedy", **options: Any) -> EarlierSearches:
+def earlier(base: Path, *parts: object, spec: str = "greedy", **options: Any) -> EarlierSearches:
     used = options.pop("used", None)
-    return EarlierSearches(Prices(base, used), search.make(spec), parts or ("model", 0), **options)
+    return EarlierSearches(Prices(used), search.make(spec), parts or ("model", 0), folder=base / "kept", **options)
 
 
 def test_the_same_again(result: Result, tmp_path: Path) -> None:
-    with PriceDatabase(tmp_path / "prices.sqlite") as base:
-        earlier(base).keep(result)
-        again = earlier(base).recall(problem())
-        assert again is not None
-        found, sentence = again
-        assert (found.best.digest, found.cost_after_ms, found.trace) == (
-            result.best.digest, result.cost_after_ms, result.trace,
-        )  # fmt: skip
-        assert [one.digest for one in found.runners_up] == [one.digest for one in result.runners_up]
-        assert found.counts == result.counts and found.stop_reason is result.stop_reason
-        assert "--fresh searches again" in sentence and "exhausted" in sentence
-        assert base.count_verdicts() == 0  # it is no comparison
-        base.forget_verdicts()
-        assert earlier(base).recall(problem()) is None
+    base = tmp_path
+    earlier(base).keep(result)
+    again = earlier(base).recall(problem())
+    assert again is not None
+    found, sentence = again
+    assert (found.best.digest, found.cost_after_ms, found.trace) == (
+        result.best.digest, result.cost_after_ms, result.trace,
+    )  # fmt: skip
+    assert [one.digest for one in found.runners_up] == [one.digest for one in result.runners_up]
+    assert found.counts == result.counts and found.stop_reason is result.stop_reason
+    assert "--fresh searches again" in sentence and "exhausted" in sentence
+    assert Ledger(SEARCHES, base / "kept").prune() == 1
+    assert earlier(base).recall(problem()) is None
 
 
 @pytest.mark.parametrize(
@@ -92,9 +93,9 @@ def test_the_same_again(result: Result, tmp_path: Path) -> None:
     ],
 )
 def test_what_makes_it_another_search(name: str, then: Any, result: Result, tmp_path: Path) -> None:
-    with PriceDatabase(tmp_path / "prices.sqlite") as base:
-        earlier(base).keep(result)
-        assert then(base) is None, name
+    base = tmp_path
+    earlier(base).keep(result)
+    assert then(base) is None, name
 
 
 CUT_SHORT = [reason for reason in search.StopReason if reason.value not in ("converged", "exhausted")]
@@ -107,10 +108,10 @@ def test_what_was_cut_short_is_not_kept(reason: search.StopReason, result: Resul
 
 def test_neither_are_estimates_nor_results_without_a_trace(result: Result, tmp_path: Path) -> None:
     blind = dataclasses.replace(result, best=result.best._replace(trace=None))
-    with PriceDatabase(tmp_path / "prices.sqlite") as base:
-        earlier(base, used={}).keep(result)
-        earlier(base).keep(blind)
-        assert earlier(base).recall(problem()) is None
+    base = tmp_path
+    earlier(base, used={}).keep(result)
+    earlier(base).keep(blind)
+    assert earlier(base).recall(problem()) is None
 
 
 @pytest.mark.parametrize(
@@ -131,14 +132,20 @@ def test_which_searches_may_be_repeated(spec: str, may_be: bool) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"traces": [[1]]}'])
-def test_what_cannot_be_read_is_nothing(text: str) -> None:
-    assert KeptSearch.from_json(text) is None
+def test_what_cannot_be_read_is_nothing(text: str, result: Result, tmp_path: Path) -> None:
+    earlier(tmp_path).keep(result)
+    (entry,) = (tmp_path / "kept").iterdir()
+    for content in (text, sealed(SEARCHES, text)):
+        entry.write_text(content)
+        with pytest.warns(LedgerWarning, match="cannot be used"):
+            assert earlier(tmp_path).recall(problem()) is None
+        assert not entry.exists()
 
 
 def test_a_trace_of_another_graph_is_nothing(result: Result) -> None:
     kept = KeptSearch.of(result, PRICES, "2026-01-01")
     assert kept is not None
-    assert KeptSearch.from_json(kept.to_json()) == kept
+    assert KeptSearch.of_plain(json.loads(json.dumps(kept.plain()))) == kept
     steps = [step._replace(match=(9999,)) for step in kept.traces[0]]
     wrong = dataclasses.replace(kept, traces=[tuple(steps), *kept.traces[1:]])
     assert wrong.repeated(problem(), search.make("greedy")) is None
