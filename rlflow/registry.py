@@ -103,12 +103,20 @@ class Registry(Generic[_T]):
     def make(self, spec: str, /, **options: Any) -> Any:
         """What the entry makes, from ``"name:option=value"``; ``options`` that are not ``None`` win.
 
+        Raises as :meth:`chosen` does.
+        """
+        maker, given = self.chosen(spec, **options)
+        return maker(**given)
+
+    def chosen(self, spec: str, /, **options: Any) -> tuple[Any, dict[str, Any]]:
+        """The entry that :meth:`make` calls, and what with; for a layer above that makes its own things itself.
+
         Raises :class:`UsageError` for an unknown name or option, or a value that cannot be read.
         """
         name, given = split(spec, self.what)
         maker: Any = self.get(name)
         wanted = {**given, **{key: value for key, value in options.items() if value is not None}}
-        return maker(**arguments(maker, wanted, f"{self.what} {name!r}"))
+        return maker, arguments(maker, wanted, f"{self.what} {name!r}")
 
     def rows(self) -> list[dict[str, Any]]:
         """Every usable entry as plain data: name, a line about it, its capabilities, and its options with type, default

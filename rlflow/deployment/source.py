@@ -22,9 +22,9 @@ def shared_weights(imported: Any, place: Deployment, folder: Callable[[], Path])
     from rlflow.frontends import storage
     from rlflow.runtime import runtime
 
-    if not runtime(place.runtime).maps_weights or place.command is not None:
+    if place.command is not None or storage.weight_bytes(imported.origin.model) < _SHARED_BYTES:
         return None
-    if storage.weight_bytes(imported.origin.model) < _SHARED_BYTES:
+    if not runtime(place.runtime).maps_weights:
         return None
     return storage.SharedWeights(folder(), imported.origin.base_dir)
 

@@ -79,5 +79,6 @@ def make(spec: str, /, **options: Any) -> CostModel:
 
     Raises UsageError for an unknown name or option.
     """
-    found: CostModel = COSTS.make(spec, **options)
+    maker, chosen = COSTS.chosen(spec, **options)
+    found: CostModel = maker(**chosen)
     return found

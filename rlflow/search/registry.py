@@ -91,7 +91,9 @@ def make(spec: str | Strategy, **overrides: Any) -> Strategy:
     Raises :class:`UsageError` for an unknown name or option, or a value that cannot be read.
     """
     if isinstance(spec, str):
-        return STRATEGIES.make(spec, **overrides)
+        kind, chosen = STRATEGIES.chosen(spec, **overrides)
+        made: Strategy = kind(**chosen)
+        return made
     given = {name: value for name, value in overrides.items() if value is not None}
     if not given:
         return spec
