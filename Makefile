@@ -158,6 +158,7 @@ format: $(VENV)/.dev ## lay out the C++ as cext/.clang-format says
 .PHONY: doc-tables
 doc-tables: $(VENV)/.dev ## renew the tables in docs/ that are made from code
 	$(BIN)/python tests/test_layers.py --write
+	$(BIN)/python tests/test_operators.py --write
 
 .PHONY: prove
 prove: $(VENV)/.dev ## prove every rule of the library again

@@ -12,6 +12,8 @@ Shape = Sequence[Dim] | None
 
 def op_names() -> list[str]: ...
 def op_row(name: str) -> dict[str, Any]: ...
+def op_features(name: str) -> dict[str, str]: ...
+def extend_table(name: str, flags: Iterable[str], defaults: Mapping[str, Any], flops: float) -> None: ...
 def has_operator(name: str) -> bool: ...
 
 class Graph:
@@ -172,7 +174,7 @@ class Enumerator:
     def __init__(
         self,
         inputs: Sequence[tuple[int, bool, list[list[int]], list[int], list[float]]],
-        templates: Sequence[tuple[str, int, bool, list[int], int, list[list[int]]]],
+        templates: Sequence[tuple[str, int, bool, list[int], int, list[list[int]], str, list[dict[str, Any]]]],
         *,
         worlds: int = 2,
         max_ops: int = 3,

@@ -105,6 +105,12 @@ cdef object from_attr(const AttrValue& v):
         return [s.decode() for s in get_strings(v)]
     return from_const(get_const(v))
 
+cdef AttrSet to_attrs(object attrs) except *:
+    cdef AttrSet out
+    for name, value in attrs.items():
+        out.set((<str?>name).encode(), to_attr(name, value))
+    return out
+
 cdef object from_attrs(const AttrSet& a):
     cdef size_t i
     out = {}
@@ -140,6 +146,18 @@ def op_row(str name):
         "flags": [f.decode() for f in op_flag_names(deref(op))], "fusion": op_fusion_name(deref(op)).decode(), "defaults": defaults,
         "attributes": [a.decode() for a in copy_strings(op.attributes)],
     }
+
+
+def op_features(str name):
+    """What a row says of shapes and cost, in words: ``shape`` (the shape rule) and ``flops`` (float operations)."""
+    cdef const OpInfo* op = &op_info(find_op(name.encode()))
+    return {"shape": shape_rule_text(deref(op)).decode(), "flops": flops_text(deref(op)).decode()}
+
+
+def extend_table(str name, flags, defaults, double flops):
+    """Appends the row of a pointwise unary operator. Raises UsageError where the table was read already, or has the name."""
+    cdef AttrSet values = to_attrs(defaults)
+    extend(name.encode(), [(<str?>flag).encode() for flag in flags], values, flops)
 
 
 def has_operator(str name):
@@ -352,9 +370,7 @@ cdef class GraphBuilder:
 
     def add(self, str op, dict attrs, inputs, int outputs=0):
         """A node; returns its first output's value id (outputs are consecutive). ``inputs``: value ids, -1 for an absent optional one."""
-        cdef AttrSet a
-        for name, value in attrs.items():
-            a.set((<str?>name).encode(), to_attr(name, value))
+        cdef AttrSet a = to_attrs(attrs)
         cdef vector[ValueId] ids = to_values(inputs)
         return builder_add(self.builder, find_op(op.encode()), a, ids, outputs)
 

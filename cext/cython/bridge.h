@@ -10,6 +10,7 @@
 
 #include "rlflow/error.h"
 #include "rlflow/graph.h"
+#include "rlflow/ops_extension.h"
 #include "rlflow/rule.h"
 #include "rlflow/state.h"
 
@@ -124,6 +125,18 @@ inline std::vector<std::string> op_flag_names(const OpInfo& op) {
   for (auto [flag, name] : kNames)
     if (op.has(flag)) out.emplace_back(name);
   return out;
+}
+inline void extend(const std::string& name, const std::vector<std::string>& flags, const AttrSet& defaults, double flops) {
+  UnaryExtension extension{.name = name, .flops_per_output = flops};
+  for (const auto& [attribute, value] : defaults.items) extension.defaults.push_back({attribute, value});
+  for (const std::string& flag : flags) {
+    if (flag == "zero_preserving") extension.flags |= kZeroPreserving;
+    else if (flag == "monotone") extension.flags |= kMonotone;
+    else
+      throw Error(ErrorKind::kUsage,
+                  "the operator " + name + " cannot have the flag '" + flag + "'; an added one may be zero_preserving and monotone");
+  }
+  extend_table(std::move(extension));
 }
 inline std::string op_fusion_name(const OpInfo& op) {
   static const char* kNames[] = {"source", "anchor", "elementwise", "reduction", "normalisation", "movement", "view", "opaque"};

@@ -71,6 +71,10 @@ cdef extern from "rlflow/ops.h" namespace "rlflow" nogil:
     cbool has_op(const string&)
     const OpInfo& op_info(OpId)
 
+cdef extern from "rlflow/ops_extension.h" namespace "rlflow" nogil:
+    string shape_rule_text(const OpInfo&)
+    string flops_text(const OpInfo&)
+
 cdef extern from "rlflow/graph.h" namespace "rlflow" nogil:
     ctypedef uint32_t NodeId
     ctypedef uint32_t ValueId
@@ -206,3 +210,4 @@ cdef extern from "bridge.h" namespace "rlflow::bridge" nogil:
     shared_ptr[const CGraph] builder_finish(CGraphBuilder&, const vector[ValueId]&) except +translate_exception
     vector[string] op_flag_names(const OpInfo&)
     string op_fusion_name(const OpInfo&)
+    void extend(const string&, const vector[string]&, const AttrSet&, double) except +translate_exception

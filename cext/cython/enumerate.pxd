@@ -5,7 +5,7 @@ from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from core cimport CStopToken, translate_exception
+from core cimport AttrSet, CStopToken, translate_exception
 
 cdef extern from "rlflow/enumerate.h" namespace "rlflow::enumeration" nogil:
     cdef struct EnumerationShape "rlflow::enumeration::Shape":
@@ -35,7 +35,7 @@ cdef extern from "rlflow/enumerate.h" namespace "rlflow::enumeration" nogil:
 
 cdef extern from "enumerate_bridge.h" namespace "rlflow::bridge" nogil:
     void add_input(Space&, int, cbool, const vector[vector[int64_t]]&, const vector[uint64_t]&, const vector[double]&) except +translate_exception
-    void add_template(Space&, const string&, int, cbool, const vector[int]&, uint64_t, const vector[vector[int64_t]]&) except +translate_exception
+    void add_template(Space&, const string&, int, cbool, const vector[int]&, uint64_t, const vector[vector[int64_t]]&, const string&, const vector[AttrSet]&) except +translate_exception
     shared_ptr[CEnumerator] make_enumerator(Space) except +translate_exception
     cbool run_branch(const CEnumerator&, size_t, size_t, const CStopToken*, vector[Record]&, Counts&) except +translate_exception
     vector[Pair] find_pairs(const CEnumerator&, vector[Record]&, PairCounts&, const CStopToken*) except +translate_exception

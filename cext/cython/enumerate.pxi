@@ -22,7 +22,8 @@ cdef class Enumerator:
     """All graphs of up to ``max_ops`` operators over typed inputs, with their fingerprints in GF(2^61 - 1).
 
     inputs: (family, is a weight, [shape in each world], residues of all worlds, the same as doubles). templates: (kind, outputs,
-    commutative, [what each operand may be: 0 any, 1 a weight, 2 an input, 3 a weight input], key, [attributes in each world]).
+    commutative, [what each operand may be: 0 any, 1 a weight, 2 an input, 3 a weight input], key, [attributes in each world], operator of the
+    table, [its attributes in each world]).
     Graphs travel as bytes: 40 each, 128 a pair (see enumerate.h).
     """
     cdef shared_ptr[CEnumerator] ptr
@@ -33,8 +34,12 @@ cdef class Enumerator:
         space.worlds, space.max_ops, space.max_elements = worlds, max_ops, max_elements
         for family, weight, shapes, residues, reals in inputs:
             add_input(space, family, weight, shapes, residues, reals)
-        for kind, outputs, commutative, operands, key, attributes in templates:
-            add_template(space, (<str?>kind).encode(), outputs, commutative, operands, key, attributes)
+        cdef vector[AttrSet] attrs
+        for kind, outputs, commutative, operands, key, attributes, op, in_worlds in templates:
+            attrs.clear()
+            for one in in_worlds:
+                attrs.push_back(to_attrs(one))
+            add_template(space, (<str?>kind).encode(), outputs, commutative, operands, key, attributes, (<str?>op).encode(), attrs)
         self.num_inputs, self.worlds = len(inputs), worlds
         self.ptr = make_enumerator(space)
 

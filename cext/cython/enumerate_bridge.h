@@ -38,7 +38,7 @@ inline void add_input(Space& s, int family, bool weight, const std::vector<std::
 }
 
 inline void add_template(Space& s, const std::string& kind, int outputs, bool commutative, const std::vector<int>& operands, uint64_t key,
-                         const std::vector<std::vector<int64_t>>& attributes) {
+                         const std::vector<std::vector<int64_t>>& attributes, const std::string& op, const std::vector<AttrSet>& attrs) {
   enumeration::Template t;
   t.kind = enumeration::kind_of(kind);
   t.arity = static_cast<uint8_t>(operands.size());
@@ -47,6 +47,9 @@ inline void add_template(Space& s, const std::string& kind, int outputs, bool co
   for (size_t k = 0; k < operands.size() && k < t.operand.size(); ++k) t.operand[k] = static_cast<enumeration::Operand>(operands[k]);
   t.key = key;
   t.attributes = attributes;
+  t.op = find_op(op);
+  t.attrs = attrs;
+  if (attrs.size() != attributes.size()) throw Error(ErrorKind::kUsage, "a template has attributes for each world");
   s.templates.push_back(std::move(t));
 }
 

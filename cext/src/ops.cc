@@ -1,9 +1,11 @@
 #include "rlflow/ops.h"
 
 #include <algorithm>
+#include <atomic>
 #include <unordered_map>
 
 #include "ops_common.h"
+#include "rlflow/ops_extension.h"
 
 namespace rlflow {
 
@@ -12,8 +14,8 @@ using detail::Table;
 
 namespace {
 
-const std::vector<OpInfo>& build() {
-  static const auto& rows = []() -> const std::vector<OpInfo>& {
+Table& table() {
+  static Table& whole = []() -> Table& {
     auto* t = new Table;
     detail::add_source_rows(*t);  // first: these have fixed ids
     detail::add_elementwise_rows(*t);
@@ -25,15 +27,20 @@ const std::vector<OpInfo>& build() {
     detail::add_indexing_rows(*t);
     detail::add_shape_rows(*t);
     detail::add_quantisation_rows(*t);
-    return t->rows;
+    t->rows.reserve(t->rows.size() + kMostExtensions);  // rows are referred to, so they never move
+    return *t;
   }();
-  return rows;
+  return whole;
 }
+
+// Whether somebody has read the table: then it is as it is.
+std::atomic<bool> sealed{false};
 
 using NameIndex = std::unordered_map<std::string_view, OpId>;
 const NameIndex& names() {
   static const auto& index = []() -> const NameIndex& {
     auto* m = new NameIndex;
+    sealed = true;
     for (const OpInfo& row : op_table()) m->emplace(row.name, row.id);
     return *m;
   }();
@@ -122,11 +129,49 @@ size_t output_count(const OpInfo& op, const AttrSet& attrs, int wanted) {
 
 }  // namespace
 
-const std::vector<OpInfo>& op_table() { return build(); }
+const std::vector<OpInfo>& op_table() {
+  sealed.store(true, std::memory_order_relaxed);
+  return table().rows;
+}
 
 const OpInfo& op_info(OpId id) {
-  static const std::vector<OpInfo>& table = build();
-  return table[id];
+  static const std::vector<OpInfo>& rows = table().rows;
+  return rows[id];
+}
+
+OpId extend_table(UnaryExtension extension) {
+  std::vector<OpInfo>& rows = table().rows;
+  const auto refuse = [&](const std::string& why) { throw Error(ErrorKind::kUsage, "the operator " + extension.name + " cannot be added: " + why); };
+  if (sealed) refuse("the operator table was read already; register operators first, before any graph or rule is made");
+  if (std::any_of(rows.begin(), rows.end(), [&](const OpInfo& row) { return row.name == extension.name; }))
+    refuse("the table has an operator of this name");
+  if (rows.size() == rows.capacity()) refuse("there are " + std::to_string(kMostExtensions) + " added operators already");
+  table().add({.name = extension.name.c_str(),
+               .since = 1,
+               .min_inputs = 1,
+               .max_inputs = 1,
+               .outputs = 1,
+               .flags = extension.flags | kPure | kUnary,
+               .fusion = FusionClass::kElementwise,
+               .infer = detail::infer_like_first,
+               .defaults = std::move(extension.defaults),
+               .flops_per_output = extension.flops_per_output});
+  return rows.back().id;
+}
+
+std::string shape_rule_text(const OpInfo& op) {
+  return op.infer == detail::infer_like_first ? "as the first operand" : op.infer == detail::infer_unknown ? "unknown" : "its own";
+}
+
+std::string flops_text(const OpInfo& op) {
+  if (op.flops) return "counted from its shapes";
+  std::string text;
+  const auto term = [&](double count, const char* what) {
+    if (count != 0) text += (text.empty() ? "" : " and ") + std::to_string(static_cast<long>(count)) + " an " + what + " element";
+  };
+  term(op.flops_per_input, "input");
+  term(op.flops_per_output, "output");
+  return text.empty() ? "none" : text;
 }
 
 bool has_op(std::string_view name) { return names().contains(name); }

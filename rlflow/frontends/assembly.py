@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import onnx
 
 from rlflow.frontends import storage, symbolic
-from rlflow.frontends.emitter import Emitter, Names
+from rlflow.frontends.emitter import Emitter, Names, added_domains
 from rlflow.frontends.imported import Origin
 from rlflow.frontends.standalone import value_info
 
@@ -27,6 +27,10 @@ def assemble(origin: Origin, emitter: Emitter, rules: Iterable[str], new_values:
     storage.copy_fields(source.graph, model.graph, skip=("node", "initializer", "value_info"))
     model.graph.node.extend(emitter.nodes)
     _part_namesakes(model.graph, emitter.names)
+    imported = {entry.domain for entry in model.opset_import}
+    for domain, version in added_domains(model.graph.node).items():
+        if domain not in imported:
+            model.opset_import.add(domain=domain, version=version)
     order = {tensor.name: index for index, tensor in enumerate(source.graph.initializer)}
     ranked = sorted(emitter.initializers, key=lambda tensor: order.get(tensor.name, len(order)))
     model.graph.initializer.extend(ranked)

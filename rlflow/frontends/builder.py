@@ -223,9 +223,9 @@ class ModelBuilder:
         for operand in operands:
             self._require(operand, f"by a {op} node")
         if op == "LayerNormalization" and self.opset < 17:
-            return (self._layer_normalization(operands, **attrs),)
+            return (_layer_normalization(self, operands, **attrs),)
         if op == "Gelu" and self.opset < 20:
-            return (self._gelu(operands[0], **attrs),)
+            return (_gelu(self, operands[0], **attrs),)
         attrs = self._settle(op, operands, outputs, attrs)
         self._check_schema(op, attrs)
         label = self._unique(self.full_name(name or op))
@@ -273,32 +273,6 @@ class ModelBuilder:
                 f"expected some of {sorted(schema.attributes)}."
             )
 
-    def _layer_normalization(self, operands: list[str], axis: int = -1, epsilon: float = 1e-5) -> str:
-        if axis >= 0:
-            raise GraphError(
-                f"While building model '{self.name}': LayerNormalization below opset 17 needs a negative axis; "
-                f"found {axis}."
-            )
-        axes = list(range(axis, 0))
-        centred = self.node("Sub", [operands[0], self.node("ReduceMean", operands[0], axes=axes, keepdims=1)])
-        square = self.node("Pow", [centred, self.constant(2.0, np.float32)])
-        variance = self.node("ReduceMean", square, axes=axes, keepdims=1)
-        deviation = self.node("Sqrt", self.node("Add", [variance, self.constant(epsilon, np.float32)]))
-        scaled = self.node("Mul", [self.node("Div", [centred, deviation]), operands[1]])
-        return self.node("Add", [scaled, operands[2]]) if len(operands) > 2 else scaled
-
-    def _gelu(self, x: str, approximate: str = "none") -> str:
-        if approximate == "tanh":  # Hendrycks & Gimpel 2016, equation for the fast form
-            cube = self.node(
-                "Mul", [self.node("Pow", [x, self.constant(3.0, np.float32)]), self.constant(0.044715, np.float32)]
-            )
-            inner = self.node("Mul", [self.node("Add", [x, cube]), self.constant(sqrt(2.0 / pi), np.float32)])
-            gate = self.node("Tanh", inner)
-        else:
-            gate = self.node("Erf", self.node("Div", [x, self.constant(sqrt(2.0), np.float32)]))
-        weighted = self.node("Mul", [x, self.node("Add", [gate, self.constant(1.0, np.float32)])])
-        return self.node("Mul", [weighted, self.constant(0.5, np.float32)])
-
     # -- the end
 
     def build(self) -> onnx.ModelProto:
@@ -321,6 +295,34 @@ class ModelBuilder:
         except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
             raise GraphError(f"While building model '{self.name}': onnx refuses it: {error}") from error
         return model
+
+
+def _layer_normalization(builder: ModelBuilder, operands: list[str], axis: int = -1, epsilon: float = 1e-5) -> str:
+    if axis >= 0:
+        raise GraphError(
+            f"While building model '{builder.name}': LayerNormalization below opset 17 needs a negative axis; "
+            f"found {axis}."
+        )
+    axes = list(range(axis, 0))
+    centred = builder.node("Sub", [operands[0], builder.node("ReduceMean", operands[0], axes=axes, keepdims=1)])
+    square = builder.node("Pow", [centred, builder.constant(2.0, np.float32)])
+    variance = builder.node("ReduceMean", square, axes=axes, keepdims=1)
+    deviation = builder.node("Sqrt", builder.node("Add", [variance, builder.constant(epsilon, np.float32)]))
+    scaled = builder.node("Mul", [builder.node("Div", [centred, deviation]), operands[1]])
+    return builder.node("Add", [scaled, operands[2]]) if len(operands) > 2 else scaled
+
+
+def _gelu(builder: ModelBuilder, x: str, approximate: str = "none") -> str:
+    if approximate == "tanh":  # Hendrycks & Gimpel 2016, equation for the fast form
+        cube = builder.node(
+            "Mul", [builder.node("Pow", [x, builder.constant(3.0, np.float32)]), builder.constant(0.044715, np.float32)]
+        )
+        inner = builder.node("Mul", [builder.node("Add", [x, cube]), builder.constant(sqrt(2.0 / pi), np.float32)])
+        gate = builder.node("Tanh", inner)
+    else:
+        gate = builder.node("Erf", builder.node("Div", [x, builder.constant(sqrt(2.0), np.float32)]))
+    weighted = builder.node("Mul", [x, builder.node("Add", [gate, builder.constant(1.0, np.float32)])])
+    return builder.node("Mul", [weighted, builder.constant(0.5, np.float32)])
 
 
 def _ir_version(opset: int) -> int:

@@ -5,6 +5,7 @@ build on it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from rlflow.frontends.constants import (
 )
 from rlflow.frontends.symbolic import Dim
 from rlflow.graph import Graph
+from rlflow.ops import extension_of
 
 DOUBLE = int(onnx.TensorProto.DOUBLE)
 # Attributes whose value is an element type.
@@ -175,7 +177,7 @@ class Emitter:
             raise GraphError(
                 f"While writing node {node} ({self.graph.op(node)}) for opset {self.opset}: {declined}."
             ) from declined
-        return Form(form.op, self._widened_attrs(form.attrs), form.inputs)
+        return replace(form, attrs=self._widened_attrs(form.attrs))
 
     def _widened_attrs(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
         return {name: self._widened_attr(name, value) for name, value in attrs.items()}
@@ -212,7 +214,9 @@ class Emitter:
 
 def make_node(form: Form, outputs: Sequence[str], label: str = "") -> onnx.NodeProto:
     """A NodeProto of a form. Empty lists are written with the type that the operator's schema wants."""
-    proto = onnx.NodeProto(op_type=form.op, name=label, input=list(form.inputs), output=list(outputs))
+    proto = onnx.NodeProto(
+        op_type=form.op, domain=form.domain, name=label, input=list(form.inputs), output=list(outputs)
+    )
     for name, value in sorted(form.attrs.items()):
         if value is None:
             continue
@@ -233,6 +237,12 @@ def _attribute(name: str, value: Any) -> onnx.AttributeProto:
     if isinstance(value, list):
         return helper.make_attribute(name, [item.encode("utf-8", "surrogateescape") for item in value])
     return helper.make_attribute(name, value)
+
+
+def added_domains(nodes: Iterable[onnx.NodeProto]) -> dict[str, int]:
+    """Domain -> version of the nodes that stand for operators that were added to the table."""
+    found = (extension_of(node.domain, node.op_type) for node in nodes if scopes.domain_of(node))
+    return {added.domain: added.version for added in found if added is not None}
 
 
 def expressible(graph: Graph, opset: int, nodes: Iterable[int] | None = None) -> str | None:

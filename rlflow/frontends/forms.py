@@ -3,7 +3,7 @@ use.
 
 Most operators have one form: attributes by the same names, operands in the same places. Those are translated by
 :func:`read_plain` and :func:`write_plain`, from the operator table and the ONNX schema alone. The others register an
-adaptor each way, ``@reads("Slice")`` and ``@writes("Slice")``. An adaptor that is not certain declines, and the node is
+adaptor each way, ``form("Slice", read=…, write=…)``. An adaptor that is not certain declines, and the node is
 carried as it came.
 """
 
@@ -19,13 +19,11 @@ from onnx import defs
 
 from rlflow.frontends.constants import Array
 from rlflow.frontends.symbolic import Dim
-from rlflow.ops import op_names, op_row
+from rlflow.ops import extension, op_names, op_row
 
 AttrValue = Any
 Operand = int | Array | None
 INT64_MAX = int(np.iinfo(np.int64).max)
-# Operators whose forms before this opset mean something else than the table's row does.
-MEANS_THE_SAME_SINCE = {"RoiAlign": 16, "GridSample": 20, "GroupNormalization": 21, "DFT": 20}
 
 
 class Declined(Exception):  # noqa: N818 - an answer, not a failure; always caught inside this package
@@ -54,6 +52,7 @@ class Form:
     op: str
     attrs: Mapping[str, AttrValue]
     inputs: Sequence[str]
+    domain: str = ""
 
 
 class Source(Protocol):
@@ -117,33 +116,39 @@ class Target:
 
 Reader = Callable[[Source], Canonical]
 Writer = Callable[[Target], Form]
-_READERS: dict[str, Reader] = {}
-_WRITERS: dict[str, Writer] = {}
 
 
-def reads(*operators: str) -> Callable[[Reader], Reader]:
-    """Registers a function ONNX -> canonical for ONNX operator names."""
+@dataclass(frozen=True)
+class OnnxForms:
+    """What is registered for an operator's name: how ONNX's forms are read, how the canonical form is written (None:
+    attributes and operands by the same names and places), and the first opset whose form means what the row does.
+    """
 
-    def register(function: Reader) -> Reader:
-        _READERS.update(dict.fromkeys(operators, function))
-        return function
-
-    return register
+    read: Reader | None = None
+    write: Writer | None = None
+    means_since: int = 0
 
 
-def writes(*operators: str) -> Callable[[Writer], Writer]:
-    """Registers a function canonical -> ONNX for canonical operator names."""
+_FORMS: dict[str, OnnxForms] = {}
+_PLAIN = OnnxForms()
 
-    def register(function: Writer) -> Writer:
-        _WRITERS.update(dict.fromkeys(operators, function))
-        return function
 
-    return register
+def form(*operators: str, read: Reader | None = None, write: Writer | None = None, means_since: int = 0) -> None:
+    """Registers the forms of operators: ``read`` by ONNX's names, ``write`` by those of the table. Once for each."""
+    for operator in operators:
+        if operator in _FORMS:
+            raise ValueError(f"the forms of {operator} are registered twice")
+        _FORMS[operator] = OnnxForms(read, write, means_since)
+
+
+def forms_of(operator: str) -> OnnxForms:
+    """What is registered for an operator."""
+    return _FORMS.get(operator, _PLAIN)
 
 
 def adapted() -> list[str]:
     """The operators with an adaptor in either direction, sorted."""
-    return sorted({*_READERS, *_WRITERS})
+    return sorted(name for name, forms in _FORMS.items() if forms.read or forms.write)
 
 
 @cache
@@ -220,10 +225,10 @@ def same_value(a: AttrValue, b: AttrValue) -> bool:
 
 def read(source: Source) -> Canonical:
     """The canonical form of an ONNX node of the default domain. Raises Declined with the reason where there is none."""
-    if source.opset < MEANS_THE_SAME_SINCE.get(source.op, 0):
-        raise Declined(f"its form before opset {MEANS_THE_SAME_SINCE[source.op]} is another one")
-    reader = _READERS.get(source.op, read_plain)
-    return reader(source)
+    forms = forms_of(source.op)
+    if source.opset < forms.means_since:
+        raise Declined(f"its form before opset {forms.means_since} is another one")
+    return read_plain(source) if extension(source.op) or forms.read is None else forms.read(source)
 
 
 def read_plain(source: Source, op: str | None = None, drop: Sequence[str] = ()) -> Canonical:
@@ -284,7 +289,7 @@ def write(target: Target) -> Form:
 
     Raises Declined with the reason where the opset has none.
     """
-    return _WRITERS.get(target.op, write_plain)(target)
+    return (forms_of(target.op).write or write_plain)(target)
 
 
 def write_plain(target: Target, op: str | None = None, attrs: Mapping[str, AttrValue] | None = None,
@@ -293,6 +298,9 @@ def write_plain(target: Target, op: str | None = None, attrs: Mapping[str, AttrV
 
     Raises Declined for an operator, attribute, operand or element type that the opset does not have.
     """
+    added = extension(target.op)
+    if added is not None:
+        return Form(added.onnx_name, dict(target.attrs), list(target.inputs), added.domain)
     op = op or target.op
     attrs = target.attrs if attrs is None else attrs
     operands = list(target.inputs if inputs is None else inputs)

@@ -12,11 +12,10 @@ from rlflow.frontends.forms import (
     Operand,
     Source,
     Target,
+    form,
     plain_attrs,
     read_plain,
-    reads,
     write_plain,
-    writes,
 )
 from rlflow.frontends.forms_movement import dynamic, list_operand, static_ints
 
@@ -32,7 +31,6 @@ def _axes_since(op: str) -> int:
     return 13 if op == "ReduceSum" else 18
 
 
-@reads(*_REDUCTIONS)
 def read_reduce(source: Source) -> Canonical:
     keep = source.attrs.get("keepdims", 1)
     try:
@@ -48,7 +46,6 @@ def read_reduce(source: Source) -> Canonical:
     return Canonical(source.op, {"keepdims": keep, "axes": axes}, [0])
 
 
-@writes(*_REDUCTIONS)
 def write_reduce(target: Target) -> Form:
     axes = target.attrs.get("axes")
     if axes is None or len(target.inputs) > 1:
@@ -63,7 +60,6 @@ def write_reduce(target: Target) -> Form:
     return list_operand(target, "axes", _axes_since(target.op))
 
 
-@reads("Softmax", "LogSoftmax", "Hardmax")
 def read_softmax(source: Source) -> Canonical:
     if source.opset >= 13:
         return read_plain(source)
@@ -79,7 +75,6 @@ def read_softmax(source: Source) -> Canonical:
     return Canonical(source.op, {"axis": wide[0] if wide else axis}, [0])
 
 
-@writes("Softmax", "LogSoftmax", "Hardmax")
 def write_softmax(target: Target) -> Form:
     if target.opset >= 13:
         return write_plain(target)
@@ -93,7 +88,6 @@ def write_softmax(target: Target) -> Form:
     return write_plain(target, attrs={"axis": axis})
 
 
-@reads("Clip")
 def read_clip(source: Source) -> Canonical:
     if source.opset >= 11:
         return read_plain(source)
@@ -110,7 +104,6 @@ def read_clip(source: Source) -> Canonical:
     return Canonical("Clip", {}, [0, *limits])
 
 
-@writes("Clip")
 def write_clip(target: Target) -> Form:
     if target.opset >= 11:
         return write_plain(target)
@@ -127,7 +120,6 @@ def write_clip(target: Target) -> Form:
     return Form("Clip", attrs, [target.inputs[0]])
 
 
-@reads("BatchNormalization")
 def read_batch_norm(source: Source) -> Canonical:
     if source.attrs.get("training_mode", 0):
         raise Declined("it is in training mode")
@@ -138,7 +130,6 @@ def read_batch_norm(source: Source) -> Canonical:
     return read_plain(source, drop=("momentum", "spatial", "training_mode", "consumed_inputs", "is_test"))
 
 
-@reads("Dropout")
 def read_dropout(source: Source) -> Canonical:
     if source.outputs > 1:
         raise Declined("its mask is used")
@@ -149,7 +140,6 @@ def read_dropout(source: Source) -> Canonical:
     return Canonical("Identity", {}, [0])
 
 
-@reads("Gemm")
 def read_gemm(source: Source) -> Canonical:
     form = read_plain(source)
     addend = source.const(2) if source.opset < 11 else None
@@ -158,7 +148,6 @@ def read_gemm(source: Source) -> Canonical:
     return form
 
 
-@writes("Gemm")
 def write_gemm(target: Target) -> Form:
     if target.opset >= 11 or len(target.inputs) > 2:
         return write_plain(target)
@@ -166,7 +155,6 @@ def write_gemm(target: Target) -> Form:
     return write_plain(target, inputs=[*target.inputs, zero])
 
 
-@reads("TopK")
 def read_top_k(source: Source) -> Canonical:
     if source.opset >= 10:
         return read_plain(source, drop=("k",))
@@ -174,7 +162,6 @@ def read_top_k(source: Source) -> Canonical:
     return Canonical("TopK", plain_attrs(source, "TopK", drop=("k",)), [0, k], 2)
 
 
-@writes("TopK")
 def write_top_k(target: Target) -> Form:
     if target.opset >= 10:
         return write_plain(target)
@@ -184,19 +171,16 @@ def write_top_k(target: Target) -> Form:
     return Form("TopK", {"axis": target.attrs["axis"], "k": int(k.reshape(-1)[0])}, [target.inputs[0]])
 
 
-@reads("Scatter")
 def read_scatter(source: Source) -> Canonical:
     return read_plain(source, op="ScatterElements")
 
 
-@writes("ScatterElements")
 def write_scatter(target: Target) -> Form:
     if target.opset >= 11:
         return write_plain(target)
     return write_plain(target, op="Scatter")
 
 
-@reads("CastLike")
 def read_cast_like(source: Source) -> Canonical:
     dtype = source.dtype(1)
     if dtype == 0:
@@ -204,7 +188,6 @@ def read_cast_like(source: Source) -> Canonical:
     return Canonical("Cast", {**plain_attrs(source, "Cast"), "to": dtype}, [0])
 
 
-@reads("ConstantOfShape")
 def read_constant_of_shape(source: Source) -> Canonical:
     value = source.attrs.get("value", np.zeros(1, np.float32))
     if value.size != 1 or value.dtype.kind in "OUSc":
@@ -215,7 +198,24 @@ def read_constant_of_shape(source: Source) -> Canonical:
     return Canonical("ConstantOfShape", {"value": number, "dtype": onnx_dtype(value)}, [0])
 
 
-@writes("ConstantOfShape")
 def write_constant_of_shape(target: Target) -> Form:
     value = np.asarray([target.attrs["value"]]).astype(numpy_dtype(target.attrs["dtype"]))
     return write_plain(target, attrs={"value": value})
+
+
+form(*_REDUCTIONS, read=read_reduce, write=write_reduce)
+form("Softmax", "LogSoftmax", "Hardmax", read=read_softmax, write=write_softmax)
+form("Clip", read=read_clip, write=write_clip)
+form("BatchNormalization", read=read_batch_norm)
+form("Dropout", read=read_dropout)
+form("Gemm", read=read_gemm, write=write_gemm)
+form("TopK", read=read_top_k, write=write_top_k)
+form("Scatter", read=read_scatter)
+form("ScatterElements", write=write_scatter)
+form("CastLike", read=read_cast_like)
+form("ConstantOfShape", read=read_constant_of_shape, write=write_constant_of_shape)
+# Forms before these opsets mean something else than the table's rows do.
+form("RoiAlign", means_since=16)
+form("GridSample", means_since=20)
+form("GroupNormalization", means_since=21)
+form("DFT", means_since=20)

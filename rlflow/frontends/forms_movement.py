@@ -19,11 +19,10 @@ from rlflow.frontends.forms import (
     Form,
     Source,
     Target,
+    form,
     plain_attrs,
     read_plain,
-    reads,
     write_plain,
-    writes,
 )
 from rlflow.frontends.symbolic import Dim
 
@@ -54,7 +53,6 @@ def dynamic(source: Source, *drop: str) -> Canonical:
 # ------------------------------------------------------------------------------------------------------------------
 
 
-@reads("Squeeze", "Unsqueeze")
 def read_axes(source: Source) -> Canonical:
     try:
         axes = static_ints(source, "axes", 1, 13)
@@ -63,7 +61,6 @@ def read_axes(source: Source) -> Canonical:
     return Canonical(source.op, {} if axes is None else {"axes": axes}, [0])
 
 
-@writes("Squeeze", "Unsqueeze")
 def write_axes(target: Target) -> Form:
     return list_operand(target, "axes", 13)
 
@@ -82,7 +79,6 @@ def list_operand(target: Target, name: str, since: int) -> Form:
 # ---------------------------------------------------------------------------------------------------------------
 
 
-@reads("Reshape")
 def read_reshape(source: Source) -> Canonical:
     wanted = source.ints(1)
     if wanted is None or not symbolic.is_known(wanted):
@@ -115,7 +111,6 @@ def spell_shape(wanted: Sequence[Dim], shape: Sequence[Dim] | None) -> tuple[lis
     return (spelled, True) if symbolic.is_plain(wanted) else None
 
 
-@writes("Reshape")
 def write_reshape(target: Target) -> Form:
     if "shape" not in target.attrs:
         return write_plain(target)
@@ -133,7 +128,6 @@ def write_reshape(target: Target) -> Form:
     )
 
 
-@reads("Expand")
 def read_expand(source: Source) -> Canonical:
     wanted = source.ints(1)
     if wanted is None or not symbolic.is_known(wanted):
@@ -141,14 +135,12 @@ def read_expand(source: Source) -> Canonical:
     return Canonical("Expand", {"shape": wanted}, [0], otherwise=dynamic(source))
 
 
-@writes("Expand")
 def write_expand(target: Target) -> Form:
     if "shape" not in target.attrs:
         return write_plain(target)
     return write_plain(target, attrs={}, inputs=[target.inputs[0], target.dims(target.attrs["shape"])])
 
 
-@reads("Tile")
 def read_tile(source: Source) -> Canonical:
     repeats = source.ints(1)
     if repeats is None or not symbolic.is_plain(repeats):
@@ -156,7 +148,6 @@ def read_tile(source: Source) -> Canonical:
     return Canonical("Tile", {"repeats": repeats}, [0])
 
 
-@writes("Tile")
 def write_tile(target: Target) -> Form:
     return list_operand(target, "repeats", 6)
 
@@ -165,7 +156,6 @@ def write_tile(target: Target) -> Form:
 # ------------------
 
 
-@reads("Slice")
 def read_slice(source: Source) -> Canonical:
     slots = {"starts": 1, "ends": 2, "axes": 3, "steps": 4}
     try:
@@ -181,7 +171,6 @@ def _clamped(value: Dim) -> Dim:
     return max(value, 1 - (1 << 62)) if isinstance(value, int) else value
 
 
-@writes("Slice")
 def write_slice(target: Target) -> Form:
     if "starts" not in target.attrs:
         if target.opset < 10:
@@ -204,7 +193,6 @@ def write_slice(target: Target) -> Form:
 # ------------------
 
 
-@reads("Split")
 def read_split(source: Source) -> Canonical:
     attrs: dict[str, object] = {"axis": source.attrs.get("axis", 0)}
     try:
@@ -218,7 +206,6 @@ def read_split(source: Source) -> Canonical:
     return Canonical("Split", attrs, [0], source.outputs)
 
 
-@writes("Split")
 def write_split(target: Target) -> Form:
     attrs = dict(target.attrs)
     parts = attrs.pop("num_outputs", None)
@@ -233,7 +220,6 @@ def write_split(target: Target) -> Form:
 # ------------------
 
 
-@reads("Pad")
 def read_pad(source: Source) -> Canonical:
     mode = source.attrs.get("mode", "constant")
     if source.opset < 11:
@@ -258,7 +244,6 @@ def _pad_value(source: Source) -> float | None:
     return number if is_float(source.dtype(2)) or abs(number) < 1 << 53 else None
 
 
-@writes("Pad")
 def write_pad(target: Target) -> Form:
     if len(target.inputs) > 1:
         if target.opset < 11:
@@ -292,7 +277,6 @@ def scalar(value: float, dtype: int) -> Array:
 _OLD_RESIZE = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 
 
-@reads("Upsample")
 def read_upsample(source: Source) -> Canonical:
     scales = source.attrs.get("scales") if source.opset < 9 else _floats(source, 1)
     return _old_resize(source, scales)
@@ -320,7 +304,6 @@ def _old_resize(source: Source, scales: Sequence[float] | None) -> Canonical:
     return Canonical("Resize", attrs, [0])
 
 
-@reads("Resize")
 def read_resize(source: Source) -> Canonical:
     if source.opset < 11:
         return _old_resize(source, _floats(source, 1))
@@ -339,7 +322,6 @@ def read_resize(source: Source) -> Canonical:
     return whole
 
 
-@writes("Resize")
 def write_resize(target: Target) -> Form:
     attrs = dict(target.attrs)
     scales, sizes, roi = (attrs.pop(name, None) for name in ("scales", "sizes", "roi"))
@@ -374,3 +356,14 @@ def _write_old_resize(target: Target, attrs: dict[str, object], scales: Sequence
     if target.opset == 9:
         return Form("Upsample", written, [target.inputs[0], target.constant(np.asarray(scales, np.float32))])
     return Form("Upsample", {**written, "scales": list(scales)}, [target.inputs[0]])
+
+
+form("Squeeze", "Unsqueeze", read=read_axes, write=write_axes)
+form("Reshape", read=read_reshape, write=write_reshape)
+form("Expand", read=read_expand, write=write_expand)
+form("Tile", read=read_tile, write=write_tile)
+form("Slice", read=read_slice, write=write_slice)
+form("Split", read=read_split, write=write_split)
+form("Pad", read=read_pad, write=write_pad)
+form("Upsample", read=read_upsample)
+form("Resize", read=read_resize, write=write_resize)

@@ -24,6 +24,7 @@ from rlflow.frontends.node_view import NodeView
 from rlflow.frontends.opening import Source
 from rlflow.frontends.values import Values
 from rlflow.graph import Graph, GraphBuilder
+from rlflow.ops import extension_of
 
 
 def load_model(
@@ -117,7 +118,8 @@ class _Importer:
         if not any(node.output):
             return  # nobody can read what it makes
         try:
-            if scopes.domain_of(node) or scopes.key_of(node) in self._functions:
+            known = not scopes.domain_of(node) or extension_of(node.domain, node.op_type) is not None
+            if not known or scopes.key_of(node) in self._functions:
                 raise Declined("its domain is not ONNX's own")
             if node.op_type == "Constant" and self._read_constant(node):
                 return

@@ -13,6 +13,7 @@ from rlflow.frontends.canonical import Declined
 from rlflow.frontends.constants import Array
 from rlflow.frontends.symbolic import Dim
 from rlflow.graph import GraphBuilder
+from rlflow.ops import extension_of
 
 ABSENT = -1
 _PLAIN = frozenset(
@@ -42,12 +43,13 @@ class NodeView:
         self._builder = builder
         self._constants = constants
         self._values = values
-        self.op = node.op_type
+        added = extension_of(node.domain, node.op_type)
+        self.op = node.op_type if added is None else added.name
         self.opset = opset
         self.attrs: Mapping[str, Any] = attributes(node, opset)
         self.inputs = len(values)
         read = [index for index, name in enumerate(node.output) if name in used]
-        variadic = "variadic_outputs" in canonical.flags(node.op_type)
+        variadic = "variadic_outputs" in canonical.flags(self.op)
         self.outputs = len(node.output) if variadic else read[-1] + 1 if read else 1
         self.declared = sum(1 for name in node.output if name)
 

@@ -10,13 +10,15 @@ import numpy.typing as npt
 import onnx
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
 
 from rlflow.errors import GraphError
 from rlflow.frontends import canonical
 from rlflow.frontends.constants import Array, ConstantStore, constant_array, is_float, numpy_dtype
-from rlflow.frontends.emitter import Emitter, Names
+from rlflow.frontends.emitter import Emitter, Names, added_domains
 from rlflow.frontends.standalone import DEFAULT_IR, DEFAULT_OPSET, graph_to_model
 from rlflow.graph import Graph
+from rlflow.ops import Extension, extensions
 
 
 def evaluate(
@@ -50,13 +52,25 @@ def run(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
     """A model's outputs by the reference evaluator. Raises GraphError with the reason where it fails."""
     try:
         with np.errstate(all="ignore"):
-            outputs = ReferenceEvaluator(model).run(None, dict(feeds))
+            outputs = ReferenceEvaluator(model, new_ops=_added()).run(None, dict(feeds))
     except Exception as error:  # the evaluator raises whatever numpy and its operators raise
         raise GraphError(
             f"While evaluating model '{model.graph.name}' with onnx's reference evaluator: {error}"
         ) from error
     results: list[Any] = [output if isinstance(output, list) else np.asarray(output) for output in outputs]
     return results
+
+
+def _added() -> list[type[OpRun]]:
+    """Operators that were added to the table, for ONNX's evaluator."""
+    return [_evaluated(one) for one in extensions()]
+
+
+def _evaluated(added: Extension) -> type[OpRun]:
+    def values(self: OpRun, x: Array, **attributes: Any) -> tuple[Array]:
+        return (np.asarray(added.values(x, **{**added.defaults, **attributes}), dtype=x.dtype),)
+
+    return type(added.onnx_name, (OpRun,), {"op_domain": added.domain, "_run": values})
 
 
 class Folder:
@@ -145,7 +159,10 @@ def evaluate_node(
         for name, value in zip(outputs, graph.node_outputs(node), strict=True)
     ]
     body = helper.make_graph(emitter.nodes, graph.op(node), inputs, results, emitter.initializers)
-    model = helper.make_model(body, opset_imports=[helper.make_opsetid("", emitter.opset)], ir_version=DEFAULT_IR)
+    imports = {"": emitter.opset, **added_domains(emitter.nodes)}.items()
+    model = helper.make_model(
+        body, opset_imports=[helper.make_opsetid(*entry) for entry in imports], ir_version=DEFAULT_IR
+    )
     return run(model, {f"x{value}": array for value, array in operands.items()})
 
 

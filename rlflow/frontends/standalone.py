@@ -21,7 +21,7 @@ from rlflow.frontends.constants import (
     is_float,
     numpy_dtype,
 )
-from rlflow.frontends.emitter import Emitter, Names
+from rlflow.frontends.emitter import Emitter, Names, added_domains
 from rlflow.frontends.symbolic import Dim
 from rlflow.graph import Graph
 
@@ -56,7 +56,7 @@ def graph_to_model(
     _alias_outputs(emitter, outputs)
     model = helper.make_model(
         helper.make_graph(emitter.nodes, "rlflow", inputs, [info for info, _ in outputs], emitter.initializers),
-        opset_imports=[helper.make_opsetid(*entry) for entry in _imports(templates, emitter.opset)],
+        opset_imports=[helper.make_opsetid(*entry) for entry in _imports(templates, emitter)],
         ir_version=DEFAULT_IR,
         producer_name="rlflow",
     )
@@ -103,8 +103,8 @@ def _opset(graph: Graph, templates: dict[int, Template], opset: int | None) -> i
     return opset or max([DEFAULT_OPSET, *(int(row["since"]) for row in rows if row is not None)])
 
 
-def _imports(templates: dict[int, Template], opset: int) -> list[tuple[str, int]]:
-    versions = {"": opset}
+def _imports(templates: dict[int, Template], emitter: Emitter) -> list[tuple[str, int]]:
+    versions = {"": emitter.opset, **added_domains(emitter.nodes)}
     for template in templates.values():
         versions.update({domain: version for domain, version in template.opsets if domain})
     return sorted(versions.items())

@@ -166,6 +166,19 @@ class _Names:
         return self.known[name][1]
 
 
+def _covers(term: Any, bound: Sequence[Any]) -> bool:
+    """Whether a term mentions every bound variable, and so can be a pattern."""
+    seen: set[str] = set()
+
+    def walk(t: Any) -> None:
+        seen.add(str(t))
+        for child in t.children():
+            walk(child)
+
+    walk(term)
+    return bool(term.children()) and all(str(b) in seen for b in bound)
+
+
 class _Attempt:
     """One question to z3."""
 
@@ -340,21 +353,9 @@ class _Attempt:
             claim = z3.Implies(
                 z3.And(self.ok(here), *given), z3.And(here == there, *(self.ok(t) for t in self._below(there)))
             )
-            trigger = {"patterns": [here]} if self._covers(here, bound) else {}
+            trigger = {"patterns": [here]} if _covers(here, bound) else {}
             parts.append(z3.ForAll(bound, claim, **trigger))
         return z3.And(*parts)
-
-    def _covers(self, term: Any, bound: Sequence[Any]) -> bool:
-        """Whether a term mentions every bound variable, and so can be a pattern."""
-        seen: set[str] = set()
-
-        def walk(t: Any) -> None:
-            seen.add(str(t))
-            for child in t.children():
-                walk(child)
-
-        walk(term)
-        return bool(term.children()) and all(str(b) in seen for b in bound)
 
     def _subterms(self) -> list[Any]:
         """What a well-typed term is made of is well-typed."""

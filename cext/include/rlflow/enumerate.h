@@ -10,10 +10,15 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
 #include "rlflow/hash.h"
+#include "rlflow/ops.h"
 
 namespace rlflow::enumeration {
 
@@ -31,7 +36,28 @@ Kind kind_of(const std::string& name);  // throws Error(kUsage)
 // What an operand may be: any value, one made of weights only, an input only, a weight input only, one not made of weights only.
 enum class Operand : uint8_t { kAny, kWeight, kInput, kWeightInput, kActivation };
 
-// An operator with its attributes. `attributes` holds one list a world, in the order that the kind's evaluator reads them:
+struct Shape {
+  uint8_t rank = 0;
+  std::array<int32_t, kMaxRank> extent{};
+  int64_t count() const;
+  friend bool operator==(const Shape&, const Shape&) = default;
+  friend auto operator<=>(const Shape&, const Shape&) = default;
+};
+
+// What the operator table's shape rule said of operands' shapes, in each world: it is asked once for each.
+class ShapeMemo {
+ public:
+  using Operands = std::array<Shape, kMaxOperands>;
+  std::optional<std::optional<Shape>> find(int world, const Operands& operands) const;
+  void keep(int world, const Operands& operands, const std::optional<Shape>& result);
+
+ private:
+  mutable std::shared_mutex mutex_;
+  std::array<std::map<Operands, std::optional<Shape>>, kMaxWorlds> known_;
+};
+
+// An operator with its attributes: as the operator table has them (`op`, `attrs`, for shapes), and as the evaluator of its kind reads
+// them. `attributes` holds one list a world, in the order that the kind's evaluator reads them:
 // Conv [group, kernel h, w, pads (4), strides (2)]; AveragePool, MaxPool [kernel h, w, pads (4), strides (2), count_include_pad];
 // Concat, Split [axis]; Transpose [perm...]; Pad [pads...]; Slice [axis, start, end]; Upsample [factor of each axis...];
 // ReduceSum, ReduceMean, ReduceMax [keepdims, axes...]; Rows, ScaledRows (the last) [axis]; Unary [maps zero to zero].
@@ -42,13 +68,9 @@ struct Template {
   std::array<Operand, kMaxOperands> operand{};
   uint64_t key = 0;  // of the keyed function, where the kind is one
   std::vector<std::vector<int64_t>> attributes;
-};
-
-struct Shape {
-  uint8_t rank = 0;
-  std::array<int32_t, kMaxRank> extent{};
-  int64_t count() const;
-  friend bool operator==(const Shape&, const Shape&) = default;
+  OpId op = 0;
+  std::vector<AttrSet> attrs;  // one a world
+  std::shared_ptr<ShapeMemo> shapes = std::make_shared<ShapeMemo>();
 };
 
 // One tensor, in every world.

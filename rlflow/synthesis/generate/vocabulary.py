@@ -258,7 +258,8 @@ def make_enumerator(group: Group, *, max_ops: int, seed: int) -> _core.Enumerato
     for o in group.operators:
         kind = kinds.of(o.op, o.concrete(group.worlds[0]))
         operands = [_OPERANDS[k] for k in o.operands] or [0] * kind.arity
-        lists = [kinds.of(o.op, o.concrete(w)).attributes for w in group.worlds]
+        attributes = [o.concrete(w) for w in group.worlds]
+        lists = [kinds.of(o.op, one).attributes for one in attributes]
         commutative = kind.commutative and len(set(operands)) == 1  # else the operands' roles tell them apart
-        templates.append((kind.kind, kind.outputs, commutative, operands, kind.key, lists))
+        templates.append((kind.kind, kind.outputs, commutative, operands, kind.key, lists, o.op, attributes))
     return _core.Enumerator(inputs, templates, worlds=len(group.worlds), max_ops=min(max_ops + group.extra_ops, 5))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from rlflow.errors import ProofError
-from rlflow.ops import members, op_row
+from rlflow.ops import extension, members, op_row
 from rlflow.synthesis import field
 from rlflow.synthesis.domains import Array, Domain, Unsupported
 from rlflow.synthesis.operators.degrees import DegreeRule
@@ -134,8 +134,14 @@ def registered() -> dict[str, Facets]:
 
 
 def facets_of(op: str) -> Facets:
-    """What is registered for an operator itself."""
-    return _TABLE.get(op, _NONE)
+    """What is registered for an operator itself, here or when it was added to the table."""
+    return _TABLE.get(op) or _of_extension(op)
+
+
+@functools.cache
+def _of_extension(op: str) -> Facets:
+    added = extension(op)
+    return _NONE if added is None else Facets(meaning=added.meaning, draw=added.draw, integers=False)
 
 
 @functools.cache
@@ -155,15 +161,15 @@ def default_of(op: str, name: str) -> Any:
     return row(op)["defaults"].get(name)
 
 
-def _by_flags(op: str, facet: str) -> Any:
-    """A facet that an operator has by a class of its row."""
+def derived_facet(op: str, facet: str) -> Any:
+    """A facet that an operator has by a class of its row, or None."""
     found = (getattr(facets, facet) for flag, facets in _CLASSES.items() if flag in flags_of(op))
     return next(found, None)
 
 
 def meaning_of(op: str) -> Meaning:
     """The exact meaning. Raises :class:`Unsupported` where there is none."""
-    found = facets_of(op).meaning or _by_flags(op, "meaning")
+    found = facets_of(op).meaning or derived_facet(op, "meaning")
     if found is None:
         raise Unsupported(f"the evaluator has no meaning for {op}")
     return found
@@ -171,7 +177,7 @@ def meaning_of(op: str) -> Meaning:
 
 def draw(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     """Operands and attributes for one node. Raises GiveUp where nothing fits."""
-    found = facets_of(op).draw or _by_flags(op, "draw")
+    found = facets_of(op).draw or derived_facet(op, "draw")
     if found is None:
         raise ProofError(f"the sampler cannot draw operands for {op}: register a sampler in rlflow/synthesis/operators")
     return found(d, term, op, want)
