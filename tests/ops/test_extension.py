@@ -134,5 +134,5 @@ def test_what_cannot_be_added_is_refused_in_a_sentence(code: str, expected: str,
 def test_nothing_reads_the_table_before_it_is_asked_to(root: Path) -> None:
     """Importing the layers does not close the door."""
     modules = "rlflow, rlflow.frontends.importer, rlflow.frontends.exporter, rlflow.rewrite, rlflow.synthesis.prove"
-    result = run(f"import {modules}, rlflow.price, rlflow.search, rlflow.synthesis.generate.pipeline\n{REGISTER}", root)
+    result = run(f"import {modules}, rlflow.price, rlflow.search, rlflow.synthesis.generate.graphs\n{REGISTER}", root)
     assert result.returncode == 0, result.stderr
