@@ -291,8 +291,8 @@ Work work_of(const Graph& g, const std::vector<NodeId>& members, const Bindings&
     }
     for (uint32_t o = 0; o < node.out_count; ++o) out_types[o] = type(node.out_begin + o);
     NodeCost cost = node_cost(node.op, attrs_of(node.attrs), types, out_types);
-    if (node.op == ops.gather || node.op == ops.gather_nd || node.op == ops.gather_elements || node.op == ops.slice)
-      if (!in.empty() && in[0] != kNoValue) cost.bytes_in += std::min(0.0, cost.bytes_out - bytes_of(in[0]));  // reads what it returns
+    bool picks = node.op == ops.gather || node.op == ops.gather_nd || node.op == ops.gather_elements || node.op == ops.slice;
+    if (picks && !in.empty() && in[0] != kNoValue) cost.bytes_in += std::min(0.0, cost.bytes_out - bytes_of(in[0]));  // reads what it returns
     (op.fusion == FusionClass::kAnchor ? work.flops : work.vector_flops) += cost.flops;
     work.bytes += cost.bytes_in + cost.bytes_out;
     if (members.size() == 1) break;

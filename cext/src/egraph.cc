@@ -333,6 +333,7 @@ std::string EGraph::broken_invariant() const {
       if (!used) return "class #" + std::to_string(c) + " does not know its user " + term_text(n);
     }
     std::vector<DataId> facts;
+    facts.reserve(canonical.size());
     for (const ClassId c : canonical) facts.push_back(data(c));
     if (const auto made = language_->make(nodes_[n].op, nodes_[n].attr, facts);
         made && language_->merge(data(nodes_[n].cls), *made) != data(nodes_[n].cls))

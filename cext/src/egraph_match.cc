@@ -28,11 +28,11 @@ static void write_canonical(const Pattern& p, int index, std::vector<int>& renam
     if (known == renaming.end()) renaming.push_back(node.variable);
     return;
   }
-  out += "(";
+  out += '(';
   for (const uint32_t op : node.ops) out += std::to_string(op) + "|";
   out += (node.any_attr ? "*" : std::to_string(node.attr)) + " ";
   for (const int child : node.children) write_canonical(p, child, renaming, out);
-  out += ")";
+  out += ')';
 }
 
 std::string Pattern::canonical_text(std::vector<int>& renaming) const {

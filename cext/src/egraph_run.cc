@@ -111,6 +111,7 @@ double Runner::now() const { return std::chrono::duration<double>(std::chrono::s
 
 std::vector<ClassId> Runner::roots() const {
   std::vector<ClassId> out;
+  out.reserve(roots_.size());
   for (const ClassId r : roots_) out.push_back(g_.find(r));
   return out;
 }

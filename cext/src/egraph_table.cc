@@ -71,7 +71,7 @@ std::string TableLanguage::data_text(DataId data) const {
     if (!v.has_data) continue;
     out += " = [";
     for (size_t k = 0; k < v.data.size(); ++k) out += (k ? "," : "") + int_text(v.data[k]);
-    out += "]";
+    out += ']';
   }
   return (f.tuple ? "(" + out + ")" : out) + (f.constant ? " const" : "");
 }

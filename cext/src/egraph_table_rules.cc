@@ -245,6 +245,7 @@ class TableApplier : public Applier {
   bool small_graph(const EGraph& g, const RuleMatch& match, Place& place) const {
     GraphBuilder b;
     std::vector<ValueId> leaf;
+    leaf.reserve(leaves_.size());
     for (size_t i = 0; i < leaves_.size(); ++i) leaf.push_back(table_leaf(b, language_->facts(g.data(leaves_[i])), static_cast<uint32_t>(i)));
     std::vector<ValueId> roots;
     for (size_t k = 0; k < match.roots.size(); ++k) {

@@ -28,8 +28,9 @@ std::vector<int> numbers(std::string_view text) {
   while (!text.empty()) {
     const size_t end = std::min(text.find('_'), text.size());
     int value = 0;
-    const auto [rest, error] = std::from_chars(text.data(), text.data() + end, value);
-    if (error != std::errc{} || rest != text.data() + end) return {};
+    const std::string part(text.substr(0, end));
+    const auto [rest, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    if (error != std::errc{} || rest != part.data() + part.size()) return {};
     out.push_back(value);
     text.remove_prefix(std::min(end + 1, text.size()));
   }

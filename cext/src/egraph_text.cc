@@ -116,7 +116,7 @@ RewriteRule TextLanguage::parse_rule(const std::string& name, const std::vector<
     Pattern p;
     const auto leaf = [&](std::string_view atom) {
       int value = 0;
-      if (atom.starts_with("?")) return p.add_variable(number_of(atom));
+      if (atom.starts_with('?')) return p.add_variable(number_of(atom));
       const bool plain = is_number(atom, value);
       return p.add({-1, {plain ? kNumber : kName}, false, plain ? static_cast<uint32_t>(value) : symbol(atom), {}});
     };
@@ -137,7 +137,7 @@ RewriteRule TextLanguage::parse_rule(const std::string& name, const std::vector<
   for (const std::string_view text : right) {
     const auto leaf = [&](std::string_view atom) {
       int value = 0;
-      if (atom.starts_with("?")) {
+      if (atom.starts_with('?')) {
         const int variable = number_of(atom);
         if (variable >= rule.variables)
           throw Error(ErrorKind::kRule, "rule " + name + ": the right-hand side uses " + std::string(atom) + ", which the left does not bind");

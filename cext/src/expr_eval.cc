@@ -77,6 +77,7 @@ EVal evaluate(const Expr& e, const EvalScope& s) {
     case Expr::kCall: return call(e, s);
     case Expr::kList: {
       std::vector<EVal> out;
+      out.reserve(e.args.size());
       for (const auto& a : e.args) out.push_back(evaluate(*a, s));
       return EVal::list(std::move(out));
     }

@@ -194,7 +194,7 @@ class ExprParser : private TextReader {
     std::string name = letters();
     if (name == "i") return node(Expr::kI, 0);
     if (name == "n") return node(Expr::kN, 0);
-    if (!name.empty() && std::all_of(name.begin(), name.end(), is_digit) && name.size() < 7) return node(Expr::kRoot, std::atoi(name.c_str()));
+    if (!name.empty() && std::all_of(name.begin(), name.end(), is_digit) && name.size() < 7) return node(Expr::kRoot, std::stoi(name));
     fail("'$" + name + "' is not known ($i, $n, $0, $1, ...)");
   }
   ExprPtr named() {

@@ -97,7 +97,7 @@ std::vector<ValueId> values_of(const Expr& e, const EvalScope& s) {
     case Expr::kValue: return {s.bindings->values[e.ref]};
     case Expr::kSeq: {
       const auto& seq = s.bindings->sequences[e.ref];
-      if (s.i != kUnknown && s.i >= 0 && s.i < static_cast<Int>(seq.size())) return {seq[s.i]};
+      if (s.i >= 0 && s.i < static_cast<Int>(seq.size())) return {seq[s.i]};
       return seq;
     }
     case Expr::kRoot:
@@ -134,6 +134,7 @@ EVal value_function(const Expr& e, const EvalScope& s) {
     return EVal::tri(t);
   }
   std::vector<EVal> out;
+  out.reserve(values.size());
   for (ValueId v : values) out.push_back(of_value(e.ref, *s.graph, v, argument));
   return EVal::list(std::move(out));
 }
@@ -151,6 +152,7 @@ EVal several_values(const Expr& e, const EvalScope& s) {
   if (e.ref == kDims) {
     EVal k = evaluate(*e.args[1], s);
     std::vector<EVal> out;
+    out.reserve(values.size());
     for (ValueId v : values) out.push_back(of_value(kDim, g, v, k));
     return EVal::list(std::move(out));
   }

@@ -403,6 +403,7 @@ GraphPtr bind_symbols(const Graph& g, std::span<const std::pair<std::string, Int
       first = b.constant(std::get<ConstRef>(*g.attrs(n).find("value")).id);
     } else if (node.op == kOpOpaque) {
       std::vector<TypeId> types;
+      types.reserve(node.out_count);
       for (int k = 0; k < node.out_count; ++k) types.push_back(bound_type(g.type(node.out_begin + k)));
       first = b.opaque(g.attrs(n).get_string("name"), g.attrs(n).get_string("payload"), !g.attrs(n).find("instance"), in, types);
     } else {

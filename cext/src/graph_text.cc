@@ -317,7 +317,7 @@ std::string Graph::text() const {
         continue;
       }
       do v = "v" + std::to_string(counter++);
-      while (taken.count(v));
+      while (taken.contains(v));
     }
     std::string left;
     for (uint32_t k = 0; k < node.out_count; ++k) {

@@ -396,6 +396,7 @@ Match::Match(uint32_t rule_, const Bindings& bindings_) : rule(rule_), bindings(
 std::vector<int64_t> match_key(const Graph& g, const Match& m) {
   const Bindings& b = m.bindings;
   std::vector<int64_t> key;
+  key.reserve(b.roots.size() + b.nodes.size() + b.values.size() + b.sequences.size());
   auto value = [&](ValueId v) { return v == kNoValue ? -1 : static_cast<int64_t>(g.position(g.producer(v))) * 64 + g.output_index(v); };
   for (NodeId n : b.roots) key.push_back(g.position(n));
   for (NodeId n : b.nodes) key.push_back(g.position(n));

@@ -9,7 +9,6 @@
 
 namespace rlflow {
 
-using detail::Row;
 using detail::Table;
 
 namespace {

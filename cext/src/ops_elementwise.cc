@@ -45,7 +45,7 @@ void set_unary_data(Ctx& c, int dtype, Int (*f)(Int)) {
   const IntVec* v = data(c, 0);
   if (!v) return;
   IntVec out(v->size());
-  for (size_t i = 0; i < out.size(); ++i) out[i] = fit(dtype, f(((*v)[i])));
+  for (size_t i = 0; i < out.size(); ++i) out[i] = fit(dtype, f((*v)[i]));
   set_data(c, 0, std::move(out));
 }
 

@@ -222,6 +222,7 @@ std::vector<ValueId> ChildGraph::node_outputs(int index, Scope& s) {
   int count = g_.nodes_[g_.value_node_[first]].out_count;
   if (op_info(op).name == "Identity") count = 1;
   std::vector<ValueId> outs;
+  outs.reserve(static_cast<size_t>(count));
   for (int k = 0; k < count; ++k) outs.push_back(first + k);
   return outs;
 }

@@ -44,6 +44,7 @@ std::string renamed(const std::string& text, const Renaming& to) {
 
 std::vector<std::string> renamed_and_sorted(const std::vector<std::string>& texts, const Renaming& to) {
   std::vector<std::string> out;
+  out.reserve(texts.size());
   for (const auto& text : texts) out.push_back(renamed(text, to));
   std::sort(out.begin(), out.end());
   return out;

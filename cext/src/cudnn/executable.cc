@@ -98,6 +98,7 @@ void Executable::Impl::choose(Stage& s, std::map<std::string, std::string>& know
     double once = time_once(begin, end, a.steps, 1);
     int runs = std::clamp(static_cast<int>(0.1 / std::max(once, 1e-3)), 1, 20);
     std::vector<double> samples;
+    samples.reserve(kTries);
     for (int k = 0; k < kTries; ++k) samples.push_back(time_once(begin, end, a.steps, runs));
     double ms = median(samples);
     if (!found || ms < best) best = ms, s.chosen = i, found = true;
@@ -218,6 +219,7 @@ std::vector<double> Executable::time(int samples, double least_ms) {
   int launches = std::clamp(static_cast<int>(least_ms / each), 1, 1000);
   timed(what, launches);
   std::vector<double> found;
+  found.reserve(static_cast<size_t>(std::max(samples, 0)));
   for (int i = 0; i < samples; ++i) found.push_back(timed(what, launches) / chain);
   return found;
 }
@@ -231,6 +233,7 @@ std::vector<std::pair<std::string, double>> Executable::profile(int samples) {
   for (const Stage& s : e.plan.stages) {
     const Alternative& a = s.alternatives[s.chosen];
     std::vector<double> times;
+    times.reserve(static_cast<size_t>(std::max(samples, 0)));
     for (int i = 0; i < samples; ++i) times.push_back(e.time_once(begin, end, a.steps, 1));
     found.emplace_back(a.what, median(times));
   }

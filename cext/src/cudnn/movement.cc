@@ -172,6 +172,7 @@ void Planner::plan_pad(NodeId n) {
         if ((*axes)[k] == static_cast<Int>(d)) before = pads[k];
     }
     std::vector<int64_t> one;
+    one.reserve(static_cast<size_t>(dims(y)[d]));
     for (int64_t i = 0; i < dims(y)[d]; ++i) one.push_back(padded(i - before, dims(x)[d], attrs.get_string("mode", "constant")));
     index.push_back(one);
   }
@@ -183,6 +184,7 @@ void Planner::plan_tile(NodeId n) {
   std::vector<std::vector<int64_t>> index;
   for (size_t d = 0; d < dims(x).size(); ++d) {
     std::vector<int64_t> one;
+    one.reserve(static_cast<size_t>(dims(y)[d]));
     for (int64_t i = 0; i < dims(y)[d]; ++i) one.push_back(i % dims(x)[d]);
     index.push_back(one);
   }

@@ -235,7 +235,7 @@ void Planner::plan_region(const std::vector<NodeId>& all) {
   };
   for (size_t i = 0; i < nodes.size(); ++i) {
     NodeId n = nodes[i];
-    if (taken.count(n)) continue;
+    if (taken.contains(n)) continue;
     auto product = products.find(n);
     if (product == products.end() && is_pointwise(g_, n)) {
       group.push_back(n);
@@ -247,7 +247,7 @@ void Planner::plan_region(const std::vector<NodeId>& all) {
       continue;
     }
     std::vector<NodeId> tail(nodes.begin() + static_cast<std::ptrdiff_t>(i) + 1, nodes.end());
-    if (!std::all_of(tail.begin(), tail.end(), [&](NodeId t) { return is_pointwise(g_, t) && !taken.count(t); })) tail.clear();
+    if (!std::all_of(tail.begin(), tail.end(), [&](NodeId t) { return is_pointwise(g_, t) && !taken.contains(t); })) tail.clear();
     if (g_.op(n).name == "Conv") plan_convolution(n, tail, product->second.a, product->second.pads);
     else plan_matmul(n, tail, product->second);
     taken.insert(tail.begin(), tail.end());

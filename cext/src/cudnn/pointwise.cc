@@ -1,13 +1,14 @@
 // Chains of pointwise operators as one kernel: a program over the elements of the result, operands read through strides.
 #include <algorithm>
 #include <cstring>
+#include <exception>
 
 #include "plan.h"
 
 namespace rlflow::gpu {
 namespace {
 
-struct TooLarge {};                          // more operands or instructions than a kernel takes
+struct TooLarge : std::exception {};         // more operands or instructions than a kernel takes
 
 bool wide(int dtype) { return dtype == kF64 || dtype == kI64 || dtype == kI32 || dtype == kU32 || dtype == kU64; }
 
@@ -32,6 +33,7 @@ class Fuser {
   Step build(const std::vector<ValueId>& wanted) {
     if (wanted.size() > kernels::kMaxOuts) throw TooLarge{};
     std::vector<int> results;
+    results.reserve(wanted.size());
     for (ValueId v : wanted) results.push_back(value(v));
     return finish(wanted, results);
   }
@@ -65,7 +67,7 @@ class Fuser {
   int value(ValueId v) {
     if (auto at = done_.find(v); at != done_.end()) return at->second;
     int r;
-    if (auto at = inside_.find(v); at != inside_.end() && !ready_.count(v)) {
+    if (auto at = inside_.find(v); at != inside_.end() && !ready_.contains(v)) {
       r = lower(at->second);
       is_wide_ = is_wide_ || wide(p_.dtype(v));
     } else if (auto known = p_.number(v)) {
@@ -181,6 +183,7 @@ class Fuser {
   Step finish(const std::vector<ValueId>& wanted, const std::vector<int>& results) {
     Dims extent = p_.dims(wanted[0]);
     std::vector<Dims> strides;
+    strides.reserve(leaves_.size() + wanted.size());
     for (const Leaf& l : leaves_) strides.push_back(spread(l.dims, extent));
     for (size_t i = 0; i < wanted.size(); ++i) strides.push_back(strides_of(extent));
     merge(extent, strides);
@@ -232,7 +235,7 @@ class Fuser {
       }
     }
     extent = joined;
-    strides = moved;
+    strides = std::move(moved);
   }
 
  private:
@@ -265,7 +268,7 @@ std::vector<Step> Planner::group_steps(const std::vector<NodeId>& group, const s
   std::vector<Step> steps;
   std::vector<ValueId> wanted;
   for (ValueId v : leaving(group))
-    if (!ready.count(v) && count_of(dims(v)) > 0) wanted.push_back(v);
+    if (!ready.contains(v) && count_of(dims(v)) > 0) wanted.push_back(v);
   try {
     while (!wanted.empty()) {
       std::vector<ValueId> alike, rest;

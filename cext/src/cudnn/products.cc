@@ -146,7 +146,8 @@ std::vector<std::vector<Step>> Planner::product_steps(const Product& p) {
       const Device& dev = *plan.device;
       if (biased) {
         void* at = plan.pointer(bias, copy);
-        dev.check_cublas(dev.api().cublasLtMatmulDescSetAttribute(l.descriptor.get(), kBlasBiasPointer, &at, sizeof at), "giving a product its bias");
+        dev.check_cublas(dev.api().cublasLtMatmulDescSetAttribute(l.descriptor.get(), kBlasBiasPointer, static_cast<const void*>(&at), sizeof at),
+                         "giving a product its bias");
       }
       for (const auto& [at_a, at_b, at_d] : offsets) {
         char* result = static_cast<char*>(plan.pointer(d, copy)) + at_d;

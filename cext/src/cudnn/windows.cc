@@ -141,7 +141,7 @@ void Planner::plan_reduce(NodeId n) {
   Dims plain = strides_of(dims(x)), kept, reduced;
   std::vector<Dims> kept_strides(1), reduced_strides(1);
   for (size_t d = 0; d < dims(x).size(); ++d) {
-    const bool gone = axes.count(static_cast<int64_t>(d)) > 0;
+    const bool gone = axes.contains(static_cast<int64_t>(d));
     (gone ? reduced : kept).push_back(dims(x)[d]);
     (gone ? reduced_strides : kept_strides)[0].push_back(plain[d]);
   }
