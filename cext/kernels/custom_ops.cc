@@ -180,9 +180,8 @@ class WinogradKernel {
     const int64_t tile = attributes.integer("tile", 0), block = attributes.integer("block", 0);
     if ((tile != 2 && tile != 4) || (block != 8 && block != 16))
       throw std::invalid_argument("NchwcWinograd: the attributes tile (2, 4) and block (8, 16) are missing or have other values.");
-    convolution_ = std::make_unique<Winograd>(process_isa(), static_cast<int>(tile), static_cast<int>(block), sizes[0],
-                                              sizes[1], api.data(weights), padding_of(attributes),
-                                              attributes.integer("chunk", 0));
+    convolution_ = std::make_unique<Winograd>(process_isa(), static_cast<int>(tile), static_cast<int>(block), sizes[0], sizes[1], api.data(weights),
+                                              padding_of(attributes), attributes.integer("chunk", 0));
   }
 
   ort::Status* compute(ort::KernelContext* context) const noexcept {
@@ -209,8 +208,7 @@ class WinogradKernel {
     const std::vector<int64_t> in = api_.shape(x);
     if (in.size() != 4 || in[1] != convolution_->in_channels())
       throw std::invalid_argument("NchwcWinograd: the input has another number of channels than the weights.");
-    const std::vector<int64_t> out = {in[0], convolution_->out_channels(), convolution_->out_height(in[2]),
-                                      convolution_->out_width(in[3])};
+    const std::vector<int64_t> out = {in[0], convolution_->out_channels(), convolution_->out_height(in[2]), convolution_->out_width(in[3])};
     Epilogue epilogue = epilogue_;
     epilogue.bias = optional(context, 2, {out[1]});
     epilogue.sum = optional(context, 3, out);
@@ -265,19 +263,19 @@ long minor_version(const char* text) {
 
 // Called by ONNX Runtime's RegisterCustomOpsLibrary. The domain lives as long as the process, because sessions that were
 // made with these options may.
-RLFLOW_EXPORT rlflow::ort::Status* RLFLOW_ORT_CALL RegisterCustomOps(rlflow::ort::SessionOptions* options,
-                                                                     const rlflow::ort::ApiBase* base) {
+RLFLOW_EXPORT rlflow::ort::Status* RLFLOW_ORT_CALL RegisterCustomOps(rlflow::ort::SessionOptions* options, const rlflow::ort::ApiBase* base) {
   namespace ort = rlflow::ort;
   using rlflow::kernels::Api;
   const char* version = base->version_string();
   if (rlflow::kernels::minor_version(version) < static_cast<long>(ort::kVersion)) {
     const void* oldest = base->get_api(1);  // its first entries make a status
-    const std::string sentence = std::string("rlflow.kernels needs ONNX Runtime 1.17 or a later 1.x; this is ") +
-                                 (version ? version : "of an unknown version") + ".";
+    const std::string sentence =
+        std::string("rlflow.kernels needs ONNX Runtime 1.17 or a later 1.x; this is ") + (version ? version : "of an unknown version") + ".";
     return oldest ? Api{oldest}.status(ort::kFail, sentence.c_str()) : nullptr;
   }
   const Api api{base->get_api(ort::kVersion)};
-  if (!api.table) return Api{base->get_api(1)}.status(ort::kFail, "rlflow.kernels: this ONNX Runtime does not offer the C interface of version 1.17.");
+  if (!api.table)
+    return Api{base->get_api(1)}.status(ort::kFail, "rlflow.kernels: this ONNX Runtime does not offer the C interface of version 1.17.");
   return api.guarded([&] {
     rlflow::kernels::process_isa();  // refuses what RLFLOW_KERNELS_ISA may not say
     static const ort::CustomOp winograd = rlflow::kernels::winograd_operator();

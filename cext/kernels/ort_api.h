@@ -55,8 +55,7 @@ using KernelContextGetOutput = Entry<91, KernelContext*, std::size_t, const int6
 using GetFloatsAttribute = Entry<162, const KernelInfo*, const char*, float*, std::size_t*>;
 using GetIntsAttribute = Entry<163, const KernelInfo*, const char*, int64_t*, std::size_t*>;
 using GetConstantInput = Entry<249, const KernelInfo*, std::size_t, int*, const Value**>;
-using ParallelFor =
-    Entry<274, const KernelContext*, void (*)(void*, std::size_t), std::size_t /*total*/, std::size_t /*batches*/, void*>;
+using ParallelFor = Entry<274, const KernelContext*, void (*)(void*, std::size_t), std::size_t /*total*/, std::size_t /*batches*/, void*>;
 
 // These return nothing.
 inline void release_status(const void* api, Status* status) {

@@ -45,8 +45,7 @@ struct Stages {
   int group;  // blocks of output channels that lie side by side in U: [point][group][input channel][group · block]
   void (*transform_input)(const Geometry&, const Chunk&, const float* x, int64_t first_block, int64_t end_block);
   void (*multiply)(const Geometry&, const Chunk&, const float* u, int64_t first_point, int64_t end_point);
-  void (*transform_output)(const Geometry&, const Chunk&, const Epilogue&, float* y, int64_t first_block,
-                           int64_t end_block);
+  void (*transform_output)(const Geometry&, const Chunk&, const Epilogue&, float* y, int64_t first_block, int64_t end_block);
 };
 
 // F(4×4,3×3) interpolates at 0, ±kNear, ±kFar and infinity. These two are exact in binary, and the error is 0.4 times

@@ -134,8 +134,7 @@ void transform_input(const Geometry& g, const Chunk& chunk, const float* x, int6
 
 // ROWS tiles times GROUP blocks of output channels; `v_next`, `m_next`: floats from one block of channels to the next.
 template <int BLOCK, int ROWS, int GROUP>
-RLFLOW_INLINE void inner_product(const float* v, int64_t v_next, const float* u, int64_t in_blocks, float* m,
-                                 int64_t m_next) {
+RLFLOW_INLINE void inner_product(const float* v, int64_t v_next, const float* u, int64_t in_blocks, float* m, int64_t m_next) {
   using V = typename Lanes<BLOCK>::Vector;
   V sums[ROWS][GROUP] = {};
   for (int64_t block = 0; block < in_blocks; ++block, v += v_next) {
@@ -158,8 +157,7 @@ RLFLOW_INLINE void inner_product(const float* v, int64_t v_next, const float* u,
 }
 
 template <int BLOCK, int ROWS, int GROUP>
-RLFLOW_INLINE void some_rows(int64_t rows, const float* v, int64_t v_next, const float* u, int64_t in_blocks, float* m,
-                             int64_t m_next) {
+RLFLOW_INLINE void some_rows(int64_t rows, const float* v, int64_t v_next, const float* u, int64_t in_blocks, float* m, int64_t m_next) {
   if constexpr (ROWS > 1) {
     if (rows < ROWS) return some_rows<BLOCK, ROWS - 1, GROUP>(rows, v, v_next, u, in_blocks, m, m_next);
   }
@@ -219,8 +217,7 @@ RLFLOW_INLINE V activated(const V& given, const Epilogue& e) {
 }
 
 template <int TILE, int BLOCK>
-void transform_output(const Geometry& g, const Chunk& chunk, const Epilogue& e, float* y, int64_t first_block,
-                      int64_t end_block) {
+void transform_output(const Geometry& g, const Chunk& chunk, const Epilogue& e, float* y, int64_t first_block, int64_t end_block) {
   using V = typename Lanes<BLOCK>::Vector;
   constexpr int N = TILE + 2;
   for (int64_t block = first_block; block < end_block; ++block) {
@@ -250,8 +247,7 @@ void transform_output(const Geometry& g, const Chunk& chunk, const Epilogue& e, 
 
 template <int TILE, int BLOCK>
 const Stages* table() {
-  static constexpr Stages stages = {RLFLOW_GROUP(BLOCK), transform_input<TILE, BLOCK>, multiply<TILE, BLOCK>,
-                                    transform_output<TILE, BLOCK>};
+  static constexpr Stages stages = {RLFLOW_GROUP(BLOCK), transform_input<TILE, BLOCK>, multiply<TILE, BLOCK>, transform_output<TILE, BLOCK>};
   return &stages;
 }
 

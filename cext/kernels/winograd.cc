@@ -25,8 +25,7 @@ using Filter = std::array<std::array<double, 3>, kMostPoints>;
 // G of Y = Aᵀ[(G g Gᵀ) ⊙ (Bᵀ d B)]A: a row (1, p, p²) / N(p) a point p, N(p) the product of p's distances to the other
 // points; the last row is the point at infinity.
 Filter filter_matrix(int tile) {
-  const std::vector<double> points =
-      tile == 2 ? std::vector<double>{0, 1, -1} : std::vector<double>{0, kNear, -kNear, kFar, -kFar};
+  const std::vector<double> points = tile == 2 ? std::vector<double>{0, 1, -1} : std::vector<double>{0, kNear, -kNear, kFar, -kFar};
   Filter g{};
   for (std::size_t row = 0; row < points.size(); ++row) {
     double distance = 1;
@@ -43,13 +42,13 @@ std::string of(int64_t value) { return std::to_string(value); }
 
 }  // namespace
 
-Winograd::Winograd(Isa isa, int tile, int block, int64_t out_channels, int64_t in_channels, const float* weights,
-                   Padding padding, int64_t chunk)
+Winograd::Winograd(Isa isa, int tile, int block, int64_t out_channels, int64_t in_channels, const float* weights, Padding padding, int64_t chunk)
     : tile_(tile), block_(block), padding_(padding), chunk_(chunk) {
   stages_ = stages(isa, tile, block);
   if (!stages_) throw std::invalid_argument("There is no Winograd kernel for tiles of " + of(tile) + " and blocks of " + of(block) + ".");
   if (out_channels <= 0 || in_channels <= 0 || out_channels % block || in_channels % block)
-    throw std::invalid_argument("The weights have " + of(out_channels) + " by " + of(in_channels) + " channels; expected multiples of " + of(block) + ".");
+    throw std::invalid_argument("The weights have " + of(out_channels) + " by " + of(in_channels) + " channels; expected multiples of " + of(block) +
+                                ".");
   for (const int64_t pad : {padding.top, padding.left, padding.bottom, padding.right})
     if (pad < 0 || pad > (1 << 20)) throw std::invalid_argument("The padding " + of(pad) + " is not between 0 and 1048576.");
   if (chunk < 0 || chunk > (1 << 20)) throw std::invalid_argument("A chunk of " + of(chunk) + " tiles is not between 0 and 1048576.");
@@ -103,8 +102,17 @@ int64_t Winograd::out_width(int64_t width) const {
 
 Geometry Winograd::geometry(int64_t batch, int64_t height, int64_t width) const {
   const int64_t rows = out_height(height), columns = out_width(width);
-  return {batch, in_blocks_, out_blocks_, height, width, rows, columns, padding_.top, padding_.left,
-          (rows + tile_ - 1) / tile_, (columns + tile_ - 1) / tile_};
+  return {batch,
+          in_blocks_,
+          out_blocks_,
+          height,
+          width,
+          rows,
+          columns,
+          padding_.top,
+          padding_.left,
+          (rows + tile_ - 1) / tile_,
+          (columns + tile_ - 1) / tile_};
 }
 
 int64_t Winograd::chunk_tiles(const Geometry& g) const {
@@ -167,8 +175,7 @@ struct Winograd::Job {
   }
 };
 
-void Winograd::run(int64_t batch, int64_t height, int64_t width, const float* x, const Epilogue& epilogue, float* y,
-                   const Workers& workers) const {
+void Winograd::run(int64_t batch, int64_t height, int64_t width, const float* x, const Epilogue& epilogue, float* y, const Workers& workers) const {
   if (batch == 0) return;
   Job job{this, geometry(batch, height, width), x, &epilogue, y, 0};
   job.step = chunk_tiles(job.g);

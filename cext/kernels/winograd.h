@@ -26,16 +26,14 @@ class Winograd {
   // `weights`: [out_channels / block][in_channels / block][3][3][block of inputs][block of outputs], as ONNX Runtime lays
   // them out. `tile`: 2 or 4; `chunk`: tiles worked on at a time, 0: by the size of the caches.
   // Throws std::invalid_argument with a sentence for what it cannot do.
-  Winograd(Isa isa, int tile, int block, int64_t out_channels, int64_t in_channels, const float* weights,
-           Padding padding, int64_t chunk = 0);
+  Winograd(Isa isa, int tile, int block, int64_t out_channels, int64_t in_channels, const float* weights, Padding padding, int64_t chunk = 0);
 
   // Sizes of the output for an input of that size; throws std::invalid_argument where it would be empty.
   int64_t out_height(int64_t height) const;
   int64_t out_width(int64_t width) const;
 
   // x: [batch][in_channels / block][height][width][block]; y likewise. Throws std::bad_alloc.
-  void run(int64_t batch, int64_t height, int64_t width, const float* x, const Epilogue& epilogue, float* y,
-           const Workers& workers) const;
+  void run(int64_t batch, int64_t height, int64_t width, const float* x, const Epilogue& epilogue, float* y, const Workers& workers) const;
 
   int64_t in_channels() const { return in_blocks_ * block_; }
   int64_t out_channels() const { return out_blocks_ * block_; }

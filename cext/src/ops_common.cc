@@ -92,14 +92,12 @@ int common_dtype(const Ctx& c, size_t i, size_t j) {
   int a = in(c, i).dtype, b = in(c, j).dtype;
   if (!present(c, i) || a == kUndefined) return b;
   if (!present(c, j) || b == kUndefined) return a;
-  if (a != b)
-    fail(c, "element types differ: " + shapes(c) + " (" + std::string(dtype_name(a)) + " against " + std::string(dtype_name(b)) + ")");
+  if (a != b) fail(c, "element types differ: " + shapes(c) + " (" + std::string(dtype_name(a)) + " against " + std::string(dtype_name(b)) + ")");
   return a;
 }
 
 Int unify(const Ctx& c, Int a, Int b, const char* what) {
-  if (int_eq(a, b) == Tri::kFalse)
-    fail(c, std::string(what) + " differ: " + shapes(c) + " (" + int_text(a) + " against " + int_text(b) + ")");
+  if (int_eq(a, b) == Tri::kFalse) fail(c, std::string(what) + " differ: " + shapes(c) + " (" + int_text(a) + " against " + int_text(b) + ")");
   if (is_plain(a) || b == kUnknown) return a;
   return b == kUnknown || (is_symbolic(a) && is_symbolic(b)) ? a : b;
 }
@@ -143,8 +141,8 @@ void require_rank(const Ctx& c, size_t i, int at_least, int at_most) {
 
 void require_outputs(const Ctx& c, size_t at_most) {
   if (c.outputs.size() > at_most)
-    throw Error(ErrorKind::kGraph, c.op.name + ": found " + std::to_string(c.outputs.size()) + " outputs, expected at most " +
-                                       std::to_string(at_most));
+    throw Error(ErrorKind::kGraph,
+                c.op.name + ": found " + std::to_string(c.outputs.size()) + " outputs, expected at most " + std::to_string(at_most));
 }
 
 void require_dtype(const Ctx& c, size_t i, bool (*allowed)(int), const char* expected) {
@@ -166,8 +164,8 @@ IntVec spatial(Ctx& c, std::string_view name, size_t count, Int fill) {
   const IntVec* given = c.attrs.find_ints(name);
   if (given && given->size() == count) return *given;
   if (given && !given->empty())
-    fail(c, std::string(name) + "=" + ints_text(*given) + " has " + std::to_string(given->size()) + " entries, expected " +
-                std::to_string(count) + " (" + shapes(c) + ")");
+    fail(c, std::string(name) + "=" + ints_text(*given) + " has " + std::to_string(given->size()) + " entries, expected " + std::to_string(count) +
+                " (" + shapes(c) + ")");
   IntVec filled(count, fill);
   c.attrs.set(name, filled);
   return filled;

@@ -111,9 +111,7 @@ int window_rank(Ctx& c, size_t x, size_t w) {
   return a >= 0 ? a : b;
 }
 
-IntVec dims_or_unknown(const TensorType& t, int rank) {
-  return ranked(t) ? t.dims : IntVec(static_cast<size_t>(rank), kUnknown);
-}
+IntVec dims_or_unknown(const TensorType& t, int rank) { return ranked(t) ? t.dims : IntVec(static_cast<size_t>(rank), kUnknown); }
 
 void check_bias(const Ctx& c, size_t i, Int channels) {
   if (!present(c, i)) return;
@@ -131,8 +129,8 @@ void set_convolution(Ctx& c, size_t x, size_t w, size_t b, int dtype) {
   IntVec data = dims_or_unknown(in(c, x), rank), weight = dims_or_unknown(in(c, w), rank);
   Int channels = int_mul(weight[1], group);
   if (int_eq(data[1], channels) == Tri::kFalse)
-    fail(c, "channels differ: " + type_text(c.inputs[x].type) + " x " + type_text(c.inputs[w].type) + " with group " + int_text(group) +
-                " (" + int_text(data[1]) + " against " + int_text(channels) + ")");
+    fail(c, "channels differ: " + type_text(c.inputs[x].type) + " x " + type_text(c.inputs[w].type) + " with group " + int_text(group) + " (" +
+                int_text(data[1]) + " against " + int_text(channels) + ")");
   if (is_plain(weight[0]) && weight[0] % group != 0)
     fail(c, int_text(weight[0]) + " output channels do not divide into " + int_text(group) + " groups (" + shapes(c) + ")");
   check_bias(c, b, weight[0]);
@@ -152,9 +150,7 @@ void infer_conv(Ctx& c) {
 }
 void infer_conv_integer(Ctx& c) { set_convolution(c, 0, 1, 99, kI32); }
 
-double plain_or_one(const TensorType& t, size_t i) {
-  return i < t.dims.size() && is_plain(t.dims[i]) ? static_cast<double>(t.dims[i]) : 1;
-}
+double plain_or_one(const TensorType& t, size_t i) { return i < t.dims.size() && is_plain(t.dims[i]) ? static_cast<double>(t.dims[i]) : 1; }
 double per_output(const TensorType& weight) {
   double n = 1;
   for (size_t i = 1; i < weight.dims.size(); ++i) n *= plain_or_one(weight, i);
@@ -195,8 +191,7 @@ IntVec transposed_space(Ctx& c, const IntVec& space, Window& w) {
   std::string mode = c.attrs.get_string("auto_pad", "NOTSET");
   const IntVec* given = c.attrs.find_ints("output_shape");
   bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
-  if (!same && mode != "NOTSET" && mode != "VALID")
-    fail(c, "auto_pad is \"" + mode + "\", expected NOTSET, VALID, SAME_UPPER or SAME_LOWER");
+  if (!same && mode != "NOTSET" && mode != "VALID") fail(c, "auto_pad is \"" + mode + "\", expected NOTSET, VALID, SAME_UPPER or SAME_LOWER");
   if (same || (given && !given->empty())) {
     if (given && !given->empty()) wanted = spatial(c, "output_shape", n, 0);
     else
@@ -248,8 +243,8 @@ void infer_pool(Ctx& c) {
   const IntVec kernel = c.attrs.get_ints("kernel_shape");  // a copy: attributes are added below
   size_t n = kernel.size();
   if (ranked(x) && x.dims.size() != n + 2)
-    fail(c, "kernel_shape=" + ints_text(kernel) + " has " + std::to_string(n) + " entries for " + type_text(c.inputs[0].type) +
-                ", expected " + std::to_string(x.rank - 2));
+    fail(c, "kernel_shape=" + ints_text(kernel) + " has " + std::to_string(n) + " entries for " + type_text(c.inputs[0].type) + ", expected " +
+                std::to_string(x.rank - 2));
   Window w;
   w.kernel = kernel;
   w.strides = spatial(c, "strides", n, 1);
@@ -292,6 +287,7 @@ void infer_grid_sample(Ctx& c) {
 
 }  // namespace
 
+// clang-format off
 void add_convolution_rows(Table& t) {
   constexpr auto anchor = FusionClass::kAnchor, reduction = FusionClass::kReduction;
   const std::vector<AttrDefault> group{{"group", Int{1}}};
@@ -324,5 +320,6 @@ void add_convolution_rows(Table& t) {
          .defaults = {{"align_corners", Int{0}}, {"mode", std::string("linear")}, {"padding_mode", std::string("zeros")}},
          .flops_per_output = 16});
 }
+// clang-format on
 
 }  // namespace rlflow::detail

@@ -154,10 +154,8 @@ void infer_variadic(Ctx& c, BinaryFn f) {
     all_ranked = all_ranked && ranked(in(c, i));
     if (all_ranked) t = broadcast(c, t, in(c, i));
   }
-  if (all_ranked)
-    set(c, 0, dtype, t.dims);
-  else
-    set_unranked(c, 0, dtype);
+  if (all_ranked) set(c, 0, dtype, t.dims);
+  else set_unranked(c, 0, dtype);
   if (c.inputs.size() == 1 && data(c, 0)) set_data(c, 0, *data(c, 0));
   set_binary_data(c, dtype, f);
 }
@@ -187,10 +185,8 @@ void infer_cast(Ctx& c) {
   if (!is_plain(to) || to <= 0) fail(c, "attribute 'to' is " + int_text(to) + ", expected the number of an element type");
   int dtype = static_cast<int>(to);
   set_like(c, 0, dtype, in(c, 0));
-  if (dtype == kBool)
-    set_unary_data(c, dtype, is_nonzero);
-  else if (carries_data(dtype))
-    set_unary_data(c, dtype, unchanged);
+  if (dtype == kBool) set_unary_data(c, dtype, is_nonzero);
+  else if (carries_data(dtype)) set_unary_data(c, dtype, unchanged);
 }
 
 void infer_clip(Ctx& c) {
@@ -215,6 +211,7 @@ constexpr uint32_t kUp = kPoint | kMonotone;
 constexpr uint32_t kZeroUp = kZero | kMonotone;
 constexpr double kCheap = 1, kTranscendental = 8;
 
+// clang-format off
 void add_unary_rows(Table& t) {
   auto unary = [&](const char* name, int since, uint32_t flags, double flops, std::vector<AttrDefault> defaults = {},
                    InferFn rule = infer_like_first) {
@@ -271,7 +268,9 @@ void add_unary_rows(Table& t) {
   t.add({.name = "Identity", .since = 1, .min_inputs = 1, .max_inputs = 1, .outputs = 1, .flags = kZeroUp, .fusion = FusionClass::kView,
          .infer = infer_unary_ints<unchanged>});
 }
+// clang-format on
 
+// clang-format off
 void add_binary_rows(Table& t) {
   constexpr uint32_t plain = kPure | kBinary, swaps = plain | kCommutative;
   auto binary = [&](const char* name, int since, uint32_t flags, InferFn rule, double flops = kCheap,
@@ -300,11 +299,13 @@ void add_binary_rows(Table& t) {
   binary("BitwiseOr", 18, swaps, infer_arithmetic_only);
   binary("BitwiseXor", 18, swaps, infer_arithmetic_only);
 }
+// clang-format on
 
 double variadic_flops(const AttrSet&, std::span<const TypeId> inputs, std::span<const TypeId> outputs) {
   return outputs.empty() ? 0 : count(outputs[0]) * static_cast<double>(std::max<size_t>(inputs.size(), 2) - 1);
 }
 
+// clang-format off
 void add_variadic_rows(Table& t) {
   auto variadic = [&](const char* name, int since, InferFn rule) {
     t.add({.name = name, .since = since, .min_inputs = 1, .max_inputs = -1, .outputs = 1, .flags = kPure | kCommutative,
@@ -317,13 +318,16 @@ void add_variadic_rows(Table& t) {
   t.add({.name = "Where", .since = 9, .min_inputs = 3, .max_inputs = 3, .outputs = 1, .flags = kPure,
          .fusion = FusionClass::kElementwise, .infer = infer_where, .flops_per_output = kCheap});
 }
+// clang-format on
 
 }  // namespace
 
+// clang-format off
 void add_elementwise_rows(Table& t) {
   add_unary_rows(t);
   add_binary_rows(t);
   add_variadic_rows(t);
 }
+// clang-format on
 
 }  // namespace rlflow::detail

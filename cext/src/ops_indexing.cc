@@ -91,8 +91,7 @@ void infer_scatter_nd(Ctx& c) {
   infer_like_first(c);
   if (!ranked(x) || !ranked(indices) || !is_plain(indices.dims.back())) return;
   Int depth = indices.dims.back();
-  if (depth > x.rank)
-    fail(c, "indices address " + int_text(depth) + " axes of rank " + std::to_string(x.rank) + " (" + shapes(c) + ")");
+  if (depth > x.rank) fail(c, "indices address " + int_text(depth) + " axes of rank " + std::to_string(x.rank) + " (" + shapes(c) + ")");
   if (!ranked(updates)) return;
   IntVec wanted(indices.dims.begin(), indices.dims.end() - 1);
   wanted.insert(wanted.end(), x.dims.begin() + depth, x.dims.end());
@@ -143,6 +142,7 @@ void infer_reverse_sequence(Ctx& c) {
 
 }  // namespace
 
+// clang-format off
 void add_indexing_rows(Table& t) {
   constexpr auto movement = FusionClass::kMovement;
   auto row = [&](const char* name, int since, int least, int most, InferFn rule, std::vector<AttrDefault> defaults = {},
@@ -162,5 +162,6 @@ void add_indexing_rows(Table& t) {
   row("Trilu", 14, 1, 2, infer_trilu, {{"upper", Int{1}}}, {}, 1);
   row("ReverseSequence", 10, 2, 2, infer_reverse_sequence, {{"batch_axis", Int{1}}, {"time_axis", Int{0}}});
 }
+// clang-format on
 
 }  // namespace rlflow::detail

@@ -32,8 +32,8 @@ void set_matmul(Ctx& c, size_t a, size_t b, int dtype) {
   if (y.rank == 1) right.push_back(1);
   Int k = left.back(), k2 = right[right.size() - 2];
   if (int_eq(k, k2) == Tri::kFalse)
-    fail(c, "inner dimensions differ: " + type_text(c.inputs[a].type) + " x " + type_text(c.inputs[b].type) + " (" + int_text(k) +
-                " against " + int_text(k2) + ")");
+    fail(c, "inner dimensions differ: " + type_text(c.inputs[a].type) + " x " + type_text(c.inputs[b].type) + " (" + int_text(k) + " against " +
+                int_text(k2) + ")");
   IntVec out = broadcast_dims(c, IntVec(left.begin(), left.end() - 2), IntVec(right.begin(), right.end() - 2));
   if (x.rank > 1) out.push_back(left[left.size() - 2]);
   if (y.rank > 1) out.push_back(right.back());
@@ -45,9 +45,7 @@ namespace {
 void infer_matmul(Ctx& c) { set_matmul(c, 0, 1, common_dtype(c, 0, 1)); }
 void infer_matmul_integer(Ctx& c) { set_matmul(c, 0, 1, kI32); }
 
-double matmul_flops(const AttrSet&, std::span<const TypeId> in, std::span<const TypeId> out) {
-  return product_flops(in[0], in[1], out[0]);
-}
+double matmul_flops(const AttrSet&, std::span<const TypeId> in, std::span<const TypeId> out) { return product_flops(in[0], in[1], out[0]); }
 
 void infer_gemm(Ctx& c) {
   int dtype = common_dtype(c, 0, 1);
@@ -164,14 +162,12 @@ struct Extents {
 std::string bind_operand(const std::string& term, const TensorType& t, IntVec& ellipsis, std::vector<std::pair<char, Int>>& labels) {
   bool dots = term.find(kEllipsis) != std::string::npos;
   size_t named = term.size() - (dots ? 1 : 0), rank = t.dims.size();
-  if (dots ? rank < named : rank != named)
-    return "operand '" + term + "' names " + std::to_string(named) + " axes of rank " + std::to_string(rank);
+  if (dots ? rank < named : rank != named) return "operand '" + term + "' names " + std::to_string(named) + " axes of rank " + std::to_string(rank);
   size_t axis = 0;
   for (char ch : term) {
     if (ch == kEllipsis)
       for (size_t i = 0; i < rank - named; ++i) ellipsis.push_back(t.dims[axis++]);
-    else
-      labels.emplace_back(ch, t.dims[axis++]);
+    else labels.emplace_back(ch, t.dims[axis++]);
   }
   return "";
 }
@@ -210,8 +206,8 @@ void infer_einsum(Ctx& c) {
   std::string equation = c.attrs.get_string("equation"), problem = parse_equation(equation, e);
   if (!problem.empty()) fail(c, "equation \"" + equation + "\": " + problem);
   if (e.operands.size() != c.inputs.size())
-    fail(c, "equation \"" + equation + "\" has " + std::to_string(e.operands.size()) + " operands, found " +
-                std::to_string(c.inputs.size()) + " inputs");
+    fail(c, "equation \"" + equation + "\" has " + std::to_string(e.operands.size()) + " operands, found " + std::to_string(c.inputs.size()) +
+                " inputs");
   c.attrs.set("equation", e.text());
   Extents x = measure(c, e);
   IntVec out;
@@ -258,6 +254,7 @@ void infer_det(Ctx& c) {
 
 }  // namespace
 
+// clang-format off
 void add_linear_rows(Table& t) {
   constexpr auto anchor = FusionClass::kAnchor;
   t.add({.name = "MatMul", .since = 1, .min_inputs = 2, .max_inputs = 2, .outputs = 1, .flags = kPure, .fusion = anchor,
@@ -272,5 +269,6 @@ void add_linear_rows(Table& t) {
   t.add({.name = "Det", .since = 11, .min_inputs = 1, .max_inputs = 1, .outputs = 1, .flags = kPure, .fusion = FusionClass::kOpaque,
          .infer = infer_det, .flops_per_input = 8});
 }
+// clang-format on
 
 }  // namespace rlflow::detail

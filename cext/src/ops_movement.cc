@@ -34,10 +34,8 @@ void concat_data(Ctx& c) {
   for (size_t i = 0; i < c.inputs.size(); ++i) {
     auto n = element_count(in(c, i));
     if (!n || *n > 64 || in(c, i).rank != 1) return;
-    if (const IntVec* v = c.inputs[i].data)
-      out.insert(out.end(), v->begin(), v->end());
-    else
-      out.insert(out.end(), static_cast<size_t>(*n), kUnknown);
+    if (const IntVec* v = c.inputs[i].data) out.insert(out.end(), v->begin(), v->end());
+    else out.insert(out.end(), static_cast<size_t>(*n), kUnknown);
   }
   set_data(c, 0, std::move(out));
 }
@@ -50,8 +48,7 @@ void infer_concat(Ctx& c) {
     dtype = dtype == kUndefined ? d : dtype;
     require_rank(c, i, 1);
     int r = in(c, i).rank;
-    if (r >= 0 && rank >= 0 && r != rank)
-      fail(c, "ranks differ: " + shapes(c) + " (" + std::to_string(rank) + " against " + std::to_string(r) + ")");
+    if (r >= 0 && rank >= 0 && r != rank) fail(c, "ranks differ: " + shapes(c) + " (" + std::to_string(rank) + " against " + std::to_string(r) + ")");
     rank = std::max(rank, r);
   }
   if (rank < 0) return set_unranked(c, 0, dtype);
@@ -134,8 +131,8 @@ void infer_split(Ctx& c) {
       sum = int_add(sum, s);
     }
     if (int_eq(sum, extent) == Tri::kFalse)
-      fail(c, "split=" + ints_text(*sizes) + " does not add up to the axis: " + shapes(c) + " (" + int_text(sum) + " against " +
-                  int_text(extent) + ")");
+      fail(c,
+           "split=" + ints_text(*sizes) + " does not add up to the axis: " + shapes(c) + " (" + int_text(sum) + " against " + int_text(extent) + ")");
   }
   for (size_t i = 0; i < c.outputs.size(); ++i) {
     if (!ranked(x)) {
@@ -163,8 +160,8 @@ void expand_by_attribute(Ctx& c) {
     if (is_plain(out[i])) continue;
     Int from = i < own ? Int{1} : x.dims[i - own], to = i < given ? Int{1} : target[i - given];
     if (to != 1 && to != from)
-      fail(c, "ONNX has no constant for the shape " + ints_text(target) + " of " + type_text(c.inputs[0].type) + ": entry " +
-                  int_text(to) + " is neither plain nor the input's own");
+      fail(c, "ONNX has no constant for the shape " + ints_text(target) + " of " + type_text(c.inputs[0].type) + ": entry " + int_text(to) +
+                  " is neither plain nor the input's own");
     canonical[i] = 1;
   }
   c.attrs.set("shape", canonical);
@@ -210,8 +207,8 @@ void infer_tile(Ctx& c) {
 // Begins and ends of every axis, from pads that name only some axes.
 IntVec full_pads(const Ctx& c, const IntVec& pads, const IntVec& axes, int rank) {
   if (pads.size() != 2 * axes.size())
-    fail(c, "pads=" + ints_text(pads) + " has " + std::to_string(pads.size()) + " entries, expected " + std::to_string(2 * axes.size()) +
-                " (" + shapes(c) + ")");
+    fail(c, "pads=" + ints_text(pads) + " has " + std::to_string(pads.size()) + " entries, expected " + std::to_string(2 * axes.size()) + " (" +
+                shapes(c) + ")");
   IntVec full(2 * static_cast<size_t>(rank), 0);
   for (size_t i = 0; i < axes.size(); ++i) {
     size_t a = static_cast<size_t>(axis_of(c, axes[i], rank));
@@ -287,8 +284,7 @@ void infer_space_to_depth(Ctx& c) {
   require_block_order(c);
   const TensorType& x = in(c, 0);
   if (!ranked(x)) return set_rank(c, 0, x.dtype, 4);
-  set(c, 0, x.dtype,
-      {x.dims[0], int_mul(x.dims[1], b * b), exact_quotient(c, x.dims[2], b, "height"), exact_quotient(c, x.dims[3], b, "width")});
+  set(c, 0, x.dtype, {x.dims[0], int_mul(x.dims[1], b * b), exact_quotient(c, x.dims[2], b, "height"), exact_quotient(c, x.dims[3], b, "width")});
 }
 
 }  // namespace
@@ -297,6 +293,7 @@ void add_view_rows(Table& t);   // ops_views.cc
 void add_slice_row(Table& t);   // ops_slice.cc
 void add_resize_row(Table& t);  // ops_resize.cc
 
+// clang-format off
 void add_movement_rows(Table& t) {
   constexpr auto movement = FusionClass::kMovement;
   auto move = [&](const char* name, int since, int most, InferFn rule, std::vector<AttrDefault> defaults = {},
@@ -317,5 +314,6 @@ void add_movement_rows(Table& t) {
   move("DepthToSpace", 1, 1, infer_depth_to_space, {{"mode", std::string("DCR")}}, {"blocksize"});
   move("SpaceToDepth", 1, 1, infer_space_to_depth, {{"mode", std::string("DCR")}}, {"blocksize"});
 }
+// clang-format on
 
 }  // namespace rlflow::detail

@@ -90,6 +90,7 @@ double lrn_flops(const AttrSet& attrs, std::span<const TypeId>, std::span<const 
 
 }  // namespace
 
+// clang-format off
 void add_normalisation_rows(Table& t) {
   constexpr auto norm = FusionClass::kNormalisation;
   auto row = [&](const char* name, int since, int least, int most, InferFn rule, std::vector<AttrDefault> defaults,
@@ -112,5 +113,6 @@ void add_normalisation_rows(Table& t) {
   t.add({.name = "LRN", .since = 1, .min_inputs = 1, .max_inputs = 1, .outputs = 1, .flags = kPure, .fusion = norm, .infer = infer_lrn,
          .defaults = {{"alpha", 1e-4}, {"beta", 0.75}, {"bias", 1.0}}, .extra = {"size"}, .flops = lrn_flops});
 }
+// clang-format on
 
 }  // namespace rlflow::detail

@@ -62,6 +62,7 @@ double qlinear_matmul_flops(const AttrSet&, std::span<const TypeId> in, std::spa
 
 }  // namespace
 
+// clang-format off
 void add_quantisation_rows(Table& t) {
   constexpr auto point = FusionClass::kElementwise, anchor = FusionClass::kAnchor;
   const AttrDefault axis{"axis", Int{1}}, block{"block_size", Int{0}}, output{"output_dtype", Int{0}};
@@ -78,5 +79,6 @@ void add_quantisation_rows(Table& t) {
   t.add({.name = "QLinearMatMul", .since = 10, .min_inputs = 8, .max_inputs = 8, .outputs = 1, .flags = kPure, .fusion = anchor,
          .infer = infer_qlinear_matmul, .flops = qlinear_matmul_flops});
 }
+// clang-format on
 
 }  // namespace rlflow::detail

@@ -104,6 +104,7 @@ void infer_top_k(Ctx& c) {
 
 }  // namespace
 
+// clang-format off
 void add_reduction_rows(Table& t) {
   constexpr auto reduction = FusionClass::kReduction;
   auto reduce = [&](const char* name, double flops, InferFn rule = infer_reduce) {
@@ -129,5 +130,6 @@ void add_reduction_rows(Table& t) {
   t.add({.name = "TopK", .since = 10, .min_inputs = 2, .max_inputs = 2, .outputs = 2, .flags = kPure, .fusion = reduction,
          .infer = infer_top_k, .defaults = {{"axis", Int{-1}}, {"largest", Int{1}}, {"sorted", Int{1}}}, .flops_per_input = 8});
 }
+// clang-format on
 
 }  // namespace rlflow::detail

@@ -106,8 +106,7 @@ void infer_resize(Ctx& c) {
   const TensorType& x = in(c, 0);
   bool dynamic = c.inputs.size() > 1;
   auto scales = dynamic ? known_scales(c, 2) : floats_of(c, "scales");
-  auto sizes = dynamic ? known_ints(c, 3)
-                       : c.attrs.find_ints("sizes") ? std::optional(c.attrs.get_ints("sizes")) : std::optional<IntVec>();
+  auto sizes = dynamic ? known_ints(c, 3) : c.attrs.find_ints("sizes") ? std::optional(c.attrs.get_ints("sizes")) : std::optional<IntVec>();
   if (scales && scales->empty()) scales.reset(), c.attrs.erase("scales");
   if (!dynamic && !scales && !sizes) fail(c, "it has neither scales nor sizes");
   if (!dynamic && scales && sizes) fail(c, "it has both scales and sizes");
@@ -142,6 +141,7 @@ double resize_flops(const AttrSet& attrs, std::span<const TypeId>, std::span<con
 
 }  // namespace
 
+// clang-format off
 void add_resize_row(Table& t) {
   auto text = [](const char* s) { return AttrValue(std::string(s)); };
   t.add({.name = "Resize", .since = 10, .min_inputs = 1, .max_inputs = 4, .outputs = 1, .flags = kPure,
@@ -156,5 +156,6 @@ void add_resize_row(Table& t) {
                       {"nearest_mode", text("round_prefer_floor")}},
          .extra = {"axes", "roi", "scales", "sizes"}, .flops = resize_flops});
 }
+// clang-format on
 
 }  // namespace rlflow::detail

@@ -103,6 +103,7 @@ void infer_eye_like(Ctx& c) {
 
 }  // namespace
 
+// clang-format off
 void add_shape_rows(Table& t) {
   auto row = [&](const char* name, int since, int arity, InferFn rule, std::vector<AttrDefault> defaults = {},
                  std::vector<const char*> extra = {}) {
@@ -115,5 +116,6 @@ void add_shape_rows(Table& t) {
   row("Range", 11, 3, infer_range);
   row("EyeLike", 9, 1, infer_eye_like, {{"k", Int{0}}}, {"dtype"});
 }
+// clang-format on
 
 }  // namespace rlflow::detail

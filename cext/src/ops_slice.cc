@@ -70,8 +70,8 @@ bool whole_axis(const Range& r, Int d) { return r.start == 0 && r.step == 1 && (
 
 void check_lengths(const Ctx& c, size_t starts, size_t ends, size_t axes, size_t steps) {
   if (starts == ends && starts == axes && starts == steps) return;
-  fail(c, "starts, ends, axes and steps have " + std::to_string(starts) + ", " + std::to_string(ends) + ", " + std::to_string(axes) +
-              " and " + std::to_string(steps) + " entries (" + shapes(c) + ")");
+  fail(c, "starts, ends, axes and steps have " + std::to_string(starts) + ", " + std::to_string(ends) + ", " + std::to_string(axes) + " and " +
+              std::to_string(steps) + " entries (" + shapes(c) + ")");
 }
 
 IntVec iota_axes(size_t n) {
@@ -115,9 +115,7 @@ void infer_static_slice(Ctx& c) {
       fail(c, "an axis is named twice in axes=" + ints_text(axes) + " (" + shapes(c) + ")");
   IntVec out = x.dims, s, e, a, p;
   std::optional<Bounds> first;
-  auto keep = [&](Int axis, const Range& r) {
-    a.push_back(axis), s.push_back(r.start), e.push_back(r.end), p.push_back(r.step);
-  };
+  auto keep = [&](Int axis, const Range& r) { a.push_back(axis), s.push_back(r.start), e.push_back(r.end), p.push_back(r.step); };
   for (const auto& [axis, range] : ranges) {
     Int d = x.dims[static_cast<size_t>(axis)];
     Bounds b = clip_range(range, d);
@@ -169,9 +167,11 @@ void infer_slice(Ctx& c) { c.inputs.size() == 1 ? infer_static_slice(c) : infer_
 
 }  // namespace
 
+// clang-format off
 void add_slice_row(Table& t) {
   t.add({.name = "Slice", .since = 1, .min_inputs = 1, .max_inputs = 5, .outputs = 1, .flags = kPure, .fusion = FusionClass::kMovement,
          .infer = infer_slice, .extra = {"axes", "ends", "starts", "steps"}});
 }
+// clang-format on
 
 }  // namespace rlflow::detail

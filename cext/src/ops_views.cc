@@ -12,8 +12,7 @@ namespace {
 Int copied_dim(const Ctx& c, size_t i) {
   const TensorType& x = in(c, 0);
   if (!ranked(x)) return kUnknown;
-  if (i >= x.dims.size())
-    fail(c, "entry " + std::to_string(i) + " of the shape is 0 (copy), but the input is " + type_text(c.inputs[0].type));
+  if (i >= x.dims.size()) fail(c, "entry " + std::to_string(i) + " of the shape is 0 (copy), but the input is " + type_text(c.inputs[0].type));
   return x.dims[i];
 }
 
@@ -37,8 +36,8 @@ void check_count(const Ctx& c, const IntVec& out) {
   if (!ranked(x)) return;
   Int have = product(x.dims), want = product(out);
   if (int_eq(have, want) == Tri::kFalse)
-    fail(c, "element counts differ: " + type_text(c.inputs[0].type) + " to " + ints_text(out) + " (" + int_text(have) + " against " +
-                int_text(want) + ")");
+    fail(c, "element counts differ: " + type_text(c.inputs[0].type) + " to " + ints_text(out) + " (" + int_text(have) + " against " + int_text(want) +
+                ")");
 }
 
 // Output dims of a target that may hold 0 (copy), one -1 (the rest) and unknown entries.
@@ -68,8 +67,7 @@ void require_expressible(const Ctx& c, const IntVec& out) {
   int others = 0;
   bool has_zero = false, has_symbol = false;
   for (size_t i = 0; i < out.size(); ++i) {
-    if (out[i] == kUnknown)
-      fail(c, "the shape does not resolve: " + type_text(c.inputs[0].type) + " to " + ints_text(c.attrs.get_ints("shape")));
+    if (out[i] == kUnknown) fail(c, "the shape does not resolve: " + type_text(c.inputs[0].type) + " to " + ints_text(c.attrs.get_ints("shape")));
     has_zero |= out[i] == 0;
     if (is_plain(out[i])) continue;
     has_symbol = true;
@@ -88,10 +86,8 @@ void infer_reshape(Ctx& c) {
     IntVec out = resolve_shape(c, c.attrs.get_ints("shape"), allow_zero);
     require_expressible(c, out);
     c.attrs.set("shape", out);
-    if (std::find(out.begin(), out.end(), Int{0}) != out.end())
-      c.attrs.set("allowzero", Int{1});  // the zero is an extent now, not a copy
-    else
-      c.attrs.erase("allowzero");
+    if (std::find(out.begin(), out.end(), Int{0}) != out.end()) c.attrs.set("allowzero", Int{1});  // the zero is an extent now, not a copy
+    else c.attrs.erase("allowzero");
     set(c, 0, x.dtype, out);
     return pass_data(c, static_cast<int>(out.size()));
   }
@@ -111,8 +107,7 @@ void infer_flatten(Ctx& c) {
   const TensorType& x = in(c, 0);
   if (!ranked(x)) return set_rank(c, 0, x.dtype, 2);
   Int axis = c.attrs.get_int("axis");
-  if (!is_plain(axis) || axis < -x.rank || axis > x.rank)
-    fail(c, "axis " + int_text(axis) + " is out of range for " + type_text(c.inputs[0].type));
+  if (!is_plain(axis) || axis < -x.rank || axis > x.rank) fail(c, "axis " + int_text(axis) + " is out of range for " + type_text(c.inputs[0].type));
   if (axis < 0) axis += x.rank;
   c.attrs.set("axis", axis);
   std::span<const Int> dims(x.dims);
@@ -188,6 +183,7 @@ void infer_unsqueeze(Ctx& c) {
 
 }  // namespace
 
+// clang-format off
 void add_view_rows(Table& t) {
   auto view = [&](const char* name, int most, InferFn rule, std::vector<AttrDefault> defaults, std::vector<const char*> extra) {
     t.add({.name = name, .since = 1, .min_inputs = 1, .max_inputs = most, .outputs = 1, .flags = kPure | kView,
@@ -198,5 +194,6 @@ void add_view_rows(Table& t) {
   view("Squeeze", 2, infer_squeeze, {}, {"axes"});
   view("Unsqueeze", 2, infer_unsqueeze, {}, {"axes"});
 }
+// clang-format on
 
 }  // namespace rlflow::detail

@@ -23,9 +23,8 @@ struct Case {
 };
 
 const Case kCases[] = {
-    {1, 16, 16, 8, 8, {1, 1, 1, 1}},  {2, 32, 48, 7, 9, {1, 1, 1, 1}},   {1, 48, 16, 5, 6, {0, 0, 0, 0}},
-    {3, 16, 80, 13, 11, {2, 0, 1, 3}}, {1, 16, 32, 1, 1, {1, 1, 1, 1}},  {1, 16, 16, 3, 3, {0, 0, 0, 0}},
-    {2, 16, 16, 30, 3, {0, 1, 0, 1}},  {1, 16, 16, 4, 33, {3, 4, 5, 6}},
+    {1, 16, 16, 8, 8, {1, 1, 1, 1}}, {2, 32, 48, 7, 9, {1, 1, 1, 1}}, {1, 48, 16, 5, 6, {0, 0, 0, 0}},  {3, 16, 80, 13, 11, {2, 0, 1, 3}},
+    {1, 16, 32, 1, 1, {1, 1, 1, 1}}, {1, 16, 16, 3, 3, {0, 0, 0, 0}}, {2, 16, 16, 30, 3, {0, 1, 0, 1}}, {1, 16, 16, 4, 33, {3, 4, 5, 6}},
 };
 
 // Tasks backwards, and in threads: an order that a stage relied on would show.
@@ -38,7 +37,9 @@ struct Threads : Workers {
   void run(std::size_t tasks, void (*task)(void*, std::size_t), void* data) const override {
     std::vector<std::thread> threads;
     for (std::size_t first = 0; first < 3; ++first)
-      threads.emplace_back([=] { for (std::size_t number = first; number < tasks; number += 3) task(data, number); });
+      threads.emplace_back([=] {
+        for (std::size_t number = first; number < tasks; number += 3) task(data, number);
+      });
     for (std::thread& thread : threads) thread.join();
   }
 };
@@ -56,8 +57,8 @@ std::size_t at(const Case&, int block, int64_t image, int64_t channels, int64_t 
   return static_cast<std::size_t>(((image * channels + channel / block * block) * plane + pixel * block) + channel % block);
 }
 
-double direct(const Case& c, int block, const std::vector<float>& x, const std::vector<float>& w, int64_t image,
-              int64_t out, int64_t row, int64_t column) {
+double direct(const Case& c, int block, const std::vector<float>& x, const std::vector<float>& w, int64_t image, int64_t out, int64_t row,
+              int64_t column) {
   double sum = 0;
   for (int64_t in = 0; in < c.in; ++in)
     for (int64_t k = 0; k < 9; ++k) {
@@ -81,8 +82,8 @@ double activated(double value, const Epilogue& e) {
 }
 
 // The largest error over the largest output, of which about `bound` is what roundings make.
-void check_case(Isa isa, int tile, int block, const Case& c, Epilogue e, bool with_bias, bool with_sum, const Workers& workers,
-                int64_t chunk, double bound) {
+void check_case(Isa isa, int tile, int block, const Case& c, Epilogue e, bool with_bias, bool with_sum, const Workers& workers, int64_t chunk,
+                double bound) {
   const auto x = random_floats(static_cast<std::size_t>(c.batch * c.in * c.height * c.width), 1, 1);
   const auto w = random_floats(static_cast<std::size_t>(c.out * c.in * 9), 1 / std::sqrt(9.0 * static_cast<double>(c.in)), 2);
   const Winograd convolution(isa, tile, block, c.out, c.in, w.data(), c.pad, chunk);
