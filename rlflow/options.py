@@ -60,7 +60,8 @@ class Options:
     besides random inputs. ``rules``: a rule library, or files and family names (default: everything that ships).
     ``numerics``: the loosest class of rounding that a rule may have, "exact" (results the same bit for bit),
     "reassociates" or "unstable" (default: no limit).
-    ``runtime`` (``onnxruntime``, ``openvino``, ``cudnn``, ``torch``, or ``gpu`` for the best of these on a GPU),
+    ``runtime`` (``onnxruntime``, ``openvino``, ``cudnn``, ``torch``, another that a package
+    adds, or ``gpu`` for the best on a GPU),
     ``provider`` (of ONNX Runtime) or ``measure_cmd`` (a command that prints milliseconds, see
     :class:`rlflow.price.command.DeviceCommand`) say where the model will run: the final comparison and the costs that
     use a clock are timed there. ``measure="lazy"``: regions like measured ones are priced by interpolation during the
