@@ -19,7 +19,7 @@ from typing import Any
 from rlflow.rewrite import Rule
 from rlflow.synthesis.field import key_of
 from rlflow.synthesis.generate.graphs import Node, Term, leaves, operators
-from rlflow.synthesis.generate.written import ALONG_AXIS, Written, derived_leaves, literal
+from rlflow.synthesis.generate.written import ALONG_AXIS, StatementText, derived_leaves, literal
 
 _EXACT = frozenset(
     {"Concat", "Split", "Transpose", "Slice", "Pad", "Relu", "Max", "Min", "Resize", "MaxPool", "Neg", "ReduceMax"}
@@ -38,7 +38,7 @@ _NEUTRAL: dict[str, list[Any]] = {
 
 
 @dataclass(frozen=True)
-class Statement(Written):
+class Statement(StatementText):
     """An equation with the conditions under which it was seen, and the rules that may be made of it."""
 
     @property

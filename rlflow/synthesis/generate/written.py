@@ -16,7 +16,7 @@ ALONG_AXIS = ("Concat", "Split")
 
 
 @dataclass(frozen=True)
-class Written:
+class StatementText:
     """``source`` => ``target`` over a group's inputs, and the texts of its terms."""
 
     group: Group
