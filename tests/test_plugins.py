@@ -181,14 +181,15 @@ class TestWhatIsAdded:
         assert found["speedup"] * (found["cleanup_speedup"] or 1.0) > 1.8, found
 
     @pytest.mark.slow
+    @pytest.mark.clock
     def test_a_runtime_is_a_cost_model_by_its_own_name(self, tmp_path: Path) -> None:
         """Its regions are timed there: three operators of two milliseconds each, then one."""
         path = model(distribution(tmp_path, POINTS))
         done = started(tmp_path, "search", "run", path, "--cost", "fixed", "--json", tmp_path / "r.json")
         assert done.returncode == 0, done.stderr
         found = json.loads((tmp_path / "r.json").read_text())
-        assert found["cost_before_ms"] == pytest.approx(6.0, rel=0.2)
-        assert found["cost_after_ms"] == pytest.approx(2.0, rel=0.2)
+        assert found["cost_after_ms"] > 1.9  # a sleep may take longer, and on a busy machine does
+        assert found["cost_before_ms"] > 2 * found["cost_after_ms"]
 
     def test_a_runtime_passes_the_suite_that_ships(self, tmp_path: Path) -> None:
         code = "from rlflow.testing import check_runtime; check_runtime('fixed')"
