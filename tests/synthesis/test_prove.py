@@ -161,7 +161,7 @@ def test_progress_is_told_and_faults_of_the_prover_are_named() -> None:
     told: list[str] = []
     odd = rule("(NonZero ?x)", "(NonZero ?x)")
     verdicts = prove_all([rule("(Neg (Neg ?x))", "?x"), odd], lambda v: told.append(v.status), samples=20)
-    assert told == ["proved", "undecided"] and "add a generator" in verdicts[1].reason
+    assert told == ["proved", "undecided"] and "register a sampler" in verdicts[1].reason
 
 
 def test_the_core_is_what_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:

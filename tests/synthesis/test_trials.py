@@ -103,9 +103,14 @@ def test_a_target_that_cannot_be_built_speaks_against_the_rule(refusal: str, kin
 def test_a_proof_of_another_statement_is_none(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that is kept is believed only as long as it fits the rule, the operators and the prover."""
     record = cache.prove_cached(TWICE)
-    assert cache._remembered(TWICE) == record
+    proved: list[Rule] = []
+    again = cache.prove
+    monkeypatch.setattr(cache, "prove", lambda rule: (proved.append(rule), again(rule))[1])
+    assert cache.prove_cached(TWICE) == record
+    assert not proved
     monkeypatch.setattr(ProofRecord, "stale", lambda self, core: "the statement has changed")
-    assert cache._remembered(TWICE) is None
+    cache.prove_cached(TWICE)
+    assert proved == [TWICE]
 
 
 def test_a_shipped_rule_with_a_stale_proof_is_refused() -> None:
