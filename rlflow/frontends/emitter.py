@@ -215,7 +215,7 @@ class Emitter:
 def make_node(form: Form, outputs: Sequence[str], label: str = "") -> onnx.NodeProto:
     """A NodeProto of a form. Empty lists are written with the type that the operator's schema wants."""
     proto = onnx.NodeProto(
-        op_type=form.op, domain=form.domain, name=label, input=list(form.inputs), output=list(outputs)
+        op_type=form.op, domain=form.domain or None, name=label, input=list(form.inputs), output=list(outputs)
     )
     for name, value in sorted(form.attrs.items()):
         if value is None:

@@ -272,3 +272,9 @@ def test_inexpressible_looks_at_new_nodes_only() -> None:
     imported = load_model(model(nodes, [value("x", [3])], [value("y", [3])], opset=7, ir_version=4))
     assert imported.inexpressible(imported.graph) is None
     assert "Max" in (imported.inexpressible(rewrite(imported, COMMUTE)) or "")
+
+
+def test_a_new_node_of_onnx_itself_says_nothing_of_its_domain() -> None:
+    """An empty field that is set is another file, byte by byte."""
+    built = saved(chain(), REASSOCIATE)
+    assert not any(node.HasField("domain") for node in built.graph.node)
