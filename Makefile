@@ -160,6 +160,10 @@ doc-tables: $(VENV)/.dev ## renew the tables in docs/ that are made from code
 	$(BIN)/python tests/test_layers.py --write
 	$(BIN)/python tests/test_operators.py --write
 
+.PHONY: docs
+docs: $(VENV)/.dev ## how long the sentences of the pages are; fails where those for newcomers are too long
+	$(BIN)/python tests/sentences.py
+
 .PHONY: prove
 prove: $(VENV)/.dev ## prove every rule of the library again
 	$(RLFLOW) rules prove --all
