@@ -33,15 +33,16 @@ def race_at_ends(loaded: Loaded, raced: Raced, context: Context) -> Raced:
 
     for where, inputs in _inputs_at_ends(loaded, context):
         context.stage("timing", f"timing the winner at {where}")
-        seconds, at_most = context.parts.timing()
+        given = context.parts.timing()
         # The other way round than usual: is the original faster than what would replace it?
         decision = gate.choose(
             context.worker,
             raced.winner.export.source,
             {"original": loaded.source},
             inputs.feeds[0],
-            seconds=seconds / 2,
-            at_most=at_most,
+            seconds=given.seconds / 2,
+            at_most=given.at_most,
+            for_least=given.for_least,
             seed=options.seed,
         )
         if decision.winner is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 #: Parts of the budget: what pricing may take, what the search gets at least, what the comparison and the check get at
 #: most where they need much.
@@ -20,8 +21,12 @@ MACHINE_SECONDS = 15.0
 RACE_BOUNDS = (2.0, 20.0)
 #: Without a budget of seconds the comparison gets so many.
 RACE_UNLIMITED = 10.0
-#: A claim needs so many blocks of fresh sessions, of a few runs each; one more screens and chooses.
-RACE_BLOCKS, RACE_RUNS = 9, 3
+#: A claim needs so many blocks of fresh sessions in a fresh process (seconds to start it), of a few runs each; one more
+#: screens and chooses.
+RACE_BLOCKS, RACE_RUNS, RACE_START = 9, 3, 0.3
+#: The blocks that a claim needs may end after the budget: so many times it, and so many seconds, after its beginning
+#: at most. The check that follows is not part of that.
+LATE, LATE_SECONDS = 1.1, 3.0
 #: Seconds that the check has, however late it is.
 CHECK_LEAST = 4.0
 #: What the check opens and runs, about.
@@ -37,12 +42,22 @@ class Pace:
 
     def race(self, models: int) -> float:
         """Seconds in which so many models can be compared."""
-        return models * RACE_BLOCKS * (self.load + RACE_RUNS * self.run)
+        return RACE_BLOCKS * (RACE_START + models * (self.load + RACE_RUNS * self.run))
 
     @property
     def check(self) -> float:
         """Seconds in which two models' outputs can be compared."""
         return CHECK_LOADS * self.load + CHECK_RUNS * self.run
+
+
+class Timing(NamedTuple):
+    """Seconds that the final comparison should take, may take, and may take for no more than the blocks that a claim
+    needs (``None``: what it needs).
+    """
+
+    seconds: float
+    at_most: float | None = None
+    for_least: float | None = None
 
 
 class Parts:
@@ -102,14 +117,16 @@ class Parts:
             return None
         return self._granted("searching", max(self.left - self._race - self._check, SEARCH_LEAST * self.seconds))
 
-    def timing(self) -> tuple[float, float | None]:
-        """Seconds that the final comparison should take, and may take (``None``: what it needs)."""
+    def timing(self) -> Timing:
+        """Seconds of the final comparison."""
         if self._race_seconds is not None:
-            return self._granted("timing", self._race_seconds), None
+            return Timing(self._granted("timing", self._race_seconds))
         if self.seconds is None:
-            return RACE_UNLIMITED, None
-        most = self._granted("timing", max(self.left - self._check, 1.0))
-        return min(max(self._race, RACE_BOUNDS[0]), most), most
+            return Timing(RACE_UNLIMITED)
+        left = self.left - self._check
+        most = self._granted("timing", max(left, 1.0))
+        late = left + (LATE - 1.0) * self.seconds + LATE_SECONDS
+        return Timing(min(max(self._race, RACE_BOUNDS[0]), most), most, max(most, late))
 
     def verifying(self) -> float | None:
         """Seconds for the check; it has some in any case, since nothing is written without it."""

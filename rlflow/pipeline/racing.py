@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import Export, kept_comparisons
 from rlflow.errors import GraphError, RuntimeCrashed, RuntimeRefused
+from rlflow.pipeline.parts import Timing
 from rlflow.search import InterruptGuard, StopToken, Visited
 
 if TYPE_CHECKING:
@@ -93,8 +94,8 @@ def _with_cleanup(raced: Raced, loaded: Loaded, found: Found, context: Context) 
     if cleanup.export.source == loaded.source:
         return raced
     context.stage("timing", "timing the clean-up against the original")
-    seconds, at_most = context.parts.timing()
-    decision = _compared(loaded.source, {CLEANUP: cleanup}, {}, (seconds, at_most), loaded, context, only=True)
+    given = context.parts.timing()
+    decision = _compared(loaded.source, {CLEANUP: cleanup}, {}, given, loaded, context, only=True)
     if decision.winner is None:
         return replace(raced, cleanup=decision)
     reason = f"the model as imported, without rewrites, is faster than the original: {decision.reason}"
@@ -136,17 +137,18 @@ def _decision(
 
     beside = {} if baseline == loaded.source else {"original": loaded.source}
     keep = keep_outputs if keeps_outputs else None
-    seconds, at_most = context.parts.timing()
-    if beside and at_most is not None:  # the clean-up may have to be compared too
-        at_most *= FIRST_RACE
-    return _compared(baseline, entrants, beside, (min(seconds, at_most or seconds), at_most), loaded, context, keep)
+    given = context.parts.timing()
+    if beside and given.at_most is not None:  # the clean-up may have to be compared too
+        at_most = FIRST_RACE * given.at_most
+        given = Timing(min(given.seconds, at_most), at_most, given.for_least)
+    return _compared(baseline, entrants, beside, given, loaded, context, keep)
 
 
 def _compared(
     baseline: bytes | str,
     entrants: Mapping[str, Entrant],
     beside: Mapping[str, Any],
-    time_given: tuple[float, float | None],
+    given: Timing,
     loaded: Loaded,
     context: Context,
     before_closing: Any = None,
@@ -163,8 +165,9 @@ def _compared(
             baseline,
             {name: _sourced(one.export) for name, one in entrants.items()},
             {} if options.place.command is not None else context.inputs(loaded).feeds[0],
-            seconds=time_given[0],
-            at_most=time_given[1],
+            seconds=given.seconds,
+            at_most=given.at_most,
+            for_least=given.for_least,
             seed=options.seed,
             beside=beside,
             stop=lambda: token.stopped,

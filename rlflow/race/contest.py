@@ -111,11 +111,11 @@ class Contest:
         return [{name: one for name, one in block.items() if name in alive} for block in blocks]
 
     def _confirm(self, challenger: str, first_sample: Mapping[str, float]) -> GateDecision:
-        if self.first and self.track.lacks(1):
+        known = None if self.memory is None else self.memory.recall(challenger)
+        if self.first and self._is_short(0 if known is None else len(known.ratios)):
             assert self.terms.at_most is not None
             reason = verdicts.no_time(self.track.elapsed(), self.terms.at_most)
             return self._decision(None, reason, self.first, first_sample=first_sample)
-        known = None if self.memory is None else self.memory.recall(challenger)
         if known is not None and not known.decided:
             return self._compare(challenger, first_sample, known)
         if known is not None and known.seconds >= self.terms.seconds:
@@ -222,13 +222,22 @@ class Contest:
     def _is_over(self, values: Sequence[float], fresh: int) -> bool:
         """Whether the time is spent. That a candidate seems slower may end it, which makes no claim likelier."""
         spent, seconds, bounded = self.track.elapsed(), self.terms.seconds, self.terms.at_most is not None
-        if self.track.lacks(1):
+        if self._is_short(len(values)):
             return True
         if len(values) < LEAST_BLOCKS:
             return not bounded and spent >= max(OVERRUN * seconds, OVERRUN_SECONDS)
         if spent < seconds or fresh < CLEAR_BLOCKS:
             return False
         return float(np.median(values)) <= 0.0 or (not bounded and spent >= LONGER * seconds)
+
+    def _is_short(self, known: int) -> bool:
+        """Whether the time that a comparison may take is too short for another block; beside ``known`` blocks the rest
+        of those that a claim needs may take longer, if they all fit into that.
+        """
+        track, longer = self.track, self.terms.for_least
+        if not track.lacks(1):
+            return False
+        return longer is None or known >= LEAST_BLOCKS or not track.fits(LEAST_BLOCKS - known, longer)
 
     def _reason(self, found: Speedup, hopeless: bool) -> str:
         stopped, alpha = self.track.stop(), self.terms.alpha

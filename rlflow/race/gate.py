@@ -44,6 +44,7 @@ def choose(
     *,
     seconds: float = 20.0,
     at_most: float | None = None,
+    for_least: float | None = None,
     seed: int = 0,
     alpha: float = 0.01,
     beside: Mapping[str, LazySource] | None = None,
@@ -54,7 +55,8 @@ def choose(
     only: bool = False,
 ) -> GateDecision:
     """Time baseline and candidates by ``clock``, a worker or the command of a device, and decide whether one of them
-    replaces the baseline. ``seconds``, ``at_most``, ``seed``, ``alpha``, ``only``: see :class:`Terms`.
+    replaces the baseline. ``seconds``, ``at_most``, ``for_least``, ``seed``, ``alpha``, ``only``: see
+    :class:`Terms`.
 
     A candidate is accepted if, on samples that did not choose it, it is faster at the one-sided level ``alpha``. One
     that the runtime refuses, that crashes or hangs, or that returns non-finite values where the baseline returns
@@ -68,7 +70,7 @@ def choose(
     started = time.perf_counter()
     with _sampler(clock, models, feeds) as sampler:
         dropped = sampler.screen("baseline", lambda block: block <= DEAR_SELECTION * seconds, seed)
-        terms = Terms(seconds, at_most, seed, alpha, only or not sampler.afford_selection)
+        terms = Terms(seconds, at_most, for_least, seed, alpha, only or not sampler.afford_selection)
         alive = [name for name in sampler.names if name not in dropped]
         entrants, extras = _of_kind("candidate", alive), _of_kind("beside", alive)
         track = _track(sampler, "baseline", entrants, extras, dropped, terms, stop, started)
@@ -109,6 +111,7 @@ def decide(
     seconds: float,
     seed: int,
     at_most: float | None = None,
+    for_least: float | None = None,
     alpha: float = 0.01,
     beside: Sequence[str] = (),
     dropped: Mapping[str, str] | None = None,
@@ -119,7 +122,7 @@ def decide(
     memory: Memory | None = None,
 ) -> GateDecision:
     """The gate's logic over any sampler; see :func:`choose`. ``started``: when the seconds began to count."""
-    terms = Terms(seconds, at_most, seed, alpha, only)
+    terms = Terms(seconds, at_most, for_least, seed, alpha, only)
     begun = time.perf_counter() if started is None else started
     track = _track(sampler, baseline, candidates, beside, dropped or {}, terms, stop, begun)
     return Contest(track, terms, on_progress or _unheard, memory).run()

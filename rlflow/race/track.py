@@ -33,12 +33,14 @@ class Terms:
     up to ``LONGER`` times as long; the ``LEAST_BLOCKS`` that a claim needs may take up to ``OVERRUN`` times ``seconds``
     or ``OVERRUN_SECONDS`` (:mod:`rlflow.race.contest`). ``at_most`` says instead how many seconds the whole may take in
     either case: no block is begun that would probably end later, and where the time is short for the ``LEAST_BLOCKS``
-    they are of few rounds. ``alpha``: the one-sided level. ``only``: nothing is to be chosen, the first candidate is
-    confirmed or not.
+    they are of few rounds. Where these alone would end within ``for_least`` seconds they may take longer than
+    ``at_most``: six blocks of seven are worth nothing. ``alpha``: the one-sided level. ``only``: nothing is to be
+    chosen, the first candidate is confirmed or not.
     """
 
     seconds: float
     at_most: float | None = None
+    for_least: float | None = None
     seed: int = 0
     alpha: float = 0.01
     only: bool = False
@@ -47,7 +49,8 @@ class Terms:
 @dataclass
 class Track:
     """One comparison's models, by the names that ``sampler`` knows them by. ``dropped``: why some are out; ``started``:
-    when the seconds began to count; ``dearest``: the seconds of the block that took the longest.
+    when the seconds began to count; ``dearest``, ``latest``: the seconds of the block that took the longest, and of the
+    last one.
     """
 
     sampler: Sampler
@@ -60,6 +63,7 @@ class Track:
     stop: Callable[[], bool]
     started: float
     dearest: float = 0.0
+    latest: float = 0.0
     seeds: np.random.SeedSequence = field(init=False)
 
     def __post_init__(self) -> None:
@@ -77,6 +81,10 @@ class Track:
     def lacks(self, blocks: int) -> bool:
         """Whether so many more blocks, as dear as the dearest, would take longer than the whole may."""
         return self.at_most is not None and self.elapsed() + blocks * self.dearest > self.at_most
+
+    def fits(self, blocks: int, seconds: float) -> bool:
+        """Whether so many more blocks, as dear as the last one, end within ``seconds`` of the beginning."""
+        return self.elapsed() + blocks * self.latest <= seconds
 
     def other_orders(self, than: str) -> None:
         """Draw other orders of loading and of rounds than those of an earlier comparison, of the date ``than``."""
@@ -100,7 +108,8 @@ class Track:
                 self._drop(culprit, error)
                 names = [name for name in names if name != culprit]
                 continue
-            self.dearest = max(self.dearest, time.perf_counter() - began)
+            self.latest = time.perf_counter() - began
+            self.dearest = max(self.dearest, self.latest)
             return by_name(samples, names)
 
     def _drop(self, culprit: str, error: Exception) -> None:

@@ -28,7 +28,7 @@ SMALL, LARGE = Pace(0.1, 0.01), Pace(3.0, 0.5)
         (600.0, SMALL, 10.0, 569.3, 20.0, 589.3),
         # a model that takes long to load and to run needs more for its comparison, but not all of the budget
         (60.0, LARGE, 10.0, 14.0, 24.0, 38.0),
-        (600.0, LARGE, 10.0, 486.0, 81.0, 567.0),
+        (600.0, LARGE, 10.0, 483.3, 83.7, 567.0),
         # a pricing that took too long leaves the search its least
         (30.0, SMALL, 25.0, 6.0, 4.3, 4.3),
     ],
@@ -42,7 +42,7 @@ def test_each_stage_has_its_part(
     clock.now += priced
     parts.plan(pace, models=2)
     assert parts.searching() == pytest.approx(search, abs=0.1)
-    assert parts.timing() == pytest.approx((race, most), abs=0.1)  # the search took no time
+    assert parts.timing()[:2] == pytest.approx((race, most), abs=0.1)  # the search took no time
     assert parts.given.keys() == {"searching", "timing"}
 
 
@@ -74,7 +74,7 @@ def test_a_budget_of_counts_has_no_deadline() -> None:
     parts = Parts(None)
     parts.begin()
     parts.plan(LARGE, models=2)
-    assert (parts.pricing(), parts.searching(), parts.timing()) == (None, None, (10.0, None))
+    assert (parts.pricing(), parts.searching(), parts.timing()) == (None, None, (10.0, None, None))
     assert not parts.given
 
 
@@ -83,7 +83,7 @@ def test_the_seconds_that_a_user_gives_the_comparison_are_its_own(budget: float 
     parts = Parts(budget, race_seconds=100.0)
     parts.begin()
     parts.plan(SMALL, models=2)
-    assert parts.timing() == (100.0, None)
+    assert parts.timing() == (100.0, None, None)
 
 
 def test_no_clock_no_comparison() -> None:

@@ -154,6 +154,10 @@ class TestHowLongItGoesOn:
             ([-0.1, -0.11, -0.12, -0.1, -0.11], {}, 5, "No gain"),
             ([0.001, -0.001] * 20, {}, 8, "No gain"),
             ([0.1] * 9, {"seconds": 3, "at_most": 4.0}, 4, "No claim: of the 7 blocks"),
+            # the blocks that a claim needs may take longer, if all of them fit into that; further ones may not
+            ([0.1] * 9, {"seconds": 3, "at_most": 4.0, "for_least": 7.0}, 7, "The chosen candidate"),
+            ([0.1] * 9, {"seconds": 3, "at_most": 4.0, "for_least": 6.9}, 4, "No claim: of the 7 blocks"),
+            ([-0.01] + [0.1] * 9, {"seconds": 3, "at_most": 6.0, "for_least": 60.0}, 7, "Undecided"),
             ([0.03, -0.01] * 21, {"seconds": 99}, 42, "No gain"),
         ],
     )  # fmt: skip
