@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from rlflow._core import EGraph, Extraction
 from rlflow.errors import UsageError
 from rlflow.search.eqsat import DECODERS, extract, gym_graph, read_gym, write_gym
+from rlflow.search.eqsat.strategy import EqSat
 
 pytest.importorskip("highspy", reason="the ILP needs highspy (pip install 'rlflow[eqsat]')")
 
@@ -146,10 +148,43 @@ def test_only_the_ilp_sees_that_two_classes_can_share() -> None:
 def test_a_time_limit_leaves_the_greedy_choice_and_says_the_gap(outside_data: Path) -> None:
     problem = read_gym(outside_data / "extraction_gym" / "vgg.json.gz").problem
     found = extract(problem, seconds=0.0)
-    assert found.status in ("no_better_found", "time_limit")
+    assert found.status in ("no_better_found", "limit")
     assert found.cost <= extract(problem, "greedy-dag").cost
     assert found.bound < found.cost
     assert 0 < found.gap <= 1
+
+
+def hard_problem(seed: int, roots: int = 18, shared: int = 20) -> Extraction:
+    """Roots that each choose two of several shared classes: sets to cover, which branching decides."""
+    rng = np.random.default_rng(seed)
+    node_class, cost, begin, child = [], [], [0], []
+    for cls in range(shared):
+        node_class.append(cls)
+        cost.append(float(rng.integers(50, 99)))
+        begin.append(0)
+    for root in range(shared, shared + roots):
+        for _ in range(5):
+            node_class.append(root)
+            cost.append(float(rng.integers(0, 3)))
+            child.extend(int(one) for one in rng.choice(shared, 2, replace=False))
+            begin.append(len(child))
+    return Extraction(shared + roots, node_class, cost, begin, child, list(range(shared, shared + roots)))
+
+
+def test_a_limit_of_branches_gives_the_same_choice_again() -> None:
+    problem = hard_problem(3)
+    short, again, whole = (extract(problem, branches=1), extract(problem, branches=1), extract(problem, seconds=30.0))
+    assert (short.status, short.cost, short.bound) == (again.status, again.cost, again.bound)
+    assert short.status in ("limit", "no_better_found")
+    np.testing.assert_array_equal(short.choice, again.choice)
+    assert short.cost >= whole.cost >= short.bound - 1e-6
+
+
+@pytest.mark.parametrize(("left", "limits"), [(None, {"seconds": 100.0, "branches": 500}), (4.0, {"seconds": 2.0})])
+def test_without_seconds_the_solver_has_branches(left: float | None, limits: dict[str, float]) -> None:
+    """A budget of counts gives the same graph on every machine, so no clock may decide."""
+    problem = SimpleNamespace(seconds_left=lambda: left)
+    assert EqSat()._solver_limits(problem) == limits  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,9 @@ class Extracted:
     """A choice with its cost (the problem's unit, ms for graphs) and what is known about the optimum.
 
     ``choice`` (classes,): a node of each class, or :data:`NOTHING`. ``bound``: no choice costs less. ``status``:
-    "optimal", "time_limit" (a better choice may exist, up to ``gap``), "no_better_found" (the solver gave none; this is
-    the greedy one), or "heuristic" for the greedy methods, whose bound is 0. ``variables``: of the programme solved.
+    "optimal", "limit" (of time or of branches: a better choice may exist, up to ``gap``), "no_better_found" (the solver
+    gave none; this is the greedy one), or "heuristic" for the greedy methods, whose bound is 0. ``variables``: of the
+    programme solved.
     """
 
     choice: Choice
@@ -94,11 +95,13 @@ class Ilp:
     """Integer programming on HiGHS; proves the optimum, or says how far it may be. Starts from greedy-dag, and falls
     back to it.
 
-    ``seconds``: its limit. ``gap``: relative distance to the bound that is good enough. ``threads``: of the solver.
-    ``order``: "components" forbids cycles where there can be any; "none" trusts that there are none.
+    ``seconds``: its limit. ``branches``: branch-and-bound nodes at most (``None``: any number), a limit that gives the
+    same choice on every machine. ``gap``: relative distance to the bound that is good enough. ``threads``: of the
+    solver. ``order``: "components" forbids cycles where there can be any; "none" trusts that there are none.
     """
 
     seconds: float = 60.0
+    branches: int | None = None
     gap: float = 1e-6
     threads: int = 1
     order: str = "components"
@@ -126,9 +129,9 @@ class Ilp:
             cost = problem.choice_cost(choice)
             return Extracted(choice, cost, cost, "optimal", "ilp", time.perf_counter() - started, 0)
         programme = _Programme(small, self.order)
-        values, bound, proved = programme.solve(_start(simplified, greedy), self.seconds, self.gap, self.threads)
+        values, bound, proved = programme.solve(_start(simplified, greedy), self)
         choice, cost = _better(problem, simplified, values, greedy, greedy_cost)
-        status = "optimal" if proved else "no_better_found" if values is None else "time_limit"
+        status = "optimal" if proved else "no_better_found" if values is None else "limit"
         return Extracted(choice, cost, min(bound, cost), status, "ilp", time.perf_counter() - started, len(small))
 
 
@@ -245,9 +248,7 @@ class _Programme:
         columns = [self.nodes + place[2], self.nodes + other[2], *nodes]
         self.rows.append((1.0 - size, math.inf, columns, [1.0, -1.0, *([-size] * len(nodes))]))
 
-    def solve(
-        self, start: Choice, seconds: float, gap: float, threads: int
-    ) -> tuple[NDArray[np.float64] | None, float, bool]:
+    def solve(self, start: Choice, limits: Ilp) -> tuple[NDArray[np.float64] | None, float, bool]:
         """Values of the variables (None if the solver found none), a bound on the cost, whether they are optimal."""
         try:
             import highspy
@@ -258,9 +259,10 @@ class _Programme:
         solver = highspy.Highs()
         for name, value in (
             ("output_flag", False),
-            ("time_limit", float(seconds)),
-            ("mip_rel_gap", gap),
-            ("threads", threads),
+            ("time_limit", float(limits.seconds)),
+            ("mip_max_nodes", highspy.kHighsIInf if limits.branches is None else limits.branches),
+            ("mip_rel_gap", limits.gap),
+            ("threads", limits.threads),
             ("random_seed", 0),
         ):
             solver.setOptionValue(name, value)

@@ -24,6 +24,9 @@ from rlflow.search.strategy import StrategyBase
 SATURATION_SHARE = 0.5
 #: Part of the seconds left that one integer programme may take.
 SOLVER_SHARE = 0.5
+#: Without seconds: branch-and-bound nodes for each second that the solver has by its option, and how many times these
+#: seconds end it in any case.
+BRANCHES, PATIENCE = 100, 20.0
 #: Where the cheapest graph's folded weights are too heavy, all the model's weights are charged this part of its cost,
 #: then more, until the choice is light enough.
 WEIGHT_SHARE = 0.1
@@ -124,7 +127,7 @@ class EqSat(StrategyBase):
 
         def value(saturated: SaturatedGraph) -> float:
             choice = saturated.priced(node_pricer(problem), fused=True)
-            graph, _ = saturated.extract(choice, self._method(), seconds=self._solver_seconds(problem))
+            graph, _ = saturated.extract(choice, self._method(), **self._solver_limits(problem))
             if graph.digest not in costs:
                 found = problem.admit(graph)
                 costs[graph.digest] = math.inf if found is None else found.cost
@@ -164,7 +167,7 @@ class EqSat(StrategyBase):
             if problem.stopped() is not None:
                 return None
             choice = saturated.priced(node_pricer(problem), fused=fused, ms_per_weight_byte=factor * unit)
-            graph, _ = saturated.extract(choice, method, seconds=self._solver_seconds(problem))
+            graph, _ = saturated.extract(choice, method, **self._solver_limits(problem))
             if graph.digest in seen:
                 return None
             seen.add(graph.digest)
@@ -186,9 +189,14 @@ class EqSat(StrategyBase):
             return self.extraction
         return "ilp" if Ilp.available() is None else "greedy-dag"
 
-    def _solver_seconds(self, problem: Problem) -> float:
+    def _solver_limits(self, problem: Problem) -> dict[str, Any]:
+        """What one extraction may take. Where the budget has no seconds the same seed gives the same graph, so that the
+        solver's limit is a count too; its clock only ends what would never end.
+        """
         left = problem.seconds_left()
-        return self.solver if left is None else max(0.0, min(self.solver, SOLVER_SHARE * left))
+        if left is None:
+            return {"seconds": PATIENCE * self.solver, "branches": max(1, round(BRANCHES * self.solver))}
+        return {"seconds": max(0.0, min(self.solver, SOLVER_SHARE * left))}
 
 
 def node_pricer(problem: Problem) -> Any:
