@@ -209,7 +209,7 @@ class _Run:
     def model(self, name: str, path: str) -> None:
         from rlflow import price
         from rlflow.frontends import load_model
-        from rlflow.library import load_library
+        from rlflow.rulesets import load_library
 
         imported = load_model(path)
         library = load_library(self.rules)

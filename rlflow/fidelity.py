@@ -201,7 +201,7 @@ def calibrate(
     count below 1.
     """
     from rlflow.frontends import load_model, save_model
-    from rlflow.library import load_library
+    from rlflow.rulesets import load_library
 
     if count < 1:
         raise UsageError(f"The number of variants is {count}; expected at least 1.")

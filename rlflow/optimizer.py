@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from rlflow import search as _search
 from rlflow.deployment import Deployment, Inputs, as_source, open_worker, source_of, verified
 from rlflow.equivalence.runners import runner
-from rlflow.library import load_library
 from rlflow.options import Options, with_keywords
 from rlflow.pipeline import Context, OptimizeResult, run
+from rlflow.rulesets import load_library
 from rlflow.search import Progress, StopToken
 
 if TYPE_CHECKING:

@@ -263,7 +263,7 @@ class Options:
     @functools.cached_property
     def chosen_rules(self) -> Any:
         """The rules, narrowed to the class of rounding."""
-        from rlflow.library import within
+        from rlflow.rulesets import within
 
         return within(self.rules, self.numerics)
 

@@ -18,8 +18,8 @@ from rlflow.synthesis.domains import Field, Ordered
 from rlflow.synthesis.floats import filled
 from rlflow.synthesis.operators import NeedsOrder
 from rlflow.synthesis.prove import prove
+from rlflow.synthesis.rule_files import rule_file_text
 from rlflow.synthesis.semantics import Evaluator
-from rlflow.synthesis.writing import rule_file_text
 
 LIBRARY: RuleLibrary = all_shipped()
 FAMILIES = {"fold", "idiom", "layout", "linear", "merge", "select", "shape", "spatial"}
@@ -169,9 +169,9 @@ def test_the_ordered_rules_do_need_an_order() -> None:
 
 
 def prove_in_field(rule: Rule) -> bool:
-    from rlflow.synthesis.plan import make_plan
+    from rlflow.synthesis.hints import make_hints
     from rlflow.synthesis.trial import Trial
 
-    trial = Trial(rule, make_plan(rule.source, rule.where, dict(rule.let), rule.samples), Field(), 40, 0)
+    trial = Trial(rule, make_hints(rule.source, rule.where, dict(rule.let), rule.samples), Field(), 40, 0)
     trial.go()
     return not trial.failures and not trial.needs_order

@@ -45,7 +45,7 @@ from rlflow.synthesis.importers import ForeignRule, read_foreign
 from rlflow.synthesis.importers.convert import convert
 from rlflow.synthesis.importers.instances import CHANNELS, draw
 from rlflow.synthesis.prove import SAMPLES, prove_or_say
-from rlflow.synthesis.writing import rule_file_text
+from rlflow.synthesis.rule_files import rule_file_text
 
 
 def main() -> int:

@@ -191,9 +191,9 @@ class Check:
 
         from rlflow.frontends import graph_to_model
         from rlflow.graph import Graph
-        from rlflow.price.specs import input_specs
+        from rlflow.price.feed_specs import input_specs
         from rlflow.runtime import RuntimeOptions, cuda
-        from rlflow.runtime.options import feeds_from_specs
+        from rlflow.runtime.messages import feeds_from_specs
         from rlflow.runtime.torch_cuda.session import Session as TorchSession
 
         name, precision = what
@@ -233,9 +233,9 @@ class Check:
         from rlflow import zoo
         from rlflow.fidelity import variants
         from rlflow.frontends import load_model
-        from rlflow.library import load_library
         from rlflow.price.agreement import agreement
         from rlflow.price.cudnn import CudnnCost
+        from rlflow.rulesets import load_library
 
         begun = time.monotonic()
         graph = load_model(zoo.build(name)).graph

@@ -109,7 +109,7 @@ def of_model(name: str, seconds: float) -> dict[str, Any]:
     """The race of a zoo model with kernels against the same without, and what its plan chose."""
     from rlflow import zoo
     from rlflow.frontends import blocked
-    from rlflow.kernels import ALGORITHMS, KEY, Plan, library_path, preparing
+    from rlflow.kernels import ALGORITHMS, KEY, KernelPlan, library_path, preparing
     from rlflow.optimizer import optimize
     from rlflow.race import gate
     from rlflow.runtime import RuntimeOptions, Worker, interface
@@ -123,7 +123,7 @@ def of_model(name: str, seconds: float) -> dict[str, Any]:
         row: dict[str, Any] = {"kind": "model", "key": name, "model": name, "ratio": 1.0, "note": said[-1:]}
         if text is None:
             return row
-        plan = Plan.parse(text)
+        plan = KernelPlan.parse(text)
         source = blocked.whole(out)
         made, _ = preparing.applied(source, plan)
         with Worker(RuntimeOptions(threads=1, library=library_path())) as worker:

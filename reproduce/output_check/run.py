@@ -31,7 +31,7 @@ from rlflow.deployment import Inputs, verified
 from rlflow.equivalence.runners import runner
 from rlflow.errors import RlflowError
 from rlflow.frontends import graph_to_model, load_model, save_model
-from rlflow.library import load_library
+from rlflow.rulesets import load_library
 from rlflow.runtime import Worker
 from rlflow.search import Budget, Problem
 

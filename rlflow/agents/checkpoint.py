@@ -25,7 +25,7 @@ import torch
 
 from rlflow.errors import ModelError, OutputError, UsageError, brief
 from rlflow.files import parse_json, replacing
-from rlflow.nn.batch import Vocabulary
+from rlflow.nn.batch import TokenVocabulary
 
 if TYPE_CHECKING:
     from rlflow.env.spec import ProblemSpec
@@ -54,7 +54,7 @@ class Checkpoint:
     """
 
     config: Any
-    vocabulary: Vocabulary
+    vocabulary: TokenVocabulary
     weights: dict[str, np.ndarray]
     extra: dict[str, np.ndarray] = field(default_factory=dict)
     progress: dict[str, Any] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Checkpoint:
             _check_sizes(meta["config"])
             found = cls(
                 cls.config_class.from_dict(meta["config"]),
-                Vocabulary(tuple(words["ops"]), tuple(words["rules"])),
+                TokenVocabulary(tuple(words["ops"]), tuple(words["rules"])),
                 {name: array.astype(np.float32) for name, array in part_of(arrays, first).items()},
                 part_of(arrays, second),
                 meta["progress"],

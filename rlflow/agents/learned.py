@@ -10,7 +10,7 @@ import numpy as np
 from rlflow.errors import UsageError
 from rlflow.search.problem import Problem
 from rlflow.search.result import Result
-from rlflow.search.strategy import StrategyBase
+from rlflow.search.strategy_base import StrategyBase
 
 
 class Learned(StrategyBase):

@@ -52,7 +52,7 @@ def registries() -> dict[str, Registry[Any]]:
     from rlflow.price import COSTS
     from rlflow.runtime import RUNTIMES
     from rlflow.search.eqsat import DECODERS
-    from rlflow.search.registry import STRATEGIES
+    from rlflow.search.strategies import STRATEGIES
     from rlflow.synthesis.importers import FORMATS
 
     return dict(zip(_KINDS, (STRATEGIES, COSTS, RUNTIMES, DECODERS, FORMATS), strict=True))
@@ -62,11 +62,11 @@ def collect() -> dict[str, Any]:
     """What ``info`` shows, as plain values."""
     import rlflow
     from rlflow import search
-    from rlflow.kernels.library import library_path, unavailable
-    from rlflow.library import load_library
+    from rlflow.kernels.shared_library import library_path, unavailable
     from rlflow.nn import segment_backend
     from rlflow.ops import op_names
     from rlflow.price.database import default_path
+    from rlflow.rulesets import load_library
 
     library, known = load_library(None), registries()
     return {

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def inspect(models: tuple[str, ...], rules: tuple[str, ...], freeze: tuple[str, ...], as_json: bool) -> None:
     """Show what a model is made of, and which rules could fire on it."""
-    from rlflow.library import load_library
+    from rlflow.rulesets import load_library
 
     library = load_library(list(rules) or None)
     found = [describe(path, library, parse_dims("--freeze", freeze)) for path in models]

@@ -95,7 +95,7 @@ def _problem(
     """The problem of a model file; also called in worker processes."""
     from rlflow import price
     from rlflow.frontends import load_model
-    from rlflow.library import load_library
+    from rlflow.rulesets import load_library
     from rlflow.search import Problem
 
     graph = load_model(model).graph

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rlflow.deployment.earlier import kept_comparisons
 from rlflow.deployment.export import Export
 from rlflow.deployment.inputs import Inputs, verified
+from rlflow.deployment.kept_comparisons import kept_comparisons
 from rlflow.deployment.place import ON_GPU, Deployment, gpu_runtime, open_worker
 from rlflow.deployment.source import as_source, shared_weights, source_of
 

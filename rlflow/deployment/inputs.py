@@ -12,7 +12,7 @@ import numpy as np
 from rlflow.errors import RuntimeCrashed, RuntimeRefused
 
 if TYPE_CHECKING:
-    from rlflow.equivalence import Plan
+    from rlflow.equivalence import ProbePlan
     from rlflow.equivalence.sizes import Sizes
     from rlflow.runtime import Worker
 
@@ -29,7 +29,7 @@ class Inputs:
 
     feeds: list[dict[str, np.ndarray]]
     sizes: Sizes
-    plan: Plan | None = None
+    plan: ProbePlan | None = None
 
     @property
     def notes(self) -> list[str]:

@@ -10,10 +10,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from rlflow.env.observations import Views, view
 from rlflow.env.reward import EndToEnd, Improvement, Potential
 from rlflow.env.spec import OpenProblem, ProblemSpec, RewriteState
 from rlflow.env.timer import EndToEndTimer
-from rlflow.env.views import Views, view
 from rlflow.env.walks import STOP, Episode, Walks
 from rlflow.errors import UsageError
 from rlflow.graph import Graph
@@ -38,7 +38,7 @@ class RewriteEnv(gymnasium.Env[Any, Any]):
     name to choose). ``rules``, ``cost``, ``cost_options``: see there. ``horizon``: most rewrites an episode, then it is
     *truncated*; it *terminates* by action 0 or where nothing is left to do. ``reward``: ``improvement``, ``potential``
     or ``end-to-end`` (with ``every=5`` steps between measurements), with ``gamma`` for the potential, or an object of
-    one's own. ``observation``: which of :data:`rlflow.env.views.VIEWS` ``reset`` and ``step`` return; all are in
+    one's own. ``observation``: which of :data:`rlflow.env.observations.VIEWS` ``reset`` and ``step`` return; all are in
     ``env.observation``. ``keep``: opened graphs to remember per model.
 
     An action out of range raises :class:`UsageError`. ``action_space.n`` is always the present number of actions.

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from rlflow.equivalence.check import Verification, verify
-from rlflow.equivalence.inputs import for_single_input, load_input_data, make_inputs
+from rlflow.equivalence.feeds import for_single_input, load_input_data, make_inputs
 from rlflow.equivalence.noise import SECONDS, Noise, Runner, WorkerRunner, calibrate
 from rlflow.equivalence.outputs import OutputCheck, compare, flatten, noise_floor, tolerance
-from rlflow.equivalence.probes import Plan, Probe, plan_for
+from rlflow.equivalence.probes import Probe, ProbePlan, plan_for
 
 __all__ = [
     "SECONDS",
     "Noise",
     "OutputCheck",
-    "Plan",
     "Probe",
+    "ProbePlan",
     "Runner",
     "Verification",
     "WorkerRunner",

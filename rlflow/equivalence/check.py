@@ -22,7 +22,7 @@ from rlflow.equivalence.outputs import (
     vacuous,
     worst_run,
 )
-from rlflow.equivalence.probes import Plan, Probe
+from rlflow.equivalence.probes import Probe, ProbePlan
 from rlflow.equivalence.slices import Excess, excess
 from rlflow.errors import RuntimeCrashed, RuntimeRefused
 from rlflow.runtime import ModelSource
@@ -83,7 +83,7 @@ def verify(
     noise: Noise | None = None,
     precision: str | None = None,
     seed: int = 0,
-    plan: Plan | None = None,
+    plan: ProbePlan | None = None,
     seconds: float | None = None,
 ) -> Verification:
     """Compare ``optimised`` with ``original`` on every element of ``feeds``, and on the probes of ``plan`` for as long

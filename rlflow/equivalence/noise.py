@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rlflow.equivalence.outputs import flatten, noise_floor
-from rlflow.equivalence.probes import Plan, Probe
+from rlflow.equivalence.probes import Probe, ProbePlan
 from rlflow.errors import RuntimeCrashed, RuntimeRefused
 from rlflow.runtime import ModelSource, Worker
 
@@ -101,7 +101,7 @@ def calibrate(
     feeds: Sequence[Feeds],
     *,
     seed: int = 0,
-    plan: Plan | None = None,
+    plan: ProbePlan | None = None,
     seconds: float | None = None,
 ) -> Noise:
     """Run the original with the runtime's optimisations off (twice) and on, on inputs moved by one unit in the last
@@ -175,7 +175,9 @@ def with_moved_weights(
 class _Course:
     """The inputs that the original is run on, in order, and which of them were what."""
 
-    def __init__(self, runner: Runner, feeds: Sequence[Feeds], plan: Plan | None, seed: int, seconds: float) -> None:
+    def __init__(
+        self, runner: Runner, feeds: Sequence[Feeds], plan: ProbePlan | None, seed: int, seconds: float
+    ) -> None:
         self.runner, self.base, self.plan, self.seed, self.seconds = runner, feeds, plan, seed, seconds
         self.fixed, self.cut = 0, False
         self.asked: list[tuple[Probe, bool]] = []

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlflow.equivalence.inputs import Ranges, make_inputs
+from rlflow.equivalence.feeds import Ranges, make_inputs
 from rlflow.errors import RuntimeCrashed, RuntimeRefused, UsageError
 from rlflow.runtime import ModelSource, TensorInfo
 
@@ -60,7 +60,7 @@ class Probe(dict[str, np.ndarray]):
 
 
 @dataclass
-class Plan:
+class ProbePlan:
     """What is known about a model's inputs: their types, the sizes of open dimensions (``dims``, of which those in
     ``fixed`` do not vary), ranges of integers (see :func:`make_inputs`), arrays that the user ``given``, and what the
     nodes tell (:class:`~rlflow.frontends.sensitivity.Sensitivity`).
@@ -310,7 +310,7 @@ def plan_for(
     seed: int = 0,
     fixed: Collection[str] = (),
     given: Mapping[str, np.ndarray] | None = None,
-) -> Plan:
+) -> ProbePlan:
     """A plan of probes for the model in ``source``; see :class:`Plan`. A model too large to be read again gets those
     that need no look at its nodes.
     """
@@ -324,4 +324,4 @@ def plan_for(
     else:
         known = sensitivity(model)
         watched = instrument.watching(model, list(known.inside)).SerializeToString() if known.inside else None
-    return Plan(infos, dims, ranges, known, seed, frozenset(fixed), dict(given or {}), watched)
+    return ProbePlan(infos, dims, ranges, known, seed, frozenset(fixed), dict(given or {}), watched)

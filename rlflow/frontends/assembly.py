@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import onnx
 
 from rlflow.frontends import storage, symbolic
-from rlflow.frontends.emitter import Emitter, Names, added_domains
+from rlflow.frontends.emitter import Emitter, UniqueNames, added_domains
 from rlflow.frontends.imported import Origin
 from rlflow.frontends.standalone import value_info
 
@@ -43,7 +43,7 @@ def assemble(origin: Origin, emitter: Emitter, rules: Iterable[str], new_values:
     return model
 
 
-def _part_namesakes(graph: onnx.GraphProto, names: Names) -> None:
+def _part_namesakes(graph: onnx.GraphProto, names: UniqueNames) -> None:
     """Renames all but the first of the nodes that have one name in the file: some runtimes refuse a model for it, or do
     once a rewrite moved one of them.
     """

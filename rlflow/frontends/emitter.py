@@ -33,7 +33,7 @@ DOUBLE = int(onnx.TensorProto.DOUBLE)
 _TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype"})
 
 
-class Names:
+class UniqueNames:
     """Fresh names ``rlflow_{stem}_{k}`` that differ from all names taken before."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
@@ -63,7 +63,13 @@ class Emitter:
     """
 
     def __init__(
-        self, graph: Graph, opset: int, names: Names, constants: ConstantStore | None = None, *, widen: bool = False
+        self,
+        graph: Graph,
+        opset: int,
+        names: UniqueNames,
+        constants: ConstantStore | None = None,
+        *,
+        widen: bool = False,
     ) -> None:
         self.graph = graph
         self.opset = opset
@@ -250,7 +256,7 @@ def expressible(graph: Graph, opset: int, nodes: Iterable[int] | None = None) ->
 
     Nothing is written; opaque nodes are taken to be of that opset already.
     """
-    probe = Emitter(graph, opset, Names())
+    probe = Emitter(graph, opset, UniqueNames())
     probe.value_names = _AnyName()
     for node in graph.order() if nodes is None else nodes:
         op = graph.op(node)

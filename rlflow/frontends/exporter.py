@@ -17,7 +17,7 @@ from rlflow.errors import GraphError
 from rlflow.files import write_atomically
 from rlflow.frontends import conditions, scopes, storage
 from rlflow.frontends.assembly import NODE_METADATA_IR, RULE_KEY, RULES_KEY, assemble
-from rlflow.frontends.emitter import Emitter, Names
+from rlflow.frontends.emitter import Emitter, UniqueNames
 from rlflow.frontends.imported import ImportedModel, Provenance
 from rlflow.frontends.lineage import Lineage
 from rlflow.frontends.written_constants import ConstantWriter
@@ -90,8 +90,8 @@ class _Writer:
         self._templates = imported.constants
         self._rules = rules
         self._lineage = Lineage(imported, graph)
-        self._names = Names(origin.names)
-        self._labels = Names(_node_names(origin.model.graph))
+        self._names = UniqueNames(origin.names)
+        self._labels = UniqueNames(_node_names(origin.model.graph))
         self._emitter = Emitter(graph, origin.opset, self._names, imported.constants)
         outputs = {info.name for info in origin.model.graph.output}
         self._constants = ConstantWriter(imported, self._emitter, weights, outputs, self._emit_identity)

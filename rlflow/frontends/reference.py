@@ -15,7 +15,7 @@ from onnx.reference.op_run import OpRun
 from rlflow.errors import GraphError
 from rlflow.frontends import canonical
 from rlflow.frontends.constants import Array, ConstantStore, constant_array, is_float, numpy_dtype
-from rlflow.frontends.emitter import Emitter, Names, added_domains
+from rlflow.frontends.emitter import Emitter, UniqueNames, added_domains
 from rlflow.frontends.standalone import DEFAULT_IR, DEFAULT_OPSET, graph_to_model
 from rlflow.graph import Graph
 from rlflow.ops import Extension, extensions
@@ -148,7 +148,7 @@ def evaluate_node(
     Raises GraphError where that fails.
     """
     since = (canonical.row(graph.op(node)) or {"since": 1})["since"]
-    emitter = Emitter(graph, max(DEFAULT_OPSET, int(since)), Names(), constants, widen=True)
+    emitter = Emitter(graph, max(DEFAULT_OPSET, int(since)), UniqueNames(), constants, widen=True)
     distinct = sorted(operands)
     emitter.value_names = {value: f"x{value}" for value in distinct}
     outputs = [f"y{index}" for index in range(len(graph.node_outputs(node)))]

@@ -21,7 +21,7 @@ from rlflow.frontends.constants import (
     is_float,
     numpy_dtype,
 )
-from rlflow.frontends.emitter import Emitter, Names, added_domains
+from rlflow.frontends.emitter import Emitter, UniqueNames, added_domains
 from rlflow.frontends.symbolic import Dim
 from rlflow.graph import Graph
 
@@ -47,7 +47,7 @@ def graph_to_model(
     whose original is not in ``constants``, and for a node that the opset cannot express.
     """
     templates = _templates(graph, constants)
-    emitter = Emitter(graph, _opset(graph, templates, opset), Names(), constants, widen=widen)
+    emitter = Emitter(graph, _opset(graph, templates, opset), UniqueNames(), constants, widen=widen)
     inputs = [_input(emitter, node) for node in graph.inputs()]
     outputs = [_output(emitter, index, value) for index, value in enumerate(graph.outputs())]
     variances = _variances(graph)

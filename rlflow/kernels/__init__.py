@@ -10,17 +10,17 @@ convolutions another algorithm does faster. :func:`session` makes a session that
 
 from __future__ import annotations
 
-from rlflow.kernels.library import library_path, unavailable
-from rlflow.kernels.plan import ALGORITHMS, KEY, Choice, Plan
+from rlflow.kernels.plan import ALGORITHMS, KEY, Choice, KernelPlan
 from rlflow.kernels.preparing import prepare
 from rlflow.kernels.sessions import KernelsNotUsed, session
+from rlflow.kernels.shared_library import library_path, unavailable
 
 __all__ = [
     "ALGORITHMS",
     "KEY",
     "Choice",
+    "KernelPlan",
     "KernelsNotUsed",
-    "Plan",
     "library_path",
     "prepare",
     "session",

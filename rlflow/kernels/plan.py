@@ -41,7 +41,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Plan:
+class KernelPlan:
     """What was measured: with which version of ONNX Runtime, channels in a block and threads; how many times as fast
     the whole model was; and the choices.
     """
@@ -58,7 +58,7 @@ class Plan:
         return json.dumps(named, sort_keys=True)
 
     @classmethod
-    def parse(cls, text: str) -> Plan:
+    def parse(cls, text: str) -> KernelPlan:
         """Raises ModelError with the reason for everything that :meth:`text` would not write."""
         if len(text) > _MOST_BYTES:
             raise _refused(f"it has {len(text)} characters; expected at most {_MOST_BYTES}")

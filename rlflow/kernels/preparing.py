@@ -15,8 +15,8 @@ from pathlib import Path
 
 from rlflow.errors import ModelError, OutputError, RlflowError, RuntimeRefused
 from rlflow.files import check_readable, write_atomically
-from rlflow.kernels import library
-from rlflow.kernels.plan import ALGORITHMS, KEY, Plan
+from rlflow.kernels import shared_library
+from rlflow.kernels.plan import ALGORITHMS, KEY, KernelPlan
 
 #: Raised when prepared files of old are of no use any more.
 _FORM = "1"
@@ -58,16 +58,16 @@ def prepared(model: bytes | str) -> Prepared:
         raise ModelError(str(error)) from error
     if text is None:
         return Prepared(model, False, "the model has no plan; write one with `rlflow optimize --kernels`")
-    reason = library.unavailable()
+    reason = shared_library.unavailable()
     if reason is not None:
         return Prepared(model, False, reason)
     try:
-        return _with_plan(model, Plan.parse(text))
+        return _with_plan(model, KernelPlan.parse(text))
     except (RlflowError, OSError) as error:
         return Prepared(model, False, str(error))
 
 
-def _with_plan(model: bytes | str, plan: Plan) -> Prepared:
+def _with_plan(model: bytes | str, plan: KernelPlan) -> Prepared:
     path = cache_folder() / f"{_key(model)}.onnx"
     if path.is_file():
         with suppress(OSError):
@@ -85,7 +85,7 @@ def _with_plan(model: bytes | str, plan: Plan) -> Prepared:
     return Prepared(os.fspath(path), True, note)
 
 
-def applied(model: bytes | str, plan: Plan) -> tuple[bytes | None, str | None]:
+def applied(model: bytes | str, plan: KernelPlan) -> tuple[bytes | None, str | None]:
     """The runtime's graph with the plan's choices, ``None`` where none fits; and a note where some do not."""
     from rlflow.frontends.blocked import BlockedGraph, whole
     from rlflow.runtime import inprocess
@@ -128,7 +128,7 @@ def _key(model: bytes | str) -> str:
     from rlflow.runtime import inprocess
 
     found = hashlib.sha256()
-    for part in (_FORM, inprocess.version(), inprocess.processor(), library.digest()):
+    for part in (_FORM, inprocess.version(), inprocess.processor(), shared_library.digest()):
         found.update(part.encode() + b"\0")
     for piece in _contents(model):
         found.update(piece)

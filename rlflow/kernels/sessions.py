@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from rlflow.errors import RuntimeRefused
-from rlflow.kernels import library
+from rlflow.kernels import shared_library
 from rlflow.kernels.preparing import Prepared, prepared
 
 
@@ -50,7 +50,7 @@ def session(
 def _with_kernels(source: bytes | str, options: Any, providers: Sequence[Any] | None) -> Any:
     from rlflow.runtime import inprocess
 
-    undo = inprocess.with_library(options, library.library_path())
+    undo = inprocess.with_library(options, shared_library.library_path())
     try:
         return inprocess.open_session(source, options, providers)
     except RuntimeRefused:

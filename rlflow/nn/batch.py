@@ -20,14 +20,14 @@ STOP_ROW, UNKNOWN_RULE, UNKNOWN_OP = 0, 1, 0
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class TokenVocabulary:
     """The operators and rules that a model has embeddings for, by name, so that it fits other tables and libraries."""
 
     ops: tuple[str, ...]
     rules: tuple[str, ...]
 
     @classmethod
-    def of(cls, rules: Iterable[str]) -> Vocabulary:
+    def of(cls, rules: Iterable[str]) -> TokenVocabulary:
         """The present operator table, and these rules."""
         return cls(tuple(op_names()), tuple(dict.fromkeys(rules)))
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rlflow.errors import UsageError
-from rlflow.nn.batch import UNKNOWN_RULE, Batch, Vocabulary
+from rlflow.nn.batch import UNKNOWN_RULE, Batch, TokenVocabulary
 from rlflow.nn.encoder import GraphEncoder
 from rlflow.nn.observation import DELTA_COLUMNS, GLOBAL_COLUMNS
 from rlflow.nn.ragged import RaggedCategorical
@@ -44,7 +44,7 @@ class PolicyConfig:
 class Policy(nn.Module):
     """``forward(batch) -> (distribution over candidates, values [states])``."""
 
-    def __init__(self, config: PolicyConfig, vocabulary: Vocabulary) -> None:
+    def __init__(self, config: PolicyConfig, vocabulary: TokenVocabulary) -> None:
         super().__init__()
         if config.encoder not in ENCODERS:
             raise UsageError(f"There is no encoder {config.encoder!r}; there are {' and '.join(ENCODERS)}.")
@@ -98,7 +98,7 @@ def embedded_rules(table: nn.Embedding, rule: Tensor) -> Tensor:
     return torch.where((rule == UNKNOWN_RULE).unsqueeze(1), average, table(rule))
 
 
-def make_policy(config: PolicyConfig, vocabulary: Vocabulary, seed: int) -> Policy:
+def make_policy(config: PolicyConfig, vocabulary: TokenVocabulary, seed: int) -> Policy:
     """A policy with fresh weights that depend on the seed alone; torch's own generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -15,7 +15,7 @@ from rlflow.pipeline.account import report
 from rlflow.pipeline.checking import check
 from rlflow.pipeline.context import Context
 from rlflow.pipeline.ends import check_at_ends, race_at_ends
-from rlflow.pipeline.kernels import with_kernels
+from rlflow.pipeline.kernel_planning import with_kernels
 from rlflow.pipeline.loading import Loaded, load
 from rlflow.pipeline.racing import Raced, race
 from rlflow.pipeline.searching import Found, price, search, sentence, settle_sizes

@@ -17,8 +17,8 @@ from rlflow.equivalence.sizes import usual
 from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable, VerificationFailed
 from rlflow.files import ScratchFolder, check_output
 from rlflow.pipeline.given import check_given
-from rlflow.pipeline.kernels import check_kernels
-from rlflow.pipeline.parts import Pace, Parts
+from rlflow.pipeline.kernel_planning import check_kernels
+from rlflow.pipeline.parts import ModelTimes, Parts
 from rlflow.search import Progress, StopToken
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Context:
         """What the deployment worker says of itself; ``None`` where none was opened."""
         return None if self._worker is None else self._worker.describe()
 
-    def pace(self, loaded: Loaded) -> Pace:
+    def pace(self, loaded: Loaded) -> ModelTimes:
         """How long the model as it came takes here. Nothing is said of one that cannot be run: the stage that needs it
         will.
         """
@@ -146,10 +146,10 @@ class Context:
             handle = self.worker.load(loaded.source)
             begun = time.monotonic()
             self.worker.run(handle, feeds)
-            found = Pace(handle.load_seconds, time.monotonic() - begun)
+            found = ModelTimes(handle.load_seconds, time.monotonic() - begun)
             self.worker.unload(handle)
         except (RuntimeCrashed, RuntimeRefused):
-            return Pace()
+            return ModelTimes()
         return found
 
     def inputs(self, loaded: Loaded) -> Inputs:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlflow.errors import ModelError, UsageError
 from rlflow.files import check_readable
-from rlflow.library import named_files
+from rlflow.rulesets import named_files
 from rlflow.search import require_ready
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import numpy as np
 
 from rlflow.deployment import shared_weights, source_of
 from rlflow.errors import ModelError, UsageError
-from rlflow.library import for_opset, load_library
 from rlflow.pipeline.exports import Exports
+from rlflow.rulesets import for_opset, load_library
 from rlflow.specs import did_you_mean
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ CHECK_LOADS, CHECK_RUNS = 5, 16
 
 
 @dataclass(frozen=True)
-class Pace:
+class ModelTimes:
     """Seconds of opening the model where it will run, and of one run of it."""
 
     load: float = 0.0
@@ -100,7 +100,7 @@ class Parts:
         part = self._granted("pricing", PRICING * self.seconds)
         return max(part - (self.seconds - self.left), part / 2.0)
 
-    def plan(self, pace: Pace, models: int) -> None:
+    def plan(self, pace: ModelTimes, models: int) -> None:
         """Set aside what comparing so many ``models`` (0: none) and the check of one need."""
         if self.seconds is None:
             return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlflow import search as _search
 from rlflow.equivalence.sizes import usual
-from rlflow.pipeline.parts import Pace
+from rlflow.pipeline.parts import ModelTimes
 from rlflow.search import Problem, Result, StopReason, Visited
 from rlflow.search.earlier import EarlierSearches, repeatable
 
@@ -153,7 +153,7 @@ def _set_time(problem: Problem, loaded: Loaded, context: Context) -> None:
         )
     timed = context.cost_model.measures or options.place.command is not None
     known = context.cost_model.measures and options.place.command is None
-    parts.plan(context.pace(loaded) if known else Pace(), models=2 if timed else 0)
+    parts.plan(context.pace(loaded) if known else ModelTimes(), models=2 if timed else 0)
     seconds = parts.searching()
     assert seconds is not None
     problem.meter.end_after(seconds)

@@ -35,7 +35,7 @@ class _Costs(Registry[Factory]):
         from rlflow.runtime import RUNTIMES
 
         if not self.has(name) and RUNTIMES.has(name) and RUNTIMES.get(name).prices_regions:
-            from rlflow.price.onnxruntime import regions_in
+            from rlflow.price.measured import regions_in
 
             self.opened[name] = regions_in(RUNTIMES.get(name))
         return super().get(name)
@@ -54,7 +54,7 @@ COSTS = _Costs(
         "analytic": "rlflow.price.analytic:AnalyticCost",
         "cudnn": "rlflow.price.cudnn:CudnnCost",
         "end-to-end": "rlflow.price.endtoend:EndToEndCost",
-        "onnxruntime": "rlflow.price.onnxruntime:OnnxRuntimeCost",
+        "onnxruntime": "rlflow.price.measured:OnnxRuntimeCost",
     },
     capabilities={"measures": False, "whole": False, "on_gpu": False},
     accept=_accept,

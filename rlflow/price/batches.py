@@ -115,7 +115,7 @@ class Batches:
 
     def _program(self, model: bytes) -> str | None:
         """The key of the kernels that the runtime makes of a model; ``None`` where that cannot be told."""
-        from rlflow.frontends.program import program_digest
+        from rlflow.frontends.fingerprint import program_digest
 
         if not runtime(self._bench.options.runtime).shows_graph:
             return None

@@ -13,7 +13,7 @@ import numpy as np
 
 from rlflow.errors import CostError
 from rlflow.graph import GraphBuilder
-from rlflow.price.specs import input_specs
+from rlflow.price.feed_specs import input_specs
 from rlflow.runtime import Measurement
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from rlflow.errors import CostError
 from rlflow.price.bench import Bench, Caches
 from rlflow.price.calibration import Calibration
 from rlflow.price.database import PriceContext
+from rlflow.price.feed_specs import input_specs
 from rlflow.price.machine import Machine
-from rlflow.price.onnxruntime import OnnxRuntimeCost
+from rlflow.price.measured import OnnxRuntimeCost
 from rlflow.price.repeats import Item
-from rlflow.price.specs import input_specs
 from rlflow.runtime import Measurement, RuntimeOptions
 
 if TYPE_CHECKING:

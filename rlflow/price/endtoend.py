@@ -24,9 +24,9 @@ from rlflow.errors import CostError, RuntimeUnavailable, UsageError
 from rlflow.price.allowance import PricingProgress
 from rlflow.price.analytic import AnalyticCost
 from rlflow.price.command import CommandSampler, DeviceCommand
+from rlflow.price.feed_specs import input_specs
 from rlflow.price.protocol import CostModel, CostReport, FillReport, GraphTime, RegionCost
 from rlflow.price.sampler import WorkerSampler
-from rlflow.price.specs import input_specs
 from rlflow.price.whole import Aim, WholeSampler, WholeTimer
 from rlflow.runtime import CPU_PROVIDER, ModelSource, RuntimeOptions, Worker, random_array, unavailable_reason
 

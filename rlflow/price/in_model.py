@@ -43,7 +43,7 @@ class InModel(NamedTuple):
 NONE = InModel(1.0, 0.0)
 #: ONNX Runtime 1.31 on the processor, AMD EPYC, one thread; version 3, of 2026-11-22, without models that stream.
 ONNXRUNTIME = InModel(1.0866, 0.00358)
-#: Models that stream their weights (:func:`rlflow.price.onnxruntime.streams`) are priced by what their regions take
+#: Models that stream their weights (:func:`rlflow.price.measured.streams`) are priced by what their regions take
 #: alone. On the two that were looked at, a recurrent network and a decoder step, the figures above made errors larger
 #: in most hours, and ranks worse; two are not enough to learn others from.
 STREAMING = InModel(1.0, 0.0)

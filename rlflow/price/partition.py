@@ -14,8 +14,8 @@ import numpy as np
 from rlflow._core import Pricer
 from rlflow.price import regions
 from rlflow.price.bench import FLUSH_MB, mega, serialized
+from rlflow.price.feed_specs import input_specs
 from rlflow.price.machine import Machine
-from rlflow.price.specs import input_specs
 from rlflow.runtime import FeedSpec
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from rlflow._core import Pricer, Region
 from rlflow.errors import CostError, GraphError
 from rlflow.graph import Graph, GraphBuilder
-from rlflow.price.specs import NUMPY_NAMES
+from rlflow.price.feed_specs import NUMPY_NAMES
 
 __all__ = ["LAYOUT_STARTERS", "Pricer", "Region", "dimension_names", "extract", "input_name", "operators", "surrounded"]
 

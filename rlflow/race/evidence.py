@@ -141,7 +141,7 @@ class Memory(Protocol):
     def forget(self, candidate: str) -> None: ...
 
 
-class Archive:
+class ComparisonStore:
     """Kept comparisons of one baseline in one place; ``identity`` names a candidate together with everything that its
     comparison depends on (contents of both models, inputs). ``fresh``: nothing is recalled.
     """

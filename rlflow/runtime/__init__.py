@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from rlflow.runtime.base import CPU_PROVIDER, RUNTIMES, Runtime, Session, runtime
 from rlflow.runtime.client import Worker
-from rlflow.runtime.models import LoadedModel
-from rlflow.runtime.options import (
+from rlflow.runtime.messages import (
     DEFAULT_RUNTIME,
     LEVELS,
     PRECISIONS,
@@ -24,6 +23,7 @@ from rlflow.runtime.options import (
     random_array,
     unavailable_reason,
 )
+from rlflow.runtime.models import LoadedModel
 
 __all__ = [
     "CPU_PROVIDER",

@@ -11,7 +11,7 @@ from rlflow.errors import RuntimeRefused
 from rlflow.registry import Registry, not_installed
 
 if TYPE_CHECKING:
-    from rlflow.runtime.options import Measurement, ModelIO, NodeTime, RuntimeOptions
+    from rlflow.runtime.messages import Measurement, ModelIO, NodeTime, RuntimeOptions
 
 #: ONNX Runtime's own processor kernels; what a runtime without execution providers is asked for, too.
 CPU_PROVIDER = "CPUExecutionProvider"

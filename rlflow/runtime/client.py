@@ -12,7 +12,7 @@ import numpy as np
 
 from rlflow.errors import RuntimeCrashed, RuntimeUnavailable, UsageError
 from rlflow.runtime.base import runtime
-from rlflow.runtime.options import (
+from rlflow.runtime.messages import (
     FeedSpec,
     Handle,
     Measurement,

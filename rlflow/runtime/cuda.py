@@ -22,8 +22,8 @@ from rlflow.errors import RuntimeRefused, RuntimeUnavailable
 from rlflow.runtime.base import Runtime
 from rlflow.runtime.cuda_libraries import search_path
 from rlflow.runtime.loops import own_specs, short
+from rlflow.runtime.messages import Measurement, NodeTime, RuntimeOptions, feeds_from_specs
 from rlflow.runtime.models import LoadedModel, numpy_type, plain
-from rlflow.runtime.options import Measurement, NodeTime, RuntimeOptions, feeds_from_specs
 
 NAME = "The cudnn back end"
 #: Memory that a routine may take beside its operands; RLFLOW_CUDNN_WORKSPACE_MB sets another bound.

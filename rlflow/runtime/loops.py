@@ -18,7 +18,7 @@ import numpy as np
 
 from rlflow.errors import RuntimeRefused, brief
 from rlflow.runtime.base import Session
-from rlflow.runtime.options import FeedSpec, Measurement, ModelIO, RuntimeOptions, Samples, feeds_from_specs
+from rlflow.runtime.messages import FeedSpec, Measurement, ModelIO, RuntimeOptions, Samples, feeds_from_specs
 
 Opener = Callable[[Any, RuntimeOptions], Session]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from rlflow.errors import RlflowError, RuntimeRefused
 from rlflow.runtime.interface import interface_names
-from rlflow.runtime.options import ModelIO, TensorInfo
+from rlflow.runtime.messages import ModelIO, TensorInfo
 
 if TYPE_CHECKING:
     from rlflow.graph import Graph

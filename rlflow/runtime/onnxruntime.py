@@ -20,7 +20,7 @@ from rlflow.errors import RuntimeRefused, RuntimeUnavailable
 from rlflow.files import ScratchFolder
 from rlflow.runtime.base import CPU_PROVIDER, Runtime
 from rlflow.runtime.loops import cpu_model, short
-from rlflow.runtime.options import ModelIO, NodeTime, RuntimeOptions, TensorInfo
+from rlflow.runtime.messages import ModelIO, NodeTime, RuntimeOptions, TensorInfo
 
 _LEVEL = {
     "disable": "ORT_DISABLE_ALL",

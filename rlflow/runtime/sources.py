@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rlflow.errors import ModelError
 from rlflow.files import ScratchFolder
-from rlflow.runtime.options import ModelSource
+from rlflow.runtime.messages import ModelSource
 
 #: Models larger than this go to the worker as a file.
 _PIPE_BYTES = 4 << 20

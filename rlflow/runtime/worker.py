@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from rlflow.errors import CostError, RuntimeRefused, RuntimeUnavailable, UsageError
 from rlflow.runtime import loops, wire
 from rlflow.runtime.base import RUNTIMES, Runtime, runtime
-from rlflow.runtime.options import RuntimeOptions
+from rlflow.runtime.messages import RuntimeOptions
 
 _GRACE = 10.0
 

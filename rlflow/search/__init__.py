@@ -13,7 +13,7 @@ from rlflow.search.backtracking import Backtracking
 from rlflow.search.beam import Beam
 from rlflow.search.budget import Budget, BudgetMeter, StopReason
 from rlflow.search.commute import Sleep
-from rlflow.search.eqsat.strategy import EqSat, Tensat
+from rlflow.search.eqsat.saturation import EqSat, Tensat
 from rlflow.search.events import Chronicle, Event, History
 from rlflow.search.genetic import Genetic
 from rlflow.search.greedy import Greedy
@@ -22,7 +22,7 @@ from rlflow.search.limits import SearchStopped
 from rlflow.search.mcts import Mcts
 from rlflow.search.node import MoveTable, SearchNode
 from rlflow.search.parallel import solve_in_parallel
-from rlflow.search.partition import Partition
+from rlflow.search.partitioned import PartitionedSearch
 from rlflow.search.patience import Patience
 from rlflow.search.patience import of as patience_of
 from rlflow.search.portfolio import Mixed, Portfolio
@@ -30,7 +30,11 @@ from rlflow.search.prices import Prices
 from rlflow.search.problem import Problem
 from rlflow.search.progress import Progress
 from rlflow.search.random_walk import RandomRestarts
-from rlflow.search.registry import (
+from rlflow.search.result import Counts, CurvePoint, Result, TraceStep, Visited
+from rlflow.search.resume import SavedSearch, solve_resumably
+from rlflow.search.rule_profile import RuleUse, rule_rows, rule_uses
+from rlflow.search.statistics import RuleCounts, Statistics
+from rlflow.search.strategies import (
     Strategy,
     catalogue,
     describe,
@@ -42,11 +46,7 @@ from rlflow.search.registry import (
     strategy_class,
     unavailable,
 )
-from rlflow.search.result import Counts, CurvePoint, Result, TraceStep, Visited
-from rlflow.search.resume import SavedSearch, solve_resumably
-from rlflow.search.rule_profile import RuleUse, rule_rows, rule_uses
-from rlflow.search.statistics import RuleCounts, Statistics
-from rlflow.search.strategy import StrategyBase
+from rlflow.search.strategy_base import StrategyBase
 from rlflow.search.trace import read_trace, replay, replay_states
 from rlflow.search.view import View
 
@@ -68,7 +68,7 @@ __all__ = [
     "Mcts",
     "Mixed",
     "MoveTable",
-    "Partition",
+    "PartitionedSearch",
     "Patience",
     "Portfolio",
     "Prices",

@@ -21,8 +21,8 @@ from rlflow.search.descent import Descent, descend
 from rlflow.search.memory import resumable
 from rlflow.search.node import MoveTable, SearchNode
 from rlflow.search.problem import Problem
-from rlflow.search.registry import register
-from rlflow.search.strategy import StrategyBase
+from rlflow.search.strategies import register
+from rlflow.search.strategy_base import StrategyBase
 
 #: How many times longer than the first a cycle becomes.
 _LONGEST = 10.0

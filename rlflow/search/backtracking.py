@@ -33,9 +33,9 @@ from rlflow.search.descent import Descent, Round
 from rlflow.search.memory import resumable
 from rlflow.search.node import MoveTable, SearchNode
 from rlflow.search.problem import Problem
-from rlflow.search.registry import register
 from rlflow.search.selection import Connected, Signature
-from rlflow.search.strategy import StrategyBase
+from rlflow.search.strategies import register
+from rlflow.search.strategy_base import StrategyBase
 
 #: Parts of the best cost that a twin and a chain that failed before count extra; at most that many twins are told
 #: apart.

@@ -21,9 +21,9 @@ from rlflow.search.descent import Descent
 from rlflow.search.memory import resumable
 from rlflow.search.node import MoveTable, SearchNode
 from rlflow.search.problem import Problem
-from rlflow.search.registry import register
 from rlflow.search.selection import Signature
-from rlflow.search.strategy import StrategyBase
+from rlflow.search.strategies import register
+from rlflow.search.strategy_base import StrategyBase
 
 
 @register

@@ -18,8 +18,8 @@ from rlflow.errors import UsageError
 from rlflow.ledger import Kind, Ledger, key, now
 from rlflow.search.budget import StopReason
 from rlflow.search.problem import ROUNDING, Problem
-from rlflow.search.registry import Strategy, describe
 from rlflow.search.result import Counts, CurvePoint, Result, TraceStep
+from rlflow.search.strategies import Strategy, describe
 from rlflow.search.trace import read_trace
 
 #: Folders of the package that decide what a search finds.

@@ -22,9 +22,9 @@ from rlflow.search.events import Chronicle, dependents
 from rlflow.search.memory import resumable
 from rlflow.search.node import SearchNode
 from rlflow.search.problem import Problem
-from rlflow.search.registry import register
 from rlflow.search.selection import Connected
-from rlflow.search.strategy import StrategyBase
+from rlflow.search.strategies import register
+from rlflow.search.strategy_base import StrategyBase
 
 #: Children in a row without a new graph after which the search gives up: everything near was seen.
 _FRUITLESS = 60

@@ -12,8 +12,8 @@ from rlflow.search.budget import StopReason
 from rlflow.search.memory import resumable
 from rlflow.search.node import MoveTable, SearchNode
 from rlflow.search.problem import ROUNDING, Problem
-from rlflow.search.registry import register
-from rlflow.search.strategy import StrategyBase
+from rlflow.search.strategies import register
+from rlflow.search.strategy_base import StrategyBase
 
 #: How many of the most promising unmeasured candidates are measured before the best one is taken.
 MEASURED_AT_ONCE = 8

@@ -31,8 +31,8 @@ from rlflow.search.descent import Descent, descend
 from rlflow.search.memory import resumable
 from rlflow.search.node import MoveTable, SearchNode
 from rlflow.search.problem import Problem
-from rlflow.search.registry import register
-from rlflow.search.strategy import StrategyBase
+from rlflow.search.strategies import register
+from rlflow.search.strategy_base import StrategyBase
 from rlflow.search.tree import UNTRIED, Vertex, back_up, puct, select, uct
 
 #: Share of the prior at the root of a tree that is drawn at random (Dirichlet, as in AlphaZero).

@@ -22,9 +22,9 @@ from rlflow.search.archive import Point
 from rlflow.search.events import Chronicle, Event, History
 from rlflow.search.node import Link, MoveTable, SearchNode
 from rlflow.search.problem import Problem
-from rlflow.search.registry import Strategy, describe, make
 from rlflow.search.result import CurvePoint, TraceStep, Visited
 from rlflow.search.selection import Connected
+from rlflow.search.strategies import Strategy, describe, make
 from rlflow.search.trace import replay_states
 
 _T = TypeVar("_T", bound=type)

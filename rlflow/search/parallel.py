@@ -21,8 +21,8 @@ from rlflow.processes import safe_context
 from rlflow.search.budget import Budget, StopReason
 from rlflow.search.interrupt import InterruptGuard, StopToken
 from rlflow.search.problem import Problem
-from rlflow.search.registry import Strategy, describe, make
 from rlflow.search.result import Counts, CurvePoint, Result, TraceStep
+from rlflow.search.strategies import Strategy, describe, make
 
 #: Makes the problem anew in each worker from its budget and seed; it is pickled, so it is a module's function or a
 #: ``functools.partial`` of one.

@@ -23,9 +23,9 @@ from rlflow.search.lead import follow_the_formula
 from rlflow.search.limits import SearchStopped
 from rlflow.search.node import SearchNode
 from rlflow.search.problem import Problem
-from rlflow.search.registry import Strategy, make, register, require_ready
 from rlflow.search.result import Result
-from rlflow.search.strategy import StrategyBase
+from rlflow.search.strategies import Strategy, make, register, require_ready
+from rlflow.search.strategy_base import StrategyBase
 from rlflow.search.view import View
 
 #: Candidates that count as one opened graph when work is compared: pricing a candidate takes microseconds.

@@ -12,8 +12,8 @@ from rlflow.search.budget import StopReason
 from rlflow.search.memory import resumable
 from rlflow.search.node import SearchNode
 from rlflow.search.problem import Problem
-from rlflow.search.registry import register
-from rlflow.search.strategy import StrategyBase
+from rlflow.search.strategies import register
+from rlflow.search.strategy_base import StrategyBase
 
 
 @resumable

@@ -26,8 +26,8 @@ from rlflow.search.budget import StopReason
 from rlflow.search.node import SearchNode
 from rlflow.search.problem import Problem
 from rlflow.search.progress import Progress
-from rlflow.search.registry import Strategy, describe
 from rlflow.search.result import Result, TraceStep
+from rlflow.search.strategies import Strategy, describe
 from rlflow.search.trace import read_trace
 from rlflow.search.view import View
 

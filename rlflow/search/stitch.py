@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from rlflow.search.memory import resumable
 from rlflow.search.node import Link, SearchNode
-from rlflow.search.regions import Region
 from rlflow.search.result import TraceStep
+from rlflow.search.subgraphs import Subgraph
 from rlflow.search.view import View
 
 #: A node of a part: its place among the members, or (number of the step, place among the nodes that the step made).
@@ -35,10 +35,10 @@ class Step(NamedTuple):
     made: tuple[Made, ...]
 
 
-def steps_of(region: Region, state: Any, trace: Iterable[TraceStep]) -> list[Step]:
-    """The steps of a trace that was found on ``region``; ``state``: the core's, at the region's graph."""
+def steps_of(part: Subgraph, state: Any, trace: Iterable[TraceStep]) -> list[Step]:
+    """The steps of a trace that was found on ``part``; ``state``: the core's, at the part's graph."""
     names: dict[int, Name] = {}
-    for member, place in enumerate(region.places):
+    for member, place in enumerate(part.places):
         names.setdefault(place, member)
     steps: list[Step] = []
     for rule, key in trace:

@@ -37,7 +37,7 @@ _NEUTRAL: dict[str, tuple[str, ...]] = {
 
 
 @dataclass
-class Names:
+class BoundNames:
     """What the source terms bind. ``attributes``: attribute variable -> (operator, attribute); ``rests``: ``..?a`` ->
     operator."""
 
@@ -49,16 +49,16 @@ class Names:
     windows: set[str] = field(default_factory=set)
 
 
-def names_of(source: Sequence[str]) -> Names:
+def names_of(source: Sequence[str]) -> BoundNames:
     """Reads the source terms."""
-    names = Names(roots=len(source))
+    names = BoundNames(roots=len(source))
     for text in source:
         for term in read_term(text).walk():
             _note(names, term)
     return names
 
 
-def _note(names: Names, term: Term) -> None:
+def _note(names: BoundNames, term: Term) -> None:
     if term.kind == "var" and term.name not in names.values:
         names.values.append(term.name)
     if term.kind == "seq" and term.name not in names.sequences:
@@ -94,7 +94,7 @@ def _attributes(op: str) -> tuple[str, ...]:
     return tuple(_core.op_row(op)["attributes"]) if op in _core.op_names() else ()
 
 
-def _of_rests(names: Names) -> Iterator[str]:
+def _of_rests(names: BoundNames) -> Iterator[str]:
     for rest, op in names.rests.items():
         for name in _attributes(op):
             for value in _NEUTRAL.get(name, ()):
@@ -104,11 +104,11 @@ def _of_rests(names: Names) -> Iterator[str]:
             yield f'attr({a}, "{name}") == attr({b}, "{name}")'
 
 
-def _whole(names: Names) -> list[str]:
+def _whole(names: BoundNames) -> list[str]:
     return [*names.values, *(["$0"] if names.roots == 1 else [])]
 
 
-def _of_pairs(names: Names) -> Iterator[str]:
+def _of_pairs(names: BoundNames) -> Iterator[str]:
     for a, b in itertools.combinations(_whole(names), 2):
         yield f"same_shape({a}, {b})"
     for a, b in itertools.combinations(_whole(names), 2):
@@ -116,7 +116,7 @@ def _of_pairs(names: Names) -> Iterator[str]:
         yield f"broadcast(shape({a}), shape({b})) == shape({a})"
 
 
-def _of_ranks(names: Names) -> Iterator[str]:
+def _of_ranks(names: BoundNames) -> Iterator[str]:
     for a, b in itertools.combinations(_whole(names), 2):
         yield f"rank({a}) == rank({b})"
         yield f"rank({a}) <= rank({b})"
@@ -126,7 +126,7 @@ def _of_ranks(names: Names) -> Iterator[str]:
         yield from (f"rank({a}) == {k}" for k in (0, 1, 2, 3, 4))
 
 
-def _of_extents(names: Names) -> Iterator[str]:
+def _of_extents(names: BoundNames) -> Iterator[str]:
     for a, b in itertools.combinations(names.values, 2):
         yield from (f"dim({a}, {i}) == dim({b}, {i})" for i in (0, 1, -1, -2))
         yield from (f"dim({a}, {i}) == dim({b}, {j})" for i, j in ((0, 1), (1, 0), (-1, -2), (-2, -1)))
@@ -141,7 +141,7 @@ def _of_extents(names: Names) -> Iterator[str]:
             yield f"shape({a})[2:rank({a})] == 1"
 
 
-def _of_attributes(names: Names) -> Iterator[str]:
+def _of_attributes(names: BoundNames) -> Iterator[str]:
     lists: dict[str, bool] = {v: _is_list(op, name) for v, (op, name) in names.attributes.items()}
     for variable, (_, name) in names.attributes.items():
         yield from (f"{variable} == {value}" for value in _NEUTRAL.get(name, ()))
@@ -205,7 +205,7 @@ _LISTS = frozenset(
 )
 
 
-def _of_values(names: Names) -> Iterator[str]:
+def _of_values(names: BoundNames) -> Iterator[str]:
     for a in names.values:
         yield f"is_float({a})"
         yield f"constant({a})"
@@ -218,7 +218,7 @@ def _of_values(names: Names) -> Iterator[str]:
         yield f"independent({a}, {b})"
 
 
-def _of_sequences(names: Names) -> Iterator[str]:
+def _of_sequences(names: BoundNames) -> Iterator[str]:
     for s in names.sequences:
         yield f"same_shape({s}...)"
         yield from (f"rank({s}...) == {k}" for k in (1, 2, 3, 4))

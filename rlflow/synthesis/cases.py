@@ -78,7 +78,7 @@ def decide_pairs(trial: Trial) -> Decided:
     """Decides the small graphs of a trial over ordered rationals; one that is false joins its failures."""
     pairs = sorted(trial.pairs.items(), key=lambda item: (item[1].size, item[0]))
     count, reason = 0, Decided.reason
-    near = set(trial.plan.boundaries.extents)
+    near = set(trial.hints.boundaries.extents)
     first = [item for item in pairs if near & _extents(item[1].parent)]
     rest = [item for item in pairs if item not in first]
     for text, pair in _spread(first, MOST_AT_BOUNDARIES) + _spread(rest[: (len(rest) + 1) // 2], MOST_CONFIGURATIONS):

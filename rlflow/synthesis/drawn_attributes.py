@@ -32,12 +32,12 @@ class AttributeDraw(ValueDraw):
 
     def _beside(self, value: Any) -> Any:
         """A drawn attribute; now and then at a boundary of the statement instead."""
-        near = self.plan.boundaries.values
+        near = self.hints.boundaries.values
         if isinstance(value, bool) or not near or self.rng.random() > 0.12:
             return value
         if isinstance(value, float):  # the core keeps seven digits
             return self.rng.choice([v for v in near if float(f"{v:.7g}") == v])
-        whole = [w for w in self.plan.boundaries.integers if abs(w) < 2000]
+        whole = [w for w in self.hints.boundaries.integers if abs(w) < 2000]
         if isinstance(value, int):
             return self.rng.choice(whole or [value])
         if isinstance(value, list) and value and whole and all(isinstance(v, int) for v in value):
@@ -49,7 +49,7 @@ class AttributeDraw(ValueDraw):
         spec = self._hint_for(name)
         if spec is not None:
             return self._spelled(spec)
-        known = [v for v in self.plan.attributes.get(name, []) if v is not None]
+        known = [v for v in self.hints.attributes.get(name, []) if v is not None]
         value = drawn()
         if known and self.obey and self.rng.random() < 0.8:
             pick = self.rng.choice(known)
@@ -82,7 +82,7 @@ class AttributeDraw(ValueDraw):
                 bound[name] = self._spelled(hinted[name])
                 return bound[name]
             value = self._beside(drawn())
-            known = [v for v in self.plan.rest_attributes.get((rest, name), []) if v is not None]
+            known = [v for v in self.hints.rest_attributes.get((rest, name), []) if v is not None]
             if known and self.obey and self.rng.random() < 0.85:
                 pick = self.rng.choice(known)
                 value = [pick] * len(value) if isinstance(value, list) and not isinstance(pick, list) else pick

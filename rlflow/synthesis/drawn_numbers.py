@@ -9,7 +9,7 @@ from typing import Any
 from rlflow import _core
 from rlflow.errors import RlflowError
 from rlflow.synthesis.boundaries import LARGE_EXTENTS
-from rlflow.synthesis.plan import Plan
+from rlflow.synthesis.hints import SamplingHints
 from rlflow.synthesis.twins import Twins
 
 F32, BOOL = 1, 9
@@ -19,21 +19,21 @@ DrawnType = tuple[int, tuple[int, ...], "str | None"]
 
 
 class NumberDraw:
-    """What is drawn before there are values. Hints of the plan are followed, loosely."""
+    """What is drawn before there are values. Hints are followed, loosely."""
 
-    def __init__(self, plan: Plan, rng: random.Random, *, largest: int = 4, stray: bool = False) -> None:
-        self.plan = plan
+    def __init__(self, hints: SamplingHints, rng: random.Random, *, largest: int = 4, stray: bool = False) -> None:
+        self.hints = hints
         self.rng = rng
         self.largest = largest
         self.builder = _core.GraphBuilder()
-        self.hint = rng.choice(plan.samples) if plan.samples and rng.random() < 0.6 else None
+        self.hint = rng.choice(hints.samples) if hints.samples and rng.random() < 0.6 else None
         self.obey = self.hint is not None or rng.random() < 0.75
         self.looseness = rng.choice([0.1, 0.2, 0.35]) if stray else 0.06
         self.dtype = self._any_dtype()
-        self.mixed = len(plan.roots) > 1 and rng.random() < 0.15
+        self.mixed = len(hints.roots) > 1 and rng.random() < 0.15
         self.retyped = self.mixed or rng.random() < 0.06
         self.strayed = self.hint is None or self.retyped
-        share = 0.5 if plan.boundaries.extents else 0.15
+        share = 0.5 if hints.boundaries.extents else 0.15
         self.large_left = 2 if rng.random() < share else 0  # a few large extents in some of the samples
         self.renumbered: dict[str, str] | None = {} if self.hint is not None and rng.random() < 0.25 else None
         self.twins = Twins(rng)
@@ -58,7 +58,7 @@ class NumberDraw:
         boundary of the statement."""
         if self.large_left and self.rng.random() < 0.4:
             self.large_left -= 1
-            near = self.plan.boundaries.extents
+            near = self.hints.boundaries.extents
             return self.rng.choice(near if near and self.rng.random() < 0.8 else LARGE_EXTENTS)
         return 1 if self.rng.random() < 0.3 else self.rng.randint(2, self.largest)
 
@@ -70,7 +70,7 @@ class NumberDraw:
         return tuple(shape)
 
     def rank(self, least: int = 0) -> int:
-        near = self.plan.boundaries.ranks
+        near = self.hints.boundaries.ranks
         if near and self.rng.random() < 0.15:
             return max(least, self.rng.choice(near))
         return max(least, self.rng.choices([0, 1, 2, 3, 4, 5], [4, 14, 28, 28, 20, 6])[0])

@@ -9,7 +9,7 @@ import numpy as np
 from rlflow.synthesis.drawn_numbers import BOOL, DTYPES, DrawnType, NumberDraw, elements_of
 from rlflow.synthesis.field import key_of
 from rlflow.synthesis.integers import wrapped
-from rlflow.synthesis.operators.registry import DRAWN_FLOATS
+from rlflow.synthesis.operators.facets import DRAWN_FLOATS
 from rlflow.synthesis.want import GiveUp, Want
 
 
@@ -26,15 +26,15 @@ class ValueDraw(NumberDraw):
         """A new value for the variable ``name``: an input, a constant, or now and then a value that exists already."""
         dtype, shape, elements = self._type_for(name, want)
         if elements is not None:
-            near = self.plan.boundaries.values
+            near = self.hints.boundaries.values
             other = bool(near) and self.rng.random() < 0.25
             self.strayed = self.strayed or other
             return self.constant(name, dtype, shape, value=self.rng.choice(near) if other else float(elements))
-        if self.rng.random() < 0.15 and name not in self.plan.constants:
+        if self.rng.random() < 0.15 and name not in self.hints.constants:
             same = [v for v in self.made + self.inner if (self.dtype_of(v), self.shape(v)) == (dtype, shape)]
             if same:
                 return self.rng.choice(same)
-        is_constant = name in self.plan.constants or name in self.plan.valued or self.rng.random() < 0.08
+        is_constant = name in self.hints.constants or name in self.hints.valued or self.rng.random() < 0.08
         index = want.index_below
         if index is None and not is_constant:
             return self.input(dtype, shape)
@@ -49,11 +49,11 @@ class ValueDraw(NumberDraw):
         if hinted:
             return hinted
         dtype = want.dtype if want.dtype is not None else self.dtype
-        if self.obey and name in self.plan.dtypes:
-            dtype = DTYPES.get(self.rng.choice(self.plan.dtypes[name]), dtype)
-        if self.obey and name in self.plan.scalars and self.rng.random() < 0.85:
+        if self.obey and name in self.hints.dtypes:
+            dtype = DTYPES.get(self.rng.choice(self.hints.dtypes[name]), dtype)
+        if self.obey and name in self.hints.scalars and self.rng.random() < 0.85:
             return dtype, self.rng.choice([(), (), (1,), (1, 1)]), None
-        equal = [self.shape(self.values[n]) for n in self.plan.same.get(name, ()) if self.obey and n in self.values]
+        equal = [self.shape(self.values[n]) for n in self.hints.same.get(name, ()) if self.obey and n in self.values]
         if equal:
             return dtype, equal[0], None
         return dtype, self._related(name, self._free_shape(name, want)), None
@@ -62,14 +62,14 @@ class ValueDraw(NumberDraw):
         if want.shape is not None:
             return want.shape
         rank = want.rank
-        if rank is None and self.obey and name in self.plan.ranks:
-            rank = self.rng.choice(self.plan.ranks[name])
+        if rank is None and self.obey and name in self.hints.ranks:
+            rank = self.rng.choice(self.hints.ranks[name])
         return self.dims(self.rank(want.least_rank) if rank is None else rank)
 
     def _related(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape with the extents that the conditions tie to a number, or to a value that is there."""
         dims = list(shape)
-        for i, other, j in self.plan.dims.get(name, ()) if self.obey else ():
+        for i, other, j in self.hints.dims.get(name, ()) if self.obey else ():
             theirs = [] if isinstance(other, int) or other not in self.values else self.shape(self.values[other])
             if -len(dims) <= i < len(dims) and isinstance(other, int):
                 dims[i] = other
@@ -95,7 +95,7 @@ class ValueDraw(NumberDraw):
             values = self._index_values(name, count, index_below)
         elif dtype not in DRAWN_FLOATS:
             values = self._integer_values(dtype, count)
-        elif name in self.plan.valued or self.rng.random() < 0.1:
+        elif name in self.hints.valued or self.rng.random() < 0.1:
             values = self._float_values(count)
         digest = f"{key_of(self.rng.random(), name, 0):016x}{key_of(self.rng.random(), name, 1):016x}"
         v = self.builder.constant(dtype, list(shape), digest, values, None)
@@ -116,7 +116,7 @@ class ValueDraw(NumberDraw):
             return [self.rng.randint(0, 1) for _ in range(count)]
         pool = list(range(-3, 4))
         if self.rng.random() < 0.3:
-            pool = [*self.plan.boundaries.integers, *pool]
+            pool = [*self.hints.boundaries.integers, *pool]
         values = [self.rng.choice(pool) for _ in range(count)]
         return wrapped(np.array(values, np.int64), dtype).tolist()
 
@@ -125,8 +125,8 @@ class ValueDraw(NumberDraw):
         pool = [-2.0, -1.0, -0.5, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0] if way < 0.4 else [0.25, 0.5, 1.0, 1.5, 2.0, 3.0]
         if self.rng.random() < 0.2:
             pool = [0.0, 1.0]
-        if self.plan.boundaries.values and self.rng.random() < 0.35:
-            pool = list(self.plan.boundaries.values)
+        if self.hints.boundaries.values and self.rng.random() < 0.35:
+            pool = list(self.hints.boundaries.values)
         if self.rng.random() < 0.4:
             return [self.rng.choice(pool)] * count
         return [self.rng.choice(pool) for _ in range(count)]

@@ -11,7 +11,7 @@ import re
 from rlflow import _core
 from rlflow.rewrite import Rule, explain
 from rlflow.synthesis.field import key_of
-from rlflow.synthesis.plan import plan_of
+from rlflow.synthesis.hints import hints_of
 from rlflow.synthesis.sampling import draw_sample
 
 _TRIES = 4000
@@ -57,14 +57,14 @@ def _misses(rule: Rule, graph: _core.Graph) -> float:
 
 def find_examples(rule: Rule, seed: int = 0) -> tuple[str | None, str | None]:
     """A graph that fires and one that does not, in text form; ``None`` where none was found. Deterministic."""
-    plan = plan_of(rule)
+    hints = hints_of(rule)
     ruleset = _core.RuleSet([rule.core])
     fires: list[tuple[float, str]] = []
     silent: list[tuple[float, float, str]] = []
     for k in range(_TRIES):
         if len(fires) >= _ENOUGH and len(silent) >= _ENOUGH:
             break
-        sample = draw_sample(plan, random.Random(key_of("example", seed, rule.digest, k)))
+        sample = draw_sample(hints, random.Random(key_of("example", seed, rule.digest, k)))
         if sample is None or sample.symbols or not _plain(sample.graph):
             continue
         text = plain_text(sample.graph)

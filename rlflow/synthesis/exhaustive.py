@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from rlflow.errors import GraphError
 from rlflow.rewrite import Rule
+from rlflow.synthesis.hints import SamplingHints, make_hints
 from rlflow.synthesis.operators import class_members, facets_of
-from rlflow.synthesis.plan import Plan, make_plan
 from rlflow.synthesis.sampling import Draw, Sample
 from rlflow.synthesis.terms import Term
 from rlflow.synthesis.trial import Trial
@@ -65,14 +65,14 @@ class _Odometer:
 class _Counted(Draw):
     """A draw whose choices come from an odometer."""
 
-    def __init__(self, plan: Plan, odometer: _Odometer, rank: int) -> None:
-        super().__init__(plan, random.Random(0), largest=max(EXTENTS))
+    def __init__(self, hints: SamplingHints, odometer: _Odometer, rank: int) -> None:
+        super().__init__(hints, random.Random(0), largest=max(EXTENTS))
         self.odometer, self.highest = odometer, rank
         self.hint, self.obey, self.dtype, self.strayed = None, True, 1, False
         self.reached = 0
         self._parameters = {
             id(child)
-            for root in plan.roots
+            for root in hints.roots
             for t in root.walk()
             if facets_of(t.op).parameters
             for child in t.children[1:]
@@ -80,7 +80,7 @@ class _Counted(Draw):
         self.parameters = False  # whether the operand that is built next is a parameter of such an operator
 
     def _shapes(self, name: str) -> list[tuple[int, ...]]:
-        ranks = [r for r in self.plan.ranks.get(name, range(self.highest + 1)) if r <= self.highest]
+        ranks = [r for r in self.hints.ranks.get(name, range(self.highest + 1)) if r <= self.highest]
         # The highest rank first: it is the one that this pass is about.
         return [shape for r in sorted(ranks, reverse=True) for shape in itertools.product(EXTENTS, repeat=r)]
 
@@ -103,10 +103,10 @@ class _Counted(Draw):
         if want.index_below is not None:
             shape = self.odometer.pick([(), (1,), (2,)])
         else:
-            equal = [self.shape(self.values[n]) for n in self.plan.same.get(name, ()) if n in self.values]
+            equal = [self.shape(self.values[n]) for n in self.hints.same.get(name, ()) if n in self.values]
             shape = self.odometer.pick(equal[:1] or self._fixed(want) or self._shapes(name))
         self.reached = max(self.reached, len(shape))
-        if name in self.plan.constants:
+        if name in self.hints.constants:
             return self.constant(name, dtype, shape, want.index_below)
         v = self.input(dtype, shape)
         if want.index_below is not None:
@@ -128,7 +128,7 @@ class _Counted(Draw):
     def _rest_attr(self, rest: str, name: str, drawn: Any) -> Any:
         bound = self.rests.setdefault(rest, {})
         if name not in bound:
-            fixed = self.plan.rest_attributes.get((rest, name))
+            fixed = self.hints.rest_attributes.get((rest, name))
             value = drawn()
             if fixed and fixed[0] is not None:
                 value = (
@@ -188,7 +188,7 @@ class _Counted(Draw):
 
     def sample(self) -> Sample:
         roots: list[int] = []
-        for root in self.plan.roots:
+        for root in self.hints.roots:
             roots += self._star(root) if root.star else [self.node(root)]
         outputs = list(dict.fromkeys(roots))
         for first in list(outputs):
@@ -206,17 +206,17 @@ def _tried(drawn: Callable[[], Any]) -> Any:
     return drawn()
 
 
-def _strict(rule: Rule) -> Plan:
-    """A plan from the conditions that every graph must meet: keeping to it loses nothing."""
+def _strict(rule: Rule) -> SamplingHints:
+    """Hints from the conditions that every graph must meet: keeping to it loses nothing."""
     plain = [w for w in rule.where if " or " not in w and "not " not in w and "if(" not in w]
-    return make_plan(rule.source, plain, {}, ())
+    return make_hints(rule.source, plain, {}, ())
 
 
 def small_graphs(rule: Rule, rank: int) -> Iterator[Sample | None]:
     """The graphs whose inputs have at most this rank, one of them exactly; ``None`` for what came to nothing."""
-    plan, odometer = _strict(rule), _Odometer()
+    hints, odometer = _strict(rule), _Odometer()
     while True:
-        draw = _Counted(plan, odometer, rank)
+        draw = _Counted(hints, odometer, rank)
         try:
             sample = draw.sample()
         except (GiveUp, GraphError, ArithmeticError, LookupError, TypeError, ValueError):

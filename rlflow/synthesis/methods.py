@@ -7,7 +7,7 @@ from dataclasses import replace
 from rlflow.errors import RlflowError, RuleError
 from rlflow.rewrite import Rule
 from rlflow.synthesis import floats
-from rlflow.synthesis.plan import plan_of
+from rlflow.synthesis.hints import hints_of
 from rlflow.synthesis.prove import SAMPLES, prove_or_say
 from rlflow.synthesis.trial import explore
 from rlflow.synthesis.verdict import Counterexample, Verdict
@@ -41,8 +41,8 @@ def _derived(rule: Rule) -> Verdict:
 def _float_only(rule: Rule, samples: int, seed: int) -> Verdict:
     try:
         rule.core  # noqa: B018 - compiles it
-        plan = plan_of(rule)
-        trial = explore(rule, plan, min(samples, 40), seed)
+        hints = hints_of(rule)
+        trial = explore(rule, hints, min(samples, 40), seed)
         report = floats.compare(rule, trial.concrete)
     except RuleError as error:
         return Verdict(rule.name, "refuted", "statement", error.reason)

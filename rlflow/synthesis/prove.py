@@ -31,7 +31,7 @@ from rlflow.synthesis import floats
 from rlflow.synthesis.cases import decide_pairs
 from rlflow.synthesis.degree import size_argument
 from rlflow.synthesis.exhaustive import Small, enumerate_small
-from rlflow.synthesis.plan import plan_of
+from rlflow.synthesis.hints import hints_of
 from rlflow.synthesis.pool import run_all
 from rlflow.synthesis.semantics import arbitrary_operators
 from rlflow.synthesis.shrink import smallest
@@ -62,14 +62,14 @@ def prove(
 def _judge(rule: Rule, samples: int, seed: int, check_floats: bool, exhaustive: bool, method: str) -> Verdict:
     try:
         rule.core  # noqa: B018 - compiles it
-        plan = plan_of(rule)
+        hints = hints_of(rule)
     except RuleError as error:
         return Verdict(rule.name, "refuted", "statement", error.reason)
     if _loops(rule):
         return Verdict(rule.name, "refuted", "loop", "its target has its source in it: it could be applied for ever")
-    if plan.boundaries.beyond:
-        return Verdict(rule.name, "undecided", reason=plan.boundaries.beyond)
-    trial = explore(rule, plan, samples, seed, method=method)
+    if hints.boundaries.beyond:
+        return Verdict(rule.name, "undecided", reason=hints.boundaries.beyond)
+    trial = explore(rule, hints, samples, seed, method=method)
     verdict = Verdict(rule.name, "undecided", fired=trial.fired, wild_fired=trial.wild, tries=trial.tries)
     if trial.failures:
         return _refuted(verdict, trial)

@@ -20,9 +20,9 @@ from rlflow.files import write_atomically
 from rlflow.rewrite import Rule, RuleLibrary, compiled, load_rules
 from rlflow.synthesis.derive import Chain, Folding, all_chains
 from rlflow.synthesis.field import key_of
-from rlflow.synthesis.plan import plan_of
+from rlflow.synthesis.hints import hints_of
+from rlflow.synthesis.rule_files import rule_file_text
 from rlflow.synthesis.sampling import draw_sample
-from rlflow.synthesis.writing import rule_file_text
 
 STEPS = 2
 SAMPLES = 24
@@ -31,11 +31,11 @@ _TRIES = 3000
 
 def firings(rule: Rule, count: int = SAMPLES, seed: int = 0) -> list[tuple[_core.Graph, _core.Graph]]:
     """Graphs of different types in which a rule fires, and what it makes of them; up to ``count``, deterministic."""
-    plan = plan_of(rule)
+    hints = hints_of(rule)
     rules = _core.RuleSet([rule.core])
     found: dict[str, tuple[_core.Graph, _core.Graph]] = {}
     for k in range(_TRIES):
-        sample = draw_sample(plan, random.Random(key_of("redundancy", seed, rule.digest, k)))
+        sample = draw_sample(hints, random.Random(key_of("redundancy", seed, rule.digest, k)))
         if sample is None or sample.symbols or _exposes_inner(rule, sample.graph):
             continue
         state = _core.State(sample.graph, rules, weight_limit_bytes=None)

@@ -22,7 +22,7 @@ from rlflow.rewrite import Rule
 from rlflow.synthesis.atoms import candidates
 from rlflow.synthesis.domains import Domain
 from rlflow.synthesis.field import key_of
-from rlflow.synthesis.plan import Plan, plan_of
+from rlflow.synthesis.hints import SamplingHints, hints_of
 from rlflow.synthesis.prove import SAMPLES, prove
 from rlflow.synthesis.sampling import Sample
 from rlflow.synthesis.trial import Trial, explore
@@ -179,8 +179,8 @@ class _Miner:
         self.instances, self._known = [], set()
         go(trial)  # type: ignore[operator]
 
-    def _plan(self, atoms: Sequence[str]) -> Plan:
-        return plan_of(self.rule, atoms)
+    def _plan(self, atoms: Sequence[str]) -> SamplingHints:
+        return hints_of(self.rule, atoms)
 
     def _take(self, trial: Trial, sample: Sample | None, more_good: bool, more_bad: bool) -> list[bool]:
         if sample is None or sample.symbols:
@@ -298,8 +298,8 @@ class _Miner:
     def _holds(self, atoms: list[str], samples: int) -> bool:
         """Whether the rule with these conditions passes a proof. What it shows on the way becomes instances."""
         rule = self._with(atoms)
-        plan = plan_of(rule)
-        trial = explore(rule, plan, samples, self.seed + self.round, method=self.domain.name if self.domain else "")
+        hints = hints_of(rule)
+        trial = explore(rule, hints, samples, self.seed + self.round, method=self.domain.name if self.domain else "")
         for found in [f.sample for f in trial.failures[:8]] + trial.concrete[:8]:
             self._take(trial, found, True, True)
         if not trial.failures and trial.fired >= samples:

@@ -20,8 +20,8 @@ from rlflow.errors import GraphError
 from rlflow.synthesis import operators
 from rlflow.synthesis.drawn_attributes import AttributeDraw
 from rlflow.synthesis.drawn_numbers import F32, elements_of
-from rlflow.synthesis.operators.registry import DRAWN_FLOATS
-from rlflow.synthesis.plan import Plan
+from rlflow.synthesis.hints import SamplingHints
+from rlflow.synthesis.operators.facets import DRAWN_FLOATS
 from rlflow.synthesis.terms import Term
 from rlflow.synthesis.want import ANY, GiveUp, Want
 
@@ -116,7 +116,7 @@ class Draw(AttributeDraw):
     def sample(self) -> Sample:
         """The whole graph: all roots, some inner values as outputs too, sometimes a stranger among the users."""
         roots: list[int] = []
-        for root in self.plan.roots:
+        for root in self.hints.roots:
             if roots and self.mixed:  # roots without a common variable need not be of one type
                 self.dtype = self.rng.choice(sorted(DRAWN_FLOATS)) if self.dtype == F32 else F32
             roots += self._star(root) if root.star else [self.node(root)]
@@ -144,10 +144,10 @@ class Draw(AttributeDraw):
         return out
 
 
-def draw_sample(plan: Plan, rng: random.Random, *, largest: int = 4, stray: bool = False) -> Sample | None:
+def draw_sample(hints: SamplingHints, rng: random.Random, *, largest: int = 4, stray: bool = False) -> Sample | None:
     """One graph, or ``None`` where the draw came to nothing. ``stray``: rather beside the hints than by them."""
     try:
-        sample = Draw(plan, rng, largest=largest, stray=stray).sample()
+        sample = Draw(hints, rng, largest=largest, stray=stray).sample()
     except (GiveUp, GraphError, ArithmeticError, LookupError, TypeError, ValueError):
         return None  # attributes that were bound at one rank do not fit another
     return _with_symbols(sample, rng) if rng.random() < 0.12 else sample

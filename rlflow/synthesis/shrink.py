@@ -189,7 +189,7 @@ def _false_on(trial: Trial, spec: _Spec, failure: Failure) -> Failure | None:
     graph = _build(spec)
     if graph is None or len(graph.inputs()) != len(failure.graph.inputs()):
         return None  # ordinals of index inputs would shift
-    probe = Trial(trial.rule, trial.plan, trial.domain, 1, trial.seed)
+    probe = Trial(trial.rule, trial.hints, trial.domain, 1, trial.seed)
     below = {
         k: min([bound, *_gathered(graph, n)])
         for k, n in enumerate(graph.inputs())

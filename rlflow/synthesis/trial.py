@@ -18,9 +18,9 @@ from rlflow.rewrite import Rule
 from rlflow.synthesis.degree import degree_of
 from rlflow.synthesis.domains import Domain, Field, Ordered, Unsupported
 from rlflow.synthesis.field import key_of
+from rlflow.synthesis.hints import SamplingHints
 from rlflow.synthesis.integers import CAST_EDGES
 from rlflow.synthesis.operators import NeedsOrder
-from rlflow.synthesis.plan import Plan
 from rlflow.synthesis.sampling import Sample, draw_sample
 from rlflow.synthesis.semantics import Evaluator
 
@@ -89,7 +89,7 @@ class Trial:
     """The sampling of one rule over one domain."""
 
     rule: Rule
-    plan: Plan
+    hints: SamplingHints
     domain: Domain
     samples: int
     seed: int
@@ -111,7 +111,7 @@ class Trial:
     def __post_init__(self) -> None:
         self.ruleset = _core.RuleSet([self.rule.core])
         compared = _COMPARED.search(self.rule.core.text())  # elsewhere a zero only brings divisions by it
-        self.near = [v for v in self.plan.boundaries.values if v or compared]
+        self.near = [v for v in self.hints.boundaries.values if v or compared]
         if "Cast" in self.rule.core.text():
             self.near += CAST_EDGES
 
@@ -119,7 +119,7 @@ class Trial:
         """Draws until the rule fired in ``samples`` evaluations, or too many draws came to nothing; then beside the
         hints until it fired in as many that stray from them, or ``STRAY_TRIES_PER_SAMPLE`` as many draws are spent."""
         self._draw_while(lambda: self.fired < self.samples, self.samples * TRIES_PER_SAMPLE, stray=False)
-        if self.fired >= self.samples and not self.failures and self.plan.samples:
+        if self.fired >= self.samples and not self.failures and self.hints.samples:
             limit = self.tries + self.samples * STRAY_TRIES_PER_SAMPLE
             self._draw_while(lambda: self.wild < self.samples, limit, stray=True)
 
@@ -127,17 +127,17 @@ class Trial:
         after_failure = 0
         while self.tries < limit and wanted() and after_failure < DRAWS_AFTER_FAILURE:
             after_failure += bool(self.failures)
-            sample = self.draw(self.plan, stray=stray)
+            sample = self.draw(self.hints, stray=stray)
             if sample is not None:
                 self.judge(sample)
             if self.needs_order or len(self.failures) >= MOST_FAILURES or (not self.fired and self.same > self.samples):
                 return
 
-    def draw(self, plan: Plan, *, stray: bool = False) -> Sample | None:
+    def draw(self, hints: SamplingHints, *, stray: bool = False) -> Sample | None:
         """The next graph; ``None`` where the draw came to nothing."""
         self.tries += 1
         rng = random.Random(key_of(self.seed, self.rule.digest, self.domain.name, self.tries))
-        return draw_sample(plan, rng, stray=stray)
+        return draw_sample(hints, rng, stray=stray)
 
     def judge(self, sample: Sample) -> list[Outcome]:
         """What the rule does to one graph. Counts and keeps the failures."""
@@ -249,17 +249,22 @@ def difference(
 
 
 def explore(
-    rule: Rule, plan: Plan, samples: int, seed: int, go: Callable[[Trial], None] | None = None, method: str = ""
+    rule: Rule,
+    hints: SamplingHints,
+    samples: int,
+    seed: int,
+    go: Callable[[Trial], None] | None = None,
+    method: str = "",
 ) -> Trial:
     """A trial over the field; over ordered rationals where an operator or a false step asks for an order.
 
     ``go`` runs the trial (by default :meth:`Trial.go`); ``method`` fixes the domain.
     """
     run = go or Trial.go
-    trial = Trial(rule, plan, Ordered() if method == "ordered" else Field(), samples, seed)
+    trial = Trial(rule, hints, Ordered() if method == "ordered" else Field(), samples, seed)
     run(trial)
     false_here = bool(trial.failures) and trial.failures[0].kind == "value" and _ORDER_OPS.search(rule.core.text())
     if not method and (trial.needs_order or false_here):
-        trial = Trial(rule, plan, Ordered(), samples, seed)
+        trial = Trial(rule, hints, Ordered(), samples, seed)
         run(trial)
     return trial

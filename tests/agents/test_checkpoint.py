@@ -18,10 +18,10 @@ def checkpoint() -> Any:
     from rlflow.agents.checkpoint import weights_of
     from rlflow.agents.xrlflow.config import TrainConfig
     from rlflow.agents.xrlflow.trained import PolicyCheckpoint
-    from rlflow.nn.batch import Vocabulary
+    from rlflow.nn.batch import TokenVocabulary
     from rlflow.nn.policy import PolicyConfig, make_policy
 
-    form, words = PolicyConfig(hidden=4, layers=1, heads=2), Vocabulary(("Relu",), ("relu-twice",))
+    form, words = PolicyConfig(hidden=4, layers=1, heads=2), TokenVocabulary(("Relu",), ("relu-twice",))
     return PolicyCheckpoint(TrainConfig(policy=form), words, weights_of(make_policy(form, words, 0)))
 
 

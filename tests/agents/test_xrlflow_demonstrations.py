@@ -29,10 +29,10 @@ def config(**options: Any) -> Any:
 
 def expert(name: str, **options: Any) -> Any:
     from rlflow.agents.xrlflow.demonstrations import Expert
-    from rlflow.nn.batch import Vocabulary
+    from rlflow.nn.batch import TokenVocabulary
 
     spec = tiny_spec(name)
-    found = Expert(spec, 0, config(**options), Vocabulary.of(spec.load().ruleset.names))
+    found = Expert(spec, 0, config(**options), TokenVocabulary.of(spec.load().ruleset.names))
     found.consult()
     return found
 
@@ -54,11 +54,11 @@ def test_every_order_leads_there_where_steps_share_what_they_make() -> None:
     """A slice goes up through two branches that meet: what replaces it does so for both, or the old ones live on."""
     from rlflow.agents.xrlflow.demonstrations import Expert
     from rlflow.env import ProblemSpec
-    from rlflow.nn.batch import Vocabulary
+    from rlflow.nn.batch import TokenVocabulary
 
     spec = ProblemSpec.of("bert6-classifier?layers=1")
     given = config(horizon=100, teacher="backtracking:alpha=1.05", teacher_budget="800x", orders=6)
-    taught = Expert(spec, 0, given, Vocabulary.of(spec.load().ruleset.names))
+    taught = Expert(spec, 0, given, TokenVocabulary.of(spec.load().ruleset.names))
     taught.consult()
     assert len(taught.shown()) == 7 and max(len(one) for one in taught.shown()) > 15
     assert [one.cost for one in taught.shown()] == pytest.approx([taught.cost] * 7)

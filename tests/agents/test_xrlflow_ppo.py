@@ -99,10 +99,10 @@ def test_processes_play_what_one_plays() -> None:
     from rlflow.agents.checkpoint import weights_of
     from rlflow.agents.xrlflow.players import ProcessPlayers, Task
     from rlflow.agents.xrlflow.ppo import Player
-    from rlflow.nn.batch import Vocabulary
+    from rlflow.nn.batch import TokenVocabulary
 
     specs, tasks = [tiny_spec("valley"), tiny_spec("exclusive")], [Task(i % 2, 100 + i) for i in range(5)]
-    vocabulary = Vocabulary.of(["merge-products", "relu-of-concat"])
+    vocabulary = TokenVocabulary.of(["merge-products", "relu-of-concat"])
     from rlflow.nn.policy import make_policy
 
     weights = weights_of(make_policy(config().policy, vocabulary, 0))

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import rlflow
 from rlflow import errors, search
-from rlflow.library import load_library
+from rlflow.rulesets import load_library
 
 ANALYTIC: dict[str, Any] = {"cost": "analytic", "budget": "100x"}
 

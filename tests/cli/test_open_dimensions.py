@@ -145,7 +145,7 @@ def test_sizes_that_make_no_sense_are_refused(options: dict[str, Any], sentence:
 
 def test_prices_are_those_at_the_sizes_of_the_data() -> None:
     """What is priced is what is timed: the sizes that the given inputs show."""
-    from rlflow.price.onnxruntime import OnnxRuntimeCost
+    from rlflow.price.measured import OnnxRuntimeCost
 
     seen: list[dict[str, int]] = []
     with pytest.MonkeyPatch.context() as patch:

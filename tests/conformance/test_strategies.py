@@ -103,9 +103,9 @@ class _Cheat:
 
 @pytest.mark.parametrize("fault", ["trace", "cost", "reason", "curve", "no-trace", "seed"])
 def test_the_suite_catches_a_strategy_that_cheats(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rlflow.search import registry
+    from rlflow.search import strategies
 
-    monkeypatch.setitem(registry.STRATEGIES.opened, "cheat", _Cheat)
+    monkeypatch.setitem(strategies.STRATEGIES.opened, "cheat", _Cheat)
     twins = [tiny for tiny in TINY if tiny.name == "twins"]
     check_strategy("cheat", twins, IN_PROCESS)  # without a fault it is a strategy like any other
     with pytest.raises(AssertionError):

@@ -161,7 +161,7 @@ def test_a_state_of_elsewhere_is_refused() -> None:
 
 
 def test_views_are_named_lazy_and_of_their_space() -> None:
-    from rlflow.env.views import VIEWS
+    from rlflow.env.observations import VIEWS
 
     world = tiny_world("exclusive")
     world.reset()

@@ -9,18 +9,18 @@ import pytest
 from onnx import TensorProto
 from wrong_pairs import FLOAT, INT64, UINT8, clipped, integers, net, normal, op
 
-from rlflow.equivalence import Plan, Probe, calibrate, plan_for
+from rlflow.equivalence import Probe, ProbePlan, calibrate, plan_for
 from rlflow.errors import RuntimeRefused
 from rlflow.runtime import TensorInfo
 
 X = TensorInfo("x", "float32", ("N", 16))
 
 
-def plan(model: bytes, *infos: TensorInfo, dims: dict[str, int] | None = None, **more: Any) -> Plan:
+def plan(model: bytes, *infos: TensorInfo, dims: dict[str, int] | None = None, **more: Any) -> ProbePlan:
     return plan_for(model, infos or (X,), dims or {"N": 1}, more.pop("ranges", {}), **more)
 
 
-def probes(made: Plan, refused: tuple[str, ...] = ()) -> list[Probe]:
+def probes(made: ProbePlan, refused: tuple[str, ...] = ()) -> list[Probe]:
     """All of them; those whose kind is in ``refused`` are, as if the model did not take them."""
 
     def nothing(*_: Any) -> Any:

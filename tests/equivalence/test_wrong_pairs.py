@@ -15,8 +15,8 @@ from rlflow.equivalence import calibrate
 from rlflow.equivalence.runners import runner
 from rlflow.frontends import graph_to_model, load_model, save_model
 from rlflow.frontends.constants import ConstantStore
-from rlflow.library import load_library
 from rlflow.rewrite import State, compiled
+from rlflow.rulesets import load_library
 from rlflow.runtime import Worker
 from rlflow.synthesis.floats import filled
 from rlflow.testing import random_graph

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from rlflow.frontends import load_model, save_model
 from rlflow.frontends.exporter import slim_model
 from rlflow.frontends.storage import SharedWeights
-from rlflow.library import load_library
+from rlflow.rulesets import load_library
 from rlflow.search import Problem, solve
 
 

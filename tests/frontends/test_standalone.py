@@ -72,10 +72,10 @@ def test_names_of_inputs_never_clash() -> None:
 
 def test_a_shape_over_two_symbols_is_computed() -> None:
     """Rules may ask for more than ONNX's 0 and -1 can say; then the dimensions come from the inputs."""
-    from rlflow.frontends.emitter import Emitter, Names
+    from rlflow.frontends.emitter import Emitter, UniqueNames
 
     graph = parse("x: f32[N,S] = input", "y = Relu(x)", "return y")
-    emitter = Emitter(graph, 17, Names())
+    emitter = Emitter(graph, 17, UniqueNames())
     emitter.value_names = {graph.node_outputs(graph.inputs()[0])[0]: "x"}
     name = emitter.dims(["N*S+2", 7, "S"])
     body = helper.make_graph(

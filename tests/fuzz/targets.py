@@ -336,10 +336,10 @@ def _agents() -> list[bytes]:
     from rlflow.agents.checkpoint import weights_of
     from rlflow.agents.xrlflow.config import TrainConfig
     from rlflow.agents.xrlflow.trained import PolicyCheckpoint
-    from rlflow.nn.batch import Vocabulary
+    from rlflow.nn.batch import TokenVocabulary
     from rlflow.nn.policy import PolicyConfig, make_policy
 
-    words = Vocabulary(("Relu", "MatMul"), ("relu-twice",))
+    words = TokenVocabulary(("Relu", "MatMul"), ("relu-twice",))
     seeds = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "a.npz")

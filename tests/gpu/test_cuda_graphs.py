@@ -11,9 +11,9 @@ import pytest
 from rlflow.errors import RuntimeRefused
 from rlflow.frontends import evaluate, graph_to_model
 from rlflow.graph import Graph
-from rlflow.price.specs import input_specs
+from rlflow.price.feed_specs import input_specs
 from rlflow.runtime import RuntimeOptions, cuda
-from rlflow.runtime.options import feeds_from_specs
+from rlflow.runtime.messages import feeds_from_specs
 
 pytestmark = pytest.mark.usefixtures("fake_gpu")
 

@@ -14,11 +14,11 @@ from rlflow.errors import RuntimeRefused, RuntimeUnavailable
 from rlflow.frontends import evaluate, graph_to_model
 from rlflow.graph import Graph
 from rlflow.ops import op_names
-from rlflow.price.specs import input_specs
+from rlflow.price.feed_specs import input_specs
 from rlflow.runtime import RuntimeOptions, Worker
-from rlflow.runtime.options import feeds_from_specs
-from rlflow.runtime.torch_cuda.operators import OPS
+from rlflow.runtime.messages import feeds_from_specs
 from rlflow.runtime.torch_cuda.session import Session, torch
+from rlflow.runtime.torch_cuda.torch_calls import OPS
 
 _SPEC = importlib.util.spec_from_file_location("cuda_graph_cases", Path(__file__).with_name("test_cuda_graphs.py"))
 assert _SPEC is not None

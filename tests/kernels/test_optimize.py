@@ -16,9 +16,8 @@ import rlflow.kernels
 from rlflow.errors import UsageError
 from rlflow.frontends import blocked
 from rlflow.frontends.blocked import Convolution
-from rlflow.kernels import KEY, Plan
-from rlflow.kernels import library as kernels_library
-from rlflow.pipeline import kernels as stage
+from rlflow.kernels import KEY, KernelPlan, shared_library
+from rlflow.pipeline import kernel_planning as stage
 from rlflow.race import gate
 from rlflow.runtime.interface import metadata_entry
 
@@ -53,9 +52,9 @@ def optimised(tmp_path: Path, **changes: Any) -> tuple[Path, Any]:
     return out, rlflow.optimize(path, output=out, **{**QUICK, **changes})
 
 
-def plan_of(path: Path) -> Plan | None:
+def plan_of(path: Path) -> KernelPlan | None:
     text = metadata_entry(str(path), KEY)
-    return None if text is None else Plan.parse(text)
+    return None if text is None else KernelPlan.parse(text)
 
 
 def why(result: Any) -> str:
@@ -154,7 +153,7 @@ def test_measured_for_real_there_is_a_plan_or_a_reason(tmp_path: Path) -> None:
 def test_another_runtime_and_a_missing_library_are_refused_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="--kernels is for ONNX Runtime on the processor"):
         rlflow.optimize(models.small_network(), kernels=True, measure_cmd="echo {model}")
-    monkeypatch.setattr(kernels_library, "library_path", lambda: "/nowhere")
+    monkeypatch.setattr(shared_library, "library_path", lambda: "/nowhere")
     with pytest.raises(UsageError, match="--kernels cannot be used here: the library of kernels was not built"):
         rlflow.optimize(models.small_network(), **QUICK)
 

@@ -7,13 +7,13 @@ import json
 import pytest
 
 from rlflow.errors import ModelError
-from rlflow.kernels import Choice, Plan
+from rlflow.kernels import Choice, KernelPlan
 
-PLAN = Plan("1.31.1", 8, 1, 1.5, (Choice("a_nchwc", (64, 24), "winograd-4x4", 2.25),))
+PLAN = KernelPlan("1.31.1", 8, 1, 1.5, (Choice("a_nchwc", (64, 24), "winograd-4x4", 2.25),))
 
 
 def test_a_plan_prints_and_parses() -> None:
-    assert Plan.parse(PLAN.text()) == PLAN
+    assert KernelPlan.parse(PLAN.text()) == PLAN
 
 
 def edited(**changes) -> str:
@@ -58,7 +58,7 @@ def with_choice(**changes) -> str:
 )
 def test_an_edited_plan_is_refused(text: str, why: str) -> None:
     with pytest.raises(ModelError, match="plan of kernels") as refusal:
-        Plan.parse(text)
+        KernelPlan.parse(text)
     assert why in str(refusal.value)
 
 

@@ -15,8 +15,7 @@ import pytest
 import rlflow.kernels
 from rlflow.errors import ModelError
 from rlflow.frontends import blocked
-from rlflow.kernels import Choice, KernelsNotUsed, Plan, preparing
-from rlflow.kernels import library as kernels_library
+from rlflow.kernels import Choice, KernelPlan, KernelsNotUsed, preparing, shared_library
 
 needs_library = pytest.mark.skipif(rlflow.kernels.unavailable() is not None, reason=str(rlflow.kernels.unavailable()))
 
@@ -35,7 +34,7 @@ def planned(algorithm: str = "winograd-4x4", dynamic: bool = False, **changes) -
     graph = blocked.BlockedGraph(preparing_optimised(raw), block)
     choices = [Choice(one.name, one.channels, algorithm, 2.0) for one in graph.convolutions()]
     assert len(choices) == 2  # the stem reads plain channels
-    plan = Plan("1.0", block, 1, 1.5, tuple(choices))
+    plan = KernelPlan("1.0", block, 1, 1.5, tuple(choices))
     return with_metadata(raw, changes.get("text", plan.text()))
 
 
@@ -175,7 +174,7 @@ def test_a_model_without_a_plan_runs_plainly(tmp_path: Path) -> None:
 
 
 def test_without_the_library_the_model_runs_plainly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(kernels_library, "library_path", lambda: os.fspath(tmp_path / "none.so"))
+    monkeypatch.setattr(shared_library, "library_path", lambda: os.fspath(tmp_path / "none.so"))
     falls_back(with_metadata(models.small_network(), "{}"), "was not built")
 
 
@@ -186,7 +185,7 @@ def test_a_library_that_is_none_is_refused_and_the_model_runs_plainly(
     broken = tmp_path / "broken.so"
     broken.write_text("no library")
     raw = planned()
-    monkeypatch.setattr(kernels_library, "library_path", lambda: os.fspath(broken))
+    monkeypatch.setattr(shared_library, "library_path", lambda: os.fspath(broken))
     falls_back(raw, "refused the library of kernels")
 
 
@@ -198,7 +197,7 @@ def test_a_hostile_plan_is_refused_and_the_model_runs_plainly(text: str) -> None
 
 @needs_library
 def test_a_plan_for_another_model_changes_nothing() -> None:
-    stranger = Plan("1.0", 8, 1, 2.0, (Choice("nobody", (8, 8), "winograd-2x2", 2.0),))
+    stranger = KernelPlan("1.0", 8, 1, 2.0, (Choice("nobody", (8, 8), "winograd-2x2", 2.0),))
     falls_back(with_metadata(models.small_network(), stranger.text()), "none of the plan's convolutions")
 
 
@@ -211,7 +210,7 @@ def test_a_choice_for_other_channels_is_left_out() -> None:
         Choice(first.name, first.channels, "winograd-2x2", 2.0),
         Choice(second.name, (512, 512), "winograd-2x2", 2.0),
     )
-    raw = with_metadata(models.small_network(), Plan("1.0", block, 1, 2.0, choices).text())
+    raw = with_metadata(models.small_network(), KernelPlan("1.0", block, 1, 2.0, choices).text())
     with pytest.warns(KernelsNotUsed, match="1 of the plan's 2 convolutions"):
         rlflow.kernels.session(raw)
 

@@ -14,7 +14,7 @@ from rlflow.nn.observation import Observation
 if nn.available() is None:
     import torch
 
-    from rlflow.nn.batch import Batch, Vocabulary
+    from rlflow.nn.batch import Batch, TokenVocabulary
     from rlflow.nn.policy import Policy, PolicyConfig, make_policy
 
     torch.set_num_threads(1)
@@ -36,8 +36,8 @@ def observations(names: tuple[str, ...] = ("exclusive", "valley", "plateau"), ch
     return found
 
 
-def small_vocabulary() -> Vocabulary:
-    return Vocabulary.of(["merge-products", "relu-of-concat", "cancel-transposes", "relu-below-transpose"])
+def small_vocabulary() -> TokenVocabulary:
+    return TokenVocabulary.of(["merge-products", "relu-of-concat", "cancel-transposes", "relu-below-transpose"])
 
 
 def small_policy(seed: int = 0, **config: Any) -> Policy:

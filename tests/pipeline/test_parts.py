@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rlflow.pipeline import Stages
-from rlflow.pipeline.parts import Pace, Parts
+from rlflow.pipeline.parts import ModelTimes, Parts
 
 
 class Clock:
@@ -16,7 +16,7 @@ class Clock:
         return self.now
 
 
-SMALL, LARGE = Pace(0.1, 0.01), Pace(3.0, 0.5)
+SMALL, LARGE = ModelTimes(0.1, 0.01), ModelTimes(3.0, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ SMALL, LARGE = Pace(0.1, 0.01), Pace(3.0, 0.5)
     ],
 )
 def test_each_stage_has_its_part(
-    budget: float, pace: Pace, priced: float, search: float, race: float, most: float
+    budget: float, pace: ModelTimes, priced: float, search: float, race: float, most: float
 ) -> None:
     clock = Clock()
     parts = Parts(budget, clock=clock)
@@ -90,7 +90,7 @@ def test_no_clock_no_comparison() -> None:
     clock = Clock()
     parts = Parts(10.0, clock=clock)
     parts.begin()
-    parts.plan(Pace(), models=0)
+    parts.plan(ModelTimes(), models=0)
     assert parts.searching() == pytest.approx(10.0)
 
 

@@ -86,7 +86,7 @@ NEEDLESS = [
     "sympy.core",
     "torch",
     "rlflow.race.gate",
-    "rlflow.price.onnxruntime",
+    "rlflow.price.measured",
     "rlflow.synthesis.prove",
     "onnxruntime",
 ]

@@ -12,7 +12,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 import rlflow
 from rlflow.price import calibration, machine
 from rlflow.price.bench import Bench
-from rlflow.price.onnxruntime import OnnxRuntimeCost
+from rlflow.price.measured import OnnxRuntimeCost
 
 
 def towers(count: int) -> ModelProto:

@@ -16,8 +16,8 @@ from rlflow import fidelity
 from rlflow import price as _price
 from rlflow.errors import CostError, UsageError
 from rlflow.frontends import load_model
-from rlflow.library import load_library
 from rlflow.price.agreement import agreement, spearman
+from rlflow.rulesets import load_library
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from rlflow import zoo
 from rlflow.fidelity import variants
 from rlflow.frontends import graph_to_model, load_model, save_model
 from rlflow.graph import Graph
-from rlflow.library import load_library
 from rlflow.price import calibration
 from rlflow.price.regions import Pricer, extract
+from rlflow.rulesets import load_library
 from rlflow.runtime import Worker
 
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")

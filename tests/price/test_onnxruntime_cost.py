@@ -18,7 +18,7 @@ from rlflow.price.calibration import Calibration
 from rlflow.price.database import PriceDatabase
 from rlflow.price.in_model import ONNXRUNTIME, STREAMING
 from rlflow.price.machine import Machine
-from rlflow.price.onnxruntime import OnnxRuntimeCost
+from rlflow.price.measured import OnnxRuntimeCost
 from rlflow.price.partition import streams
 from rlflow.price.regions import Pricer
 from rlflow.runtime import Measurement, RuntimeOptions

@@ -20,7 +20,7 @@ from rlflow.race.evidence import (
     CHECK_MORE,
     COMPARISONS,
     MACHINE_DRIFT,
-    Archive,
+    ComparisonStore,
     Evidence,
     contradiction,
     more_checks,
@@ -280,20 +280,20 @@ def through_json(known: Evidence) -> Evidence:
 class TestArchive:
     def test_comes_back_for_the_same_models_in_the_same_place(self, tmp_path: Path) -> None:
         known = evidence(1.05, True)
-        Archive(HERE, str.upper, folder=tmp_path).keep("a", known)
-        archive = Archive(HERE, str.upper, folder=tmp_path)
+        ComparisonStore(HERE, str.upper, folder=tmp_path).keep("a", known)
+        archive = ComparisonStore(HERE, str.upper, folder=tmp_path)
         assert archive.recall("a") == known
         assert archive.recall("b") is None
-        assert Archive(HERE, str.upper, fresh=True, folder=tmp_path).recall("a") is None
-        assert Archive(replace(HERE, version="2.0"), str.upper, folder=tmp_path).recall("a") is None
-        assert Archive(replace(HERE, threads=2), str.upper, folder=tmp_path).recall("a") is None
+        assert ComparisonStore(HERE, str.upper, fresh=True, folder=tmp_path).recall("a") is None
+        assert ComparisonStore(replace(HERE, version="2.0"), str.upper, folder=tmp_path).recall("a") is None
+        assert ComparisonStore(replace(HERE, threads=2), str.upper, folder=tmp_path).recall("a") is None
         archive.forget("a")
         assert archive.recall("a") is None
         assert len(Ledger(COMPARISONS, tmp_path)) == 0
 
     @pytest.mark.parametrize("text", ["", "[]", "{}", '{"ratios": [1, 2]}', "null"])
     def test_what_cannot_be_read_is_nothing(self, text: str, tmp_path: Path) -> None:
-        archive = Archive(HERE, str.upper, folder=tmp_path)
+        archive = ComparisonStore(HERE, str.upper, folder=tmp_path)
         archive.keep("a", evidence(1.05, True))
         next(tmp_path.iterdir()).write_text(sealed(COMPARISONS, text))
         with pytest.warns(LedgerWarning, match="cannot be used"):
@@ -305,7 +305,7 @@ class TestArchive:
             through_json(evidence(1.05, True, p_value=math.nan))
 
     def test_pruned_by_date(self, tmp_path: Path) -> None:
-        archive, kept = Archive(HERE, str.upper, folder=tmp_path), Ledger(COMPARISONS, tmp_path)
+        archive, kept = ComparisonStore(HERE, str.upper, folder=tmp_path), Ledger(COMPARISONS, tmp_path)
         archive.keep("a", evidence(1.05, True))
         assert kept.prune(lambda about: about["at"] < "2026-01-01") == 0
         assert kept.prune(lambda about: about["device"] != HERE.device) == 0

@@ -12,7 +12,7 @@ import pytest
 
 from rlflow import search
 from rlflow.errors import CostError, UsageError
-from rlflow.search import Budget, Problem, Statistics, StopReason, View, generator, registry
+from rlflow.search import Budget, Problem, Statistics, StopReason, View, generator, strategies
 from rlflow.search.parallel import shared_out, solve_in_parallel
 from rlflow.search.resume import SavedSearch, solve_resumably
 from rlflow.testing import TOYS
@@ -112,7 +112,7 @@ class Forgetful(search.StrategyBase):
 
 
 def test_what_cannot_be_written_down_is_an_error_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.STRATEGIES.opened, "forgetful", Forgetful)
+    monkeypatch.setitem(strategies.STRATEGIES.opened, "forgetful", Forgetful)
     with pytest.raises(TypeError, match="mark the class with @resumable"):
         resumed("forgetful", tmp_path / "search.json", "9x")
 
@@ -217,7 +217,7 @@ class Broken(search.StrategyBase):
 
 
 def test_a_portfolio_hands_on_what_a_member_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.STRATEGIES.opened, "broken", Broken)
+    monkeypatch.setitem(strategies.STRATEGIES.opened, "broken", Broken)
     with pytest.raises(ZeroDivisionError, match="on purpose"):
         search.solve(NAMED["twins"].problem("50x"), "portfolio:members=random+broken,slice=2")
 

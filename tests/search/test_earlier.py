@@ -13,8 +13,8 @@ import pytest
 from rlflow import price, search
 from rlflow.graph import Graph
 from rlflow.ledger import Ledger, LedgerWarning, sealed
-from rlflow.library import load_library
 from rlflow.price.database import PriceContext
+from rlflow.rulesets import load_library
 from rlflow.search.earlier import SEARCHES, EarlierSearches, KeptSearch, repeatable
 from rlflow.search.result import Result
 

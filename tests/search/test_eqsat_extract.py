@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rlflow._core import EGraph, Extraction
 from rlflow.errors import UsageError
 from rlflow.search.eqsat import DECODERS, extract, gym_graph, read_gym, write_gym
-from rlflow.search.eqsat.strategy import EqSat
+from rlflow.search.eqsat.saturation import EqSat
 
 pytest.importorskip("highspy", reason="the ILP needs highspy (pip install 'rlflow[eqsat]')")
 

@@ -15,7 +15,7 @@ from rlflow.graph import Graph, operator_counts
 from rlflow.rewrite import Rule, RuleSet, State, compiled, load_rules
 from rlflow.search.eqsat import EGraph, extract, read_gym
 from rlflow.search.eqsat.guided import RuleSearch
-from rlflow.search.eqsat.table import Limits, SaturatedGraph, declined, saturate
+from rlflow.search.eqsat.table import SaturatedGraph, SaturationLimits, declined, saturate
 from rlflow.testing import TINY, TOYS, TinyProblem, optimum, random_graph
 from rlflow.testing.tiny import by_name
 
@@ -66,7 +66,7 @@ def reachable(tiny: TinyProblem) -> list[Graph]:
 @pytest.mark.parametrize("tiny", TINY, ids=lambda tiny: tiny.name)
 def test_every_graph_that_rewriting_reaches_is_represented(tiny: TinyProblem) -> None:
     """The closure by brute force, graph by graph: adding one brings no node, and its outputs are the root's classes."""
-    limits = Limits(multi_iterations=15, cycles="none", scheduler="simple", nodes=20_000)
+    limits = SaturationLimits(multi_iterations=15, cycles="none", scheduler="simple", nodes=20_000)
     everything = saturate(tiny.graph(), tiny.ruleset(), limits)
     assert not declined(tiny.ruleset())
     assert everything.stop_reason == "saturated"
@@ -88,7 +88,7 @@ COMMON = (
 def test_what_is_extracted_computes_the_same(seed: int) -> None:
     """All rules of the library on a random graph, and the cheapest graph against the original, in double precision."""
     graph = random_graph(seed, 24, ops=COMMON)
-    everything = saturate(graph, library(), Limits(iterations=5, nodes=3000))
+    everything = saturate(graph, library(), SaturationLimits(iterations=5, nodes=3000))
     assert not everything.egraph.has_cycle(everything.outputs)
     problem = everything.priced(price.make("analytic").pricer)
     best, _ = everything.extract(problem, "greedy-dag")
@@ -159,7 +159,7 @@ def test_constructs_that_rules_may_use(source: str, target: str, where: tuple[st
     state = State(graph, rules)
     assert len(state.moves()) >= 1, "the rule does not fire on the graph itself"
     assert not declined(rules)
-    everything = saturate(graph, rules, Limits(iterations=1, cycles="none"))
+    everything = saturate(graph, rules, SaturationLimits(iterations=1, cycles="none"))
     assert everything.egraph.broken_invariant() == ""
     before = everything.egraph.node_count
     outputs = everything.egraph.add_graph(state.child(0))

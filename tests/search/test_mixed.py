@@ -10,8 +10,8 @@ import pytest
 from rlflow import price, search, zoo
 from rlflow.errors import UsageError
 from rlflow.frontends import load_model
-from rlflow.library import load_library
 from rlflow.pipeline.searching import FINALISTS, Found
+from rlflow.rulesets import load_library
 from rlflow.search import Mixed, Problem, Result, Visited
 from rlflow.search.lead import EXPANSIONS, follow_the_formula
 from rlflow.search.result import Counts

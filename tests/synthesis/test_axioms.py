@@ -10,8 +10,8 @@ import pytest
 from rlflow.errors import ProofError
 from rlflow.rewrite import Rule
 from rlflow.synthesis.axioms import derive
+from rlflow.synthesis.hints import make_hints
 from rlflow.synthesis.laws import LAWS
-from rlflow.synthesis.plan import make_plan
 from rlflow.synthesis.prove import prove
 from rlflow.synthesis.sampling import draw_sample
 
@@ -41,9 +41,9 @@ def test_the_shape_facts_hold() -> None:
         "(Conv{..?a} (AveragePool{..?p} ?x) ?w)",
     )
     for text in texts:
-        plan = make_plan([text], [], {}, [])
+        hints = make_hints([text], [], {}, [])
         for k in range(150):
-            sample = draw_sample(plan, random.Random(k))
+            sample = draw_sample(hints, random.Random(k))
             if sample is None or sample.symbols:
                 continue
             g = sample.graph

@@ -9,8 +9,8 @@ import pytest
 
 from rlflow.rewrite import Rule
 from rlflow.synthesis.boundaries import MOST_EXTENT, boundaries_of
+from rlflow.synthesis.hints import hints_of, make_hints
 from rlflow.synthesis.integers import EDGES, edges_of, wrapped
-from rlflow.synthesis.plan import make_plan, plan_of
 from rlflow.synthesis.sampling import draw_sample
 from rlflow.synthesis.twins import Twins
 
@@ -53,8 +53,8 @@ def test_what_cannot_be_drawn_is_said(terms: list[str], where: list[str], beyond
 
 
 def drawn(rule: Rule, count: int) -> list[str]:
-    plan = plan_of(rule)
-    samples = [draw_sample(plan, random.Random(k)) for k in range(count)]
+    hints = hints_of(rule)
+    samples = [draw_sample(hints, random.Random(k)) for k in range(count)]
     return [s.graph.text() for s in samples if s is not None]
 
 
@@ -70,7 +70,7 @@ def test_hints_add_and_do_not_narrow() -> None:
     rule = Rule(
         "r", "t", ("(Min ?x ?c)",), ("?x",), ("value(?c) >= 50",), samples=({"?x": "f32[4,4]", "?c": "f32[] = 50"},)
     )
-    samples = [draw_sample(plan_of(rule), random.Random(k)) for k in range(600)]
+    samples = [draw_sample(hints_of(rule), random.Random(k)) for k in range(600)]
     graphs = [s.graph for s in samples if s is not None and not s.symbols]
     shapes = {tuple(g.shape(g.node_outputs(g.inputs()[0])[0])) for g in graphs if g.inputs()}
     square = {s for s in shapes if len(s) == 2 and s[0] == s[1]}
@@ -111,5 +111,5 @@ def test_edges_are_held_by_their_type() -> None:
 
 
 def test_the_plan_reads_the_target_too() -> None:
-    plan = make_plan(["(Relu ?x)"], [], {}, (), ["(Slice{axes=[0], starts=[0], ends=[9], steps=[1]} ?x)"])
-    assert {8, 9, 10} <= set(plan.boundaries.extents)
+    hints = make_hints(["(Relu ?x)"], [], {}, (), ["(Slice{axes=[0], starts=[0], ends=[9], steps=[1]} ?x)"])
+    assert {8, 9, 10} <= set(hints.boundaries.extents)

@@ -14,7 +14,7 @@ from rlflow import _core
 from rlflow.errors import UsageError
 from rlflow.synthesis.domains import Domain, Field, Ordered
 from rlflow.synthesis.field import from_fraction
-from rlflow.synthesis.generate.graphs import RECORD, Instances, Term, decode, decode_pairs, leaves, operators
+from rlflow.synthesis.generate.graphs import RECORD, Expression, Instances, decode, decode_pairs, leaves, operators
 from rlflow.synthesis.generate.vocabulary import Group, input_values, load_vocabulary, make_enumerator
 from rlflow.synthesis.operators import exact
 from rlflow.synthesis.semantics import Evaluator
@@ -46,7 +46,7 @@ def _domain(ops: set[str]) -> Domain | None:
     return Field()
 
 
-def _expected(group: Group, term: Term, world: int, domain: Domain) -> np.ndarray[Any, Any]:
+def _expected(group: Group, term: Expression, world: int, domain: Domain) -> np.ndarray[Any, Any]:
     exact = input_values(group, world, 0)
     names = [name for name, _ in group.inputs]
     graph = Instances(_plain(group), world).graph([term], range(len(names)))
@@ -135,7 +135,7 @@ def test_a_graph_that_equals_its_own_renaming_is_paired_with_it() -> None:
     assert frozenset(swapped) in equations
 
 
-def _shown(group: Group, t: Term) -> str:
+def _shown(group: Group, t: Expression) -> str:
     return (
         group.inputs[t][0]
         if isinstance(t, int)

@@ -10,12 +10,12 @@ import foreign_files as pb
 import pytest
 
 from rlflow.errors import RuleError, UsageError
-from rlflow.library import load_library
 from rlflow.rewrite import all_shipped
+from rlflow.rulesets import load_library
 from rlflow.synthesis import load_rules
 from rlflow.synthesis.importers import (
     ForeignRulesWarning,
-    Options,
+    ImportOptions,
     classify,
     classify_all,
     read_foreign,
@@ -26,9 +26,9 @@ from rlflow.synthesis.importers import (
 )
 from rlflow.synthesis.importers.building import Inexpressible
 from rlflow.synthesis.importers.convert import convert
+from rlflow.synthesis.importers.foreign import OPERATORS, ForeignRule
 from rlflow.synthesis.importers.instances import CHANNELS, EQUAL, TASO, UNGROUPED, draws
 from rlflow.synthesis.importers.readings import judge
-from rlflow.synthesis.importers.terms import OPERATORS, ForeignRule
 from rlflow.synthesis.prove import prove
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
@@ -89,7 +89,7 @@ def test_every_operator_type_is_read() -> None:
         rule = read_taso_pb(pb.rule([(row.number, operands, {})], [(pb.RELU, (-1,), {})]))[0]
         read = rule.sources[0].operands[0] if row.name == "split" else rule.sources[0]
         assert read.op == row.name, rule.unreadable
-        outcome = classify(rule, all_shipped(), Options(matches=2))
+        outcome = classify(rule, all_shipped(), ImportOptions(matches=2))
         assert outcome.status != "inexpressible" or len(outcome.reason) > 20
 
 
@@ -275,7 +275,7 @@ def test_what_cannot_be_said_is_refused_with_the_reason(text: str, says: str) ->
 
 def test_outcomes_of_a_small_file(cache_dir: Path) -> None:
     rules = [*read_taso_pb(pb.TINY), *read_tensat("(concat 1 2 (relu ?a) (relu ?b))=>(relu (concat 1 2 ?a ?b))")]
-    outcomes = classify_all(rules, options=Options(matches=15))
+    outcomes = classify_all(rules, options=ImportOptions(matches=15))
     assert [o.status for o in outcomes] == ["ours", "identity", "refuted", "ours", "ours"]
     assert outcomes[0].chain == ("associate-matmul-right",)
     assert outcomes[3].chain == ("join-of-conv-channels",)
@@ -283,7 +283,7 @@ def test_outcomes_of_a_small_file(cache_dir: Path) -> None:
     assert "input_1 [" in outcomes[2].counterexample
     kept = sorted(path.name for path in (cache_dir / "imports").iterdir())
     assert len(kept) == 5
-    assert classify_all(rules, options=Options(matches=15)) == outcomes, "from the cache"
+    assert classify_all(rules, options=ImportOptions(matches=15)) == outcomes, "from the cache"
 
 
 def test_equal_statements_are_judged_once(cache_dir: Path) -> None:
@@ -294,7 +294,7 @@ def test_equal_statements_are_judged_once(cache_dir: Path) -> None:
 
 def test_what_is_true_and_new_is_written_and_loads(tmp_path: Path, cache_dir: Path) -> None:
     rules = read_tensat("(matmul 0 (relu ?x) (matmul 0 ?w ?v))=>(matmul 0 (matmul 0 (relu ?x) ?w) ?v)")
-    outcomes = classify_all(rules, options=Options(matches=15, everything=True))
+    outcomes = classify_all(rules, options=ImportOptions(matches=15, everything=True))
     assert outcomes[0].rule is not None
     assert write_imported(tmp_path / "out.json", outcomes) == 1
     library = load_rules([tmp_path / "out.json"])
@@ -315,7 +315,7 @@ def test_unknown_files_and_formats(tmp_path: Path) -> None:
 @outside
 @pytest.mark.slow
 def test_every_rule_of_taso_is_accounted_for(cache_dir: Path) -> None:
-    outcomes = classify_all(read_foreign(DATA / "taso_graph_subst.pb"), options=Options(matches=30), jobs=2)
+    outcomes = classify_all(read_foreign(DATA / "taso_graph_subst.pb"), options=ImportOptions(matches=30), jobs=2)
     assert {o.status for o in outcomes} <= {"identity", "ours", "derived"}
     grouped = {o.index for o in outcomes if "source convolutions without groups" in o.conditions}
     assert grouped >= {98, 105, 125, 126, 127, 128, 129}
@@ -326,7 +326,7 @@ def test_every_rule_of_taso_is_accounted_for(cache_dir: Path) -> None:
 def test_a_sample_of_taso_s_rules() -> None:
     rules = read_foreign(DATA / "taso_graph_subst.pb")
     for index in random.Random(5).sample(range(133), 6):
-        assert classify(rules[index], all_shipped(), Options(matches=8)).status in ("identity", "ours", "derived")
+        assert classify(rules[index], all_shipped(), ImportOptions(matches=8)).status in ("identity", "ours", "derived")
 
 
 # --- a foreign file instead of ours -------------------------------------------------------------------------------

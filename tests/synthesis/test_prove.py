@@ -15,7 +15,7 @@ from rlflow.errors import RuleError
 from rlflow.rewrite import Rule, load_rules
 from rlflow.synthesis import load_rules as load_proved
 from rlflow.synthesis import prove_all
-from rlflow.synthesis.plan import make_plan
+from rlflow.synthesis.hints import make_hints
 from rlflow.synthesis.prove import prove
 from rlflow.synthesis.sampling import draw_sample
 from rlflow.synthesis.terms import literal, mentions, read_term
@@ -51,16 +51,16 @@ def test_a_rule_that_cannot_fire_is_undecided() -> None:
 
 def test_symbolic_extents_are_drawn_too() -> None:
     """True for every plain extent; with a name for it, the condition must stay unknown rather than be guessed."""
-    plan = make_plan(["(Add ?x ?y)"], [], {}, [])
-    samples = [draw_sample(plan, random.Random(k)) for k in range(300)]
+    hints = make_hints(["(Add ?x ?y)"], [], {}, [])
+    samples = [draw_sample(hints, random.Random(k)) for k in range(300)]
     assert any(s is not None and s.symbols for s in samples)
 
 
 def test_draws_reach_the_corners() -> None:
-    plan = make_plan(["(Conv{..?a} ?x ?w)"], [], {}, [])
+    hints = make_hints(["(Conv{..?a} ?x ?w)"], [], {}, [])
     seen: Counter[str] = Counter()
     for k in range(400):
-        sample = draw_sample(plan, random.Random(k))
+        sample = draw_sample(hints, random.Random(k))
         if sample is None:
             continue
         g = sample.graph
@@ -78,18 +78,18 @@ def test_draws_reach_the_corners() -> None:
 
 
 def test_coinciding_variables_are_drawn() -> None:
-    plan = make_plan(["(Add (Mul ?x ?y) ?z)"], [], {}, [])
+    hints = make_hints(["(Add (Mul ?x ?y) ?z)"], [], {}, [])
     same = 0
     for k in range(200):
-        sample = draw_sample(plan, random.Random(k))
+        sample = draw_sample(hints, random.Random(k))
         same += sample is not None and len({v for n in sample.graph.order() for v in sample.graph.node_inputs(n)}) < 4
     assert same > 5
 
 
 def test_sources_without_a_common_variable_are_drawn_of_two_types() -> None:
-    hints = {"?x": "f32[A]", "?y": "f32[A]"}
-    plan = make_plan(["(Relu ?x)", "(Relu ?y)"], ["same_shape(?x, ?y)"], {}, [hints])
-    samples = [draw_sample(plan, random.Random(k)) for k in range(200)]
+    given = {"?x": "f32[A]", "?y": "f32[A]"}
+    hints = make_hints(["(Relu ?x)", "(Relu ?y)"], ["same_shape(?x, ?y)"], {}, [given])
+    samples = [draw_sample(hints, random.Random(k)) for k in range(200)]
     types = [{s.graph.dtype(v) for v in s.graph.outputs()} for s in samples if s is not None]
     assert sum(len(t) > 1 for t in types) > 5
 
@@ -102,10 +102,10 @@ def test_half_of_the_evidence_lies_beside_the_hints() -> None:
 
 
 def test_nested_concatenations_fit_in_unequal_parts() -> None:
-    plan = make_plan(["(Concat{axis=0} (Concat{axis=1} ?x ?y) (Concat{axis=1} ?w ?v))"], [], {}, [])
+    hints = make_hints(["(Concat{axis=0} (Concat{axis=1} ?x ?y) (Concat{axis=1} ?w ?v))"], [], {}, [])
     unequal = 0
     for k in range(300):
-        sample = draw_sample(plan, random.Random(k))
+        sample = draw_sample(hints, random.Random(k))
         if sample is not None:
             g = sample.graph
             widths = [g.shape(g.node_outputs(n)[0])[1] for n in g.inputs()]

@@ -14,7 +14,7 @@ from rlflow.synthesis import prove_all
 from rlflow.synthesis.degree import degree_of
 from rlflow.synthesis.exhaustive import small_graphs
 from rlflow.synthesis.floats import compare
-from rlflow.synthesis.plan import make_plan
+from rlflow.synthesis.hints import make_hints
 from rlflow.synthesis.pool import run_all
 from rlflow.synthesis.prove import prove
 from rlflow.synthesis.repair import repair_or_say
@@ -80,7 +80,7 @@ def test_leaving_a_domain_is_caught_in_floats() -> None:
     """log(x*y) with both negative; the exact evaluator takes Log for an arbitrary function, so ask floats alone."""
     lie = rule("(Log (Mul ?x ?y))", "(Add (Log ?x) (Log ?y))", "same_shape(?x, ?y)")
     good = rule("(Log (Mul ?x ?y))", "(Log (Mul ?y ?x))", "same_shape(?x, ?y)")
-    samples = explore(good, make_plan(good.source, good.where, {}, ()), 30, 0).concrete
+    samples = explore(good, make_hints(good.source, good.where, {}, ()), 30, 0).concrete
     assert compare(good, samples).kind == ""
     report = compare(lie, samples)
     assert report.kind == "float" and "domain" in report.problem

@@ -23,7 +23,7 @@ TWICE = Rule("relu-twice", "t", ("(Relu (Relu ?x))",), ("(Relu ?x)",))
 
 @pytest.mark.parametrize("fired", [0, 1, 49])
 def test_fewer_firings_than_wanted_prove_nothing(fired: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def explored(rule: Rule, plan: Any, samples: int, seed: int, **options: Any) -> Any:
+    def explored(rule: Rule, hints: Any, samples: int, seed: int, **options: Any) -> Any:
         return SimpleNamespace(
             fired=fired, wild=0, tries=500, failures=[], same=0, samples=samples, needs_order=False, unsupported=""
         )

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from rlflow.agents.rlflow.config import WorldConfig
 from rlflow.agents.rlflow.latent import unsquash
-from rlflow.nn.batch import Batch, Vocabulary
+from rlflow.nn.batch import Batch, TokenVocabulary
 from rlflow.nn.encoder import GraphEncoder
 from rlflow.nn.observation import DELTA_COLUMNS, GLOBAL_COLUMNS
 from rlflow.nn.policy import embedded_rules
@@ -48,7 +48,7 @@ class Scores:
 class GraphWorld(nn.Module):
     """``encode`` a batch, ``score`` its candidates, ``take`` candidates in the latent graphs, ``survive``."""
 
-    def __init__(self, config: WorldConfig, vocabulary: Vocabulary) -> None:
+    def __init__(self, config: WorldConfig, vocabulary: TokenVocabulary) -> None:
         super().__init__()
         self.config, self.vocabulary = config, vocabulary
         hidden = config.encoder_hidden
@@ -113,7 +113,7 @@ class GraphWorld(nn.Module):
         return self.meets(torch.cat(both, dim=1)).squeeze(1)
 
 
-def make_graph_world(config: WorldConfig, vocabulary: Vocabulary, seed: int) -> GraphWorld:
+def make_graph_world(config: WorldConfig, vocabulary: TokenVocabulary, seed: int) -> GraphWorld:
     """A model with fresh weights that depend on the seed alone; torch's own generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

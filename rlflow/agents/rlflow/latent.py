@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from rlflow.agents.rlflow.config import WorldConfig
 from rlflow.agents.rlflow.replay import Structure
 from rlflow.graph.features import GraphFeatures
-from rlflow.nn.batch import STOP_ROW, GraphBatch, Vocabulary
+from rlflow.nn.batch import STOP_ROW, GraphBatch, TokenVocabulary
 from rlflow.nn.encoder import GraphEncoder
 from rlflow.nn.mdn import Mixture, MixtureHead
 from rlflow.nn.observation import GLOBAL_COLUMNS
@@ -64,7 +64,7 @@ class Prediction:
 class LatentWorld(nn.Module):
     """The world model. ``encode`` real states, then ``step`` or ``unroll`` without the engine."""
 
-    def __init__(self, config: WorldConfig, vocabulary: Vocabulary) -> None:
+    def __init__(self, config: WorldConfig, vocabulary: TokenVocabulary) -> None:
         super().__init__()
         self.config, self.vocabulary = config, vocabulary
         rows, size = 2 + len(vocabulary.rules), config.latent
@@ -177,7 +177,7 @@ def unsquash(squashed: Tensor) -> Tensor:
     return inside.sign() * torch.expm1(5.0 * inside.abs()) / 1000.0
 
 
-def make_world(config: WorldConfig, vocabulary: Vocabulary, seed: int) -> LatentWorld:
+def make_world(config: WorldConfig, vocabulary: TokenVocabulary, seed: int) -> LatentWorld:
     """A world model with fresh weights that depend on the seed alone; torch's own generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -15,7 +15,7 @@ from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
 from rlflow.search.node import SearchNode
 from rlflow.search.problem import Problem
-from rlflow.search.registry import register
+from rlflow.search.strategies import register
 
 _KEEP = 512
 #: Walks in a row that open nothing new, after which a search that samples has converged; each of them makes the next

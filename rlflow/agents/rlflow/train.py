@@ -40,7 +40,7 @@ from rlflow.agents.rlflow.trained import (
 )
 from rlflow.env.spec import ProblemSpec
 from rlflow.errors import UsageError
-from rlflow.nn.batch import Vocabulary
+from rlflow.nn.batch import TokenVocabulary
 from rlflow.nn.observation import STOP_RULE
 from rlflow.search import StopToken, generator
 
@@ -137,9 +137,9 @@ class WorldTrainer:
             for number in np.unique(state.seen.rule)
             if number != STOP_RULE
         }
-        self._make(Vocabulary.of(sorted(fired)))
+        self._make(TokenVocabulary.of(sorted(fired)))
 
-    def _make(self, vocabulary: Vocabulary) -> None:
+    def _make(self, vocabulary: TokenVocabulary) -> None:
         networks = make_networks(self.config, vocabulary, self.seed)
         if self.config.worldmodel == "graph":
             self.agent = GraphAgent(self.config, networks, self.replay, self._rows, self.seed)
@@ -147,7 +147,7 @@ class WorldTrainer:
         self.agent = LatentAgent(self.config, networks, Memories(networks["world"], self.replay, self._rows), self.seed)
 
     def _rows(self, spec: int) -> np.ndarray:
-        vocabulary: Vocabulary = self.agent.networks["world"].vocabulary
+        vocabulary: TokenVocabulary = self.agent.networks["world"].vocabulary
         return vocabulary.rule_rows(self.real.rule_names(spec))
 
     def _round(self) -> dict[str, Any]:

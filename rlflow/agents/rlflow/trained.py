@@ -12,7 +12,7 @@ import torch
 
 from rlflow.agents.checkpoint import Checkpoint, part_of, read_once, shipped, weights_of
 from rlflow.agents.rlflow.config import WorldConfig
-from rlflow.nn.batch import Vocabulary
+from rlflow.nn.batch import TokenVocabulary
 
 
 @dataclass
@@ -31,7 +31,7 @@ class WorldCheckpoint(Checkpoint):
             return made
 
 
-def make_networks(config: WorldConfig, vocabulary: Vocabulary, seed: int) -> dict[str, Any]:
+def make_networks(config: WorldConfig, vocabulary: TokenVocabulary, seed: int) -> dict[str, Any]:
     """Fresh networks of a form."""
     if config.worldmodel == "graph":
         from rlflow.agents.rlflow.graph_world import make_graph_world

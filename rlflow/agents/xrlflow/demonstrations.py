@@ -22,7 +22,7 @@ from rlflow.agents.xrlflow.ways import KEEP, drawn_ways
 from rlflow.env.reward import Improvement
 from rlflow.env.spec import OpenProblem, ProblemSpec
 from rlflow.env.walks import STOP, Episode, Place, Walks
-from rlflow.nn.batch import Vocabulary
+from rlflow.nn.batch import TokenVocabulary
 from rlflow.nn.observation import Observation
 from rlflow.nn.policy import Policy
 from rlflow.search import Result, TraceStep, generator
@@ -66,7 +66,7 @@ class Demonstration:
 class Expert:
     """Who shows how one model is rewritten: the best way that any search has found so far."""
 
-    def __init__(self, spec: ProblemSpec, number: int, config: TrainConfig, vocabulary: Vocabulary) -> None:
+    def __init__(self, spec: ProblemSpec, number: int, config: TrainConfig, vocabulary: TokenVocabulary) -> None:
         self.loaded, self.number, self.config, self.vocabulary = spec.load(), number, config, vocabulary
         self.title, self.expansions, self.cost = spec.title, 0, np.inf
         self.nodes = self.loaded.graph.num_working_nodes
@@ -253,7 +253,7 @@ def _shown(
     way: _Way,
     number: int,
     config: TrainConfig,
-    vocabulary: Vocabulary,
+    vocabulary: TokenVocabulary,
     rng: np.random.Generator | None,
     as_found: bool = False,
 ) -> Demonstration:

@@ -29,7 +29,7 @@ from rlflow.env.reward import make_reward
 from rlflow.env.spec import ProblemSpec
 from rlflow.env.walks import Episode, Walks
 from rlflow.nn.advantages import advantages, explained_variance
-from rlflow.nn.batch import Batch, Vocabulary
+from rlflow.nn.batch import Batch, TokenVocabulary
 from rlflow.nn.observation import Observation
 from rlflow.nn.policy import Policy
 from rlflow.search import StopToken, generator
@@ -46,7 +46,7 @@ _TINY = 1e-8
 class Player:
     """Plays episodes of several problems with a policy, all of them in step, so that the network runs on batches."""
 
-    def __init__(self, specs: Sequence[ProblemSpec], config: TrainConfig, vocabulary: Vocabulary) -> None:
+    def __init__(self, specs: Sequence[ProblemSpec], config: TrainConfig, vocabulary: TokenVocabulary) -> None:
         self.specs, self.config, self.vocabulary = list(specs), config, vocabulary
         self.policy = Policy(config.policy, vocabulary).eval()
         self._opened: dict[int, tuple[Walks, Any, np.ndarray]] = {}

@@ -11,7 +11,7 @@ from rlflow.agents.learned import Learned
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
 from rlflow.search.problem import Problem
-from rlflow.search.registry import register
+from rlflow.search.strategies import register
 
 if TYPE_CHECKING:
     from rlflow.agents.xrlflow.config import TrainConfig

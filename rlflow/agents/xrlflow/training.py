@@ -26,7 +26,7 @@ from rlflow.agents.xrlflow.config import TrainConfig
 from rlflow.agents.xrlflow.trained import PolicyCheckpoint
 from rlflow.env.spec import ProblemSpec
 from rlflow.errors import UsageError
-from rlflow.nn.batch import Vocabulary
+from rlflow.nn.batch import TokenVocabulary
 from rlflow.nn.policy import make_policy
 from rlflow.search import generator
 
@@ -94,7 +94,7 @@ class Training:
         self.out, self.seed, self.device = None if out is None else Path(out), seed, device
         self.start_card = start.card if start else None
         self.progress, self.scales, self.rng = PolicyProgress(), Scales(), generator(seed)
-        self.vocabulary = start.vocabulary if start else Vocabulary.of(list(specs[0].load().ruleset.names))
+        self.vocabulary = start.vocabulary if start else TokenVocabulary.of(list(specs[0].load().ruleset.names))
         self.policy = start.policy() if start else make_policy(config.policy, self.vocabulary, seed)
         self.best_weights = weights_of(self.policy)
         if start:

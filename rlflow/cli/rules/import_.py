@@ -15,7 +15,7 @@ from rlflow.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rlflow.synthesis.importers import Outcome
+    from rlflow.synthesis.importers import ImportOutcome
 
 _MEANINGS = {
     "as is": "true as it is, and new",
@@ -56,14 +56,14 @@ def import_rules(
 
     Interrupted, it goes on where it stopped: what was found is kept in the cache folder.
     """
-    from rlflow.synthesis.importers import Options, classify_all, read_foreign, write_imported
+    from rlflow.synthesis.importers import ImportOptions, classify_all, read_foreign, write_imported
 
     rules = read_foreign(file, kind)
     if not rules:
         raise UsageError(f"The file {file} has no rules.")
     outcomes = classify_all(
         rules,
-        options=Options(matches=matches, everything=everything, all_readings=readings),
+        options=ImportOptions(matches=matches, everything=everything, all_readings=readings),
         jobs=jobs,
         progress=_progress(quiet),
     )
@@ -86,7 +86,7 @@ def _progress(quiet: bool) -> Callable[[int, int], None]:
     return tell
 
 
-def _print(outcomes: Sequence[Outcome], quiet: bool) -> None:
+def _print(outcomes: Sequence[ImportOutcome], quiet: bool) -> None:
     from rich.table import Table
 
     if not quiet:

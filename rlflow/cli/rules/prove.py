@@ -114,7 +114,7 @@ def _end(rules: Sequence[Rule], verdicts: list[Verdict], quiet: bool) -> None:
 
 
 def _write(rules: Sequence[Rule], verdicts: Sequence[Verdict]) -> None:
-    from rlflow.synthesis.writing import write_records
+    from rlflow.synthesis.rule_files import write_records
 
     found = {v.rule: v for v in verdicts}
     for path in dict.fromkeys(rule.file for rule in rules if rule.file):
@@ -123,7 +123,7 @@ def _write(rules: Sequence[Rule], verdicts: Sequence[Verdict]) -> None:
 
 
 def _write_examples(rules: Sequence[Rule]) -> None:
-    from rlflow.synthesis.writing import write_examples
+    from rlflow.synthesis.rule_files import write_examples
 
     for path in dict.fromkeys(rule.file for rule in rules if rule.file):
         write_examples(Path(path), [rule.name for rule in rules if rule.file == path])

@@ -11,7 +11,6 @@ import ctypes
 
 import numpy as np
 
-from rlflow.compat.taso.export import export_onnx
 from rlflow.compat.taso.names import (
     get_activation_mode,
     get_data_type,
@@ -21,6 +20,7 @@ from rlflow.compat.taso.names import (
     op_table,
     operator_attrs,
 )
+from rlflow.compat.taso.onnx_export import export_onnx
 from rlflow.compat.taso.onnx_models import (
     InputNotFoundError,
     _check_output,  # noqa: F401 - scripts with importers of their own call it

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from rlflow.compat.taso.inspection import Inspection
-from rlflow.compat.taso.operators import Operators
+from rlflow.compat.taso.operator_calls import Operators
 from rlflow.compat.taso.store import PyTensor, Store
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rlflow.compat.taso.export import opset_of
 from rlflow.compat.taso.names import FLOAT
+from rlflow.compat.taso.onnx_export import opset_of
 from rlflow.compat.taso.pygraph import PyGraph
 from rlflow.compat.taso.store import PyTensor, Store
 from rlflow.errors import GraphError, ModelError, UsageError

@@ -8,9 +8,9 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any, cast
 
-from rlflow.compat.taso.export import export_onnx
 from rlflow.compat.taso.handle import GraphHandle, H
 from rlflow.compat.taso.home import home_rules
+from rlflow.compat.taso.onnx_export import export_onnx
 from rlflow.errors import UsageError
 
 if TYPE_CHECKING:

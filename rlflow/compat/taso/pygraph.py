@@ -41,7 +41,7 @@ class PyGraph(GraphHandle):
         """
         import numpy as np
 
-        from rlflow.compat.taso.export import export_onnx
+        from rlflow.compat.taso.onnx_export import export_onnx
         from rlflow.equivalence import make_inputs
         from rlflow.graph.ranges import input_ranges
         from rlflow.runtime import RuntimeOptions, Worker, unavailable_reason

@@ -13,7 +13,7 @@ from rlflow.runtime.base import Runtime, Session
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rlflow.runtime.options import NodeTime, RuntimeOptions
+    from rlflow.runtime.messages import NodeTime, RuntimeOptions
 
 
 class TorchCuda(Runtime):

@@ -10,7 +10,7 @@ import torch
 
 from rlflow.errors import RuntimeRefused
 from rlflow.runtime.models import numpy_type
-from rlflow.runtime.torch_cuda.operators import OPS, Attrs, Op, Tensor
+from rlflow.runtime.torch_cuda.torch_calls import OPS, Attrs, Op, Tensor
 
 if TYPE_CHECKING:
     from rlflow.graph import Graph

@@ -11,10 +11,10 @@ import torch
 
 from rlflow.errors import RuntimeRefused, RuntimeUnavailable
 from rlflow.runtime.loops import short
+from rlflow.runtime.messages import RuntimeOptions
 from rlflow.runtime.models import LoadedModel
-from rlflow.runtime.options import RuntimeOptions
-from rlflow.runtime.torch_cuda.operators import Tensor
 from rlflow.runtime.torch_cuda.program import DTYPES, Program
+from rlflow.runtime.torch_cuda.torch_calls import Tensor
 
 _HALVES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 _WARM_RUNS = 3

@@ -17,7 +17,7 @@ import numpy as np
 
 from rlflow._core import EGraph, EGraphRule, Graph, Saturation
 from rlflow.rewrite import RuleSet
-from rlflow.search.eqsat.table import Limits, SaturatedGraph, saturate, usable
+from rlflow.search.eqsat.table import SaturatedGraph, SaturationLimits, saturate, usable
 from rlflow.search.tree import UNTRIED, Vertex, back_up, select, uct
 
 #: E-nodes besides twice those of the graph itself, as in the paper.
@@ -79,7 +79,7 @@ class RuleSearch:
 
     def _live(self, egraph: EGraph, rules: RuleSet) -> list[list[EGraphRule]]:
         """The rules that match anywhere near the graph: for each, its shapes."""
-        limits = Limits(SCOUT, self.cap, None, SCOUT, self.cycles)
+        limits = SaturationLimits(SCOUT, self.cap, None, SCOUT, self.cycles)
         matched = {count["rule"] for count in saturate(self.graph, rules, limits).counts if count["matches"]}
         shapes: dict[str, list[EGraphRule]] = {}
         for rule in usable(egraph, rules):

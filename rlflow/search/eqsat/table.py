@@ -28,7 +28,7 @@ def declined(rules: RuleLibrary | RuleSet | Iterable[Any]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Limits:
+class SaturationLimits:
     """When a saturation ends, and how it is run; see :class:`~rlflow.search.eqsat.Saturation`."""
 
     iterations: int = 15
@@ -98,7 +98,9 @@ def _is_fusible(name: str) -> bool:
     return name not in _SOURCES and op_row(name)["fusion"] in _FUSIBLE
 
 
-def saturate(graph: Graph, rules: RuleSet, limits: Limits = Limits(), stop: Any = None) -> SaturatedGraph:
+def saturate(
+    graph: Graph, rules: RuleSet, limits: SaturationLimits = SaturationLimits(), stop: Any = None
+) -> SaturatedGraph:
     """Everything that the rules find equal to ``graph``, within ``limits``; rules in :func:`declined` are left out.
 
     Raises :class:`~rlflow.errors.GraphError` where two values that a rule equates are known to differ: a false rule.

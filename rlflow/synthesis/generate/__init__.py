@@ -16,7 +16,7 @@ from rlflow.synthesis.generate.generator import (
     PhaseProgress,
     StepCounts,
 )
-from rlflow.synthesis.generate.session import Findings, Recipe, generate_file
+from rlflow.synthesis.generate.recipe import Findings, Recipe, generate_file
 from rlflow.synthesis.generate.vocabulary import Group, Vocabulary, load_vocabulary, read_vocabulary
 
 __all__ = [

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from rlflow import _core
 from rlflow.errors import RlflowError
 from rlflow.synthesis.generate.statement import Statement
-from rlflow.synthesis.plan import plan_of
+from rlflow.synthesis.hints import hints_of
 from rlflow.synthesis.prove import SAMPLES, prove
 from rlflow.synthesis.sampling import Sample
 from rlflow.synthesis.trial import Trial, explore
@@ -59,8 +59,8 @@ class _Search:
     def _look(self, bound: Sequence[str], where: Sequence[str]) -> bool:
         rule = self.statement.rule(bound, where)
         try:
-            plan = plan_of(rule)
-            trial = explore(rule, plan, _LOOK, self.seed, self._until_failure)
+            hints = hints_of(rule)
+            trial = explore(rule, hints, _LOOK, self.seed, self._until_failure)
         except RlflowError as error:
             self.last = str(error)
             return False
@@ -75,7 +75,7 @@ class _Search:
                 return
         trial.fired = 0
         while trial.tries < _DRAWS and trial.fired < _LOOK and not trial.failures and not trial.needs_order:
-            drawn = trial.draw(trial.plan, stray=trial.tries % 2 == 1)
+            drawn = trial.draw(trial.hints, stray=trial.tries % 2 == 1)
             if drawn is not None:
                 trial.judge(drawn)
         self._bad += [failure.sample for failure in trial.failures[:1]]

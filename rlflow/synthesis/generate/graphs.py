@@ -34,19 +34,19 @@ class Node(NamedTuple):
     """An operator template (by number) over operands: inputs (by number) or nodes; ``output`` of a Split."""
 
     op: int
-    operands: tuple[Term, ...]
+    operands: tuple[Expression, ...]
     output: int = 0
 
 
-Term = int | Node
+Expression = int | Node
 
 
 @dataclass(frozen=True)
 class Equation:
     """``left`` and ``right`` compute the same: one output each, or two."""
 
-    left: tuple[Term, ...]
-    right: tuple[Term, ...]
+    left: tuple[Expression, ...]
+    right: tuple[Expression, ...]
 
     @property
     def ops(self) -> int:
@@ -54,10 +54,10 @@ class Equation:
         return len(operators(self.left)) + len(operators(self.right))
 
 
-def decode(record: Any, group: Group) -> Term:
+def decode(record: Any, group: Group) -> Expression:
     """The term of one enumerated graph."""
     inputs = len(group.inputs)
-    made: list[Term] = []
+    made: list[Expression] = []
     for step in record["step"][: int(record["ops"])]:
         operator = group.operators[int(step[0])]
         arity = kinds.of(operator.op, operator.concrete(group.worlds[0])).arity
@@ -80,11 +80,11 @@ def decode_pairs(raw: bytes, group: Group) -> list[Equation]:
     return out
 
 
-def leaves(terms: Sequence[Term]) -> list[int]:
+def leaves(terms: Sequence[Expression]) -> list[int]:
     """Inputs in order of first use, from left to right."""
     seen: dict[int, None] = {}
 
-    def visit(t: Term) -> None:
+    def visit(t: Expression) -> None:
         if isinstance(t, int):
             seen.setdefault(t)
         else:
@@ -96,11 +96,11 @@ def leaves(terms: Sequence[Term]) -> list[int]:
     return list(seen)
 
 
-def operators(terms: Sequence[Term]) -> list[Node]:
+def operators(terms: Sequence[Expression]) -> list[Node]:
     """The distinct operators (a Split counts once), operands first."""
     seen: dict[Node, None] = {}
 
-    def visit(t: Term) -> None:
+    def visit(t: Expression) -> None:
         if isinstance(t, int):
             return
         for child in t.operands:
@@ -112,7 +112,7 @@ def operators(terms: Sequence[Term]) -> list[Node]:
     return list(seen)
 
 
-def tree_size(terms: Sequence[Term]) -> int:
+def tree_size(terms: Sequence[Expression]) -> int:
     """Operators, each counted as often as it is read."""
     return sum(1 + tree_size(t.operands) for t in terms if not isinstance(t, int))
 
@@ -130,11 +130,11 @@ class Canon:
         self.derived = {k: f.name for k, (_, f) in enumerate(group.inputs) if f.derived}
         self.marks = {k: _mark(f) for k, (_, f) in enumerate(group.inputs)}
 
-    def text(self, terms: Sequence[Term], names: dict[int, str]) -> str:
+    def text(self, terms: Sequence[Expression], names: dict[int, str]) -> str:
         """Terms with inputs named, commutative operands in order of their texts."""
         return " ; ".join(self._text(t, names) for t in terms)
 
-    def _text(self, t: Term, names: dict[int, str]) -> str:
+    def _text(self, t: Expression, names: dict[int, str]) -> str:
         if isinstance(t, int):
             return names[t]
         parts = [self._text(c, names) for c in t.operands]
@@ -179,11 +179,11 @@ class Instances:
         self.group = group
         self.world = group.worlds[world]
 
-    def graph(self, terms: Sequence[Term], inputs: Sequence[int]) -> _core.Graph:
+    def graph(self, terms: Sequence[Expression], inputs: Sequence[int]) -> _core.Graph:
         """The graph that computes ``terms`` and has these inputs. Raises GraphError where the core finds it
         ill-typed."""
         b = _core.GraphBuilder()
-        values: dict[Term, int] = {}
+        values: dict[Expression, int] = {}
         for k in inputs:
             values[k] = self._leaf(b, k)
         return b.finish([self._build(b, t, values) for t in terms])
@@ -197,7 +197,7 @@ class Instances:
         values = [1.0 + k + 0.25 * j if family.positive else -2.0 + 0.75 * (j + k) for j in range(count)]
         return b.constant(F32, shape, f"{k + 1:032x}", values)
 
-    def _build(self, b: _core.GraphBuilder, t: Term, values: dict[Term, int]) -> int:
+    def _build(self, b: _core.GraphBuilder, t: Expression, values: dict[Expression, int]) -> int:
         if t in values:
             return values[t]
         if isinstance(t, int):
@@ -217,7 +217,7 @@ class Instances:
             values[t._replace(output=k)] = first + k
         return values[t]
 
-    def _derived(self, b: _core.GraphBuilder, term: Any, index: dict[str, int], values: dict[Term, int]) -> int:
+    def _derived(self, b: _core.GraphBuilder, term: Any, index: dict[str, int], values: dict[Expression, int]) -> int:
         if isinstance(term, str):
             if index[term] not in values:
                 raise GraphError(f"the derived input needs '{term}', which is not among the graph's inputs")

@@ -18,7 +18,7 @@ from typing import Any
 
 from rlflow.rewrite import Rule
 from rlflow.synthesis.field import key_of
-from rlflow.synthesis.generate.graphs import Node, Term, leaves, operators
+from rlflow.synthesis.generate.graphs import Expression, Node, leaves, operators
 from rlflow.synthesis.generate.written import ALONG_AXIS, StatementText, derived_leaves, literal
 
 _EXACT = frozenset(
@@ -207,7 +207,7 @@ class Statement(StatementText):
         """``Relu(Concat(x, y)) = Concat(Relu(x), Relu(y)).``"""
         return " = ".join(", ".join(self._plain(t) for t in side) for side in (self.source, self.target)) + "."
 
-    def _plain(self, t: Term) -> str:
+    def _plain(self, t: Expression) -> str:
         if isinstance(t, int):
             words = self.names[t] if t in self.names else self._derived(self._family(t).derived, ())
             return words.replace("?", "")

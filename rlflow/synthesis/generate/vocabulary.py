@@ -58,7 +58,7 @@ class InputFamily:
 
 
 @dataclass(frozen=True)
-class Operator:
+class OperatorTemplate:
     """An operator with fixed attributes. Integers in attributes may be names of extents. ``like``: the template that
     this one varies; a rule that binds the attributes of one binds those of the other, but for the ones that differ."""
 
@@ -90,7 +90,7 @@ class Group:
 
     name: str
     families: tuple[InputFamily, ...]
-    operators: tuple[Operator, ...]
+    operators: tuple[OperatorTemplate, ...]
     worlds: tuple[World, ...] = field(hash=False)
     extra_ops: int = 0
 
@@ -179,13 +179,13 @@ def _family(name: str, spec: Mapping[str, Any]) -> InputFamily:
     return InputFamily(name, **fields)
 
 
-def _operator(name: str, spec: Mapping[str, Any]) -> Operator:
+def _operator(name: str, spec: Mapping[str, Any]) -> OperatorTemplate:
     if not _core.has_operator(spec["op"]):
         raise UsageError(f"The vocabulary's operator '{name}' names '{spec['op']}', which the operator table lacks.")
     for operand in spec.get("operands", ()):
         if operand not in _OPERANDS:
             raise UsageError(f"The operator '{name}': an operand is one of {', '.join(_OPERANDS)}, not '{operand}'.")
-    return Operator(
+    return OperatorTemplate(
         name,
         spec["op"],
         dict(spec.get("attributes", {})),

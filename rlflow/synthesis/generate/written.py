@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from rlflow.synthesis.generate.graphs import Node, Term, leaves, operators
-from rlflow.synthesis.generate.vocabulary import Group, InputFamily, Operator
+from rlflow.synthesis.generate.graphs import Expression, Node, leaves, operators
+from rlflow.synthesis.generate.vocabulary import Group, InputFamily, OperatorTemplate
 
 _LETTERS = "xywvuzrst"
 ALONG_AXIS = ("Concat", "Split")
@@ -20,8 +20,8 @@ class StatementText:
     """``source`` => ``target`` over a group's inputs, and the texts of its terms."""
 
     group: Group
-    source: tuple[Term, ...]
-    target: tuple[Term, ...]
+    source: tuple[Expression, ...]
+    target: tuple[Expression, ...]
 
     @cached_property
     def names(self) -> dict[int, str]:
@@ -58,7 +58,7 @@ class StatementText:
     def _at_root(self, n: Node) -> bool:
         return len(self.target) == 2 and all(isinstance(t, Node) and t._replace(output=0) == n for t in self.target)
 
-    def _operator(self, n: Node) -> Operator:
+    def _operator(self, n: Node) -> OperatorTemplate:
         return self.group.operators[n.op]
 
     def _own(self) -> list[int]:
@@ -80,7 +80,7 @@ class StatementText:
     @cached_property
     def _varying(self) -> dict[str, list[str]]:
         """For each template, the attributes in which its variants differ here; these are never bound."""
-        seen: dict[str, list[Operator]] = {}
+        seen: dict[str, list[OperatorTemplate]] = {}
         for n in operators((*self.source, *self.target)):
             seen.setdefault(self._operator(n).base, []).append(self._operator(n))
         return {
@@ -91,7 +91,7 @@ class StatementText:
     def _slot_variable(self, slot: str) -> str:
         return f"?{'abcdefgh'[self.slots.index(slot)]}"
 
-    def _attributes(self, o: Operator, bound: Iterable[str], root_split: bool) -> str:
+    def _attributes(self, o: OperatorTemplate, bound: Iterable[str], root_split: bool) -> str:
         if o.op in ALONG_AXIS:
             slot = f"axis {o.attributes['axis']}"
             axis = self._slot_variable(slot) if slot in bound else str(o.attributes["axis"])
@@ -106,7 +106,7 @@ class StatementText:
             return f"{{{fixed}..{self._slot_variable(o.base)}}}"
         return "{" + ", ".join(f"{k}={literal(v)}" for k, v in sorted(o.attributes.items())) + "}"
 
-    def _text(self, t: Term, bound: Iterable[str], in_target: bool) -> str:
+    def _text(self, t: Expression, bound: Iterable[str], in_target: bool) -> str:
         if isinstance(t, int):
             return self._derived(self._family(t).derived, bound) if self._family(t).derived else self.names[t]
         o = self._operator(t)

@@ -14,15 +14,15 @@ from typing import Any, ClassVar
 from rlflow.errors import RuleError, UsageError
 from rlflow.files import write_atomically
 from rlflow.registry import Registry
-from rlflow.synthesis.importers.classify import STATUSES, Options, Outcome, classify, classify_all
+from rlflow.synthesis.importers.classify import STATUSES, ImportOptions, ImportOutcome, classify, classify_all
+from rlflow.synthesis.importers.foreign import ForeignRule
 from rlflow.synthesis.importers.taso_pb import read_taso_pb
 from rlflow.synthesis.importers.tensat import read_tensat, tensat_text
-from rlflow.synthesis.importers.terms import ForeignRule
 from rlflow.synthesis.importers.using import ForeignRules, ForeignRulesWarning, use_foreign
-from rlflow.synthesis.writing import rule_file_text
+from rlflow.synthesis.rule_files import rule_file_text
 
 
-class TasoPb:
+class TasoPbFormat:
     """TASO's graph_subst.pb, a protobuf message."""
 
     suffix = ".pb"
@@ -34,7 +34,7 @@ class TasoPb:
         return read_taso_pb(file)
 
 
-class Tensat:
+class TensatFormat:
     """Tensat's rules, one a line."""
 
     suffix = ".txt"
@@ -52,7 +52,7 @@ class Tensat:
         return read_tensat(text, multi=cls.multi, file=os.fspath(file))
 
 
-class TensatMulti(Tensat):
+class TensatMultiFormat(TensatFormat):
     """Tensat's rules with several roots, two lines a rule."""
 
     multi = True
@@ -60,9 +60,9 @@ class TensatMulti(Tensat):
 
 #: Formats of foreign rule files, by the word that ``--format`` takes.
 FORMATS: Registry[type[Any]] = Registry("rule format", capabilities={"suffix": "", "binary": False})
-FORMATS.register("taso-pb", TasoPb)
-FORMATS.register("tensat", Tensat)
-FORMATS.register("tensat-multi", TensatMulti)
+FORMATS.register("taso-pb", TasoPbFormat)
+FORMATS.register("tensat", TensatFormat)
+FORMATS.register("tensat-multi", TensatMultiFormat)
 
 __all__ = [
     "FORMATS",
@@ -70,8 +70,8 @@ __all__ = [
     "ForeignRule",
     "ForeignRules",
     "ForeignRulesWarning",
-    "Options",
-    "Outcome",
+    "ImportOptions",
+    "ImportOutcome",
     "classify",
     "classify_all",
     "read_foreign",
@@ -90,12 +90,13 @@ def read_foreign(path: str | os.PathLike[str], format: str | None = None) -> lis
     if not file.is_file():
         raise UsageError(f"While importing rules: there is no file {os.fspath(path)}.")
     if format is None:
-        format = "taso-pb" if file.suffix == TasoPb.suffix else "tensat-multi" if "multi" in file.stem else "tensat"
+        text = "tensat-multi" if "multi" in file.stem else "tensat"
+        format = "taso-pb" if file.suffix == TasoPbFormat.suffix else text
     rules: list[ForeignRule] = FORMATS.get(format).read(file)
     return rules
 
 
-def write_imported(path: str | os.PathLike[str], outcomes: Iterable[Outcome]) -> int:
+def write_imported(path: str | os.PathLike[str], outcomes: Iterable[ImportOutcome]) -> int:
     """Writes the outcomes' rules as a rule file, whole or not at all; how many. They are proved again (from the
     cache) when the file is loaded."""
     entries = [outcome.rule for outcome in outcomes if outcome.rule is not None]

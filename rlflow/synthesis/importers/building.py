@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rlflow import _core
 from rlflow.errors import GraphError
 from rlflow.synthesis.field import key_of
-from rlflow.synthesis.importers.terms import ACTIVATIONS, OUTPUT, SAME, VARIABLE, Term
+from rlflow.synthesis.importers.foreign import ACTIVATIONS, OUTPUT, SAME, VARIABLE, ForeignTerm
 
 F32 = 1
 Shape = tuple[int, ...]
@@ -58,7 +58,7 @@ class Inexpressible(Exception):  # noqa: N818 - said of one rule
     """Our operators cannot say the term."""
 
 
-def permutation(term: Term) -> list[int]:
+def permutation(term: ForeignTerm) -> list[int]:
     """The axes of a Transpose: digits of its number in base rank; without a number, the two axes swapped."""
     rank, number = term.number("rank", 2), term.get("perm")
     if number is None:
@@ -88,7 +88,7 @@ def pads_of(size: Sequence[int], kernel: Sequence[int], stride: Sequence[int], m
     return [(t + 1) // 2 for t in total] + [t // 2 for t in total]
 
 
-def padding_counted(terms: Sequence[Term]) -> bool:
+def padding_counted(terms: Sequence[ForeignTerm]) -> bool:
     """Whether a mean over windows can be told from one that counts the padding."""
     return any(t.op == "poolavg" and t.number("pad") == SAME for side in terms for t in side.walk())
 
@@ -117,7 +117,7 @@ class Maker:
     def __init__(self, names: Sequence[str], shapes: dict[str, Shape], settings: Conventions) -> None:
         self.builder = _core.GraphBuilder()
         self.settings = settings
-        self.made: dict[Term, int] = {}
+        self.made: dict[ForeignTerm, int] = {}
         self.cuts: dict[int, dict[int, Shape]] = {}  # value -> axis -> sizes of the two parts joined there
         self.convolutions: list[tuple[int, int]] = []  # (operands' values) of each, for readings
         for name in names:
@@ -126,7 +126,7 @@ class Maker:
                 value = self.builder.constant(F32, list(shapes[name]), digest, None, None)
             else:
                 value = self.builder.input(name, F32, list(shapes[name]))
-            self.made[Term(VARIABLE, name=name)] = value
+            self.made[ForeignTerm(VARIABLE, name=name)] = value
 
     def shape(self, value: int) -> Shape:
         return tuple(self.builder.shape(value))
@@ -137,17 +137,17 @@ class Maker:
         except GraphError as error:
             raise Mismatch(str(error)) from error
 
-    def term(self, term: Term) -> int:
+    def term(self, term: ForeignTerm) -> int:
         """The value of a term; a repeated term is one value."""
         if term not in self.made:
             self.made[term] = self._build(term)
         return self.made[term]
 
-    def graph(self, terms: Sequence[Term]) -> _core.Graph:
+    def graph(self, terms: Sequence[ForeignTerm]) -> _core.Graph:
         """The graph that yields the terms."""
         return self.builder.finish([self.term(t) for t in terms])
 
-    def _build(self, term: Term) -> int:
+    def _build(self, term: ForeignTerm) -> int:
         operands = [self.term(t) for t in term.operands]
         if term.op in INEXPRESSIBLE:
             raise Inexpressible(INEXPRESSIBLE[term.op])
@@ -168,7 +168,7 @@ class Maker:
         self.cuts[active] = self.cuts.get(value, {})
         return active
 
-    def _plain(self, term: Term, operands: list[int]) -> int:
+    def _plain(self, term: ForeignTerm, operands: list[int]) -> int:
         if term.op in ELEMENTWISE and self.settings.equal_shapes:
             shapes = {self.shape(v) for v, t in zip(operands, term.operands, strict=True) if not _is_ones(t)}
             if len(shapes) > 1:
@@ -179,7 +179,7 @@ class Maker:
             self.cuts[value] = {a: c for a, c in found[0].items() if all(other.get(a) == c for other in found)}
         return value
 
-    def _reduction(self, term: Term, operand: int) -> int:
+    def _reduction(self, term: ForeignTerm, operand: int) -> int:
         number = term.number("axes")
         axes = [a for a in range(8) if number >> a & 1]
         return self.add(REDUCTIONS[term.op], {"axes": axes, "keepdims": term.number("keepdims", 1)}, [operand])
@@ -203,7 +203,7 @@ class Maker:
         return self.add("Div", {}, [spread, self.literal((), [float(kernel[0] * kernel[1])])])
 
 
-def _matmul(maker: Maker, term: Term, operands: list[int]) -> int:
+def _matmul(maker: Maker, term: ForeignTerm, operands: list[int]) -> int:
     a, b = (maker.shape(v) for v in operands)
     if len(a) != len(b) or len(a) < 2 or a[:-2] != b[:-2] or a[-1] != b[-2]:
         raise Mismatch("matmul: ranks, batches or inner extents differ")
@@ -217,7 +217,7 @@ def _matmul(maker: Maker, term: Term, operands: list[int]) -> int:
     return value
 
 
-def _concat(maker: Maker, term: Term, operands: list[int]) -> int:
+def _concat(maker: Maker, term: ForeignTerm, operands: list[int]) -> int:
     axis, shapes = term.number("axis"), [maker.shape(v) for v in operands]
     rank = term.number("rank", len(shapes[0]))
     if any(len(s) != rank for s in shapes) or not 0 <= axis < rank:
@@ -231,7 +231,7 @@ def _concat(maker: Maker, term: Term, operands: list[int]) -> int:
     return value
 
 
-def _split(maker: Maker, term: Term, operands: list[int]) -> int:
+def _split(maker: Maker, term: ForeignTerm, operands: list[int]) -> int:
     axis = term.number("axis")
     sizes = maker.cuts.get(operands[0], {}).get(axis)
     if sizes is None:
@@ -239,11 +239,11 @@ def _split(maker: Maker, term: Term, operands: list[int]) -> int:
     return maker.add("Split", {"axis": axis, "split": list(sizes)}, operands, len(sizes))
 
 
-def _output(maker: Maker, term: Term, operands: list[int]) -> int:
+def _output(maker: Maker, term: ForeignTerm, operands: list[int]) -> int:
     return operands[0] + term.number("index")
 
 
-def _convolution(maker: Maker, term: Term, operands: list[int]) -> int:
+def _convolution(maker: Maker, term: ForeignTerm, operands: list[int]) -> int:
     x, w = (maker.shape(v) for v in operands)
     if len(x) != 4 or len(w) != 4 or x[1] % w[1]:
         raise Mismatch("conv2d: ranks or channels differ")
@@ -262,7 +262,7 @@ def _convolution(maker: Maker, term: Term, operands: list[int]) -> int:
     return value
 
 
-def _pool(maker: Maker, term: Term, operands: list[int]) -> int:
+def _pool(maker: Maker, term: ForeignTerm, operands: list[int]) -> int:
     x = maker.shape(operands[0])
     if len(x) != 4:
         raise Mismatch("pool2d: rank")
@@ -276,7 +276,7 @@ def _pool(maker: Maker, term: Term, operands: list[int]) -> int:
     return maker.add("AveragePool", {**attributes, "count_include_pad": int(maker.settings.count_pad)}, operands)
 
 
-def _transpose(maker: Maker, term: Term, operands: list[int]) -> int:
+def _transpose(maker: Maker, term: ForeignTerm, operands: list[int]) -> int:
     perm = permutation(term)
     if len(maker.shape(operands[0])) != len(perm):
         raise Mismatch("transpose: rank")
@@ -286,7 +286,7 @@ def _transpose(maker: Maker, term: Term, operands: list[int]) -> int:
     return value
 
 
-def _scaled(maker: Maker, term: Term, operands: list[int]) -> int:
+def _scaled(maker: Maker, term: ForeignTerm, operands: list[int]) -> int:
     if maker.shape(operands[1]):
         raise Mismatch("smul: the factor is no scalar")
     value = maker.add("Mul", {}, operands)
@@ -294,7 +294,7 @@ def _scaled(maker: Maker, term: Term, operands: list[int]) -> int:
     return value
 
 
-def _enlarged(maker: Maker, term: Term, operands: list[int]) -> int:
+def _enlarged(maker: Maker, term: ForeignTerm, operands: list[int]) -> int:
     w = maker.shape(operands[0])
     to = maker.shape(operands[1])[2:] if len(operands) > 1 else (term.number("kernel_h"), term.number("kernel_w"))
     if len(w) != 4 or len(to) != 2 or any(t < k or (t - k) % 2 for t, k in zip(to, w[2:], strict=True)):
@@ -307,32 +307,32 @@ def _enlarged(maker: Maker, term: Term, operands: list[int]) -> int:
     return value
 
 
-def _moved(op: str) -> Callable[[Maker, Term, list[int]], int]:
-    def build(maker: Maker, term: Term, operands: list[int]) -> int:
+def _moved(op: str) -> Callable[[Maker, ForeignTerm, list[int]], int]:
+    def build(maker: Maker, term: ForeignTerm, operands: list[int]) -> int:
         axes = [a for a in range(8) if term.number("axes") >> a & 1]
         return maker.add(op, {"axes": axes}, operands)
 
     return build
 
 
-def _same(maker: Maker, term: Term, operands: list[int]) -> int:
+def _same(maker: Maker, term: ForeignTerm, operands: list[int]) -> int:
     return operands[0]
 
 
-def _kernel(maker: Maker, term: Term, operands: list[int]) -> int:
+def _kernel(maker: Maker, term: ForeignTerm, operands: list[int]) -> int:
     kernel = [term.number("kernel_h", 1), term.number("kernel_w", 1)]
     return maker.identity_kernel(kernel, term.op == "Cpool")
 
 
-def _matrix(maker: Maker, term: Term, operands: list[int]) -> int:
+def _matrix(maker: Maker, term: ForeignTerm, operands: list[int]) -> int:
     return maker.identity() if term.op == "Imatmul" else maker.literal((), [1.0])  # a tensor of ones, broadcast
 
 
-def _is_ones(term: Term) -> bool:
+def _is_ones(term: ForeignTerm) -> bool:
     return any(t.op == "Iewmul" for t in term.walk())
 
 
-_SPECIAL: dict[str, Callable[[Maker, Term, list[int]], int]] = {
+_SPECIAL: dict[str, Callable[[Maker, ForeignTerm, list[int]], int]] = {
     "matmul": _matmul, "concat": _concat, "split": _split, OUTPUT: _output, "conv2d": _convolution,
     "poolmax": _pool, "poolavg": _pool, "transpose": _transpose, "smul": _scaled, "enlarge": _enlarged,
     "dropout": _same, "Iconv": _kernel, "Cpool": _kernel, "Imatmul": _matrix, "Iewmul": _matrix,

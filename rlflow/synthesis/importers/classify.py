@@ -15,9 +15,9 @@ from rlflow.synthesis.cache import prove_cached
 from rlflow.synthesis.derive import Derivation, derive
 from rlflow.synthesis.importers.building import ELEMENTWISE, INEXPRESSIBLE, Inexpressible, padding_counted
 from rlflow.synthesis.importers.convert import convert
+from rlflow.synthesis.importers.foreign import VARIABLE, ForeignRule, ForeignTerm
 from rlflow.synthesis.importers.instances import CHANNELS, EQUAL, READINGS, TASO, UNGROUPED, Reading, draws
 from rlflow.synthesis.importers.readings import judge
-from rlflow.synthesis.importers.terms import VARIABLE, ForeignRule, Term
 
 #: Statuses, in the order in which tables list them.
 STATUSES = ("as is", "conditions", "identity", "ours", "derived", "refuted", "inexpressible", "undecided")
@@ -26,7 +26,7 @@ _INSTANCES = 8
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ImportOutcome:
     """One rule's.
 
     ``status``: "as is" or "conditions" (true, and new here; ``conditions`` says what had to be added), "identity"
@@ -76,7 +76,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Options:
+class ImportOptions:
     """``matches``: exact comparisons a reading. ``steps``: of a derivation. ``everything``: write also what the
     library has or implies. ``all_readings``: judge the stronger readings too, for tables."""
 
@@ -90,7 +90,7 @@ def weights_of(rule: ForeignRule) -> frozenset[str]:
     """Variables that stand as weights only: kernels, right operands of products, factors."""
     found: dict[bool, set[str]] = {False: set(), True: set()}
 
-    def visit(term: Term, weight: bool) -> None:
+    def visit(term: ForeignTerm, weight: bool) -> None:
         if term.op == VARIABLE:
             found[weight].add(term.name)
         for k, operand in enumerate(term.operands):
@@ -102,9 +102,9 @@ def weights_of(rule: ForeignRule) -> frozenset[str]:
     return frozenset(found[True] - found[False])
 
 
-def classify(rule: ForeignRule, library: RuleLibrary, options: Options = Options()) -> Outcome:
+def classify(rule: ForeignRule, library: RuleLibrary, options: ImportOptions = ImportOptions()) -> ImportOutcome:
     """What becomes of a rule. Deterministic."""
-    base = Outcome(rule.index, rule.origin, str(rule), "inexpressible")
+    base = ImportOutcome(rule.index, rule.origin, str(rule), "inexpressible")
     try:
         return _classified(rule, library, options, base)
     except Inexpressible as reason:
@@ -113,7 +113,7 @@ def classify(rule: ForeignRule, library: RuleLibrary, options: Options = Options
         return replace(base, status="undecided", reason=f"the prover failed: {error}")
 
 
-def _classified(rule: ForeignRule, library: RuleLibrary, options: Options, base: Outcome) -> Outcome:
+def _classified(rule: ForeignRule, library: RuleLibrary, options: ImportOptions, base: ImportOutcome) -> ImportOutcome:
     if rule.unreadable:
         raise Inexpressible(rule.unreadable)
     for term in rule.operators():
@@ -143,7 +143,7 @@ def _readings(rule: ForeignRule) -> list[Reading]:
     return [r for pair in ((r, replace(r, count_pad=True)) for r in chosen) for r in pair]
 
 
-def _read(rule: ForeignRule, options: Options, base: Outcome) -> tuple[Reading | None, Outcome]:
+def _read(rule: ForeignRule, options: ImportOptions, base: ImportOutcome) -> tuple[Reading | None, ImportOutcome]:
     """The weakest reading under which the rule is true, and the outcome so far."""
     truth, last, found = None, None, []
     for reading in _readings(rule):
@@ -208,7 +208,7 @@ def _derive(
     return None
 
 
-def _with_chain(base: Outcome, found: Derivation, constants: frozenset[str]) -> Outcome:
+def _with_chain(base: ImportOutcome, found: Derivation, constants: frozenset[str]) -> ImportOutcome:
     status = "identity" if not len(found) else "ours" if len(found) == 1 else "derived"
     return replace(
         base,
@@ -220,7 +220,9 @@ def _with_chain(base: Outcome, found: Derivation, constants: frozenset[str]) -> 
     )
 
 
-def _known_after_all(rule: ForeignRule, library: RuleLibrary, options: Options, found: Outcome) -> Outcome:
+def _known_after_all(
+    rule: ForeignRule, library: RuleLibrary, options: ImportOptions, found: ImportOutcome
+) -> ImportOutcome:
     """The prover asked for more than the readings showed: with that, the library may have the rule."""
     for reading in READINGS[1:]:
         if _phrases(reading) == found.conditions:
@@ -231,7 +233,7 @@ def _known_after_all(rule: ForeignRule, library: RuleLibrary, options: Options, 
     return found
 
 
-def _imported(rule: ForeignRule, truth: Reading, base: Outcome) -> Outcome:
+def _imported(rule: ForeignRule, truth: Reading, base: ImportOutcome) -> ImportOutcome:
     """Our statement, proved: under the weakest reading that suffices, else with mined conditions."""
     reasons = ""
     stronger = [r for r in (TASO, EQUAL, UNGROUPED, CHANNELS) if READINGS.index(r) >= _strength(truth)]
@@ -260,7 +262,7 @@ def _mined(rule: Rule) -> tuple[Rule | None, tuple[str, ...]]:
     return answer.repaired, answer.added
 
 
-def _written(base: Outcome, rule: Rule, conditions: tuple[str, ...]) -> Outcome:
+def _written(base: ImportOutcome, rule: Rule, conditions: tuple[str, ...]) -> ImportOutcome:
     status = base.status if base.chain else "conditions" if conditions else "as is"
     return replace(base, status=status, conditions=conditions, rule=rule_entry(rule))
 
@@ -284,16 +286,16 @@ def rule_entry(rule: Rule) -> dict[str, Any]:
 def classify_all(
     rules: Sequence[ForeignRule],
     *,
-    options: Options = Options(),
+    options: ImportOptions = ImportOptions(),
     jobs: int = 1,
     progress: Callable[[int, int], None] | None = None,
-) -> list[Outcome]:
+) -> list[ImportOutcome]:
     """The outcomes, in the rules' order. Equal statements are judged once, ``jobs`` processes share the work, and what
     was found is remembered in the cache folder as it is found, so that an interrupted run goes on where it stopped.
     ``progress`` is told how many of how many are done."""
     first = {(r.sources, r.targets, r.unreadable): r for r in reversed(rules)}
     distinct = sorted(first.values(), key=lambda r: r.index)
-    found: dict[int, Outcome] = {}
+    found: dict[int, ImportOutcome] = {}
     for done, outcome in enumerate(_outcomes(distinct, options, jobs), 1):
         found[outcome.index] = outcome
         if progress:
@@ -301,13 +303,13 @@ def classify_all(
     return [_for_rule(found[first[r.sources, r.targets, r.unreadable].index], r) for r in rules]
 
 
-def _for_rule(outcome: Outcome, rule: ForeignRule) -> Outcome:
+def _for_rule(outcome: ImportOutcome, rule: ForeignRule) -> ImportOutcome:
     if outcome.index == rule.index:
         return replace(outcome, conditions=relevant(outcome.conditions, rule))
     return replace(outcome, index=rule.index, origin=rule.origin, conditions=relevant(outcome.conditions, rule))
 
 
-def _outcomes(rules: Sequence[ForeignRule], options: Options, jobs: int) -> Iterator[Outcome]:
+def _outcomes(rules: Sequence[ForeignRule], options: ImportOptions, jobs: int) -> Iterator[ImportOutcome]:
     open_rules = []
     for rule in rules:
         known = _remembered(rule, options)
@@ -331,26 +333,26 @@ def _library() -> RuleLibrary:
     return all_shipped()
 
 
-def _one(rule: ForeignRule, options: Options) -> Outcome:
+def _one(rule: ForeignRule, options: ImportOptions) -> ImportOutcome:
     outcome = classify(rule, _library(), options)
     Ledger(IMPORTS).keep(_key(rule, options), outcome)
     return outcome
 
 
-def _key(rule: ForeignRule, options: Options) -> str:
+def _key(rule: ForeignRule, options: ImportOptions) -> str:
     versions = (PROVER_VERSION, _library().digest)
     return key(*versions, rule.origin, rule.numbered, str(rule), sorted(asdict(options).items()))
 
 
-def _remembered(rule: ForeignRule, options: Options) -> Outcome | None:
+def _remembered(rule: ForeignRule, options: ImportOptions) -> ImportOutcome | None:
     found = Ledger(IMPORTS).recall(_key(rule, options))
     return None if found is None else replace(found, index=rule.index)
 
 
-def _outcome(plain: dict[str, Any]) -> Outcome:
+def _outcome(plain: dict[str, Any]) -> ImportOutcome:
     for name in ("conditions", "chain", "weights"):
         plain[name] = tuple(plain[name])
-    return Outcome(**{**plain, "readings": tuple(tuple(pair) for pair in plain["readings"])})
+    return ImportOutcome(**{**plain, "readings": tuple(tuple(pair) for pair in plain["readings"])})
 
 
 #: What became of the rules of other programs' files; the version is that of the judgement.

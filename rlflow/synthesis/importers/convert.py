@@ -21,10 +21,10 @@ from rlflow.synthesis.importers.building import (
     Inexpressible,
     permutation,
 )
+from rlflow.synthesis.importers.foreign import ACTIVATIONS, OUTPUT, SAME, VARIABLE, ForeignRule, ForeignTerm
 from rlflow.synthesis.importers.instances import TASO, Instance, Reading, draw
 from rlflow.synthesis.importers.shapes import CONSTANTS, Symbols, Window
 from rlflow.synthesis.importers.symbols import Dims, Extent, expression, has_window
-from rlflow.synthesis.importers.terms import ACTIVATIONS, OUTPUT, SAME, VARIABLE, ForeignRule, Term
 
 _HINTS = 8
 
@@ -93,7 +93,7 @@ class _Writer(Symbols):
 
     # ---- terms
 
-    def source(self, term: Term) -> str:
+    def source(self, term: ForeignTerm) -> str:
         """A term of the source."""
         if term.op == "conv2d":
             n = self.windows[term].name
@@ -103,7 +103,7 @@ class _Writer(Symbols):
             return self._active(term, f"(Conv{{{attributes}}} {inner})")
         return self._common(term, self.source)
 
-    def target(self, term: Term) -> str:
+    def target(self, term: ForeignTerm) -> str:
         """A term of the target; writes down what its types need."""
         if term.op == "conv2d":
             return self._target_conv(term)
@@ -112,7 +112,7 @@ class _Writer(Symbols):
             return self._enlarged(term)
         return self._common(term, self.target)
 
-    def _common(self, term: Term, say: Any) -> str:
+    def _common(self, term: ForeignTerm, say: Any) -> str:
         if term.op == VARIABLE:
             return self.variable(term.name)
         operands = " ".join(say(t) for t in term.operands)
@@ -141,7 +141,7 @@ class _Writer(Symbols):
             return f"(Split{{axis={term.number('axis')}, split=[{sizes}]}} {operands})"
         raise Inexpressible(f"{term.op} cannot be written here")
 
-    def _pool(self, term: Term) -> str:
+    def _pool(self, term: ForeignTerm) -> str:
         kernel = [term.number("kernel_h", 1), term.number("kernel_w", 1)]
         stride = [term.number("stride_h", 1), term.number("stride_w", 1)]
         if term.number("pad") == SAME and (stride != [1, 1] or any(k % 2 == 0 for k in kernel)):
@@ -151,13 +151,13 @@ class _Writer(Symbols):
         counted = f", count_include_pad={int(self.reading.count_pad)}" if term.op == "poolavg" else ""
         return f"{'AveragePool' if term.op == 'poolavg' else 'MaxPool'}{{{attributes}{counted}}}"
 
-    def _active(self, term: Term, text: str) -> str:
+    def _active(self, term: ForeignTerm, text: str) -> str:
         activation = ACTIVATIONS.get(term.number("acti"))
         if activation is None:
             raise Inexpressible(f"activation {term.number('acti')} does not exist")
         return f"({activation} {text})" if activation else text
 
-    def _target_conv(self, term: Term) -> str:
+    def _target_conv(self, term: ForeignTerm) -> str:
         image, weight = (self.dims(t) for t in term.operands)
         window = self._window_of(term)
         group = self._group(window, image, weight)
@@ -171,12 +171,12 @@ class _Writer(Symbols):
         attributes = f"dilations=[1, 1], group={group}, kernel_shape={kernel}, pads={pads}, strides={stride}"
         return self._active(term, f"(Conv{{{attributes}}} {' '.join(operands)})")
 
-    def _kernel_operand(self, term: Term, image: Dims) -> str:
+    def _kernel_operand(self, term: ForeignTerm, image: Dims) -> str:
         if term.op in ("Iconv", "Cpool"):
             raise Inexpressible("a constant kernel of TASO's, whose channels follow from its use only")
         return self.target(term)
 
-    def _kernel(self, weight: Term) -> str:
+    def _kernel(self, weight: ForeignTerm) -> str:
         if weight.op == "enlarge":
             return f"[{weight.number('kernel_h', 1)}, {weight.number('kernel_w', 1)}]"
         if weight.op == VARIABLE:
@@ -200,7 +200,7 @@ class _Writer(Symbols):
                 return str(len(inside[0][0][1]))
         return f"({expression(inside[0][0])}) / ({expression(inside[0][1])})"
 
-    def _enlarged(self, term: Term) -> str:
+    def _enlarged(self, term: ForeignTerm) -> str:
         weight, kernel = term.operands[0], self._kernel(term.operands[0])
         if len(term.operands) > 1:
             raise Inexpressible("ENLARGE to the kernel of another weight (rlflow's merge-conv-enlarged is that rule)")
@@ -209,7 +209,7 @@ class _Writer(Symbols):
         self.extra += [f"{kernel} <= {to}", f"({to} - {kernel}) % 2 == 0"]
         return f'(Pad{{pads=cat([0, 0], {half}, [0, 0], {half}), value=0.0, mode="constant"}} {self.target(weight)})'
 
-    def _cut(self, term: Term, axis: int) -> list[Extent]:
+    def _cut(self, term: ForeignTerm, axis: int) -> list[Extent]:
         """The extents of the parts that a split along this axis takes apart."""
         if term.op == "concat" and term.number("axis") == axis:
             shapes = [self.dims(t) for t in term.operands]
@@ -225,11 +225,11 @@ class _Writer(Symbols):
                 return self._cut(term.operands[axis - rank + 2], axis)
         raise Inexpressible(f"a split along axis {axis} undoes no concatenation: its sizes are not known")
 
-    def _ranked_name(self, term: Term) -> str:
+    def _ranked_name(self, term: ForeignTerm) -> str:
         return term.name if term.op == VARIABLE else self._ranked_name(term.operands[0])
 
 
-def _axes(term: Term) -> list[int]:
+def _axes(term: ForeignTerm) -> list[int]:
     return [a for a in range(8) if term.number("axes") >> a & 1]
 
 

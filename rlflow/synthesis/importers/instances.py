@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from rlflow import _core
 from rlflow.synthesis.importers.building import Conventions, Maker, Mismatch, Shape, permutation
-from rlflow.synthesis.importers.terms import VARIABLE, ForeignRule, Term
+from rlflow.synthesis.importers.foreign import VARIABLE, ForeignRule, ForeignTerm
 
 Want = tuple["int | None", ...] | None  # a partly known shape; None where not even the rank is
 _FOUR = frozenset({"conv2d", "poolmax", "poolavg", "enlarge", "Iconv", "Cpool"})
@@ -121,7 +121,7 @@ class _Proposal:
         for side in (*self.rule.sources, *self.rule.targets):
             self.fit(side, None)
         for name in self.rule.variables():  # what an operator that is not known here hides
-            self.fit(Term(VARIABLE, name=name), None)
+            self.fit(ForeignTerm(VARIABLE, name=name), None)
         if self.dented:
             self.dent()
         return self.found
@@ -145,7 +145,7 @@ class _Proposal:
             return tuple(self.extent() if d is None else d for d in want)
         return tuple(self.extent() for _ in range(rank))
 
-    def fit(self, term: Term, want: Want) -> Shape:
+    def fit(self, term: ForeignTerm, want: Want) -> Shape:
         """Binds the variables of a term so that it has the wanted shape, where that can be; its shape."""
         if term.op == VARIABLE:
             if term.name not in self.found:
@@ -167,7 +167,7 @@ class _Proposal:
             shape = self.fit(operand, want) if k == 0 else self._beside(operand, shape)
         return shape
 
-    def _beside(self, operand: Term, shape: Shape) -> Shape:
+    def _beside(self, operand: ForeignTerm, shape: Shape) -> Shape:
         want: Want = shape
         if self.broadcast and self.rng.random() < 0.7:
             want = tuple((None if d == 1 else 1) if self.rng.random() < 0.4 else d for d in shape)
@@ -176,12 +176,12 @@ class _Proposal:
             return shape if len(shape) > len(other) else other
         return tuple(max(a, b) for a, b in zip(shape, other, strict=True))
 
-    def _smul(self, term: Term, want: Want) -> Shape:
+    def _smul(self, term: ForeignTerm, want: Want) -> Shape:
         shape = self.fit(term.operands[0], want)
         self.fit(term.operands[1], ())
         return shape
 
-    def _matmul(self, term: Term, want: Want) -> Shape:
+    def _matmul(self, term: ForeignTerm, want: Want) -> Shape:
         a, b = term.operands
         rank = len(want) if want is not None else None
         if rank is None or rank < 2:
@@ -195,10 +195,10 @@ class _Proposal:
             right = self.fit(b, (*left[:-2], left[-1] if left else None, wanted[-1]))
         return (*left[:-1], right[-1]) if left and right else ()
 
-    def square(self, term: Term) -> int | None:
+    def square(self, term: ForeignTerm) -> int | None:
         return self.channels if any(t.op == "Imatmul" for t in term.operands) else None
 
-    def _concat(self, term: Term, want: Want) -> Shape:
+    def _concat(self, term: ForeignTerm, want: Want) -> Shape:
         axis = term.number("axis")
         rank = max(term.get("rank") or self.rank_of(term) or (len(want) if want else 2), axis + 1)
         wanted = list(want) if want is not None and len(want) == rank else [None] * rank
@@ -219,7 +219,7 @@ class _Proposal:
             return None
         return left if parts == 1 else self.rng.randint(1, left)
 
-    def _conv2d(self, term: Term, want: Want) -> Shape:
+    def _conv2d(self, term: ForeignTerm, want: Want) -> Shape:
         x, w = term.operands
         wanted = want if want is not None and len(want) == 4 else (None,) * 4
         constant = w.op in _CONSTANTS
@@ -237,14 +237,14 @@ class _Proposal:
             weight = self.fit(w, (out, inside, *self.kernel))
         return (image[0], weight[0], *image[2:]) if len(image) == 4 and len(weight) == 4 else ()
 
-    def _enlarge(self, term: Term, want: Want) -> Shape:
+    def _enlarge(self, term: ForeignTerm, want: Want) -> Shape:
         to = (term.number("kernel_h", 3), term.number("kernel_w", 3))
         if len(term.operands) > 1:
             to = tuple(self.fit(term.operands[1], None)[2:])  # type: ignore[assignment]
         shape = self.fit(term.operands[0], (*(want or (None, None))[:2], *(self.rng.choice((1, k)) for k in to)))
         return (*shape[:2], *to)
 
-    def _transpose(self, term: Term, want: Want) -> Shape:
+    def _transpose(self, term: ForeignTerm, want: Want) -> Shape:
         perm = permutation(term)
         inner: list[int | None] = [None] * len(perm)
         if want is not None and len(want) == len(perm):
@@ -253,18 +253,18 @@ class _Proposal:
         shape = self.fit(term.operands[0], tuple(inner))
         return tuple(shape[a] for a in perm) if len(shape) == len(perm) else shape
 
-    def _split(self, term: Term, want: Want) -> Shape:
+    def _split(self, term: ForeignTerm, want: Want) -> Shape:
         return self.fit(term.operands[0], None)
 
-    def _output(self, term: Term, want: Want) -> Shape:
+    def _output(self, term: ForeignTerm, want: Want) -> Shape:
         return self.fit(term.operands[0], None)
 
-    def is_bound(self, term: Term) -> bool:
+    def is_bound(self, term: ForeignTerm) -> bool:
         return all(t.name in self.found for t in term.walk() if t.op == VARIABLE) and any(
             t.op == VARIABLE for t in term.walk()
         )
 
-    def rank_of(self, term: Term) -> int | None:
+    def rank_of(self, term: ForeignTerm) -> int | None:
         found = [self.ranks[t.name] for t in term.walk() if t.op == VARIABLE and t.name in self.ranks]
         bound = [len(self.found[t.name]) for t in term.walk() if t.op == VARIABLE and t.name in self.found]
         ranks = [r for r in (*found, *bound) if r]
@@ -318,11 +318,11 @@ class _Classes:
                 self.known.setdefault(b, self.known[a])
 
 
-def _key(term: Term) -> object:
+def _key(term: ForeignTerm) -> object:
     return term.name if term.op == VARIABLE else term
 
 
-def _equate(term: Term, classes: _Classes) -> None:
+def _equate(term: ForeignTerm, classes: _Classes) -> None:
     if term.op in _CONSTANTS:
         return
     operands = list(term.operands)
@@ -336,7 +336,7 @@ def _equate(term: Term, classes: _Classes) -> None:
             classes.join(_key(operand), _key(term))
 
 
-def _rank_named(term: Term) -> int | None:
+def _rank_named(term: ForeignTerm) -> int | None:
     if term.op in _FOUR:
         return 4
     if term.op == "concat":

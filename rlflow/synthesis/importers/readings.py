@@ -11,8 +11,8 @@ from rlflow import _core
 from rlflow.synthesis.domains import Field, Ordered
 from rlflow.synthesis.field import key_of
 from rlflow.synthesis.importers.building import ELEMENTWISE, Inexpressible
+from rlflow.synthesis.importers.foreign import ForeignRule
 from rlflow.synthesis.importers.instances import TASO, Instance, Reading, draw
-from rlflow.synthesis.importers.terms import ForeignRule
 from rlflow.synthesis.operators import NeedsOrder
 from rlflow.synthesis.semantics import Evaluator
 

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, field
 
 from rlflow.synthesis.importers.building import ELEMENTWISE, PLAIN, REDUCTIONS, Inexpressible, permutation
+from rlflow.synthesis.importers.foreign import OUTPUT, SAME, VARIABLE, ForeignRule, ForeignTerm
 from rlflow.synthesis.importers.instances import Reading, ranks_of
 from rlflow.synthesis.importers.symbols import Dims, Equalities, Extent
-from rlflow.synthesis.importers.terms import OUTPUT, SAME, VARIABLE, ForeignRule, Term
 
 _WRITTEN_OUT = frozenset({"enlarge", "Iconv", "Cpool"})
 CONSTANTS = frozenset({"Iconv", "Cpool", "Imatmul", "Iewmul"})
@@ -20,7 +20,7 @@ class Window:
     of the target have the same."""
 
     name: str
-    term: Term
+    term: ForeignTerm
     weights: frozenset[str]
 
 
@@ -32,7 +32,7 @@ class Symbols:
     reading: Reading
     known: Equalities = field(default_factory=Equalities)
     extra: list[str] = field(default_factory=list)
-    windows: dict[Term, Window] = field(default_factory=dict)
+    windows: dict[ForeignTerm, Window] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.ranks = ranks_of(self.rule)
@@ -64,7 +64,7 @@ class Symbols:
 
     # ---- shapes
 
-    def dims(self, term: Term) -> Dims:
+    def dims(self, term: ForeignTerm) -> Dims:
         """The shape of a term in symbols; None where its rank is not known."""
         if term.op == VARIABLE:
             rank = self.ranks.get(term.name)
@@ -94,7 +94,7 @@ class Symbols:
             return None
         return next((s for s in shapes if s is not None), None)
 
-    def _conv_dims(self, term: Term, image: Dims, weight: Dims) -> Dims:
+    def _conv_dims(self, term: ForeignTerm, image: Dims, weight: Dims) -> Dims:
         if image is None or weight is None or len(image) != 4 or len(weight) != 4:
             return None
         if term.number("pad") == SAME and self.written_out and term.number("stride_h", 1) == 1:
@@ -102,7 +102,7 @@ class Symbols:
         name = self._window_of(term).name
         return (image[0], weight[0], *(("window", name, image[k], weight[k]) for k in (2, 3)))
 
-    def _window_of(self, term: Term) -> Window:
+    def _window_of(self, term: ForeignTerm) -> Window:
         if term in self.windows:
             return self.windows[term]
         met = [w for w in self.windows.values() if w.weights & weights_of(term)]
@@ -110,7 +110,7 @@ class Symbols:
 
     # ---- what a match tells, and what must be asked
 
-    def _learn(self, term: Term) -> None:
+    def _learn(self, term: ForeignTerm) -> None:
         shapes = [self.dims(t) for t in term.operands]
         if term.op == "concat":
             for other in shapes[1:]:
@@ -125,7 +125,7 @@ class Symbols:
         elif term.op == "conv2d" and not self.reading.groups and shapes[0] and shapes[1]:
             self.known.assume(shapes[0][1], shapes[1][1])
 
-    def _ask_equal(self, term: Term) -> None:
+    def _ask_equal(self, term: ForeignTerm) -> None:
         a, b = term.operands
         if a.op == b.op == VARIABLE:
             if a != b:
@@ -139,13 +139,13 @@ class Symbols:
             return
         self.known.demand_shapes(self.dims(a), self.dims(b))
 
-    def _like(self, term: Term) -> str:
+    def _like(self, term: ForeignTerm) -> str:
         """A variable that has the term's shape, where elementwise operands have equal shapes."""
         if term.op == VARIABLE:
             return self.variable(term.name)
         return self._like(term.operands[0]) if term.op in PLAIN or term.op == "smul" else ""
 
-    def _ask_ranks(self, term: Term) -> None:
+    def _ask_ranks(self, term: ForeignTerm) -> None:
         shapes = [self.dims(t) for t in term.operands]
         if shapes[0] is not None and shapes[1] is not None:
             self.known.demand_shapes(shapes[0][:-2], shapes[1][:-2])
@@ -157,13 +157,13 @@ class Symbols:
         if names[0] and names[1] and names[0] != names[1]:
             self.extra.append(f"shape({names[0]})[:-2] == shape({names[1]})[:-2]")
 
-    def _ranked(self, term: Term) -> str:
+    def _ranked(self, term: ForeignTerm) -> str:
         """A variable with the term's rank and batch."""
         if term.op == VARIABLE:
             return self.variable(term.name)
         return self._ranked(term.operands[0]) if term.operands else ""
 
-    def _typed(self, term: Term) -> None:
+    def _typed(self, term: ForeignTerm) -> None:
         """Conditions under which a node of the target is well-typed."""
         shapes = [self.dims(t) for t in term.operands]
         if term.op == "concat":
@@ -176,7 +176,7 @@ class Symbols:
             self.known.demand(shapes[0][-1], shapes[1][-2])
             self.known.demand_shapes(shapes[0][:-2], shapes[1][:-2])
 
-    def _ask_types(self, term: Term) -> None:
+    def _ask_types(self, term: ForeignTerm) -> None:
         """Element types, where values of different roots are joined."""
         names = [next(t.name for t in operand.walk() if t.op == VARIABLE) for operand in term.operands]
         roots = [{t.name for t in s.walk() if t.op == VARIABLE} for s in self.rule.sources]
@@ -185,5 +185,5 @@ class Symbols:
                 self.extra.append(f"dtype({self.variable(names[0])}) == dtype({self.variable(name)})")
 
 
-def weights_of(term: Term) -> frozenset[str]:
+def weights_of(term: ForeignTerm) -> frozenset[str]:
     return frozenset(t.name for t in term.operands[1].walk() if t.op == VARIABLE)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlflow.errors import RuleError
-from rlflow.synthesis.importers.terms import OPERATORS, OUTPUT, ForeignRule, Term, variable
+from rlflow.synthesis.importers.foreign import OPERATORS, OUTPUT, ForeignRule, ForeignTerm, variable
 
 _VARINT, _BYTES = 0, 2
 #: ``PMParameter`` of TASO's ops.h, 0 to 17.
@@ -124,7 +124,7 @@ class _Side:
     """One side of a rule: its operators in topological order."""
 
     def __init__(self, operators: Sequence[_Message]) -> None:
-        self.terms: list[Term] = []
+        self.terms: list[ForeignTerm] = []
         self.outputs: list[int] = []
         for message in operators:
             parameters = {m.integer(1, "key"): m.integer(2, "value") for m in message.messages(3, "parameter")}
@@ -134,7 +134,7 @@ class _Side:
             self.terms.append(_term(message.integer(1, "type"), parameters, operands))
             self.outputs.append(parameters.get(2, 1))
 
-    def value(self, op: int, tensor: int) -> Term:
+    def value(self, op: int, tensor: int) -> ForeignTerm:
         if op < 0:
             return variable(f"input_{-op}")
         if op >= len(self.terms):
@@ -145,10 +145,10 @@ class _Side:
             return self.terms[op]
         if not 0 <= tensor < max(self.outputs[op], 2):
             raise _Unreadable(f"output {tensor} of a split into {self.outputs[op]} is used")
-        return Term(OUTPUT, (("index", tensor),), (self.terms[op],))
+        return ForeignTerm(OUTPUT, (("index", tensor),), (self.terms[op],))
 
 
-def _term(number: int, parameters: dict[int, int], operands: tuple[Term, ...]) -> Term:
+def _term(number: int, parameters: dict[int, int], operands: tuple[ForeignTerm, ...]) -> ForeignTerm:
     if not 0 <= number < len(OPERATORS):
         raise _Unreadable(f"operator type {number} does not exist (TASO has 0 to {len(OPERATORS) - 1})")
     row = OPERATORS[number]
@@ -158,4 +158,4 @@ def _term(number: int, parameters: dict[int, int], operands: tuple[Term, ...]) -
     kept = tuple((name, named[name]) for name in row.parameters if name in named)
     if row.name in ("poolmax", "poolavg"):
         operands = operands[:1]  # the second is a weight that only carries the kernel's shape
-    return Term(row.name, kept, operands)
+    return ForeignTerm(row.name, kept, operands)

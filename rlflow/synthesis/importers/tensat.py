@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from rlflow.errors import RuleError
-from rlflow.synthesis.importers.terms import BY_NAME, OUTPUT, VARIABLE, ForeignRule, Term, variable
+from rlflow.synthesis.importers.foreign import BY_NAME, OUTPUT, VARIABLE, ForeignRule, ForeignTerm, variable
 
 _VARIABLE = re.compile(r"input_\d+")
 #: Infix words, longest first where one begins another: nothing separates one equation from the next.
@@ -71,7 +71,7 @@ def read_tensat(text: str, *, multi: bool = False, file: str | None = None) -> l
     infix = not cursor.take("(")
     cursor.at = 0
     sign, read = ("==", _infix) if infix else ("=>", _prefix)
-    pairs: list[tuple[Term, Term]] = []
+    pairs: list[tuple[ForeignTerm, ForeignTerm]] = []
     levels = itertools.accumulate(1 if character == "(" else -1 for character in text if character in "()")
     if max(levels, default=0) > _DEEPEST:
         raise RuleError(f"its terms are nested more than {_DEEPEST} deep", file)
@@ -92,10 +92,10 @@ def read_tensat(text: str, *, multi: bool = False, file: str | None = None) -> l
     ]
 
 
-def _prefix(cursor: _Text) -> Term:
+def _prefix(cursor: _Text) -> ForeignTerm:
     if cursor.take("("):
         name = cursor.word(_NAME)
-        arguments: list[Term | int] = []
+        arguments: list[ForeignTerm | int] = []
         while not cursor.take(")"):
             if cursor.at_end():
                 raise cursor.fail(f"the operator {name} is not closed")
@@ -105,11 +105,11 @@ def _prefix(cursor: _Text) -> Term:
     return variable(word[1:])
 
 
-def _infix(cursor: _Text) -> Term:
+def _infix(cursor: _Text) -> ForeignTerm:
     name = cursor.word(_WORD)
     if _VARIABLE.fullmatch(name):
         return variable(name)
-    arguments: list[Term | int] = []
+    arguments: list[ForeignTerm | int] = []
     if name not in _CONSTANTS:
         cursor.expect("(", f"after the operator {name}")
         while True:
@@ -120,7 +120,7 @@ def _infix(cursor: _Text) -> Term:
     return _operator(cursor, name, arguments)
 
 
-def _atom(cursor: _Text, term: Callable[[_Text], Term]) -> Term | int:
+def _atom(cursor: _Text, term: Callable[[_Text], ForeignTerm]) -> ForeignTerm | int:
     """A parameter (a number, or a transposition such as 1_0_2), or an operand."""
     cursor.skip()
     found = _NUMBER.match(cursor.text, cursor.at)
@@ -141,22 +141,22 @@ def _permutation(text: str) -> int:
     return number
 
 
-def _operator(cursor: _Text, name: str, arguments: Sequence[Term | int]) -> Term:
+def _operator(cursor: _Text, name: str, arguments: Sequence[ForeignTerm | int]) -> ForeignTerm:
     numbers = [a for a in arguments if isinstance(a, int)]
-    operands = tuple(a for a in arguments if isinstance(a, Term))
+    operands = tuple(a for a in arguments if isinstance(a, ForeignTerm))
     projection = re.fullmatch(r"split_(\d)", name)
     if projection:  # (split_0 (split 1 x)), or split_0(1, x) in the equations
-        whole = operands[0] if not numbers else Term("split", (("axis", numbers[0]),), operands)
+        whole = operands[0] if not numbers else ForeignTerm("split", (("axis", numbers[0]),), operands)
         if len(operands) != 1 or whole.op != "split":
             raise cursor.fail(f"{name} takes a split")
-        return Term(OUTPUT, (("index", int(projection.group(1))),), (whole,))
+        return ForeignTerm(OUTPUT, (("index", int(projection.group(1))),), (whole,))
     row = BY_NAME.get(re.sub(r"^concat\d$", "concat", name))
     if row is None or not row.token:
         raise cursor.fail(f"{name!r} is no operator of Tensat's that is known here")
     wanted = row.operands if row.operands >= 0 else len(operands)
     if len(operands) != wanted or (row.operands < 0 and not operands) or len(numbers) > len(row.parameters):
         raise cursor.fail(f"{name} has {len(operands)} operands and {len(numbers)} numbers")
-    return Term(row.name, tuple(zip(row.parameters, numbers, strict=False)), operands)
+    return ForeignTerm(row.name, tuple(zip(row.parameters, numbers, strict=False)), operands)
 
 
 # ---- writing
@@ -175,7 +175,7 @@ def tensat_text(rules: Iterable[ForeignRule]) -> tuple[str, str]:
     return "\n".join(single), "\n".join(multi)
 
 
-def _written(term: Term) -> str:
+def _written(term: ForeignTerm) -> str:
     if term.op == VARIABLE:
         return f"?{term.name}"
     if term.op == OUTPUT:

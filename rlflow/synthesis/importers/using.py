@@ -11,8 +11,8 @@ from pathlib import Path
 
 from rlflow.errors import UsageError
 from rlflow.rewrite import ProofRecord, Rule, all_shipped
-from rlflow.synthesis.importers.classify import Options, Outcome, classify_all
-from rlflow.synthesis.importers.terms import ForeignRule
+from rlflow.synthesis.importers.classify import ImportOptions, ImportOutcome, classify_all
+from rlflow.synthesis.importers.foreign import ForeignRule
 
 _log = logging.getLogger("rlflow.rules")
 _MATCHES = 30  # a quick look; what is new is proved besides
@@ -33,7 +33,7 @@ class ForeignRules:
     path: Path
     known: tuple[Rule, ...]
     new: tuple[Rule, ...]
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ImportOutcome, ...]
 
     @property
     def remark(self) -> str | None:
@@ -60,7 +60,7 @@ def use_foreign(rules: Sequence[ForeignRule], path: str | os.PathLike[str]) -> F
     if not rules:
         raise UsageError(f"The file {os.fspath(path)} has no rules.")
     _log.info("judging the %d rules of %s (about half a second each, the first time)", len(rules), path)
-    outcomes = tuple(classify_all(rules, options=Options(matches=_MATCHES), progress=_told))
+    outcomes = tuple(classify_all(rules, options=ImportOptions(matches=_MATCHES), progress=_told))
     used = {name for outcome in outcomes for name in outcome.chain}
     known = tuple(rule for name, rule in all_shipped().items() if name in used)
     found = ForeignRules(Path(path), known, _new_rules(outcomes), outcomes)
@@ -69,7 +69,7 @@ def use_foreign(rules: Sequence[ForeignRule], path: str | os.PathLike[str]) -> F
     return found
 
 
-def _new_rules(outcomes: Sequence[Outcome]) -> tuple[Rule, ...]:
+def _new_rules(outcomes: Sequence[ImportOutcome]) -> tuple[Rule, ...]:
     return tuple(
         Rule(
             name=entry["name"],

@@ -13,7 +13,7 @@ from rlflow.synthesis.operators import (
     views,
     windows,
 )
-from rlflow.synthesis.operators.registry import (
+from rlflow.synthesis.operators.facets import (
     BOOL,
     FLOAT_HOLDS,
     FLOATS,

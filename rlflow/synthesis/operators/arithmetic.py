@@ -13,8 +13,8 @@ from rlflow.synthesis import field
 from rlflow.synthesis.domains import Array, Domain, Field, Ordered, Unsupported
 from rlflow.synthesis.operators import degrees
 from rlflow.synthesis.operators.exact import function_of
+from rlflow.synthesis.operators.facets import Call, Drawn, NeedsOrder, facets_of, register, register_class
 from rlflow.synthesis.operators.native import NativeKind
-from rlflow.synthesis.operators.registry import Call, Drawn, NeedsOrder, facets_of, register, register_class
 from rlflow.synthesis.operators.unary import float_attrs, integer_function, leaky
 from rlflow.synthesis.terms import Term
 from rlflow.synthesis.want import GiveUp, Want

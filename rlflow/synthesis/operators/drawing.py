@@ -24,7 +24,7 @@ def spatial_rank(d: Draw, term: Term, want: Want) -> int:
             return len(known)
     if want.shape is not None and len(want.shape) > 2:
         return len(want.shape) - 2
-    hints = [r for c in term.children if c.kind in ("var", "seq") for r in d.plan.ranks.get(c.name, []) if r > 2]
+    hints = [r for c in term.children if c.kind in ("var", "seq") for r in d.hints.ranks.get(c.name, []) if r > 2]
     if hints and d.obey:
         return hints[0] - 2
     return d.rng.choice([1, 2, 2, 2, 2, 3])

@@ -9,7 +9,7 @@ import numpy as np
 
 from rlflow.synthesis import field
 from rlflow.synthesis.domains import Array, Domain, Field, Ordered, Unsupported
-from rlflow.synthesis.operators.registry import Call, NeedsOrder, facets_of, flags_of
+from rlflow.synthesis.operators.facets import Call, NeedsOrder, facets_of, flags_of
 
 
 def floats_only(c: Call) -> None:

@@ -11,8 +11,8 @@ from rlflow.errors import UsageError
 from rlflow.synthesis.domains import Array, Unsupported
 from rlflow.synthesis.operators.drawing import fixed_attr
 from rlflow.synthesis.operators.exact import no_tensor_operands
+from rlflow.synthesis.operators.facets import BOOL, FLOATS, Call, Drawn, register
 from rlflow.synthesis.operators.native import Attributes, NativeKind
-from rlflow.synthesis.operators.registry import BOOL, FLOATS, Call, Drawn, register
 from rlflow.synthesis.terms import Term
 from rlflow.synthesis.want import GiveUp, Want
 
@@ -184,7 +184,7 @@ def _draw_split(d: Draw, term: Term, op: str, want: Want) -> Drawn:
         raise GiveUp
     least = int(term.output) + 1 if isinstance(term.output, int) else 1
     name = term.attrs.get("split", "")
-    lengths = d.plan.lengths.get(name) if d.obey else None
+    lengths = d.hints.lengths.get(name) if d.obey else None
 
     def sizes() -> list[int]:
         extent = d.shape(x)[axis]
@@ -235,7 +235,7 @@ def _draw_gather(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     if axis >= rank:
         raise GiveUp
     name = term.children[1].name
-    ranks = d.plan.ranks.get(name) if d.obey else None
+    ranks = d.hints.ranks.get(name) if d.obey else None
     index_rank = d.rng.choice(ranks) if ranks else d.rng.choice([0, 0, 1, 1, 2])
     below = d.shape(x)[axis]
     index = d.child(term.children[1], Want(shape=d.dims(index_rank), dtype=7, index_below=below))

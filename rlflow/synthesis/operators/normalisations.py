@@ -11,8 +11,8 @@ from rlflow.synthesis import field
 from rlflow.synthesis.domains import Array
 from rlflow.synthesis.operators import degrees
 from rlflow.synthesis.operators.exact import floats_only, function_of, rows_over
+from rlflow.synthesis.operators.facets import Call, Drawn, register
 from rlflow.synthesis.operators.native import Attributes, NativeKind
-from rlflow.synthesis.operators.registry import Call, Drawn, register
 from rlflow.synthesis.terms import Term
 from rlflow.synthesis.want import GiveUp, Want
 

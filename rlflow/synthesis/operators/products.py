@@ -9,8 +9,8 @@ import numpy as np
 from rlflow.synthesis.domains import Array, Domain
 from rlflow.synthesis.operators import degrees
 from rlflow.synthesis.operators.exact import floats_only
+from rlflow.synthesis.operators.facets import Call, Drawn, register
 from rlflow.synthesis.operators.native import NativeKind
-from rlflow.synthesis.operators.registry import Call, Drawn, register
 from rlflow.synthesis.terms import Term
 from rlflow.synthesis.want import GiveUp, Want
 
@@ -65,7 +65,7 @@ def _draw_matmul(d: Draw, term: Term, op: str, want: Want) -> Drawn:
 
 def _right_shape(d: Draw, right: Term, a: tuple[int, ...], k: int, wide: tuple[int, ...] | None) -> tuple[int, ...]:
     columns = wide[-1] if wide else d.extent()
-    if right.kind != "op" and d.obey and d.plan.ranks.get(right.name) == [2]:
+    if right.kind != "op" and d.obey and d.hints.ranks.get(right.name) == [2]:
         return (k, columns)
     way = d.rng.random()
     if way < 0.45:

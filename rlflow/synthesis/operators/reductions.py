@@ -9,8 +9,8 @@ import numpy as np
 
 from rlflow.synthesis.domains import Array, Unsupported
 from rlflow.synthesis.operators.exact import extreme_over, floats_only, function_of, mean_over
+from rlflow.synthesis.operators.facets import Call, Drawn, NeedsOrder, register, register_class
 from rlflow.synthesis.operators.native import Attributes, NativeKind
-from rlflow.synthesis.operators.registry import Call, Drawn, NeedsOrder, register, register_class
 from rlflow.synthesis.terms import Term
 from rlflow.synthesis.want import GiveUp, Want
 

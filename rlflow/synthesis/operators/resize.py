@@ -12,8 +12,8 @@ from rlflow.errors import UsageError
 from rlflow.synthesis.domains import Array, Unsupported
 from rlflow.synthesis.operators.drawing import image, spatial_rank
 from rlflow.synthesis.operators.exact import no_tensor_operands
+from rlflow.synthesis.operators.facets import Call, Drawn, register
 from rlflow.synthesis.operators.native import Attributes, NativeKind
-from rlflow.synthesis.operators.registry import Call, Drawn, register
 from rlflow.synthesis.terms import Term
 from rlflow.synthesis.want import Want
 

@@ -12,8 +12,7 @@ from rlflow.synthesis.domains import Array, Ordered, Unsupported
 from rlflow.synthesis.integers import limits, wrapped
 from rlflow.synthesis.operators import degrees, exponentials
 from rlflow.synthesis.operators.exact import applied, function_of
-from rlflow.synthesis.operators.native import NativeKind
-from rlflow.synthesis.operators.registry import (
+from rlflow.synthesis.operators.facets import (
     BOOL,
     FLOAT_HOLDS,
     FLOATS,
@@ -26,6 +25,7 @@ from rlflow.synthesis.operators.registry import (
     register_class,
     row,
 )
+from rlflow.synthesis.operators.native import NativeKind
 from rlflow.synthesis.terms import Term
 from rlflow.synthesis.want import Want
 

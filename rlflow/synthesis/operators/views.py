@@ -10,8 +10,8 @@ import numpy as np
 from rlflow.synthesis.domains import Array
 from rlflow.synthesis.operators.drawing import fixed_attr
 from rlflow.synthesis.operators.exact import no_tensor_operands, plain
+from rlflow.synthesis.operators.facets import Call, Drawn, register
 from rlflow.synthesis.operators.native import NativeKind
-from rlflow.synthesis.operators.registry import Call, Drawn, register
 from rlflow.synthesis.terms import Term
 from rlflow.synthesis.want import GiveUp, Want
 

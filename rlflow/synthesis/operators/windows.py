@@ -14,8 +14,8 @@ from rlflow.synthesis.domains import Array, Ordered, Unsupported
 from rlflow.synthesis.operators import degrees
 from rlflow.synthesis.operators.drawing import fixed_attr, image, spatial_rank
 from rlflow.synthesis.operators.exact import extreme_over, floats_only, mean_over
+from rlflow.synthesis.operators.facets import Call, Drawn, NeedsOrder, register, row
 from rlflow.synthesis.operators.native import Attributes, NativeKind
-from rlflow.synthesis.operators.registry import Call, Drawn, NeedsOrder, register, row
 from rlflow.synthesis.terms import Term
 from rlflow.synthesis.want import GiveUp, Want
 
@@ -199,7 +199,7 @@ def _draw_kernel(d: Draw, term: Term, n: int) -> list[int]:
     fixed = fixed_attr(d, term, "kernel_shape")
     if fixed:
         return list(fixed)
-    wished = d.plan.rest_attributes.get((term.rest, "kernel_shape")) or d.plan.attributes.get(
+    wished = d.hints.rest_attributes.get((term.rest, "kernel_shape")) or d.hints.attributes.get(
         term.attrs.get("kernel_shape", "")
     )
     if wished and d.obey and d.rng.random() < 0.8:

@@ -26,7 +26,7 @@ _DTYPE = re.compile(r"\bdtype\(\s*(\?\w+)\s*\)\s*==\s*\"(\w+)\"")
 
 
 @dataclass
-class Plan:
+class SamplingHints:
     """Hints of one rule. Keys are variable names with their ``?``."""
 
     roots: list[Term]
@@ -50,24 +50,24 @@ def _collect(pattern: re.Pattern[str], texts: list[str]) -> list[tuple[str, ...]
     return [m if isinstance(m, tuple) else (m,) for t in texts for m in pattern.findall(t)]
 
 
-def plan_of(rule: Rule, more: Sequence[str] = ()) -> Plan:
-    """The plan of a rule, with ``more`` conditions. Raises RuleError where a source term does not parse."""
-    return make_plan(rule.source, [*rule.where, *more], dict(rule.let), rule.samples, rule.target)
+def hints_of(rule: Rule, more: Sequence[str] = ()) -> SamplingHints:
+    """The hints of a rule, with ``more`` conditions. Raises RuleError where a source term does not parse."""
+    return make_hints(rule.source, [*rule.where, *more], dict(rule.let), rule.samples, rule.target)
 
 
-def make_plan(
+def make_hints(
     source: Sequence[str],
     where: Sequence[str],
     let: dict[str, str],
     samples: Sequence[dict[str, Any]],
     target: Sequence[str] = (),
-) -> Plan:
+) -> SamplingHints:
     """Reads a statement. Raises :class:`~rlflow.errors.RuleError` where a source term does not parse."""
     conditions = [*where, *(v for k, v in let.items() if not k.startswith("?"))]
     valued: set[str] = set()
     for function in ("uniform", "scalar", "value", "min_of", "max_of", "finite", "data"):
         valued |= mentions(conditions, function)
-    plan = Plan(
+    hints = SamplingHints(
         roots=[read_term(s) for s in source],
         constants=mentions(conditions, "constant"),
         valued=valued,
@@ -78,28 +78,28 @@ def make_plan(
         boundaries=boundaries_of([*source, *target, *let.values()], where, samples),
     )
     for name, number in _collect(_RANK, conditions):
-        plan.ranks.setdefault(name, []).append(int(number))
+        hints.ranks.setdefault(name, []).append(int(number))
     for name, number in _collect(_LEN, conditions):
-        plan.lengths.setdefault(name, []).append(int(number))
+        hints.lengths.setdefault(name, []).append(int(number))
     for rest, name, value in _collect(_REST, conditions):
-        plan.rest_attributes.setdefault((rest, name), []).append(literal(value))
+        hints.rest_attributes.setdefault((rest, name), []).append(literal(value))
     for name, value in _collect(_PLAIN, conditions):
-        plan.attributes.setdefault(name, []).append(literal(value))
+        hints.attributes.setdefault(name, []).append(literal(value))
     for name, value in _collect(_DTYPE, conditions):
-        plan.dtypes.setdefault(name, []).append(value)
-    _relations(plan, conditions)
-    return plan
+        hints.dtypes.setdefault(name, []).append(value)
+    _relations(hints, conditions)
+    return hints
 
 
-def _relations(plan: Plan, conditions: list[str]) -> None:
+def _relations(hints: SamplingHints, conditions: list[str]) -> None:
     """Shapes and extents that are to be equal. ``dims``: own axis, and the other variable and its axis, or a number."""
     for (inside,) in _collect(_SAME, conditions):
         names = [n for n in (part.strip().removesuffix("...") for part in inside.split(",")) if n.startswith("?")]
         for name in names:
-            plan.same.setdefault(name, []).extend(other for other in names if other != name)
+            hints.same.setdefault(name, []).extend(other for other in names if other != name)
     for a, i, b, j, number in _collect(_DIMS, conditions):
         if number:
-            plan.dims.setdefault(a, []).append((int(i), int(number), 0))
+            hints.dims.setdefault(a, []).append((int(i), int(number), 0))
         else:
-            plan.dims.setdefault(a, []).append((int(i), b, int(j)))
-            plan.dims.setdefault(b, []).append((int(j), a, int(i)))
+            hints.dims.setdefault(a, []).append((int(i), b, int(j)))
+            hints.dims.setdefault(b, []).append((int(j), a, int(i)))

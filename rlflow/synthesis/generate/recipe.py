@@ -30,9 +30,9 @@ from rlflow.synthesis.generate.generator import (
 )
 from rlflow.synthesis.generate.vocabulary import Vocabulary
 from rlflow.synthesis.generate.work_folder import WorkFolder
-from rlflow.synthesis.plan import plan_of
+from rlflow.synthesis.hints import hints_of
+from rlflow.synthesis.rule_files import rule_file_text
 from rlflow.synthesis.sampling import draw_sample
-from rlflow.synthesis.writing import rule_file_text
 
 _DRAWS, _MISSES = 40, 2  # graphs drawn for near misses, and near misses of which the smallest is kept
 
@@ -139,10 +139,10 @@ def examples_of(rule: Rule, graph: str) -> tuple[str | None, str | None]:
     """``graph``, the vocabulary's own, where the rule fires in it, and the smallest of a few near misses."""
     ruleset = _core.RuleSet([rule.core])
     fires = graph if graph and len(_core.State(_core.Graph.parse(graph), ruleset).moves()) else None
-    plan = plan_of(rule)
+    hints = hints_of(rule)
     misses: list[tuple[int, str]] = []
     for k in range(_DRAWS):
-        sample = draw_sample(plan, random.Random(key_of("near miss", rule.digest, k)))
+        sample = draw_sample(hints, random.Random(key_of("near miss", rule.digest, k)))
         if sample is None or sample.symbols or len(misses) >= _MISSES:
             continue
         text = plain_text(sample.graph)

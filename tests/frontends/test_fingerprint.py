@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from rlflow.errors import ModelError
-from rlflow.frontends.program import program_digest
+from rlflow.frontends.fingerprint import program_digest
 
 
 def convolution(prefix: str = "", seed: int = 0, channels: int = 4, **attributes: Any) -> bytes:

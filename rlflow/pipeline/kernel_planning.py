@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import verified
 from rlflow.errors import CostError, ModelError, UsageError, VerificationFailed
-from rlflow.kernels.library import library_path, unavailable
-from rlflow.kernels.plan import ALGORITHMS, KEY, Choice, Plan
+from rlflow.kernels.plan import ALGORITHMS, KEY, Choice, KernelPlan
+from rlflow.kernels.shared_library import library_path, unavailable
 
 if TYPE_CHECKING:
     from rlflow.frontends.blocked import BlockedGraph, Convolution
@@ -60,7 +60,7 @@ def with_kernels(loaded: Loaded, raced: Raced, written: Written, context: Contex
     return _marked(written, plan, context)
 
 
-def _marked(written: Written, plan: Plan | None, context: Context) -> Written:
+def _marked(written: Written, plan: KernelPlan | None, context: Context) -> Written:
     """``written`` with this plan and no other."""
     from rlflow.frontends import blocked
     from rlflow.runtime.interface import metadata_entry
@@ -85,7 +85,7 @@ class _Planning:
     loaded: Loaded
     context: Context
 
-    def plan(self) -> Plan:
+    def plan(self) -> KernelPlan:
         """The plan; a note says what it gains. Raises CostError where there is none, with the reason."""
         from rlflow.frontends.blocked import BlockedGraph
         from rlflow.kernels.preparing import block_here
@@ -107,7 +107,7 @@ class _Planning:
     def _feeds(self) -> Mapping[str, Any]:
         return self.context.inputs(self.loaded).feeds[0]
 
-    def _among(self, graph: BlockedGraph, times: Mapping[str, Mapping[str, float]], worker: Worker) -> Plan:
+    def _among(self, graph: BlockedGraph, times: Mapping[str, Mapping[str, float]], worker: Worker) -> KernelPlan:
         """The fastest choices whose outputs are near enough, if they win the race."""
         differs = ""
         for algorithms in _ATTEMPTS:
@@ -129,7 +129,7 @@ class _Planning:
         found = verified(run, inputs, self.source, model, context.options.seed, seconds=_CHECK_SECONDS)
         return None if found.passed else (found.failure() or "no reason was given").rstrip(".")
 
-    def _raced(self, model: bytes, choices: Sequence[Choice], graph: BlockedGraph, worker: Worker) -> Plan:
+    def _raced(self, model: bytes, choices: Sequence[Choice], graph: BlockedGraph, worker: Worker) -> KernelPlan:
         from rlflow.race import gate
 
         left, options = self.context.parts.left, self.context.options
@@ -150,7 +150,8 @@ class _Planning:
             f"With kernels for {len(choices)} of its convolutions the model is {decision.speedup:.2f} times as fast "
             "here; the plan is in its metadata, and rlflow.kernels.session uses it."
         )
-        return Plan(version, graph.block, options.threads, round(float(decision.speedup or 1.0), 4), tuple(choices))
+        speedup = round(float(decision.speedup or 1.0), 4)
+        return KernelPlan(version, graph.block, options.threads, speedup, tuple(choices))
 
 
 def measured(graph: BlockedGraph, worker: Worker, feeds: Mapping[str, Any]) -> dict[str, dict[str, float]]:

@@ -23,7 +23,7 @@ _SHARED = 8
 
 
 @dataclass(frozen=True)
-class Region:
+class Subgraph:
     """A part of ``whole`` as a graph of its own.
 
     ``members``: node numbers in ``whole``, in the order in which the small graph was built; ``places``: the small
@@ -80,7 +80,7 @@ def _grow(anchor: int, near: dict[int, list[int]], size: int) -> list[int]:
     return list(reached)
 
 
-def cut_out(whole: Graph, part: Sequence[int]) -> Region:
+def cut_out(whole: Graph, part: Sequence[int]) -> Subgraph:
     """The nodes of ``part`` that are still there, with the constants they read, as a graph of their own."""
     cutter = _Cutter(whole, [node for node in part if whole.alive(node)])
     return cutter.cut()
@@ -98,7 +98,7 @@ class _Cutter:
     key: list[Any] = field(default_factory=list)
     inputs: int = 0
 
-    def cut(self) -> Region:
+    def cut(self) -> Subgraph:
         inside = set(self.part)
         for node in _in_order(self.whole, self.part):
             for value in self.whole.node_inputs(node):
@@ -114,7 +114,7 @@ class _Cutter:
         self.key.append(tuple(self.names[value] for value in outputs))
         graph = self.builder.finish([self.values[value] for value in outputs])
         places = tuple(graph.producer(value) for value in self.first_value)
-        return Region(graph, tuple(self.members), places, tuple(self.key))
+        return Subgraph(graph, tuple(self.members), places, tuple(self.key))
 
     def _fetch(self, value: int) -> None:
         """Make a value that is not made inside: a constant with all it depends on, or an input."""

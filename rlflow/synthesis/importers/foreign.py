@@ -14,7 +14,7 @@ VARIABLE, OUTPUT = "var", "output"
 
 
 @dataclass(frozen=True)
-class Operator:
+class TasoOperator:
     """An operator of TASO: its number in ``OpType``, its Tensat token ("" where Tensat has none), parameters in the
     order in which Tensat writes them, and the number of tensor operands (-1: any, from two on)."""
 
@@ -27,69 +27,69 @@ class Operator:
 
 #: ``OpType`` of TASO's ops.h, 0 to 61, in order. Names are those used here; what our language cannot say is refused
 #: by the reader or by the conversion, with the reason.
-OPERATORS: tuple[Operator, ...] = (
-    Operator(0, "input", "input", (), 0),
-    Operator(1, "weight", "weight", (), 0),
-    Operator(2, "any", ""),
-    Operator(3, "conv2d", "conv2d", ("stride_h", "stride_w", "pad", "acti"), 2),
-    Operator(4, "dropout", "dropout"),
-    Operator(5, "linear", "", ("acti",), 2),
-    Operator(6, "poolmax", "poolmax", ("kernel_h", "kernel_w", "stride_h", "stride_w", "pad", "acti")),
-    Operator(7, "poolavg", "poolavg", ("kernel_h", "kernel_w", "stride_h", "stride_w", "pad", "acti")),
-    Operator(8, "relu", "relu"),
-    Operator(9, "sigmoid", "sigmoid"),
-    Operator(10, "tanh", "tanh"),
-    Operator(11, "batchnorm", "batchnorm", (), 5),
-    Operator(12, "concat", "concat", ("axis", "rank"), -1),
-    Operator(13, "split", "split", ("axis",)),
-    Operator(14, "reshape", ""),
-    Operator(15, "transpose", "transpose", ("perm", "rank", "shuffle")),
-    Operator(16, "ewadd", "ewadd", (), 2),
-    Operator(17, "ewmul", "ewmul", (), 2),
-    Operator(18, "matmul", "matmul", ("acti",), 2),
-    Operator(19, "smul", "smul", (), 2),
-    Operator(20, "enlarge", "enlarge", ("kernel_h", "kernel_w"), -1),
-    Operator(21, "merge_gconv", "", ("count",)),
-    Operator(22, "Imatmul", "Imatmul", (), 0),
-    Operator(23, "Iconv", "Iconv", ("kernel_h", "kernel_w"), 0),
-    Operator(24, "Iewmul", "Iewmul", (), 0),
-    Operator(25, "Cpool", "Cpool", ("kernel_h", "kernel_w"), 0),
-    Operator(26, "squeeze", "", ("axes",)),
-    Operator(27, "unsqueeze", "", ("axes",)),
-    Operator(28, "ewsub", "", (), 2),
-    Operator(29, "ewdiv", "", (), 2),
-    Operator(30, "ewequal", "", (), 2),
-    Operator(31, "ewgreater", "", (), 2),
-    Operator(32, "ewless", "", (), 2),
-    Operator(33, "ewmax", "", (), 2),
-    Operator(34, "ewmin", "", (), 2),
-    Operator(35, "reduce_argmax", "", ("axes", "keepdims")),
-    Operator(36, "reduce_argmin", "", ("axes", "keepdims")),
-    Operator(37, "reduce_max", "", ("axes", "keepdims")),
-    Operator(38, "reduce_mean", "", ("axes", "keepdims")),
-    Operator(39, "reduce_min", "", ("axes", "keepdims")),
-    Operator(40, "reduce_prod", "", ("axes", "keepdims")),
-    Operator(41, "reduce_sum", "", ("axes", "keepdims")),
-    Operator(42, "pad", ""),
-    Operator(43, "shape", ""),
-    Operator(44, "size", ""),
-    Operator(45, "topk", ""),
-    Operator(46, "where", "", (), 3),
-    Operator(47, "ceil", ""),
-    Operator(48, "cast", ""),
-    Operator(49, "exp", ""),
-    Operator(50, "round", ""),
-    Operator(51, "log", ""),
-    Operator(52, "logical_not", ""),
-    Operator(53, "sqrt", ""),
-    Operator(54, "leakyrelu", ""),
-    Operator(55, "slice", ""),
-    Operator(56, "resize", ""),
-    Operator(57, "prelu", "", (), 2),
-    Operator(58, "fuse_conv_batchnorm", "", (), -1),
-    Operator(59, "fuse_conv_batchnorm_alpha_var", "", (), -1),
-    Operator(60, "fuse_conv_batchnorm_bias", "", (), -1),
-    Operator(61, "broadcast_add", "", (), 2),
+OPERATORS: tuple[TasoOperator, ...] = (
+    TasoOperator(0, "input", "input", (), 0),
+    TasoOperator(1, "weight", "weight", (), 0),
+    TasoOperator(2, "any", ""),
+    TasoOperator(3, "conv2d", "conv2d", ("stride_h", "stride_w", "pad", "acti"), 2),
+    TasoOperator(4, "dropout", "dropout"),
+    TasoOperator(5, "linear", "", ("acti",), 2),
+    TasoOperator(6, "poolmax", "poolmax", ("kernel_h", "kernel_w", "stride_h", "stride_w", "pad", "acti")),
+    TasoOperator(7, "poolavg", "poolavg", ("kernel_h", "kernel_w", "stride_h", "stride_w", "pad", "acti")),
+    TasoOperator(8, "relu", "relu"),
+    TasoOperator(9, "sigmoid", "sigmoid"),
+    TasoOperator(10, "tanh", "tanh"),
+    TasoOperator(11, "batchnorm", "batchnorm", (), 5),
+    TasoOperator(12, "concat", "concat", ("axis", "rank"), -1),
+    TasoOperator(13, "split", "split", ("axis",)),
+    TasoOperator(14, "reshape", ""),
+    TasoOperator(15, "transpose", "transpose", ("perm", "rank", "shuffle")),
+    TasoOperator(16, "ewadd", "ewadd", (), 2),
+    TasoOperator(17, "ewmul", "ewmul", (), 2),
+    TasoOperator(18, "matmul", "matmul", ("acti",), 2),
+    TasoOperator(19, "smul", "smul", (), 2),
+    TasoOperator(20, "enlarge", "enlarge", ("kernel_h", "kernel_w"), -1),
+    TasoOperator(21, "merge_gconv", "", ("count",)),
+    TasoOperator(22, "Imatmul", "Imatmul", (), 0),
+    TasoOperator(23, "Iconv", "Iconv", ("kernel_h", "kernel_w"), 0),
+    TasoOperator(24, "Iewmul", "Iewmul", (), 0),
+    TasoOperator(25, "Cpool", "Cpool", ("kernel_h", "kernel_w"), 0),
+    TasoOperator(26, "squeeze", "", ("axes",)),
+    TasoOperator(27, "unsqueeze", "", ("axes",)),
+    TasoOperator(28, "ewsub", "", (), 2),
+    TasoOperator(29, "ewdiv", "", (), 2),
+    TasoOperator(30, "ewequal", "", (), 2),
+    TasoOperator(31, "ewgreater", "", (), 2),
+    TasoOperator(32, "ewless", "", (), 2),
+    TasoOperator(33, "ewmax", "", (), 2),
+    TasoOperator(34, "ewmin", "", (), 2),
+    TasoOperator(35, "reduce_argmax", "", ("axes", "keepdims")),
+    TasoOperator(36, "reduce_argmin", "", ("axes", "keepdims")),
+    TasoOperator(37, "reduce_max", "", ("axes", "keepdims")),
+    TasoOperator(38, "reduce_mean", "", ("axes", "keepdims")),
+    TasoOperator(39, "reduce_min", "", ("axes", "keepdims")),
+    TasoOperator(40, "reduce_prod", "", ("axes", "keepdims")),
+    TasoOperator(41, "reduce_sum", "", ("axes", "keepdims")),
+    TasoOperator(42, "pad", ""),
+    TasoOperator(43, "shape", ""),
+    TasoOperator(44, "size", ""),
+    TasoOperator(45, "topk", ""),
+    TasoOperator(46, "where", "", (), 3),
+    TasoOperator(47, "ceil", ""),
+    TasoOperator(48, "cast", ""),
+    TasoOperator(49, "exp", ""),
+    TasoOperator(50, "round", ""),
+    TasoOperator(51, "log", ""),
+    TasoOperator(52, "logical_not", ""),
+    TasoOperator(53, "sqrt", ""),
+    TasoOperator(54, "leakyrelu", ""),
+    TasoOperator(55, "slice", ""),
+    TasoOperator(56, "resize", ""),
+    TasoOperator(57, "prelu", "", (), 2),
+    TasoOperator(58, "fuse_conv_batchnorm", "", (), -1),
+    TasoOperator(59, "fuse_conv_batchnorm_alpha_var", "", (), -1),
+    TasoOperator(60, "fuse_conv_batchnorm_bias", "", (), -1),
+    TasoOperator(61, "broadcast_add", "", (), 2),
 )
 BY_NAME = {operator.name: operator for operator in OPERATORS}
 
@@ -98,13 +98,13 @@ ACTIVATIONS = {0: "", 1: "Sigmoid", 2: "Relu", 3: "Tanh"}
 
 
 @dataclass(frozen=True)
-class Term:
+class ForeignTerm:
     """A value: a variable (``op`` "var", with ``name``), output ``index`` of a split (``op`` "output"), or an operator
     with parameters, by name."""
 
     op: str
     parameters: tuple[tuple[str, int], ...] = ()
-    operands: tuple[Term, ...] = ()
+    operands: tuple[ForeignTerm, ...] = ()
     name: str = ""
 
     @functools.cached_property
@@ -123,7 +123,7 @@ class Term:
         value = self.get(parameter)
         return default if value is None else value
 
-    def walk(self) -> Iterator[Term]:
+    def walk(self) -> Iterator[ForeignTerm]:
         """Every term in this one, operands first; a repeated term is repeated."""
         for operand in self.operands:
             yield from operand.walk()
@@ -136,14 +136,14 @@ class Term:
         return f"{self.op}({', '.join([*numbers, *map(str, self.operands)])})"
 
 
-def variable(name: str) -> Term:
+def variable(name: str) -> ForeignTerm:
     """A variable."""
-    return Term(VARIABLE, name=name)
+    return ForeignTerm(VARIABLE, name=name)
 
 
-def make(op: str, *operands: Term, **parameters: int) -> Term:
+def make(op: str, *operands: ForeignTerm, **parameters: int) -> ForeignTerm:
     """An operator's term; parameters in the order given."""
-    return Term(op, tuple(parameters.items()), operands)
+    return ForeignTerm(op, tuple(parameters.items()), operands)
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,8 @@ class ForeignRule:
 
     index: int
     origin: str
-    sources: tuple[Term, ...]
-    targets: tuple[Term, ...]
+    sources: tuple[ForeignTerm, ...]
+    targets: tuple[ForeignTerm, ...]
     unreadable: str = ""
     numbered: bool = False
 
@@ -164,7 +164,7 @@ class ForeignRule:
         terms = [t for side in (*self.sources, *self.targets) for t in side.walk()]
         return list(dict.fromkeys(t.name for t in terms if t.op == VARIABLE))
 
-    def operators(self, source_only: bool = False) -> list[Term]:
+    def operators(self, source_only: bool = False) -> list[ForeignTerm]:
         """Distinct operator terms, operands first."""
         sides = self.sources if source_only else (*self.sources, *self.targets)
         return list(dict.fromkeys(t for side in sides for t in side.walk() if t.op not in (VARIABLE, OUTPUT)))

@@ -8,7 +8,7 @@ import pytest
 
 from rlflow import price
 from rlflow.graph import Graph
-from rlflow.search.regions import _grow, _in_order, cut_out, plan
+from rlflow.search.subgraphs import _grow, _in_order, cut_out, plan
 
 
 def graph(*lines: str, x: str = "f32[4,6]") -> Graph:

@@ -12,10 +12,10 @@ from words import word_state
 from rlflow import price, search
 from rlflow.errors import UsageError
 from rlflow.graph import Graph
-from rlflow.search import Partition, Problem, Result, StopReason, generator
-from rlflow.search.partition import _Run
-from rlflow.search.regions import cut_out, plan
+from rlflow.search import PartitionedSearch, Problem, Result, StopReason, generator
+from rlflow.search.partitioned import _Run
 from rlflow.search.resume import solve_resumably
+from rlflow.search.subgraphs import cut_out, plan
 from rlflow.testing import TOYS
 from rlflow.testing.toys import rules_of
 
@@ -89,7 +89,7 @@ def test_parts_that_differ_in_weights_have_one_key() -> None:
 def test_twins_are_solved_once_and_the_whole_is_as_good_as_searched_at_once() -> None:
     whole = problem(5)
     root = whole.root()
-    run = _Run(Partition(size=14), whole, np.random.default_rng(0), root, root)
+    run = _Run(PartitionedSearch(size=14), whole, np.random.default_rng(0), root, root)
     run._work_on_parts(search.make("backtracking"))
     assert run.searches < len(plan(root.graph, root.state.pricer, 14))
     end = run.node

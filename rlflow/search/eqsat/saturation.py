@@ -14,11 +14,11 @@ from rlflow.search.budget import StopReason
 from rlflow.search.descent import descend
 from rlflow.search.eqsat.extract import DECODERS, Ilp
 from rlflow.search.eqsat.guided import RuleSearch
-from rlflow.search.eqsat.table import Limits, SaturatedGraph, saturate
+from rlflow.search.eqsat.table import SaturatedGraph, SaturationLimits, saturate
 from rlflow.search.node import SearchNode
 from rlflow.search.problem import Problem
-from rlflow.search.registry import register
-from rlflow.search.strategy import StrategyBase
+from rlflow.search.strategies import register
+from rlflow.search.strategy_base import StrategyBase
 
 #: Part of the seconds left that one saturation may take; the rest is for extraction.
 SATURATION_SHARE = 0.5
@@ -152,10 +152,10 @@ class EqSat(StrategyBase):
                 if found is not None:
                     yield found
 
-    def _limits(self, problem: Problem) -> Limits:
+    def _limits(self, problem: Problem) -> SaturationLimits:
         left = problem.seconds_left()
         seconds = None if left is None else SATURATION_SHARE * left
-        return Limits(self.iterations, self.nodes, seconds, self.multi, self.cycles, self.scheduler)
+        return SaturationLimits(self.iterations, self.nodes, seconds, self.multi, self.cycles, self.scheduler)
 
     def _lightest(
         self, problem: Problem, saturated: SaturatedGraph, seen: set[str], fused: bool, method: str

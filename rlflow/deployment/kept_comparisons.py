@@ -19,14 +19,14 @@ def kept_comparisons(
     models: Mapping[str, tuple[Any, Callable[[], Any]]],
     fresh: bool = False,
 ) -> Any:
-    """Earlier final comparisons of these models in this place: a :class:`rlflow.race.evidence.Archive`.
+    """Earlier final comparisons of these models in this place: a :class:`rlflow.race.evidence.ComparisonStore`.
 
     ``models``: by name, with that of the original as "baseline", the graph and what makes the model as it is timed. A
     comparison counts for the same contents only: graphs (which cover the weights), files, inputs, and options.
     ``fresh``: none is recalled.
     """
     from rlflow.price.database import PriceContext
-    from rlflow.race.evidence import PROTOCOL, Archive
+    from rlflow.race.evidence import PROTOCOL, ComparisonStore
 
     def identity(name: str) -> str:
         found = hashlib.blake2b(digest_size=16)
@@ -41,7 +41,7 @@ def kept_comparisons(
             _hash_model(found, source())
         return found.hexdigest()
 
-    return Archive(PriceContext.of(worker.describe(), worker.options.level), identity, fresh)
+    return ComparisonStore(PriceContext.of(worker.describe(), worker.options.level), identity, fresh)
 
 
 def _hash_model(found: Any, source: bytes | str | os.PathLike[str]) -> None:

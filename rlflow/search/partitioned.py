@@ -1,12 +1,12 @@
 """Large graphs in parts: each is optimised as a graph of its own, and what was found is applied to the whole.
 
 Rewrites are local, and yet every step of a search on a large graph asks for all of them. So the graph is cut into
-overlapping parts around what is expensive (``regions.py``); a strategy of the user's choice works on each part, and its
-trace is replayed on the whole graph (``stitch.py``), which has the last word about every step. A part that differs from
-one that was solved before in its weights only (the next layer of a transformer) is not searched again: the trace is
-carried over by the mapping of the nodes. The first round goes downhill only, which costs little; later rounds use the
-inner strategy. What lies on the seams is left to a way downhill on the whole after each round, and to the next round,
-whose parts are cut elsewhere.
+overlapping parts around what is expensive (``subgraphs.py``); a strategy of the user's choice works on each part, and
+its trace is replayed on the whole graph (``stitch.py``), which has the last word about every step. A part that differs
+from one that was solved before in its weights only (the next layer of a transformer) is not searched again: the trace
+is carried over by the mapping of the nodes. The first round goes downhill only, which costs little; later rounds use
+the inner strategy. What lies on the seams is left to a way downhill on the whole after each round, and to the next
+round, whose parts are cut elsewhere.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from rlflow.search.limits import SearchStopped
 from rlflow.search.memory import resumable
 from rlflow.search.node import SearchNode
 from rlflow.search.problem import Problem
-from rlflow.search.regions import Region, cut_out, plan
-from rlflow.search.registry import Strategy, make, register, require_ready
 from rlflow.search.stitch import Step, Stitcher, steps_of
-from rlflow.search.strategy import StrategyBase
+from rlflow.search.strategies import Strategy, make, register, require_ready
+from rlflow.search.strategy_base import StrategyBase
+from rlflow.search.subgraphs import Subgraph, cut_out, plan
 from rlflow.search.view import View
 
 
 @register
 @dataclass(frozen=True)
-class Partition(StrategyBase):
+class PartitionedSearch(StrategyBase):
     """Optimises overlapping parts of the graph one by one; for graphs of thousands of nodes.
 
     ``inner``: the strategy for the parts, options in brackets: beam(width=4;twins=1). ``size``: nodes that a part may
@@ -96,7 +96,7 @@ class _Run:
     nearly spent; a longer budget would have gone on there, so nothing after it is kept.
     """
 
-    options: Partition
+    options: PartitionedSearch
     problem: Problem
     rng: np.random.Generator
     node: SearchNode
@@ -137,26 +137,26 @@ class _Run:
         while self.done < len(self.parts):
             self._keep()
             self.problem.check()
-            region = cut_out(self.node.graph, self.parts[self.done])
-            key = (strategy, region.key)
+            part = cut_out(self.node.graph, self.parts[self.done])
+            key = (strategy, part.key)
             if key not in self.solved:
-                self.solved[key] = self._solve(region, self.node, strategy)
+                self.solved[key] = self._solve(part, self.node, strategy)
                 self.searches += 1
             steps = self.solved[key]
             if steps:
-                after = stitcher.apply(self.node, region.members, steps)
+                after = stitcher.apply(self.node, part.members, steps)
                 self.node = after if self.problem.improves(after, self.node) else self.node
             self.done += 1
 
-    def _solve(self, region: Region, node: SearchNode, strategy: Strategy) -> list[Step]:
+    def _solve(self, part: Subgraph, node: SearchNode, strategy: Strategy) -> list[Step]:
         """What ``strategy`` finds on a part."""
         from rlflow.rewrite import State
 
         outer, whole = self.problem, node.state
-        outer.meter.measurements += outer.prices.settle_root(region.graph, lambda: outer.stopped() is not None)
-        state = State(region.graph, whole.ruleset, whole.pricer, stop=whole.stop)
+        outer.meter.measurements += outer.prices.settle_root(part.graph, lambda: outer.stopped() is not None)
+        state = State(part.graph, whole.ruleset, whole.pricer, stop=whole.stop)
         inner = Problem.over(state, outer.rule_names, outer.meter, prices=outer.prices, stop=outer.stop)
-        limit = outer.meter.expansions + max(int(self.options.effort * len(region.members)), 1)
+        limit = outer.meter.expansions + max(int(self.options.effort * len(part.members)), 1)
 
         def turn() -> None:
             outer.report()  # the inner problem reports to nobody
@@ -171,4 +171,4 @@ class _Run:
         gain = inner.root().cost - result.cost_after_ms
         if not gain > inner.gain_floor(inner.root().cost) or result.trace is None:
             return []
-        return steps_of(region, state, result.trace)
+        return steps_of(part, state, result.trace)

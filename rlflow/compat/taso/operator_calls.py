@@ -6,9 +6,9 @@ shapes it was made with.
 
 from __future__ import annotations
 
-from rlflow.compat.taso.movement import Movement, Reductions
+from rlflow.compat.taso.movement_calls import Movement, Reductions
 from rlflow.compat.taso.pointwise import Pointwise
-from rlflow.compat.taso.windows import Windows
+from rlflow.compat.taso.window_calls import Windows
 
 
 class Operators(Pointwise, Windows, Movement, Reductions):
