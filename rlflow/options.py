@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -41,8 +41,86 @@ def runtime_names() -> list[str]:
     return [*RUNTIMES.names(), ON_GPU]
 
 
+class _Meanings:
+    """What the fields of :class:`Options` stand for; each is read when it is first asked for."""
+
+    alpha: Any
+    budget: Any
+    cost: Any
+    dims: Any
+    freeze: Any
+    measure_cmd: Any
+    numerics: Any
+    only_rules: Any
+    patience: Any
+    provider: Any
+    rules: Any
+    runtime: Any
+    search: Any
+    skip_rules: Any
+    threads: Any
+    train_budget: Any
+
+    @functools.cached_property
+    def strategy(self) -> Strategy:
+        """The strategy with its options."""
+        from rlflow.search import make
+
+        try:
+            return make(self.search, alpha=self.alpha, train=self.train_budget)
+        except UsageError as error:
+            for name, option, given in (
+                ("alpha", "--alpha", self.alpha),
+                ("train", "--train-budget", self.train_budget),
+            ):
+                if given is not None and f"has no option {name!r}" in str(error):
+                    raise UsageError(f"{error} Leave out {option} for this strategy.") from error
+            raise
+
+    @functools.cached_property
+    def limits(self) -> Budget:
+        """What may be spent."""
+        from rlflow.search import Budget
+
+        return Budget.parse(self.budget)
+
+    @functools.cached_property
+    def chosen_patience(self) -> Patience | None:
+        """When the search ends before its budget does."""
+        from rlflow.search import patience_of
+
+        by_default = getattr(self.strategy, "patience_by_default", None)
+        return patience_of(self.patience, self.limits, by_default)
+
+    @functools.cached_property
+    def chosen_rules(self) -> Any:
+        """The rules, narrowed to the class of rounding and to those that are wanted."""
+        from rlflow.rulesets import narrowed, within
+
+        return narrowed(within(self.rules, self.numerics), self.only_rules, self.skip_rules)
+
+    @functools.cached_property
+    def place(self) -> Deployment:
+        """Where the result will run."""
+        from rlflow.deployment import Deployment
+
+        return Deployment.priced_by(self.cost, self.threads, self.runtime, self.provider, self.measure_cmd)
+
+    @functools.cached_property
+    def extents(self) -> dict[str, Extent]:
+        """The least, usual and most sizes of the dimensions in ``dims``."""
+        from rlflow.equivalence.sizes import Extent
+
+        return {name: Extent.of(value, f"The size of the dimension {name!r}") for name, value in self.dims.items()}
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Usual sizes of open dimensions by name, for measuring or for good."""
+        return {**{name: extent.usual for name, extent in self.extents.items()}, **self.freeze}
+
+
 @dataclass(frozen=True)
-class Options:
+class Options(_Meanings):
     """The options of :func:`rlflow.optimize`, with their defaults.
 
     ``search`` and ``cost`` are names with options (``"backtracking:alpha=1.1"``) or objects. ``budget``: what pricing,
@@ -58,6 +136,8 @@ class Options:
     "1x16,4x128,8x512"}``. ``only_usual``: write also what is slower than the original at the least or the most.
     ``freeze`` binds for good. ``input_data``: arrays by input name, or the path of a ``.npz`` file, to verify on
     besides random inputs. ``rules``: a rule library, or files and family names (default: everything that ships).
+    ``skip_rules``, ``only_rules``: rules to leave out of these, or to use alone, by name, by family, or by a pattern
+    with ``*``. ``max_growth``: how large the weights may become by folding, in times the model's own.
     ``numerics``: the loosest class of rounding that a rule may have, "exact" (results the same bit for bit),
     "reassociates" or "unstable" (default: no limit).
     ``runtime`` (``onnxruntime``, ``openvino``, ``cudnn``, ``torch``, another that a package
@@ -150,6 +230,24 @@ class Options:
     rules: Any = field(
         default=None, metadata=_click("Rules to use instead of all that ship.", multiple=True, metavar="FILE|FAMILY")
     )
+    skip_rules: Sequence[str] = field(
+        default=(),
+        metadata=_click(
+            "Leave a rule out: its name, its family, or a pattern such as 'winograd-*'.",
+            flags="--skip-rule",
+            multiple=True,
+            metavar="NAME",
+        ),
+    )
+    only_rules: Sequence[str] = field(
+        default=(), metadata=_click("Use these rules alone; named as in --skip-rule.", multiple=True, metavar="NAME")
+    )
+    max_growth: float = field(
+        default=1.25,
+        metadata=_click(
+            "Largest weights that folding may make, in times the model's own.", type=float, show_default=True
+        ),
+    )
     runtime: str = field(
         default="onnxruntime",
         metadata=_click(
@@ -222,69 +320,17 @@ class Options:
     def __post_init__(self) -> None:
         for name in ("dims", "shapes", "freeze"):
             object.__setattr__(self, name, dict(getattr(self, name) or {}))
+        for name in ("skip_rules", "only_rules"):
+            given = getattr(self, name) or ()
+            object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
+        if not self.max_growth > 0:
+            raise UsageError(
+                f"The weights may become {self.max_growth:g} times as large; expected a number above zero."
+            )
         for name in ("seed", "threads"):
             object.__setattr__(self, name, int(getattr(self, name)))
         if self.threads < 1:
             raise UsageError(f"The number of threads is {self.threads}; expected at least 1.")
-
-    # --- what they mean -----------------------------------------------------------------------------------------------
-
-    @functools.cached_property
-    def strategy(self) -> Strategy:
-        """The strategy with its options."""
-        from rlflow.search import make
-
-        try:
-            return make(self.search, alpha=self.alpha, train=self.train_budget)
-        except UsageError as error:
-            for name, option, given in (
-                ("alpha", "--alpha", self.alpha),
-                ("train", "--train-budget", self.train_budget),
-            ):
-                if given is not None and f"has no option {name!r}" in str(error):
-                    raise UsageError(f"{error} Leave out {option} for this strategy.") from error
-            raise
-
-    @functools.cached_property
-    def limits(self) -> Budget:
-        """What may be spent."""
-        from rlflow.search import Budget
-
-        return Budget.parse(self.budget)
-
-    @functools.cached_property
-    def chosen_patience(self) -> Patience | None:
-        """When the search ends before its budget does."""
-        from rlflow.search import patience_of
-
-        by_default = getattr(self.strategy, "patience_by_default", None)
-        return patience_of(self.patience, self.limits, by_default)
-
-    @functools.cached_property
-    def chosen_rules(self) -> Any:
-        """The rules, narrowed to the class of rounding."""
-        from rlflow.rulesets import within
-
-        return within(self.rules, self.numerics)
-
-    @functools.cached_property
-    def place(self) -> Deployment:
-        """Where the result will run."""
-        from rlflow.deployment import Deployment
-
-        return Deployment.priced_by(self.cost, self.threads, self.runtime, self.provider, self.measure_cmd)
-
-    @functools.cached_property
-    def extents(self) -> dict[str, Extent]:
-        """The least, usual and most sizes of the dimensions in ``dims``."""
-        from rlflow.equivalence.sizes import Extent
-
-        return {name: Extent.of(value, f"The size of the dimension {name!r}") for name, value in self.dims.items()}
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Usual sizes of open dimensions by name, for measuring or for good."""
-        return {**{name: extent.usual for name, extent in self.extents.items()}, **self.freeze}
 
 
 def with_keywords(function: _F) -> _F:

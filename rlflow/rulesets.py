@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from rlflow.errors import UsageError
 
-__all__ = ["for_opset", "load_library", "named_files", "within"]
+__all__ = ["for_opset", "load_library", "named_files", "narrowed", "within"]
 
 
 #: Rule files of other programs; everything else that is no family is a rule file of ours.
@@ -64,6 +66,31 @@ def _items(rules: Any) -> list[Any]:
 
 def within(rules: Any, numerics: str | None) -> Any:
     return rules if numerics is None else load_library(rules).with_numerics(numerics)
+
+
+def narrowed(rules: Any, only: Sequence[str], skip: Sequence[str]) -> Any:
+    """``rules`` without those of ``skip``, and of ``only`` alone where it names some: names of rules, of families, or
+    patterns with ``*``. Raises :class:`UsageError` for what names none, and where none is left.
+    """
+    if not only and not skip:
+        return rules
+    library = load_library(rules)
+    wanted = set(library) if not only else {name for item in only for name in _matching(library, item)}
+    left_out = {name for item in skip for name in _matching(library, item)}
+    kept = [name for name in library if name in wanted - left_out]
+    if not kept:
+        raise UsageError("No rule is left: --skip-rule leaves out all that --only-rules, or the library, has.")
+    return library.select(kept)
+
+
+def _matching(library: Any, item: str) -> list[str]:
+    from rlflow.specs import did_you_mean
+
+    found = [name for name, rule in library.items() if item == rule.family or fnmatch.fnmatchcase(name, item)]
+    if not found:
+        near = did_you_mean(item, [*library, *library.families])
+        raise UsageError(f"No rule, and no family of rules, is called {item!r}. {near}")
+    return found
 
 
 def _is_foreign(item: Any) -> bool:

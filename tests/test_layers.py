@@ -26,7 +26,7 @@ LAYERS: dict[str, int] = {
     "search": 5, "race": 5, "rulesets": 5,
     "env": 6, "deployment": 6, "report": 6,
     "agents": 7, "options": 7,
-    "pipeline": 8, "optimizer": 8, "comparison": 8, "fidelity": 8, "testing": 8,
+    "pipeline": 8, "optimizer": 8, "comparison": 8, "fidelity": 8, "benchmark": 8, "testing": 8,
     "cli": 9, "compat": 9,
     "__main__": 10,
 }  # fmt: skip
@@ -44,6 +44,7 @@ ABOUT = {
     "race": "the final comparison",
     "options": "what a user may choose", "pipeline": "the stages of an optimisation",
     "optimizer": "the façade", "comparison": "races of strategies", "fidelity": "prices against the clock",
+    "benchmark": "models side by side by the clock",
     "compat": "the `taso` module", "__main__": "`python -m rlflow`",
 }  # fmt: skip
 FREE = {"__init__", "_core", "_version"}  # the package's lazy front, and the extension, which has its own doors below

@@ -1,15 +1,18 @@
 """The command line: one file per verb, nothing heavy imported before it is needed.
 
-Exit codes: 0 done (also where there was nothing to gain), 1 failure, 2 usage, 3 verification failed.
+Exit codes: 0 done (also where there was nothing to gain), 1 failure, 2 usage, 3 verification failed, 4 something to
+gain (optimize --check).
 """
 
 from __future__ import annotations
 
 import click
 
+from rlflow.cli.bench import bench
 from rlflow.cli.common import ErrorGroup
 from rlflow.cli.compare import compare
 from rlflow.cli.cost import cost
+from rlflow.cli.diff import diff
 from rlflow.cli.dream import dream
 from rlflow.cli.explain import explain
 from rlflow.cli.info import info
@@ -33,7 +36,11 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
         context.exit()
 
 
-@click.group(cls=ErrorGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=ErrorGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.option(
     "--version",
     is_flag=True,
@@ -42,9 +49,13 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
     callback=_print_version,
     help="Print the version and exit.",
 )
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Make a trained network faster: measured, proved rule by rule, and checked end to end."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
-for verb in (optimize, simplify, verify, search, compare, inspect, cost, rules, explain, zoo, train, dream, info):
+for verb in (optimize, simplify, verify, diff, bench, search, compare, inspect, cost, rules, explain, zoo, train, dream,
+             info):  # fmt: skip
     main.add_command(verb)

@@ -128,6 +128,16 @@ def show(what: RenderableType) -> None:
     out.print(what, crop=out.is_terminal)
 
 
+def emit_json(value: Mapping[str, Any], place: str) -> None:
+    """Write plain values as JSON to a file, or print them where ``place`` is ``-``."""
+    from rlflow.report import write_json
+
+    if place == "-":
+        click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    else:
+        write_json(value, place)
+
+
 def parse_dims(option: str, pairs: Sequence[str]) -> dict[str, int]:
     """``NAME=SIZE`` options as a mapping; raises :class:`UsageError`."""
     dims: dict[str, int] = {}

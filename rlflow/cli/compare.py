@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rlflow.cli.common import console, parse_dims
+from rlflow.cli.common import console, emit_json, parse_dims
+from rlflow.cli.model_files import MODEL
 
 if TYPE_CHECKING:
     from rlflow.comparison import Comparison, Difference
 
 
 @click.command()
-@click.argument("models", metavar="MODEL...", nargs=-1, required=True)
+@click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=MODEL)
 @click.option(
     "--search",
     "searches",
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 @click.option("--rules", multiple=True, metavar="FILE|FAMILY", help="Rules to use instead of all that ship.")
 @click.option("--gate-seconds", type=float, default=60.0, show_default=True, help="For timing the winners of a model.")
 @click.option("--keep", metavar="FILE", help="JSON lines, written as it goes; what FILE has already is not run again.")
-@click.option("--json", "json_file", metavar="FILE", help="Write everything as JSON.")
+@click.option("--json", "json_file", metavar="FILE", help="Write everything as JSON; - is stdout.")
 @click.option("--csv", "csv_file", metavar="FILE", help="Write a line a search as CSV.")
 @click.option("--plot", "plot_file", metavar="FILE", help="Draw the anytime curves (extra [report]).")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
@@ -56,10 +57,9 @@ def compare(
     from rlflow import comparison
     from rlflow.cli.progress import reporter
     from rlflow.files import check_output, write_atomically
-    from rlflow.report import write_json
     from rlflow.specs import nested
 
-    for path in filter(None, (keep, json_file, csv_file, plot_file)):
+    for path in filter(None, (keep, json_file if json_file != "-" else None, csv_file, plot_file)):
         check_output(path, None)
     if plot_file is not None:
         from rlflow.report.plots import matplotlib_or_sentence
@@ -80,19 +80,24 @@ def compare(
             on_stage=told.stage,
         )
     if json_file is not None:
-        write_json(found.to_dict(), json_file)
+        emit_json(found.to_dict(), json_file)
     if csv_file is not None:
         write_atomically(csv_file, found.csv().encode())
     if plot_file is not None:
         from rlflow.report.plots import anytime_curves
 
         anytime_curves(found.runs, plot_file, _unit(budget))
-    if not quiet:
+    if not quiet and json_file != "-":
         _print(found)
 
 
 def _unit(budget: str) -> str:
-    return {"s": "seconds", "c": "candidates", "x": "expansions", "m": "measurements"}[budget.strip()[-1]]
+    """What the curves are drawn over: the budget's own unit, the first that it has."""
+    from rlflow.search import Budget
+
+    found = Budget.parse(budget)
+    units = ("candidates", "expansions", "measurements")
+    return next((unit for unit in units if getattr(found, unit) is not None), "seconds")
 
 
 def _print(found: Comparison) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlflow.cli.common import NameChoice, console, device_command, parse_dims, plural
+from rlflow.cli.model_files import MODEL
 from rlflow.errors import ModelError, RuntimeUnavailable, UsageError
 from rlflow.ledger import Ledger
 from rlflow.options import runtime_names
@@ -206,7 +207,7 @@ def _opened(path: str | None) -> PriceDatabase:
 
 
 @cost.command("calibrate")
-@click.argument("models", metavar="MODEL...", nargs=-1, required=True)
+@click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=MODEL)
 @click.option("--variants", type=click.IntRange(min=1), default=30, show_default=True, help="Rewritten graphs a model.")
 @click.option("--cost", "cost_name", default="onnxruntime", show_default=True, help="Cost model to judge.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of the runtime.")
@@ -269,7 +270,7 @@ def calibrate(
     # A run may go on with more variants and more patience; anything else would mix what does not compare.
     same = {key: str(value) for key, value in how.items() if key not in ("count", "seconds", "max_noise")}
     ledger = _Ledger(json_file, same, resume)
-    found = [one for one in (_calibrated(model, how, ledger) for model in models) if one is not None]
+    found = [one for one in (_calibrated(os.fspath(model), how, ledger) for model in models) if one is not None]
     _print_agreements(found)
     if plot is not None:
         _plot(found, plot)

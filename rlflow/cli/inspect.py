@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlflow.cli.common import console, parse_dims
+from rlflow.cli.model_files import MODEL
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
 @click.command()
-@click.argument("models", metavar="MODEL...", nargs=-1, required=True)
+@click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=MODEL)
 @click.option("--rules", multiple=True, metavar="FILE|FAMILY", help="Rules to try instead of all that ship.")
 @click.option("--freeze", multiple=True, metavar="N=1", help="Size of a symbolic dimension.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlflow.cli.common import NameChoice, parse_dims, parse_pairs, show
+from rlflow.cli.common import NameChoice, emit_json, parse_dims, parse_pairs, show
+from rlflow.cli.model_files import MODEL
 from rlflow.errors import UsageError
 from rlflow.options import Options
 
 if TYPE_CHECKING:
     from rlflow.report import Report
+
+
+#: The exit code of ``--check`` where there is something to gain.
+GAIN_FOUND = 4
 
 
 def _with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -47,7 +52,7 @@ def _options(given: dict[str, Any]) -> Options:
 
 
 @click.command()
-@click.argument("model", metavar="IN")
+@click.argument("model", metavar="IN", type=MODEL)
 @click.argument("out", metavar="[OUT]", required=False)
 @click.option("-o", "--output", metavar="OUT", help="File to write. Without it, only the report is made.")
 @_with_options
@@ -57,13 +62,26 @@ def _options(given: dict[str, Any]) -> Options:
 @click.option(
     "--measure-timeout", type=float, default=300.0, show_default=True, help="Seconds that one such command may take."
 )
-@click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON.")
+@click.option(
+    "--check", is_flag=True, help="Write nothing; exit code 4 where the model could be faster by --threshold or more."
+)
+@click.option(
+    "--threshold",
+    type=float,
+    default=2.0,
+    show_default=True,
+    metavar="PERCENT",
+    help="Least gain that --check reports.",
+)
+@click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON; - is stdout.")
 @click.option(
     "--egraph-out", metavar="FILE", help="Write the first e-graph of eqsat or tensat, as extraction-gym JSON."
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @click.option("-v", "--verbose", is_flag=True, help="Show everything; errors come with their traceback.")
+@click.pass_context
 def optimize(
+    context: click.Context,
     model: str,
     out: str | None,
     output: str | None,
@@ -71,6 +89,8 @@ def optimize(
     egraph_out: str | None,
     measure_jobs: int,
     measure_timeout: float,
+    check: bool,
+    threshold: float,
     quiet: bool,
     verbose: bool,
     **given: Any,
@@ -78,7 +98,8 @@ def optimize(
     """Search for a faster model that computes the same, and write it to OUT.
 
     The result is never slower (it is timed against the original) and never different (its outputs are compared). Where
-    nothing is gained, OUT receives the model as it came. Ctrl-C ends the search with the best found so far.
+    nothing is gained, OUT receives the model as it came. IN may be a name of the zoo. Ctrl-C ends the search with the
+    best found so far.
     """
     if quiet and verbose:
         raise UsageError("--quiet and --verbose contradict each other; give one of them.")
@@ -89,6 +110,8 @@ def optimize(
     from rlflow.cli.progress import reporter
 
     target = output or out
+    if check and target is not None:
+        raise UsageError(f"--check writes nothing; leave out {target}, or leave out --check.")
     _check_report_place(json_file, model, target)
     given["measure_cmd"] = device_command(given["measure_cmd"], measure_jobs, measure_timeout)
     given["search"] = with_egraph_out(given["search"], egraph_out, model)
@@ -103,12 +126,14 @@ def optimize(
             on_pricing=told.pricing,
         )
     _tell(result.report, json_file, quiet, verbose)
+    if check and 100.0 * (result.report.gain - 1.0) >= threshold:
+        context.exit(GAIN_FOUND)
 
 
 def _check_report_place(json_file: str | None, model: str, target: str | None) -> None:
     from rlflow.files import check_output, same_place
 
-    if json_file is None:
+    if json_file in (None, "-"):
         return
     check_output(json_file, model)
     if target is not None and same_place(json_file, target):
@@ -116,9 +141,9 @@ def _check_report_place(json_file: str | None, model: str, target: str | None) -
 
 
 def _tell(report: Report, json_file: str | None, quiet: bool, verbose: bool) -> None:
-    from rlflow.report import render, write_json
+    from rlflow.report import render
 
     if json_file is not None:
-        write_json(report, json_file)
-    if not quiet:
+        emit_json(report.to_dict(), json_file)
+    if not quiet and json_file != "-":
         show(render(report, verbose=verbose))

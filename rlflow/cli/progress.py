@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -32,15 +32,26 @@ def reporter(quiet: bool) -> Board:
     return Live() if sys.stderr.isatty() else Plain()
 
 
+class Blocks(NamedTuple):
+    """How far a comparison by the clock is."""
+
+    done: int
+    total: int
+
+
 class Board:
     """What ``optimize`` reports to: ``stage`` takes sentences, ``progress`` and ``pricing`` the latest figures."""
 
-    latest: Progress | PricingProgress | None = None
+    latest: Progress | PricingProgress | Blocks | None = None
 
     def __init__(self) -> None:
         self.stages: deque[str] = deque()
         self.stage = self.stages.append
         self.progress = self.pricing = functools.partial(setattr, self, "latest")
+
+    def blocks(self, done: int, total: int) -> None:
+        """So many blocks of timings, of how many, are done."""
+        self.latest = Blocks(done, total)
 
     def __enter__(self) -> Board:
         return self
@@ -144,6 +155,8 @@ class Live(_Shown):
 
 def figures(latest: Any) -> str:
     """How far a search, or its pricing, is."""
+    if isinstance(latest, Blocks):
+        return f"{latest.done} of {latest.total} blocks"
     return line(latest) if hasattr(latest, "best_ms") else pricing_line(latest)
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlflow.cli.common import NameChoice, console, parse_dims, show_rows, with_egraph_out
+from rlflow.cli.common import NameChoice, console, emit_json, parse_dims, show_rows, with_egraph_out
+from rlflow.cli.model_files import MODEL
 from rlflow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def list_strategies(as_json: bool) -> None:
 
 
 @search.command("run")
-@click.argument("model")
+@click.argument("model", type=MODEL)
 @click.option("--search", "spec", default="backtracking", show_default=True, help="Strategy, with options.")
 @click.option("--cost", default="analytic", show_default=True, help="Cost model: analytic or onnxruntime.")
 @click.option("--budget", default="60s", show_default=True, help="60s, 5m, 500c, 50x or 20meas; see rlflow optimize.")
@@ -41,7 +42,7 @@ def list_strategies(as_json: bool) -> None:
 @click.option("--checkpoint", metavar="FILE", help="Keep the search and its best graphs in FILE while it runs.")
 @click.option("--resume", is_flag=True, help="Go on where the checkpoint was written; the budget comes on top.")
 @click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
-@click.option("--json", "json_file", metavar="FILE", help="Write the result, trace and curve included, as JSON.")
+@click.option("--json", "json_file", metavar="FILE", help="Write the result, trace and curve as JSON; - is stdout.")
 @click.option(
     "--egraph-out", metavar="FILE", help="Write the first e-graph of eqsat or tensat, as extraction-gym JSON."
 )
@@ -66,13 +67,12 @@ def run(
     """Search for a cheaper graph of MODEL by the cost model's figures alone; nothing is timed end to end or written."""
     from rlflow import search as searching
     from rlflow.files import check_output
-    from rlflow.report import write_json
 
     if resume and checkpoint is None:
         raise UsageError("--resume goes on from a checkpoint; say which with --checkpoint FILE.")
     if workers > 1 and (checkpoint is not None or stats):
         raise UsageError("--checkpoint and --stats follow one search; leave them out, or use one worker.")
-    for path in filter(None, (json_file, checkpoint)):
+    for path in filter(None, (json_file if json_file != "-" else None, checkpoint)):
         check_output(path, model)
     strategy, limits = with_egraph_out(spec, egraph_out, model), searching.Budget.parse(budget)
     make_problem = functools.partial(_problem, model, cost, threads, parse_dims("--dim", dims), rules)
@@ -84,8 +84,8 @@ def run(
     if statistics is not None:
         plain["statistics"] = statistics.to_dict(result.trace)
     if json_file is not None:
-        write_json(plain, json_file)
-    if not quiet:
+        emit_json(plain, json_file)
+    if not quiet and json_file != "-":
         _print(result, statistics)
 
 

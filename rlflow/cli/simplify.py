@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from rlflow.cli.common import parse_dims
+from rlflow.cli.model_files import MODEL
 
 
 @click.command()
-@click.argument("model", metavar="IN")
+@click.argument("model", metavar="IN", type=MODEL)
 @click.option("-o", "--output", metavar="OUT", required=True, help="File to write.")
 @click.option("--freeze", multiple=True, metavar="N=1", help="Size of a symbolic dimension, for good.")
 @click.option("--no-verify", is_flag=True, help="Do not compare the outputs with the original's.")

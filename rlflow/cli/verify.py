@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlflow.cli.common import parse_dims
+from rlflow.cli.model_files import MODEL
 from rlflow.errors import VerificationFailed
 
 if TYPE_CHECKING:
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("original", metavar="A")
-@click.argument("other", metavar="B")
+@click.argument("original", metavar="A", type=MODEL)
+@click.argument("other", metavar="B", type=MODEL)
 @click.option("--input-data", multiple=True, metavar="FILE", help="An .npz by input names, or name=file.npy.")
 @click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of a symbolic dimension.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the random inputs.")
@@ -51,7 +52,7 @@ def verify(
 
 def as_plain(original: str, other: str, seed: int, found: Verification) -> dict[str, Any]:
     """The answer as plain values for JSON."""
-    return {"original": original, "other": other, "seed": seed, "failure": found.failure(), **found.to_dict()}
+    return {"original": str(original), "other": str(other), "seed": seed, "failure": found.failure(), **found.to_dict()}
 
 
 def sentences(original: str, other: str, found: Verification) -> list[str]:

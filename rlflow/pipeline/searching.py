@@ -11,6 +11,7 @@ from rlflow.equivalence.sizes import usual
 from rlflow.pipeline.parts import ModelTimes
 from rlflow.search import Problem, Result, StopReason, Visited
 from rlflow.search.earlier import EarlierSearches, repeatable
+from rlflow.search.frontier import WEIGHT_FACTOR
 
 if TYPE_CHECKING:
     from rlflow.options import Options
@@ -136,6 +137,7 @@ def _problem(loaded: Loaded, context: Context) -> Problem:
         stop=context.stop,
         profile_rules=options.profile_rules,
         patience=options.chosen_patience,
+        growth=options.max_growth,
         pricing_seconds=context.parts.pricing(),
         on_pricing=context.on_pricing,
     )
@@ -167,6 +169,9 @@ def _earlier_searches(loaded: Loaded, context: Context) -> EarlierSearches | Non
     if not isinstance(options.cost, str) or context.cost_model.database is None:
         return None
     patience = None if options.chosen_patience is None else options.chosen_patience.least
-    settings = (str(options.limits), patience, options.seed, options.cost, sorted(context.cost_model.dims.items()))
+    dims = sorted(context.cost_model.dims.items())
+    settings: tuple[Any, ...] = (str(options.limits), patience, options.seed, options.cost, dims)
+    if options.max_growth != WEIGHT_FACTOR:
+        settings = (*settings, options.max_growth)
     parts = (loaded.graph.digest, loaded.library.digest, *settings)
     return EarlierSearches(context.cost_model, options.strategy, parts, options.fresh)

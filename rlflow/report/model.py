@@ -115,6 +115,18 @@ class Report:
     written: str | None = None
     version: str = ""
 
+    @property
+    def gain(self) -> float:
+        """How many times as fast the result is as the model as it came, by the clock, else by the cost model; 1 where
+        nothing was gained.
+        """
+        if not self.improved:
+            return 1.0
+        before, after = self.original_ms, self.optimized_ms
+        if before is None or after is None:
+            before, after = self.cost_before_ms, self.cost_after_ms
+        return before / after if before and after else 1.0
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON. Numbers that are not finite become ``None``."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}

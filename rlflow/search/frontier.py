@@ -15,18 +15,21 @@ from rlflow.search.prices import Prices
 from rlflow.search.selection import Selection
 
 WEIGHT_FACTOR = 1.25
-#: Weights may always grow by this much, so that a model of a few bytes is not forbidden its first folded constant.
+#: Weights that may grow at all may grow by this much, so that a model of a few bytes is not forbidden
+#: its first folded constant.
 WEIGHT_SLACK_BYTES = 1 << 16
 
 
 class Frontier:
     """Which candidates are admitted, and what each costs. ``weight_limit``: bytes that folded weights may take
-    (default: 1.25 times those of the starting graph). ``overweight``: candidates that were refused for them.
+    (default: ``growth`` times those of the starting graph). ``overweight``: candidates that were refused for them.
     """
 
-    def __init__(self, prices: Prices, limits: Limits, weight_limit: int | None = None) -> None:
+    def __init__(
+        self, prices: Prices, limits: Limits, weight_limit: int | None = None, growth: float = WEIGHT_FACTOR
+    ) -> None:
         self.prices, self._limits = prices, limits
-        self.weight_limit = weight_limit
+        self.weight_limit, self._growth = weight_limit, growth
         self.overweight = 0
 
     def begin(self, state: Any) -> float:
@@ -38,7 +41,8 @@ class Frontier:
                 "a number that is not negative. Look at the cost model, or choose another one."
             )
         if self.weight_limit is None:
-            self.weight_limit = int(WEIGHT_FACTOR * state.weight_bytes) + WEIGHT_SLACK_BYTES
+            slack = WEIGHT_SLACK_BYTES if self._growth > 1.0 else 0
+            self.weight_limit = int(self._growth * state.weight_bytes) + slack
         return cost
 
     def admits(self, weight_bytes: Any) -> Any:

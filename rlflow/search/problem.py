@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rlflow.search.budget import Budget, BudgetMeter, StopReason
-from rlflow.search.frontier import Frontier
+from rlflow.search.frontier import WEIGHT_FACTOR, Frontier
 from rlflow.search.incumbent import Incumbent
 from rlflow.search.interrupt import StopToken
 from rlflow.search.limits import Limits, SearchStopped
@@ -47,13 +47,14 @@ class Observer(Protocol):
 
 @dataclass(frozen=True)
 class Settings:
-    """What every problem can be told. ``weight_limit``: bytes that folded weights may take (default: 1.25 times the
-    model's own). ``on_progress`` is called about five times a second. ``runners_up``: how many graphs besides the best
-    are handed on.
+    """What every problem can be told. ``weight_limit``: bytes that folded weights may take (default: ``growth``
+    times the model's own). ``on_progress`` is called about five times a second. ``runners_up``: how many graphs besides
+    the best are handed on.
     """
 
     seed: int = 0
     weight_limit: int | None = None
+    growth: float = WEIGHT_FACTOR
     on_progress: Callable[[Progress], None] | None = None
     runners_up: int = 3
 
@@ -106,7 +107,7 @@ class Problem:
     def _begin(self, start: Start, limits: Limits, settings: Settings) -> None:
         self.start, self.limits, self.seed = start, limits, settings.seed
         self.rule_names, self.prices, self.stop = start.names, start.prices, limits.stop
-        self.frontier = Frontier(start.prices, limits, settings.weight_limit)
+        self.frontier = Frontier(start.prices, limits, settings.weight_limit, settings.growth)
         self.incumbent = Incumbent(limits, settings.runners_up)
         self.events = ProgressEvents(limits.meter, settings.on_progress)
         self.observer: Observer | None = None

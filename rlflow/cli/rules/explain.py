@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from rlflow.cli.common import parse_dims
+from rlflow.cli.model_files import MODEL
 from rlflow.cli.rules.shared import load_library, named_rule, rule_files
 from rlflow.errors import UsageError
 
@@ -16,7 +17,7 @@ _FREEZE = click.option("--freeze", multiple=True, metavar="N=1", help="Size of a
 
 @click.command("explain")
 @click.argument("name")
-@click.argument("model")
+@click.argument("model", type=MODEL)
 @_NODE
 @_FREEZE
 @rule_files
@@ -26,7 +27,7 @@ def explain(name: str, model: str, node: str | None, freeze: tuple[str, ...], fi
 
 
 @click.command("explain")
-@click.argument("model")
+@click.argument("model", type=MODEL)
 @click.option("--rule", "name", required=True, metavar="NAME", help="The rule; see rlflow rules list.")
 @_NODE
 @_FREEZE

@@ -1,0 +1,127 @@
+"""``rlflow bench``."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from rlflow.cli.common import NameChoice, parse_dims, show
+from rlflow.cli.model_files import MODEL
+from rlflow.errors import UsageError
+from rlflow.options import runtime_names
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from rlflow.benchmark import Benched
+
+#: What the clocks of :class:`rlflow.benchmark.Benched` are called.
+_CLOCKS = {"cpu": "processor", "wall": "wall"}
+
+
+@click.command()
+@click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=MODEL)
+@click.option("--threads", default="1", show_default=True, metavar="1,2,4", help="Threads of the runtime, one or more.")
+@click.option(
+    "--seconds", type=float, default=10.0, show_default=True, help="For all models, with each number of threads."
+)
+@click.option(
+    "--blocks", type=click.IntRange(min=1), default=7, show_default=True, help="Fresh processes and sessions."
+)
+@click.option("--warmup", type=click.IntRange(min=0), default=3, show_default=True, help="Untimed runs in each block.")
+@click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of an open dimension.")
+@click.option("--input-data", multiple=True, metavar="FILE", help="An .npz by input names, or name=file.npy.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the random inputs, and of the order.")
+@click.option("--runtime", type=NameChoice(runtime_names), default="onnxruntime", show_default=True, help="Runtime.")
+@click.option("--provider", metavar="NAME", help="Execution provider of ONNX Runtime: cuda, or any full name.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress.")
+def bench(
+    models: Sequence[str],
+    threads: str,
+    seconds: float,
+    blocks: int,
+    warmup: int,
+    dims: tuple[str, ...],
+    input_data: tuple[str, ...],
+    seed: int,
+    runtime: str,
+    provider: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Time MODELs side by side: interleaved, in fresh sessions, by the wall clock and by processor time.
+
+    The last column is the time of the first model divided by the time of the row's; above 1 is faster. Models may be
+    files or names of the zoo.
+    """
+    from rlflow import benchmark
+    from rlflow.cli.progress import reporter
+
+    with reporter(quiet) as told:
+        told.stage("timing")
+        found = benchmark.bench(
+            models,
+            threads=_counts(threads),
+            seconds=seconds,
+            blocks=blocks,
+            warmup=warmup,
+            seed=seed,
+            dims=parse_dims("--dim", dims),
+            input_data=list(input_data) or None,
+            runtime=runtime,
+            provider=provider,
+            on_progress=told.blocks,
+        )
+    if as_json:
+        click.echo(json.dumps([one.to_dict() for one in found], indent=2, ensure_ascii=False))
+    else:
+        show(_table(found))
+
+
+def _counts(text: str) -> list[int]:
+    parts = text.split(",")
+    if not all(part.strip().isdigit() and int(part) > 0 for part in parts):
+        raise UsageError(
+            f"The option --threads {text} cannot be read; expected numbers above zero, as in --threads 1,4."
+        )
+    return [int(part) for part in parts]
+
+
+def _table(found: Sequence[Benched]) -> Table:
+    """Two rows a model: the wall clock, and processor time."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    table.add_column("model", overflow="fold", min_width=16)
+    for column in ("threads", "clock", "median ms", "95 % interval", "p90", "p99", "load ms", "against the first"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for one in found:
+        for clock, latency in (("wall", one.wall), ("processor", one.cpu)):
+            first = clock == "wall"
+            table.add_row(
+                one.model if first else "",
+                str(one.threads) if first else "",
+                clock,
+                f"{latency.median:.4g}",
+                f"{latency.low:.4g} to {latency.high:.4g}",
+                f"{latency.p90:.4g}",
+                f"{latency.p99:.4g}",
+                f"{one.load_ms:.3g}" if first else "",
+                _ratio(one) if _CLOCKS[one.clock] == clock else "",
+            )
+    runs = min(one.runs for one in found)
+    table.caption = f"At least {runs} single runs a model, in {found[0].blocks} blocks of fresh sessions."
+    return table
+
+
+def _ratio(one: Benched) -> str:
+    low, high = one.ratio_ci95
+    if not (math.isfinite(low) and math.isfinite(high)) or low == 0.0:
+        return f"{one.ratio:.3f}"
+    return f"{one.ratio:.3f} ({low:.3f} to {high:.3f})"

@@ -1,0 +1,64 @@
+"""``rlflow diff``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rlflow.cli.common import plural
+from rlflow.cli.model_files import MODEL
+
+if TYPE_CHECKING:
+    from rlflow.frontends.difference import ModelDifference
+
+_MOST = 40
+
+
+@click.command()
+@click.argument("before", metavar="A", type=MODEL)
+@click.argument("after", metavar="B", type=MODEL)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Show every node.")
+def diff(before: str, after: str, as_json: bool, verbose: bool) -> None:
+    """Show what B differs in from A, node by node.
+
+    Nodes that compute the same are the same, whatever they are called. Exit code 0, whether or not something differs;
+    rlflow verify says whether the outputs agree.
+    """
+    from rlflow.frontends.difference import difference
+    from rlflow.frontends.opening import open_source
+
+    models = [open_source(one)[0] for one in (before, after)]
+    found = difference(*models)
+    if as_json:
+        plain = {"before": str(before), "after": str(after), **found.to_dict(*models)}
+        click.echo(json.dumps(plain, indent=2, ensure_ascii=False))
+        return
+    click.echo("\n".join(_lines(found, models, None if verbose else _MOST)))
+
+
+def _lines(found: ModelDifference, models: list[Any], most: int | None) -> Iterator[str]:
+    from rlflow.frontends.difference import label
+
+    a, b = (model.graph.node for model in models)
+    if found.none:
+        yield f"No difference: all of {plural(len(found.same), 'node')} compute the same."
+        return
+    counts = (f"{len(found.same)} the same", f"{len(found.changed)} changed", f"{len(found.removed)} removed")
+    yield f"{len(a)} -> {len(b)} nodes: {', '.join(counts)}, {len(found.added)} added."
+    moved = {*found.operators_before, *found.operators_after}
+    steps = {name: found.operators_after.get(name, 0) - found.operators_before.get(name, 0) for name in sorted(moved)}
+    if any(steps.values()):
+        yield "operators: " + ", ".join(f"{name} {step:+d}" for name, step in steps.items() if step)
+    lines = [
+        *(f"- {label(a[one])}" for one in found.removed),
+        *(f"+ {label(b[one])}" for one in found.added),
+        *(f"~ {label(b[one.after])}: {'; '.join(one.what) or 'its operands differ'}" for one in found.changed),
+    ]
+    yield from lines[:most]
+    if most is not None and len(lines) > most:
+        yield f"… and {len(lines) - most} more (--verbose)"
+    yield from found.others
