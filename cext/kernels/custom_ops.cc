@@ -2,7 +2,8 @@
 //
 // NchwcWinograd(X, W, B?, Sum?) -> Y: a 3×3 convolution of stride 1 in the blocked layout of com.microsoft.nchwc. W must be
 // constant, [out channels, in channels, 3, 3] in the runtime's blocked order. Attributes: block (8, 16), tile (2, 4), pads
-// (top, left, bottom, right), and optional activation with activation_params as ONNX Runtime writes them, and chunk.
+// (top, left, bottom, right), and optional activation with activation_params as ONNX Runtime writes them, and what
+// a tuner chooses, chunk and part (WinogradTuning).
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -180,8 +181,8 @@ class WinogradKernel {
     const int64_t tile = attributes.integer("tile", 0), block = attributes.integer("block", 0);
     if ((tile != 2 && tile != 4) || (block != 8 && block != 16))
       throw std::invalid_argument("NchwcWinograd: the attributes tile (2, 4) and block (8, 16) are missing or have other values.");
-    convolution_ = std::make_unique<Winograd>(process_isa(), static_cast<int>(tile), static_cast<int>(block), sizes[0], sizes[1], api.data(weights),
-                                              padding_of(attributes), attributes.integer("chunk", 0));
+    convolution_ = std::make_unique<Winograd>(process_isa(), static_cast<int>(tile), static_cast<int>(block), sizes[0], sizes[1],
+                                              padding_of(attributes), WinogradTuning{attributes.integer("chunk", 0), attributes.integer("part", 0)});
   }
 
   ort::Status* compute(ort::KernelContext* context) const noexcept {
@@ -214,7 +215,7 @@ class WinogradKernel {
     epilogue.sum = optional(context, 3, out);
     ort::Value* y = nullptr;
     api_.call<ort::KernelContextGetOutput>(context, std::size_t{0}, out.data(), out.size(), &y);
-    convolution_->run(in[0], in[2], in[3], api_.data(x), epilogue, api_.data(y), RuntimePool(api_, context));
+    convolution_->run(in[0], in[2], in[3], api_.data(x), api_.data(input(context, 1)), epilogue, api_.data(y), RuntimePool(api_, context));
   }
 
   Api api_;

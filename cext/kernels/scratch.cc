@@ -1,14 +1,31 @@
 #include "scratch.h"
 
-#include <algorithm>
 #include <new>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 namespace rlflow::kernels {
 namespace {
 
-constexpr std::align_val_t kAlignment{64};
+constexpr std::size_t kPage = std::size_t{2} << 20;
 
-void free_piece(Scratch::Piece piece) { ::operator delete(piece.data, kAlignment); }
+// Large pieces fill huge pages: the stages write to 36 places far apart, and of small pages a processor remembers fewer.
+std::size_t rounded(std::size_t bytes) { return bytes < kPage / 2 ? bytes : (bytes + kPage - 1) / kPage * kPage; }
+
+std::align_val_t alignment_of(std::size_t bytes) { return std::align_val_t{bytes < kPage ? 64 : kPage}; }
+
+Scratch::Piece new_piece(std::size_t floats) {
+  const std::size_t bytes = rounded(floats * sizeof(float));
+  void* const data = ::operator new(bytes, alignment_of(bytes));
+#if defined(__linux__)
+  if (bytes >= kPage) static_cast<void>(madvise(data, bytes, MADV_HUGEPAGE));  // only a wish
+#endif
+  return {static_cast<float*>(data), bytes / sizeof(float)};
+}
+
+void free_piece(Scratch::Piece piece) { ::operator delete(piece.data, alignment_of(piece.floats * sizeof(float))); }
 
 struct Pool {
   std::mutex mutex;
@@ -29,6 +46,7 @@ Pool& pool() {
 }  // namespace
 
 Scratch::Scratch(std::size_t floats) {
+  if (floats == 0) return;
   {
     const std::lock_guard lock(pool().mutex);
     auto& pieces = pool().pieces;
@@ -39,10 +57,11 @@ Scratch::Scratch(std::size_t floats) {
   }
   if (piece_.floats >= floats) return;
   free_piece(std::exchange(piece_, {}));
-  piece_ = {static_cast<float*>(::operator new(floats * sizeof(float), kAlignment)), floats};
+  piece_ = new_piece(floats);
 }
 
 Scratch::~Scratch() {
+  if (!piece_.data) return;
   const std::lock_guard lock(pool().mutex);
   try {
     if (pool().users > 0) {

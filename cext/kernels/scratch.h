@@ -10,7 +10,7 @@ namespace rlflow::kernels {
 
 class Scratch {
  public:
-  // At least `floats` floats, aligned to a cache line. Throws std::bad_alloc.
+  // At least `floats` floats, aligned to a cache line; of none, nothing. Throws std::bad_alloc.
   explicit Scratch(std::size_t floats);
   ~Scratch();
   Scratch(const Scratch&) = delete;

@@ -4,8 +4,10 @@
 // m×m pixels; a tile needs a window of n×n input pixels, n = m + 2. The stages are (Lavin & Gray, "Fast Algorithms for
 // Convolutional Neural Networks", 2016):
 //   1. transform_input:  each window d to V = Bᵀ d B, n·n "points" a channel;
-//   2. multiply:         for each point a matrix product M = V · U over the input channels (U: the weights, transformed);
+//   2. multiply:         for each point a matrix product M = V · U over the input channels;
 //   3. transform_output: each tile to Y = Aᵀ M A, then bias, residual and activation.
+// The weights are transformed, U = G g Gᵀ, a panel at a time and right before the product, which reads U from the cache.
+// Kept, U would be 1.8 or 4 times as large as the weights, and reading it from memory takes longer than making it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -23,11 +25,22 @@ struct Geometry {
 };
 
 // Tiles that go through the stages together: `count` of them from `first` on, in the order (image, row, column).
-// V lies as [point][block of channels][tile][channel], M likewise; the strides are floats from point to point.
+// V lies as [point][block of channels][tile][channel]; `v_stride`: floats from point to point.
 struct Chunk {
   int64_t first, count;
-  float *v, *m;
-  int64_t v_stride, m_stride;
+  float* v;
+  int64_t v_stride;
+};
+
+// What one pass of the product works on: `width` blocks of output channels from `first_out` on, and a part of the input
+// channels. U lies as [point][input channel of the part][width · block], M as [point][block of outputs][tile][channel].
+struct Panel {
+  int64_t first_out, width, first_in, end_in;
+  float *u, *m;
+  int64_t u_stride, m_stride;
+  const float* next;  // the weights that come after these, to be fetched meanwhile; null: none
+  int64_t next_stride;  // from one block of outputs to the next
+  int64_t next_lines;  // cache lines of each
 };
 
 enum class Activation { none, relu, leaky_relu, clip, hard_sigmoid };
@@ -42,10 +55,11 @@ struct Epilogue {
 };
 
 struct Stages {
-  int group;  // blocks of output channels that lie side by side in U: [point][group][input channel][group · block]
+  int group;  // the most blocks of output channels of a panel; a smaller panel has one
   void (*transform_input)(const Geometry&, const Chunk&, const float* x, int64_t first_block, int64_t end_block);
-  void (*multiply)(const Geometry&, const Chunk&, const float* u, int64_t first_point, int64_t end_point);
-  void (*transform_output)(const Geometry&, const Chunk&, const Epilogue&, float* y, int64_t first_block, int64_t end_block);
+  void (*transform_weights)(const Geometry&, const Panel&, const float* w);
+  void (*multiply)(const Chunk&, const Panel&);
+  void (*transform_output)(const Geometry&, const Chunk&, const Panel&, const Epilogue&, float* y);
 };
 
 // F(4×4,3×3) interpolates at 0, ±kNear, ±kFar and infinity. These two are exact in binary, and the error is 0.4 times

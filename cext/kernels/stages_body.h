@@ -23,6 +23,15 @@ RLFLOW_INLINE void store(float* to, const typename Lanes<BLOCK>::Vector& value) 
   *reinterpret_cast<typename Lanes<BLOCK>::Unaligned*>(to) = value;
 }
 
+// Asks for a cache line before it is needed. The stages read and write at 16 or 36 places at once, more than a processor
+// foresees by itself.
+RLFLOW_INLINE void fetch(const float* at) { __builtin_prefetch(at, 0, 3); }
+RLFLOW_INLINE void fetch_to_write(float* at) { __builtin_prefetch(at, 1, 3); }
+RLFLOW_INLINE void fetch_far(const float* at) { __builtin_prefetch(at, 0, 2); }  // into the second level
+
+constexpr int64_t kAhead = 2;       // tiles
+constexpr int64_t kStepsAhead = 8;  // input channels
+
 // --- transforms along one axis: TILE outputs from TILE + 2 points, `STEP` vectors apart ------------------------------
 
 template <int TILE, class V>
@@ -43,6 +52,14 @@ struct Axis<2, V> {
     const V m0 = m[0], m1 = m[STEP], m2 = m[2 * STEP], m3 = m[3 * STEP];
     m[0] = m0 + m1 + m2;
     m[STEP] = m1 - m2 - m3;
+  }
+  template <int FROM, int TO>
+  static RLFLOW_INLINE void filter(const V* g, V* u) {
+    const V even = (g[0] + g[2 * FROM]) * 0.5f, odd = g[FROM] * 0.5f;
+    u[0] = g[0];
+    u[TO] = even + odd;
+    u[2 * TO] = even - odd;
+    u[3 * TO] = g[2 * FROM];
   }
 };
 
@@ -72,6 +89,21 @@ struct Axis<4, V> {
     m[STEP] = near_odd * a + far_odd * b;
     m[2 * STEP] = near_even * aa + far_even * bb;
     m[3 * STEP] = near_odd * aaa + far_odd * bbb + m[5 * STEP];
+  }
+  // A row (1, p, p²) / N(p) a point p, N(p) the product of p's distances to the other points; then the point at infinity.
+  template <int FROM, int TO>
+  static RLFLOW_INLINE void filter(const V* g, V* u) {
+    constexpr float origin = 1 / (kNear * kNear * kFar * kFar);
+    constexpr double n = 1 / (2 * kNear * kNear * (kNear * kNear - kFar * kFar)), f = 1 / (2 * kFar * kFar * (kFar * kFar - kNear * kNear));
+    constexpr float near_0 = n, near_1 = n * kNear, near_2 = n * kNear * kNear, far_0 = f, far_1 = f * kFar, far_2 = f * kFar * kFar;
+    const V near_even = g[0] * near_0 + g[2 * FROM] * near_2, near_odd = g[FROM] * near_1;
+    const V far_even = g[0] * far_0 + g[2 * FROM] * far_2, far_odd = g[FROM] * far_1;
+    u[0] = g[0] * origin;
+    u[TO] = near_even + near_odd;
+    u[2 * TO] = near_even - near_odd;
+    u[3 * TO] = far_even + far_odd;
+    u[4 * TO] = far_even - far_odd;
+    u[5 * TO] = g[2 * FROM];
   }
 };
 
@@ -122,6 +154,7 @@ void transform_input(const Geometry& g, const Chunk& chunk, const float* x, int6
       read_window<BLOCK, N>(g, plane, place.row * TILE - g.pad_top, place.column * TILE - g.pad_left, window);
       for (int j = 0; j < N; ++j) Axis<TILE, V>::template input<N>(window + j);
       float* to = chunk.v + (block * chunk.count + tile) * BLOCK;
+      for (int i = 0; i < N * N; ++i) fetch_to_write(to + i * chunk.v_stride + kAhead * BLOCK);
       for (int i = 0; i < N; ++i) {
         Axis<TILE, V>::template input<1>(window + i * N);
         for (int j = 0; j < N; ++j) store<BLOCK>(to + (i * N + j) * chunk.v_stride, window[i * N + j]);
@@ -130,18 +163,68 @@ void transform_input(const Geometry& g, const Chunk& chunk, const float* x, int6
   }
 }
 
+// --- the weights --------------------------------------------------------------------------------------------------------
+
+template <int TILE, int BLOCK>
+void transform_weights(const Geometry& g, const Panel& panel, const float* w) {
+  using V = typename Lanes<BLOCK>::Vector;
+  constexpr int N = TILE + 2;
+  constexpr int64_t TAP = BLOCK * BLOCK, FILTERS = 9 * TAP;
+  float* to = panel.u;
+  for (int64_t in = panel.first_in; in < panel.end_in; ++in) {
+    for (int64_t lane = 0; lane < BLOCK; ++lane) {
+      for (int64_t k = 0; k < panel.width; ++k, to += BLOCK) {
+        const float* from = w + ((panel.first_out + k) * g.in_blocks + in) * FILTERS + lane * BLOCK;
+        V taps[9], half[N * 3];
+        for (int i = 0; i < 9; ++i) {
+          taps[i] = load<BLOCK>(from + i * TAP);
+          fetch(from + FILTERS + i * TAP);
+        }
+        for (int i = 0; i < N * N; ++i) fetch_to_write(to + i * panel.u_stride + kAhead * 2 * BLOCK);
+        for (int j = 0; j < 3; ++j) Axis<TILE, V>::template filter<3, 3>(taps + j, half + j);
+        for (int i = 0; i < N; ++i) {
+          V row[N];
+          Axis<TILE, V>::template filter<1, 1>(half + i * 3, row);
+          for (int j = 0; j < N; ++j) store<BLOCK>(to + (i * N + j) * panel.u_stride, row[j]);
+        }
+      }
+    }
+  }
+}
+
 // --- stage 2 ------------------------------------------------------------------------------------------------------------
 
+constexpr int64_t kLine = 16;  // floats of a cache line
+
+struct Ahead {
+  const float* at;
+  int64_t lines;  // with each block
+};
+
 // ROWS tiles times GROUP blocks of output channels; `v_next`, `m_next`: floats from one block of channels to the next.
+// `more`: the products are added to what is there. `ahead`: weights that the next panel needs; a little is fetched with each
+// block, while the arithmetic keeps the memory idle.
 template <int BLOCK, int ROWS, int GROUP>
-RLFLOW_INLINE void inner_product(const float* v, int64_t v_next, const float* u, int64_t in_blocks, float* m, int64_t m_next) {
+RLFLOW_INLINE void inner_product(const float* v, int64_t v_next, const float* u, int64_t in_blocks, float* m, int64_t m_next, bool more,
+                                 Ahead ahead) {
   using V = typename Lanes<BLOCK>::Vector;
   V sums[ROWS][GROUP] = {};
+  if (more) {
+#pragma GCC unroll 16
+    for (int row = 0; row < ROWS; ++row)
+#pragma GCC unroll 4
+      for (int k = 0; k < GROUP; ++k) sums[row][k] = load<BLOCK>(m + k * m_next + row * BLOCK);
+  }
   for (int64_t block = 0; block < in_blocks; ++block, v += v_next) {
+    for (int64_t line = 0; line < ahead.lines; ++line, ahead.at += kLine) fetch_far(ahead.at);
     for (int lane = 0; lane < BLOCK; ++lane, u += GROUP * BLOCK) {
       V weights[GROUP];
 #pragma GCC unroll 4
-      for (int k = 0; k < GROUP; ++k) weights[k] = load<BLOCK>(u + k * BLOCK);
+      for (int k = 0; k < GROUP; ++k) {
+        weights[k] = load<BLOCK>(u + k * BLOCK);
+        fetch(u + (kStepsAhead * GROUP + k) * BLOCK);
+      }
+      fetch(v + v_next + lane * BLOCK);
 #pragma GCC unroll 16
       for (int row = 0; row < ROWS; ++row) {
         const float value = v[row * BLOCK + lane];
@@ -157,37 +240,40 @@ RLFLOW_INLINE void inner_product(const float* v, int64_t v_next, const float* u,
 }
 
 template <int BLOCK, int ROWS, int GROUP>
-RLFLOW_INLINE void some_rows(int64_t rows, const float* v, int64_t v_next, const float* u, int64_t in_blocks, float* m, int64_t m_next) {
+RLFLOW_INLINE void some_rows(int64_t rows, const float* v, int64_t v_next, const float* u, int64_t in_blocks, float* m, int64_t m_next, bool more,
+                             Ahead ahead) {
   if constexpr (ROWS > 1) {
-    if (rows < ROWS) return some_rows<BLOCK, ROWS - 1, GROUP>(rows, v, v_next, u, in_blocks, m, m_next);
+    if (rows < ROWS) return some_rows<BLOCK, ROWS - 1, GROUP>(rows, v, v_next, u, in_blocks, m, m_next, more, ahead);
   }
-  inner_product<BLOCK, ROWS, GROUP>(v, v_next, u, in_blocks, m, m_next);
+  inner_product<BLOCK, ROWS, GROUP>(v, v_next, u, in_blocks, m, m_next, more, ahead);
 }
 
 // All tiles of a chunk times one group of output channels, in steps that are as equal as possible: a step of one tile
 // would take nearly as long as one of many.
 template <int BLOCK, int ROWS, int GROUP>
-void all_rows(const Geometry& g, int64_t count, const float* v, const float* u, float* m) {
+void all_rows(int64_t count, const float* v, const float* u, int64_t in_blocks, float* m, bool more, const float* next, int64_t next_lines) {
   const int64_t steps = (count + ROWS - 1) / ROWS, stride = count * BLOCK;
+  const int64_t lines = (next_lines + steps * in_blocks - 1) / (steps * in_blocks);
   for (int64_t step = 0; step < steps; ++step) {
     const int64_t begin = count * step / steps, end = count * (step + 1) / steps;
-    some_rows<BLOCK, ROWS, GROUP>(end - begin, v + begin * BLOCK, stride, u, g.in_blocks, m + begin * BLOCK, stride);
+    some_rows<BLOCK, ROWS, GROUP>(end - begin, v + begin * BLOCK, stride, u, in_blocks, m + begin * BLOCK, stride, more,
+                                  {next + step * in_blocks * lines * kLine, lines});
   }
 }
 
 template <int TILE, int BLOCK>
-void multiply(const Geometry& g, const Chunk& chunk, const float* u, int64_t first_point, int64_t end_point) {
-  constexpr int ROWS = RLFLOW_ROWS(BLOCK), GROUP = RLFLOW_GROUP(BLOCK);
-  const int64_t channels = g.in_blocks * BLOCK;
-  for (int64_t point = first_point; point < end_point; ++point) {
-    const float* v = chunk.v + point * chunk.v_stride;
-    float* m = chunk.m + point * chunk.m_stride;
-    const float* from = u + point * channels * g.out_blocks * BLOCK;
-    int64_t block = 0;
-    for (; block + GROUP <= g.out_blocks; block += GROUP)
-      all_rows<BLOCK, ROWS, GROUP>(g, chunk.count, v, from + block * channels * BLOCK, m + block * chunk.count * BLOCK);
-    for (; block < g.out_blocks; ++block)
-      all_rows<BLOCK, ROWS, 1>(g, chunk.count, v, from + block * channels * BLOCK, m + block * chunk.count * BLOCK);
+void multiply(const Chunk& chunk, const Panel& panel) {
+  constexpr int ROWS = RLFLOW_ROWS(BLOCK), GROUP = RLFLOW_GROUP(BLOCK), POINTS = (TILE + 2) * (TILE + 2);
+  const int64_t in_blocks = panel.end_in - panel.first_in;
+  const int64_t lines = panel.next ? (panel.next_lines * panel.width + POINTS - 1) / POINTS : 0;
+  for (int64_t point = 0; point < POINTS; ++point) {
+    const float* v = chunk.v + point * chunk.v_stride + panel.first_in * chunk.count * BLOCK;
+    const float* u = panel.u + point * panel.u_stride;
+    float* m = panel.m + point * panel.m_stride;
+    const int64_t line = lines * point, region = line / panel.next_lines;
+    const float* next = panel.next + region * panel.next_stride + (line - region * panel.next_lines) * kLine;
+    if (panel.width == GROUP) all_rows<BLOCK, ROWS, GROUP>(chunk.count, v, u, in_blocks, m, panel.first_in > 0, next, lines);
+    else all_rows<BLOCK, ROWS, 1>(chunk.count, v, u, in_blocks, m, panel.first_in > 0, next, lines);
   }
 }
 
@@ -217,16 +303,20 @@ RLFLOW_INLINE V activated(const V& given, const Epilogue& e) {
 }
 
 template <int TILE, int BLOCK>
-void transform_output(const Geometry& g, const Chunk& chunk, const Epilogue& e, float* y, int64_t first_block, int64_t end_block) {
+void transform_output(const Geometry& g, const Chunk& chunk, const Panel& panel, const Epilogue& e, float* y) {
   using V = typename Lanes<BLOCK>::Vector;
   constexpr int N = TILE + 2;
-  for (int64_t block = first_block; block < end_block; ++block) {
+  for (int64_t k = 0; k < panel.width; ++k) {
+    const int64_t block = panel.first_out + k;
     const V bias = e.bias ? load<BLOCK>(e.bias + block * BLOCK) : V{};
     Place place(g, chunk.first);
     for (int64_t tile = 0; tile < chunk.count; ++tile, place.next(g)) {
-      const float* from = chunk.m + (block * chunk.count + tile) * BLOCK;
+      const float* from = panel.m + (k * chunk.count + tile) * BLOCK;
       V points[N * N];
-      for (int i = 0; i < N * N; ++i) points[i] = load<BLOCK>(from + i * chunk.m_stride);
+      for (int i = 0; i < N * N; ++i) {
+        points[i] = load<BLOCK>(from + i * panel.m_stride);
+        fetch(from + i * panel.m_stride + kAhead * BLOCK);
+      }
       for (int j = 0; j < N; ++j) Axis<TILE, V>::template output<N>(points + j);
       const int64_t top = place.row * TILE, left = place.column * TILE;
       const int64_t rows = g.out_height - top < TILE ? g.out_height - top : TILE;
@@ -247,7 +337,8 @@ void transform_output(const Geometry& g, const Chunk& chunk, const Epilogue& e, 
 
 template <int TILE, int BLOCK>
 const Stages* table() {
-  static constexpr Stages stages = {RLFLOW_GROUP(BLOCK), transform_input<TILE, BLOCK>, multiply<TILE, BLOCK>, transform_output<TILE, BLOCK>};
+  static constexpr Stages stages = {RLFLOW_GROUP(BLOCK), transform_input<TILE, BLOCK>, transform_weights<TILE, BLOCK>, multiply<TILE, BLOCK>,
+                                    transform_output<TILE, BLOCK>};
   return &stages;
 }
 

@@ -82,18 +82,18 @@ double activated(double value, const Epilogue& e) {
 }
 
 // The largest error over the largest output, of which about `bound` is what roundings make.
-void check_case(Isa isa, int tile, int block, const Case& c, Epilogue e, bool with_bias, bool with_sum, const Workers& workers, int64_t chunk,
+void check_case(Isa isa, int tile, int block, const Case& c, Epilogue e, bool with_bias, bool with_sum, const Workers& workers, WinogradTuning tuning,
                 double bound) {
   const auto x = random_floats(static_cast<std::size_t>(c.batch * c.in * c.height * c.width), 1, 1);
   const auto w = random_floats(static_cast<std::size_t>(c.out * c.in * 9), 1 / std::sqrt(9.0 * static_cast<double>(c.in)), 2);
-  const Winograd convolution(isa, tile, block, c.out, c.in, w.data(), c.pad, chunk);
+  const Winograd convolution(isa, tile, block, c.out, c.in, c.pad, tuning);
   const int64_t rows = convolution.out_height(c.height), columns = convolution.out_width(c.width);
   const auto size = static_cast<std::size_t>(c.batch * c.out * rows * columns);
   const auto bias = random_floats(static_cast<std::size_t>(c.out), 1, 3), sum = random_floats(size, 1, 4);
   e.bias = with_bias ? bias.data() : nullptr;
   e.sum = with_sum ? sum.data() : nullptr;
   std::vector<float> y(size + 1, std::nanf(""));
-  convolution.run(c.batch, c.height, c.width, x.data(), e, y.data(), workers);
+  convolution.run(c.batch, c.height, c.width, x.data(), w.data(), e, y.data(), workers);
   CHECK(std::isnan(y[size]));
   double worst = 0, largest = 1;
   for (int64_t image = 0; image < c.batch; ++image)
@@ -115,8 +115,8 @@ void check_all(Isa isa, int tile, double bound) {
   const Epilogue plain, relu{nullptr, nullptr, Activation::relu, 0, 0};
   for (const int block : {8, 16})
     for (const Case& c : kCases) {
-      check_case(isa, tile, block, c, plain, false, false, Backwards{}, 0, bound);
-      check_case(isa, tile, block, c, relu, true, true, Threads{}, 1, bound);
+      check_case(isa, tile, block, c, plain, false, false, Backwards{}, {}, bound);
+      check_case(isa, tile, block, c, relu, true, true, Threads{}, {1, block}, bound);
     }
 }
 
@@ -143,22 +143,22 @@ TEST(winograd_does_what_follows_the_convolution) {
                           {nullptr, nullptr, Activation::clip, -0.5f, 0.75f},
                           {nullptr, nullptr, Activation::hard_sigmoid, 0.25f, 0.5f}};
   for (const Epilogue& e : all)
-    for (const int tile : {2, 4}) check_case(chosen_isa(nullptr), tile, 8, kCases[1], e, true, false, Backwards{}, 0, 8e-6);
+    for (const int tile : {2, 4}) check_case(chosen_isa(nullptr), tile, 8, kCases[1], e, true, false, Backwards{}, {}, 8e-6);
 }
 
 TEST(winograd_of_many_chunks_works_on_them_side_by_side) {
   const Case large{2, 16, 16, 41, 39, {1, 1, 1, 1}};
-  for (const int tile : {2, 4}) check_case(chosen_isa(nullptr), tile, 8, large, {}, false, true, Threads{}, 7, 8e-6);
+  for (const int tile : {2, 4}) check_case(chosen_isa(nullptr), tile, 8, large, {}, false, true, Threads{}, {7, 0}, 8e-6);
 }
 
 TEST(winograd_refuses_what_it_cannot_do) {
-  const std::vector<float> w(16 * 16 * 9);
-  CHECK_THROWS(Winograd(Isa::portable, 3, 8, 16, 16, w.data(), {}), "tiles of 3 and blocks of 8");
-  CHECK_THROWS(Winograd(Isa::portable, 2, 8, 12, 16, w.data(), {}), "expected multiples of 8");
-  CHECK_THROWS(Winograd(Isa::portable, 2, 8, 0, 16, w.data(), {}), "0 by 16 channels");
-  CHECK_THROWS(Winograd(Isa::portable, 2, 8, 16, 16, w.data(), {-1, 0, 0, 0}), "The padding -1");
-  CHECK_THROWS(Winograd(Isa::portable, 2, 8, 16, 16, w.data(), {}, -1), "A chunk of -1");
-  const Winograd good(Isa::portable, 2, 8, 16, 16, w.data(), {});
+  CHECK_THROWS(Winograd(Isa::portable, 3, 8, 16, 16, {}), "tiles of 3 and blocks of 8");
+  CHECK_THROWS(Winograd(Isa::portable, 2, 8, 12, 16, {}), "expected multiples of 8");
+  CHECK_THROWS(Winograd(Isa::portable, 2, 8, 0, 16, {}), "0 by 16 channels");
+  CHECK_THROWS(Winograd(Isa::portable, 2, 8, 16, 16, {-1, 0, 0, 0}), "The padding -1");
+  CHECK_THROWS(Winograd(Isa::portable, 2, 8, 16, 16, {}, {-1, 0}), "A chunk of -1");
+  CHECK_THROWS(Winograd(Isa::portable, 2, 8, 16, 16, {}, {0, 12}), "A part of 12 channels");
+  const Winograd good(Isa::portable, 2, 8, 16, 16, {});
   CHECK_THROWS(good.out_height(2), "height 2 leaves no output");
   CHECK_THROWS(good.out_width(0), "width 0 leaves no output");
 }

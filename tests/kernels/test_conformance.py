@@ -94,6 +94,7 @@ def weights(out: int = 16, into: int = 16) -> np.ndarray:
         ({"tile": 2, "pads": [1, 1, 1, -1]}, "The padding -1"),
         ({"tile": 2, "activation": "Mish"}, "no activation Mish"),
         ({"tile": 2, "chunk": -5}, "A chunk of -5"),
+        ({"tile": 2, "part": 12}, "A part of 12 channels"),
     ],
 )
 def test_what_a_node_may_not_say_is_refused(attributes, sentence: str) -> None:
