@@ -261,7 +261,7 @@ class _Writer:
         for index, value in enumerate(self._graph.node_outputs(node)):
             if not source.output[index] and value not in plan.used:
                 proto.output[index] = ""
-        if proto.op_type == "If":
+        if proto.op_type == "If" and source.input:  # a faulty one has none
             self._keep_condition(proto, node, source.input[0])
         _copy_texts(source, proto)
 

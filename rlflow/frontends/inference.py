@@ -16,6 +16,7 @@ from rlflow.frontends.symbolic import Dim
 
 # Larger tensors are never shapes, axes or pads, which are all that inference reads.
 _SHAPE_LIKE_ELEMENTS = 1024
+_BODIES = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 ValueType = tuple[int, list[Dim] | None]
 UNKNOWN: ValueType = (0, None)
 
@@ -37,7 +38,20 @@ def bare_model(model: onnx.ModelProto) -> onnx.ModelProto:
             bare.graph.initializer.append(tensor)
         elif tensor.name not in listed:
             bare.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+    _forget_negative_extents(bare.graph)
     return bare
+
+
+def _forget_negative_extents(graph: onnx.GraphProto) -> None:
+    """Old exporters write -1 for an extent that is not known; inference of a Slice within a Scan aborts on it."""
+    for info in (*graph.input, *graph.value_info, *graph.output):
+        for dim in info.type.tensor_type.shape.dim if info.type.HasField("tensor_type") else ():
+            if dim.dim_value < 0:
+                dim.Clear()
+    for node in graph.node:
+        for attribute in node.attribute:
+            for body in (attribute.g, *attribute.graphs) if attribute.type in _BODIES else ():
+                _forget_negative_extents(body)
 
 
 def name_dimension(bare: onnx.ModelProto, name: str, axis: int, symbol: str) -> None:
@@ -63,10 +77,20 @@ def infer(bare: onnx.ModelProto, symbols: frozenset[str]) -> tuple[dict[str, Val
     Inference invents names for dimensions that it does not know; only those in ``symbols`` are kept.
     """
     try:
-        inferred = onnx.shape_inference.infer_shapes(bare, strict_mode=False, data_prop=True)
+        inferred = _inferred(bare)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError) as error:
         return _types(bare.graph, symbols), str(error).strip().splitlines()[0]
     return _types(inferred.graph, symbols), None
+
+
+def _inferred(bare: onnx.ModelProto) -> onnx.ModelProto:
+    """Inference follows the numbers that shapes are made of; where it would follow a tensor larger than memory, it goes
+    without numbers.
+    """
+    try:
+        return onnx.shape_inference.infer_shapes(bare, strict_mode=False, data_prop=True)
+    except MemoryError:
+        return onnx.shape_inference.infer_shapes(bare, strict_mode=False, data_prop=False)
 
 
 def _types(graph: onnx.GraphProto, symbols: frozenset[str]) -> dict[str, ValueType]:
