@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import taso
+from rlflow.zoo.net import SameConvolution
 
 _POOLS = {"Max": "maxpool2d", "Average": "avgpool2d"}
 
@@ -36,23 +37,10 @@ class TasoNet:
     def transposed(self, x: taso.PyTensor, perm: Sequence[int]) -> taso.PyTensor:
         return self.graph.transpose(x, perm=perm, shuffle=True)
 
-    def conv(
-        self,
-        x: taso.PyTensor,
-        name: str,
-        channels: tuple[int, int],
-        kernel: int,
-        *,
-        stride: int = 1,
-        groups: int = 1,
-        relu: bool = False,
-        gain: float = 1.0,
-    ) -> taso.PyTensor:
-        weight = self.graph.new_weight(dims=(channels[1], channels[0] // groups, kernel, kernel))
-        activation = "RELU" if relu else "NONE"
-        return self.graph.conv2d(
-            input=x, weight=weight, strides=(stride, stride), padding="SAME", activation=activation
-        )
+    def conv(self, x: taso.PyTensor, name: str, how: SameConvolution) -> taso.PyTensor:
+        weight, strides = self.graph.new_weight(dims=how.weight), (how.stride, how.stride)
+        activation = "RELU" if how.relu else "NONE"
+        return self.graph.conv2d(input=x, weight=weight, strides=strides, padding="SAME", activation=activation)
 
     def pool(self, x: taso.PyTensor, kind: str, stride: int = 1) -> taso.PyTensor:
         pool = getattr(self.graph, _POOLS[kind])

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlflow import ledger
 from rlflow.errors import ModelError, OutputError, RlflowError, RuntimeRefused
 from rlflow.files import check_readable, write_atomically
 from rlflow.kernels import shared_library
@@ -68,7 +69,7 @@ def prepared(model: bytes | str) -> Prepared:
 
 
 def _with_plan(model: bytes | str, plan: KernelPlan) -> Prepared:
-    path = cache_folder() / f"{_key(model)}.onnx"
+    path = ledger.home() / "kernels" / f"{_key(model)}.onnx"
     if path.is_file():
         with suppress(OSError):
             os.utime(path)  # used: it is kept for longer
@@ -112,15 +113,6 @@ def block_here() -> int | None:
     from rlflow.runtime import inprocess
 
     return blocked.block_of(inprocess.optimised(blocked.probe()))
-
-
-def cache_folder() -> Path:
-    """``kernels`` in ``$RLFLOW_CACHE``, else in the user's cache folder (``$XDG_CACHE_HOME`` or ``~/.cache``)."""
-    own = os.environ.get("RLFLOW_CACHE")
-    if own:
-        return Path(own).expanduser() / "kernels"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "rlflow" / "kernels"
 
 
 def _key(model: bytes | str) -> str:

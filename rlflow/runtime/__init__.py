@@ -7,23 +7,26 @@ from __future__ import annotations
 from rlflow.runtime.base import CPU_PROVIDER, RUNTIMES, Runtime, Session, runtime
 from rlflow.runtime.client import Worker
 from rlflow.runtime.messages import (
-    DEFAULT_RUNTIME,
-    LEVELS,
-    PRECISIONS,
     FeedSpec,
-    Handle,
     Measurement,
     ModelIO,
     ModelSource,
     NodeTime,
-    RuntimeOptions,
     Samples,
     TensorInfo,
-    provider_name,
+    TimingPlan,
     random_array,
-    unavailable_reason,
 )
 from rlflow.runtime.models import LoadedModel
+from rlflow.runtime.session_options import (
+    DEFAULT_RUNTIME,
+    LEVELS,
+    PRECISIONS,
+    Handle,
+    RuntimeOptions,
+    provider_name,
+    unavailable_reason,
+)
 
 __all__ = [
     "CPU_PROVIDER",
@@ -43,6 +46,7 @@ __all__ = [
     "Samples",
     "Session",
     "TensorInfo",
+    "TimingPlan",
     "Worker",
     "provider_name",
     "random_array",

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from rlflow.errors import RuntimeRefused
 from rlflow.registry import Registry, not_installed
+from rlflow.runtime import loops
 
 if TYPE_CHECKING:
-    from rlflow.runtime.messages import Measurement, ModelIO, NodeTime, RuntimeOptions
+    from rlflow.runtime.messages import Measurement, ModelIO, NodeTime, TimingPlan
+    from rlflow.runtime.session_options import RuntimeOptions
 
 #: ONNX Runtime's own processor kernels; what a runtime without execution providers is asked for, too.
 CPU_PROVIDER = "CPUExecutionProvider"
@@ -95,18 +97,11 @@ class Runtime:
         source: bytes,
         specs: Mapping[str, Any] | None,
         options: RuntimeOptions,
-        min_sample: float,
-        repeats: int,
-        seed: int,
-        flush_bytes: int,
-        sessions: int,
+        timing: TimingPlan,
         reference: Callable[[], None] | None = None,
     ) -> Measurement:
-        """Median and interquartile range of one small model, by the clock of ``options``."""
-        from rlflow.runtime import loops
-
-        how = (min_sample, repeats, seed, flush_bytes, sessions)
-        return loops.measure(self.open, source, specs, options, *how, reference=reference)
+        """Median and interquartile range of one small model, by the clock of ``options``; see :func:`loops.measure`."""
+        return loops.measure(self.open, source, specs, options, timing, reference)
 
     def profile(
         self, source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any], runs: int
@@ -130,8 +125,6 @@ class Runtime:
         **more: Any,
     ) -> dict[str, Any]:
         """What :meth:`describe` returns: ``device`` is this processor unless another is named."""
-        from rlflow.runtime import loops
-
         affinity = getattr(os, "sched_getaffinity", None)
         cpu = loops.cpu_model()
         return {

@@ -12,17 +12,9 @@ import numpy as np
 
 from rlflow.errors import RuntimeCrashed, RuntimeUnavailable, UsageError
 from rlflow.runtime.base import runtime
-from rlflow.runtime.messages import (
-    FeedSpec,
-    Handle,
-    Measurement,
-    ModelIO,
-    ModelSource,
-    NodeTime,
-    RuntimeOptions,
-    Samples,
-)
+from rlflow.runtime.messages import FeedSpec, Measurement, ModelIO, ModelSource, NodeTime, Samples, TimingPlan
 from rlflow.runtime.process import Channel
+from rlflow.runtime.session_options import Handle, RuntimeOptions
 from rlflow.runtime.sources import Sources
 
 _BATCH_BYTES = 64 << 20
@@ -207,7 +199,8 @@ class Worker(Channel):
         overhead of a run is part of the price; see :meth:`overhead`.
         """
         waiting = list(items)
-        how = (self._options(level, threads), reference, min_time, repeats, seed, flush_bytes, sessions)
+        timing = TimingPlan(min_time, repeats, seed, flush_bytes, sessions)
+        how = (self._options(level, threads), reference, timing)
         results: dict[Any, Measurement | str] = {}
         retried: set[Any] = set()
         while waiting:
@@ -233,7 +226,7 @@ class Worker(Channel):
         options = self._options(level, threads)
         key = (options, flush_bytes)
         if key not in self._overhead:
-            self._overhead[key] = self._ask("overhead", options, 1e-3, 15, flush_bytes)
+            self._overhead[key] = self._ask("overhead", options, TimingPlan(1e-3, 15, 0, flush_bytes, 3))
         return self._overhead[key]
 
     def profile(

@@ -21,9 +21,10 @@ from rlflow._core import (
 from rlflow.errors import RuntimeRefused, RuntimeUnavailable
 from rlflow.runtime.base import Runtime
 from rlflow.runtime.cuda_libraries import search_path
-from rlflow.runtime.loops import own_specs, short
-from rlflow.runtime.messages import Measurement, NodeTime, RuntimeOptions, feeds_from_specs
+from rlflow.runtime.loops import random_feeds, short, summary
+from rlflow.runtime.messages import Measurement, NodeTime, TimingPlan
 from rlflow.runtime.models import LoadedModel, numpy_type, plain
+from rlflow.runtime.session_options import RuntimeOptions
 
 NAME = "The cudnn back end"
 #: Memory that a routine may take beside its operands; RLFLOW_CUDNN_WORKSPACE_MB sets another bound.
@@ -49,25 +50,18 @@ class Cudnn(Runtime):
         source: bytes,
         specs: Mapping[str, Any] | None,
         options: RuntimeOptions,
-        min_sample: float,
-        repeats: int,
-        seed: int,
-        flush_bytes: int,
-        sessions: int,
+        timing: TimingPlan,
         reference: Callable[[], None] | None = None,
     ) -> Measurement:
-        """Median and interquartile range of a small model, by the GPU's own clock; the wall clock would add what
-        starting a replay costs. With ``flush_bytes`` weights are read from memory, not from the cache.
+        """By the GPU's own clock, since the wall clock would add what starting a replay costs. With ``flush_bytes``
+        weights are read from memory, not from the cache.
         """
         samples: list[float] = []
-        for number in range(sessions):
-            session = Session(source, options, rotate=flush_bytes)
-            wanted = own_specs(session.io) if specs is None else specs
-            feeds = feeds_from_specs(wanted, np.random.default_rng(seed))
-            share = repeats // sessions + (number < repeats % sessions)
-            samples += session.time(feeds, max(share, 1), min_sample * 1e3)
-        low, median, high = np.percentile(samples, [25, 50, 75])
-        return Measurement(float(median), float(high - low), len(samples))
+        for number in range(timing.sessions):
+            session = Session(source, options, rotate=timing.flush_bytes)
+            feeds = random_feeds(session, specs, timing.seed)
+            samples += session.time(feeds, max(timing.share(number), 1), timing.min_sample * 1e3)
+        return summary(samples)
 
     def profile(
         self, source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any], runs: int

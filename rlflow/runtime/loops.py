@@ -12,15 +12,18 @@ import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlflow.errors import RuntimeRefused, brief
-from rlflow.runtime.base import Session
-from rlflow.runtime.messages import FeedSpec, Measurement, ModelIO, RuntimeOptions, Samples, feeds_from_specs
+from rlflow.runtime.messages import FeedSpec, Measurement, ModelIO, Samples, TimingPlan, feeds_from_specs
 
-Opener = Callable[[Any, RuntimeOptions], Session]
+if TYPE_CHECKING:
+    from rlflow.runtime.base import Session
+    from rlflow.runtime.session_options import RuntimeOptions
+
+    Opener = Callable[[Any, RuntimeOptions], Session]
 
 
 #: Where every model takes longer than this, already its first run is a round: the pages and caches that it fills are
@@ -109,30 +112,28 @@ def measure(
     source: bytes,
     specs: Mapping[str, Any] | None,
     options: RuntimeOptions,
-    min_sample: float,
-    repeats: int,
-    seed: int,
-    flush_bytes: int,
-    sessions: int,
+    timing: TimingPlan,
     reference: Callable[[], None] | None = None,
 ) -> Measurement:
     """Median and interquartile range of one small model, which ``open_session`` opens.
 
     ``specs`` ``None`` makes random inputs from the model's own static shapes. ``reference`` is run and timed before
-    each sample, and so is the walk through ``flush_bytes`` of memory, where there is one.
+    each sample, and so is the walk through ``timing.flush_bytes`` of memory, where there is one.
     """
     samples: list[float] = []
     beside: list[tuple[float, float, float]] = []
     opened: list[Session] = []
-    for number in range(sessions):
-        opened = [
-            *opened[-1:],
-            open_session(source, options),
-        ]  # the last one stays open, so that this one lies elsewhere
-        share = repeats // sessions + (number < repeats % sessions)
-        rows = _measure_session(opened[-1], specs, share, min_sample, seed, flush_bytes, reference)
+    for number in range(timing.sessions):
+        # The last one stays open, so that this one lies elsewhere.
+        opened = [*opened[-1:], open_session(source, options)]
+        rows = _measure_session(opened[-1], specs, timing.share(number), timing, reference)
         samples += [own for own, _, _ in rows]
-        beside += rows if reference is not None and flush_bytes else []
+        beside += rows if reference is not None and timing.flush_bytes else []
+    return summary(samples, beside)
+
+
+def summary(samples: Sequence[float], beside: Sequence[tuple[float, float, float]] = ()) -> Measurement:
+    """The measurement that these milliseconds are."""
     low, median, high = np.percentile(samples, [25, 50, 75])
     return Measurement(float(median), float(high - low), len(samples), tuple(beside))
 
@@ -141,17 +142,15 @@ def _measure_session(
     session: Session,
     specs: Mapping[str, Any] | None,
     repeats: int,
-    min_sample: float,
-    seed: int,
-    flush_bytes: int,
+    timing: TimingPlan,
     reference: Callable[[], None] | None,
 ) -> list[tuple[float, float, float]]:
     """Milliseconds of each sample, and of the reference and the walk through memory before it (0: there is none)."""
-    feeds = random_feeds(session, specs, seed)
+    feeds = random_feeds(session, specs, timing.seed)
     once = session.runner(feeds)
     clock = _clock(session)
-    flush = np.zeros(flush_bytes // 8) if flush_bytes else None
-    inner = 1 if flush is not None else runs_to_fill(once, min_sample, clock)
+    flush = np.zeros(timing.flush_bytes // 8) if timing.flush_bytes else None
+    inner = 1 if flush is not None else runs_to_fill(once, timing.min_sample, clock)
     rows = []
     with no_garbage_collection():
         for _ in range(repeats):

@@ -20,7 +20,8 @@ from rlflow.errors import RuntimeRefused, RuntimeUnavailable
 from rlflow.files import ScratchFolder
 from rlflow.runtime.base import CPU_PROVIDER, Runtime
 from rlflow.runtime.loops import cpu_model, short
-from rlflow.runtime.messages import ModelIO, NodeTime, RuntimeOptions, TensorInfo
+from rlflow.runtime.messages import ModelIO, NodeTime, TensorInfo
+from rlflow.runtime.session_options import RuntimeOptions
 
 _LEVEL = {
     "disable": "ORT_DISABLE_ALL",

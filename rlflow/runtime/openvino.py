@@ -13,7 +13,8 @@ from rlflow.errors import RuntimeRefused
 from rlflow.runtime.base import Runtime
 from rlflow.runtime.interface import interface_names
 from rlflow.runtime.loops import short
-from rlflow.runtime.messages import ModelIO, NodeTime, RuntimeOptions, TensorInfo
+from rlflow.runtime.messages import ModelIO, NodeTime, TensorInfo
+from rlflow.runtime.session_options import RuntimeOptions
 
 _DEVICE = "CPU"
 _DTYPES = {

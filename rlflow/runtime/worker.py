@@ -17,7 +17,8 @@ from typing import Any, BinaryIO
 from rlflow.errors import CostError, RuntimeRefused, RuntimeUnavailable, UsageError
 from rlflow.runtime import loops, wire
 from rlflow.runtime.base import RUNTIMES, Runtime, runtime
-from rlflow.runtime.messages import RuntimeOptions
+from rlflow.runtime.messages import TimingPlan
+from rlflow.runtime.session_options import RuntimeOptions
 
 _GRACE = 10.0
 
@@ -63,14 +64,13 @@ class Service:
         items: Sequence[tuple[Any, bytes, Mapping[str, Any] | None]],
         options: RuntimeOptions,
         reference: bytes | None,
-        *how: Any,
+        timing: TimingPlan,
     ) -> None:
         """One message per item as soon as it is done, so that a crash loses nothing but the item that caused it."""
         beside = self._reference(reference, options)
-        measure: Callable[..., Any] = self._runtime.measure
         for key, source, specs in items:
             try:
-                result: Any = measure(source, specs, options, *how, reference=beside)
+                result: Any = self._runtime.measure(source, specs, options, timing, beside)
             except RuntimeUnavailable:
                 raise
             except Exception as error:  # noqa: BLE001 - the other models must still be measured
@@ -86,10 +86,8 @@ class Service:
             self._references[source, options] = session.runner(loops.random_feeds(session, None, 0))
         return self._references[source, options]
 
-    def overhead(self, options: RuntimeOptions, min_sample: float, repeats: int, flush_bytes: int) -> Any:
-        return loops.measure(
-            self._runtime.open, loops.identity_model(), None, options, min_sample, repeats, 0, flush_bytes, 3
-        )
+    def overhead(self, options: RuntimeOptions, timing: TimingPlan) -> Any:
+        return loops.measure(self._runtime.open, loops.identity_model(), None, options, timing)
 
     def profile(self, source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any], runs: int) -> Any:
         return self._runtime.profile(source, options, feeds, runs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rlflow.zoo import layers
@@ -16,6 +17,23 @@ if TYPE_CHECKING:
     from rlflow.frontends.builder import ModelBuilder
 
 Value = Any
+
+
+@dataclass(frozen=True)
+class SameConvolution:
+    """From ``channels[0]`` to ``channels[1]`` with SAME padding and a weight of that ``gain``; ``relu``: activated."""
+
+    channels: tuple[int, int]
+    kernel: int
+    stride: int = 1
+    groups: int = 1
+    relu: bool = False
+    gain: float = 1.0
+
+    @property
+    def weight(self) -> tuple[int, int, int, int]:
+        """The weight's shape."""
+        return self.channels[1], self.channels[0] // self.groups, self.kernel, self.kernel
 
 
 class Net(Protocol):
@@ -45,20 +63,7 @@ class Net(Protocol):
 
     def transposed(self, x: Value, perm: Sequence[int]) -> Value: ...
 
-    def conv(
-        self,
-        x: Value,
-        name: str,
-        channels: tuple[int, int],
-        kernel: int,
-        *,
-        stride: int = 1,
-        groups: int = 1,
-        relu: bool = False,
-        gain: float = 1.0,
-    ) -> Value:
-        """Convolution from ``channels[0]`` to ``channels[1]`` with SAME padding and a weight of that ``gain``."""
-        ...
+    def conv(self, x: Value, name: str, how: SameConvolution) -> Value: ...
 
     def pool(self, x: Value, kind: str, stride: int = 1) -> Value:
         """3x3 pooling, ``Max`` or ``Average``, with SAME padding."""
@@ -95,20 +100,10 @@ class OnnxNet:
     def transposed(self, x: str, perm: Sequence[int]) -> str:
         return self.b.node("Transpose", x, perm=list(perm))
 
-    def conv(
-        self,
-        x: str,
-        name: str,
-        channels: tuple[int, int],
-        kernel: int,
-        *,
-        stride: int = 1,
-        groups: int = 1,
-        relu: bool = False,
-        gain: float = 1.0,
-    ) -> str:
-        y = layers.conv(self.b, x, name, channels, kernel, stride=stride, pad=kernel // 2, group=groups, gain=gain)
-        return self.b.node("Relu", y) if relu else y
+    def conv(self, x: str, name: str, how: SameConvolution) -> str:
+        place, pad = (how.channels, how.kernel), how.kernel // 2
+        y = layers.conv(self.b, x, name, *place, stride=how.stride, pad=pad, group=how.groups, gain=how.gain)
+        return self.b.node("Relu", y) if how.relu else y
 
     def pool(self, x: str, kind: str, stride: int = 1) -> str:
         return layers.pool(self.b, x, kind, 3, stride=stride, pad=1, count_pad=False)

@@ -11,7 +11,7 @@ import numpy as np
 
 from rlflow.zoo import layers
 from rlflow.zoo.entry import ZooEntry
-from rlflow.zoo.net import Net, OnnxNet, Value
+from rlflow.zoo.net import Net, OnnxNet, SameConvolution, Value
 
 if TYPE_CHECKING:
     from rlflow.frontends.builder import ModelBuilder
@@ -26,10 +26,10 @@ def _squeezed(net: Net, previous: Value, current: Value, sizes: tuple[int, int, 
 
     # The ReLU halves the variance that the sums of the cell before have doubled, so no gain to make up for it.
     def fit() -> Value:
-        return net.conv(previous, "fit", (sizes[0], sizes[2]), 1, relu=True)
+        return net.conv(previous, "fit", SameConvolution((sizes[0], sizes[2]), 1, relu=True))
 
     def squeeze() -> Value:
-        return net.conv(current, "squeeze", (sizes[1], sizes[2]), 1, relu=True)
+        return net.conv(current, "squeeze", SameConvolution((sizes[1], sizes[2]), 1, relu=True))
 
     if net.earlier_first:
         return fit(), squeeze()
@@ -39,8 +39,8 @@ def _squeezed(net: Net, previous: Value, current: Value, sizes: tuple[int, int, 
 
 def _separable(net: Net, x: Value, name: str, channels: int, kernel: int, stride: int = 1) -> Value:
     with net.scope(name):
-        x = net.conv(x, "depthwise", (channels, channels), kernel, stride=stride, groups=channels)
-        return net.conv(x, "pointwise", (channels, channels), 1)
+        x = net.conv(x, "depthwise", SameConvolution((channels, channels), kernel, stride=stride, groups=channels))
+        return net.conv(x, "pointwise", SameConvolution((channels, channels), 1))
 
 
 def _normal_cell(net: Net, previous: Value, current: Value, sizes: tuple[int, int, int]) -> Value:
@@ -77,7 +77,7 @@ def network(net: Net, image: Value, cells: int, width: int = 100) -> Value:
     ``width``: percent of the original's channels.
     """
     into, channels = layers.scaled(_STEM, width), layers.scaled(_FIRST, width)
-    x = net.conv(image, "stem", (3, into), 7, stride=2, relu=True, gain=layers.RELU_GAIN)
+    x = net.conv(image, "stem", SameConvolution((3, into), 7, stride=2, relu=True, gain=layers.RELU_GAIN))
     x = net.pool(x, "Max", 2)
     for stack in range(_STACKS):
         previous, current, sizes = x, x, (into, into)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import onnx
 import pytest
-from test_cli import merge_model, rlflow  # the fixtures of the command line's own tests
+
+from tests.cli.commands import merge_model, rlflow
 
 
 @pytest.fixture

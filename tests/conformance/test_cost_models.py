@@ -32,7 +32,7 @@ fake_folder, fake_gpu = _GPU.fake_folder, _GPU.fake_gpu
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Make]]:
     """Makes models by name; those of one runtime share a worker, and a database of this test's own."""
-    from rlflow.runtime import RuntimeOptions, Worker
+    from rlflow.runtime import RUNTIMES, RuntimeOptions, Worker
 
     database = tmp_path_factory.mktemp("prices") / "prices.sqlite"
     with Worker(RuntimeOptions()) as worker:
@@ -44,7 +44,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], M
             "cudnn": {"database": database},
             "end-to-end": {"worker": worker, **short},
         }
-        yield lambda name: lambda: price.make(name, **options[name])
+        of_a_runtime = {"database": database}  # another distribution's, where one is installed
+        others = dict.fromkeys(RUNTIMES.names(), of_a_runtime)
+        yield lambda name: lambda: price.make(name, **{**others, **options}.get(name, {}))
 
 
 def registered() -> list[Any]:

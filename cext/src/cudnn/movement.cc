@@ -138,11 +138,6 @@ Step Planner::remap_step(Ref from, Ref to, const std::vector<std::vector<int64_t
 }
 
 namespace {
-std::vector<int64_t> straight(int64_t extent) {
-  std::vector<int64_t> index(static_cast<size_t>(extent));
-  for (int64_t i = 0; i < extent; ++i) index[static_cast<size_t>(i)] = i;
-  return index;
-}
 // Where element `i` of a padded axis comes from.
 int64_t padded(int64_t i, int64_t extent, const std::string& mode) {
   if (i >= 0 && i < extent) return i;

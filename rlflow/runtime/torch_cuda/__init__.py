@@ -13,7 +13,8 @@ from rlflow.runtime.base import Runtime, Session
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rlflow.runtime.messages import NodeTime, RuntimeOptions
+    from rlflow.runtime.messages import NodeTime
+    from rlflow.runtime.session_options import RuntimeOptions
 
 
 class TorchCuda(Runtime):

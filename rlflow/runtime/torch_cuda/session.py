@@ -11,8 +11,8 @@ import torch
 
 from rlflow.errors import RuntimeRefused, RuntimeUnavailable
 from rlflow.runtime.loops import short
-from rlflow.runtime.messages import RuntimeOptions
 from rlflow.runtime.models import LoadedModel
+from rlflow.runtime.session_options import RuntimeOptions
 from rlflow.runtime.torch_cuda.program import DTYPES, Program
 from rlflow.runtime.torch_cuda.torch_calls import Tensor
 

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from rlflow.search.eqsat.tensat_text import TermBuilder, TermGraph, join_dims
 from rlflow.zoo import nasrnn as cell
 from rlflow.zoo import taso_bert, taso_nasnet
+from rlflow.zoo.net import SameConvolution
 
 SAME, NONE, RELU = 0, 0, 2
 
@@ -42,20 +43,9 @@ class _Terms:
     def transposed(self, x: int, perm: Sequence[int]) -> int:
         return self.builder.call("transpose", x, self.builder.leaf(join_dims(perm)), self.builder.leaf(1))
 
-    def conv(
-        self,
-        x: int,
-        name: str,
-        channels: tuple[int, int],
-        kernel: int,
-        *,
-        stride: int = 1,
-        groups: int = 1,
-        relu: bool = False,
-        gain: float = 1.0,
-    ) -> int:
-        weight = self.weight(name, channels[1], channels[0] // groups, kernel, kernel)
-        return self.builder.with_numbers("conv2d", (stride,), (stride,), (SAME,), (RELU if relu else NONE,), x, weight)
+    def conv(self, x: int, name: str, how: SameConvolution) -> int:
+        numbers = (how.stride,), (how.stride,), (SAME,), (RELU if how.relu else NONE,)
+        return self.builder.with_numbers("conv2d", *numbers, x, self.weight(name, *how.weight))
 
     def pool(self, x: int, kind: str, stride: int = 1) -> int:
         return self.builder.with_numbers(_HEADS[kind], x, (3,), (3,), (stride,), (stride,), (SAME,), (NONE,))
@@ -96,7 +86,8 @@ def resnet50() -> TermGraph:
 def resnext50() -> TermGraph:
     """32 groups, from 1x3x224x224 with a stem; no normalisation or classifier."""
     b = _Terms()
-    x = b.pool(b.conv(b.builder.input(1, 3, 224, 224), "stem", (3, 64), 7, stride=2, relu=True), "Max", 2)
+    stem = SameConvolution((3, 64), 7, stride=2, relu=True)
+    x = b.pool(b.conv(b.builder.input(1, 3, 224, 224), "stem", stem), "Max", 2)
     return b.builder.finish([_bottlenecks(b, x, (128, 256, 512, 1024), 2, 32)])
 
 
@@ -111,11 +102,11 @@ def _bottlenecks(b: _Terms, x: int, widths: Sequence[int], expansion: int, group
 
 def _bottleneck(b: _Terms, x: int, channels: tuple[int, int, int], stride: int, groups: int) -> int:
     into, width, out = channels
-    t = b.conv(x, "conv1", (into, width), 1, relu=True)
-    t = b.conv(t, "conv2", (width, width), 3, stride=stride, groups=groups, relu=True)
-    t = b.conv(t, "conv3", (width, out), 1)
+    t = b.conv(x, "conv1", SameConvolution((into, width), 1, relu=True))
+    t = b.conv(t, "conv2", SameConvolution((width, width), 3, stride=stride, groups=groups, relu=True))
+    t = b.conv(t, "conv3", SameConvolution((width, out), 1))
     if stride > 1 or into != out:
-        x = b.conv(x, "shortcut", (into, out), 1, stride=stride, relu=True)
+        x = b.conv(x, "shortcut", SameConvolution((into, out), 1, stride=stride, relu=True))
     return b.apply("Relu", b.apply("Add", x, t))
 
 

@@ -1,4 +1,4 @@
-"""TASO's ``graph_subst.pb``: a reader of the protocol-buffer wire format, small enough to need no library.
+"""TASO's ``graph_subst.pb``, read off its wire format (:mod:`rlflow.protobuf_wire`), which needs no library.
 
 Schema (proto2, package GraphSubst; every scalar a required int32): Parameter{key=1, value=2}, Tensor{opId=1, tsId=2},
 Operator{type=1, input=2*, para=3*}, MapOutput{srcOpId=1, dstOpId=2, srcTsId=3, dstTsId=4},
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlflow.errors import RuleError
+from rlflow.protobuf_wire import NotProtobuf, fields
 from rlflow.synthesis.importers.foreign import OPERATORS, OUTPUT, ForeignRule, ForeignTerm, variable
 
-_VARINT, _BYTES = 0, 2
 #: ``PMParameter`` of TASO's ops.h, 0 to 17.
 PARAMETERS = (
     "op_type", "inputs", "outputs", "group", "kernel_h", "kernel_w", "stride_h", "stride_w", "pad", "acti", "rank",
@@ -28,39 +28,17 @@ class _Message:
     def __init__(self, data: bytes, what: str, file: str) -> None:
         self.what, self.file = what, file
         self.fields: dict[int, list[int | bytes]] = {}
-        at = 0
-        while at < len(data):
-            tag, at = self._varint(data, at)
-            number, kind = tag >> 3, tag & 7
-            if kind == _VARINT:
-                value, at = self._varint(data, at)
-                self.fields.setdefault(number, []).append(value - (1 << 64) if value >> 63 else value)
-            elif kind == _BYTES:
-                size, at = self._varint(data, at)
-                if at + size > len(data):
-                    raise self.fail(f"it ends after {len(data) - at} of the {size} bytes of a field: the file is cut")
-                self.fields.setdefault(number, []).append(data[at : at + size])
-                at += size
-            else:
-                raise self.fail(f"a field has wire type {kind}, which TASO's rules never use")
+        try:
+            for one in fields(data):
+                value = data[one.begin : one.end] if one.integer is None else one.integer
+                self.fields.setdefault(one.number, []).append(value)
+        except NotProtobuf as reason:
+            raise self.fail(str(reason)) from reason
 
     def fail(self, reason: str) -> RuleError:
         return RuleError(
             f"{self.what} cannot be read as a file of TASO's substitutions (graph_subst.pb): {reason}", self.file
         )
-
-    def _varint(self, data: bytes, at: int) -> tuple[int, int]:
-        value = shift = 0
-        while True:
-            if at >= len(data):
-                raise self.fail("it ends inside a number: the file is cut, or another kind of file")
-            byte = data[at]
-            value |= (byte & 0x7F) << shift
-            at, shift = at + 1, shift + 7
-            if byte < 0x80:
-                return value & ((1 << 64) - 1), at
-            if shift > 63:
-                raise self.fail("a number has more than ten bytes: this is another kind of file")
 
     def integer(self, number: int, name: str) -> int:
         values = self.fields.get(number, [])
