@@ -164,6 +164,10 @@ doc-tables: $(VENV)/.dev ## renew the tables in docs/ that are made from code
 docs: $(VENV)/.dev ## how long the sentences of the pages are; fails where those for newcomers are too long
 	$(BIN)/python tests/sentences.py
 
+.PHONY: page-check
+page-check: $(VENV)/.dev ## the HTML report in headless Chromium, at two widths and printed; keeps pictures (needs chromium; MODELS="…")
+	$(BIN)/python tests/report/look.py $(MODELS)
+
 .PHONY: prove
 prove: $(VENV)/.dev ## prove every rule of the library again
 	$(RLFLOW) rules prove --all

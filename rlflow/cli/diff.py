@@ -20,24 +20,32 @@ _MOST = 40
 @click.command()
 @click.argument("before", metavar="A", type=MODEL)
 @click.argument("after", metavar="B", type=MODEL)
+@click.option("--html", "page_file", metavar="FILE", help="Draw both graphs, what differs in colour, as one HTML file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every node.")
-def diff(before: str, after: str, as_json: bool, verbose: bool) -> None:
+def diff(before: str, after: str, page_file: str | None, as_json: bool, verbose: bool) -> None:
     """Show what B differs in from A, node by node.
 
     Nodes that compute the same are the same, whatever they are called. Exit code 0, whether or not something differs;
     rlflow verify says whether the outputs agree.
     """
+    from rlflow.files import check_output, write_atomically
     from rlflow.frontends.difference import difference
     from rlflow.frontends.opening import open_source
 
     models = [open_source(one)[0] for one in (before, after)]
     found = difference(*models)
+    lines = list(_lines(found, models, None if verbose else _MOST))
+    if page_file is not None:
+        from rlflow.report.page import difference_page
+
+        target = check_output(check_output(page_file, before), after)
+        write_atomically(target, difference_page(models[0], models[1], f"{before} and {after}", lines[0]).encode())
     if as_json:
         plain = {"before": str(before), "after": str(after), **found.to_dict(*models)}
         click.echo(json.dumps(plain, indent=2, ensure_ascii=False))
         return
-    click.echo("\n".join(_lines(found, models, None if verbose else _MOST)))
+    click.echo("\n".join(lines))
 
 
 def _lines(found: ModelDifference, models: list[Any], most: int | None) -> Iterator[str]:

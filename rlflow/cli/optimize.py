@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import shlex
+import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +16,7 @@ from rlflow.errors import UsageError
 from rlflow.options import Options
 
 if TYPE_CHECKING:
+    from rlflow.pipeline import OptimizeResult
     from rlflow.report import Report
 
 
@@ -74,6 +77,7 @@ def _options(given: dict[str, Any]) -> Options:
     help="Least gain that --check reports.",
 )
 @click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON; - is stdout.")
+@click.option("--report", "page_file", metavar="FILE", help="Write the report as one HTML file that needs no network.")
 @click.option(
     "--egraph-out", metavar="FILE", help="Write the first e-graph of eqsat or tensat, as extraction-gym JSON."
 )
@@ -86,6 +90,7 @@ def optimize(
     out: str | None,
     output: str | None,
     json_file: str | None,
+    page_file: str | None,
     egraph_out: str | None,
     measure_jobs: int,
     measure_timeout: float,
@@ -112,7 +117,7 @@ def optimize(
     target = output or out
     if check and target is not None:
         raise UsageError(f"--check writes nothing; leave out {target}, or leave out --check.")
-    _check_report_place(json_file, model, target)
+    _check_places((json_file, page_file), model, target)
     given["measure_cmd"] = device_command(given["measure_cmd"], measure_jobs, measure_timeout)
     given["search"] = with_egraph_out(given["search"], egraph_out, model)
     options = _options(given)
@@ -125,19 +130,41 @@ def optimize(
             on_stage=told.stage,
             on_pricing=told.pricing,
         )
+    if page_file is not None:
+        _write_page(page_file, model, result, options)
     _tell(result.report, json_file, quiet, verbose)
     if check and 100.0 * (result.report.gain - 1.0) >= threshold:
         context.exit(GAIN_FOUND)
 
 
-def _check_report_place(json_file: str | None, model: str, target: str | None) -> None:
+def _check_places(reports: Sequence[str | None], model: Any, target: str | None) -> None:
+    """That the reports can be written, each to a place of its own."""
     from rlflow.files import check_output, same_place
 
-    if json_file in (None, "-"):
-        return
-    check_output(json_file, model)
-    if target is not None and same_place(json_file, target):
-        raise UsageError(f"The report and the model cannot both be written to {target}.")
+    taken = [] if target is None else [target]
+    for place in reports:
+        if place is None or place == "-":
+            continue
+        check_output(place, model)
+        if any(same_place(place, other) for other in taken):
+            raise UsageError(f"The report and the model cannot both be written to {place}, nor can two reports.")
+        taken.append(place)
+
+
+def _write_page(path: str, model: Any, result: OptimizeResult, options: Options) -> None:
+    from rlflow.frontends.opening import open_source
+    from rlflow.report.page import write_page
+    from rlflow.report.steps import replayed
+    from rlflow.report.surroundings import surroundings
+
+    report = result.report
+    steps = None
+    if report.improved and report.trace:
+        loading = {"freeze": options.freeze or None, "keep_initializer_inputs": options.keep_initializer_inputs}
+        steps = replayed(model, report.trace, options.chosen_rules, **loading)
+    command = shlex.join(["rlflow", *sys.argv[1:]])
+    before = open_source(model)[0]
+    write_page(path, report, before, result.model, steps=steps, environment=surroundings(), command=command)
 
 
 def _tell(report: Report, json_file: str | None, quiet: bool, verbose: bool) -> None:

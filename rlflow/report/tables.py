@@ -43,7 +43,7 @@ class _Line:
 
 def _parts(report: Report, verbose: bool) -> Iterator[RenderableType]:
     line = _Line
-    yield line(_headline(report), "bold green" if report.improved else "bold")
+    yield line(headline(report), "bold green" if report.improved else "bold")
     yield line("Latency" if report.intervals else "Cost")
     yield _costs(report)
     if report.operators_after and report.operators_after != report.operators_before:
@@ -65,7 +65,8 @@ def _parts(report: Report, verbose: bool) -> Iterator[RenderableType]:
     yield from (line(text, "dim") for text in _footer(report))
 
 
-def _headline(report: Report) -> str:
+def headline(report: Report) -> str:
+    """The verdict in a sentence."""
     if not report.improved:
         return f"Nothing gained: {report.reason}"
     if report.improved and report.speedup_ci95 is None and report.cleanup_ci95 is not None:

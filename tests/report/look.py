@@ -1,0 +1,73 @@
+"""Open the HTML report in a real browser: does anything run over the edge, at 400 and 1,400 pixels and in print?
+
+    python tests/report/look.py --out build/pages MODEL…     (make page-check)
+
+Needs Chromium; without it the script says so and ends with 1. It keeps the screenshots, for you to look at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+WIDTHS = (400, 1400)
+#: How far the page reaches beyond the window, and how many drawings have boxes.
+_PROBE = (
+    "<script>document.title = [document.documentElement.scrollWidth - innerWidth,"
+    " document.querySelectorAll('.graph svg .n').length].join(' ')</script></body>"
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", nargs="*", default=["squeezenet1.1", "nasrnn", "llama-decoder-step"])
+    parser.add_argument("--out", type=Path, default=Path("build/pages"))
+    given = parser.parse_args()
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        print("Chromium is not installed; on Debian or Ubuntu: apt-get install chromium", file=sys.stderr)
+        return 1
+    given.out.mkdir(parents=True, exist_ok=True)
+    faults = [fault for model in given.models for fault in look(browser, model, given.out)]
+    print("\n".join(faults) or f"nothing runs over the edge; the pictures are in {given.out}")
+    return 1 if faults else 0
+
+
+def look(browser: str, model: str, folder: Path) -> list[str]:
+    """What is wrong with the page of one model."""
+    from rlflow.cli import main as rlflow
+
+    page = (folder / f"{model.replace('/', '-')}.html").resolve()
+    with_options = ["optimize", model, "--cost", "analytic", "--budget", "200x", "--report", str(page), "-q"]
+    rlflow(with_options, standalone_mode=False)
+    probed = page.with_suffix(".probe.html")
+    probed.write_text(page.read_text("utf-8").replace("</body>", _PROBE), encoding="utf-8")
+    faults = []
+    for width in WIDTHS:
+        window = f"--window-size={width},3000"
+        shown = run(browser, window, f"--screenshot={page.with_suffix(f'.{width}.png')}", page)
+        assert shown.returncode == 0, shown.stderr
+        wide = run(browser, window, "--dump-dom", probed)
+        title = re.search(r"<title>(-?\d+) (\d+)</title>", wide.stdout)
+        assert title is not None, "the page's own script did not run"
+        if int(title[1]) > 0:
+            faults.append(f"{model}: at {width} pixels the page is {title[1]} pixels too wide")
+    run(browser, f"--print-to-pdf={page.with_suffix('.pdf')}", page)
+    if not page.with_suffix(".pdf").exists():
+        faults.append(f"{model}: it was not printed")
+    return faults
+
+
+def run(browser: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    *options, page = arguments
+    flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--allow-file-access-from-files"]
+    command = [browser, *flags, *map(str, options), f"file://{Path(page).resolve()}"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=180)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""The HTML report: one file, whole, offline, and with what the run found in it."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import onnx
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rlflow
+from rlflow import zoo
+from rlflow.report.graph_drawing import DrawnNode, around, svg
+from rlflow.report.page import difference_page, page
+from rlflow.report.steps import replayed
+
+_VOID = {"meta", "br"}
+
+
+class Reader(HTMLParser):
+    """Every tag must close; keeps ids, classes and addresses."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.addresses: list[str] = []
+        self.headings: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == [], self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.addresses += [value or "" for key, value in attrs if key in ("src", "href")]
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Closes itself."""
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open.pop() == tag, tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "h2":
+            self.headings.append(data)
+
+
+def cli(*arguments: str | Path) -> Result:
+    from rlflow.cli import main
+
+    return CliRunner().invoke(main, list(map(str, arguments)))
+
+
+@pytest.fixture(scope="module")
+def model() -> onnx.ModelProto:
+    return zoo.build("nasrnn", steps=2, hidden=8)
+
+
+@pytest.fixture(scope="module")
+def result(model: onnx.ModelProto) -> rlflow.OptimizeResult:
+    return rlflow.optimize(model, cost="analytic", budget="60x", search="greedy")
+
+
+@pytest.fixture(scope="module")
+def whole(model: onnx.ModelProto, result: rlflow.OptimizeResult) -> str:
+    steps = replayed(model, result.report.trace or ())
+    facts = {"processor": "a <fast> one"}
+    return page(result.report, model, result.model, steps=steps, environment=facts, command="rlflow optimize a b")
+
+
+def test_it_is_whole_and_needs_no_other_file(whole: str) -> None:
+    read = Reader(whole)
+    assert read.addresses == []
+    assert "http" not in re.sub(r"<script>.*?</script>", "", whole, flags=re.DOTALL)
+    assert not re.search(r"https?:|@import|url\(|fetch\(|XMLHttp", whole)
+
+
+def test_it_has_what_the_run_found(whole: str, result: rlflow.OptimizeResult) -> None:
+    expected = ["Cost", "Memory", "What changed", "Rewrites, step by step", "Operators"]
+    headings = Reader(whole).headings
+    assert [one for one in headings if one in expected] == expected and "Run it again" in headings
+    for step in result.report.trace or ():
+        assert f"<b>{step['rule']}</b>" in whole
+    assert "a &lt;fast&gt; one" in whole and "<fast>" not in whole
+    assert whole.count('class="n removed"') > 0 and whole.count('class="n added"') > 0
+
+
+def test_steps_name_nodes_and_end_at_the_reported_cost(model: onnx.ModelProto, result: rlflow.OptimizeResult) -> None:
+    steps = replayed(model, result.report.trace or ())
+    names = {node.name for node in model.graph.node}
+    assert {one.split(" ", 1)[1] for one in steps[0].removed} <= names
+    assert [one.rule for one in steps] == [one["rule"] for one in result.report.trace or ()]
+    assert steps[-1].formula_ms == pytest.approx(result.report.cost_after_ms)
+
+
+def test_a_trace_of_another_model_is_refused(result: rlflow.OptimizeResult) -> None:
+    with pytest.raises(rlflow.errors.UsageError, match="recorded on another"):
+        replayed(zoo.build("squeezenet1.1", image=64), result.report.trace or ())
+
+
+def test_where_nothing_is_gained_it_says_so(model: onnx.ModelProto) -> None:
+    kept = rlflow.optimize(model, cost="analytic", budget="20x", only_rules="merge-conv-channels")
+    text = page(kept.report, model, kept.model)
+    Reader(text)
+    assert "Nothing gained" in text and "the model is as it came" in text and "step by step" not in text
+
+
+def test_the_verb_writes_it(tmp_path: Path) -> None:
+    out = tmp_path / "r.html"
+    done = cli("optimize", "nasrnn?steps=1&hidden=4", "--cost", "analytic", "--budget", "20x", "--report", out, "-q")
+    assert done.exit_code == 0, done.output
+    text = out.read_text(encoding="utf-8")
+    Reader(text)
+    assert "nasrnn?steps=1&amp;hidden=4" in text and "rlflow optimize" not in done.output
+
+
+def test_a_report_never_takes_the_place_of_another(tmp_path: Path) -> None:
+    out = tmp_path / "r.html"
+    for more in (("-o", out), ("--json", out)):
+        done = cli("optimize", "nasrnn?steps=1&hidden=4", "--report", out, *more)
+        assert done.exit_code == 2 and "cannot both be written" in done.stderr
+    assert not out.exists()
+
+
+def test_diff_draws_both_graphs(tmp_path: Path) -> None:
+    out = tmp_path / "d.html"
+    done = cli("diff", "nasrnn?steps=1&hidden=4", "nasrnn?steps=2&hidden=4", "--html", out)
+    assert done.exit_code == 0, done.output
+    text = out.read_text(encoding="utf-8")
+    Reader(text)
+    assert text.count("<svg") == 2 and 'class="n added"' in text
+
+
+def test_names_are_escaped(model: onnx.ModelProto) -> None:
+    other = onnx.ModelProto()
+    other.CopyFrom(model)
+    other.graph.node[-1].name = "<script>alert(1)</script>"
+    other.graph.node[-1].op_type = "Relu"
+    text = difference_page(model, other, "<a>", "<b>")
+    Reader(text)
+    assert "<script>alert" not in text and "<a>" not in text
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> list[DrawnNode]:
+    size = draw(st.integers(1, 25))
+    states = st.sampled_from(["same", "changed", "removed"])
+    nodes = [DrawnNode("Op", "0", (), draw(states))]
+    for place in range(1, size):
+        read = draw(st.sets(st.integers(0, place - 1), max_size=3))
+        nodes.append(DrawnNode("Op", str(place), tuple(sorted(read)), draw(states)))
+    return nodes
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs())
+def test_boxes_never_overlap_and_edges_go_down(nodes: list[DrawnNode]) -> None:
+    drawing = svg(nodes, "g")
+    places = [tuple(map(int, pair)) for pair in re.findall(r"translate\((-?\d+) (-?\d+)\)", drawing)]
+    assert len(places) == len(nodes)
+    for one, (x, y) in enumerate(places):
+        assert x >= 0 and y >= 0
+        assert all(abs(x - a) >= 168 or abs(y - b) >= 38 for a, b in places[one + 1 :])
+        assert all(places[other][1] < y for other in nodes[one].inputs)
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(), st.integers(0, 3))
+def test_what_changed_is_never_hidden(nodes: list[DrawnNode], hops: int) -> None:
+    kept = around(nodes, hops)
+    assert [one.name for one in kept if one.state != "same"] == [one.name for one in nodes if one.state != "same"]
+    by_name = {one.name: one for one in nodes}
+    for one in kept:
+        read = {nodes[other].name for other in by_name[one.name].inputs}
+        assert {kept[other].name for other in one.inputs} <= read
