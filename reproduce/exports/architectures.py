@@ -41,7 +41,7 @@ BUILDERS: dict[str, Callable[[], vision.Built]] = {
     "mobilevit_s": vision.from_timm("mobilevit_s", 256),
     "efficientformer_l1": vision.from_timm("efficientformer_l1"),
     "convnextv2_atto": vision.from_timm("convnextv2_atto"),
-    "sam_encoder": vision.from_timm("samvit_base_patch16", 512, img_size=512, depth=3, global_attn_indexes=(2,)),
+    "sam_encoder": vision.sam_encoder,
     "poolformer_s12": vision.from_timm("poolformer_s12"),
     "pvt_v2_b0": vision.from_timm("pvt_v2_b0"),
     "mobilenetv4_small": vision.from_timm("mobilenetv4_conv_small"),

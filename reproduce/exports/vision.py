@@ -42,6 +42,16 @@ def from_timm(name: str, size: int = 224, **options: Any) -> Builder:
     return build
 
 
+def sam_encoder() -> Built:
+    """The image encoder of SAM-B, three blocks of twelve. Torch's exporter refuses the fused attention of windows."""
+    import timm
+    from timm.layers import set_fused_attn
+
+    set_fused_attn(False)
+    options = {"pretrained": False, "img_size": 512, "depth": 3, "global_attn_indexes": (2,)}
+    return timm.create_model("samvit_base_patch16", **options), image(512)
+
+
 class Only(nn.Module):
     """A model whose outputs are a dictionary, as a tuple."""
 

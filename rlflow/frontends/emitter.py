@@ -31,6 +31,8 @@ from rlflow.ops import extension_of
 DOUBLE = int(onnx.TensorProto.DOUBLE)
 # Attributes whose value is an element type.
 _TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype"})
+# Operators that compute in the type that an attribute names: widened, they do it in double precision.
+_STASHING = frozenset({"GroupNormalization"})
 
 
 class UniqueNames:
@@ -183,7 +185,8 @@ class Emitter:
             raise GraphError(
                 f"While writing node {node} ({self.graph.op(node)}) for opset {self.opset}: {declined}."
             ) from declined
-        return replace(form, attrs=self._widened_attrs(form.attrs))
+        attrs = self._widened_attrs(form.attrs)
+        return replace(form, attrs={**attrs, "stash_type": DOUBLE} if self.widen and form.op in _STASHING else attrs)
 
     def _widened_attrs(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
         return {name: self._widened_attr(name, value) for name, value in attrs.items()}

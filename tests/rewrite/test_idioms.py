@@ -14,6 +14,11 @@ GROUPED = (
     "q: f32[1,6,1,4] = input\nk: f32[1,2,5,4] = input\nc: f32[] = const 0.5\nu = Unsqueeze{axes=[2]}(k)\n"
     "e = Expand{shape=[1,2,3,5,4]}(u)\n"
 )
+CONSTANTS = (
+    "half: f32[] = const 0.5\none: f32[1] = const [1.0]\nc: f32[] = const 0.044715\nk: f32[] = const 0.79788458\n"
+    "three: f32[] = const 3.0\n"
+)
+GELU = X + CONSTANTS + "p = Pow(x, three)\nr = Mul(p, c)\ns0 = Add(x, r)\nu = Mul(s0, k)\n"
 KNOWN = {
     "mish": (X + "y = Mish(x)", "mish-is-quotient", "Exp"),
     "mish-of-softplus": (X + "s = Softplus(x)\nt = Tanh(s)\ny = Mul(x, t)", "mish-of-softplus", "Exp"),
@@ -35,6 +40,43 @@ KNOWN = {
     "norm": (ROWS + "n = ReduceL2{axes=[2]}(x)\ny = Div(x, n)", "quotient-is-product-with-reciprocal", "Reciprocal"),
     "norm-in-one": (ROWS + "y = ReduceL2{axes=[2]}(x)", "root-of-sum-of-squares", "Sqrt"),
     "swish": (X + "y = Swish(x)", "swish-is-gate", "Sigmoid"),
+    "softplus": (X + "y = Softplus(x)", "softplus-is-log", "Log"),
+    "gelu-by-tanh": (
+        GELU + "t = Tanh(u)\na = Add(t, one)\ns = Mul(x, half)\ny = Mul(s, a)",
+        "tanh-gate-is-sigmoid",
+        "Sigmoid",
+    ),
+    "gelu-by-tanh-turned-round": (
+        GELU + "t = Tanh(u)\na = Add(one, t)\ns = Mul(half, x)\ny = Mul(a, s)",
+        "tanh-gate-is-sigmoid",
+        "Sigmoid",
+    ),
+    "gelu-by-tanh-halved-last": (
+        GELU + "t = Tanh(u)\na = Add(one, t)\ns = Mul(x, a)\ny = Mul(half, s)",
+        "tanh-gate-is-sigmoid-scaled-last",
+        "Sigmoid",
+    ),
+    "gelu-by-tanh-halved-within": (
+        GELU + "t = Tanh(u)\na = Add(t, one)\ns = Mul(half, a)\ny = Mul(x, s)",
+        "half-of-tanh-is-sigmoid",
+        "Sigmoid",
+    ),
+    "argument-of-gelu": (GELU + "y = Tanh(u)", "cubic-by-square", "Tanh"),
+    "argument-of-gelu-by-products": (
+        X + CONSTANTS + "q = Mul(x, x)\np = Mul(x, q)\nr = Mul(c, p)\ns = Add(r, x)\ny = Mul(k, s)",
+        "cubic-by-square-of-products",
+        "Mul",
+    ),
+    "group-norm": (
+        X + "g: f32[8] = const\nb: f32[8] = const\ny = GroupNormalization{num_groups=2}(x, g, b)",
+        "group-norm-in-parts",
+        "InstanceNormalization",
+    ),
+    "hard-swish": (
+        X + "g = HardSigmoid{alpha=0.16666667, beta=0.5}(x)\ny = Mul(g, x)",
+        "hard-gate-is-hard-swish",
+        "HardSwish",
+    ),
     "keys-turned-flat": (
         GROUPED + "r = Reshape{shape=[6,5,4]}(e)\nt = Transpose{perm=[0,2,1]}(r)\nb = Reshape{shape=[1,6,4,5]}(t)\n"
         "m = Mul(b, c)\ny = MatMul(q, m)",
@@ -76,6 +118,11 @@ SILENT = {
         "power-half-is-root",
     ),
     "tanh-of-another": (X + "z: f32[1,8,6,6] = input\ns = Softplus(z)\nt = Tanh(s)\ny = Mul(x, t)", "mish-of-softplus"),
+    "gate-of-another-half": (
+        GELU + "h: f32[] = const 0.25\nt = Tanh(u)\na = Add(t, one)\ns = Mul(x, h)\ny = Mul(s, a)",
+        "tanh-gate-is-sigmoid",
+    ),
+    "another-hard-gate": (X + "g = HardSigmoid{alpha=0.2, beta=0.5}(x)\ny = Mul(g, x)", "hard-gate-is-hard-swish"),
     "no-shuffle": (
         X + "a = Reshape{shape=[1,2,4,6,6]}(x)\nb = Transpose{perm=[0,2,1,3,4]}(a)\ny = Reshape{shape=[1,4,12,6]}(b)",
         "channel-shuffle-as-gather",

@@ -67,7 +67,8 @@ def _group_norm(c: Call) -> Array:
     x, d, g = c.arg(0), c.domain, c.attrs["num_groups"]
     tail = (1, -1, *[1] * (x.ndim - 2))
     grouped = x.reshape(x.shape[0], g, math.prod(x.shape[1:]) // g)
-    rows = rows_over(c, grouped, [2], field.key_of(c.op, c.attrs["epsilon"])).reshape(x.shape)
+    as_instances = field.key_of("InstanceNormalization", [("epsilon", c.attrs["epsilon"])])
+    rows = rows_over(c, grouped, [2], as_instances).reshape(x.shape)
     return d.add(d.mul(rows, c.arg(1).reshape(tail)), c.arg(2).reshape(tail))
 
 

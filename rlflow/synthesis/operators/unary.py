@@ -10,7 +10,7 @@ import numpy as np
 from rlflow.synthesis import field
 from rlflow.synthesis.domains import Array, Ordered, Unsupported
 from rlflow.synthesis.integers import limits, wrapped
-from rlflow.synthesis.operators import degrees, exponentials
+from rlflow.synthesis.operators import degrees, exponentials, signs
 from rlflow.synthesis.operators.exact import applied, function_of
 from rlflow.synthesis.operators.facets import (
     BOOL,
@@ -136,6 +136,15 @@ def _swish(c: Call) -> Array:
     return d.mul(x, function_of(d, "Sigmoid", d.mul(x, d.constant(c.attrs["alpha"]))))
 
 
+def _hard_swish(c: Call) -> Array:
+    """x · HardSigmoid(x) with alpha 1/6, as float32 holds it, and beta 1/2, whatever HardSigmoid is."""
+    if not c.is_float():
+        return by_flags(c)
+    x, d = c.arg(0), c.domain
+    key = field.key_of("HardSigmoid", [("alpha", float(np.float32(1 / 6))), ("beta", 0.5)])
+    return d.mul(x, applied(d, "HardSigmoid", key, x))
+
+
 def float_attrs(d: Draw, term: Term, op: str) -> dict[str, Any]:
     """Attributes of a pointwise operator: floats from a few values, the rest as they are by default."""
     attrs = {}
@@ -171,16 +180,24 @@ def _clip_bounds(d: Draw, op: str) -> list[int]:
 
 register_class("unary", meaning=by_flags, draw=_draw_by_flags)
 register(
-    "Abs", symmetry="even", ordered=lambda d, x: d.each(abs, x), known="ordered", on_integers=np.abs, for_integers=True
+    "Abs",
+    symmetry="even",
+    ordered=lambda d, x: d.each(abs, x),
+    in_field=signs.magnitude,
+    known="ordered",
+    on_integers=np.abs,
+    for_integers=True,
 )
 register(
     "Relu",
     ordered=lambda d, x: d.each(lambda e: max(e, 0), x),
+    in_field=signs.positive_part,
     known="ordered",
     on_integers=lambda a: np.maximum(a, 0),
     for_integers=True,
     native=lambda a: NativeKind("Relu", 1, []),
 )
+register("HardSwish", meaning=_hard_swish)
 register("Sign", on_integers=np.sign, for_integers=True)
 register(
     "Neg",
