@@ -15,19 +15,17 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from rlflow.errors import UsageError
+from rlflow.plugins import entry_points, warn
 from rlflow.specs import about, arguments, did_you_mean, split, title_of
 
 __all__ = ["Registry", "entry_points", "not_installed", "offer"]
 
 _T = TypeVar("_T")
 _OFFERED: dict[str, dict[str, str]] = {}
-_told: set[str] = set()
-_log = logging.getLogger(__name__)
 
 
 class Registry(Generic[_T]):
@@ -91,7 +89,7 @@ class Registry(Generic[_T]):
             try:
                 yield name, self.get(name)
             except UsageError as error:
-                _warn(f"{error} It is left out.")
+                warn(f"{error} It is left out.")
 
     # --- what they are -----------------------------------------------------------------------------------------------
 
@@ -151,47 +149,6 @@ class Registry(Generic[_T]):
 def offer(group: str, places: Mapping[str, str]) -> None:
     """Make entries of a group known: ``"module:attribute"`` by name. Nothing is opened."""
     _OFFERED.setdefault(group, {}).update(places)
-
-
-def entry_points(group: str) -> dict[str, str]:
-    """``"module:attribute"`` by name: what installed distributions add to a group. Of two with one name the first on
-    the module path counts, with a warning.
-    """
-    found: dict[str, str] = {}
-    for point in _points(group):
-        try:
-            place = f"{point.module}:{point.attr}"
-        except AttributeError:
-            _warn(f"The entry point {point.name!r} of {group} is {point.value!r}; it should be module:attribute.")
-            continue
-        if found.setdefault(point.name, place) != place:
-            _warn(f"Two packages have the entry point {point.name!r} of {group}; {found[point.name]} counts.")
-    return found
-
-
-def _points(group: str) -> list[Any]:
-    from importlib import metadata
-
-    try:
-        return list(metadata.entry_points(group=group))
-    except Exception:  # noqa: BLE001 - a file of some distribution is damaged; the others still count
-        return [point for one in metadata.distributions() for point in _points_of(one, group)]
-
-
-def _points_of(distribution: Any, group: str) -> list[Any]:
-    try:
-        return [point for point in distribution.entry_points if point.group == group]
-    except Exception:  # noqa: BLE001 - whatever stands in its file
-        place = getattr(distribution, "_path", "a distribution")
-        _warn(f"The entry points of {place} cannot be read; they are left out.")
-        return []
-
-
-def _warn(sentence: str) -> None:
-    """Once a process."""
-    if sentence not in _told:
-        _told.add(sentence)
-        _log.warning("%s", sentence)
 
 
 def not_installed(title: str, module: str, install: str) -> str | None:

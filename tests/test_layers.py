@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "rlflow"
 
 LAYERS: dict[str, int] = {
-    "errors": 0,
+    "errors": 0, "plugins": 0,
     "ops": 1, "files": 1, "specs": 1, "processes": 1, "interrupts": 1, "protobuf_wire": 1,
     "graph": 2, "registry": 2, "ledger": 2,
     "frontends": 3, "rewrite": 3, "nn": 3, "runtime": 3,
@@ -37,7 +37,7 @@ SIDEWAYS = {
 }
 #: What is said of a part whose name does not say it, in docs/architecture.md.
 ABOUT = {
-    "ledger": "what one run keeps for the next",
+    "ledger": "what one run keeps for the next", "plugins": "what other distributions add",
     "files": "writing without leaving halves", "specs": "options in a word", "registry": "what is known by name",
     "kernels": "what runs inside a stock ONNX Runtime",
     "rulesets": "which rules a caller means", "deployment": "what the runtime is handed",
@@ -71,6 +71,7 @@ DOORS: dict[str, set[str]] = {
 }
 #: Files that import by a name from a table of another place; each is a debt.
 COMPUTED = {
+    "ops/__init__.py",  # operators of other distributions
     "__init__.py",  # the lazy front: the names of _HOMES
     "registry.py",  # what the front and other distributions offer by name
 }

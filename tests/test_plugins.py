@@ -1,5 +1,5 @@
-"""What other packages add by entry points: a strategy, a cost model and a runtime, each in fresh processes, through the
-command line and the conformance suites that ship; and what is broken, which stops nothing else.
+"""What other packages add by entry points: operators, a strategy, a cost model and a runtime, each in fresh processes,
+through the command line and the conformance suites that ship; and what is broken, which stops nothing else.
 """
 
 from __future__ import annotations
@@ -227,6 +227,42 @@ BROKEN = {
     "rlflow.costs": {"lost": "elsewhere_rlflow_test:Missing"},
     "rlflow.runtimes": {"none": "elsewhere_rlflow_test:Session", "fixed": "elsewhere_rlflow_test:Fixed"},
 }  # fmt: skip
+
+
+OPERATORS = '''
+import numpy as np
+from rlflow import ops
+
+def add():
+    ops.register("Softcap", lambda x: np.tanh(x), domain="elsewhere", flags=["zero_preserving", "monotone"])
+
+def fail():
+    raise OSError("no such table")
+'''
+
+
+class TestOperators:
+    CODE = (
+        "from rlflow.graph import Graph; graph = Graph.parse('x: f32[2,3] = input\\ny = Softcap(x)\\nreturn y'); "
+        "from rlflow.ops import op_row; print(graph.dtype(graph.outputs()[0]), op_row('Softcap')['flags'])"
+    )
+
+    def test_they_are_in_the_table_before_anything_reads_it(self, tmp_path: Path) -> None:
+        points = {"rlflow.operators": {"mine": "my_operators:add"}}
+        (distribution(tmp_path, points) / "my_operators.py").write_text(OPERATORS)
+        done = started(tmp_path, code=self.CODE)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("1 [")
+        assert "zero_preserving" in done.stdout
+        assert done.stderr == ""
+
+    def test_what_is_broken_stops_nothing_else(self, tmp_path: Path) -> None:
+        points = {"rlflow.operators": {"bad": "my_operators:fail", "mine": "my_operators:add"}}
+        (distribution(tmp_path, points) / "my_operators.py").write_text(OPERATORS)
+        done = started(tmp_path, code=self.CODE)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("\n") == 1
+        assert "'bad' are at my_operators:fail, and cannot be registered (OSError: no such table)" in done.stderr
 
 
 class TestWhatIsBroken:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+import rlflow.ops  # noqa: F401 - operators of other distributions, before a graph reads the table
 from rlflow._core import Graph, GraphBuilder
 
 __all__ = ["Graph", "GraphBuilder", "operator_counts", "symbols"]

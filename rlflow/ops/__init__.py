@@ -7,11 +7,13 @@ A row is a dictionary: ``name``, ``since`` (first opset), ``min_inputs``, ``max_
 
 from __future__ import annotations
 
+import importlib
 from functools import cache, lru_cache
 from typing import Any
 
 from rlflow._core import op_features, op_names, op_row
 from rlflow.ops.extension import Extension, extension, extension_of, extensions, register
+from rlflow.plugins import entry_points, warn
 
 __all__ = [
     "CLASSES",
@@ -68,3 +70,19 @@ def members(op_class: str) -> tuple[str, ...]:
     """
     drawn = (name for name in op_names() if name not in LATER and extension(name) is None)
     return tuple(name for name in drawn if CLASSES[op_class] <= set(op_row(name)["flags"]))
+
+
+def _from_distributions() -> None:
+    """Operators of other distributions, whose entry points call :func:`register`: once, before the table is read. What
+    is broken is left out, with one warning.
+    """
+    for name, place in sorted(entry_points("rlflow.operators").items()):
+        module, _, attribute = place.partition(":")
+        try:
+            getattr(importlib.import_module(module), attribute)()
+        except Exception as error:  # noqa: BLE001 - a plug-in may raise anything
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            warn(f"The operators {name!r} are at {place}, and cannot be registered ({reason}). They are left out.")
+
+
+_from_distributions()
