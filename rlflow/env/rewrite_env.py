@@ -39,7 +39,8 @@ class RewriteEnv(gymnasium.Env[Any, Any]):
     *truncated*; it *terminates* by action 0 or where nothing is left to do. ``reward``: ``improvement``, ``potential``
     or ``end-to-end`` (with ``every=5`` steps between measurements), with ``gamma`` for the potential, or an object of
     one's own. ``observation``: which of :data:`rlflow.env.observations.VIEWS` ``reset`` and ``step`` return; all are in
-    ``env.observation``. ``keep``: opened graphs to remember per model.
+    ``env.observation``. ``keep``: opened graphs to remember per model. ``macros``: offer macro moves of the starting
+    graph as actions too, after the single rewrites.
 
     An action out of range raises :class:`UsageError`. ``action_space.n`` is always the present number of actions.
     """
@@ -59,6 +60,7 @@ class RewriteEnv(gymnasium.Env[Any, Any]):
         cost_options: Mapping[str, Any] | None = None,
         observation: str = "ragged",
         keep: int = 256,
+        macros: bool = False,
         render_mode: str | None = None,
     ) -> None:
         if horizon < 1:
@@ -68,7 +70,7 @@ class RewriteEnv(gymnasium.Env[Any, Any]):
             raise UsageError("The environment was made without a model; give one, or several.")
         self.specs = [ProblemSpec.of(model, rules, cost, cost_options) for model in given]
         self.horizon, self.render_mode = horizon, render_mode
-        self._reward_name, self._gamma, self._every, self._keep = reward, gamma, every, keep
+        self._reward_name, self._gamma, self._every, self._keep, self._macros = reward, gamma, every, keep, macros
         if isinstance(reward, str) and reward not in REWARDS:
             raise UsageError(f"There is no reward {reward!r}. {did_you_mean(reward, REWARDS)}")
         self._view = view(observation)
@@ -141,15 +143,21 @@ class RewriteEnv(gymnasium.Env[Any, Any]):
         return RewriteState(self.specs[self._chosen].model, node.trace, node.graph.digest)
 
     def move(self, action: int) -> TraceStep | None:
-        """The action as (rule, match key), which replays anywhere; ``None`` for stop."""
+        """The action as (rule, match key), which replays anywhere; ``None`` for stop. Raises :class:`UsageError` for a
+        macro, which is several: see :meth:`steps`.
+        """
+        steps = self.steps(action)
+        if len(steps) > 1:
+            raise UsageError(f"The action {action} is a macro of {len(steps)} rewrites; ask for its steps.")
+        return steps[0] if steps else None
+
+    def steps(self, action: int) -> tuple[TraceStep, ...]:
+        """The action as the rewrites that it makes, each as :meth:`move` writes it; none for stop."""
         k = self._number(action) - 1
-        if not k < len(self.episode.place.table):
-            raise UsageError(f"There is no action {action}; there are {self.episode.candidates}, from 0.")
-        if k < 0:
-            return None
         table = self.episode.place.table
-        key = table.node.state.key(int(table.index[k]))
-        return TraceStep(self.rule_names[int(table.rule[k])], tuple(int(ordinal) for ordinal in key))
+        if not k < len(table):
+            raise UsageError(f"There is no action {action}; there are {self.episode.candidates}, from 0.")
+        return () if k < 0 else table.node.steps(int(table.index[k]), self.rule_names)
 
     def action(self, move: TraceStep | Mapping[str, Any] | Sequence[Any] | None) -> int:
         """The reverse of :meth:`move`; raises :class:`UsageError` where the move does not apply here."""
@@ -198,7 +206,8 @@ class RewriteEnv(gymnasium.Env[Any, Any]):
     def _open(self, number: int) -> tuple[OpenProblem, Walks, Any]:
         if number not in self._loaded:
             loaded = self.specs[number].load(weights=self._reward_name == "end-to-end")
-            self._loaded[number] = (loaded, Walks(loaded.problem(), self._keep), self._make_reward(loaded))
+            walks = Walks(loaded.problem(macros=self._macros), self._keep)
+            self._loaded[number] = (loaded, walks, self._make_reward(loaded))
         return self._loaded[number]
 
     def _make_reward(self, loaded: OpenProblem) -> Any:

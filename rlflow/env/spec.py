@@ -81,8 +81,10 @@ class OpenProblem:
     imported: Any = field(default=None, repr=False)
 
     def problem(self, budget: Budget | str = ENDLESS, **options: Any) -> Problem:
-        """A fresh problem over it; ``options`` are those of :class:`rlflow.search.Problem`."""
-        return Problem(self.graph, self.ruleset, self.cost_model, budget, **options)
+        """A fresh problem over it; ``options`` are those of :class:`rlflow.search.Problem`. Macro moves are offered
+        only where they are asked for: shipped checkpoints were trained without.
+        """
+        return Problem(self.graph, self.ruleset, self.cost_model, budget, **{"macros": False, **options})
 
 
 @dataclass(frozen=True)

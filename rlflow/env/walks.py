@@ -40,7 +40,7 @@ class Place:
     def children(self, pricer: Any) -> tuple[GraphFeatures, ...]:
         """The current graph and every candidate's, as arrays; made once, and dear: one graph a candidate."""
         if self._children is None:
-            graphs = (self.node.state.child(int(i)) for i in self.table.index)
+            graphs = (self.node.child(int(i)) for i in self.table.index)
             self._children = (self.features(pricer), *(GraphFeatures.of(graph, pricer) for graph in graphs))
         return self._children
 

@@ -173,5 +173,5 @@ def _earlier_searches(loaded: Loaded, context: Context) -> EarlierSearches | Non
     settings: tuple[Any, ...] = (str(options.limits), patience, options.seed, options.cost, dims)
     if options.max_growth != WEIGHT_FACTOR:
         settings = (*settings, options.max_growth)
-    parts = (loaded.graph.digest, loaded.library.digest, *settings)
+    parts = (loaded.graph.digest, loaded.library.digest, "macros", *settings)
     return EarlierSearches(context.cost_model, options.strategy, parts, options.fresh)

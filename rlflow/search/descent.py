@@ -3,7 +3,8 @@
 On a network of repeated blocks the same improvement is open in many places at once. Rewrites whose matches share no
 node do not disturb each other, so a whole round of them costs one enumeration. What a round did *not* take, because it
 touches the same nodes as something better, is a real choice, and the better one now may be the worse one later: a round
-remembers what it took, so that a search can come back for the rest.
+remembers what it took, so that a search can come back for the rest. Where no single rewrite gains, the macros
+(``macros.py``) are tried.
 """
 
 from __future__ import annotations
@@ -69,13 +70,22 @@ class Descent:
         while self.table is None:
             keep()
             table = problem.moves(self.node)
-            lower, taken = take_round(problem, table, _worth_taking(table, measured_ranking(problem, table)))
+            lower, taken = _round(problem, table)
+            if lower is None:  # many rewrites together may gain where none does
+                wider = problem.widened(table)
+                if wider is not table:
+                    table = wider
+                    lower, taken = _round(problem, table)
             if lower is None:
                 self.table = table
             else:
                 self.rounds.append(taken)
                 self.node = lower
         return self.node, self.table, self.rounds
+
+
+def _round(problem: Problem, table: MoveTable) -> tuple[SearchNode | None, Round]:
+    return take_round(problem, table, _worth_taking(table, measured_ranking(problem, table)))
 
 
 def take_round(problem: Problem, table: MoveTable, ranking: Sequence[int]) -> tuple[SearchNode | None, Round]:

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from rlflow.search.macros import Macro
 from rlflow.search.node import SearchNode
 from rlflow.search.problem import Problem
 from rlflow.search.selection import Signature, position, signatures_of
@@ -80,12 +81,13 @@ class History:
 class Chronicle(View):
     """A view of a problem that remembers the history of every node that is opened through it."""
 
-    __slots__ = ("_histories",)
+    __slots__ = ("_histories", "_macros")
 
     def __init__(
         self, problem: Problem, start: SearchNode | None = None, turn: Callable[[], None] | None = None
     ) -> None:
         self._histories: WeakKeyDictionary[SearchNode, History] = WeakKeyDictionary()
+        self._macros: dict[Event, Macro] = {}  # those whose seeds are original nodes, which keep their numbers
         super().__init__(problem, start, turn)
 
     def history(self, node: SearchNode) -> History:
@@ -104,6 +106,9 @@ class Chronicle(View):
         child = super()._open(node, i)
         history = self.history(node)
         event = history.event(signatures_of(node.raw, np.array([i]))[0])
+        macro = node.macro(i)
+        if macro is not None and not any(n in history.names for seed in macro.seeds for n in seed.nodes):
+            self._macros[event] = macro
         self._histories[child] = history.after(event, node, child)
         return child
 
@@ -123,7 +128,14 @@ class Chronicle(View):
         if wanted is None:
             return None
         node.raw = node.state.moves()
-        return position(node.raw, wanted)
+        macro = self._macros.get(event)
+        if macro is None or self.frontier.macros is None:
+            return position(node.raw, wanted)
+        again = self.frontier.macros.again(macro, node)
+        if again is None:
+            return None
+        node.raw = again
+        return len(again) - 1
 
 
 _BEGINNING = History()

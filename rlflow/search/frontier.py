@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,14 @@ import numpy as np
 from rlflow.errors import CostError
 from rlflow.search.budget import StopReason
 from rlflow.search.limits import Limits, SearchStopped
+from rlflow.search.macros import MacroMoves, WithMacros
 from rlflow.search.node import MoveTable, SearchNode
 from rlflow.search.prices import Prices
-from rlflow.search.selection import Selection
+from rlflow.search.selection import Selection, position, signatures_of
 
 WEIGHT_FACTOR = 1.25
+#: Macros are looked at again in a graph that costs at most this part of the last one.
+WIDENED_AGAIN = 0.99
 #: Weights that may grow at all may grow by this much, so that a model of a few bytes is not forbidden
 #: its first folded constant.
 WEIGHT_SLACK_BYTES = 1 << 16
@@ -23,14 +27,23 @@ WEIGHT_SLACK_BYTES = 1 << 16
 class Frontier:
     """Which candidates are admitted, and what each costs. ``weight_limit``: bytes that folded weights may take
     (default: ``growth`` times those of the starting graph). ``overweight``: candidates that were refused for them.
+    ``macros`` finds the macro moves; ``None`` where none are offered. ``widened_at``: cost of the graph whose macros
+    were looked at last, because no single move gained there.
     """
 
     def __init__(
-        self, prices: Prices, limits: Limits, weight_limit: int | None = None, growth: float = WEIGHT_FACTOR
+        self,
+        prices: Prices,
+        limits: Limits,
+        weight_limit: int | None = None,
+        growth: float = WEIGHT_FACTOR,
+        macros: bool = True,
     ) -> None:
         self.prices, self._limits = prices, limits
+        self.macros = MacroMoves() if macros else None
         self.weight_limit, self._growth = weight_limit, growth
         self.overweight = 0
+        self.widened_at = float("inf")
 
     def begin(self, state: Any) -> float:
         """What ``state`` costs, where the search starts. Raises :class:`CostError` where that cannot be."""
@@ -63,23 +76,51 @@ class Frontier:
         self.settle([graph])
         return type(start)(graph, start.ruleset, start.pricer, stop=start.stop)
 
-    def listed(self, node: SearchNode, selection: Selection | None) -> tuple[MoveTable, int]:
+    def listed(self, node: SearchNode, selection: Selection | None, macros: bool = False) -> tuple[MoveTable, int]:
         """The candidates of ``node``, and how many were left out because of their folded weights; taking weights away
-        is always welcome. Nothing is counted.
+        is always welcome. ``macros``: with the macro moves after them. Nothing is counted.
         """
-        source = (node, selection)
+        source = (node, selection, macros)
         part = selection.part_of(node) if selection is not None else None
         if part is not None:
             node, selection = part, None
-        raw = node.raw = node.state.moves()
-        delta, exact = self.prices.deltas(node.state, raw)
-        index = np.arange(len(raw))
+        raw = node.state.moves()
+        node.raw = raw if self.macros is None or not macros else self.macros.joined(node, raw)
+        delta, exact = self._deltas(node)
+        raw, index = node.raw, np.arange(len(node.raw))
         if selection is not None:
             index = selection.select(raw, index)
         weights = np.asarray(raw.weight_bytes)[index]
         light = self.admits(weights) | (weights <= node.state.weight_bytes)
         index, heavy = index[light], int((~light).sum())
         return MoveTable(node, index, node.cost + delta[index], exact[index], source), heavy
+
+    def standing(self, node: SearchNode, i: int, other: SearchNode) -> tuple[SearchNode, int] | None:
+        """Move ``i`` of ``node`` at ``other``, a descendant: what to open, and its number there; ``None`` where it is
+        gone.
+        """
+        macro = node.macro(i)
+        if macro is not None:
+            again = None if self.macros is None else self.macros.again(macro, other)
+            return None if again is None else (replace(other, raw=again), len(again) - 1)
+        same = getattr(other.state, "same", None)
+        part = other if same is None else replace(other, state=same(node.state, i))
+        part.raw = part.state.moves()
+        j: int | None = 0 if len(part.raw) else None
+        if same is None:
+            j = position(part.raw, signatures_of(node.raw, np.array([i]))[0])
+        return None if j is None else (part, j)
+
+    def widens(self, table: MoveTable) -> bool:
+        """Whether the macros of a table's node are to be looked at now: not where it has them or is a part of the
+        candidates, nor before the graph is a hundredth cheaper than the last one; finding them takes longer than all
+        else.
+        """
+        node, selection, has_them = table.source
+        if self.macros is None or has_them or selection is not None or node.cost > WIDENED_AGAIN * self.widened_at:
+            return False
+        self.widened_at = node.cost
+        return True
 
     def cost(self, state: Any) -> float:
         """The cost of an opened state in milliseconds; raises :class:`CostError` where it is not finite."""
@@ -104,10 +145,22 @@ class Frontier:
         opened.
         """
         node, left = table.node, self._limits.meter.measurements_left()
-        self._measure([node.state.child(i) for i in unknown], None if left is None else left // 2)
-        node.raw = node.state.moves()  # the same moves in the same order, with the new prices
-        delta, exact = self.prices.deltas(node.state, node.raw)
+        self._measure([node.child(i) for i in unknown], None if left is None else left // 2)
+        raw = node.state.moves()  # the same moves in the same order, with the new prices
+        node.raw = WithMacros(raw, node.raw.macros) if isinstance(node.raw, WithMacros) else raw
+        delta, exact = self._deltas(node)
         table.cost, table.exact = node.cost + delta[table.index], exact[table.index]
+
+    def _deltas(self, node: SearchNode) -> tuple[np.ndarray, np.ndarray]:
+        """As :meth:`Prices.deltas`, of the macros too."""
+        if not isinstance(node.raw, WithMacros):
+            return self.prices.deltas(node.state, node.raw)
+        delta, exact = self.prices.deltas(node.state, node.raw.singles)
+        priced = [self.prices.appraised(macro.applied.state) for macro in node.raw.macros]
+        return (
+            np.concatenate((delta, [cost - node.cost for cost, _ in priced])),
+            np.concatenate((exact, [known for _, known in priced])),
+        )
 
     def _measure(self, graphs: Sequence[Any], limit: int | None) -> None:
         limits = self._limits

@@ -51,10 +51,17 @@ class Greedy(StrategyBase):
 
     def _step(self, problem: Problem, node: SearchNode) -> SearchNode | None:
         table = problem.moves(node)
+        child = self._taken(problem, table)
+        if child is None:  # no single rewrite gains; many of them together may
+            wider = problem.widened(table)
+            child = None if wider is table else self._taken(problem, wider)
+        return child
+
+    def _taken(self, problem: Problem, table: MoveTable) -> SearchNode | None:
         ranking = measured_ranking(problem, table) if self.pick == "best" else improving(problem, table, ordered=False)
         for k in ranking:
-            child = problem.open(node, table.index[k])
-            if problem.improves(child, node):
+            child = problem.open(table.node, table.index[k])
+            if problem.improves(child, table.node):
                 return child
         return None
 
@@ -74,7 +81,12 @@ def improving(problem: Problem, table: MoveTable, ordered: bool = True) -> list[
 
 
 def measured_ranking(problem: Problem, table: MoveTable) -> list[int]:
-    """As :func:`improving`, but the most promising candidates are measured before they are believed."""
+    """As :func:`improving`, but the most promising candidates are measured before they are believed. So are all
+    macros, where that is done by regions: they are few, and no formula knows what they are good for.
+    """
+    unknown = [k for k in table.macros if not table.exact[k]]
+    if unknown and problem.prices.by_region:
+        problem.refine(table, unknown)
     ranking = improving(problem, table)
     while True:
         doubtful = [k for k in ranking[:MEASURED_AT_ONCE] if not table.exact[k]]

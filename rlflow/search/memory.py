@@ -51,6 +51,7 @@ def write(problem: Problem, run: Any) -> dict[str, Any]:
         "run": writer.plain(run),
         "spent": problem.meter.spending(),
         "overweight": problem.frontier.overweight,
+        "widened_at": problem.frontier.widened_at if problem.frontier.widened_at < float("inf") else None,
         "curve": [list(point) for point in problem.incumbent.curve],
         "archive": [
             [point.steps, point.cost, point.size, point.visited.digest, writer.step(point.visited.trace or ())]
@@ -65,6 +66,8 @@ def read(problem: Problem, plain: dict[str, Any]) -> None:
     reader, incumbent = _Reader(problem, plain), problem.incumbent
     problem.meter.restore(plain["spent"])
     problem.frontier.overweight = int(plain["overweight"])
+    widened_at = plain.get("widened_at")
+    problem.frontier.widened_at = float("inf") if widened_at is None else float(widened_at)
     incumbent.curve[:] = [CurvePoint(*point) for point in plain["curve"]]
     points = []
     for steps, cost, size, digest, step in plain["archive"]:
@@ -121,8 +124,8 @@ class _Writer:
         if isinstance(value, SearchNode):
             return self._node(value)
         if isinstance(value, MoveTable):
-            node, selection = value.source
-            return ["table", self.plain(node), self.plain(selection)]
+            node, selection, macros = value.source
+            return ["table", self.plain(node), self.plain(selection), macros]
         if isinstance(value, np.random.Generator):
             return ["generator", value.bit_generator.state]
         if isinstance(value, Chronicle):
@@ -253,8 +256,8 @@ class _Reader:
         node.make_state = lambda: self.state(step)
         return node
 
-    def _table(self, node: Any, selection: Any) -> MoveTable:
-        return _Table(self.problem, self.value(node), self.value(selection))
+    def _table(self, node: Any, selection: Any, macros: bool = False) -> MoveTable:
+        return _Table(self.problem, self.value(node), self.value(selection), macros)
 
     def _chronicle(self, *histories: list[Any]) -> Chronicle:
         chronicle = Chronicle(self.problem)
@@ -290,8 +293,8 @@ class _Node(SearchNode):
 class _Table(MoveTable):
     """A table of candidates that is enumerated when it is asked for; nothing is counted again."""
 
-    def __init__(self, problem: Problem, node: SearchNode, selection: Any) -> None:
-        self.source = (node, selection)
+    def __init__(self, problem: Problem, node: SearchNode, selection: Any, macros: bool) -> None:
+        self.source = (node, selection, macros)
         self._problem = problem
 
     def __getattr__(self, name: str) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rlflow.graph import Graph
+from rlflow.search.macros import Macro, WithMacros
 from rlflow.search.result import TraceStep, Visited
 from rlflow.search.selection import Selection, Signature, signatures_of, touched_by, touches
 
@@ -72,6 +73,29 @@ class SearchNode:
             self._nodes = frozenset(self.graph.order())
         return self._nodes
 
+    def macro(self, i: int) -> Macro | None:
+        """Move ``i`` where it is a macro."""
+        beyond = i - len(self.raw.singles) if isinstance(self.raw, WithMacros) else -1
+        return self.raw.macros[beyond] if beyond >= 0 else None
+
+    def child(self, i: int) -> Any:
+        """The graph after move ``i``."""
+        macro = self.macro(i)
+        return self.state.child(i) if macro is None else macro.applied.state.graph
+
+    def steps(self, i: int, rule_names: Sequence[str]) -> tuple[TraceStep, ...]:
+        """Move ``i`` as it is written down: one step, or those of a macro."""
+        macro = self.macro(i)
+        if macro is not None:
+            return tuple(TraceStep(rule, match) for rule, match in macro.applied.steps)
+        match = tuple(int(ordinal) for ordinal in self.state.key(i))
+        return (TraceStep(rule_names[int(self.raw.rule[i])], match),)
+
+    def after(self, i: int) -> Any:
+        """The state after move ``i``."""
+        macro = self.macro(i)
+        return self.state.open(i) if macro is None else macro.applied.state
+
     @property
     def visited(self) -> Visited:
         """This node in a result."""
@@ -93,7 +117,7 @@ class MoveTable:
 
     ``index`` [n]: position among the core's moves, which :meth:`Problem.open` takes. ``cost`` [n]: the child's cost in
     ms, an estimate where ``exact`` [n] is False. ``rule`` [n]: rule number. ``growth`` [n]: nodes added less nodes
-    removed. ``source``: the node that was asked about, and what was selected there.
+    removed. ``source``: the node that was asked about, what was selected there, and whether macros were.
     """
 
     def __init__(
@@ -102,10 +126,10 @@ class MoveTable:
         index: np.ndarray,
         cost: np.ndarray,
         exact: np.ndarray,
-        source: tuple[SearchNode, Selection | None] | None = None,
+        source: tuple[SearchNode, Selection | None, bool] | None = None,
     ) -> None:
         self.node, self.raw = node, node.raw
-        self.source = source or (node, None)
+        self.source = source or (node, None, False)
         self.index, self.cost, self.exact = index, cost, exact
         self.rule: np.ndarray = np.asarray(self.raw.rule)[index]
         self.growth: np.ndarray = (np.asarray(self.raw.nodes_added) - np.asarray(self.raw.nodes_removed))[index]
@@ -131,11 +155,21 @@ class MoveTable:
         return np.flatnonzero(touches(self.raw, nodes)[self.index]).tolist()
 
     @property
+    def macros(self) -> list[int]:
+        """The candidates that are macros."""
+        raw = self.raw
+        return np.flatnonzero(self.index >= len(raw.singles)).tolist() if isinstance(raw, WithMacros) else []
+
+    @property
     def signatures(self) -> list[Signature]:
         """``(rule, touched ids)`` of each candidate: the same in parent and child where the match persists."""
         if self._signatures is None:
             self._signatures = signatures_of(self.raw, self.index)
         return self._signatures
+
+    def beyond(self, k: int) -> MoveTable:
+        """The candidates from number ``k`` on."""
+        return MoveTable(self.node, self.index[k:], self.cost[k:], self.exact[k:], self.source) if k else self
 
     def thinned(self, count: int) -> MoveTable:
         """An evenly spread choice of ``count`` of the candidates; the table itself where there are no more."""

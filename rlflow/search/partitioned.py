@@ -116,7 +116,7 @@ class _Run:
             strategy = passes[self.round]
             if self.way is None:
                 self._work_on_parts(strategy)
-                if self.node is self.start and strategy != Greedy():
+                if self.node is self.start and self.round > 0:  # the first way down is taken at any rate: for macros
                     break
                 self.way = Descent(self.node)
             if self.options.finish:

@@ -32,6 +32,8 @@ class Prices:
 
     #: Whether prices may be missing, so that opening a graph can mean measuring.
     measures: bool = False
+    #: Whether a region at a time is measured, so that a graph that resembles a known one is cheap to price.
+    by_region: bool = False
     #: Regions of the starting graph whose prices are estimates, because the time did not reach for them.
     guessed: int = 0
 
@@ -72,6 +74,10 @@ class Prices:
         """
         return np.asarray(raw.delta_ms, dtype=float), np.ones(len(raw), dtype=bool)
 
+    def appraised(self, state: Any) -> tuple[float, bool]:
+        """What a state costs in ms (an estimate where a price is missing), and whether that is exact."""
+        return self.cost(state), True
+
     def measure(self, graphs: Sequence[Any], limit: int | None, stop: Callable[[], bool]) -> int:
         """Measure the missing prices of ``graphs``, at most ``limit``; the number of measurements made."""
         return 0
@@ -85,6 +91,7 @@ class MeasuredPrices(Prices):
     """Prices of a cost model that measures."""
 
     measures = True
+    by_region = True
 
     def __init__(self, model: CostModel) -> None:
         super().__init__(model.pricer)
@@ -131,6 +138,11 @@ class MeasuredPrices(Prices):
                 self._guess(state.child(i))
             delta[i] += sum(self._estimates.get(signature, 0.0) for signature in signatures)
         return delta, exact
+
+    def appraised(self, state: Any) -> tuple[float, bool]:
+        missing = self.pricer.regions(state.graph, unpriced_only=True)
+        self._guess(state.graph)
+        return float(state.cost) + sum(self._estimates[region.signature] for region in missing), not missing
 
     def measure(self, graphs: Sequence[Any], limit: int | None, stop: Callable[[], bool]) -> int:
         waiting = [graph for graph in graphs if not self.is_settled(graph)]
@@ -224,6 +236,10 @@ class GraphPrices(Prices):
             if ms is not None:
                 delta[i], exact[i] = ms - here, True
         return delta, exact
+
+    def appraised(self, state: Any) -> tuple[float, bool]:
+        ms = self._ms(state.graph.digest)
+        return (ms, True) if ms is not None else (self.pricer.price(state.graph)[0] * self._scale, False)
 
     def measure(self, graphs: Sequence[Any], limit: int | None, stop: Callable[[], bool]) -> int:
         return int(self._model.fill(graphs, limit=limit, stop=stop).measured)

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
-
-import numpy as np
 
 from rlflow.search.budget import Budget, BudgetMeter, StopReason
 from rlflow.search.frontier import WEIGHT_FACTOR, Frontier
@@ -25,7 +23,7 @@ from rlflow.search.patience import Patience
 from rlflow.search.prices import Prices
 from rlflow.search.progress import Progress, ProgressEvents
 from rlflow.search.result import Result, TraceStep, Visited
-from rlflow.search.selection import Selection, position, signatures_of
+from rlflow.search.selection import Selection
 from rlflow.search.start import Given, Rewriting, Start
 from rlflow.search.trace import replay_states
 
@@ -49,7 +47,7 @@ class Observer(Protocol):
 class Settings:
     """What every problem can be told. ``weight_limit``: bytes that folded weights may take (default: ``growth``
     times the model's own). ``on_progress`` is called about five times a second. ``runners_up``: how many graphs besides
-    the best are handed on.
+    the best are handed on. ``macros``: offer macro moves too (``macros.py``).
     """
 
     seed: int = 0
@@ -57,6 +55,7 @@ class Settings:
     growth: float = WEIGHT_FACTOR
     on_progress: Callable[[Progress], None] | None = None
     runners_up: int = 3
+    macros: bool = True
 
 
 class Problem:
@@ -107,7 +106,7 @@ class Problem:
     def _begin(self, start: Start, limits: Limits, settings: Settings) -> None:
         self.start, self.limits, self.seed = start, limits, settings.seed
         self.rule_names, self.prices, self.stop = start.names, start.prices, limits.stop
-        self.frontier = Frontier(start.prices, limits, settings.weight_limit, settings.growth)
+        self.frontier = Frontier(start.prices, limits, settings.weight_limit, settings.growth, settings.macros)
         self.incumbent = Incumbent(limits, settings.runners_up)
         self.events = ProgressEvents(limits.meter, settings.on_progress)
         self.observer: Observer | None = None
@@ -134,16 +133,16 @@ class Problem:
         """The candidates of ``node``, priced and counted against the budget; ``connected``: only those that it selects.
 
         Open what is in the table from ``table.node``. Where the budget allows fewer candidates than there are, an
-        evenly spread choice of them is returned.
+        evenly spread choice of them is returned. Macros are among those of the starting graph; see :meth:`widened`.
         """
         self.check()
-        table, heavy = self.frontier.listed(node, connected)
-        self.frontier.overweight += heavy
-        table = table.thinned(self.meter.grant_candidates(len(table)))
-        self.report()
-        if self.observer is not None:
-            self.observer.enumerated(table)
-        return table
+        return self._counted(self.frontier.listed(node, connected, connected is None and node is self._root))
+
+    def widened(self, table: MoveTable) -> MoveTable:
+        """A table with the macros of its node too, which alone are counted; itself where that is not due."""
+        self.check()
+        due = self.frontier.widens(table)
+        return self._counted(self.frontier.listed(table.node, None, True), len(table)) if due else table
 
     def open(self, node: SearchNode, i: int) -> SearchNode:
         """Open the child that move ``i`` (``MoveTable.index``) of ``node`` leads to; its cost is exact, measured if
@@ -160,13 +159,8 @@ class Problem:
         gone.
         """
         self.check()
-        same = getattr(other.state, "same", None)
-        part = other if same is None else replace(other, state=same(node.state, int(i)))
-        part.raw = part.state.moves()
-        j: int | None = 0 if len(part.raw) else None
-        if same is None:
-            j = position(part.raw, signatures_of(node.raw, np.array([i]))[0])
-        return None if j is None else self._open(part, j)
+        found = self.frontier.standing(node, int(i), other)
+        return None if found is None else self._open(*found)
 
     def admit(self, graph: Any) -> SearchNode | None:
         """Visit a graph that no move led to, such as an e-graph's; ``None`` where its folded weights are too heavy.
@@ -284,16 +278,23 @@ class Problem:
         """Tell how far the search is, where it is time for it."""
         self.events.tell(lambda: self.start_cost, lambda: self.best_cost, last)
 
+    def _counted(self, listed: tuple[MoveTable, int], known: int = 0) -> MoveTable:
+        """A table as far as the budget allows; ``known`` of its candidates were counted before."""
+        self.frontier.overweight += 0 if known else listed[1]
+        table = listed[0].thinned(known + self.meter.grant_candidates(max(len(listed[0]) - known, 0)))
+        self.report()
+        if self.observer is not None:
+            self.observer.enumerated(table.beyond(known))
+        return table
+
     def _open(self, node: SearchNode, i: int) -> SearchNode:
         self.meter.expansions += 1
         if self.prices.measures:
-            self.frontier.settle([node.state.child(i)])
+            self.frontier.settle([node.child(i)])
         rule, size = int(node.raw.rule[i]), node.size + growth(node.raw, i)
-        step = TraceStep(self.rule_names[rule], tuple(int(ordinal) for ordinal in node.state.key(i)))
-        state = node.state.open(i)
-        cost, digest, link = self.frontier.cost(state), bytes.fromhex(state.graph.digest), Link(step, node.link)
-        child = SearchNode(state, cost, digest, size, link, node.depth + 1, traced=node.traced)
-        best_before = self.incumbent.cost
+        steps, state, best_before = node.steps(i, self.rule_names), node.after(i), self.incumbent.cost
+        cost, digest, link = self.frontier.cost(state), bytes.fromhex(state.graph.digest), Link.after(node.link, steps)
+        child = SearchNode(state, cost, digest, size, link, node.depth + len(steps), traced=node.traced)
         self._visit(child)
         if self.observer is not None:
             self.observer.opened(node, child, rule, child.cost < best_before)
@@ -301,8 +302,7 @@ class Problem:
         return child
 
     def _arrived(self, start: SearchNode, steps: Sequence[TraceStep], state: Any) -> SearchNode:
-        cost, link = self.frontier.cost(state), Link.after(start.link, steps)
-        node = SearchNode.of(state, cost, link, start.depth + len(steps))
+        node = SearchNode.of(state, self.frontier.cost(state), Link.after(start.link, steps), start.depth + len(steps))
         self._visit(node)
         return node
 

@@ -1,0 +1,171 @@
+"""Macro moves: what pays only everywhere is reached, as steps that replay one by one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlflow import price, search
+from rlflow.errors import RuleError
+from rlflow.graph import Graph
+from rlflow.rewrite import Rule, State, compiled, load_rules
+from rlflow.rewrite.bundles import Bundle, Macros, Seed, read_bundles, read_file
+from rlflow.search import Problem
+from rlflow.search.macros import WithMacros
+from rlflow.search.trace import replay
+
+OPS = ("Relu", "Tanh", "Sigmoid", "Exp", "Neg", "Abs", "Sqrt", "Floor", "Ceil", "Erf")
+WAYS = ("greedy", "backtracking", "mcts", "beam", "annealing", "genetic", "portfolio", "partition", "mixed", "eqsat")
+
+
+def fan(width: int) -> str:
+    """So many pointwise operators that read one Transpose; their sum is transposed back."""
+    lines = ["x: f32[64,2048,8,8] = input", "t = Transpose{perm=[0,2,3,1]}(x)"]
+    lines += [f"u{k} = {OPS[k]}(t)" for k in range(width)]
+    lines += [f"s{k} = Add({f's{k - 1}' if k > 1 else 'u0'}, u{k})" for k in range(1, width)]
+    return "\n".join([*lines, f"y = Transpose{{perm=[0,3,1,2]}}(s{width - 1})", "return y"])
+
+
+def problem(width: int = 10, budget: str = "60x", **options: Any) -> Problem:
+    rules = load_rules(families=["shape"])
+    return Problem(Graph.parse(fan(width)), rules, price.make("analytic"), budget, **options)
+
+
+def macro_table(whole: Problem) -> Any:
+    table = whole.moves(whole.root())
+    assert table.macros
+    return table
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_strategy_reaches_what_pays_only_everywhere(way: str) -> None:
+    assert search.solve(problem(), way).cost_after_ms < 0.93 * problem().start_cost
+
+
+@pytest.mark.parametrize("way", ["greedy", "backtracking", "annealing", "genetic"])
+def test_without_macros_it_is_not_reached(way: str) -> None:
+    result = search.solve(problem(macros=False), way)
+    assert result.cost_after_ms == pytest.approx(result.cost_before_ms)
+
+
+def test_a_macro_is_written_down_as_its_single_steps() -> None:
+    """Twenty-one proved rewrites, which replay to the same graph; one candidate and one expansion."""
+    whole = problem()
+    table = macro_table(whole)
+    k = min(table.macros, key=lambda k: table.cost[k])
+    child = whole.open(table.node, table.index[k])
+    assert len(child.trace) == child.depth > 10
+    assert whole.meter.expansions == 1
+    assert replay(Graph.parse(fan(10)), load_rules(families=["shape"]), child.trace).digest == child.graph.digest
+    assert table.digests[k] == child.digest
+    assert table.cost[k] == pytest.approx(child.cost)
+    assert child.size == table.node.size + table.growth[k] == child.graph.num_working_nodes
+
+
+def test_single_moves_keep_their_numbers() -> None:
+    """What was trained or recorded without macros finds the same candidates under the same numbers."""
+    with_them, without = problem(), problem(macros=False)
+    table, plain = macro_table(with_them), without.moves(without.root())
+    assert not plain.macros
+    assert table.digests[: len(plain)] == plain.digests
+    assert np.array_equal(table.cost[: len(plain)], plain.cost)
+    assert table.signatures[: len(plain)] == plain.signatures
+    assert len({*plain.signatures, *(table.signatures[k] for k in table.macros)}) == len({*plain.signatures}) + 2
+    assert table.macros == list(range(len(plain), len(table)))
+
+
+def test_the_arrays_of_the_moves_agree() -> None:
+    table = macro_table(problem())
+    raw = table.raw
+    assert isinstance(raw, WithMacros)
+    for name in ("rule", "digest", "weight_bytes", "nodes_added", "nodes_removed", "edges_added", "edges_removed"):
+        assert len(getattr(raw, name)) == len(raw), name
+    assert len(raw.touched_begin) == len(raw) + 1
+    assert raw.touched_begin[-1] == len(raw.touched)
+    for k in table.macros:
+        assert set(table.touched(k).tolist()) <= table.node.nodes
+    with pytest.raises(AttributeError):
+        raw.nothing  # noqa: B018 - that it raises is the test
+
+
+def test_a_macro_is_counted_once() -> None:
+    whole = problem(budget="1000c")
+    table = whole.moves(whole.root())
+    assert whole.meter.candidates == len(table)
+    lower = whole.open(table.node, table.index[min(table.macros, key=lambda k: table.cost[k])])
+    plain = whole.moves(lower)
+    before = whole.meter.candidates
+    wide = whole.widened(plain)
+    assert whole.meter.candidates - before == len(wide) - len(plain)
+    assert whole.widened(wide) is wide
+
+
+def test_macros_are_looked_at_again_where_the_graph_is_cheaper() -> None:
+    whole = problem()
+    plain = whole.frontier.listed(whole.root(), None)[0]
+    assert whole.widened(plain) is not plain
+    assert whole.widened(plain) is plain
+
+
+def test_a_macro_stands_as_far_as_its_seeds_do() -> None:
+    """After a rewrite of one of ten operators the macro of all ten takes the other nine."""
+    whole = problem()
+    table = macro_table(whole)
+    single = next(k for k in range(len(table)) if k not in table.macros)
+    other = whole.open(table.node, table.index[single])
+    k = min(table.macros, key=lambda k: table.cost[k])
+    again = whole.reopen(table.node, int(table.index[k]), other)
+    assert again is not None
+    assert again.cost < other.cost
+    assert replay(Graph.parse(fan(10)), load_rules(families=["shape"]), again.trace).digest == again.graph.digest
+
+
+def test_the_same_seed_gives_the_same_trace() -> None:
+    assert len({search.solve(problem(6), "mcts").trace for _ in range(2)}) == 1
+
+
+def test_circles_end() -> None:
+    """Two rules that undo each other, as a bundle: it ends, and what it gives is a graph like any other."""
+    rules = [
+        Rule("down", "t", ("(Relu (Tanh ?x))",), ("(Tanh (Relu ?x))",)),
+        Rule("up", "t", ("(Tanh (Relu ?x))",), ("(Relu (Tanh ?x))",)),
+    ]
+    graph = Graph.parse("x: f32[4] = input\na = Tanh(x)\nb = Relu(a)\nc = Tanh(b)\nd = Relu(c)\nreturn d")
+    ruleset = compiled(rules)
+    state = State(graph, ruleset)
+    raw = state.moves()
+    seeds = [
+        Seed(int(raw.rule[i]), tuple(raw.touched[raw.touched_begin[i] : raw.touched_begin[i + 1]].tolist()))
+        for i in range(len(raw))
+    ]
+    macros = Macros(ruleset, [Bundle("circle", "", ("down",), ("down", "up"))])
+    found = macros.run(state, macros.plans[0], seeds)
+    assert found is None or len(found.steps) >= 2
+
+
+def test_the_shipped_bundles_name_rules_that_exist() -> None:
+    names = set(load_rules())
+    bundles = read_bundles()
+    assert len({bundle.name for bundle in bundles}) == len(bundles) >= 4
+    for bundle in bundles:
+        assert set(bundle.seeds) | set(bundle.tidy) <= names, bundle.name
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ([], "expected an object"),
+        ({"bundles": [{"name": "a", "seeds": ["b"], "tidy": ["c"], "more": 1}]}, "no other field"),
+        ({"bundles": [{"name": "a", "seeds": [], "tidy": ["c"]}]}, '"seeds" of the bundle'),
+        ({"bundles": [{"name": "a", "seeds": ["b"], "tidy": [1]}]}, '"tidy" of the bundle'),
+    ],
+)
+def test_malformed_bundles_are_refused(data: Any, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "bundles.json"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    with pytest.raises(RuleError, match=says):
+        read_file(path)
