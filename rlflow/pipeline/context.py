@@ -81,7 +81,7 @@ class Context:
             self.output = check_output(self.output, model)
         check_kernels(options)
         self.cost_model  # noqa: B018
-        self.parts = Parts(options.limits.seconds, options.gate_seconds)
+        self.parts = Parts(options.limits.seconds, options.gate_seconds, kernels=bool(options.kernels))
 
     def opened(self, resource: Any) -> Any:
         """A context manager that is closed with this one."""

@@ -4,6 +4,7 @@ the plan that says so in the model's metadata. The model itself stays as it is.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -27,8 +28,10 @@ __all__ = ["check_kernels", "with_kernels"]
 _WORTH = 0.97
 #: Measuring: so many sessions of each variant in turn, with about so many milliseconds of runs in each.
 _ROUNDS, _ROUND_MS, _LEAST_RUNS, _MOST_RUNS = 3, 1000.0, 3, 15
-#: Seconds of the comparison of whole models, and of the check, where no budget says otherwise.
+#: Seconds of the comparison of whole models, and of the check, where no budget says otherwise; and which parts of the
+#: stage's seconds they have where one does. Measuring has the rest.
 _RACE_SECONDS, _CHECK_SECONDS = 20.0, 8.0
+_RACE_PART, _CHECK_PART = 0.35, 0.2
 #: The algorithms to try, the less exact one first; where its outputs differ too much, the others.
 _ATTEMPTS = (("winograd-4x4", "winograd-2x2"), ("winograd-2x2",))
 
@@ -53,7 +56,7 @@ def with_kernels(loaded: Loaded, raced: Raced, written: Written, context: Contex
     context.stage("kernels", "measuring the kernels")
     source = loaded.source if raced.winner is None else raced.winner.export.source
     try:
-        plan = _Planning(blocked.whole(source), loaded, context).plan()
+        plan = _Planning(blocked.whole(source), loaded, context, context.parts.kernels()).plan()
     except (CostError, ModelError, VerificationFailed) as error:
         context.notes.append(f"There is no plan of kernels: {str(error).rstrip('.')}.")
         plan = None
@@ -84,6 +87,7 @@ class _Planning:
     source: bytes
     loaded: Loaded
     context: Context
+    seconds: float | None = None  # of the budget; None: there is none
 
     def plan(self) -> KernelPlan:
         """The plan; a note says what it gains. Raises CostError where there is none, with the reason."""
@@ -101,7 +105,15 @@ class _Planning:
             raise CostError("the model has no convolution that a kernel can do")
         options = RuntimeOptions(threads=self.context.options.threads, library=library_path())
         with Worker(options) as worker:
-            return self._among(graph, measured(graph, worker, self._feeds), worker)
+            return self._among(graph, measured(graph, worker, self._feeds, self._measuring), worker)
+
+    @property
+    def _measuring(self) -> float | None:
+        return None if self.seconds is None else self.seconds * (1.0 - _RACE_PART - _CHECK_PART)
+
+    def _part(self, usual: float, part: float) -> float:
+        """So many seconds as usual, but no more than this part of the stage's."""
+        return usual if self.seconds is None else min(usual, part * self.seconds)
 
     @property
     def _feeds(self) -> Mapping[str, Any]:
@@ -126,14 +138,15 @@ class _Planning:
 
         context = self.context
         run, inputs = equivalence.WorkerRunner(worker), context.inputs(self.loaded)
-        found = verified(run, inputs, self.source, model, context.options.seed, seconds=_CHECK_SECONDS)
+        seconds = self._part(_CHECK_SECONDS, _CHECK_PART)
+        found = verified(run, inputs, self.source, model, context.options.seed, seconds=seconds)
         return None if found.passed else (found.failure() or "no reason was given").rstrip(".")
 
     def _raced(self, model: bytes, choices: Sequence[Choice], graph: BlockedGraph, worker: Worker) -> KernelPlan:
         from rlflow.race import gate
 
-        left, options = self.context.parts.left, self.context.options
-        seconds = min(_RACE_SECONDS, max(left, _RACE_SECONDS / 4))
+        options = self.context.options
+        seconds = self._part(_RACE_SECONDS, _RACE_PART)
         decision = gate.choose(
             worker,
             self.source,
@@ -154,13 +167,16 @@ class _Planning:
         return KernelPlan(version, graph.block, options.threads, speedup, tuple(choices))
 
 
-def measured(graph: BlockedGraph, worker: Worker, feeds: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+def measured(
+    graph: BlockedGraph, worker: Worker, feeds: Mapping[str, Any], seconds: float | None = None
+) -> dict[str, dict[str, float]]:
     """Microseconds of each convolution, by its name and then by algorithm ("" is ONNX Runtime's own).
 
     All are measured in the model's company, by the runtime's profiler, one variant of the whole model after the other:
     beside other layers' weights, a transformed filter may not stay in the cache. The least of some medians is kept,
-    because other programs on the machine can only add.
+    because other programs on the machine can only add. No new turn begins after ``seconds``; there is one in any case.
     """
+    began = time.monotonic()
     names = [one.name for one in graph.convolutions()]
     variants = {"": graph.with_kernels({})}
     variants |= {
@@ -168,7 +184,9 @@ def measured(graph: BlockedGraph, worker: Worker, feeds: Mapping[str, Any]) -> d
     }
     found: dict[str, dict[str, float]] = {name: {} for name in names}
     runs = _LEAST_RUNS
-    for _ in range(_ROUNDS):
+    for turn in range(_ROUNDS):
+        if turn and seconds is not None and (time.monotonic() - began) * (turn + 1) / turn > seconds:
+            break
         for algorithm, model in variants.items():
             nodes = worker.profile(model, feeds, runs=runs)
             for node in nodes:

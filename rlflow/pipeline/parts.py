@@ -1,8 +1,9 @@
 """Who gets which part of the seconds that were given.
 
 The clock runs from the first price to the last output that is compared. Pricing has a part of it; what the final
-comparison and the check will need is estimated from one run of the model as it came; the search has the rest. Time that
-a stage leaves over goes to the ones after it. A budget of counts limits the search alone, and nothing has a deadline.
+comparison and the check will need is estimated from one run of the model as it came; the search has the rest. Where
+kernels are asked for, measuring them has a part as well. Time that a stage leaves over goes to the ones after it. A
+budget of counts limits the search alone, and nothing has a deadline.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 #: Parts of the budget: what pricing may take, what the search gets at least, what the comparison and the check get at
-#: most where they need much.
-PRICING, SEARCH_LEAST, RACE_MOST, CHECK_MOST = 0.3, 0.2, 0.4, 0.2
+#: most where they need much, and what the kernels have where they are asked for.
+PRICING, SEARCH_LEAST, RACE_MOST, CHECK_MOST, KERNELS = 0.3, 0.2, 0.4, 0.2, 0.3
 #: Learning about a machine takes so many seconds, once; a shorter part of pricing does with less.
 MACHINE_SECONDS = 15.0
 #: The comparison should have a third of the budget, within these bounds (seconds).
@@ -62,13 +63,19 @@ class Timing(NamedTuple):
 
 class Parts:
     """The parts of a budget of ``seconds`` (``None``: there is none); ``race_seconds``: what the user gives the final
-    comparison, whatever the budget is. ``given`` are the parts by stage, for the report.
+    comparison, whatever the budget is; ``kernels``: whether a plan of kernels is to be made. ``given`` are the parts by
+    stage, for the report.
     """
 
     def __init__(
-        self, seconds: float | None, race_seconds: float | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        seconds: float | None,
+        race_seconds: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        kernels: bool = False,
     ) -> None:
         self.seconds, self._race_seconds, self._clock = seconds, race_seconds, clock
+        self._kernels = KERNELS * seconds if kernels and seconds is not None else 0.0
         self.given: dict[str, float] = {}
         self._began: float | None = None
         self._race = self._check = 0.0
@@ -115,7 +122,7 @@ class Parts:
         """Seconds for the search."""
         if self.seconds is None:
             return None
-        return self._granted("searching", max(self.left - self._race - self._check, SEARCH_LEAST * self.seconds))
+        return self._granted("searching", max(self.left - self._after, SEARCH_LEAST * self.seconds))
 
     def timing(self) -> Timing:
         """Seconds of the final comparison."""
@@ -123,7 +130,7 @@ class Parts:
             return Timing(self._granted("timing", self._race_seconds))
         if self.seconds is None:
             return Timing(RACE_UNLIMITED)
-        left = self.left - self._check
+        left = self.left - self._check - self._kernels
         most = self._granted("timing", max(left, 1.0))
         late = left + (LATE - 1.0) * self.seconds + LATE_SECONDS
         return Timing(min(max(self._race, RACE_BOUNDS[0]), most), most, max(most, late))
@@ -132,7 +139,18 @@ class Parts:
         """Seconds for the check; it has some in any case, since nothing is written without it."""
         if self.seconds is None:
             return None
-        return self._granted("verifying", max(self.left, self._check, CHECK_LEAST))
+        return self._granted("verifying", max(self.left - self._kernels, self._check, CHECK_LEAST))
+
+    def kernels(self) -> float | None:
+        """Seconds for measuring the kernels, comparing the whole models and checking their outputs."""
+        if self.seconds is None:
+            return None
+        return self._granted("kernels", max(self.left, self._kernels / 2.0))
+
+    @property
+    def _after(self) -> float:
+        """Seconds that are set aside for what follows the search."""
+        return self._race + self._check + self._kernels
 
     def _granted(self, stage: str, seconds: float) -> float:
         self.given.setdefault(stage, round(seconds, 1))

@@ -86,6 +86,23 @@ def test_the_seconds_that_a_user_gives_the_comparison_are_its_own(budget: float 
     assert parts.timing() == (100.0, None, None)
 
 
+def test_kernels_have_a_part_of_the_budget() -> None:
+    clock = Clock()
+    plain, parts = Parts(60.0, clock=clock), Parts(60.0, clock=clock, kernels=True)
+    for one in (plain, parts):
+        one.begin()
+        one.plan(SMALL, models=2)
+    assert parts.searching() == pytest.approx((plain.searching() or 0.0) - 18.0)
+    clock.now += 30.0
+    assert parts.timing().at_most == pytest.approx((plain.timing().at_most or 0.0) - 18.0)
+    assert parts.verifying() == pytest.approx(12.0)
+    clock.now += 8.0
+    assert parts.kernels() == pytest.approx(22.0)
+    clock.now += 60.0
+    assert parts.kernels() == pytest.approx(9.0)  # too late already, but not for nothing
+    assert Parts(None, kernels=True).kernels() is None
+
+
 def test_no_clock_no_comparison() -> None:
     clock = Clock()
     parts = Parts(10.0, clock=clock)
