@@ -28,7 +28,7 @@ __all__ = ["OptimizeResult", "Options", "optimize", "replay", "simplified", "sim
 
 @with_keywords
 def optimize(
-    model: str | os.PathLike[str] | bytes | ModelProto,
+    model: Any,
     *,
     output: str | os.PathLike[str] | None = None,
     options: Options | None = None,
@@ -39,6 +39,9 @@ def optimize(
     **keywords: Any,
 ) -> OptimizeResult:
     """Search for an equivalent faster model, confirm it by the clock and by its outputs, and return it with a report.
+
+    ``model``: a path, bytes, a ModelProto, an ``onnx_ir.Model`` or a ``torch.onnx.ONNXProgram``; ``result.model`` is of
+    the same kind for the last two, else a ModelProto.
 
     The keywords are the fields of :class:`rlflow.Options`, which explains them; they may also be given as one value,
     ``options``, which keywords change. ``output``: file to write; where nothing is gained it receives the model as it
@@ -52,10 +55,13 @@ def optimize(
     :class:`OutputError`, and :class:`VerificationFailed` where the outputs differ; then nothing is written.
     """
     chosen = Options.of(options, keywords)
+    from rlflow.frontends.model_kinds import plain_model
+
+    plain, kind = plain_model(model)
     with Context(
         chosen, output=output, on_progress=on_progress, on_stage=on_stage, on_pricing=on_pricing, stop=stop
     ) as context:
-        return run(model, context)
+        return replace(run(plain, context), kind=kind)
 
 
 def simplify(model: str | os.PathLike[str] | bytes | ModelProto, **keywords: Any) -> ModelProto:

@@ -8,10 +8,11 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rlflow.files import replacing, write_atomically
+from rlflow.files import check_output, replacing, write_atomically
 from rlflow.report import Report
+from rlflow.report.tables import as_text, headline
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -29,14 +30,42 @@ class OptimizeResult:
 
     report: Report
     make: Callable[[], ModelProto] = field(repr=False)
+    kind: Callable[[ModelProto], Any] | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        return f"<OptimizeResult of {self.report.model}: {headline(self.report)}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from rlflow.report.page import short_page
+
+        return short_page(self.report)
+
+    def summary(self) -> str:
+        """The report as the command line prints it."""
+        return as_text(self.report)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to ``path``, whole or not at all; too many weights for one file go to ``<path>.data``.
+
+        Raises :class:`rlflow.errors.OutputError`, also where ``path`` is the original's.
+        """
+        from rlflow.frontends.storage import write as write_model
+
+        target = check_output(path, self.report.model)
+        home = os.path.dirname(os.path.abspath(self.report.written or self.report.model))
+        proto = self.make()
+        write_model(proto, target, home, any(one.data_location == 1 for one in proto.graph.initializer))
 
     @functools.cached_property
-    def model(self) -> ModelProto:
-        """The message; of a large model that was written to a file it is read from there when it is first asked for.
+    def model(self) -> Any:
+        """The model, of the kind that was given where that was a model of onnx_ir or torch; else a ModelProto.
+
+        The message; of a large model that was written to a file it is read from there when it is first asked for.
 
         Raises :class:`ModelError` where that file has gone.
         """
-        return self.make()
+        return self.make() if self.kind is None else self.kind(self.make())
 
     @property
     def improved(self) -> bool:

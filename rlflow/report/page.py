@@ -17,7 +17,7 @@ from rlflow.report.tables import headline
 if TYPE_CHECKING:
     from rlflow.report.steps import ReplayedStep
 
-__all__ = ["difference_page", "page", "write_page"]
+__all__ = ["difference_page", "page", "short_page", "write_page"]
 
 #: Larger graphs are drawn around what changed, so many edges far.
 _WHOLE, _HOPS = 400, 3
@@ -48,6 +48,11 @@ def page(
     )
     body = "".join(f"<section><h2>{title}</h2>{text}</section>" for title, text in sections if text)
     return _document(report.model, headline(report), report.improved, _notes(report) + body)
+
+
+def short_page(report: Report) -> str:
+    """Verdict, times and operators alone, for a notebook: a part of a page, without styles of its own."""
+    return f"<p><b>{escape(headline(report))}</b></p>{_latency(report)}{_operators(report)}"
 
 
 def difference_page(before: Any, after: Any, title: str, verdict: str) -> str:

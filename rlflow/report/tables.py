@@ -26,6 +26,17 @@ def render(report: Report, *, verbose: bool = False) -> Group:
     return Group(*_parts(report, verbose))
 
 
+def as_text(report: Report) -> str:
+    """What :func:`render` shows, as plain text of 120 columns; sentences are not cut."""
+    from io import StringIO
+
+    from rich.console import Console
+
+    stream = StringIO()
+    Console(file=stream, width=120, highlight=False).print(render(report), crop=False)
+    return stream.getvalue()
+
+
 class _Line:
     """A sentence: wrapped on a terminal, one line where the output is read by something else."""
 
