@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 #: Roofline of the estimates; only the proportions matter, because they are scaled by what was measured.
 _FLOPS_PER_MS, _BYTES_PER_MS, _OVERHEAD_MS = 60e6, 12e6, 0.002
+#: So many measured regions of a kind say what others of it may take. Of fewer the best is believed: where a model is
+#: one slow operator, all that could replace it would look as slow, and never be measured.
+FEW = 5
 #: A region that the runtime refuses must never look cheap; the search keeps away from a graph this dear.
 REFUSED_MS = 1e6
 
@@ -162,7 +165,12 @@ class MeasuredPrices(Prices):
     def _guess(self, graph: Any) -> None:
         """Estimate every region of ``graph`` that has no price."""
         for region in self.pricer.regions(graph, unpriced_only=True):
-            self._estimates.setdefault(region.signature, self._estimate(region))
+            self._estimates.setdefault(region.signature, self._hope(region))
+
+    def _hope(self, region: Any) -> float:
+        """What a region that a rewrite would bring may take: an estimate, or the roofline where little is known."""
+        ratios = self._ratios.get(region.kind, [])
+        return self._estimate(region) if len(ratios) >= FEW else _roofline(region) * min([1.0, *ratios])
 
     def _estimate(self, region: Any) -> float:
         ratios = self._ratios.get(region.kind) or [ratio for known in self._ratios.values() for ratio in known] or [1.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from rlflow.search.budget import BudgetMeter
 from rlflow.search.incumbent import Incumbent
 from rlflow.search.limits import Limits
 from rlflow.search.node import Link, MoveTable, SearchNode
+from rlflow.search.prices import MeasuredPrices
 from rlflow.search.progress import ProgressEvents
 from rlflow.search.result import TraceStep, Visited
 from rlflow.testing import TOYS
@@ -162,3 +164,23 @@ def test_a_problem_over_a_part_spends_the_meter_of_the_whole() -> None:
     part.open(part.root(), part.moves(part.root()).index[0])
     assert whole.meter.expansions == 1
     assert part.meter is whole.meter
+
+
+@pytest.mark.parametrize(
+    ("ratios", "expected"),
+    [
+        ([], 1.0),  # nothing was measured: the roofline
+        ([8.0], 1.0),  # the model is one slow operator; what replaces it need not be as slow
+        ([8.0, 0.5, 3.0], 0.5),
+        ([8.0, 0.5, 3.0, 4.0, 2.0], 3.0),  # enough to know what such regions take
+    ],
+)
+def test_a_region_that_nobody_measured_is_hoped_to_be_fast_where_little_is_known(
+    ratios: list[float], expected: float
+) -> None:
+    region = SimpleNamespace(kind="pointwise", flops=60e6, bytes=0.0, signature="r", view=False)
+    pricer = SimpleNamespace(regions=lambda graph, unpriced_only: [region])
+    prices = MeasuredPrices(SimpleNamespace(pricer=pricer))  # type: ignore[arg-type]
+    prices._ratios["pointwise"] = ratios
+    ms, exact = prices.appraised(SimpleNamespace(graph=None, cost=0.0))
+    assert (ms, exact) == (pytest.approx(expected, rel=0.01), False)
