@@ -100,7 +100,7 @@ def _table(found: Sequence[Benched]) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False)
     table.add_column("model", overflow="fold", min_width=16)
     for column in ("threads", "clock", "median ms", "95 % interval", "p90", "p99", "load ms", "against the first"):
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column, justify="right", no_wrap=column == "clock")
     for one in found:
         for clock, latency in (("wall", one.wall), ("processor", one.cpu)):
             first = clock == "wall"

@@ -122,10 +122,19 @@ def console(*, stderr: bool = False) -> Console:
     return Console(file=stream, width=width, highlight=False, soft_wrap=False)
 
 
+#: Columns of a table that is not shown on a terminal, at most.
+_WIDEST = 400
+
+
 def show(what: RenderableType) -> None:
-    """Prints on stdout; where that is not a terminal no line is cut."""
+    """Prints on stdout; where that is not a terminal no line is cut, and a table is as wide as it likes."""
+    from rich.table import Table
+
     out = console()
-    out.print(what, crop=out.is_terminal)
+    width = None
+    if isinstance(what, Table) and not out.is_terminal:
+        width = max(out.width, out.measure(what, options=out.options.update(width=_WIDEST)).maximum)
+    out.print(what, crop=out.is_terminal, width=width)
 
 
 def emit_json(value: Mapping[str, Any], place: str) -> None:

@@ -120,10 +120,15 @@ _ONE_OVER_ZERO = np.uint64(field.key_of("1/0") % field.PRIME)
 
 
 class Field(Domain):
-    """GF(2^61 - 1)."""
+    """GF(2^61 - 1). ``signs``: whether what depends on a sign follows an arbitrary one, instead of being arbitrary
+    itself (:mod:`rlflow.synthesis.operators.signs`).
+    """
 
     name = "field"
     ordered = False
+
+    def __init__(self, signs: bool = False) -> None:
+        self.signs = signs
 
     def random(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         return field.random(rng, shape)

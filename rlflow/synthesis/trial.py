@@ -20,9 +20,9 @@ from rlflow.synthesis.domains import Domain, Field, Ordered, Unsupported
 from rlflow.synthesis.field import key_of
 from rlflow.synthesis.hints import SamplingHints
 from rlflow.synthesis.integers import CAST_EDGES
-from rlflow.synthesis.operators import NeedsOrder
+from rlflow.synthesis.operators import NeedsOrder, facets_of
 from rlflow.synthesis.sampling import Sample, draw_sample
-from rlflow.synthesis.semantics import Evaluator
+from rlflow.synthesis.semantics import Evaluator, arbitrary_operators
 
 MOVES_PER_SAMPLE = 3
 TRIES_PER_SAMPLE = 60
@@ -256,7 +256,8 @@ def explore(
     go: Callable[[Trial], None] | None = None,
     method: str = "",
 ) -> Trial:
-    """A trial over the field; over ordered rationals where an operator or a false step asks for an order.
+    """A trial over the field; over ordered rationals where an operator or a false step asks for an order; over the
+    field with arbitrary signs where these fail at an arbitrary function.
 
     ``go`` runs the trial (by default :meth:`Trial.go`); ``method`` fixes the domain.
     """
@@ -267,4 +268,15 @@ def explore(
     if not method and (trial.needs_order or false_here):
         trial = Trial(rule, hints, Ordered(), samples, seed)
         run(trial)
-    return trial
+    if method == "ordered" or not any(map(_is_of_arbitrary_functions, trial.failures)):
+        return trial
+    signed = Trial(rule, hints, Field(signs=True), samples, seed)
+    run(signed)
+    return trial if signed.failures else signed
+
+
+def _is_of_arbitrary_functions(failure: Failure) -> bool:
+    """Whether a failure may be that of a function of which the rationals know too little, and a sign may help."""
+    graphs = [graph for graph in (failure.graph, failure.child) if graph is not None]
+    signs = any(facets_of(graph.op(node)).by_sign is not None for graph in graphs for node in graph.order())
+    return failure.kind == "value" and signs and bool(arbitrary_operators(failure.graph, failure.child, Ordered()))

@@ -51,21 +51,21 @@ UNEQUAL = {
 
 def value(lines: str, domain: Field | None = None) -> np.ndarray:
     graph = _core.Graph.parse(f"{HEAD}{lines}\nreturn y")
-    evaluator = Evaluator(domain or Field(), seed=7)
+    evaluator = Evaluator(domain or Field(signs=True), seed=7)
     return evaluator.run(graph, evaluator.inputs(graph, {}))[0]
 
 
 @pytest.mark.parametrize("name", EQUAL)
 def test_laws(name: str) -> None:
     left, right = EQUAL[name]
-    domain = Field()
+    domain = Field(signs=True)
     assert np.array_equal(value(left, domain), value(right, domain))
 
 
 @pytest.mark.parametrize("name", UNEQUAL)
 def test_no_other_laws(name: str) -> None:
     left, right = UNEQUAL[name]
-    domain = Field()
+    domain = Field(signs=True)
     assert not np.any(value(left, domain) == value(right, domain))
 
 

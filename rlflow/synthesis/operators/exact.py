@@ -66,6 +66,8 @@ def applied(d: Domain, op: str, key: int, x: Array) -> Array:
     facets, flags = facets_of(op), flags_of(op)
     if facets.ordered is not None and isinstance(d, Ordered):
         return facets.ordered(d, x)
+    if facets.by_sign is not None and isinstance(d, Field) and d.signs:
+        return facets.by_sign(d, x)
     if facets.in_field is not None and isinstance(d, Field):
         return facets.in_field(d, x)
     return d.unary(

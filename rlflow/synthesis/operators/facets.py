@@ -80,8 +80,8 @@ class Facets:
     ``more_operands``: those that travel with an operator variable. ``floats``, ``integers``: whether ONNX defines it
     for such a first operand; ``for_floats``, ``for_integers``: whether a class variable may stand for it there.
     ``known``: where it is no arbitrary function. ``ordered``: a unary over exact rationals; ``in_field``: a unary over
-    the prime field; ``on_integers``: a unary or binary on integer arrays; ``exactly``: a binary on elements of any
-    domain; ``compares``: a binary on rationals.
+    the prime field, ``by_sign`` where an arbitrary sign is known there too; ``on_integers``: a unary or binary on
+    integer arrays; ``exactly``: a binary on elements of any domain; ``compares``: a binary on rationals.
     ``symmetry``: "odd", "even" or "point" (see :meth:`~rlflow.synthesis.domains.Domain.symmetric`); ``positive``: of a
     monotone unary. ``degree``: of the result from those of the operands; ``one_term``: no sum of several elements.
     ``pointwise``: beside those whose flags say so. ``parameters``: operands after the first are weights or statistics.
@@ -98,6 +98,7 @@ class Facets:
     known: Literal["", "ordered", "always"] = ""
     ordered: Callable[[Any, Array], Array] | None = None
     in_field: Callable[[Any, Array], Array] | None = None
+    by_sign: Callable[[Any, Array], Array] | None = None
     on_integers: Callable[..., Array] | None = None
     exactly: Callable[[Domain, Array, Array], Array] | None = None
     compares: Callable[[Any, Any], bool] | None = None

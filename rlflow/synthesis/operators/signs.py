@@ -4,6 +4,8 @@ A prime field has no order. The sign is an arbitrary odd function to 1 and -1 th
 such function holds for the one that numbers have. So
 
     Abs(x) = Sign(x) · x,   Relu(x) = x where Sign(x) = 1, else 0
+
+Cases over ordered rationals say more, and come first. This is for rules that need a sign and an exponential.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ register(
     "Abs",
     symmetry="even",
     ordered=lambda d, x: d.each(abs, x),
-    in_field=signs.magnitude,
+    by_sign=signs.magnitude,
     known="ordered",
     on_integers=np.abs,
     for_integers=True,
@@ -191,7 +191,7 @@ register(
 register(
     "Relu",
     ordered=lambda d, x: d.each(lambda e: max(e, 0), x),
-    in_field=signs.positive_part,
+    by_sign=signs.positive_part,
     known="ordered",
     on_integers=lambda a: np.maximum(a, 0),
     for_integers=True,
