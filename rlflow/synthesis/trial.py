@@ -272,7 +272,7 @@ def explore(
         return trial
     signed = Trial(rule, hints, Field(signs=True), samples, seed)
     run(signed)
-    return trial if signed.failures else signed
+    return trial if signed.failures or signed.needs_order else signed
 
 
 def _is_of_arbitrary_functions(failure: Failure) -> bool:
