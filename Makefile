@@ -90,7 +90,7 @@ endif
 .PHONY: test
 test: $(VENV)/.dev ## the test suite (under ten minutes on two cores)
 	@mkdir -p build
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup --skips build/skips-base.json $(TESTS)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup --skips=build/skips-base.json $(TESTS)
 
 .PHONY: test-extras
 test-extras: $(EXTRAS)/.extras ## the tests that `make test` skipped because they need torch, in an environment that has it
@@ -98,7 +98,7 @@ test-extras: $(EXTRAS)/.extras ## the tests that `make test` skipped because the
 	@test -f build/skips-base.json || { echo "make: run the first environment's tests before these: make test" >&2; exit 1; }
 	@$(BIN)/python tests/ci/skips.py build/skips-base.json --in base --again build/again.txt
 	@test -s build/again.txt || { echo "make: make test skipped no test that these extras would let run" >&2; exit 1; }
-	$(EXTRAS)/bin/python -m pytest -q -n $(JOBS) --dist loadgroup --skips build/skips-extras.json @build/again.txt
+	$(EXTRAS)/bin/python -m pytest -q -n $(JOBS) --dist loadgroup --skips=build/skips-extras.json @build/again.txt
 	@$(BIN)/python tests/ci/skips.py build/skips-extras.json --in extras
 
 .PHONY: test-all

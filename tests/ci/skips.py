@@ -46,7 +46,7 @@ REASONS = (
 EXTRA = REASONS[0].name
 
 
-@dataclass
+@dataclass(eq=False)
 class Skips:
     """What a run of pytest did, as it happens: the controller of a parallel run hears of every report."""
 
