@@ -11,11 +11,13 @@ Everything is imported when it is first used, so that ``import rlflow`` opens no
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
-from rlflow.registry import offer
+from rlflow.plugins import offer
 
+TYPE_CHECKING = False  # what `typing` has under this name, without opening it
 if TYPE_CHECKING:
+    from typing import Any
+
     from rlflow.comparison import compare
     from rlflow.frontends import load_model as load
     from rlflow.frontends import save_model as save

@@ -1,12 +1,28 @@
-"""What installed distributions add to rlflow, by entry points. What is broken is left out, with one warning."""
+"""What is added to rlflow's lists of names: by its own packages, and by entry points of other distributions. What is
+broken is left out, with one warning.
+
+``import rlflow`` opens this module, and it opens nothing.
+"""
 
 from __future__ import annotations
 
-import logging
-from typing import Any
+TYPE_CHECKING = False  # what `typing` has under this name, without opening it
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 _told: set[str] = set()
-_log = logging.getLogger(__name__)
+_offered: dict[str, dict[str, str]] = {}
+
+
+def offer(group: str, places: Mapping[str, str]) -> None:
+    """Make entries of a group known: ``"module:attribute"`` by name. Nothing is opened."""
+    _offered.setdefault(group, {}).update(places)
+
+
+def offered(group: str) -> dict[str, str]:
+    """What was offered to a group: ``"module:attribute"`` by name."""
+    return dict(_offered.get(group, {}))
 
 
 def entry_points(group: str) -> dict[str, str]:
@@ -45,6 +61,8 @@ def _points_of(distribution: Any, group: str) -> list[Any]:
 
 def warn(sentence: str) -> None:
     """Once a process."""
+    import logging
+
     if sentence not in _told:
         _told.add(sentence)
-        _log.warning("%s", sentence)
+        logging.getLogger(__name__).warning("%s", sentence)

@@ -19,13 +19,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from rlflow.errors import UsageError
-from rlflow.plugins import entry_points, warn
+from rlflow.plugins import entry_points, offer, offered, warn
 from rlflow.specs import about, arguments, did_you_mean, split, title_of
 
 __all__ = ["Registry", "entry_points", "not_installed", "offer"]
 
 _T = TypeVar("_T")
-_OFFERED: dict[str, dict[str, str]] = {}
 
 
 class Registry(Generic[_T]):
@@ -128,7 +127,7 @@ class Registry(Generic[_T]):
     # --- where they are ----------------------------------------------------------------------------------------------
 
     def _own(self) -> dict[str, str]:
-        return {**self._places, **_OFFERED.get(self.group or "", {})}
+        return {**self._places, **offered(self.group or "")}
 
     def _foreign(self) -> dict[str, str]:
         return entry_points(self.group) if self.group else {}
@@ -144,11 +143,6 @@ class Registry(Generic[_T]):
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise UsageError(f"The {self.what} {name!r} is at {place}, and cannot be opened ({reason}).") from error
         return value
-
-
-def offer(group: str, places: Mapping[str, str]) -> None:
-    """Make entries of a group known: ``"module:attribute"`` by name. Nothing is opened."""
-    _OFFERED.setdefault(group, {}).update(places)
 
 
 def not_installed(title: str, module: str, install: str) -> str | None:

@@ -37,7 +37,7 @@ SIDEWAYS = {
 }
 #: What is said of a part whose name does not say it, in docs/architecture.md.
 ABOUT = {
-    "ledger": "what one run keeps for the next", "plugins": "what other distributions add",
+    "ledger": "what one run keeps for the next", "plugins": "what is added by name",
     "files": "writing without leaving halves", "specs": "options in a word", "registry": "what is known by name",
     "kernels": "what runs inside a stock ONNX Runtime",
     "rulesets": "which rules a caller means", "deployment": "what the runtime is handed",

@@ -116,6 +116,16 @@ def test_importing_is_light() -> None:
     assert not found, f"`import rlflow` opens {found}"
 
 
+def test_importing_opens_next_to_nothing() -> None:
+    """Not even `typing` or `logging`: of what Python has not opened by itself, only what imports by name."""
+    script = (
+        "import sys; import __future__, importlib\n"
+        "before = set(sys.modules); import rlflow; print(*sorted(set(sys.modules) - before))\n"
+    )
+    found = python("-c", script, cwd=ROOT).stdout.split()
+    assert found == ["rlflow", "rlflow.plugins"]
+
+
 def test_the_sources_are_python_3_10() -> None:
     """``x[a, *b]`` and ``except*`` came with 3.11; on 3.10 a module with one of them cannot be imported."""
     found = []
