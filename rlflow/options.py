@@ -59,6 +59,7 @@ class _Meanings:
     search: Any
     skip_rules: Any
     threads: Any
+    tolerance: Any
     train_budget: Any
 
     @functools.cached_property
@@ -100,6 +101,13 @@ class _Meanings:
         return narrowed(within(self.rules, self.numerics), self.only_rules, self.skip_rules)
 
     @functools.cached_property
+    def tolerated(self) -> float:
+        """How many times the model's own rounding error the result may have."""
+        from rlflow.rewrite.tolerance import read_tolerance
+
+        return read_tolerance(self.tolerance)
+
+    @functools.cached_property
     def place(self) -> Deployment:
         """Where the result will run."""
         from rlflow.deployment import Deployment
@@ -137,7 +145,9 @@ class Options(_Meanings):
     ``freeze`` binds for good. ``input_data``: arrays by input name, or the path of a ``.npz`` file, to verify on
     besides random inputs. ``rules``: a rule library, or files and family names (default: everything that ships).
     ``skip_rules``, ``only_rules``: rules to leave out of these, or to use alone, by name, by family, or by a pattern
-    with ``*``. ``max_growth``: how large the weights may become by folding, in times the model's own.
+    with ``*``. ``max_growth``: how large the weights may become by folding, in times the model's own. ``tolerance``:
+    how many times the model's own rounding error the result may have, a number from 1 on, ``"strict"`` (1) or
+    ``"normal"`` (10); see :mod:`rlflow.rewrite.tolerance`.
     ``numerics``: the loosest class of rounding that a rule may have, "exact" (results the same bit for bit),
     "reassociates" or "unstable" (default: no limit).
     ``runtime`` (``onnxruntime``, ``openvino``, ``cudnn``, ``torch``, another that a package
@@ -146,8 +156,7 @@ class Options(_Meanings):
     :class:`rlflow.price.command.DeviceCommand`) say where the model will run: the final comparison and the costs that
     use a clock are timed there. ``measure="lazy"``: regions like measured ones are priced by interpolation during the
     search. ``profile_rules``: the report says what each rule took. ``kernels``: measure other algorithms for
-    the result's convolutions, and write a plan of those that are faster into its metadata (see :mod:`rlflow.kernels`);
-    ``tolerance``: how much rounding they may add, ``"strict"`` (none) or ``"normal"``.
+    the result's convolutions, and write a plan of those that are faster into its metadata (see :mod:`rlflow.kernels`).
     """
 
     search: str | Strategy = field(
@@ -294,12 +303,13 @@ class Options(_Meanings):
         default=False,
         metadata=_click("Measure kernels of other algorithms (Winograd), and write a plan of them into the metadata."),
     )
-    tolerance: str = field(
+    tolerance: str | float = field(
         default="normal",
         metadata=_click(
-            "Rounding that kernels may add; strict: none, normal: what the model's own noise allows.",
+            "Rounding error that the result may have, in times the model's own: strict is 1, normal is 10.",
             show_default=True,
-            type=("strict", "normal"),
+            metavar="strict|normal|N",
+            type=str,
         ),
     )
     keep_initializer_inputs: bool = field(

@@ -117,10 +117,12 @@ def verified(
     seed: int,
     noise: Any = None,
     seconds: float | None = None,
+    times: float = 1.0,
 ) -> Any:
-    """The comparison of two models' outputs; the probes beyond ``inputs.feeds`` take ``seconds`` at most."""
+    """The comparison of two models' outputs; the probes beyond ``inputs.feeds`` take ``seconds`` at most. ``times``: so
+    many times the usual differences are allowed.
+    """
     from rlflow import equivalence
 
-    return equivalence.verify(
-        runs, original, optimised, inputs.feeds, noise=noise, seed=seed, plan=inputs.plan, seconds=seconds
-    )
+    how = {"noise": noise, "seed": seed, "plan": inputs.plan, "seconds": seconds, "times": times}
+    return equivalence.verify(runs, original, optimised, inputs.feeds, **how)

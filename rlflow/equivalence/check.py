@@ -85,6 +85,7 @@ def verify(
     seed: int = 0,
     plan: ProbePlan | None = None,
     seconds: float | None = None,
+    times: float = 1.0,
 ) -> Verification:
     """Compare ``optimised`` with ``original`` on every element of ``feeds``, and on the probes of ``plan`` for as long
     as ``seconds`` allow; see :mod:`rlflow.equivalence.outputs` and :mod:`rlflow.equivalence.slices` for tolerances.
@@ -93,7 +94,7 @@ def verify(
     network with float32 outputs). An optimised model that the runtime refuses or crashes on fails; the same of the
     original is raised. Outputs that differ between two runs of the original on the same input are random and cannot
     be compared: their checks are vacuous. ``noise`` (of :func:`calibrate`) brings the probes that the original was run
-    on; without it, it is found here.
+    on; without it, it is found here. ``times``: so many times the usual tolerance is allowed.
     """
     calm = noise or calibrate(runner, original, feeds, seed=seed, plan=plan, seconds=seconds)
     notes = _noise_notes(calm, precision)
@@ -105,13 +106,14 @@ def verify(
         return Verification(False, notes=[*notes, f"The runtime ran the original but not the other model: {error}"])
     plain = runs[: len(feeds)]
     dtypes = _precisions(calm, feeds, precision)
-    tight = _without_random(compare(calm.plain, plain, calm.floor, dtypes=dtypes), calm.random)
-    loose = _without_random(_as_deployed(calm, deployed, dtypes), calm.random)
+    tight = _without_random(compare(calm.plain, plain, calm.floor, factor=times, dtypes=dtypes), calm.random)
+    loose = _without_random(_as_deployed(calm, deployed, dtypes, times), calm.random)
     if all(check.passed for check in tight + loose):
         pairs = [(calm.groups[0], plain)] if calm.groups else []
         rest = iter(runs[len(feeds) :])
         pairs += [(group, [next(rest) for _ in group.feeds]) for group in tried.groups]
-        tight = [_by_slices(runner, original, check, pairs, dtypes, calm.random, seed) for check in tight]
+        judge = _Slices(runner, original, pairs, dtypes, seed, times)
+        tight = [check if check.name in calm.random else judge(check) for check in tight]
     notes += [f"The output {check.name!r} cannot show a mistake: {check.vacuous}." for check in tight if check.vacuous]
     extra = sorted(set(plain[0]) - set(calm.plain[0]))
     notes += [f"The other model has the output {name!r}, which the original lacks." for name in extra]
@@ -121,14 +123,16 @@ def verify(
     return Verification(passed, tight, loose, notes, _kinds(len(feeds), tried.groups))
 
 
-def _as_deployed(calm: Noise, deployed: list[dict[str, Any]], dtypes: Mapping[str, str]) -> list[OutputCheck]:
+def _as_deployed(
+    calm: Noise, deployed: list[dict[str, Any]], dtypes: Mapping[str, str], times: float
+) -> list[OutputCheck]:
     """Checks against the original as deployed or, where that fails, against what it computes with the runtime's
     optimisations off: a runtime may spoil the original alone (products of 8-bit integers that saturate).
     """
-    first = compare(calm.deployed, deployed, calm.floor, factor=2.0, dtypes=dtypes)
+    first = compare(calm.deployed, deployed, calm.floor, factor=2.0 * times, dtypes=dtypes)
     if all(check.passed for check in first):
         return first
-    second = compare(calm.plain, deployed, calm.floor, factor=2.0, dtypes=dtypes)
+    second = compare(calm.plain, deployed, calm.floor, factor=2.0 * times, dtypes=dtypes)
     return [other if other.passed else check for check, other in zip(first, second, strict=True)]
 
 
@@ -150,50 +154,51 @@ class _Tried:
             yield from group.feeds
 
 
-def _by_slices(
-    runner: Runner,
-    original: ModelSource,
-    check: OutputCheck,
-    pairs: Sequence[tuple[Runs, list[dict[str, Any]]]],
-    dtypes: Mapping[str, str],
-    random: frozenset[str],
-    seed: int,
-) -> OutputCheck:
-    """``check``, or a failing one where the output of some group of inputs has a slice beyond its noise."""
-    if check.name in random:
+@dataclass(frozen=True)
+class _Slices:
+    """Judges an output slice by slice; ``pairs``: the groups of inputs, and what the other model gives for each."""
+
+    runner: Runner
+    original: ModelSource
+    pairs: Sequence[tuple[Runs, list[dict[str, Any]]]]
+    dtypes: Mapping[str, str]
+    seed: int
+    times: float
+
+    def __call__(self, check: OutputCheck) -> OutputCheck:
+        """``check``, or a failing one where the output of some group of inputs has a slice beyond its noise."""
+        for group, outputs in self.pairs:
+            found = self._excess(check.name, group, outputs)
+            if found is not None and not group.deepened:
+                deepen(self.runner, self.original, [group], self.seed)
+                found = self._excess(check.name, group, outputs)
+            if found is not None:
+                intro = "" if group is self.pairs[0][0] else f"On inputs of the kind {group.kind!r}, "
+                detail = f"{intro}{'t' if intro else 'T'}he output {check.name!r} {found.sentence}."
+                worst = worst_run([one[check.name] for one in group.plain], [one.get(check.name) for one in outputs])
+                how = (found.max_abs, found.relative, found.allowed, False, check.vacuous, detail)
+                return OutputCheck(check.name, *how, group.kind, worst)
+        if check.vacuous and any(vacuous([group.plain[0][check.name]]) is None for group, _ in self.pairs[1:]):
+            return replace(check, vacuous=None)
         return check
-    for group, outputs in pairs:
-        found = _excess(check.name, group, outputs, dtypes)
-        if found is not None and not group.deepened:
-            deepen(runner, original, [group], seed)
-            found = _excess(check.name, group, outputs, dtypes)
-        if found is not None:
-            intro = "" if group is pairs[0][0] else f"On inputs of the kind {group.kind!r}, "
-            detail = f"{intro}{'t' if intro else 'T'}he output {check.name!r} {found.sentence}."
-            worst = worst_run([one[check.name] for one in group.plain], [one.get(check.name) for one in outputs])
-            how = (found.max_abs, found.relative, found.allowed, False, check.vacuous, detail)
-            return OutputCheck(check.name, *how, group.kind, worst)
-    if check.vacuous and any(vacuous([group.plain[0][check.name]]) is None for group, _ in pairs[1:]):
-        return replace(check, vacuous=None)
-    return check
 
-
-def _excess(name: str, group: Runs, outputs: list[dict[str, Any]], dtypes: Mapping[str, str]) -> Excess | None:
-    if not all(outputs):
-        sentence = "is not computed, because the other model refuses what the original takes"
-        return Excess(sentence, np.inf, np.inf, 0.0)
-    ours = [run[name] for run in group.plain if name in run]
-    if len(ours) < len(group.plain):
-        return None  # an element of a sequence that is shorter here
-    wrong = structure(ours, [run.get(name) for run in outputs])
-    if wrong is not None:
-        return Excess(wrong, np.inf, np.inf, 0.0)
-    variants = [[run[name] for run in variant if name in run] for variant in group.variants]
-    shapes = [one.shape for one in ours]
-    if len(set(shapes)) > 1 or any([one.shape for one in variant] != shapes for variant in variants):
-        return None  # shapes that depend on values, or on roundings
-    theirs = [run[name] for run in outputs]
-    return excess(ours, theirs, variants, coarsest(ours[0].dtype, dtypes.get(name)), scaled=group.scaled)
+    def _excess(self, name: str, group: Runs, outputs: list[dict[str, Any]]) -> Excess | None:
+        if not all(outputs):
+            sentence = "is not computed, because the other model refuses what the original takes"
+            return Excess(sentence, np.inf, np.inf, 0.0)
+        ours = [run[name] for run in group.plain if name in run]
+        if len(ours) < len(group.plain):
+            return None  # an element of a sequence that is shorter here
+        wrong = structure(ours, [run.get(name) for run in outputs])
+        if wrong is not None:
+            return Excess(wrong, np.inf, np.inf, 0.0)
+        variants = [[run[name] for run in variant if name in run] for variant in group.variants]
+        shapes = [one.shape for one in ours]
+        if len(set(shapes)) > 1 or any([one.shape for one in variant] != shapes for variant in variants):
+            return None  # shapes that depend on values, or on roundings
+        theirs = [run[name] for run in outputs]
+        dtype = coarsest(ours[0].dtype, self.dtypes.get(name))
+        return excess(ours, theirs, variants, dtype, scaled=group.scaled, times=self.times)
 
 
 def _kinds(usual: int, groups: Sequence[Runs]) -> list[str]:

@@ -54,12 +54,19 @@ class Excess(NamedTuple):
 
 
 def excess(
-    reference: Arrays, other: Arrays, variants: Sequence[Arrays], dtype: str, *, scaled: bool = False
+    reference: Arrays,
+    other: Arrays,
+    variants: Sequence[Arrays],
+    dtype: str,
+    *,
+    scaled: bool = False,
+    times: float = 1.0,
 ) -> Excess | None:
     """The first thing in which ``other`` is further from ``reference`` than its noise explains, or ``None``.
 
     All arrays have one shape and type per run; runs of other shapes than the first's are judged apart by the caller.
-    ``dtype``: the coarsest float type involved. ``scaled``: values are large or small on purpose.
+    ``dtype``: the coarsest float type involved. ``scaled``: values are large or small on purpose. ``times``: so many
+    times the usual differences are allowed.
     """
     ours, theirs = np.stack(list(reference)), np.stack(list(other))
     if np.array_equal(ours, theirs):
@@ -67,7 +74,7 @@ def excess(
     moved = [np.stack(list(variant)) for variant in variants]
     if ours.dtype.kind not in "fc":
         return _unequal(ours, theirs, moved)
-    return _misplaced(ours, theirs, moved, scaled) or _floats(ours, theirs, moved, dtype, scaled)
+    return _misplaced(ours, theirs, moved, scaled) or _floats(ours, theirs, moved, dtype, scaled, times)
 
 
 def _unequal(ours: np.ndarray, theirs: np.ndarray, moved: Arrays) -> Excess | None:
@@ -101,7 +108,9 @@ def _same_special(one: np.ndarray, two: np.ndarray) -> np.ndarray:
     return np.asarray(finite | (one == two) | (np.isnan(one) & np.isnan(two)))
 
 
-def _floats(ours: np.ndarray, theirs: np.ndarray, moved: Arrays, dtype: str, scaled: bool) -> Excess | None:
+def _floats(
+    ours: np.ndarray, theirs: np.ndarray, moved: Arrays, dtype: str, scaled: bool, times: float
+) -> Excess | None:
     finite = np.isfinite(ours) & np.isfinite(theirs)
     for variant in moved:
         finite &= np.isfinite(variant)
@@ -110,7 +119,7 @@ def _floats(ours: np.ndarray, theirs: np.ndarray, moved: Arrays, dtype: str, sca
     error = np.where(finite, theirs, 0).astype(wide) - base
     if not error.any():
         return None
-    noises = [np.where(finite, variant, 0).astype(wide) - base for variant in moved]
+    noises = [times * (np.where(finite, variant, 0).astype(wide) - base) for variant in moved]
     return (
         _peaks(np.abs(base), np.abs(error), [np.abs(noise) for noise in noises], dtype, scaled)
         or _zeros(base, error, noises, finite, dtype)

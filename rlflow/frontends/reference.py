@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,13 @@ def evaluate(
     constants: ConstantStore | None = None,
     dtype: npt.DTypeLike | None = None,
     seed: int = 0,
+    quick: Sequence[type[OpRun]] = (),
 ) -> list[Array]:
     """The graph's outputs for inputs by name, computed by ONNX's reference evaluator.
 
     ``dtype``: float64 computes in double precision whatever the graph's types are (its float inputs are converted);
-    None as declared. Constants that ``constants`` lacks are the seeded ones of :func:`graph_to_model`. Raises
-    GraphError where the evaluator cannot run the graph.
+    None as declared. ``quick``: operators in place of the evaluator's own. Constants that ``constants`` lacks are the
+    seeded ones of :func:`graph_to_model`. Raises GraphError where the evaluator cannot run the graph.
     """
     widen = dtype is not None
     if widen and np.dtype(dtype) != np.float64:
@@ -40,7 +41,7 @@ def evaluate(
             f"While evaluating a graph: precision {np.dtype(dtype)} was asked for; expected float64 or None."
         )
     model = graph_to_model(graph, constants, seed=seed, widen=widen)
-    return run(model, {name: _fed(value, widen) for name, value in feeds.items()})
+    return run(model, {name: _fed(value, widen) for name, value in feeds.items()}, quick)
 
 
 def _fed(value: npt.ArrayLike, widen: bool) -> Array:
@@ -48,11 +49,13 @@ def _fed(value: npt.ArrayLike, widen: bool) -> Array:
     return array.astype(np.float64, copy=False) if widen and array.dtype.kind in "fV" else array
 
 
-def run(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
-    """A model's outputs by the reference evaluator. Raises GraphError with the reason where it fails."""
+def run(model: onnx.ModelProto, feeds: Mapping[str, Array], quick: Sequence[type[OpRun]] = ()) -> list[Array]:
+    """A model's outputs by the reference evaluator, ``quick`` operators in place of its own. Raises GraphError with the
+    reason where it fails.
+    """
     try:
         with np.errstate(all="ignore"):
-            outputs = ReferenceEvaluator(model, new_ops=_added()).run(None, dict(feeds))
+            outputs = ReferenceEvaluator(model, new_ops=[*_added(), *quick]).run(None, dict(feeds))
     except Exception as error:  # the evaluator raises whatever numpy and its operators raise
         raise GraphError(
             f"While evaluating model '{model.graph.name}' with onnx's reference evaluator: {error}"

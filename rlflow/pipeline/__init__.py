@@ -36,7 +36,7 @@ def run(model: Any, context: Context) -> OptimizeResult:
             best = found(came, context)
             raced = race_at_ends(came, race(came, best, context), context)
     with context.blaming_guesses():
-        checked = check(came, raced, context)
+        raced, checked = check(came, raced, context)
         check_at_ends(came, raced, context)
     written = with_kernels(came, raced, write(came, raced, context), context)
     told = report(came, best, raced, checked, written, context, context.stage.seconds())

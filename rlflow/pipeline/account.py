@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlflow import search as _search
+from rlflow.pipeline.precision import bill
 from rlflow.pipeline.racing import CLEANUP
 from rlflow.pipeline.writing import Written, operators
 from rlflow.report import Report, RuntimeInfo, TimeInterval, Verified
@@ -48,6 +49,7 @@ def report(
         **_of_search(loaded, found, raced),
         **_of_race(raced),
         verified=checked,
+        rounding=bill(loaded, raced.winner, context),
         operators_before=before,
         operators_after=before if written.operators is None else written.operators,
         bytes_before=loaded.size,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import verified
 from rlflow.equivalence.runners import with_known_outputs
 from rlflow.errors import GraphError, VerificationFailed
+from rlflow.pipeline.precision import Accuracy, accuracy, rounds_otherwise
 from rlflow.report import OutputFigures, Verified
 from rlflow.search import Visited
 
@@ -18,29 +20,63 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "culprit_of", "seconds_each"]
 
+#: Relative differences that roundings may explain; a wrong rewrite is seldom nearer.
+_ROUNDINGS = 1e-3
 
-def check(loaded: Loaded, raced: Raced, context: Context, seconds: float | None = None) -> Verified | None:
-    """The figures of the comparison of outputs; ``None`` where there is nothing to compare or nobody wants it.
-    ``seconds`` (else the check's part of the budget) bounds the inputs beyond the usual ones.
 
-    Raises :class:`VerificationFailed`, naming the step that breaks, where outputs differ.
+def check(
+    loaded: Loaded, raced: Raced, context: Context, seconds: float | None = None
+) -> tuple[Raced, Verified | None]:
+    """``raced``, and the figures of the comparison of outputs; ``None`` where there is nothing to compare or nobody
+    wants it. ``seconds`` (else the check's part of the budget) bounds the inputs beyond the usual ones.
+
+    Where rules of large growth were used, and roundings differ by more than the tolerance allows, there is no winner
+    any more. Raises :class:`VerificationFailed`, naming the step that breaks, where outputs differ otherwise.
     """
     if raced.winner is None or not context.options.verify:
-        return None
+        return raced, None
     each = seconds_each(seconds or context.parts.verifying())
     context.stage("verifying", "comparing the outputs with the original's")
     from rlflow import equivalence
+    from rlflow.equivalence.outputs import K
 
     inputs, source, seed = context.inputs(loaded), raced.winner.export.source, context.options.seed
     known = {loaded.source: raced.outputs.get("baseline"), source: raced.outputs.get("optimised")}
     run = with_known_outputs(context.runner, inputs.feeds, known)
     noise = equivalence.calibrate(run, loaded.source, inputs.feeds, seed=seed, plan=inputs.plan, seconds=each)
-    found = verified(run, inputs, loaded.source, source, seed, noise, each)
-    if not found.passed:
+    others = rounds_otherwise(loaded, raced.winner)
+    times = max(1.0, context.options.tolerated / K) if others else 1.0
+    found = verified(run, inputs, loaded.source, source, seed, noise, each, times)
+    if not found.passed and not (others and _are_roundings(found)):
         culprit = culprit_of(raced.winner.visited, found, loaded, inputs, noise, context)
         raise VerificationFailed(f"{culprit} {found.failure()} Nothing was written.")
     context.notes.extend(found.notes)
-    return figures(found)
+    if not others:
+        return raced, figures(found)
+    exact = accuracy(loaded, raced.winner, run, noise, each, context)
+    context.notes.append(str(exact))
+    refusal = _too_inexact(found, exact, context.options.tolerated)
+    if refusal is None:
+        return raced, figures(found, exact)
+    names = ", ".join(others)
+    reason = f"{refusal}, because of {names}; --skip-rule leaves a rule out, --tolerance N allows more"
+    decision = None if raced.decision is None else replace(raced.decision, winner=None)
+    return replace(raced, reason=reason, winner=None, decision=decision), None
+
+
+def _are_roundings(found: Any) -> bool:
+    """Whether outputs that are not equal enough differ by so little that other roundings may explain it."""
+    return bool(found.tight) and all(one.max_rel < _ROUNDINGS for one in found.tight + found.deployed)
+
+
+def _too_inexact(found: Any, exact: Accuracy | str, tolerated: float) -> str | None:
+    """Why the result's roundings are more than is tolerated, as the beginning of a sentence; ``None`` where not."""
+    if isinstance(exact, Accuracy) and exact.times > tolerated:
+        return (
+            f"the candidate's rounding error, against float64, is {exact.times:.1f} times the original's, where "
+            f"{tolerated:g} times is tolerated"
+        )
+    return None if found.passed else f"the candidate's roundings show: {(found.failure() or '').rstrip('.')}"
 
 
 def seconds_each(seconds: float | None) -> float | None:
@@ -50,13 +86,16 @@ def seconds_each(seconds: float | None) -> float | None:
     return None if seconds is None else min(seconds / 2.0, equivalence.SECONDS)
 
 
-def figures(found: Any) -> Verified:
-    """A verification as the report holds it."""
+def figures(found: Any, exact: Accuracy | str | None = None) -> Verified:
+    """A verification as the report holds it; ``exact``: how its outputs compare with float64, where that was asked."""
     outputs = [
         OutputFigures(check.name, check.max_abs, check.max_rel, check.tolerance, check.passed, check.vacuous)
         for check in found.outputs
     ]
-    return Verified(found.passed, outputs, tuple(found.notes), found.to_dict())
+    detail = found.to_dict()
+    if isinstance(exact, Accuracy):
+        detail["float64"] = asdict(exact)
+    return Verified(found.passed, outputs, tuple(found.notes), detail)
 
 
 def culprit_of(chosen: Visited, failed: Any, loaded: Loaded, inputs: Inputs, noise: Any, context: Context) -> str:

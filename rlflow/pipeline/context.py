@@ -75,6 +75,7 @@ class Context:
         """
         options = self.options
         options.strategy, options.limits, options.chosen_patience, options.extents, options.place  # noqa: B018
+        options.tolerated  # noqa: B018
         check_given(model, options)
         options.chosen_rules  # noqa: B018
         if self.output is not None:

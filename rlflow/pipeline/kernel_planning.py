@@ -95,7 +95,7 @@ class _Planning:
         from rlflow.kernels.preparing import block_here
         from rlflow.runtime import RuntimeOptions, Worker
 
-        if self.context.options.tolerance == "strict":
+        if self.context.options.tolerated <= 1.0:
             raise CostError("--tolerance strict allows no algorithm that rounds otherwise")
         block = block_here()
         if block is None:

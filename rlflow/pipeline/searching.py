@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rlflow import search as _search
 from rlflow.equivalence.sizes import usual
 from rlflow.pipeline.parts import ModelTimes
+from rlflow.pipeline.precision import tolerance_of
 from rlflow.search import Problem, Result, StopReason, Visited
 from rlflow.search.earlier import EarlierSearches, repeatable
 from rlflow.search.frontier import WEIGHT_FACTOR
@@ -25,6 +27,7 @@ __all__ = ["Found", "price", "search", "sentence", "settle_sizes"]
 FINALISTS, DEARER = 5, 1.1
 #: Seconds that timing one whole graph may take where regions have no prices: a twentieth of the budget, between these.
 LEAST_WHOLE_SECONDS, WHOLE_SECONDS = 0.2, 6.0
+_MOST_NAMED = 6
 
 
 @dataclass(frozen=True)
@@ -92,12 +95,23 @@ def search(problem: Problem, loaded: Loaded, context: Context) -> Found:
     result = _search.solve(problem, options.strategy)
     if earlier is not None:
         earlier.keep(result)
+    if refused := sorted(problem.frontier.rounding.refused):
+        context.notes.append(_held_back(refused, options.tolerance))
     if result.stop_reason is StopReason.CONVERGED and (idle := problem.limits.idle()) is not None:
         context.notes.append(
             f"The search ended after {result.seconds:.0f} s of its budget, because the last {idle} graphs that it "
             "opened brought no worthwhile gain; --patience off spends the whole budget."
         )
     return Found(result, statistics, setup, _search.rule_rows(problem) if options.profile_rules else None)
+
+
+def _held_back(rules: Sequence[str], tolerance: str | float) -> str:
+    shown = ", ".join(rules[:_MOST_NAMED]) + (
+        f" and {len(rules) - _MOST_NAMED} more" if len(rules) > _MOST_NAMED else ""
+    )
+    return (
+        f"--tolerance {tolerance} held these rules back, at least in some places, because of their rounding: {shown}."
+    )
 
 
 def _whole_graphs(context: Context) -> Any:
@@ -138,6 +152,7 @@ def _problem(loaded: Loaded, context: Context) -> Problem:
         profile_rules=options.profile_rules,
         patience=options.chosen_patience,
         growth=options.max_growth,
+        tolerance=tolerance_of(loaded, options.tolerated),
         pricing_seconds=context.parts.pricing(),
         on_pricing=context.on_pricing,
     )
@@ -173,5 +188,6 @@ def _earlier_searches(loaded: Loaded, context: Context) -> EarlierSearches | Non
     settings: tuple[Any, ...] = (str(options.limits), patience, options.seed, options.cost, dims)
     if options.max_growth != WEIGHT_FACTOR:
         settings = (*settings, options.max_growth)
+    settings = (*settings, ("tolerance", options.tolerated))
     parts = (loaded.graph.digest, loaded.library.digest, "macros", *settings)
     return EarlierSearches(context.cost_model, options.strategy, parts, options.fresh)

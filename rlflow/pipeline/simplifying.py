@@ -35,7 +35,7 @@ def simplify(model: Any, context: Context) -> OptimizeResult:
         best = found(came, context)
         raced = Raced("simplified; no clock was used", _entrant(came, best))
     with context.blaming_guesses():
-        checked = check(came, raced, context, CHECK_SECONDS)
+        raced, checked = check(came, raced, context, CHECK_SECONDS)
     written = write(came, raced, context)
     told = report(came, best, raced, checked, written, context, context.stage.seconds())
     return OptimizeResult(told, written.make)

@@ -67,7 +67,8 @@ class Report:
     measurements; the final comparison's is ``gate["seconds"]``. ``stages``: the seconds of each stage, in their order
     (see :class:`Stages`); ``parts``: the seconds that a stage could have of a budget of seconds.
     ``rule_profile``: what each rule took, the dearest first (the fields of ``rlflow.search.RuleUse``), or ``None``
-    where nobody asked.
+    where nobody asked. ``rounding``: what the rewrites spent of the tolerance, and which
+    (:meth:`rlflow.rewrite.tolerance.RoundingBudget.bill`); ``None`` where there were none.
     ``statistics``: what every rule was good for in the search.
     """
 
@@ -90,6 +91,7 @@ class Report:
     cleanup_ci95: tuple[float, float] | None = None
     intervals: Mapping[str, TimeInterval] = field(default_factory=dict)
     verified: Verified | None = None
+    rounding: Mapping[str, Any] | None = None
     candidates: int = 0
     expansions: int = 0
     measurements: int = 0
@@ -135,6 +137,18 @@ class Report:
         values["runtime"] = None if self.runtime is None else vars(self.runtime)
         values["verified"] = None if self.verified is None else _verified(self.verified)
         return _plain(values)
+
+
+def rounding_sentence(rounding: Mapping[str, Any], most: int = 4) -> str:
+    """What was spent of the tolerance, and by which rules, the dearest first."""
+    rows = rounding["rules"]
+    shown = [f"{row['rule']} ×{row['times']} {row['spent']:.2g}" for row in rows[:most]]
+    if len(rows) > most:
+        rest = sum(row["spent"] for row in rows[most:])
+        shown.append(f"{len(rows) - most} other{'s' if len(rows) > most + 1 else ''} {rest:.2g}")
+    by = f" ({', '.join(shown)})" if shown else ""
+    spent, limit = rounding["spent"], rounding["limit"]
+    return f"rounding error at most {spent:.2f} times the model's own, of {limit:g} tolerated{by}"
 
 
 def group_trace(trace: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlflow.files import write_atomically
 from rlflow.report.graph_drawing import DrawnNode, around, svg
-from rlflow.report.model import Report
+from rlflow.report.model import Report, rounding_sentence
 from rlflow.report.tables import headline
 
 if TYPE_CHECKING:
@@ -267,15 +267,21 @@ def _step_rows(steps: Sequence[ReplayedStep]) -> Iterator[tuple[str, ...]]:
 
 
 def _verification(report: Report) -> str:
+    spent = "" if report.rounding is None else f'<p class="dim">{escape(_rounding(report.rounding))}</p>'
     if report.verified is None:
-        return "" if not report.improved else "<p>The outputs were not compared (--no-verify).</p>"
+        return "" if not report.improved else f"<p>The outputs were not compared (--no-verify).</p>{spent}"
     rows = []
     for one in report.verified.outputs:
         verdict = "differs" if not one.passed else f"proves nothing: {one.vacuous}" if one.vacuous else "equal"
         figures = (f"{one.max_abs:.2e}", f"{one.max_rel:.2e}", f"{one.tolerance:.2e}")
         rows.append((f"<code>{escape(one.name)}</code>", escape(verdict), *figures))
     notes = "".join(f'<p class="dim">{escape(note)}</p>' for note in report.verified.notes)
-    return _table(("output", "", "largest difference", "relative", "allowed"), rows, left=2) + notes
+    return _table(("output", "", "largest difference", "relative", "allowed"), rows, left=2) + notes + spent
+
+
+def _rounding(rounding: Mapping[str, Any]) -> str:
+    text = rounding_sentence(rounding, most=len(rounding["rules"]))
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _environment(report: Report, environment: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlflow.files import write_atomically
-from rlflow.report.model import Report, Verified, group_trace
+from rlflow.report.model import Report, Verified, group_trace, rounding_sentence
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -185,6 +185,8 @@ def _footer(report: Report) -> Iterator[str]:
         f"{report.strategy}, {report.candidates} candidates, {report.expansions} expansions, "
         f"{report.measurements} measurements in {report.seconds:.1f} s ({report.stop_reason})"
     )
+    if report.rounding is not None:
+        yield rounding_sentence(report.rounding)
     if report.stages:
         yield from _time_split(report)
     if report.runtime is not None and report.runtime.version is not None:

@@ -14,6 +14,7 @@ from rlflow.search.limits import Limits, SearchStopped
 from rlflow.search.macros import MacroMoves, WithMacros
 from rlflow.search.node import MoveTable, SearchNode
 from rlflow.search.prices import Prices
+from rlflow.search.rounding import Rounding
 from rlflow.search.selection import Selection, position, signatures_of
 
 WEIGHT_FACTOR = 1.25
@@ -28,7 +29,7 @@ class Frontier:
     """Which candidates are admitted, and what each costs. ``weight_limit``: bytes that folded weights may take
     (default: ``growth`` times those of the starting graph). ``overweight``: candidates that were refused for them.
     ``macros`` finds the macro moves; ``None`` where none are offered. ``widened_at``: cost of the graph whose macros
-    were looked at last, because no single move gained there.
+    were looked at last, because no single move gained there. ``rounding``: which candidates the tolerance admits.
     """
 
     def __init__(
@@ -38,9 +39,11 @@ class Frontier:
         weight_limit: int | None = None,
         growth: float = WEIGHT_FACTOR,
         macros: bool = True,
+        rounding: Rounding | None = None,
     ) -> None:
         self.prices, self._limits = prices, limits
         self.macros = MacroMoves() if macros else None
+        self.rounding = rounding or Rounding(None, ())
         self.weight_limit, self._growth = weight_limit, growth
         self.overweight = 0
         self.widened_at = float("inf")
@@ -56,6 +59,7 @@ class Frontier:
         if self.weight_limit is None:
             slack = WEIGHT_SLACK_BYTES if self._growth > 1.0 else 0
             self.weight_limit = int(self._growth * state.weight_bytes) + slack
+        self.rounding.begin(state.graph)
         return cost
 
     def admits(self, weight_bytes: Any) -> Any:
@@ -77,8 +81,8 @@ class Frontier:
         return type(start)(graph, start.ruleset, start.pricer, stop=start.stop)
 
     def listed(self, node: SearchNode, selection: Selection | None, macros: bool = False) -> tuple[MoveTable, int]:
-        """The candidates of ``node``, and how many were left out because of their folded weights; taking weights away
-        is always welcome. ``macros``: with the macro moves after them. Nothing is counted.
+        """The candidates of ``node`` within the tolerance, and how many were left out because of their folded weights;
+        taking weights away is always welcome. ``macros``: with the macro moves after them. Nothing is counted.
         """
         source = (node, selection, macros)
         part = selection.part_of(node) if selection is not None else None
@@ -93,6 +97,7 @@ class Frontier:
         weights = np.asarray(raw.weight_bytes)[index]
         light = self.admits(weights) | (weights <= node.state.weight_bytes)
         index, heavy = index[light], int((~light).sum())
+        index = index[self.rounding.within(node, raw, index)]
         return MoveTable(node, index, node.cost + delta[index], exact[index], source), heavy
 
     def standing(self, node: SearchNode, i: int, other: SearchNode) -> tuple[SearchNode, int] | None:
@@ -102,14 +107,18 @@ class Frontier:
         macro = node.macro(i)
         if macro is not None:
             again = None if self.macros is None else self.macros.again(macro, other)
-            return None if again is None else (replace(other, raw=again), len(again) - 1)
+            if again is None or not self.rounding.within(other, again, np.array([len(again) - 1])).all():
+                return None
+            return replace(other, raw=again), len(again) - 1
         same = getattr(other.state, "same", None)
         part = other if same is None else replace(other, state=same(node.state, i))
         part.raw = part.state.moves()
         j: int | None = 0 if len(part.raw) else None
         if same is None:
             j = position(part.raw, signatures_of(node.raw, np.array([i]))[0])
-        return None if j is None else (part, j)
+        if j is None or not self.rounding.within(part, part.raw, np.array([j])).all():
+            return None
+        return part, j
 
     def widens(self, table: MoveTable) -> bool:
         """Whether the macros of a table's node are to be looked at now: not where it has them or is a part of the

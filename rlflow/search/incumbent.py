@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rlflow.search.archive import Archive
 from rlflow.search.budget import StopReason
 from rlflow.search.limits import Limits
@@ -12,10 +14,13 @@ from rlflow.search.result import Counts, CurvePoint, Result, Visited
 class Incumbent:
     """``archive``: the cheapest graphs and those that come close with fewer rewrites. ``curve``: a point for each
     graph that was the best when it was found. ``nominees``: what a strategy wants compared by the clock besides.
+    ``keeps``: whether a graph may become the result at all.
     """
 
-    def __init__(self, limits: Limits, runners_up: int) -> None:
-        self._limits = limits
+    def __init__(
+        self, limits: Limits, runners_up: int, keeps: Callable[[SearchNode | Visited], bool] = lambda found: True
+    ) -> None:
+        self._limits, self._keeps = limits, keeps
         self.archive = Archive(runners_up)
         self.curve: list[CurvePoint] = []
         self.nominees: list[Visited] = []
@@ -27,7 +32,7 @@ class Incumbent:
 
     def visit(self, node: SearchNode) -> None:
         """Remember what is worth it."""
-        if self.archive.add(node.depth, node.cost, node.size, lambda: node.visited):
+        if self._keeps(node) and self.archive.add(node.depth, node.cost, node.size, lambda: node.visited):
             meter = self._limits.meter
             spent = (meter.candidates, meter.expansions, meter.measurements)
             self.curve.append(CurvePoint(meter.seconds, *spent, node.cost))
@@ -35,7 +40,8 @@ class Incumbent:
 
     def nominate(self, found: Visited, start: SearchNode) -> None:
         """Hand ``found`` on whatever it is priced at, unless it is there already or is the ``start`` itself."""
-        if found.digest not in [start.digest.hex(), *(other.digest for other in self.nominees)]:
+        known = [start.digest.hex(), *(other.digest for other in self.nominees)]
+        if found.digest not in known and self._keeps(found):
             self.nominees.append(found)
 
     def result(

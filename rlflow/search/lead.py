@@ -7,6 +7,8 @@ on to the final comparison whatever that price is.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from rlflow.search.backtracking import Backtracking
@@ -47,7 +49,16 @@ def _by_the_formula(problem: Problem) -> Result:
     left = problem.seconds_left()
     budget = Budget(expansions=EXPANSIONS, seconds=None if left is None else max(SHARE * left, 1e-3))
     root = problem.root()
-    shadow = Problem(
-        root.graph, root.state.ruleset, price.make("analytic"), budget, seed=problem.seed, stop=problem.stop
-    )
+    told = {"seed": problem.seed, "stop": problem.stop, "tolerance": problem.settings.tolerance}
+    shadow = Problem(root.graph, _priced_by_the_formula(problem), price.make("analytic"), budget, **told)
     return Backtracking().run(shadow, np.random.default_rng(problem.seed))
+
+
+def _priced_by_the_formula(problem: Problem) -> Any:
+    """The problem's rules without those that only a clock can price."""
+    from rlflow.rewrite import RuleSet
+
+    ruleset, clocked = problem.root().state.ruleset, problem.settings.clocked
+    if clocked.isdisjoint(ruleset.names):
+        return ruleset
+    return RuleSet([rule for rule, name in zip(ruleset.rules, ruleset.names, strict=True) if name not in clocked])

@@ -155,7 +155,8 @@ class _Run:
         outer, whole = self.problem, node.state
         outer.meter.measurements += outer.prices.settle_root(part.graph, lambda: outer.stopped() is not None)
         state = State(part.graph, whole.ruleset, whole.pricer, stop=whole.stop)
-        inner = Problem.over(state, outer.rule_names, outer.meter, prices=outer.prices, stop=outer.stop)
+        shared = {"prices": outer.prices, "stop": outer.stop, "tolerance": outer.settings.tolerance}
+        inner = Problem.over(state, outer.rule_names, outer.meter, **shared)
         limit = outer.meter.expansions + max(int(self.options.effort * len(part.members)), 1)
 
         def turn() -> None:

@@ -23,6 +23,7 @@ from rlflow.search.patience import Patience
 from rlflow.search.prices import Prices
 from rlflow.search.progress import Progress, ProgressEvents
 from rlflow.search.result import Result, TraceStep, Visited
+from rlflow.search.rounding import Rounding
 from rlflow.search.selection import Selection
 from rlflow.search.start import Given, Rewriting, Start
 from rlflow.search.trace import replay_states
@@ -47,7 +48,9 @@ class Observer(Protocol):
 class Settings:
     """What every problem can be told. ``weight_limit``: bytes that folded weights may take (default: ``growth``
     times the model's own). ``on_progress`` is called about five times a second. ``runners_up``: how many graphs besides
-    the best are handed on. ``macros``: offer macro moves too (``macros.py``).
+    the best are handed on. ``macros``: offer macro moves too (``macros.py``). ``tolerance``: what the steps of a trace
+    may add to the rounding error (:class:`rlflow.rewrite.tolerance.Tolerance`; default: anything). ``clocked``: rules
+    that only a clock can price.
     """
 
     seed: int = 0
@@ -56,14 +59,14 @@ class Settings:
     on_progress: Callable[[Progress], None] | None = None
     runners_up: int = 3
     macros: bool = True
+    tolerance: Any = None
+    clocked: frozenset[str] = frozenset()
 
 
 class Problem:
-    """A graph to improve, within a budget.
-
-    ``rules`` is a rule library or a compiled rule set, ``cost_model`` one of :mod:`rlflow.price`. ``patience``:
-    when to end before the budget does (default: never). ``profile_rules``, ``pricing_seconds``, ``on_pricing``: see
-    :class:`Rewriting`. ``settings``: the fields of :class:`Settings`.
+    """A graph to improve, within a budget. ``rules`` is a rule library or a compiled rule set, ``cost_model`` one of
+    :mod:`rlflow.price`. ``patience``: when to end before the budget does (default: never). ``profile_rules``,
+    ``pricing_seconds``, ``on_pricing``: see :class:`Rewriting`. ``settings``: the fields of :class:`Settings`.
     """
 
     def __init__(
@@ -104,10 +107,11 @@ class Problem:
         return problem
 
     def _begin(self, start: Start, limits: Limits, settings: Settings) -> None:
-        self.start, self.limits, self.seed = start, limits, settings.seed
+        self.start, self.limits, self.seed, self.settings = start, limits, settings.seed, settings
         self.rule_names, self.prices, self.stop = start.names, start.prices, limits.stop
-        self.frontier = Frontier(start.prices, limits, settings.weight_limit, settings.growth, settings.macros)
-        self.incumbent = Incumbent(limits, settings.runners_up)
+        rounding, heavy = Rounding(settings.tolerance, start.names), (settings.weight_limit, settings.growth)
+        self.frontier = Frontier(start.prices, limits, *heavy, settings.macros, rounding)
+        self.incumbent = Incumbent(limits, settings.runners_up, rounding.keeps)
         self.events = ProgressEvents(limits.meter, settings.on_progress)
         self.observer: Observer | None = None
         #: Writes a run down where somebody keeps checkpoints; a run that was read back waits in ``recalled``.

@@ -37,7 +37,8 @@ class _Opened:
     def problem(self) -> Problem:
         """Another problem over the same graph, rules and prices, without end; the search's budget is not touched."""
         mine = self.searched
-        return Problem.over(mine.root().state, mine.rule_names, ENDLESS, prices=mine.prices, stop=mine.stop)
+        shared = {"prices": mine.prices, "stop": mine.stop, "tolerance": mine.settings.tolerance}
+        return Problem.over(mine.root().state, mine.rule_names, ENDLESS, **shared)
 
 
 def tuned(problem: Problem, checkpoint: str, text: str, rng: np.random.Generator) -> tuple[Policy, TrainConfig]:

@@ -106,7 +106,8 @@ class EqSat(StrategyBase):
         """What the rules find equal to a graph."""
         if self.scheduler == "mcts":
             return self._guided(problem, start, rng)
-        return saturate(start.graph, start.state.ruleset, self._limits(problem), start.state.stop)
+        rules = problem.frontier.rounding.pathless(start.state.ruleset)
+        return saturate(start.graph, rules, self._limits(problem), start.state.stop)
 
     def _lower(self, problem: Problem, node: SearchNode) -> SearchNode:
         return descend(problem, node)[0] if self.descent else node
@@ -135,7 +136,7 @@ class EqSat(StrategyBase):
 
         tree = RuleSearch(
             start.graph,
-            start.state.ruleset,
+            problem.frontier.rounding.pathless(start.state.ruleset),
             rng,
             value,
             lambda: problem.stopped() is not None,
