@@ -155,8 +155,8 @@ class Options(_Meanings):
     ``provider`` (of ONNX Runtime) or ``measure_cmd`` (a command that prints milliseconds, see
     :class:`rlflow.price.command.DeviceCommand`) say where the model will run: the final comparison and the costs that
     use a clock are timed there. ``measure="lazy"``: regions like measured ones are priced by interpolation during the
-    search. ``profile_rules``: the report says what each rule took. ``kernels``: measure other algorithms for
-    the result's convolutions, and write a plan of those that are faster into its metadata (see :mod:`rlflow.kernels`).
+    search. ``profile_rules``: the report says what each rule took. ``kernels``: measure our kernels for
+    the result's nodes, and write a plan of those that are faster into its metadata (see :mod:`rlflow.kernels`).
     """
 
     search: str | Strategy = field(
@@ -301,7 +301,7 @@ class Options(_Meanings):
     )
     kernels: bool = field(
         default=False,
-        metadata=_click("Measure kernels of other algorithms (Winograd), and write a plan of them into the metadata."),
+        metadata=_click("Measure kernels of our own (Winograd, normalisation), and write a plan into the metadata."),
     )
     tolerance: str | float = field(
         default="normal",

@@ -51,4 +51,9 @@ const Stages* stages(Isa isa, int tile, int block) {
   return portable_stages(tile, block);
 }
 
+const Routines& routines(Isa isa) {
+  const Routines* found = isa == Isa::avx512 ? avx512_routines() : isa == Isa::avx2 ? avx2_routines() : nullptr;
+  return found ? *found : *portable_routines();
+}
+
 }  // namespace rlflow::kernels

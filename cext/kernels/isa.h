@@ -2,6 +2,7 @@
 #pragma once
 #include <string>
 
+#include "routines.h"
 #include "stages.h"
 
 namespace rlflow::kernels {
@@ -19,5 +20,6 @@ Isa chosen_isa(const char* asked);
 Isa process_isa();
 
 const Stages* stages(Isa isa, int tile, int block);
+const Routines& routines(Isa isa);
 
 }  // namespace rlflow::kernels

@@ -48,6 +48,7 @@ using GetTensorElementType = Entry<60, const TensorInfo*, int*>;
 using GetDimensionsCount = Entry<61, const TensorInfo*, std::size_t*>;
 using GetDimensions = Entry<62, const TensorInfo*, int64_t*, std::size_t>;
 using GetTensorTypeAndShape = Entry<65, const Value*, TensorInfo**>;
+using GetFloatAttribute = Entry<85, const KernelInfo*, const char*, float*>;
 using GetIntAttribute = Entry<86, const KernelInfo*, const char*, int64_t*>;
 using GetStringAttribute = Entry<87, const KernelInfo*, const char*, char*, std::size_t*>;
 using KernelContextGetInput = Entry<90, const KernelContext*, std::size_t, const Value**>;

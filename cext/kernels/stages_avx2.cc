@@ -1,4 +1,5 @@
 // The stages with AVX2 and FMA: 16 registers of 8 floats, 12 of which hold sums.
+#include "routines.h"
 #include "stages.h"
 
 #if defined(__x86_64__)
@@ -11,13 +12,21 @@
 
 #define RLFLOW_ROWS(block) 6
 #define RLFLOW_GROUP(block) ((block) == 8 ? 2 : 1)
+#define RLFLOW_LANES 8
 
 namespace rlflow::kernels {
 namespace {
 #include "stages_body.h"
-}
+
+#include "norm_body.h"
+}  // namespace
 
 const Stages* avx2_stages(int tile, int block) { return chosen(tile, block); }
+
+const Routines* avx2_routines() {
+  static constexpr Routines table = {norm_rows};
+  return &table;
+}
 
 }  // namespace rlflow::kernels
 
@@ -27,5 +36,6 @@ const Stages* avx2_stages(int tile, int block) { return chosen(tile, block); }
 #else
 namespace rlflow::kernels {
 const Stages* avx2_stages(int, int) { return nullptr; }
+const Routines* avx2_routines() { return nullptr; }
 }  // namespace rlflow::kernels
 #endif

@@ -1,5 +1,6 @@
 // The stages with AVX-512: 32 registers of 16 floats, 24 of which hold sums. Blocks of 8 fill only half a register, so
 // they are left to AVX2.
+#include "routines.h"
 #include "stages.h"
 
 #if defined(__x86_64__)
@@ -12,13 +13,21 @@
 
 #define RLFLOW_ROWS(block) 12
 #define RLFLOW_GROUP(block) 2
+#define RLFLOW_LANES 16
 
 namespace rlflow::kernels {
 namespace {
 #include "stages_body.h"
-}
+
+#include "norm_body.h"
+}  // namespace
 
 const Stages* avx512_stages(int tile, int block) { return block == 16 ? chosen(tile, block) : avx2_stages(tile, block); }
+
+const Routines* avx512_routines() {
+  static constexpr Routines table = {norm_rows};
+  return &table;
+}
 
 }  // namespace rlflow::kernels
 
@@ -28,5 +37,6 @@ const Stages* avx512_stages(int tile, int block) { return block == 16 ? chosen(t
 #else
 namespace rlflow::kernels {
 const Stages* avx512_stages(int, int) { return nullptr; }
+const Routines* avx512_routines() { return nullptr; }
 }  // namespace rlflow::kernels
 #endif

@@ -1,4 +1,5 @@
 // The stages for any processor, in whatever vectors the compiler's default has (SSE2, NEON, ...).
+#include "routines.h"
 #include "stages.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -7,12 +8,20 @@
 
 #define RLFLOW_ROWS(block) 3
 #define RLFLOW_GROUP(block) ((block) == 8 ? 2 : 1)
+#define RLFLOW_LANES 4
 
 namespace rlflow::kernels {
 namespace {
 #include "stages_body.h"
-}
+
+#include "norm_body.h"
+}  // namespace
 
 const Stages* portable_stages(int tile, int block) { return chosen(tile, block); }
+
+const Routines* portable_routines() {
+  static constexpr Routines table = {norm_rows};
+  return &table;
+}
 
 }  // namespace rlflow::kernels

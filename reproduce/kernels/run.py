@@ -1,10 +1,10 @@
-"""The kernels beside ONNX Runtime's own, convolution by convolution and in whole models.
+"""The kernels beside ONNX Runtime's own, by themselves and in whole models.
 
-    python reproduce/kernels/run.py [--only shapes models] [--models resnet-18 unet ...] [--seconds 20] [--dirty]
+    python reproduce/kernels/run.py [--only shapes alone models] [--models resnet-18 unet ...] [--seconds 20] [--dirty]
 
 Shapes: one convolution on blocked tensors, ONNX Runtime's and each algorithm's in turn, processor time of one thread;
-the error is the largest over the largest output, against double precision. Models: `--kernels` as users run it, without
-a search; the ratio is that of the race of whole models, with its 95 % interval.
+the error is the largest over the largest output, against double precision. Alone: the other kernels, likewise. Models:
+`--kernels` as users run it, without a search; the ratio is that of the race of whole models, with its 95 % interval.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, os.fspath(HERE.parent / "common"))
 sys.path.insert(0, os.fspath(HERE.parents[1] / "tests" / "kernels"))
 
+import alone
 import blocked_models  # what the tests check with
 import results
 
@@ -37,7 +38,11 @@ MODELS = (
     "inception-v3",
     "repvgg-a0",
     "fpn-resnet18",
+    "bert-base",
+    "vit-base",
+    "llama-decoder-step",
 )
+PARTS = ("shapes", "alone", "models")
 RESULTS = HERE / "results" / "kernels.jsonl"
 
 
@@ -47,13 +52,13 @@ RESULTS = HERE / "results" / "kernels.jsonl"
 def sessions(weights: np.ndarray, block: int) -> dict[str, Any]:
     """ONNX Runtime's convolution ("") and the kernels, as sessions of one blocked node each."""
     import onnx
-    import onnxruntime as ort
 
-    from rlflow.kernels import ALGORITHMS, library_path
+    from rlflow.kernels import ALGORITHMS
 
     found = {}
-    for name in ("", *ALGORITHMS):
-        attributes = {"pads": [1] * 4, "activation": "Relu", **ALGORITHMS.get(name, {"tile": 2})}
+    for name in ("", *(one.name for one in ALGORITHMS.values() if one.kind == "convolution")):
+        fixed = ALGORITHMS[name].attributes() if name else {"tile": 2}
+        attributes = {"pads": [1] * 4, "activation": "Relu", **fixed}
         model = onnx.ModelProto.FromString(blocked_models.one_node(weights, None, False, block=block, **attributes))
         if not name:
             node = model.graph.node[0]
@@ -62,10 +67,7 @@ def sessions(weights: np.ndarray, block: int) -> dict[str, Any]:
             del node.attribute[:]
             node.attribute.extend(kept)
             model.opset_import[1].domain = node.domain
-        options = ort.SessionOptions()
-        options.intra_op_num_threads, options.log_severity_level = 1, 3
-        options.register_custom_ops_library(library_path())
-        found[name] = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        found[name] = blocked_models.opened(model.SerializeToString())
     return found
 
 
@@ -132,7 +134,7 @@ def of_model(name: str, seconds: float) -> dict[str, Any]:
             )
         used = {one: sum(choice.algorithm == one for choice in plan.choices) for one in ALGORITHMS}
         return row | {
-            "ratio": decision.speedup, "ci95": decision.speedup_ci95, "convolutions": used, "claimed": plan.speedup,
+            "ratio": decision.speedup, "ci95": decision.speedup_ci95, "kernels": used, "claimed": plan.speedup,
             "ms": decision.timings["baseline"].ms,
         }  # fmt: skip
 
@@ -155,23 +157,31 @@ def tables(kept: results.Results) -> str:
             lines.append(
                 f"| {row['key']} | {row['us']:.0f} | {row['gflops']:.0f} | {row['ratio']:.2f} | {row['error']:.1e} |"
             )
+    if kept.of("alone"):
+        lines += results.heading("Kernel and shape", "×", "Pace", "ONNX Runtime's", "Error", "ONNX Runtime's")
+        for row in kept.of("alone"):
+            paces = f"{row['pace']:.0f} {row['unit']} | {row['onnxruntime_pace']:.0f}"
+            lines.append(
+                f"| {row['key']} | {row['ratio']:.2f} | {paces} | {row['error']:.1e} | {row['onnxruntime_error']:.1e} |"
+            )
     if kept.of("model"):
-        lines += results.heading("Model", "ms", "×", "95 %", "F(2×2)", "F(4×4)")
+        lines += results.heading("Model", "ms", "×", "95 %", "Kernels")
         lines += [model_line(row) for row in kept.of("model")]
     return "\n".join(lines)
 
 
 def model_line(row: dict[str, Any]) -> str:
-    if "convolutions" not in row:
-        return f"| {row['model']} | | 1.00 | | 0 | 0 |"
+    used = row.get("kernels") or row.get("convolutions")  # as earlier runs called them
+    if used is None:
+        return f"| {row['model']} | | 1.00 | | |"
     low, high = row["ci95"] or (0.0, 0.0)
-    two, four = row["convolutions"].values()
-    return f"| {row['model']} | {row['ms']:.1f} | {row['ratio']:.2f} | {low:.2f} to {high:.2f} | {two} | {four} |"
+    named = ", ".join(f"{count} {name}" for name, count in used.items() if count)
+    return f"| {row['model']} | {row['ms']:.1f} | {row['ratio']:.2f} | {low:.2f} to {high:.2f} | {named} |"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", choices=("shapes", "models"), default=("shapes", "models"))
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS)
     parser.add_argument("--models", nargs="*", default=MODELS)
     parser.add_argument("--seconds", type=float, default=20.0, help="of each race of whole models")
     parser.add_argument("--shape-seconds", type=float, default=2.0)
@@ -188,6 +198,9 @@ def main() -> int:
             else of_shape(size, channels, options.shape_seconds)
         ):
             kept.add(row)
+    for case in alone.cases() if "alone" in options.only else ():
+        if not kept.have(case.key):
+            kept.add(alone.row_of(case, options.shape_seconds))
     for name in options.models if "models" in options.only else ():
         if not kept.have(name):
             kept.add(of_model(name, options.seconds))

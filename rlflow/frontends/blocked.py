@@ -1,15 +1,13 @@
-"""ONNX Runtime's optimised graph, in which convolutions work on blocked tensors (NCHWc): which of them another
-algorithm could do, and the graph in which it does.
+"""ONNX Runtime's optimised graph: which of its nodes a kernel of ours could do, and the graph in which it does.
 
-The runtime marks such a convolution by the domain ``com.microsoft.nchwc``; its weights are already in blocked order.
+Convolutions work there on blocked tensors (NCHWc), where the processor has them: the runtime marks them by the domain
+``com.microsoft.nchwc``, and their weights are already in blocked order.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
 
 import onnx
 from onnx import TensorProto, helper
@@ -17,22 +15,11 @@ from onnx import TensorProto, helper
 from rlflow.errors import ModelError
 from rlflow.files import write_atomically
 from rlflow.frontends import storage
+from rlflow.frontends.kernel_kinds import KINDS, found_sites
+from rlflow.frontends.kernel_sites import BLOCKED, KERNELS, Site, Surroundings
 from rlflow.frontends.opening import parse_model, read_model
 
-BLOCKED, KERNELS = "com.microsoft.nchwc", "rlflow.kernels"
-#: Activations that the kernels do after a convolution.
-ACTIVATIONS = frozenset({"", "Relu", "LeakyRelu", "Clip", "HardSigmoid"})
-_SAME = ("SAME_UPPER", "SAME_LOWER")
 _PROBE_IN, _PROBE_OUT = 16, 24  # channels that blocks of 8 and of 16 pad differently
-
-
-@dataclass(frozen=True)
-class Convolution:
-    """A blocked 3×3 convolution of stride 1: its node's name, (output, input) channels as stored, and padding."""
-
-    name: str
-    channels: tuple[int, int]
-    pads: tuple[int, int, int, int]
 
 
 def set_metadata(model: onnx.ModelProto, key: str, value: str | None) -> None:
@@ -84,76 +71,37 @@ def block_of(optimised_probe: bytes) -> int | None:
 
 
 class BlockedGraph:
-    """The runtime's optimised graph of a model. ``block``: channels in a block."""
+    """The runtime's optimised graph of a model. ``block``: channels in a block; 0: it has no blocked tensors."""
 
     def __init__(self, optimised: bytes, block: int) -> None:
         self._model, self.block = parse_model(optimised, "the optimised graph"), block
+        for node in self._model.graph.node:
+            if not node.name:  # the runtime's fusions name their nodes, exporters need not
+                node.name = f"{node.op_type} to {next(filter(None, node.output), '')}"
 
-    def convolutions(self) -> list[Convolution]:
-        """Those that the kernels can do, in the graph's order."""
-        return [found for _, found in self._found()]
-
-    def _found(self) -> Iterator[tuple[onnx.NodeProto, Convolution]]:
-        graph = self._model.graph
-        given = {value.name for value in graph.input}
-        shapes = {one.name: tuple(one.dims) for one in graph.initializer if one.data_type == TensorProto.FLOAT}
-        seen: set[str] = set()
-        for node in graph.node:
-            if node.domain != BLOCKED or node.op_type != "Conv" or node.name in seen:
-                continue
-            weights = "" if node.input[1] in given else node.input[1]
-            found = _convolution(node, shapes.get(weights, ()), self.block)
-            if found is not None:
-                seen.add(node.name)
-                yield node, found
+    def sites(self) -> list[Site]:
+        """The nodes that a kernel can do, in the graph's order."""
+        around = Surroundings(self._model.graph, self.block)
+        return [site for _, site in found_sites(self._model.graph, around)]
 
     def with_kernels(self, attributes: Mapping[str, Mapping[str, int]]) -> bytes:
-        """The graph with the convolutions of these names done by the kernels, each with its attributes; where there are
-        none, as the runtime wrote it.
+        """The graph with the sites of these names done by the kernels, each with its attributes; where there are none,
+        as the runtime wrote it.
 
-        Raises ModelError where a name is none of :meth:`convolutions`.
+        Raises ModelError where a name is none of :meth:`sites`.
         """
         made = onnx.ModelProto()
         made.CopyFrom(self._model)
-        wanted = dict(attributes)
-        originals = {found.name: (node, found) for node, found in self._found()}
-        for node in made.graph.node:
-            if node.domain == BLOCKED and node.op_type == "Conv" and node.name in wanted and node.name in originals:
-                _replace(node, originals[node.name][1], self.block, wanted.pop(node.name))
+        around, wanted = Surroundings(made.graph, self.block), dict(attributes)
+        chosen = [(node, site) for node, site in found_sites(made.graph, around) if site.name in wanted]
+        for node, site in chosen:
+            KINDS[site.kind].write(node, around, wanted.pop(site.name))
         if wanted:
-            raise ModelError(f"The optimised graph has no convolution {next(iter(wanted))!r} that the kernels can do.")
+            raise ModelError(f"The optimised graph has no node {next(iter(wanted))!r} that the kernels can do.")
         if attributes:
+            around.finish()
             made.opset_import.append(helper.make_opsetid(KERNELS, 1))
         return made.SerializeToString()
-
-
-def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
-    values = {one.name: helper.get_attribute_value(one) for one in node.attribute}
-    return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
-
-
-def _convolution(node: onnx.NodeProto, shape: tuple[int, ...], block: int) -> Convolution | None:
-    """The node as the kernels see it, ``None`` where they cannot do it."""
-    given = _attributes(node)
-    plain = len(shape) == 4 and shape[2:] == (3, 3) and not shape[0] % block and not shape[1] % block
-    plain = plain and given.get("group", 1) == 1 and list(given.get("kernel_shape", (3, 3))) == [3, 3]
-    plain = plain and all(list(given.get(name, (1, 1))) == [1, 1] for name in ("strides", "dilations"))
-    if not plain or not node.name or given.get("activation", "") not in ACTIVATIONS:
-        return None
-    how = given.get("auto_pad", "NOTSET")
-    pads = [1] * 4 if how in _SAME else [0] * 4 if how == "VALID" else list(given.get("pads", [0] * 4))
-    if len(pads) != 4 or min(pads) < 0:
-        return None
-    return Convolution(node.name, (shape[0], shape[1]), (pads[0], pads[1], pads[2], pads[3]))
-
-
-def _replace(node: onnx.NodeProto, found: Convolution, block: int, extra: Mapping[str, int]) -> None:
-    kept = [one for one in node.attribute if one.name in ("activation", "activation_params")]
-    own = {"block": block, "pads": list(found.pads), **extra}
-    attributes = [*kept, *(helper.make_attribute(name, value) for name, value in own.items())]
-    node.domain, node.op_type = KERNELS, "NchwcWinograd"
-    del node.attribute[:]
-    node.attribute.extend(attributes)
 
 
 def write_metadata(path: str, key: str, value: str | None) -> None:

@@ -1,8 +1,8 @@
 """Kernels of our own inside a stock ONNX Runtime.
 
-A model that ``rlflow optimize --kernels`` wrote is plain ONNX and runs anywhere. Its metadata holds a plan: which
-convolutions another algorithm does faster. :func:`session` makes a session that uses it on this machine,
-:func:`prepare` a file for other languages.
+A model that ``rlflow optimize --kernels`` wrote is plain ONNX and runs anywhere. Its metadata holds a plan: which of
+its nodes a kernel does faster. :func:`session` makes a session that uses it on this machine, :func:`prepare` a file for
+other languages. :func:`spaces` says what a tuner may choose.
 
 >>> import rlflow.kernels
 >>> session = rlflow.kernels.session("out.onnx")
@@ -10,7 +10,8 @@ convolutions another algorithm does faster. :func:`session` makes a session that
 
 from __future__ import annotations
 
-from rlflow.kernels.plan import ALGORITHMS, KEY, Choice, KernelPlan
+from rlflow.kernels.algorithms import ALGORITHMS, Algorithm, spaces
+from rlflow.kernels.plan import KEY, Choice, KernelPlan
 from rlflow.kernels.preparing import prepare
 from rlflow.kernels.sessions import KernelsNotUsed, session
 from rlflow.kernels.shared_library import library_path, unavailable
@@ -18,11 +19,13 @@ from rlflow.kernels.shared_library import library_path, unavailable
 __all__ = [
     "ALGORITHMS",
     "KEY",
+    "Algorithm",
     "Choice",
     "KernelPlan",
     "KernelsNotUsed",
     "library_path",
     "prepare",
     "session",
+    "spaces",
     "unavailable",
 ]

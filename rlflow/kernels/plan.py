@@ -1,4 +1,4 @@
-"""The plan in a model's metadata: which convolutions another algorithm does faster, as it was measured.
+"""The plan in a model's metadata: which nodes of the runtime's graph a kernel does faster, as it was measured.
 
 A plan is data that anybody may have edited, so nothing in it is believed: every field is checked, and unknown ones are
 refused. The worst that a false plan can do is to name a slower algorithm.
@@ -8,42 +8,51 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rlflow.errors import ModelError
+from rlflow.errors import ModelError, UsageError
 from rlflow.files import parse_json
+from rlflow.kernels.algorithms import ALGORITHMS, Tuning
 
 #: The entry of metadata_props that holds a plan, and the version of its form.
-KEY, VERSION = "rlflow.kernels", 1
-#: Algorithms by name, with the attributes that choose them in the library.
-ALGORITHMS: Mapping[str, Mapping[str, int]] = {"winograd-2x2": {"tile": 2}, "winograd-4x4": {"tile": 4}}
-_MOST_BYTES, _MOST_CHOICES, _MOST_NAME, _MOST_CHANNELS = 1 << 20, 4096, 1024, 1 << 20
-#: Channels are compared padded to this, the largest block of any processor.
+KEY, VERSION = "rlflow.kernels", 2
+_MOST_BYTES, _MOST_CHOICES, _MOST_NAME, _MOST_SIZE, _MOST_SIZES = 1 << 20, 4096, 1024, 1 << 30, 8
+#: Channels of blocked tensors are compared padded to this, the largest block of any processor.
 _WIDEST = 16
 
 
 @dataclass(frozen=True)
 class Choice:
-    """An algorithm for one convolution. ``node``: its name in ONNX Runtime's blocked graph. ``channels``: output and
-    input, as stored there. ``ratio``: the runtime's time over the algorithm's.
+    """An algorithm for one node. ``node``: its name in ONNX Runtime's optimised graph. ``sizes``: as its site has them
+    (:class:`rlflow.frontends.kernel_sites.Site`). ``ratio``: the runtime's time over the kernel's. ``tuning``: a point
+    of the algorithm's parameter space; what it leaves out has its default.
     """
 
     node: str
-    channels: tuple[int, int]
+    sizes: tuple[int, ...]
     algorithm: str
     ratio: float
+    tuning: Tuning = field(default_factory=dict)
 
-    def fits(self, channels: tuple[int, int]) -> bool:
-        """Whether a convolution with such channels may be meant; blocks of another size pad otherwise."""
-        return all(_padded(mine) == _padded(its) for mine, its in zip(self.channels, channels, strict=True))
+    @property
+    def attributes(self) -> dict[str, int]:
+        """Those of the kernel's node."""
+        return ALGORITHMS[self.algorithm].attributes(self.tuning)
+
+    def fits(self, kind: str, sizes: Sequence[int]) -> bool:
+        """Whether a site of this kind and these sizes may be meant; blocks of another size pad channels otherwise."""
+        if kind != ALGORITHMS[self.algorithm].kind or len(sizes) != len(self.sizes):
+            return False
+        return all(mine == its or (kind == "convolution" and _padded(mine) == _padded(its))
+                   for mine, its in zip(self.sizes, sizes, strict=True))  # fmt: skip
 
 
 @dataclass(frozen=True)
 class KernelPlan:
-    """What was measured: with which version of ONNX Runtime, channels in a block and threads; how many times as fast
-    the whole model was; and the choices.
+    """What was measured: with which version of ONNX Runtime, channels in a block (0: no blocked tensors) and threads;
+    how many times as fast the whole model was; and the choices.
     """
 
     runtime: str
@@ -74,10 +83,10 @@ class KernelPlan:
             raise _refused(f"its choices are not a list of 1 to {_MOST_CHOICES}")
         found = tuple(_choice(one) for one in choices)
         if len({one.node for one in found}) != len(found):
-            raise _refused("two of its choices are for one convolution")
+            raise _refused("two of its choices are for one node")
         return cls(
             _text(fields["runtime"], "runtime"),
-            _integer(fields["block"], "block", (8, 16)),
+            _integer(fields["block"], "block", (0, 8, 16)),
             _integer(fields["threads"], "threads", range(1, 4097)),
             _ratio(fields["speedup"], "speedup"),
             found,
@@ -85,14 +94,20 @@ class KernelPlan:
 
 
 def _choice(given: Any) -> Choice:
-    fields = _fields(given, ("node", "channels", "algorithm", "ratio"), "a choice")
-    channels, algorithm = fields["channels"], fields["algorithm"]
-    if not isinstance(channels, list) or len(channels) != 2:
-        raise _refused("the channels of a choice are not two numbers")
-    out, into = (_integer(one, "channels", range(1, _MOST_CHANNELS)) for one in channels)
+    fields = _fields(given, ("node", "sizes", "algorithm", "ratio", "tuning"), "a choice")
+    sizes, algorithm, tuning = fields["sizes"], fields["algorithm"], fields["tuning"]
+    if not isinstance(sizes, list) or not 0 < len(sizes) <= _MOST_SIZES:
+        raise _refused(f"the sizes of a choice are not 1 to {_MOST_SIZES} numbers")
+    checked = tuple(_integer(one, "sizes", range(_MOST_SIZE)) for one in sizes)
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
         raise _refused(f"it names the algorithm {algorithm!r}; known are {', '.join(ALGORITHMS)}")
-    return Choice(_text(fields["node"], "node"), (out, into), algorithm, _ratio(fields["ratio"], "ratio"))
+    if not isinstance(tuning, dict):
+        raise _refused("the field 'tuning' is no object")
+    try:
+        ALGORITHMS[algorithm].attributes(tuning)
+    except UsageError as error:
+        raise _refused(str(error).rstrip(".")) from error
+    return Choice(_text(fields["node"], "node"), checked, algorithm, _ratio(fields["ratio"], "ratio"), tuning)
 
 
 def _fields(given: Any, names: Sequence[str], what: str) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 """From a model with a plan to the file that uses the kernels on this machine: ONNX Runtime's own optimised graph with
-the plan's convolutions replaced. It fits one processor and one version of the runtime, so it is made here and kept in
+the plan's nodes replaced. It fits one processor and one version of the runtime, so it is made here and kept in
 the user's cache.
 """
 
@@ -17,10 +17,10 @@ from rlflow import ledger
 from rlflow.errors import ModelError, OutputError, RlflowError, RuntimeRefused
 from rlflow.files import check_readable, write_atomically
 from rlflow.kernels import shared_library
-from rlflow.kernels.plan import ALGORITHMS, KEY, KernelPlan
+from rlflow.kernels.plan import KEY, KernelPlan
 
 #: Raised when prepared files of old are of no use any more.
-_FORM = "1"
+_FORM = "2"
 #: The cache is kept below this: the files that were not used for longest go first.
 _CACHE_BYTES = 4 << 30
 
@@ -91,28 +91,24 @@ def applied(model: bytes | str, plan: KernelPlan) -> tuple[bytes | None, str | N
     from rlflow.frontends.blocked import BlockedGraph, whole
     from rlflow.runtime import inprocess
 
-    block = block_here()
-    if block is None:
-        return None, "ONNX Runtime uses no blocked tensors on this processor"
-    graph = BlockedGraph(inprocess.optimised(whole(model)), block)
-    known = {one.name: one.channels for one in graph.convolutions()}
-    chosen = {
-        one.node: ALGORITHMS[one.algorithm] for one in plan.choices if one.node in known and one.fits(known[one.node])
-    }
+    graph = BlockedGraph(inprocess.optimised(whole(model)), block_here())
+    known = {one.name: one for one in graph.sites()}
+    fitting = (one for one in plan.choices if one.node in known)
+    chosen = {one.node: one.attributes for one in fitting if one.fits(known[one.node].kind, known[one.node].sizes)}
     if not chosen:
-        return None, "none of the plan's convolutions is in the graph that this version of ONNX Runtime makes"
+        return None, "none of the plan's nodes is in the graph that this version of ONNX Runtime makes"
     missing = len(plan.choices) - len(chosen)
-    note = f"{missing} of the plan's {len(plan.choices)} convolutions are not as planned here" if missing else None
+    note = f"{missing} of the plan's {len(plan.choices)} nodes are not as planned here" if missing else None
     return graph.with_kernels(chosen), note
 
 
 @functools.cache
-def block_here() -> int | None:
-    """Channels in a block of ONNX Runtime's tensors on this processor; ``None``: it has no blocks."""
+def block_here() -> int:
+    """Channels in a block of ONNX Runtime's tensors on this processor; 0: it has no blocks."""
     from rlflow.frontends import blocked
     from rlflow.runtime import inprocess
 
-    return blocked.block_of(inprocess.optimised(blocked.probe()))
+    return blocked.block_of(inprocess.optimised(blocked.probe())) or 0
 
 
 def _key(model: bytes | str) -> str:

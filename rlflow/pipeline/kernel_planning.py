@@ -1,5 +1,5 @@
-"""Stage 6, where it is asked for: which convolutions of the result another algorithm does faster, measured here, and
-the plan that says so in the model's metadata. The model itself stays as it is.
+"""Stage 6, where it is asked for: which nodes of the result, as ONNX Runtime runs it, a kernel of ours does faster,
+measured here, and the plan that says so in the model's metadata. The model itself stays as it is.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import verified
 from rlflow.errors import CostError, ModelError, UsageError, VerificationFailed
-from rlflow.kernels.plan import ALGORITHMS, KEY, Choice, KernelPlan
+from rlflow.kernels.algorithms import ALGORITHMS
+from rlflow.kernels.plan import KEY, Choice, KernelPlan
 from rlflow.kernels.shared_library import library_path, unavailable
 
 if TYPE_CHECKING:
-    from rlflow.frontends.blocked import BlockedGraph, Convolution
+    from rlflow.frontends.blocked import BlockedGraph
+    from rlflow.frontends.kernel_sites import Site
     from rlflow.pipeline.context import Context
     from rlflow.pipeline.loading import Loaded
     from rlflow.pipeline.racing import Raced
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_kernels", "with_kernels"]
 
-#: An algorithm is chosen for a convolution where it takes less than this part of the runtime's own time.
+#: An algorithm is chosen for a node where it takes less than this part of the runtime's own time.
 _WORTH = 0.97
 #: Measuring: so many sessions of each variant in turn, with about so many milliseconds of runs in each.
 _ROUNDS, _ROUND_MS, _LEAST_RUNS, _MOST_RUNS = 3, 1000.0, 3, 15
@@ -32,8 +34,12 @@ _ROUNDS, _ROUND_MS, _LEAST_RUNS, _MOST_RUNS = 3, 1000.0, 3, 15
 #: stage's seconds they have where one does. Measuring has the rest.
 _RACE_SECONDS, _CHECK_SECONDS = 20.0, 8.0
 _RACE_PART, _CHECK_PART = 0.35, 0.2
-#: The algorithms to try, the less exact one first; where its outputs differ too much, the others.
-_ATTEMPTS = (("winograd-4x4", "winograd-2x2"), ("winograd-2x2",))
+#: The algorithms to try, the least exact one among them first; where the outputs differ too much, the others.
+_ATTEMPTS = (
+    tuple(ALGORITHMS),
+    tuple(name for name in ALGORITHMS if name != "winograd-4x4"),
+    tuple(name for name, one in ALGORITHMS.items() if one.exact),
+)
 
 
 def check_kernels(options: Any) -> None:
@@ -97,12 +103,9 @@ class _Planning:
 
         if self.context.options.tolerated <= 1.0:
             raise CostError("--tolerance strict allows no algorithm that rounds otherwise")
-        block = block_here()
-        if block is None:
-            raise CostError("ONNX Runtime uses no blocked tensors on this processor")
-        graph = BlockedGraph(self.context.worker.optimized(self.source), block)
-        if not graph.convolutions():
-            raise CostError("the model has no convolution that a kernel can do")
+        graph = BlockedGraph(self.context.worker.optimized(self.source), block_here())
+        if not graph.sites():
+            raise CostError("ONNX Runtime's graph of the model has no node that a kernel can do")
         options = RuntimeOptions(threads=self.context.options.threads, library=library_path())
         with Worker(options) as worker:
             return self._among(graph, measured(graph, worker, self._feeds, self._measuring), worker)
@@ -121,12 +124,14 @@ class _Planning:
 
     def _among(self, graph: BlockedGraph, times: Mapping[str, Mapping[str, float]], worker: Worker) -> KernelPlan:
         """The fastest choices whose outputs are near enough, if they win the race."""
-        differs = ""
+        differs, before = "", None
         for algorithms in _ATTEMPTS:
-            choices = chosen(graph.convolutions(), times, algorithms)
+            choices = chosen(graph.sites(), times, algorithms)
             if not choices:
-                raise CostError(differs or "ONNX Runtime's own convolutions are as fast")
-            model = graph.with_kernels({one.node: ALGORITHMS[one.algorithm] for one in choices})
+                raise CostError(differs or "ONNX Runtime's own kernels are as fast")
+            if choices == before:
+                continue
+            before, model = choices, graph.with_kernels({one.node: one.attributes for one in choices})
             difference = self._difference(model, worker)
             if difference is None:
                 return self._raced(model, choices, graph, worker)
@@ -160,7 +165,7 @@ class _Planning:
             raise CostError(decision.reason)
         version = str(worker.describe()["version"])
         self.context.notes.append(
-            f"With kernels for {len(choices)} of its convolutions the model is {decision.speedup:.2f} times as fast "
+            f"With kernels for {len(choices)} of its nodes the model is {decision.speedup:.2f} times as fast "
             "here; the plan is in its metadata, and rlflow.kernels.session uses it."
         )
         speedup = round(float(decision.speedup or 1.0), 4)
@@ -170,45 +175,48 @@ class _Planning:
 def measured(
     graph: BlockedGraph, worker: Worker, feeds: Mapping[str, Any], seconds: float | None = None
 ) -> dict[str, dict[str, float]]:
-    """Microseconds of each convolution, by its name and then by algorithm ("" is ONNX Runtime's own).
+    """Microseconds of each site, by its name and then by algorithm ("" is ONNX Runtime's own).
 
     All are measured in the model's company, by the runtime's profiler, one variant of the whole model after the other:
     beside other layers' weights, a transformed filter may not stay in the cache. The least of some medians is kept,
     because other programs on the machine can only add. No new turn begins after ``seconds``; there is one in any case.
     """
-    began = time.monotonic()
-    names = [one.name for one in graph.convolutions()]
-    variants = {"": graph.with_kernels({})}
-    variants |= {
-        algorithm: graph.with_kernels(dict.fromkeys(names, attributes)) for algorithm, attributes in ALGORITHMS.items()
-    }
-    found: dict[str, dict[str, float]] = {name: {} for name in names}
+    began, sites = time.monotonic(), graph.sites()
+    found: dict[str, dict[str, float]] = {site.name: {} for site in sites}
     runs = _LEAST_RUNS
     for turn in range(_ROUNDS):
         if turn and seconds is not None and (time.monotonic() - began) * (turn + 1) / turn > seconds:
             break
-        for algorithm, model in variants.items():
-            nodes = worker.profile(model, feeds, runs=runs)
-            for node in nodes:
-                if node.name in found:
-                    least = found[node.name].get(algorithm, float("inf"))
-                    found[node.name][algorithm] = min(least, node.us)
-            whole = sum(node.us for node in nodes) / 1000.0
-            runs = int(min(max(_ROUND_MS / max(whole, 0.001), _LEAST_RUNS), _MOST_RUNS))
+        for doing in _variants(sites):
+            attributes = {name: ALGORITHMS[algorithm].attributes() for name, algorithm in doing.items()}
+            nodes = worker.profile(graph.with_kernels(attributes), feeds, runs=runs)
+            us = {node.name: node.us for node in nodes}
+            for site in sites:
+                if site.name not in us or (doing and site.name not in doing):
+                    continue
+                algorithm = doing.get(site.name, "")
+                spent = us[site.name] + sum(us.get(other, 0.0) for other in site.others)
+                found[site.name][algorithm] = min(found[site.name].get(algorithm, float("inf")), spent)
+            runs = int(min(max(_ROUND_MS / max(sum(us.values()) / 1000.0, 0.001), _LEAST_RUNS), _MOST_RUNS))
     return found
 
 
-def chosen(
-    convolutions: Sequence[Convolution], times: Mapping[str, Mapping[str, float]], algorithms: Sequence[str]
-) -> list[Choice]:
-    """The fastest of these algorithms for each convolution, where it is faster than the runtime's own."""
+def _variants(sites: Sequence[Site]) -> list[dict[str, str]]:
+    """Algorithms by site, so that each site has each of its algorithms once, and ONNX Runtime's in the first."""
+    able = {site.name: [name for name, one in ALGORITHMS.items() if one.kind == site.kind] for site in sites}
+    most = max(map(len, able.values()), default=0)
+    return [{}, *({name: names[turn] for name, names in able.items() if turn < len(names)} for turn in range(most))]
+
+
+def chosen(sites: Sequence[Site], times: Mapping[str, Mapping[str, float]], algorithms: Sequence[str]) -> list[Choice]:
+    """The fastest of these algorithms for each site, where it is faster than the runtime's own."""
     found = []
-    for one in convolutions:
+    for one in sites:
         own = times[one.name].get("")
         known = [(times[one.name][name], name) for name in algorithms if name in times[one.name]]
         if own is None or not known:
             continue
         least, name = min(known)
         if 0.0 < least < _WORTH * own:
-            found.append(Choice(one.name, one.channels, name, round(own / least, 3)))
+            found.append(Choice(one.name, one.sizes, name, round(own / least, 3)))
     return found

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
+
+
+def opened(model: bytes, threads: int = 1) -> ort.InferenceSession:
+    """A session that knows the kernels."""
+    from rlflow.kernels import library_path
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    options.register_custom_ops_library(library_path())
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def to_blocks(x: np.ndarray, block: int) -> np.ndarray:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import blocked_models as models
 import numpy as np
-import onnxruntime as ort
 import pytest
+from blocked_models import opened
 
-from rlflow.kernels import library_path, unavailable
+from rlflow.kernels import unavailable
 
 pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 
@@ -28,14 +28,6 @@ CASES = [
 ]
 #: Largest error over largest output: about ten times what is measured.
 BOUND = {2: 2e-6, 4: 8e-6}
-
-
-def opened(model: bytes, threads: int = 1) -> ort.InferenceSession:
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3
-    options.register_custom_ops_library(library_path())
-    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def error_of(case, block: int, tile: int, fused: bool, threads: int) -> float:

@@ -14,8 +14,8 @@ import pytest
 import rlflow
 import rlflow.kernels
 from rlflow.errors import UsageError
-from rlflow.frontends import blocked
-from rlflow.frontends.blocked import Convolution
+from rlflow.frontends import kernel_kinds
+from rlflow.frontends.kernel_sites import Site
 from rlflow.kernels import KEY, KernelPlan, shared_library
 from rlflow.pipeline import kernel_planning as stage
 from rlflow.race import gate
@@ -37,7 +37,7 @@ def winning(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def measured(graph: Any, *_: Any) -> dict[str, dict[str, float]]:
         times = {"": 100.0, "winograd-2x2": 70.0, "winograd-4x4": 50.0}
-        return {one.name: times for one in graph.convolutions()}
+        return {one.name: times for one in graph.sites()}
 
     class Decision:
         winner, speedup, reason = "kernels", 1.5, ""
@@ -106,12 +106,7 @@ def test_outputs_that_differ_too_much_lead_to_the_more_exact_algorithm(
 @pytest.mark.usefixtures("winning")
 def test_wrong_kernels_are_found_by_their_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check is the real one: a convolution that is done with another padding gives no plan."""
-    replace = blocked._replace
-
-    def wrong(node: Any, found: Convolution, *rest: Any) -> None:
-        replace(node, Convolution(found.name, found.channels, (2, 2, 0, 0)), *rest)
-
-    monkeypatch.setattr(blocked, "_replace", wrong)
+    monkeypatch.setattr(kernel_kinds, "_pads", lambda *_: [2, 2, 0, 0])
     out, result = optimised(tmp_path)
     assert plan_of(out) is None
     assert "the outputs differ" in why(result)
@@ -135,12 +130,12 @@ def test_what_loses_the_race_is_no_plan_and_an_old_one_goes(tmp_path: Path, monk
 
 
 @needs_library
-def test_a_model_without_convolutions_has_no_plan(tmp_path: Path) -> None:
+def test_a_model_without_such_nodes_has_no_plan(tmp_path: Path) -> None:
     node = onnx.helper.make_node("Relu", ["x"], ["y"])
     values = [onnx.helper.make_tensor_value_info(name, 1, [1, 8]) for name in "xy"]
     graph = onnx.helper.make_graph([node], "relu", values[:1], values[1:])
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
-    assert "no convolution that a kernel can do" in why(rlflow.optimize(model, **QUICK))
+    assert "no node that a kernel can do" in why(rlflow.optimize(model, **QUICK))
 
 
 @needs_library
@@ -170,6 +165,6 @@ def test_another_runtime_and_a_missing_library_are_refused_before_the_work(monke
     ],
 )
 def test_the_fastest_algorithm_is_chosen_where_it_is_faster(times: Any, algorithms: Any, expected: Any) -> None:
-    one = Convolution("c", (16, 16), (1, 1, 1, 1))
+    one = Site("convolution", "c", (16, 16))
     found = stage.chosen([one], {"c": times}, algorithms)
     assert [(choice.algorithm, choice.ratio) for choice in found] == ([] if expected is None else [expected])

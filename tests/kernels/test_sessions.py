@@ -17,6 +17,7 @@ from rlflow.errors import ModelError
 from rlflow.frontends import blocked
 from rlflow.kernels import Choice, KernelPlan, KernelsNotUsed, preparing, shared_library
 
+WINOGRAD = ["winograd-2x2", "winograd-4x4"]
 needs_library = pytest.mark.skipif(rlflow.kernels.unavailable() is not None, reason=str(rlflow.kernels.unavailable()))
 
 
@@ -30,9 +31,8 @@ def planned(algorithm: str = "winograd-4x4", dynamic: bool = False, **changes) -
     """The small network with a plan for every convolution that a kernel can do."""
     raw = models.small_network(dynamic=dynamic)
     block = preparing.block_here()
-    assert block is not None
     graph = blocked.BlockedGraph(preparing_optimised(raw), block)
-    choices = [Choice(one.name, one.channels, algorithm, 2.0) for one in graph.convolutions()]
+    choices = [Choice(one.name, one.sizes, algorithm, 2.0) for one in graph.sites()]
     assert len(choices) == 2  # the stem reads plain channels
     plan = KernelPlan("1.0", block, 1, 1.5, tuple(choices))
     return with_metadata(raw, changes.get("text", plan.text()))
@@ -63,7 +63,7 @@ def kernel_nodes(path: str) -> list[str]:
 
 
 @needs_library
-@pytest.mark.parametrize("algorithm", list(rlflow.kernels.ALGORITHMS))
+@pytest.mark.parametrize("algorithm", WINOGRAD)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_a_session_uses_the_plan(algorithm: str, dynamic: bool, own_cache: Path) -> None:
     raw = planned(algorithm, dynamic)
@@ -136,7 +136,7 @@ def test_without_a_cache_the_kernels_are_used_all_the_same(tmp_path: Path, monke
 @needs_library
 def test_old_prepared_files_make_room(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preparing, "_CACHE_BYTES", 10)
-    for algorithm in rlflow.kernels.ALGORITHMS:
+    for algorithm in WINOGRAD:
         rlflow.kernels.session(planned(algorithm))
     assert len(list(own_cache.glob("*.onnx"))) == 1
 
@@ -198,20 +198,20 @@ def test_a_hostile_plan_is_refused_and_the_model_runs_plainly(text: str) -> None
 @needs_library
 def test_a_plan_for_another_model_changes_nothing() -> None:
     stranger = KernelPlan("1.0", 8, 1, 2.0, (Choice("nobody", (8, 8), "winograd-2x2", 2.0),))
-    falls_back(with_metadata(models.small_network(), stranger.text()), "none of the plan's convolutions")
+    falls_back(with_metadata(models.small_network(), stranger.text()), "none of the plan's nodes")
 
 
 @needs_library
 def test_a_choice_for_other_channels_is_left_out() -> None:
-    block = preparing.block_here() or 8
+    block = preparing.block_here()
     graph = blocked.BlockedGraph(preparing_optimised(models.small_network()), block)
-    first, second = graph.convolutions()
+    first, second = graph.sites()
     choices = (
-        Choice(first.name, first.channels, "winograd-2x2", 2.0),
+        Choice(first.name, first.sizes, "winograd-2x2", 2.0, {"chunk": 24}),
         Choice(second.name, (512, 512), "winograd-2x2", 2.0),
     )
     raw = with_metadata(models.small_network(), KernelPlan("1.0", block, 1, 2.0, choices).text())
-    with pytest.warns(KernelsNotUsed, match="1 of the plan's 2 convolutions"):
+    with pytest.warns(KernelsNotUsed, match="1 of the plan's 2 nodes"):
         rlflow.kernels.session(raw)
 
 

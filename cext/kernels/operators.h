@@ -1,0 +1,14 @@
+// The operators of the domain `rlflow.kernels`; a file for each family.
+#pragma once
+#include "ort_calls.h"
+#include "stages.h"
+
+namespace rlflow::kernels {
+
+const ort::CustomOp& winograd_operator();
+const ort::CustomOp& norm_operator();
+
+// The attributes activation and activation_params as ONNX Runtime writes them. Throws std::invalid_argument.
+Epilogue epilogue_of(const Attributes& attributes);
+
+}  // namespace rlflow::kernels

@@ -1,0 +1,95 @@
+// The kernels that are one routine each against the same in double precision, for every instruction set of this machine.
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "isa.h"
+#include "testing.h"
+
+using namespace rlflow::kernels;
+
+namespace {
+
+std::vector<float> normal_floats(int64_t count, double mean, double scale, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<double> normal(mean, scale);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& value : values) value = static_cast<float>(normal(engine));
+  return values;
+}
+
+std::vector<Isa> isas_here() {
+  std::vector<Isa> found;
+  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
+    if (runs_here(isa)) found.push_back(isa);
+  return found;
+}
+
+// --- normalised rows ---
+
+struct NormCase {
+  int64_t rows, width, skip_rows;  // 0: nothing is added
+  bool centred, shift, bias;
+  double mean;
+};
+
+const NormCase kNorms[] = {
+    {5, 768, 5, true, true, false, 0}, {3, 1, 0, false, false, false, 0},  {4, 17, 2, true, true, true, 0},   {2, 64, 0, true, false, true, 3},
+    {6, 100, 3, false, true, true, 0}, {1, 4096, 1, true, true, false, 1}, {7, 15, 0, false, false, true, 0}, {2, 1023, 2, true, true, true, 30},
+};
+
+double norm_term(const Norm& n, int64_t row, int64_t at) {
+  double value = n.x[row * n.width + at];
+  if (n.skip) value += n.skip[row % n.skip_rows * n.width + at];
+  return n.bias ? value + n.bias[at] : value;
+}
+
+// The largest error of a row over its largest output.
+void check_norm_row(const Norm& n, int64_t row, double bound) {
+  const auto width = static_cast<double>(n.width);
+  double mean = 0, squares = 0, worst = 0, largest = 1;
+  if (n.centred)
+    for (int64_t at = 0; at < n.width; ++at) mean += norm_term(n, row, at) / width;
+  for (int64_t at = 0; at < n.width; ++at) squares += std::pow(norm_term(n, row, at) - mean, 2) / width;
+  for (int64_t at = 0; at < n.width; ++at) {
+    double truth = (norm_term(n, row, at) - mean) / std::sqrt(squares + n.epsilon) * n.scale[at];
+    truth += n.shift ? n.shift[at] : 0.0f;
+    const float found = n.y[row * n.width + at];
+    CHECK(std::isfinite(found));
+    worst = std::max(worst, std::abs(truth - found));
+    largest = std::max(largest, std::abs(truth));
+    if (n.sum) CHECK(std::abs(n.sum[row * n.width + at] - norm_term(n, row, at)) <= 1e-6 * (1 + std::abs(norm_term(n, row, at))));
+  }
+  CHECK(worst / largest < bound);
+}
+
+void check_norm(Isa isa, const NormCase& c, bool keeps_sum) {
+  const int64_t size = c.rows * c.width;
+  const auto x = normal_floats(size, c.mean, 1, 1), skip = normal_floats(c.skip_rows * c.width, 0, 1, 2);
+  const auto scale = normal_floats(c.width, 1, 0.2, 3), shift = normal_floats(c.width, 0, 1, 4), bias = normal_floats(c.width, 0, 1, 5);
+  std::vector<float> y(static_cast<std::size_t>(size) + 1, std::nanf("")), sum = y;
+  const bool adds = c.skip_rows > 0 || c.bias;
+  Norm n{c.width,
+         1e-5f,
+         c.centred,
+         scale.data(),
+         c.shift ? shift.data() : nullptr,
+         c.bias ? bias.data() : nullptr,
+         x.data(),
+         c.skip_rows > 0 ? skip.data() : nullptr,
+         std::max<int64_t>(1, c.skip_rows),
+         y.data(),
+         adds && keeps_sum ? sum.data() : nullptr};
+  routines(isa).norm(n, 0, c.rows / 2);  // in two tasks
+  routines(isa).norm(n, c.rows / 2, c.rows);
+  CHECK(std::isnan(y.back()) && std::isnan(sum.back()));
+  for (int64_t row = 0; row < c.rows; ++row) check_norm_row(n, row, 2e-6 * (1 + c.mean));
+}
+
+}  // namespace
+
+TEST(normalised_rows_are_those_in_double_precision) {
+  for (const Isa isa : isas_here())
+    for (const NormCase& c : kNorms)
+      for (const bool keeps_sum : {false, true}) check_norm(isa, c, keeps_sum);
+}

@@ -1,0 +1,78 @@
+"""The kernels that are no Winograd's, each in a small model of its own, beside ONNX Runtime's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import blocked_models
+import numpy as np
+import test_norm
+
+#: Rows and values in a row.
+NORMS = (("SkipLayerNormalization", 128, 768), ("LayerNormalization", 128, 768), ("LayerNormalization", 197, 768),
+         ("SimplifiedLayerNormalization", 128, 768), ("SkipLayerNormalization", 1, 768))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """``graph``: the runtime's, with sites of ``kind``; ``work``: floating-point operations, or bytes that must be read
+    and written; ``unit`` says which. ``truth``: the first output in double precision.
+    """
+
+    key: str
+    kind: str
+    graph: Any
+    feeds: dict[str, np.ndarray]
+    truth: np.ndarray
+    work: float
+    unit: str
+
+
+def norms() -> Iterator[Case]:
+    for operator, rows, width in NORMS:
+        values = test_norm.tensors((1, rows), width)
+        names = tuple(name for name in test_norm.OPERATORS[operator][2] if name != "bias")
+        raw = test_norm.model(operator, values, names, False, 1e-5)
+        truth, _ = test_norm.normalised(operator, values, names, 1e-5)
+        fed = [name for name in ("x", "skip") if name in names]
+        yield Case(f"{operator} {rows}x{width}", "norm", graph_of(raw), {name: values[name] for name in fed}, truth,
+                   4.0 * rows * width * (len(fed) + 1), "GB/s")  # fmt: skip
+
+
+def graph_of(raw: bytes) -> Any:
+    from rlflow.frontends.blocked import BlockedGraph
+    from rlflow.kernels.preparing import block_here
+    from rlflow.runtime import inprocess
+
+    return BlockedGraph(inprocess.optimised(raw), block_here())
+
+
+def row_of(case: Case, seconds: float) -> dict[str, Any]:
+    """Both in turn, processor time of one thread; the pace is work a second, and the error that of the kernel."""
+    names = [site.name for site in case.graph.sites() if site.kind == case.kind]
+    opened = [blocked_models.opened(case.graph.with_kernels({name: {} for name in some})) for some in ((), names)]
+    outputs = [one.run(None, case.feeds)[0] for one in opened]
+    samples: list[list[float]] = [[], []]
+    end = time.process_time() + seconds
+    while time.process_time() < end or len(samples[0]) < 7:
+        for kept, one in zip(samples, opened, strict=True):
+            start = time.process_time()
+            one.run(None, case.feeds)
+            kept.append(time.process_time() - start)
+    own, us = (float(np.median(kept)) * 1e6 for kept in samples)
+    scale = np.abs(case.truth).max()
+    return {
+        "kind": "alone", "key": case.key, "kernel": case.kind, "us": round(us, 2), "onnxruntime_us": round(own, 2),
+        "ratio": round(own / us, 3), "pace": round(case.work / us / 1e3, 1), "unit": case.unit,
+        "onnxruntime_pace": round(case.work / own / 1e3, 1), "samples": len(samples[0]),
+        "error": float(np.abs(outputs[1] - case.truth).max() / scale),
+        "onnxruntime_error": float(np.abs(outputs[0] - case.truth).max() / scale),
+    }  # fmt: skip
+
+
+def cases() -> Iterator[Case]:
+    for make in (norms,):
+        yield from make()

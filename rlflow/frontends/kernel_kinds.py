@@ -1,0 +1,129 @@
+"""The kinds of nodes in ONNX Runtime's optimised graph that a kernel of ours can do, a row of :data:`KINDS` each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+
+from rlflow.frontends.kernel_sites import (
+    ACTIVATIONS,
+    BLOCKED,
+    CONTRIB,
+    Kind,
+    Site,
+    Surroundings,
+    attributes_of,
+    convolution_attributes,
+    input_of,
+    replace,
+)
+
+_SAME = ("SAME_UPPER", "SAME_LOWER")
+
+
+def found_sites(graph: onnx.GraphProto, around: Surroundings) -> Iterator[tuple[onnx.NodeProto, Site]]:
+    """The sites of a graph in its order, each with its node; of nodes with one name the first."""
+    seen: set[str] = set()
+    for node in graph.node:
+        if not node.name or node.name in seen:
+            continue
+        for kind in KINDS.values():
+            site = kind.read(node, around)
+            if site is not None:
+                seen.add(node.name)
+                yield node, site
+                break
+
+
+# --- convolutions on blocked tensors ----------------------------------------------------------------------------------
+
+
+def _read_convolution(node: onnx.NodeProto, around: Surroundings) -> Site | None:
+    """A 3×3 convolution of stride 1."""
+    if node.domain != BLOCKED or node.op_type != "Conv" or not around.block:
+        return None
+    given, shape = attributes_of(node), around.shape(node.input[1]) or ()
+    plain = len(shape) == 4 and shape[2:] == (3, 3) and not shape[0] % around.block and not shape[1] % around.block
+    plain = plain and given.get("group", 1) == 1 and list(given.get("kernel_shape", (3, 3))) == [3, 3]
+    plain = plain and all(list(given.get(name, (1, 1))) == [1, 1] for name in ("strides", "dilations"))
+    if not plain or given.get("activation", "") not in ACTIVATIONS or _pads(given, (3, 3)) is None:
+        return None
+    return Site("convolution", node.name, shape[:2])
+
+
+def _write_convolution(node: onnx.NodeProto, around: Surroundings, attributes: Mapping[str, int]) -> None:
+    given = attributes_of(node)
+    own = {**convolution_attributes(given), "block": around.block, "pads": _pads(given, (3, 3)), **attributes}
+    replace(node, "NchwcWinograd", list(node.input), list(node.output), own)
+
+
+def _pads(given: Mapping[str, Any], kernel: tuple[int, ...]) -> list[int] | None:
+    """Padding in ONNX's order; ``None``: it is not known, or negative. SAME is known for odd kernels of stride 1."""
+    how = given.get("auto_pad", "NOTSET")
+    steps = [*given.get("strides", (1, 1)), *given.get("dilations", (1, 1))]
+    if how in _SAME:
+        return [size // 2 for size in kernel] * 2 if steps == [1] * 4 and all(size % 2 for size in kernel) else None
+    pads = [0] * 4 if how == "VALID" else list(given.get("pads", [0] * 4))
+    return pads if len(pads) == 4 and min(pads) >= 0 else None
+
+
+# --- normalised rows --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Norm:
+    """Where an operator has what RowNorm takes: positions among its inputs (-1: it has none); its own epsilon."""
+
+    centred: int
+    epsilon: float
+    scale: int
+    skip: int = -1
+    shift: int = -1
+    bias: int = -1
+
+
+_NORMS = {
+    ("", "LayerNormalization"): _Norm(1, 1e-5, scale=1, shift=2),
+    ("", "SimplifiedLayerNormalization"): _Norm(0, 1e-5, scale=1),
+    ("", "RMSNormalization"): _Norm(0, 1e-5, scale=1),
+    (CONTRIB, "SkipLayerNormalization"): _Norm(1, 1e-12, skip=1, scale=2, shift=3, bias=4),
+    (CONTRIB, "SkipSimplifiedLayerNormalization"): _Norm(0, 1e-12, skip=1, scale=2, bias=3),
+}
+_KEPT_SUM = 3  # the output of the Skip operators that holds what was normalised
+
+
+def _read_norm(node: onnx.NodeProto, around: Surroundings) -> Site | None:
+    """Rows of the last axis, whose scale is constant; no other output than the rows and their sum is used."""
+    found = _NORMS.get((node.domain, node.op_type))
+    if found is None:
+        return None
+    given, shape = attributes_of(node), around.shape(input_of(node, found.scale))
+    if shape is None or len(shape) != 1 or not shape[0] or given.get("axis", -1) != -1:
+        return None
+    may_be_used = {0, _KEPT_SUM} if found.skip >= 0 else {0}
+    if any(name and around.is_used(name) for at, name in enumerate(node.output) if at not in may_be_used):
+        return None
+    added = sum(bool(input_of(node, place)) for place in (found.skip, found.bias))
+    return Site("norm", node.name, (shape[0], found.centred, added))
+
+
+def _write_norm(node: onnx.NodeProto, around: Surroundings, attributes: Mapping[str, int]) -> None:
+    found = _NORMS[node.domain, node.op_type]
+    inputs = [input_of(node, place) for place in (0, found.scale, found.skip, found.shift, found.bias)]
+    kept = node.output[_KEPT_SUM] if len(node.output) > _KEPT_SUM else ""
+    outputs = [node.output[0], *([kept] if kept and around.is_used(kept) else [])]
+    epsilon = float(attributes_of(node).get("epsilon", found.epsilon))
+    own = {"epsilon": epsilon, "centred": found.centred, "keeps_sum": len(outputs) - 1, **attributes}
+    replace(node, "RowNorm", inputs, outputs, own)
+
+
+KINDS: Mapping[str, Kind] = {
+    one.name: one
+    for one in (
+        Kind("convolution", _read_convolution, _write_convolution),
+        Kind("norm", _read_norm, _write_norm),
+    )
+}

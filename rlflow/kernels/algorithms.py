@@ -1,0 +1,74 @@
+"""The algorithms that a plan may name, and the parameter space of each: what a tuner may choose.
+
+>>> from rlflow.kernels import spaces
+>>> sorted(spaces()["winograd-4x4"])
+['chunk', 'part']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+
+from rlflow.errors import UsageError
+
+#: Attributes of a node, by name.
+Tuning = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """What a kernel does at sites of one ``kind`` (see :mod:`rlflow.frontends.kernel_sites`).
+
+    ``fixed``: the attributes that make it this algorithm. ``space``: each parameter's values, of which the first is the
+    default; any combination is valid at any site, gives the same result up to the order of additions, and differs in
+    speed. ``exact``: it rounds as the runtime's own kernel does, up to the order of additions.
+    """
+
+    name: str
+    kind: str
+    fixed: Tuning = field(default_factory=dict)
+    space: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    exact: bool = True
+
+    def points(self) -> Iterator[dict[str, int]]:
+        """All combinations of the parameters, the defaults first."""
+        for values in product(*self.space.values()):
+            yield dict(zip(self.space, values, strict=True))
+
+    def attributes(self, tuning: Tuning | None = None) -> dict[str, int]:
+        """The attributes of a node that does this; parameters that ``tuning`` leaves out have their defaults.
+
+        Raises UsageError for a parameter or a value that the space lacks.
+        """
+        for name, value in (tuning or {}).items():
+            if name not in self.space:
+                known = ", ".join(self.space) or "none"
+                raise UsageError(f"The kernel {self.name} has no parameter {name!r}; it has {known}.")
+            if isinstance(value, bool) or value not in self.space[name]:
+                allowed = ", ".join(map(str, self.space[name]))
+                raise UsageError(f"The kernel {self.name} has no {name}={value!r}; choose one of {allowed}.")
+        return {**self.fixed, **(tuning or {})}
+
+
+#: Tiles worked on at a time, and input channels in a pass of the product (multiples of any block); 0: by the caches.
+_WINOGRAD = {"chunk": (0, 12, 24, 36, 48, 72, 96, 144, 192, 288, 384, 576), "part": (0, 64, 96, 128, 192, 256, 512)}
+
+ALGORITHMS: Mapping[str, Algorithm] = {
+    one.name: one
+    for one in (
+        Algorithm("winograd-2x2", "convolution", {"tile": 2}, _WINOGRAD, exact=False),
+        Algorithm("winograd-4x4", "convolution", {"tile": 4}, _WINOGRAD, exact=False),
+        Algorithm("row-norm", "norm", {}, {"rows": (0, 1, 2, 4, 8, 16, 32, 64)}),
+    )
+}
+
+
+def spaces() -> dict[str, dict[str, tuple[int, ...]]]:
+    """The parameter space of each algorithm: its parameters' values, the default first.
+
+    A point of a space, a value for each parameter, makes a kernel by ``ALGORITHMS[name].attributes(point)``;
+    ``BlockedGraph.with_kernels`` takes these, and a :class:`rlflow.kernels.Choice` keeps them as ``tuning``.
+    """
+    return {name: dict(one.space) for name, one in ALGORITHMS.items()}
