@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from rlflow.deployment import Export, kept_comparisons
 from rlflow.errors import GraphError, RuntimeCrashed, RuntimeRefused
 from rlflow.pipeline.parts import Timing
-from rlflow.race.evidence import ThisRun
 from rlflow.search import InterruptGuard, StopToken, Visited
 
 if TYPE_CHECKING:
@@ -54,18 +53,6 @@ class Raced:
     outputs: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class _Field:
-    """What is compared: the ``baseline`` and the entrants. ``memory``: earlier blocks of these; ``outputs``: as in
-    :class:`Raced`.
-    """
-
-    baseline: bytes | str
-    entrants: Mapping[str, Entrant]
-    memory: ThisRun
-    outputs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-
-
 def race(loaded: Loaded, found: Found, context: Context) -> Raced:
     """Compare the finalists of the search with the original where the model will run."""
     entrants = _entrants(found.finalists, loaded, context)
@@ -74,17 +61,14 @@ def race(loaded: Loaded, found: Found, context: Context) -> Raced:
         reason = NOTHING_CHEAPER if winner is None else "the analytic cost is lower; no clock was used"
         return Raced(reason, winner)
     context.stage("timing", "timing the candidates against the original" if entrants else "timing the model")
-    baseline = _baseline(loaded, context)
-    compared = _Field(baseline, entrants, ThisRun(_memory(loaded, baseline, entrants, context)))
-    decision = _decision(compared, loaded, context)
-    if _goes_on(decision, compared, context):
-        decision = _gone_on(decision, compared, loaded, context)
+    outputs: dict[str, list[dict[str, Any]]] = {}
+    decision = _decision(loaded, entrants, outputs, context)
     if decision.earlier is not None:
         context.notes.append(decision.earlier["sentence"])
     context.notes.extend(
         f"{name} took no part in the final comparison: {why}" for name, why in decision.dropped.items()
     )
-    raced = Raced(decision.reason if entrants else NOTHING_CHEAPER, None, decision, outputs=compared.outputs)
+    raced = Raced(decision.reason if entrants else NOTHING_CHEAPER, None, decision, outputs=outputs)
     if decision.winner is None:
         return _with_cleanup(raced, loaded, found, context)
     if _original_is_faster(decision):
@@ -98,15 +82,11 @@ def _original_is_faster(decision: Any) -> bool:
     return original is not None and bool(original.high < winner.low)
 
 
-def _is_worth_a_race(decision: Any) -> bool:
-    """Whether the clean-up is compared by itself: not where the model as it came, timed beside it, is about as fast."""
-    original, baseline = decision.timings.get("original"), decision.timings.get("baseline")
-    return original is None or baseline is None or bool(original.ms >= baseline.ms * WORTH_A_RACE)
-
-
 def _with_cleanup(raced: Raced, loaded: Loaded, found: Found, context: Context) -> Raced:
     """``raced``, won by the model as imported where that is faster than the model as it came."""
-    if not _is_worth_a_race(raced.decision):
+    timings = raced.decision.timings
+    original, baseline = timings.get("original"), timings.get("baseline")
+    if original is not None and baseline is not None and original.ms < baseline.ms * WORTH_A_RACE:
         return raced
     result = found.result
     visited = Visited(loaded.graph, loaded.graph.digest, result.cost_before_ms, ())
@@ -115,8 +95,7 @@ def _with_cleanup(raced: Raced, loaded: Loaded, found: Found, context: Context) 
         return raced
     context.stage("timing", "timing the clean-up against the original")
     given = context.parts.timing()
-    known = _memory(loaded, loaded.source, {CLEANUP: cleanup}, context)
-    decision = _compared(loaded.source, {CLEANUP: cleanup}, {}, given, known, loaded, context, only=True)
+    decision = _compared(loaded.source, {CLEANUP: cleanup}, {}, given, loaded, context, only=True)
     if decision.winner is None:
         return replace(raced, cleanup=decision)
     reason = f"the model as imported, without rewrites, is faster than the original: {decision.reason}"
@@ -138,45 +117,13 @@ def _entrants(finalists: Sequence[Visited], loaded: Loaded, context: Context) ->
     return entrants
 
 
-def _goes_on(decision: Any, these: _Field, context: Context) -> bool:
-    """Whether the time that was set aside for the clean-up goes to the comparison that ended undecided without it."""
-    if decision.winner is not None or decision.interrupted or decision.challenger is None:
-        return False
-    if context.parts.timing().at_most is None:  # nothing was set aside
-        return False
-    return (
-        these.memory.is_open(decision.challenger) and "original" in decision.timings and not _is_worth_a_race(decision)
-    )
-
-
-def _gone_on(first: Any, these: _Field, loaded: Loaded, context: Context) -> Any:
-    """``first``, with more blocks of the same comparison."""
-    one = replace(these, entrants={first.challenger: these.entrants[first.challenger]})
-    more = _decision(one, loaded, context, only=True)
-    if more.speedup is None:  # there was no time for a block
-        return first
-    return replace(
-        more,
-        first_sample=first.first_sample,
-        dropped={**first.dropped, **more.dropped},
-        blocks=first.blocks + more.blocks,
-        rounds=first.rounds + more.rounds,
-        seconds=first.seconds + more.seconds,
-        earlier=first.earlier,
-    )
-
-
-def _baseline(loaded: Loaded, context: Context) -> bytes | str:
-    """What candidates are compared with: the model as imported. Of a large one that is the model as it came, because
-    each further model is loaded again for every block.
-    """
-    plain = loaded.weights is None or context.options.freeze
-    return loaded.exports.export(loaded.graph).source if plain else loaded.source
-
-
-def _decision(these: _Field, loaded: Loaded, context: Context, only: bool = False) -> Any:
-    """The comparison of all entrants; ``only``: of the one that there is, with all the time that is left."""
+def _decision(
+    loaded: Loaded, entrants: Mapping[str, Entrant], outputs: dict[str, list[dict[str, Any]]], context: Context
+) -> Any:
     options = context.options
+    # Of a large model only the original is timed beside: each further one is loaded again for every block.
+    plain = loaded.weights is None or options.freeze
+    baseline = loaded.exports.export(loaded.graph).source if plain else loaded.source
     keeps_outputs = options.verify and loaded.weights is not None and not options.freeze
 
     def keep_outputs(decision: Any, run: Callable[[str, Any], dict[str, Any]]) -> None:
@@ -186,16 +133,15 @@ def _decision(these: _Field, loaded: Loaded, context: Context, only: bool = Fals
         with contextlib.suppress(RuntimeCrashed, RuntimeRefused):  # the check will say what is wrong
             feeds = context.inputs(loaded).feeds
             computed = {name: [run(name, one) for one in feeds] for name in ("baseline", decision.winner)}
-            these.outputs.update(baseline=computed["baseline"], optimised=computed[decision.winner])
+            outputs.update(baseline=computed["baseline"], optimised=computed[decision.winner])
 
-    beside = {} if these.baseline == loaded.source else {"original": loaded.source}
+    beside = {} if baseline == loaded.source else {"original": loaded.source}
     keep = keep_outputs if keeps_outputs else None
     given = context.parts.timing()
-    if beside and given.at_most is not None and not only:  # the clean-up may have to be compared too
+    if beside and given.at_most is not None:  # the clean-up may have to be compared too
         at_most = FIRST_RACE * given.at_most
         given = Timing(min(given.seconds, at_most), at_most, given.for_least)
-    models = (these.baseline, these.entrants, beside)
-    return _compared(*models, given, these.memory, loaded, context, keep, only=only)
+    return _compared(baseline, entrants, beside, given, loaded, context, keep)
 
 
 def _compared(
@@ -203,7 +149,6 @@ def _compared(
     entrants: Mapping[str, Entrant],
     beside: Mapping[str, Any],
     given: Timing,
-    memory: Any,
     loaded: Loaded,
     context: Context,
     before_closing: Any = None,
@@ -226,7 +171,7 @@ def _compared(
             seed=options.seed,
             beside=beside,
             stop=lambda: token.stopped,
-            memory=memory,
+            memory=_memory(loaded, baseline, entrants, context),
             before_closing=before_closing,
             only=only,
         )

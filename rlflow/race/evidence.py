@@ -141,34 +141,6 @@ class Memory(Protocol):
     def forget(self, candidate: str) -> None: ...
 
 
-class ThisRun:
-    """A memory that also knows what this run kept, whatever ``beyond`` recalls (nothing where it is ``None``)."""
-
-    def __init__(self, beyond: Memory | None) -> None:
-        self._beyond, self._own = beyond, dict[str, Evidence]()
-
-    def recall(self, candidate: str) -> Evidence | None:
-        """What this run kept about a candidate, else what was known before."""
-        known = self._own.get(candidate)
-        return known if known is not None or self._beyond is None else self._beyond.recall(candidate)
-
-    def keep(self, candidate: str, found: Evidence) -> None:
-        """Here and beyond."""
-        self._own[candidate] = found
-        if self._beyond is not None:
-            self._beyond.keep(candidate, found)
-
-    def forget(self, candidate: str) -> None:
-        """Here and beyond."""
-        self._own.pop(candidate, None)
-        if self._beyond is not None:
-            self._beyond.forget(candidate)
-
-    def is_open(self, candidate: str) -> bool:
-        """Whether this run left the comparison of a candidate undecided."""
-        return candidate in self._own and not self._own[candidate].decided
-
-
 class ComparisonStore:
     """Kept comparisons of one baseline in one place; ``identity`` names a candidate together with everything that its
     comparison depends on (contents of both models, inputs). ``fresh``: nothing is recalled.
