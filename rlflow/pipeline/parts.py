@@ -53,12 +53,13 @@ class ModelTimes:
 
 class Timing(NamedTuple):
     """Seconds that the final comparison should take, may take, and may take for no more than the blocks that a claim
-    needs (``None``: what it needs).
+    needs (``None``: what it needs). ``reserve``: seconds after ``at_most`` for the clean-up, if that is compared.
     """
 
     seconds: float
     at_most: float | None = None
     for_least: float | None = None
+    reserve: float = 0.0
 
 
 class Parts:

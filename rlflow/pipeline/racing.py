@@ -23,10 +23,9 @@ __all__ = ["Entrant", "Raced", "race"]
 NOTHING_CHEAPER = "the search found no cheaper graph"
 #: The name of the model as imported, without rewrites, where it is a candidate itself.
 CLEANUP = "clean-up"
-#: Part of the time that the candidates of the search have, where the clean-up may be compared after them.
+#: Part of the time that the candidates of the search have, where the clean-up may be compared after them; they have
+#: the rest too where what is timed beside says that it will not be.
 FIRST_RACE = 0.6
-#: It is compared if what was timed beside says that it may be so many times as fast as the model as it came.
-WORTH_A_RACE = 1.01
 
 
 @dataclass(frozen=True)
@@ -84,6 +83,8 @@ def _original_is_faster(decision: Any) -> bool:
 
 def _with_cleanup(raced: Raced, loaded: Loaded, found: Found, context: Context) -> Raced:
     """``raced``, won by the model as imported where that is faster than the model as it came."""
+    from rlflow.race.track import WORTH_A_RACE
+
     timings = raced.decision.timings
     original, baseline = timings.get("original"), timings.get("baseline")
     if original is not None and baseline is not None and original.ms < baseline.ms * WORTH_A_RACE:
@@ -140,7 +141,7 @@ def _decision(
     given = context.parts.timing()
     if beside and given.at_most is not None:  # the clean-up may have to be compared too
         at_most = FIRST_RACE * given.at_most
-        given = Timing(min(given.seconds, at_most), at_most, given.for_least)
+        given = Timing(min(given.seconds, at_most), at_most, given.for_least, given.at_most - at_most)
     return _compared(baseline, entrants, beside, given, loaded, context, keep)
 
 
@@ -168,6 +169,7 @@ def _compared(
             seconds=given.seconds,
             at_most=given.at_most,
             for_least=given.for_least,
+            reserve=given.reserve,
             seed=options.seed,
             beside=beside,
             stop=lambda: token.stopped,

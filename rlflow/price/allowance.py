@@ -1,8 +1,8 @@
 """How long measuring may take: in full while that fits, then in haste, then not at all.
 
 A price in full takes up to seven sessions that agree. Where the regions that wait would take longer than the time
-given, by the rate so far, the others get one short session each, the dearest first. What is left over when the time is
-spent has no price; the caller estimates it.
+given, by the rate so far, the others get one short session each, the dearest first; if there is time left then, they
+are timed in full after all. What is left over when the time is spent has no price; the caller estimates it.
 """
 
 from __future__ import annotations
@@ -59,9 +59,14 @@ class Allowance:
         """Seconds since the beginning."""
         return self._clock() - self._began
 
+    @property
+    def left(self) -> float:
+        """Seconds that are left; infinitely many where none were given."""
+        return float("inf") if self.seconds is None else self.seconds - self.elapsed
+
     def over(self) -> bool:
         """Whether the time is spent."""
-        return self.seconds is not None and self.elapsed >= self.seconds
+        return self.left <= 0.0
 
     def batch(self) -> int:
         """How many regions to time next: few where time is short and they take long."""
@@ -69,8 +74,7 @@ class Allowance:
             return BATCH
         if self._each is None:
             return 2
-        left = max(self.seconds - self.elapsed, 0.0)
-        return max(1, min(BATCH, int(min(ROUND_TRIP, left) / max(self._each, 1e-9))))
+        return max(1, min(BATCH, int(min(ROUND_TRIP, max(self.left, 0.0)) / max(self._each, 1e-9))))
 
     def took(self, count: int, seconds: float) -> None:
         """``count`` regions took so many ``seconds``; decides whether the others have to be timed in haste."""
@@ -87,4 +91,4 @@ class Allowance:
         if self.done == 0:
             return None
         by_rate = (self._each or 0.0) * (self.total - self.done)
-        return by_rate if self.seconds is None else min(by_rate, max(self.seconds - self.elapsed, 0.0))
+        return min(by_rate, max(self.left, 0.0))

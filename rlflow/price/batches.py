@@ -79,7 +79,23 @@ class Batches:
             if known or time.perf_counter() - started >= PACE_SECONDS:
                 refused, pending = refused + self._keep(pending), []
             allowance.took(len(one.jobs), time.perf_counter() - begun)
-        return Looked(done, shared, refused + self._keep(pending))
+        looked = Looked(done, shared, refused + self._keep(pending))
+        if self.hasty and allowance.seconds is not None:
+            self._in_full([job for job in jobs[:done] if job.key in self._lookup.hasty], allowance, stop)
+        return looked
+
+    def _in_full(self, jobs: Sequence[Job], allowance: Allowance, stop: Callable[[], bool]) -> None:
+        """Time again in full what was timed in haste, as far as the time reaches after all: beside other programs the
+        first rates say little, and one price in haste can hide a gain from the whole search.
+        """
+        self.hasty, took = False, 0.0
+        for job in jobs:
+            if allowance.left < took or allowance.over() or stop():
+                break
+            begun = time.perf_counter()
+            self._keep([self._time([job], [])])
+            took = time.perf_counter() - begun
+        self.hasty = any(job.key in self._lookup.hasty for job in jobs)
 
     # --- timing -----------------------------------------------------------------------------------------------------
 
@@ -146,6 +162,7 @@ class Batches:
         if one.hasty:
             self._lookup.hasty.update(key for key in prices if key in one.programs)
         else:
+            self._lookup.hasty.difference_update(prices)
             self._lookup.keep(prices)
         return refused
 

@@ -207,6 +207,7 @@ class Contest:
             if challenger in track.dropped:
                 return self._failed(challenger, blocks, first_sample)
             values.append(track.ratio(blocks[-1], challenger))
+            track.weigh_beside(blocks)
         if known is not None:
             self.earlier = plain(known, True, verdicts.gone_on(known, len(blocks)))
         found = replace(speedup(values), p_value=corrected_p(values))

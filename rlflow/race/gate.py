@@ -45,6 +45,7 @@ def choose(
     seconds: float = 20.0,
     at_most: float | None = None,
     for_least: float | None = None,
+    reserve: float = 0.0,
     seed: int = 0,
     alpha: float = 0.01,
     beside: Mapping[str, LazySource] | None = None,
@@ -55,7 +56,7 @@ def choose(
     only: bool = False,
 ) -> GateDecision:
     """Time baseline and candidates by ``clock``, a worker or the command of a device, and decide whether one of them
-    replaces the baseline. ``seconds``, ``at_most``, ``for_least``, ``seed``, ``alpha``, ``only``: see
+    replaces the baseline. ``seconds``, ``at_most``, ``for_least``, ``reserve``, ``seed``, ``alpha``, ``only``: see
     :class:`Terms`.
 
     A candidate is accepted if, on samples that did not choose it, it is faster at the one-sided level ``alpha``. One
@@ -70,7 +71,7 @@ def choose(
     started = time.perf_counter()
     with _sampler(clock, models, feeds) as sampler:
         dropped = sampler.screen("baseline", lambda block: block <= DEAR_SELECTION * seconds, seed)
-        terms = Terms(seconds, at_most, for_least, seed, alpha, only or not sampler.afford_selection)
+        terms = Terms(seconds, at_most, for_least, reserve, seed, alpha, only or not sampler.afford_selection)
         alive = [name for name in sampler.names if name not in dropped]
         entrants, extras = _of_kind("candidate", alive), _of_kind("beside", alive)
         track = _track(sampler, "baseline", entrants, extras, dropped, terms, stop, started)
@@ -112,6 +113,7 @@ def decide(
     seed: int,
     at_most: float | None = None,
     for_least: float | None = None,
+    reserve: float = 0.0,
     alpha: float = 0.01,
     beside: Sequence[str] = (),
     dropped: Mapping[str, str] | None = None,
@@ -122,7 +124,7 @@ def decide(
     memory: Memory | None = None,
 ) -> GateDecision:
     """The gate's logic over any sampler; see :func:`choose`. ``started``: when the seconds began to count."""
-    terms = Terms(seconds, at_most, for_least, seed, alpha, only)
+    terms = Terms(seconds, at_most, for_least, reserve, seed, alpha, only)
     begun = time.perf_counter() if started is None else started
     track = _track(sampler, baseline, candidates, beside, dropped or {}, terms, stop, begun)
     return Contest(track, terms, on_progress or _unheard, memory).run()
@@ -134,7 +136,7 @@ def _track(
 ) -> Track:  # fmt: skip
     stopped = stop or (lambda: False)
     models = (list(candidates), list(beside), dict(dropped))
-    return Track(sampler, baseline, *models, terms.at_most, terms.seed, stopped, started)
+    return Track(sampler, baseline, *models, terms.at_most, terms.seed, stopped, started, terms.reserve)
 
 
 def _unheard(stage: str, fraction: float) -> None:

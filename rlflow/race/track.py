@@ -11,8 +11,12 @@ from typing import Protocol
 import numpy as np
 
 from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused
-from rlflow.race.blocks import BadDuration, Block, by_name, check_durations, ratio
+from rlflow.race.blocks import BadDuration, Block, by_name, check_durations, ratio, timings
 from rlflow.runtime import Samples
+
+#: A model that is timed beside the candidates is worth a comparison of its own where it takes so many times as long as
+#: the baseline.
+WORTH_A_RACE = 1.01
 
 
 class Sampler(Protocol):
@@ -34,13 +38,15 @@ class Terms:
     or ``OVERRUN_SECONDS`` (:mod:`rlflow.race.contest`). ``at_most`` says instead how many seconds the whole may take in
     either case: no block is begun that would probably end later, and where the time is short for the ``LEAST_BLOCKS``
     they are of few rounds. Where these alone would end within ``for_least`` seconds they may take longer than
-    ``at_most``: six blocks of seven are worth nothing. ``alpha``: the one-sided level. ``only``: nothing is to be
-    chosen, the first candidate is confirmed or not.
+    ``at_most``: six blocks of seven are worth nothing. ``reserve``: seconds after ``at_most`` that are kept for a
+    comparison of what is timed beside; they are taken where that is not worth one (``WORTH_A_RACE``). ``alpha``: the
+    one-sided level. ``only``: nothing is to be chosen, the first candidate is confirmed or not.
     """
 
     seconds: float
     at_most: float | None = None
     for_least: float | None = None
+    reserve: float = 0.0
     seed: int = 0
     alpha: float = 0.01
     only: bool = False
@@ -50,7 +56,7 @@ class Terms:
 class Track:
     """One comparison's models, by the names that ``sampler`` knows them by. ``dropped``: why some are out; ``started``:
     when the seconds began to count; ``dearest``, ``latest``: the seconds of the block that took the longest, and of the
-    last one.
+    last one; ``reserve``: as in :class:`Terms`, and whether it is ``released`` to this comparison.
     """
 
     sampler: Sampler
@@ -62,8 +68,10 @@ class Track:
     seed: int
     stop: Callable[[], bool]
     started: float
+    reserve: float = 0.0
     dearest: float = 0.0
     latest: float = 0.0
+    released: bool = False
     seeds: np.random.SeedSequence = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,7 +88,16 @@ class Track:
 
     def lacks(self, blocks: int) -> bool:
         """Whether so many more blocks, as dear as the dearest, would take longer than the whole may."""
-        return self.at_most is not None and self.elapsed() + blocks * self.dearest > self.at_most
+        if self.at_most is None:
+            return False
+        return self.elapsed() + blocks * self.dearest > self.at_most + (self.reserve if self.released else 0.0)
+
+    def weigh_beside(self, blocks: Sequence[Block]) -> None:
+        """Release the reserve, or take it back, by what the blocks so far say of the models that are timed beside."""
+        if self.reserve > 0.0:
+            found = timings(blocks, self.sampler.clock)
+            slow = WORTH_A_RACE * found[self.baseline].ms
+            self.released = bool(self.beside) and all(found[name].ms < slow for name in self.beside)
 
     def fits(self, blocks: int, seconds: float) -> bool:
         """Whether so many more blocks, as dear as the last one, end within ``seconds`` of the beginning."""

@@ -127,15 +127,15 @@ class Chronicle(View):
         wanted = self.history(node).signature(event, node)
         if wanted is None:
             return None
-        node.raw = node.state.moves()
+        node.number(raw := node.state.moves())
         macro = self._macros.get(event)
         if macro is None or self.frontier.macros is None:
-            return position(node.raw, wanted)
+            return position(raw, wanted)
         again = self.frontier.macros.again(macro, node)
         if again is None:
             return None
-        node.raw = again
-        return len(again) - 1
+        node.number(raw, again.macros)
+        return len(node.raw) - 1
 
 
 _BEGINNING = History()

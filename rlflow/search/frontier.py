@@ -89,9 +89,9 @@ class Frontier:
         if part is not None:
             node, selection = part, None
         raw = node.state.moves()
-        node.raw = raw if self.macros is None or not macros else self.macros.joined(node, raw)
+        node.number(raw, self.macros.found(node, raw) if macros and self.macros is not None else ())
         delta, exact = self._deltas(node)
-        raw, index = node.raw, np.arange(len(node.raw))
+        raw, index = node.raw, np.arange(len(node.raw) if macros else len(raw))
         if selection is not None:
             index = selection.select(raw, index)
         weights = np.asarray(raw.weight_bytes)[index]
@@ -155,8 +155,7 @@ class Frontier:
         """
         node, left = table.node, self._limits.meter.measurements_left()
         self._measure([node.child(i) for i in unknown], None if left is None else left // 2)
-        raw = node.state.moves()  # the same moves in the same order, with the new prices
-        node.raw = WithMacros(raw, node.raw.macros) if isinstance(node.raw, WithMacros) else raw
+        node.number(node.state.moves())  # the same moves in the same order, with the new prices
         delta, exact = self._deltas(node)
         table.cost, table.exact = node.cost + delta[table.index], exact[table.index]
 

@@ -54,6 +54,11 @@ class Macro:
     def rule(self) -> int:
         return self.seeds[0].rule
 
+    @property
+    def place(self) -> bytes:
+        """The nodes that it touches, as a signature has them."""
+        return np.array(sorted(self.applied.touched), dtype=np.uint32).tobytes()
+
 
 class WithMacros:
     """The core's moves and the macros after them, as the same arrays."""
@@ -106,10 +111,9 @@ class MacroMoves:
     def __init__(self) -> None:
         self._kept: Macros | None = None
 
-    def joined(self, node: SearchNode, raw: Any) -> Any:
-        """``raw``, with the macros of ``node`` after it where there are some."""
-        found = list(self._found(node, raw)) if getattr(node.state, "ruleset", None) is not None else []
-        return WithMacros(raw, found) if found else raw
+    def found(self, node: SearchNode, raw: Any) -> list[Macro]:
+        """The macros of ``node``, whose single moves are ``raw``, beyond those that it has."""
+        return list(self._found(node, raw)) if getattr(node.state, "ruleset", None) is not None else []
 
     def again(self, macro: Macro, later: SearchNode) -> WithMacros | None:
         """The moves of a later node, with ``macro`` as the last, as far as it still stands."""
@@ -127,6 +131,9 @@ class MacroMoves:
     def _found(self, node: SearchNode, raw: Any) -> Iterator[Macro]:
         known = {row.tobytes() for row in np.ascontiguousarray(raw.digest)} | {node.digest}
         places = {touched for _, touched in signatures_of(raw, np.arange(len(raw)))}
+        for macro in node.macros:
+            known.add(bytes.fromhex(macro.applied.state.graph.digest))
+            places.add(macro.place)
         macros = self._macros(node.state)
         left = MOST_WORK // max(node.graph.num_nodes, 1)
         for plan, seeds in _choices(node, raw, macros):
@@ -136,12 +143,12 @@ class MacroMoves:
             left -= len(seeds) if applied is None else len(applied.steps)
             if applied is None or bytes.fromhex(applied.state.graph.digest) in known:
                 continue
-            place = np.array(sorted(applied.touched), dtype=np.uint32).tobytes()
-            if place in places:
+            macro = Macro(plan, tuple(seeds), applied, _counts(node.graph, applied.state.graph))
+            if macro.place in places:
                 continue  # it would be taken for another move
-            places.add(place)
+            places.add(macro.place)
             known.add(bytes.fromhex(applied.state.graph.digest))
-            yield Macro(plan, tuple(seeds), applied, _counts(node.graph, applied.state.graph))
+            yield macro
 
 
 # --- what to try ------------------------------------------------------------------------------------------------------

@@ -73,6 +73,18 @@ class SearchNode:
             self._nodes = frozenset(self.graph.order())
         return self._nodes
 
+    @property
+    def macros(self) -> list[Macro]:
+        """The macros that were found here so far, in the order of their numbers."""
+        return self.raw.macros if isinstance(self.raw, WithMacros) else []
+
+    def number(self, singles: Any, more: Sequence[Macro] = ()) -> None:
+        """Number the core's moves, the macros found so far, and ``more`` of them. Numbers of before stay: a table of
+        one strategy is in use while another one lists the same node.
+        """
+        macros = [*self.macros, *more]
+        self.raw = WithMacros(singles, macros) if macros else singles
+
     def macro(self, i: int) -> Macro | None:
         """Move ``i`` where it is a macro."""
         beyond = i - len(self.raw.singles) if isinstance(self.raw, WithMacros) else -1

@@ -10,7 +10,9 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import rlflow
+from rlflow.frontends import load_model
 from rlflow.price import calibration, machine
+from rlflow.price.allowance import Allowance
 from rlflow.price.bench import Bench
 from rlflow.price.measured import OnnxRuntimeCost
 
@@ -54,6 +56,32 @@ def test_a_model_whose_pricing_takes_too_long_is_still_searched_in_time(
     assert any("estimated prices" in note for note in report.notes)
     assert told
     assert 0 < told[-1].done < told[-1].total
+
+
+def test_what_was_timed_in_haste_is_timed_in_full_where_time_is_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The rate of the first regions says that it will not reach; whether it does shows at the end."""
+    hasty: list[bool] = []
+    real = Bench.timed
+
+    def timed(self: Bench, items: list, *args: object, **options: object) -> object:
+        hasty.append(bool(options.get("hasty")))
+        return real(self, items, *args, **options)  # type: ignore[arg-type]
+
+    def pessimistic(self: Allowance, count: int, seconds: float) -> None:
+        self.done, self.hasty = self.done + count, True
+
+    monkeypatch.setattr(Bench, "timed", timed)
+    monkeypatch.setattr(Allowance, "took", pessimistic)
+    with OnnxRuntimeCost(database=tmp_path / "prices.sqlite") as cost:
+        cost.pricer  # noqa: B018 - the machine is learnt about
+        del hasty[:]
+        cost.fill([load_model(towers(8)).graph], seconds=60.0)
+        assert True in hasty
+        assert hasty[-1] is False
+        assert cost.used() is not None
+        assert cost.notes() == []
 
 
 def test_a_budget_of_counts_prices_everything_in_full() -> None:

@@ -125,13 +125,14 @@ class Given:
 
     clock = "wall"
 
-    def __init__(self, ratios: Sequence[float], monkeypatch: pytest.MonkeyPatch) -> None:
-        self.ratios, self.now = list(ratios), 0.0
+    def __init__(self, ratios: Sequence[float], monkeypatch: pytest.MonkeyPatch, original: float = 1.0) -> None:
+        self.ratios, self.now, self.original = list(ratios), 0.0, original
         monkeypatch.setattr("rlflow.race.gate.time.perf_counter", lambda: self.now)
 
     def block(self, names: Sequence[str], seed: int, seconds: float) -> Samples:
         self.now += 1.0
-        matrix = np.array([[10.0 if name == "base" else 10.0 * math.exp(-self.ratios[0]) for name in names]] * 3)
+        times = {"base": 10.0, "original": 10.0 * self.original}
+        matrix = np.array([[times.get(name, 10.0 * math.exp(-self.ratios[0])) for name in names]] * 3)
         del self.ratios[0]
         return Samples(matrix, matrix, (1,) * len(names))
 
@@ -168,6 +169,17 @@ class TestHowLongItGoesOn:
         found = decide(Given(ratios, monkeypatch), "base", ["a"], seed=0, only=True, **limits)  # type: ignore[arg-type]
         assert (found.blocks, found.reason[: len(begin)]) == (blocks, begin)
         assert found.improved == found.reason.startswith("The chosen") == ((found.p_value or 0.0) <= 0.01)
+
+    @pytest.mark.parametrize(
+        ("original", "beside", "blocks"), [(1.0, 1, 22), (0.9, 1, 22), (1.009, 1, 22), (1.011, 1, 9), (1.0, 0, 9)]
+    )
+    def test_the_reserve_is_taken_where_what_is_timed_beside_has_no_use_for_it(
+        self, original: float, beside: int, blocks: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        given = Given([0.1] * 6 + [-0.2] + [0.1] * 30, monkeypatch, original)
+        limits = {"seconds": 6.0, "at_most": 9.0, "reserve": 20.0}
+        found = decide(given, "base", ["a"], seed=0, only=True, beside=["original"] * beside, **limits)  # type: ignore[arg-type]
+        assert (found.blocks, found.improved) == (blocks, blocks == 22)
 
     def test_where_no_block_fits_it_says_so_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         given = Given([0.1] * 9, monkeypatch)  # opening the models took 5 of 8 seconds

@@ -15,6 +15,7 @@ from rlflow.graph import Graph
 from rlflow.rewrite import Rule, State, compiled, load_rules
 from rlflow.rewrite.bundles import Bundle, Macros, Seed, read_bundles, read_file
 from rlflow.search import Problem
+from rlflow.search.events import Chronicle
 from rlflow.search.macros import WithMacros
 from rlflow.search.trace import replay
 
@@ -109,6 +110,29 @@ def test_macros_are_looked_at_again_where_the_graph_is_cheaper() -> None:
     plain = whole.frontier.listed(whole.root(), None)[0]
     assert whole.widened(plain) is not plain
     assert whole.widened(plain) is plain
+
+
+def test_another_listing_of_the_node_leaves_the_numbers_of_a_table() -> None:
+    """Members of a portfolio share the starting graph: one has its macros in hand while another lists it without."""
+    whole = problem()
+    table = macro_table(whole)
+    k = max(table.macros)
+    whole.frontier.listed(table.node, None)
+    assert whole.open(table.node, table.index[k]).digest == table.digests[k]
+    again = whole.moves(table.node)
+    assert (again.digests, again.macros) == (table.digests, table.macros)
+
+
+def test_finding_an_event_leaves_the_numbers_of_a_table() -> None:
+    view = Chronicle(problem())
+    table = macro_table(view)
+    first, last = min(table.macros), max(table.macros)
+    view.open(table.node, int(table.index[first]))
+    event = view.history(table.node).event(table.signatures[first])
+    found = view.find(table.node, event)
+    assert found is not None
+    assert view.open(table.node, int(table.index[last])).digest == table.digests[last]
+    assert view.open(table.node, found).digest == table.digests[first]
 
 
 def test_a_macro_stands_as_far_as_its_seeds_do() -> None:
