@@ -137,13 +137,8 @@ std::optional<DataId> TableLanguage::infer(uint32_t op, uint32_t attr, std::span
     constant = constant && f.constant;
   }
   std::vector<InferOutput> results;
-  try {
-    AttrSet attrs = attrs_of(attr_id);
-    rlflow::infer(id, attrs, in, results, static_cast<int>(outputs));
-  } catch (const Error& e) {
-    if (e.kind() != ErrorKind::kType) throw;
-    return std::nullopt;
-  }
+  AttrSet attrs = attrs_of(attr_id);
+  if (!infers(id, attrs, in, results, static_cast<int>(outputs))) return std::nullopt;
   out.tuple = results.size() != 1;
   out.constant = constant;
   for (const InferOutput& r : results) out.values.push_back({r.type, r.has_data, r.has_data ? r.data : IntVec{}});

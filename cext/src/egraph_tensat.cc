@@ -1,8 +1,15 @@
-// Shapes, split positions and prices of Tensat's operators. The rules are TASO's (src/core/*.cc), which Tensat calls.
+// Shapes, split positions and prices of Tensat's operators.
+//
+// Shapes are those of the operator table: each operator names the row that computes the same, and the row's rule is asked. What
+// TASO (src/core/*.cc), which Tensat calls, does otherwise stands before the question, each time with "TASO:" and the reason. Split
+// positions are TASO's own; the table has nothing like them.
 #include "rlflow/egraph_tensat.h"
 
 #include <algorithm>
 #include <charconv>
+#include <climits>
+
+#include "rlflow/ops.h"
 
 namespace rlflow::egraph {
 namespace {
@@ -14,13 +21,18 @@ using Cuts = std::vector<int>;
 struct OpRow {
   std::string_view name;
   int arity;
+  std::string_view rule = "";               // the row of the operator table that is asked for shapes; none: a leaf, or a name of ours for a part
 };
+// clang-format off
 constexpr OpRow kOps[kTensatOps] = {
-    {"num", 0},       {"var", 0},     {"input", 1},   {"weight", 1},  {"ewadd", 2},   {"ewmul", 2},   {"smul", 2},
-    {"transpose", 3}, {"matmul", 3},  {"conv2d", 6},  {"enlarge", 2}, {"dropout", 1}, {"relu", 1},    {"tanh", 1},
-    {"sigmoid", 1},   {"poolmax", 7}, {"poolavg", 7}, {"concat", 4},  {"concat3", 5}, {"concat4", 6}, {"concat5", 7},
-    {"split", 2},     {"split_0", 1}, {"split_1", 1}, {"merge", 2},   {"reshape", 2}, {"noop", 2},    {"batchnorm", 5},
+    {"num", 0}, {"var", 0}, {"input", 1}, {"weight", 1},
+    {"ewadd", 2, "Add"}, {"ewmul", 2, "Mul"}, {"smul", 2}, {"transpose", 3, "Transpose"}, {"matmul", 3, "MatMul"},
+    {"conv2d", 6, "Conv"}, {"enlarge", 2, "Pad"}, {"dropout", 1, "Identity"}, {"relu", 1, "Relu"}, {"tanh", 1, "Tanh"},
+    {"sigmoid", 1, "Sigmoid"}, {"poolmax", 7, "MaxPool"}, {"poolavg", 7, "AveragePool"}, {"concat", 4, "Concat"},
+    {"concat3", 5, "Concat"}, {"concat4", 6, "Concat"}, {"concat5", 7, "Concat"}, {"split", 2, "Split"}, {"split_0", 1},
+    {"split_1", 1}, {"merge", 2, "Tile"}, {"reshape", 2, "Reshape"}, {"noop", 2}, {"batchnorm", 5, "BatchNormalization"},
 };
+// clang-format on
 constexpr size_t kMaxCuts = 31;             // TASO's SplitInfo holds no more
 
 std::vector<int> numbers(std::string_view text) {
@@ -58,143 +70,175 @@ void divide_cuts(const Cuts& cuts, Cuts& left, Cuts& right, int& middle) {
   while (i + 1 < cuts.size()) right.push_back(cuts[i++] - middle);
 }
 
-std::optional<Tensor> elementwise(const Tensor& a, const Tensor& b) {
-  const size_t rank = std::max(a.dims.size(), b.dims.size());
-  Tensor out{std::vector<int>(rank), std::vector<Cuts>(rank)};
-  for (size_t i = 0; i < rank; ++i) {       // from the right
-    const size_t o = rank - 1 - i;
-    const int ia = static_cast<int>(a.dims.size()) - 1 - static_cast<int>(i), ib = static_cast<int>(b.dims.size()) - 1 - static_cast<int>(i);
-    const int da = ia >= 0 ? a.dims[ia] : 1, db = ib >= 0 ? b.dims[ib] : 1;
-    if (da != db && da != 1 && db != 1) return std::nullopt;
-    out.dims[o] = std::max(da, db);
-    if (da > 1 && db > 1) {
-      if (a.cuts[ia] == b.cuts[ib]) out.cuts[o] = a.cuts[ia];
-    } else if (da > 1) {
-      out.cuts[o] = a.cuts[ia];
-    } else if (db > 1) {
-      out.cuts[o] = b.cuts[ib];
+using Dims = std::vector<int>;
+using Attribute = std::pair<std::string_view, AttrValue>;
+
+// Extents of an operator's results by its row's rule; nothing where that finds a contradiction, or an extent that is no positive int.
+std::optional<std::vector<Dims>> asked(uint32_t op, std::initializer_list<Attribute> attributes, std::span<const Dims* const> operands,
+                                       int results = 1) {
+  AttrSet attrs;
+  for (const auto& [name, value] : attributes) attrs.set(name, value);
+  std::vector<InferInput> inputs;
+  for (const Dims* dims : operands) inputs.push_back({.present = true, .type = make_type(kF32, IntVec(dims->begin(), dims->end()))});
+  std::vector<InferOutput> inferred;
+  if (!rlflow::infers(find_op(kOps[op].rule), attrs, inputs, inferred, results)) return std::nullopt;
+  std::vector<Dims> out;
+  for (const InferOutput& one : inferred) {
+    Dims& dims = out.emplace_back();
+    for (const Int d : type_of(one.type).dims) {
+      if (d < 1 || d > INT_MAX) return std::nullopt;
+      dims.push_back(static_cast<int>(d));
     }
+  }
+  return out;
+}
+
+// The same of an operator with one result, with the split positions of `x`; the caller mends those that do not stay.
+std::optional<Tensor> asked_with_cuts(uint32_t op, std::initializer_list<Attribute> attributes, const Tensor& x) {
+  const Dims* const operand = &x.dims;
+  std::optional<std::vector<Dims>> dims = asked(op, attributes, {&operand, 1});
+  if (!dims) return std::nullopt;
+  return Tensor{std::move((*dims)[0]), x.cuts};
+}
+
+std::optional<Tensor> elementwise(uint32_t op, const Tensor& a, const Tensor& b) {
+  const Dims* const operands[] = {&a.dims, &b.dims};
+  std::optional<std::vector<Dims>> dims = asked(op, {}, operands);
+  if (!dims) return std::nullopt;
+  const size_t rank = (*dims)[0].size();
+  Tensor out{std::move((*dims)[0]), std::vector<Cuts>(rank)};
+  const Cuts none;
+  for (size_t i = 0; i < rank; ++i) {       // from the right
+    const auto cuts_of = [&](const Tensor& t) -> const Cuts* {
+      return i < t.dims.size() && t.dims[t.dims.size() - 1 - i] > 1 ? &t.cuts[t.dims.size() - 1 - i] : nullptr;
+    };
+    const Cuts *left = cuts_of(a), *right = cuts_of(b);
+    const bool differ = left && right && *left != *right;
+    out.cuts[rank - 1 - i] = differ ? none : left ? *left : right ? *right : none;
   }
   return out;
 }
 
 std::optional<Tensor> matmul(const Tensor& a, const Tensor& b) {
   const size_t rank = a.dims.size();
-  if (rank < 2 || rank != b.dims.size() || a.dims[rank - 1] != b.dims[rank - 2]) return std::nullopt;
-  Tensor out = a;
-  for (size_t i = 0; i + 2 < rank; ++i) {
-    if (a.dims[i] != b.dims[i]) return std::nullopt;
+  // TASO: its kernel has one batch size for both operands, so nothing broadcasts.
+  if (rank < 2 || rank != b.dims.size() || !std::equal(a.dims.begin(), a.dims.end() - 2, b.dims.begin())) return std::nullopt;
+  const Dims* const operands[] = {&a.dims, &b.dims};
+  std::optional<std::vector<Dims>> dims = asked(kTMatmul, {}, operands);
+  if (!dims) return std::nullopt;
+  Tensor out{std::move((*dims)[0]), a.cuts};
+  for (size_t i = 0; i + 2 < rank; ++i)
     if (a.cuts[i] != b.cuts[i]) out.cuts[i].clear();
-  }
-  out.dims[rank - 1] = b.dims[rank - 1];
   out.cuts[rank - 1] = b.cuts[rank - 1];
   return out;
 }
 
-// One spatial extent: PSAME (0) keeps ceil(extent / stride), PVALID (1) drops the border.
-int window(int extent, int kernel, int stride, int padding) { return padding == 0 ? (extent + stride - 1) / stride : (extent - kernel) / stride + 1; }
+// TASO: PSAME (0) or PVALID (1), and no other padding.
+AttrValue padding_mode(int padding) { return std::string(padding == 0 ? "SAME_UPPER" : "VALID"); }
 
 std::optional<Tensor> convolution(int sh, int sw, int padding, const Tensor& x, const Tensor& w) {
-  if (x.dims.size() != 4 || w.dims.size() != 4 || x.dims[1] % w.dims[1] != 0) return std::nullopt;
-  if (w.dims[0] % (x.dims[1] / w.dims[1]) != 0) return std::nullopt;
-  Tensor out{{x.dims[0], w.dims[0], window(x.dims[2], w.dims[2], sh, padding), window(x.dims[3], w.dims[3], sw, padding)}, {}};
-  if (out.dims[2] <= 0 || out.dims[3] <= 0) return std::nullopt;
-  out.cuts = {x.cuts[0], w.cuts[0], {}, {}};
-  return out;
+  if (x.dims.size() != 4 || w.dims.size() != 4) return std::nullopt;
+  // TASO: no operand says how many groups there are; the channels do.
+  const Int group = x.dims[1] / w.dims[1];
+  const Dims* const operands[] = {&x.dims, &w.dims};
+  std::optional<std::vector<Dims>> dims =
+      asked(kTConv2d, {{"group", group}, {"strides", IntVec{sh, sw}}, {"auto_pad", padding_mode(padding)}}, operands);
+  if (!dims) return std::nullopt;
+  return Tensor{std::move((*dims)[0]), {x.cuts[0], w.cuts[0], {}, {}}};
 }
 
-std::optional<Tensor> concatenation(int axis, int rank, std::span<const Facts* const> parts) {
-  Tensor out = parts[0]->first;
-  if (axis < 0 || axis >= rank) return std::nullopt;
-  for (size_t k = 0; k < parts.size(); ++k) {
-    const Tensor& t = parts[k]->first;
-    if (static_cast<int>(t.dims.size()) != rank) return std::nullopt;
-    if (k == 0) continue;
-    for (int i = 0; i < rank; ++i) {
-      if (i == axis) continue;
-      if (t.dims[i] != out.dims[i]) return std::nullopt;
-      if (t.cuts[i] != out.cuts[i]) out.cuts[i].clear();
-    }
-    if (!append_cuts(out.cuts[axis], out.dims[axis], t.cuts[axis])) return std::nullopt;
-    out.dims[axis] += t.dims[axis];
+std::optional<Tensor> concatenation(uint32_t op, int axis, int rank, std::span<const Facts* const> parts) {
+  // TASO: the rank is said twice, by an operand and by the tensors; axes count from the front.
+  if (axis < 0 || static_cast<int>(parts[0]->first.dims.size()) != rank) return std::nullopt;
+  std::vector<const Dims*> operands;
+  for (const Facts* part : parts) operands.push_back(&part->first.dims);
+  std::optional<std::vector<Dims>> dims = asked(op, {{"axis", Int{axis}}}, operands);
+  if (!dims) return std::nullopt;
+  Tensor out{std::move((*dims)[0]), parts[0]->first.cuts};
+  int joined = parts[0]->first.dims[axis];
+  for (const Facts* part : parts.subspan(1)) {
+    const Tensor& t = part->first;
+    for (int i = 0; i < rank; ++i)
+      if (i != axis && t.cuts[i] != out.cuts[i]) out.cuts[i].clear();
+    if (!append_cuts(out.cuts[axis], joined, t.cuts[axis])) return std::nullopt;
+    joined += t.dims[axis];
   }
   return out;
 }
 
 std::optional<Facts> split(int axis, const Tensor& x) {
+  // TASO: a tensor is split where it was joined last, and nowhere else.
   if (axis < 0 || axis >= static_cast<int>(x.dims.size()) || x.cuts[axis].empty()) return std::nullopt;
   Facts out{Facts::kPair, 0, x, x, false};
   int middle = 0;
   out.first.cuts[axis].clear();
   out.second.cuts[axis].clear();
   divide_cuts(x.cuts[axis], out.first.cuts[axis], out.second.cuts[axis], middle);
-  out.first.dims[axis] = middle;
-  out.second.dims[axis] = x.dims[axis] - middle;
-  if (middle <= 0 || out.second.dims[axis] <= 0) return std::nullopt;
+  const Dims* const operand = &x.dims;
+  std::optional<std::vector<Dims>> dims = asked(kTSplit, {{"axis", Int{axis}}, {"split", IntVec{middle, x.dims[axis] - middle}}}, {&operand, 1}, 2);
+  if (!dims) return std::nullopt;
+  out.first.dims = std::move((*dims)[0]);
+  out.second.dims = std::move((*dims)[1]);
   return out;
 }
 
-Tensor uncut(std::vector<int> dims) {
+Tensor uncut(Dims dims) {
   const size_t rank = dims.size();
   return {std::move(dims), std::vector<Cuts>(rank)};
 }
 
 std::optional<Tensor> transposed(const Tensor& x, const std::vector<int>& perm) {
-  if (perm.size() != x.dims.size()) return std::nullopt;
-  Tensor out = x;
-  std::vector<bool> seen(perm.size(), false);
-  for (size_t i = 0; i < perm.size(); ++i) {
-    if (perm[i] < 0 || perm[i] >= static_cast<int>(perm.size()) || seen[perm[i]]) return std::nullopt;
-    seen[perm[i]] = true;
-    out.dims[i] = x.dims[perm[i]];
-    out.cuts[i] = x.cuts[perm[i]];
-  }
+  std::optional<Tensor> out = asked_with_cuts(kTTranspose, {{"perm", IntVec(perm.begin(), perm.end())}}, x);
+  for (size_t i = 0; out && i < perm.size(); ++i) out->cuts[i] = x.cuts[perm[i]];
   return out;
 }
 
-// "name@2_3_4": the shape stands in the name.
+// "name@2_3_4": the shape stands in the name. There are no empty tensors.
 std::optional<Tensor> named_tensor(std::string_view name) {
   const size_t at = name.rfind('@');
   if (at == std::string_view::npos) return std::nullopt;
   Tensor out = uncut(numbers(name.substr(at + 1)));
-  if (out.dims.empty()) return std::nullopt;
+  if (out.dims.empty() || *std::min_element(out.dims.begin(), out.dims.end()) < 1) return std::nullopt;
   return out;
 }
 
-// A kernel padded to the spatial extents of another.
+// A kernel padded to the spatial extents of another. TASO: only of rank 4, and nothing is cut off.
 std::optional<Tensor> enlarged(const Tensor& x, const Tensor& like) {
   if (x.dims.size() != 4 || like.dims.size() != 4 || x.dims[2] > like.dims[2] || x.dims[3] > like.dims[3]) return std::nullopt;
-  Tensor out = x;
-  out.dims[2] = like.dims[2];
-  out.dims[3] = like.dims[3];
-  return out;
+  return asked_with_cuts(kTEnlarge, {{"pads", IntVec{0, 0, 0, 0, 0, 0, like.dims[2] - x.dims[2], like.dims[3] - x.dims[3]}}}, x);
 }
 
 // Parameters: two kernel extents, two strides, the padding.
-std::optional<Tensor> pooled(const Tensor& x, const std::vector<int>& parameters) {
+std::optional<Tensor> pooled(uint32_t op, const Tensor& x, const std::vector<int>& p) {
   if (x.dims.size() != 4) return std::nullopt;
-  Tensor out = x;
-  for (size_t i = 0; i < 2; ++i) {
-    out.dims[2 + i] = window(x.dims[2 + i], parameters[i], parameters[2 + i], parameters[4]);
-    out.cuts[2 + i].clear();
-    if (out.dims[2 + i] <= 0) return std::nullopt;
-  }
+  std::optional<Tensor> out =
+      asked_with_cuts(op, {{"kernel_shape", IntVec{p[0], p[1]}}, {"strides", IntVec{p[2], p[3]}}, {"auto_pad", padding_mode(p[4])}}, x);
+  for (size_t i = 2; out && i < 4; ++i) out->cuts[i].clear();
   return out;
 }
 
-// The weights of a grouped convolution with `count` times fewer groups.
+// The weights of a grouped convolution with `count` times fewer groups: blocks on a diagonal, as wide as `count` copies side by side.
 std::optional<Tensor> merged_groups(const Tensor& weights, int count) {
-  if (weights.dims.size() != 4 || count <= 0) return std::nullopt;
-  Tensor out = uncut(weights.dims);
-  out.dims[1] *= count;
-  out.cuts[0] = weights.cuts[0];
+  if (weights.dims.size() != 4) return std::nullopt;
+  std::optional<Tensor> out = asked_with_cuts(kTMerge, {{"repeats", IntVec{1, count, 1, 1}}}, weights);
+  for (size_t i = 1; out && i < 4; ++i) out->cuts[i].clear();
   return out;
 }
 
-std::optional<Tensor> reshaped(const Tensor& x, std::vector<int> dims) {
-  Tensor out = uncut(std::move(dims));
-  if (elements(out) != elements(x)) return std::nullopt;
-  return out;
+// TASO: a shape is extents; it has neither ONNX's 0 (the operand's own) nor its -1 (the rest).
+std::optional<Tensor> reshaped(const Tensor& x, const std::vector<int>& shape) {
+  if (shape.empty() || *std::min_element(shape.begin(), shape.end()) < 1) return std::nullopt;
+  const Dims* const operand = &x.dims;
+  std::optional<std::vector<Dims>> dims = asked(kTReshape, {{"shape", IntVec(shape.begin(), shape.end())}}, {&operand, 1});
+  if (!dims) return std::nullopt;
+  return uncut(std::move((*dims)[0]));
+}
+
+std::optional<Tensor> batch_normalisation(std::span<const Facts* const> in) {
+  std::vector<const Dims*> operands;
+  for (const Facts* one : in) operands.push_back(&one->first.dims);
+  if (!asked(kTBatchnorm, {}, operands)) return std::nullopt;
+  return in[0]->first;
 }
 
 // Parameters that are text: a name with a shape, a permutation, a shape. The others are numbers.
@@ -296,7 +340,7 @@ std::optional<TensatLanguage::Tensor> TensatLanguage::result(uint32_t op, const 
     case kTInput:
     case kTWeight: return named_tensor(o.text);
     case kTEwadd:
-    case kTEwmul: return elementwise(in(0), in(1));
+    case kTEwmul: return elementwise(op, in(0), in(1));
     case kTTranspose: return transposed(in(0), numbers(o.text));
     case kTMatmul: return matmul(in(0), in(1));
     case kTConv2d: return convolution(o.value[0], o.value[1], o.value[2], in(0), in(1));
@@ -304,17 +348,17 @@ std::optional<TensatLanguage::Tensor> TensatLanguage::result(uint32_t op, const 
     case kTDropout:
     case kTRelu:
     case kTTanh:
-    case kTSigmoid:
-    case kTSmul:
-    case kTBatchnorm:
-    case kTSplit0: return in(0);
+    case kTSigmoid: return asked_with_cuts(op, {}, in(0));
+    case kTBatchnorm: return batch_normalisation(o.in);
+    case kTSmul:                            // TASO: whatever the shape of the scalar
+    case kTSplit0: return in(0);            // what was inferred for the pair
     case kTSplit1: return o.in[0]->second;
     case kTPoolmax:
-    case kTPoolavg: return pooled(in(0), o.value);
+    case kTPoolavg: return pooled(op, in(0), o.value);
     case kTConcat:
     case kTConcat3:
     case kTConcat4:
-    case kTConcat5: return concatenation(o.value[0], o.value[1], o.in);
+    case kTConcat5: return concatenation(op, o.value[0], o.value[1], o.in);
     case kTMerge: return merged_groups(in(0), o.value[0]);
     case kTReshape: return reshaped(in(0), numbers(o.text));
     case kTNoop: return Tensor{};

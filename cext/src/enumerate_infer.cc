@@ -84,12 +84,7 @@ std::optional<Shape> by_the_table(const Template& t, int world, const Shape* con
   }
   AttrSet attrs = t.attrs[static_cast<size_t>(world)];
   std::vector<InferOutput> outputs;
-  try {
-    rlflow::infer(t.op, attrs, inputs, outputs, t.outputs);
-  } catch (const Error& e) {
-    if (e.kind() != ErrorKind::kType) throw;
-    return std::nullopt;
-  }
+  if (!infers(t.op, attrs, inputs, outputs, t.outputs)) return std::nullopt;
   if (t.outputs == 2 && outputs[0].type != outputs[1].type) return std::nullopt;  // it keeps one shape for both
   return shape_of(outputs[0].type);
 }

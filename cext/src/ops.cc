@@ -206,6 +206,16 @@ void infer(OpId id, AttrSet& attrs, std::span<const InferInput> inputs, std::vec
   outputs = std::move(context.outputs);
 }
 
+bool infers(OpId id, AttrSet& attrs, std::span<const InferInput> inputs, std::vector<InferOutput>& outputs, int wanted_outputs) {
+  try {
+    infer(id, attrs, inputs, outputs, wanted_outputs);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::kType) throw;
+    return false;
+  }
+  return true;
+}
+
 NodeCost node_cost(OpId id, const AttrSet& attrs, std::span<const TypeId> inputs, std::span<const TypeId> outputs) {
   const OpInfo& op = op_info(id);
   NodeCost cost;

@@ -208,6 +208,9 @@ SHAPES = [
     ("(split_1 (split 1 (relu (concat 1 2 (input a@4_1) (input b@4_2)))))", "[4,2]"),
     ("(split_0 (split 0 (matmul 0 (concat 0 2 (input a@4_3) (input b@5_3)) (weight w@3_3))))", "[4,3]"),
     ("(transpose (reshape (input a@4_6) 4_2_3) 1_0_2 1)", "[2,4,3]"),
+    ("(batchnorm (input a@1_3_4_4) (weight s@3) (weight b@3) (weight m@3) (weight v@3))", "[1,3,4,4]"),
+    ("(smul (dropout (input a@4_6)) (weight s@1))", "[4,6]"),
+    ("(poolavg (input a@1_3_9_8) 2 2 3 3 0 0)", "[1,3,3,3]"),
 ]
 WRONG = [
     "(ewadd (input a@4_3) (input b@4))",
@@ -222,6 +225,17 @@ WRONG = [
     "(enlarge (weight a@8_3_3_3) (weight b@8_3_1_1))",
     "(split_0 (input a@4_1))",
     "(input a)",
+    "(input a@4_0)",
+    "(matmul 0 (input a@1_4_3) (input b@2_3_5))",
+    "(conv2d 2 2 1 0 (input a@1_3_2_9) (weight w@8_3_3_3))",
+    "(conv2d 0 1 1 0 (input a@1_3_9_9) (weight w@8_3_3_3))",
+    "(conv2d 1 1 0 0 (input a@1_2_9_9) (weight w@8_3_3_3))",
+    "(poolmax (input a@1_3_2_9) 3 3 2 2 1 0)",
+    "(batchnorm (input a@1_3_4_4) (weight s@3) (weight b@3) (weight m@4) (weight v@3))",
+    "(concat -1 2 (input a@4_1) (input b@4_1))",
+    "(transpose (input a@4_6) 1_1 0)",
+    "(merge (weight w@8_2_3_3) 0)",
+    "(reshape (input a@4_6) 2_-1)",
 ]
 
 

@@ -1,6 +1,6 @@
 // Tensat's vocabulary (Yang et al., MLSys 2021) as a language of the e-graph: TASO's operators in S-expressions, parameters as children,
-// TASO's shape rules with its split positions. Rules apply wherever the shapes allow it, as in Tensat: without the conditions that would
-// make all of them true (rlflow's own rules carry theirs).
+// the operator table's shapes, TASO's split positions. Rules apply wherever the shapes allow it, as in Tensat: without the conditions that
+// would make all of them true (rlflow's own rules carry theirs).
 #pragma once
 #include <map>
 #include <optional>

@@ -100,6 +100,8 @@ bool has_op(std::string_view name);
 // Fills defaults, canonicalises attributes and infers output types. `outputs` = wanted number of outputs (0: the row's own number;
 // for Split the number of sizes). Definite contradictions throw Error(kType) with a sentence that names operator and shapes.
 void infer(OpId op, AttrSet& attrs, std::span<const InferInput> inputs, std::vector<InferOutput>& outputs, int wanted_outputs);
+// The same for those who try operands: false where they contradict each other. What else is wrong is thrown.
+bool infers(OpId op, AttrSet& attrs, std::span<const InferInput> inputs, std::vector<InferOutput>& outputs, int wanted_outputs);
 
 // Cost features of one node (float operations and bytes read+written, assuming no fusion); unknown dims count as 1.
 struct NodeCost {
