@@ -13,10 +13,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from rlflow.errors import UsageError
+from rlflow.errors import UsageError, brief
 
-__all__ = ["Option", "about", "arguments", "did_you_mean", "name_of", "nested", "options_of", "pair", "split",
-           "text_of", "title_of", "written"]  # fmt: skip
+__all__ = ["Option", "about", "arguments", "byte_count", "bytes_text", "did_you_mean", "name_of", "nested",
+           "options_of", "pair", "split", "text_of", "title_of", "written"]  # fmt: skip
 
 _LISTED = 60
 _BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
@@ -193,3 +193,27 @@ def _said(option: str, docs: Iterable[str]) -> str:
             if f"``{option}``" in names:
                 return text.strip().replace("``", "")
     return ""
+
+
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+_BYTES = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?i?B)?\s*", re.IGNORECASE)
+
+
+def byte_count(value: Any, what: str) -> int:
+    """The bytes that ``512MB``, ``1.5GiB`` or a whole number mean. Raises :class:`UsageError`, in which ``what`` names
+    it, for anything else and for zero.
+    """
+    found = _BYTES.fullmatch(str(value)) if not isinstance(value, bool) else None
+    count = int(float(found[1]) * _UNITS[(found[2] or "").lower()]) if found and len(str(value)) < 40 else 0
+    if count < 1:
+        raise UsageError(f"{what[:1].upper()}{what[1:]} is {brief(value, 40)!r}; expected bytes, as in 512MB or 2GiB.")
+    return count
+
+
+def bytes_text(count: float) -> str:
+    """``1.5 MB``: bytes to three digits."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("KB", 10**3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count:.0f} bytes"

@@ -19,8 +19,10 @@ from rlflow.cli.info import info
 from rlflow.cli.inspect import inspect
 from rlflow.cli.optimize import optimize
 from rlflow.cli.rules import rules
+from rlflow.cli.run import run
 from rlflow.cli.search import search
 from rlflow.cli.simplify import simplify
+from rlflow.cli.split import split
 from rlflow.cli.train import train
 from rlflow.cli.verify import verify
 from rlflow.cli.zoo import zoo
@@ -57,5 +59,5 @@ def main(context: click.Context) -> None:
 
 
 for verb in (optimize, simplify, verify, diff, bench, search, compare, inspect, cost, rules, explain, zoo, train, dream,
-             info):  # fmt: skip
+             split, run, info):  # fmt: skip
     main.add_command(verb)

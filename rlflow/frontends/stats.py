@@ -41,7 +41,7 @@ def stats(model: onnx.ModelProto) -> ModelStats:
     Raises ModelError where a shape that is needed cannot be inferred as integers (a symbolic dimension, for example).
     """
     shapes = _static_shapes(model)
-    return ModelStats(_count_parameters(model.graph), sum(_count_macs(node, shapes) for node in model.graph.node))
+    return ModelStats(_count_parameters(model.graph), sum(count_macs(node, shapes) for node in model.graph.node))
 
 
 class ModelDescription(NamedTuple):
@@ -122,7 +122,8 @@ def _running_statistics(graph: onnx.GraphProto) -> Iterator[str]:
             yield from node.input[3:5]
 
 
-def _count_macs(node: onnx.NodeProto, shapes: _Shapes) -> int:
+def count_macs(node: onnx.NodeProto, shapes: _Shapes) -> int:
+    """Multiply-accumulates of one node. Raises ModelError where a shape that is needed is not in ``shapes``."""
     count = _MACS.get(node.op_type) if node.domain in ("", "ai.onnx") else None
     if count is None:
         return 0

@@ -118,7 +118,7 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             self.child.kill()
             return f"The runtime's process closed its pipe while {doing}; it was stopped."
-        return f"The runtime's process died while {doing} ({_death(code)}).{_last_words(self._errors)}"
+        return f"The runtime's process died while {doing} ({death(code)}).{last_words(self._errors)}"
 
 
 class Channel:
@@ -223,7 +223,8 @@ class _Watch:
         self._child.kill()
 
 
-def _death(code: int) -> str:
+def death(code: int) -> str:
+    """How a process ended, by its status, as a clause."""
     if code < 0:
         try:
             return f"killed by {signal.Signals(-code).name}"
@@ -232,7 +233,7 @@ def _death(code: int) -> str:
     return f"exit status {code}"
 
 
-def _last_words(errors: IO[bytes]) -> str:
+def last_words(errors: IO[bytes]) -> str:
     """The last line that the process wrote to its error stream, as a clause."""
     errors.seek(0, os.SEEK_END)
     errors.seek(max(0, errors.tell() - 4096))

@@ -1,0 +1,1 @@
+"""Decisions for all nodes of a graph at once."""
