@@ -23,9 +23,9 @@ BIN := $(VENV)/bin
 RLFLOW := $(BIN)/rlflow
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # What the compiled core is made from; rlflow/*.py is used in place (an editable install), so it is not listed.
-CORE := $(shell find cext -name '*.cc' -not -path 'cext/tests/*' -o -name '*.h' -not -path 'cext/tests/*' -o -name '*.py[xd]' -o -name '*.pxi')
+CORE := $(shell test ! -d cext || find cext -name '*.cc' -not -path 'cext/tests/*' -o -name '*.h' -not -path 'cext/tests/*' -o -name '*.py[xd]' -o -name '*.pxi')
 RECIPE := setup.py pyproject.toml constraints.txt
-CPP := $(shell find cext -name '*.cc' -o -name '*.h')
+CPP := $(shell test ! -d cext || find cext -name '*.cc' -o -name '*.h')
 
 # A compiler that was asked for is handed to the build; otherwise Python's own choice stands.
 ifneq ($(origin CXX),default)
@@ -68,7 +68,7 @@ $(VENV)/.dev: $(CORE) $(RECIPE) | $(VENV)/bin/python
 $(EXTRAS)/.extras: $(CORE) $(RECIPE) | $(VENV)/.dev
 	@test -x $(EXTRAS)/bin/python || "$(PYTHON)" -m venv "$(EXTRAS)"
 	@echo "Installing rlflow with its extras into $(EXTRAS): torch is large, which takes some minutes."
-	@$(EXTRAS)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt -e '.[dev,rl]'
+	@$(EXTRAS)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt -e '.[dev,rl,torch]'
 	@touch $@
 
 .PHONY: install
@@ -164,6 +164,15 @@ doc-tables: $(VENV)/.dev ## renew the tables in docs/ that are made from code
 docs: $(VENV)/.dev ## how long the sentences of the pages are; fails where those for newcomers are too long
 	$(BIN)/python tests/sentences.py
 
+$(VENV)/.docs: $(VENV)/.dev
+	@$(PIP) install --quiet -c constraints.txt -e '.[docs]'
+	@touch $@
+
+.PHONY: site
+site: $(VENV)/.docs ## build/site: the documents as a site, with a reference made from the code; fails at a warning
+	$(BIN)/python docs/site/build.py
+	$(BIN)/python -m mkdocs build --strict --quiet
+
 .PHONY: page-check
 page-check: $(VENV)/.dev ## the HTML report in headless Chromium, at two widths and printed; keeps pictures (needs chromium; MODELS="…")
 	$(BIN)/python tests/report/look.py $(MODELS)
@@ -173,6 +182,24 @@ prove: $(VENV)/.dev ## prove every rule of the library again
 	$(RLFLOW) rules prove --all
 
 ##@ Tables and benchmarks
+
+.PHONY: fetch-data
+fetch-data: check ## the files of other projects that some tables need: where each is from, its licence, its hash (FETCH="--list" or "--check")
+	"$(PYTHON)" reproduce/fetch_data.py $(FETCH)
+
+.PHONY: reproduce-quick
+reproduce-quick: $(VENV)/.dev ## a small version of nine tables, in build/reproduce (under 25 minutes on two cores; ONLY="micro …")
+	$(BIN)/python reproduce/quick.py $(if $(ONLY),--only $(ONLY))
+	$(BIN)/python reproduce/claims.py
+
+.PHONY: reproduce
+reproduce: micro zoo-table zoo-all rules-table tensat-table cost-fidelity ## the large tables, one after the other (five hours; needs make fetch-data)
+	$(BIN)/python reproduce/output_check/run.py
+	$(BIN)/python reproduce/search_toys/run.py
+	$(BIN)/python reproduce/strategies/run.py
+	$(BIN)/python reproduce/kernels/run.py
+	$(BIN)/python reproduce/taso/run.py
+	$(BIN)/python reproduce/claims.py --write
 
 .PHONY: micro
 micro: $(VENV)/.base ## the micro-benchmarks of the native core, each against its bar
@@ -205,15 +232,41 @@ sdist: $(VENV)/.dev ## build/dist: the source distribution and the wheel
 	$(BIN)/python -m build --outdir build/dist .
 
 .PHONY: wheel
-wheel: $(VENV)/.dev ## build/dist: a wheel for this Python, installed into a bare environment and tried there
+wheel: $(VENV)/.dev ## build/dist: a wheel for this Python, installed without a compiler into a bare environment and tried there
 	$(BIN)/python -m build --wheel --outdir build/dist .
 	rm -rf build/bare && "$(PYTHON)" -m venv build/bare
-	build/bare/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt "$$(ls -t build/dist/*.whl | head -n 1)"
-	build/bare/bin/python .ci/try_wheel.py
+	build/bare/bin/python -m pip --disable-pip-version-check install --quiet --only-binary :all: -c constraints.txt "$$(ls -t build/dist/*.whl | head -n 1)"
+	env -i HOME="$$HOME" PATH="$(abspath build/bare/bin)" build/bare/bin/python .ci/try_wheel.py
+
+# What the Dockerfile's two stages do: wheels of rlflow and of all that it needs, and an environment made of them alone.
+EXTRAS_OF ?= eqsat,prove,report
+WHEELHOUSE := build/wheelhouse
+
+.PHONY: wheelhouse
+wheelhouse: check ## build/wheelhouse: wheels of rlflow[EXTRAS_OF] and of everything that it needs
+	"$(PYTHON)" -m venv build/wheeling
+	build/wheeling/bin/python -m pip --disable-pip-version-check wheel --quiet -c constraints.txt -w $(WHEELHOUSE) '.[$(EXTRAS_OF)]'
+
+.PHONY: install-wheelhouse
+install-wheelhouse: ## the virtual environment out of build/wheelhouse: no compiler, no network
+	"$(PYTHON)" -m venv "$(VENV)"
+	$(PIP) install --quiet --no-index --find-links $(WHEELHOUSE) 'rlflow[$(EXTRAS_OF)]'
+	touch $(VENV)/.base $(VENV)/.dev
+
+# Whether the pins go together on every promised Python; needs uv, and asks the package index, but installs nothing.
+.PHONY: constraints-check
+constraints-check: ## constraints.txt on Python 3.10 to 3.14 (needs uv)
+	@for python in 3.10 3.11 3.12 3.13 3.14; do \
+	  uv pip compile --quiet --python-version $$python -c constraints.txt --extra dev --extra rl --extra torch pyproject.toml -o /dev/null \
+	    && echo "Python $$python: the constraints resolve" || exit 1; done
 
 .PHONY: clean-room
 clean-room: check ## the Dockerfile's steps in a fresh clone with an empty environment; then the wheel and the sdist, installed
 	PYTHON="$(PYTHON)" .ci/clean-room
+
+.PHONY: release-notes
+release-notes: ## what CHANGELOG.md says of VERSION=0.2.0 (by default of what is unreleased)
+	@"$(PYTHON)" .ci/release_notes.py $(VERSION)
 
 .PHONY: clean
 clean: ## remove what was built (the virtual environment stays)

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from rlflow.equivalence import Verification
+    from rlflow.equivalence.runners import CheckProgress
     from rlflow.price.allowance import PricingProgress
+    from rlflow.race.track import RaceProgress
     from rlflow.runtime import Worker
 
 __all__ = ["OptimizeResult", "Options", "optimize", "replay", "simplified", "simplify", "verify"]
@@ -32,9 +34,12 @@ def optimize(
     *,
     output: str | os.PathLike[str] | None = None,
     options: Options | None = None,
+    quiet: bool | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     on_stage: Callable[[str], None] | None = None,
     on_pricing: Callable[[PricingProgress], None] | None = None,
+    on_timing: Callable[[RaceProgress], None] | None = None,
+    on_checking: Callable[[CheckProgress], None] | None = None,
     stop: StopToken | None = None,
     **keywords: Any,
 ) -> OptimizeResult:
@@ -45,23 +50,35 @@ def optimize(
 
     The keywords are the fields of :class:`rlflow.Options`, which explains them; they may also be given as one value,
     ``options``, which keywords change. ``output``: file to write; where nothing is gained it receives the model as it
-    came. ``on_progress`` is told about the search five times a second, ``on_pricing`` about the prices that are
-    measured before it, ``on_stage`` what happens next. Ctrl-C, and
-    ``stop``, end the search with the best so far; a second Ctrl-C raises KeyboardInterrupt. A signal that your script
-    does not handle, such as SIGTERM, ends it as Python does: no half-written output, and temporary files that stay
-    until the next run removes them.
+    came.
+
+    How far it is, stderr shows on a terminal and in a notebook; ``quiet=True`` shows nothing, ``quiet=False`` writes
+    plain lines everywhere else, too. You can also listen yourself, and nothing is shown then unless ``quiet=False``:
+    ``on_stage`` is told what happens next, ``on_pricing`` about the prices that are measured before the search,
+    ``on_progress`` about the search, five times a second, ``on_timing`` about the final comparison and ``on_checking``
+    about the comparison of outputs.
+
+    Ctrl-C, and ``stop``, end the search with the best so far; a second Ctrl-C raises KeyboardInterrupt. A signal that
+    your script does not handle, such as SIGTERM, ends it as Python does: no half-written output, and temporary files
+    that stay until the next run removes them.
 
     Raises :class:`rlflow.errors.UsageError` (also :class:`BudgetError`), :class:`ModelError`, :class:`CostError`,
     :class:`OutputError`, and :class:`VerificationFailed` where the outputs differ; then nothing is written.
     """
     chosen = Options.of(options, keywords)
     from rlflow.frontends.model_kinds import plain_model
+    from rlflow.report.live import reporter
 
     plain, kind = plain_model(model)
-    with Context(
-        chosen, output=output, on_progress=on_progress, on_stage=on_stage, on_pricing=on_pricing, stop=stop
-    ) as context:
+    own: dict[str, Any] = {"on_stage": on_stage, "on_pricing": on_pricing, "on_progress": on_progress}
+    own |= {"on_timing": on_timing, "on_checking": on_checking}
+    heard = quiet is None and any(own.values())
+    with reporter(heard or quiet) as board, _listened(chosen, output, stop, board.listeners(own)) as context:
         return replace(run(plain, context), kind=kind)
+
+
+def _listened(options: Options, output: Any, stop: StopToken | None, listeners: dict[str, Any]) -> Context:
+    return Context(options, output=output, stop=stop, **listeners)
 
 
 def simplify(model: str | os.PathLike[str] | bytes | ModelProto, **keywords: Any) -> ModelProto:

@@ -27,7 +27,7 @@ LAYERS: dict[str, int] = {
     "env": 6, "deployment": 6, "report": 6, "placement": 6,
     "agents": 7, "options": 7, "splitting": 7,
     "pipeline": 8, "optimizer": 8, "comparison": 8, "fidelity": 8, "benchmark": 8, "testing": 8,
-    "cli": 9, "compat": 9,
+    "cli": 9, "compat": 9, "torch": 9,
     "__main__": 10,
 }  # fmt: skip
 #: Imports within one layer; each is a debt, and more than four are too many.
@@ -46,7 +46,7 @@ ABOUT = {
     "options": "what a user may choose", "pipeline": "the stages of an optimisation",
     "optimizer": "the façade", "comparison": "races of strategies", "fidelity": "prices against the clock",
     "benchmark": "models side by side by the clock",
-    "compat": "the `taso` module", "__main__": "`python -m rlflow`",
+    "compat": "the `taso` module", "torch": "PyTorch modules in, callables out", "__main__": "`python -m rlflow`",
 }  # fmt: skip
 FREE = {"__init__", "_core", "_version"}  # the package's lazy front, and the extension, which has its own doors below
 
@@ -59,7 +59,7 @@ DOORS: dict[str, set[str]] = {
     "onnxslim": {"frontends"},
     "onnxruntime": {"runtime"},
     "openvino": {"runtime"},
-    "torch": {"nn", "agents", "runtime/torch_cuda"},
+    "torch": {"nn", "agents", "runtime/torch_cuda", "torch.py"},
     "torch_scatter": {"nn/segment.py"},
     "gymnasium": {"env"},
     "z3": {"synthesis/axioms.py"},

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rlflow.cli.common import NameChoice, parse_dims, show
+from rlflow.cli.common import NameChoice, parse_dims, plural, show
 from rlflow.cli.model_files import MODEL
 from rlflow.errors import UsageError
 from rlflow.options import runtime_names
@@ -56,7 +56,7 @@ def bench(
 ) -> None:
     """Time MODELs side by side: interleaved, in fresh sessions, by the wall clock and by processor time.
 
-    The last column is the time of the first model divided by the time of the row's; above 1 is faster. Models may be
+    "Times as fast" is the time of the first model divided by the time of the row's; above 1 is faster. Models may be
     files or names of the zoo.
     """
     from rlflow import benchmark
@@ -80,7 +80,8 @@ def bench(
     if as_json:
         click.echo(json.dumps([one.to_dict() for one in found], indent=2, ensure_ascii=False))
     else:
-        show(_table(found))
+        show(_times(found))
+        show(_ratios(found))
 
 
 def _counts(text: str) -> list[int]:
@@ -92,32 +93,58 @@ def _counts(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def _table(found: Sequence[Benched]) -> Table:
-    """Two rows a model: the wall clock, and processor time."""
+def _times(found: Sequence[Benched]) -> Table:
+    """Two rows a model: the wall clock, and processor time. Fits into 80 columns; names wrap, numbers never do."""
+    table = _narrow("clock", "median ms", "95 % interval", "p90", "p99")
+    for one, name in zip(found, _named(found), strict=True):
+        for clock, latency in (("wall", one.wall), ("processor", one.cpu)):
+            table.add_row(
+                name if clock == "wall" else "",
+                clock,
+                _ms(latency.median),
+                f"{_ms(latency.low)} to {_ms(latency.high)}",
+                _ms(latency.p90),
+                _ms(latency.p99),
+            )
+    return table
+
+
+def _ratios(found: Sequence[Benched]) -> Table:
+    """A row a model: how fast it is against the first, by the clock that decides."""
+    table = _narrow("times as fast as the first (95 % interval)", "load ms")
+    for one, name in zip(found, _named(found), strict=True):
+        table.add_row(name, _ratio(one), _ms(one.load_ms))
+    runs = min(one.runs for one in found)
+    table.caption = (
+        f"By the {_CLOCKS[found[0].clock]} clock. At least {runs} single runs a model, in {found[0].blocks} blocks of "
+        "fresh sessions."
+    )
+    return table
+
+
+def _narrow(*columns: str) -> Table:
+    """A table whose first column is a model's name, which may wrap; no figure is ever cut."""
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE, pad_edge=False)
-    table.add_column("model", overflow="fold", min_width=16)
-    for column in ("threads", "clock", "median ms", "95 % interval", "p90", "p99", "load ms", "against the first"):
-        table.add_column(column, justify="right", no_wrap=column == "clock")
-    for one in found:
-        for clock, latency in (("wall", one.wall), ("processor", one.cpu)):
-            first = clock == "wall"
-            table.add_row(
-                one.model if first else "",
-                str(one.threads) if first else "",
-                clock,
-                f"{latency.median:.4g}",
-                f"{latency.low:.4g} to {latency.high:.4g}",
-                f"{latency.p90:.4g}",
-                f"{latency.p99:.4g}",
-                f"{one.load_ms:.3g}" if first else "",
-                _ratio(one) if _CLOCKS[one.clock] == clock else "",
-            )
-    runs = min(one.runs for one in found)
-    table.caption = f"At least {runs} single runs a model, in {found[0].blocks} blocks of fresh sessions."
+    table.add_column("model", overflow="fold", min_width=12)
+    for column in columns:
+        table.add_column(column, justify="left" if column == "clock" else "right", no_wrap=True)
     return table
+
+
+def _named(found: Sequence[Benched]) -> list[str]:
+    """What each row is called; with the number of threads where there are several."""
+    several = len({one.threads for one in found}) > 1
+    return [f"{one.model}, {plural(one.threads, 'thread')}" if several else one.model for one in found]
+
+
+def _ms(value: float) -> str:
+    """Four digits or four decimals, and no exponent."""
+    if not math.isfinite(value) or 1.0 <= abs(value) < 1000.0:
+        return f"{value:.4g}"
+    return f"{value:.0f}" if abs(value) >= 1000.0 else f"{value:.4f}"
 
 
 def _ratio(one: Benched) -> str:

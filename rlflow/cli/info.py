@@ -21,15 +21,22 @@ _LIBRARIES = ("numpy", "onnx", "onnx-ir", "onnxruntime", "click", "rich", "torch
 
 
 _KINDS = ("strategies", "costs", "runtimes", "decoders", "importers")
+#: What prints the JSON schema of ``optimize --json`` instead of a registry.
+_SCHEMA = "report-schema"
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(_KINDS), required=False)
+@click.argument("kind", type=click.Choice([*_KINDS, _SCHEMA]), required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def info(kind: str | None, as_json: bool) -> None:
     """Show versions, runtimes, cost models and where prices are kept; or everything of one KIND, with what each can do
-    and its options.
+    and its options. report-schema is the JSON schema of what optimize --json writes.
     """
+    if kind == _SCHEMA:
+        from rlflow.report import schema
+
+        click.echo(json.dumps(schema(), indent=2, ensure_ascii=False))
+        return
     if kind is not None:
         show_rows(registries()[kind].rows(), as_json)
         return

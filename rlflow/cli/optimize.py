@@ -112,7 +112,6 @@ def optimize(
         raise UsageError(f"The output is given twice, {out} and {output}; give it once.")
     from rlflow import optimizer
     from rlflow.cli.common import device_command, with_egraph_out
-    from rlflow.cli.progress import reporter
 
     target = output or out
     if check and target is not None:
@@ -121,15 +120,9 @@ def optimize(
     given["measure_cmd"] = device_command(given["measure_cmd"], measure_jobs, measure_timeout)
     given["search"] = with_egraph_out(given["search"], egraph_out, model)
     options = _options(given)
-    with reporter(quiet) as told:
-        result = optimizer.optimize(
-            model,
-            output=target,
-            options=options,
-            on_progress=told.progress,
-            on_stage=told.stage,
-            on_pricing=told.pricing,
-        )
+    result = optimizer.optimize(model, output=target, options=options, quiet=quiet)
+    command = shlex.join(["rlflow", *sys.argv[1:]])
+    result = dataclasses.replace(result, report=dataclasses.replace(result.report, command=command))
     if page_file is not None:
         _write_page(page_file, model, result, options)
     _tell(result.report, json_file, quiet, verbose)
@@ -155,16 +148,13 @@ def _write_page(path: str, model: Any, result: OptimizeResult, options: Options)
     from rlflow.frontends.opening import open_source
     from rlflow.report.page import write_page
     from rlflow.report.steps import replayed
-    from rlflow.report.surroundings import surroundings
 
     report = result.report
     steps = None
     if report.improved and report.trace:
         loading = {"freeze": options.freeze or None, "keep_initializer_inputs": options.keep_initializer_inputs}
         steps = replayed(model, report.trace, options.chosen_rules, **loading)
-    command = shlex.join(["rlflow", *sys.argv[1:]])
-    before = open_source(model)[0]
-    write_page(path, report, before, result.model, steps=steps, environment=surroundings(), command=command)
+    write_page(path, report, open_source(model)[0], result.model, steps=steps)
 
 
 def _tell(report: Report, json_file: str | None, quiet: bool, verbose: bool) -> None:

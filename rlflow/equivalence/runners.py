@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from rlflow.equivalence.noise import Feeds, Outputs, Runner, WorkerRunner
 from rlflow.runtime import ModelSource, Worker
@@ -19,6 +20,36 @@ def runner(reference: Worker, deployed: Worker) -> Runner:
 
     def run(model: ModelSource, feeds: Any, level: str) -> list[Outputs]:
         return (tight if level == "disable" else loose)(model, feeds, level)
+
+    return run
+
+
+class CheckProgress(NamedTuple):
+    """How far a comparison of outputs is: inputs run so far by either model, and seconds; those that are left at most
+    (``None``: no limit).
+    """
+
+    inputs: int
+    seconds: float
+    seconds_left: float | None
+
+
+def counted(runs: Runner, tell: Callable[[CheckProgress], None] | None, seconds: float | None) -> Runner:
+    """``runs``, which tells how many inputs it ran; ``seconds`` is what the whole comparison has."""
+    if tell is None:
+        return runs
+    began, count = time.monotonic(), 0
+
+    def told(feeds: Any) -> Iterator[Feeds]:
+        nonlocal count
+        for one in feeds:
+            yield one
+            count += 1
+            taken = time.monotonic() - began
+            tell(CheckProgress(count, taken, None if seconds is None else max(seconds - taken, 0.0)))
+
+    def run(model: ModelSource, feeds: Any, level: str) -> list[Outputs]:
+        return runs(model, told(feeds), level)
 
     return run
 

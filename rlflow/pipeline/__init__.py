@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from rlflow.pipeline.account import report
@@ -17,6 +18,7 @@ from rlflow.pipeline.context import Context
 from rlflow.pipeline.ends import check_at_ends, race_at_ends
 from rlflow.pipeline.kernel_planning import with_kernels
 from rlflow.pipeline.loading import Loaded, load
+from rlflow.pipeline.peak_memory import peak_memory
 from rlflow.pipeline.racing import Raced, race
 from rlflow.pipeline.searching import Found, price, search, sentence, settle_sizes
 from rlflow.pipeline.writing import OptimizeResult, write
@@ -38,8 +40,11 @@ def run(model: Any, context: Context) -> OptimizeResult:
     with context.blaming_guesses():
         raced, checked = check(came, raced, context)
         check_at_ends(came, raced, context)
+    peaks = peak_memory(came, raced, context)
     written = with_kernels(came, raced, write(came, raced, context), context)
     told = report(came, best, raced, checked, written, context, context.stage.seconds())
+    if peaks is not None:
+        told = replace(told, peak_bytes_before=peaks[0], peak_bytes_after=peaks[1])
     return OptimizeResult(told, written.make)
 
 
@@ -62,7 +67,8 @@ def found(came: Loaded, context: Context) -> Found:
 
 class Stages:
     """Tells what happens next, and how long each stage took: ``loading``, ``pricing``, ``searching``, ``timing`` (the
-    final comparison), ``verifying``, ``writing`` and ``kernels``; ``starting`` is what comes before the first.
+    final comparison), ``verifying``, ``memory`` (its peak), ``writing`` and ``kernels``; ``starting`` is what
+    comes before the first.
     """
 
     def __init__(self, tell: Callable[[str], None] | None = None, clock: Callable[[], float] = time.monotonic) -> None:

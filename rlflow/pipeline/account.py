@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,7 @@ from rlflow.pipeline.precision import bill
 from rlflow.pipeline.racing import CLEANUP
 from rlflow.pipeline.writing import Written, operators
 from rlflow.report import Report, RuntimeInfo, TimeInterval, Verified
+from rlflow.report.surroundings import surroundings
 from rlflow.search import StopReason
 
 if TYPE_CHECKING:
@@ -62,7 +65,23 @@ def report(
         seconds_measuring=context.cost_model.totals.seconds if context.cost_model.measures else None,
         written=None if context.output is None else str(context.output),
         version=__version__,
+        input={**_hashed(loaded), "graph": None if loaded.library is None else str(loaded.graph.digest)},
+        environment=surroundings(),
     )
+
+
+def _hashed(loaded: Loaded) -> dict[str, Any]:
+    """SHA-256 and size of the model's file, or of its serialised form where it came from memory; weights in files
+    beside it are the graph's digest's to cover.
+    """
+    path, found = loaded.imported.source_path, hashlib.sha256()
+    if path is None or not os.path.isfile(path):
+        data = loaded.imported.source_bytes()
+        return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    with open(path, "rb") as stream:
+        while piece := stream.read(1 << 20):
+            found.update(piece)
+        return {"sha256": found.hexdigest(), "bytes": stream.tell()}
 
 
 def _of_search(loaded: Loaded, found: Found | None, raced: Raced) -> dict[str, Any]:

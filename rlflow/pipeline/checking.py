@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import verified
-from rlflow.equivalence.runners import with_known_outputs
+from rlflow.equivalence.runners import counted, with_known_outputs
 from rlflow.errors import GraphError, VerificationFailed
 from rlflow.pipeline.precision import Accuracy, accuracy, rounds_otherwise
 from rlflow.report import OutputFigures, Verified
@@ -42,7 +42,8 @@ def check(
 
     inputs, source, seed = context.inputs(loaded), raced.winner.export.source, context.options.seed
     known = {loaded.source: raced.outputs.get("baseline"), source: raced.outputs.get("optimised")}
-    run = with_known_outputs(context.runner, inputs.feeds, known)
+    runs = counted(context.runner, context.on_checking, None if each is None else 2.0 * each)
+    run = with_known_outputs(runs, inputs.feeds, known)
     noise = equivalence.calibrate(run, loaded.source, inputs.feeds, seed=seed, plan=inputs.plan, seconds=each)
     others = rounds_otherwise(loaded, raced.winner)
     times = max(1.0, context.options.tolerated / K) if others else 1.0

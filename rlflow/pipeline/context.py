@@ -48,12 +48,15 @@ class Context:
         on_progress: Callable[[Progress], None] | None = None,
         on_stage: Callable[[str], None] | None = None,
         on_pricing: Callable[[Any], None] | None = None,
+        on_timing: Callable[[Any], None] | None = None,
+        on_checking: Callable[[Any], None] | None = None,
         stop: StopToken | None = None,
         worker: Worker | None = None,
     ) -> None:
         self.options = options
         self.output = None if output is None else Path(output)
         self.on_progress, self.on_pricing = on_progress, on_pricing
+        self.on_timing, self.on_checking = on_timing, on_checking
         self.on_stage, self.stop = on_stage, stop or StopToken()
         self.interrupted = StopToken()  # by Ctrl-C, in whichever stage
         self.notes: list[str] = []

@@ -44,6 +44,7 @@ def race_at_ends(loaded: Loaded, raced: Raced, context: Context) -> Raced:
             at_most=given.at_most,
             for_least=given.for_least,
             seed=options.seed,
+            on_progress=context.on_timing,
         )
         if decision.winner is not None:
             reason = (

@@ -30,6 +30,8 @@ RACE_BLOCKS, RACE_RUNS, RACE_START = 9, 3, 0.3
 LATE, LATE_SECONDS = 1.1, 3.0
 #: Seconds that the check has, however late it is.
 CHECK_LEAST = 4.0
+#: Measuring the peak memory may end so much after the budget: a part of it, and seconds.
+MEMORY_SHARE, MEMORY_SECONDS = 0.05, 1.0
 #: What the check opens and runs, about.
 CHECK_LOADS, CHECK_RUNS = 5, 16
 
@@ -80,6 +82,7 @@ class Parts:
         self.given: dict[str, float] = {}
         self._began: float | None = None
         self._race = self._check = 0.0
+        self.pace: ModelTimes | None = None
 
     def begin(self) -> None:
         """The clock starts; what comes before is not counted."""
@@ -110,6 +113,7 @@ class Parts:
 
     def plan(self, pace: ModelTimes, models: int) -> None:
         """Set aside what comparing so many ``models`` (0: none) and the check of one need."""
+        self.pace = pace
         if self.seconds is None:
             return
         low, high = RACE_BOUNDS
@@ -147,6 +151,13 @@ class Parts:
         if self.seconds is None:
             return None
         return self._granted("kernels", max(self.left, self._kernels / 2.0))
+
+    def allows_memory(self) -> bool:
+        """Whether there is time to open and run two models once more, each in a process of its own."""
+        if self.seconds is None or self.pace is None:
+            return True
+        needed = 2.0 * (RACE_START + self.pace.load + self.pace.run)
+        return needed <= max(self.left, 0.0) + MEMORY_SHARE * self.seconds + MEMORY_SECONDS
 
     @property
     def _after(self) -> float:

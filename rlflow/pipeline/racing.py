@@ -172,6 +172,7 @@ def _compared(
             reserve=given.reserve,
             seed=options.seed,
             beside=beside,
+            on_progress=context.on_timing,
             stop=lambda: token.stopped,
             memory=_memory(loaded, baseline, entrants, context),
             before_closing=before_closing,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rlflow.files import check_output, replacing, write_atomically
 from rlflow.report import Report
 from rlflow.report.tables import as_text, headline
+from rlflow.search import TraceStep
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -70,6 +71,14 @@ class OptimizeResult:
     @property
     def improved(self) -> bool:
         return self.report.improved
+
+    @property
+    def trace(self) -> tuple[TraceStep, ...] | None:
+        """The rewrites in order, each a rule and where it matched; ``None`` where the search keeps no order (an
+        e-graph holds all rewrites at once). :func:`rlflow.replay` applies them again.
+        """
+        steps = self.report.trace
+        return None if steps is None else tuple(TraceStep(one["rule"], tuple(one["match"])) for one in steps)
 
 
 @dataclass(frozen=True)

@@ -53,9 +53,13 @@ def pooled(blocks: Sequence[Block], baseline: str, name: str, clock: str) -> flo
 
 def timing(parts: Sequence[Samples], clock: str) -> ModelTiming:
     """A model's latency over several blocks."""
-    values = median_interval(np.concatenate([part.by(clock) for part in parts]))
+    own = np.concatenate([part.by(clock) for part in parts])
     wall = np.concatenate([part.wall_ms for part in parts])
-    return ModelTiming(values.value, values.low, values.high, float(np.median(wall)), int(wall.size))
+    values = median_interval(own)
+    p99, wall_p99 = (float(np.percentile(one, 99)) for one in (own, wall))
+    return ModelTiming(
+        values.value, values.low, values.high, float(np.median(wall)), int(wall.size), p99, wall_p99
+    )
 
 
 def timings(blocks: Sequence[Block], clock: str) -> dict[str, ModelTiming]:

@@ -25,7 +25,7 @@ from rlflow.race.evidence import (
     plain,
 )
 from rlflow.race.sequential import CLEAR_BLOCKS, LEAST_BLOCKS, corrected_p, half_interval, is_hopeless
-from rlflow.race.track import Terms, Track
+from rlflow.race.track import RaceProgress, Terms, Track
 from rlflow.runtime import Samples
 
 #: What the blocks that a claim needs may take where they need more than the time given: so many times that, and so many
@@ -48,7 +48,7 @@ class Contest:
 
     track: Track
     terms: Terms
-    on_progress: Callable[[str, float], None]
+    on_progress: Callable[[RaceProgress], None]
     memory: Memory | None
     earlier: Mapping[str, Any] | None = None
     first: Sequence[Block] = ()
@@ -102,7 +102,7 @@ class Contest:
         blocks: list[dict[str, Samples]] = []
         for done in range(SELECTION_BLOCKS):
             blocks.append(track.block(track.alive, seconds * SELECTION_SHARE / SELECTION_BLOCKS))
-            self.on_progress("selecting", (done + 1) / SELECTION_BLOCKS)
+            self._tell("selecting", done + 1, SELECTION_BLOCKS)
             if track.stop() or track.elapsed() >= max(SELECTION_SHARE * seconds, QUICK_SELECTION):
                 break
             if track.lacks(LEAST_BLOCKS + 1):
@@ -136,12 +136,12 @@ class Contest:
         while more_checks(known, fresh):
             names = [track.baseline, challenger, *track.beside]
             blocks.append(track.block(names, CHECK_SHARE * self.terms.seconds / CHECK_BLOCKS))
-            self.on_progress("checking", min(1.0, len(blocks) / CHECK_BLOCKS))
             if challenger in track.dropped:
                 return self._failed(challenger, blocks, first_sample)
             if track.stop():
                 return self._decision(None, verdicts.interrupted(len(blocks)), blocks, challenger, first_sample)
             fresh.append(track.ratio(blocks[-1], challenger))
+            self._tell("checking", len(blocks), CHECK_BLOCKS, fresh)
         found = speedup([*known.ratios, *fresh])
         why = self._contradiction(known, fresh, found, blocks)
         if why is not None:
@@ -203,11 +203,11 @@ class Contest:
         while not blocks or not (self._is_decided(values) or self._is_over(values, len(blocks)) or track.stop()):
             in_haste = track.lacks(LEAST_BLOCKS - len(values))
             blocks.append(track.block([track.baseline, challenger, *track.beside], 0.0 if in_haste else left / aim))
-            self.on_progress("confirming", min(1.0, len(blocks) / aim))
             if challenger in track.dropped:
                 return self._failed(challenger, blocks, first_sample)
             values.append(track.ratio(blocks[-1], challenger))
             track.weigh_beside(blocks)
+            self._tell("confirming", len(blocks), aim, values)
         if known is not None:
             self.earlier = plain(known, True, verdicts.gone_on(known, len(blocks)))
         found = replace(speedup(values), p_value=corrected_p(values))
@@ -216,6 +216,11 @@ class Contest:
         decision = self._decision(winner, reason, blocks, challenger, first_sample, found)
         self._keep(challenger, values, decision, known)
         return decision
+
+    def _tell(self, what: str, done: int, total: int, ratios: Sequence[float] = ()) -> None:
+        """``done`` blocks of about ``total`` are timed; ``ratios``: the logarithms so far."""
+        so_far = math.exp(float(np.median(ratios))) if ratios else None
+        self.on_progress(RaceProgress(what, done, total, so_far, max(total - done, 0) * self.track.latest))
 
     def _is_decided(self, values: Sequence[float]) -> bool:
         return corrected_p(values) <= self.terms.alpha or is_hopeless(values)

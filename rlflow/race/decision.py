@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 class ModelTiming(NamedTuple):
     """Latency of one model in milliseconds per run: median by the deciding clock, its 95 % interval, and the median
-    by the wall clock.
+    by the wall clock. ``p99``, ``wall_p99``: of a hundred samples one is slower, by either clock; a sample of a model
+    that takes less than a millisecond is the mean of as many runs as fill one.
     """
 
     ms: float
@@ -18,6 +19,8 @@ class ModelTiming(NamedTuple):
     high: float
     wall_ms: float
     rounds: int
+    p99: float | None = None
+    wall_p99: float | None = None
 
 
 @dataclass(frozen=True)

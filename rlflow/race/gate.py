@@ -26,7 +26,7 @@ from rlflow.race.contest import Contest
 from rlflow.race.decision import GateDecision
 from rlflow.race.evidence import Evidence, Memory
 from rlflow.race.sequential import CLEAR_BLOCKS, LEAST_BLOCKS, MOST_BLOCKS
-from rlflow.race.track import Sampler, Terms, Track
+from rlflow.race.track import RaceProgress, Sampler, Terms, Track
 from rlflow.runtime import ModelSource, Worker
 
 __all__ = ["CLEAR_BLOCKS", "LEAST_BLOCKS", "MOST_BLOCKS", "GateDecision", "choose", "decide"]
@@ -49,7 +49,7 @@ def choose(
     seed: int = 0,
     alpha: float = 0.01,
     beside: Mapping[str, LazySource] | None = None,
-    on_progress: Callable[[str, float], None] | None = None,
+    on_progress: Callable[[RaceProgress], None] | None = None,
     stop: Callable[[], bool] | None = None,
     memory: Memory | None = None,
     before_closing: Callable[[GateDecision, Callable[[str, Any], dict[str, Any]]], None] | None = None,
@@ -64,7 +64,7 @@ def choose(
     finite ones, is dropped with its sentence. The models of ``beside`` are timed along with the confirmation, and
     take no part. ``feeds`` are arrays by input name. A model may be a function that makes it when it is loaded first.
 
-    ``on_progress`` is told the stage and the fraction done. ``stop`` is asked after every block: the decision is then
+    ``on_progress`` is told how far it is after every block. ``stop`` is asked after every block: the decision is then
     what the blocks so far say. Raises :class:`CostError` where the baseline itself cannot be run.
     """
     models = _models(baseline, candidates, beside or {}, seconds)
@@ -117,7 +117,7 @@ def decide(
     alpha: float = 0.01,
     beside: Sequence[str] = (),
     dropped: Mapping[str, str] | None = None,
-    on_progress: Callable[[str, float], None] | None = None,
+    on_progress: Callable[[RaceProgress], None] | None = None,
     stop: Callable[[], bool] | None = None,
     started: float | None = None,
     only: bool = False,
@@ -139,7 +139,7 @@ def _track(
     return Track(sampler, baseline, *models, terms.at_most, terms.seed, stopped, started, terms.reserve)
 
 
-def _unheard(stage: str, fraction: float) -> None:
+def _unheard(told: RaceProgress) -> None:
     """Nobody listens."""
 
 

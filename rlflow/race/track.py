@@ -6,7 +6,7 @@ import time
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -27,6 +27,19 @@ class Sampler(Protocol):
     def block(self, names: Sequence[str], seed: int, seconds: float) -> Samples:
         """Interleaved timings of the named models in fresh sessions, for about ``seconds``; at least one round."""
         ...
+
+
+class RaceProgress(NamedTuple):
+    """What is told after each block: which part of a comparison this is (``selecting``, ``confirming`` or
+    ``checking``), how many blocks of about how many are done, how many times as fast the candidate is by them
+    (``None`` while several are looked at), and the seconds that are probably left.
+    """
+
+    what: str
+    done: int
+    total: int
+    speedup: float | None
+    seconds_left: float
 
 
 @dataclass(frozen=True)

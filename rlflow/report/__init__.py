@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlflow.report.model import OutputFigures, Report, RuntimeInfo, TimeInterval, Verified, group_trace
+from rlflow.report.model import OutputFigures, Report, RuntimeInfo, TimeInterval, Verified, group_trace, schema
 from rlflow.report.tables import render, write_json
 
 __all__ = [
@@ -13,5 +13,6 @@ __all__ = [
     "Verified",
     "group_trace",
     "render",
+    "schema",
     "write_json",
 ]

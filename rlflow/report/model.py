@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from pathlib import Path
 from typing import Any, NamedTuple
 
-#: Raised when a field of the JSON form changes its meaning or goes away; new fields do not count.
+#: Raised when a field of the JSON form changes its meaning or goes away; new fields do not count. The form is described
+#: in ``report.schema.json``.
 FORMAT = 1
 
 
@@ -69,7 +72,11 @@ class Report:
     ``rule_profile``: what each rule took, the dearest first (the fields of ``rlflow.search.RuleUse``), or ``None``
     where nobody asked. ``rounding``: what the rewrites spent of the tolerance, and which
     (:meth:`rlflow.rewrite.tolerance.RoundingBudget.bill`); ``None`` where there were none.
-    ``statistics``: what every rule was good for in the search.
+    ``statistics``: what every rule was good for in the search. ``peak_bytes_before``, ``peak_bytes_after``: what a
+    fresh process needs at its peak to open the model from a file and run it once, beyond the runtime's own; ``None``
+    where nothing was gained, or nobody could measure it. ``input``: the model's ``sha256`` and ``bytes`` as it came,
+    and its ``graph``'s digest; ``environment``: see :func:`rlflow.report.surroundings.surroundings`; ``command``: the
+    command line, where there was one.
     """
 
     model: str
@@ -109,6 +116,8 @@ class Report:
     operators_after: Mapping[str, int] = field(default_factory=dict)
     bytes_before: int | None = None
     bytes_after: int | None = None
+    peak_bytes_before: int | None = None
+    peak_bytes_after: int | None = None
     rules: int = 0
     rule_profile: Sequence[Mapping[str, Any]] | None = None
     statistics: Mapping[str, Any] | None = None
@@ -116,6 +125,9 @@ class Report:
     notes: Sequence[str] = ()
     written: str | None = None
     version: str = ""
+    input: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    command: str | None = None
 
     @property
     def gain(self) -> float:
@@ -132,7 +144,7 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON. Numbers that are not finite become ``None``."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        values["format"] = FORMAT
+        values["schema"], values["format"] = f"rlflow-report/{FORMAT}", FORMAT
         values["intervals"] = {name: interval._asdict() for name, interval in self.intervals.items()}
         values["runtime"] = None if self.runtime is None else vars(self.runtime)
         values["verified"] = None if self.verified is None else _verified(self.verified)
@@ -149,6 +161,11 @@ def rounding_sentence(rounding: Mapping[str, Any], most: int = 4) -> str:
     by = f" ({', '.join(shown)})" if shown else ""
     spent, limit = rounding["spent"], rounding["limit"]
     return f"rounding error at most {spent:.2f} times the model's own, of {limit:g} tolerated{by}"
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema (draft 2020-12) of :meth:`Report.to_dict`."""
+    return json.loads((Path(__file__).parent / "report.schema.json").read_text(encoding="utf-8"))
 
 
 def group_trace(trace: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:

@@ -31,8 +31,6 @@ def page(
     after: Any,
     *,
     steps: Sequence[ReplayedStep] | None = None,
-    environment: Mapping[str, str] | None = None,
-    command: str = "",
 ) -> str:
     """The page. ``before`` and ``after`` are ModelProtos, which stay as they are; ``steps``: the trace, replayed."""
     sections = (
@@ -43,8 +41,8 @@ def page(
         ("Operators", _operators(report)),
         ("The search over time", _curve(report)),
         ("Outputs against the original's", _verification(report)),
-        ("Where and when", _environment(report, environment or {})),
-        ("Run it again", f"<pre>{escape(command)}</pre>" if command else ""),
+        ("Where and when", _environment(report)),
+        ("Run it again", f"<pre>{escape(report.command)}</pre>" if report.command else ""),
     )
     body = "".join(f"<section><h2>{title}</h2>{text}</section>" for title, text in sections if text)
     return _document(report.model, headline(report), report.improved, _notes(report) + body)
@@ -95,10 +93,11 @@ def _notes(report: Report) -> str:
 def _latency(report: Report) -> str:
     rows: list[tuple[str, ...]] = []
     gate = report.gate or {}
-    walls = {one["ms"]: one["wall_ms"] for one in (gate.get("timings") or {}).values()}
+    timed = {one["ms"]: one for one in (gate.get("timings") or {}).values()}
     for name, interval in report.intervals.items():
-        wall = walls.get(interval.ms)
-        times = (f"{interval.ms:.4g}", _between(interval.low, interval.high), "" if wall is None else f"{wall:.4g}")
+        one = timed.get(interval.ms, {})
+        more = [one.get(key) for key in ("p99", "wall_ms", "wall_p99")]
+        times = (f"{interval.ms:.4g}", _between(interval.low, interval.high), *map(_figure, more))
         rows.append((_CALLED.get(name, escape(name)), *times))
     if not rows:
         costs = [("before", report.cost_before_ms), ("after", report.cost_after_ms)]
@@ -106,9 +105,14 @@ def _latency(report: Report) -> str:
         note = f"<p>No clock was used. These are costs by the model “{escape(report.cost_model)}”.</p>"
         return note + _table(("", "ms"), rows) if rows else ""
     clock = _CLOCKS.get(gate.get("clock", ""), "the clock")
-    table = _table(("", f"median ms, {clock}", "95 % interval", "median ms, wall clock"), rows)
+    head = (f"median (p50) ms, {clock}", "95 % interval", "p99", "median (p50) ms, wall clock", "p99")
+    table = _table(("", *head), rows)
     blocks = f"{gate.get('blocks', 0)} blocks of fresh sessions, {gate.get('rounds', 0)} rounds, in turn."
     return f'{_bars(report)}{table}<p class="dim">{blocks}</p>'
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
 
 
 def _between(low: float, high: float) -> str:
@@ -140,10 +144,16 @@ def _bars(report: Report) -> str:
 def _memory(report: Report) -> str:
     if report.bytes_before is None or report.bytes_after is None:
         return ""
-    before, after = report.bytes_before, report.bytes_after
+    rows = [_megabytes("size of the model with its weights in the file", report.bytes_before, report.bytes_after)]
+    if report.peak_bytes_before is not None and report.peak_bytes_after is not None:
+        what = "peak memory of a process that opens the model and runs it once, beyond the runtime's own"
+        rows.append(_megabytes(what, report.peak_bytes_before, report.peak_bytes_after))
+    return _table(("", "before, MB", "after, MB", ""), rows)
+
+
+def _megabytes(what: str, before: int, after: int) -> tuple[str, ...]:
     change = f"{100.0 * (after / before - 1.0):+.1f} %" if before else ""
-    row = ("size of the model with its weights in the file", f"{before / 1e6:.2f}", f"{after / 1e6:.2f}", change)
-    return _table(("", "before, MB", "after, MB", ""), [row])
+    return what, f"{before / 1e6:.2f}", f"{after / 1e6:.2f}", change
 
 
 def _operators(report: Report) -> str:
@@ -284,8 +294,10 @@ def _rounding(rounding: Mapping[str, Any]) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _environment(report: Report, environment: Mapping[str, str]) -> str:
-    rows = [(escape(key), escape(value)) for key, value in environment.items()]
+def _environment(report: Report) -> str:
+    rows = [(escape(key), escape(value)) for key, value in report.environment.items()]
+    if report.input:
+        rows.append(("model", f"{report.input['bytes']} bytes, SHA-256 <code>{escape(report.input['sha256'])}</code>"))
     if report.runtime is not None:
         version = report.runtime.version or "not opened"
         rows.append(("runtime", escape(f"{report.runtime.name} {version}, {report.runtime.threads} threads")))

@@ -192,6 +192,9 @@ def _footer(report: Report) -> Iterator[str]:
     if report.runtime is not None and report.runtime.version is not None:
         threads = "1 thread" if report.runtime.threads == 1 else f"{report.runtime.threads} threads"
         yield f"{report.runtime.name} {report.runtime.version}, {threads}"
+    if report.peak_bytes_before is not None and report.peak_bytes_after is not None:
+        before, after = report.peak_bytes_before, report.peak_bytes_after
+        yield f"peak memory {before / 1e6:.1f} MB -> {after / 1e6:.1f} MB ({_change(before, after)})"
     if report.written is not None:
         yield f"written to {report.written}"
 

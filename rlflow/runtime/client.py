@@ -73,6 +73,10 @@ class Worker(Channel):
                 f"it offers {', '.join(found['providers'])}."
             )
 
+    def peak_memory(self) -> int | None:
+        """The largest resident size of the process so far, in bytes; ``None`` where the system does not say."""
+        return self._ask("peak_memory")
+
     def load(
         self,
         model: ModelSource,
@@ -157,19 +161,11 @@ class Worker(Channel):
             )
         per_model = [feeds] * len(handles) if isinstance(feeds, Mapping) else list(feeds)
         self._ensure(handles)
+        keys = [one.key for one in handles]
         return self._ask(
-            "time_interleaved",
-            [h.key for h in handles],
-            per_model,
-            rounds,
-            inner,
-            seed,
-            seconds,
-            min_rounds,
-            min_sample,
-            long_rounds,
+            "time_interleaved", keys, per_model, rounds, inner, seed, seconds, min_rounds, min_sample, long_rounds,
             time_limit=time_limit,
-        )
+        )  # fmt: skip
 
     def measure_many(
         self,

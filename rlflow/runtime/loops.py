@@ -9,6 +9,7 @@ import functools
 import gc
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -233,6 +234,22 @@ def own_specs(io: ModelIO) -> dict[str, FeedSpec]:
             )
         specs[info.name] = FeedSpec(tuple(int(dim) for dim in info.shape if isinstance(dim, int)), info.dtype)
     return specs
+
+
+def peak_memory() -> int | None:
+    """The largest resident size of this process so far, in bytes; ``None`` where the system does not say.
+
+    Linux says it of the memory map that ``exec`` made; what getrusage says there begins with the parent's.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        lines = status.read_text(encoding="utf-8").splitlines()
+        return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM")), None)
+    if sys.platform == "darwin":
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return None
 
 
 def cpu_model() -> str:

@@ -53,6 +53,9 @@ class Service:
     def unload(self, key: int) -> None:
         self._open.pop(key, None)
 
+    def peak_memory(self) -> int | None:
+        return loops.peak_memory()
+
     def run(self, key: int, feeds: Mapping[str, Any], outputs: Sequence[str] | None) -> dict[str, Any]:
         return self._open[key].run(feeds, outputs)
 

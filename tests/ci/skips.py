@@ -34,8 +34,8 @@ class Reason:
 
 
 REASONS = (
-    Reason("an extra", r"torch is not installed|could not import '(torch|gymnasium|tensorboard)'|rlflow\[rl\]|"
-           r"[Gg]ymnasium is not installed|needs? (PyTorch|torch|gymnasium)", extras=False),
+    Reason("an extra", r"(torch|onnxscript) is not installed|could not import '(torch|gymnasium|tensorboard)'|"
+           r"rlflow\[(rl|torch)\]|[Gg]ymnasium is not installed|needs? (PyTorch|torch|gymnasium)", extras=False),
     Reason("GPU", r"no GPU|needs a GPU|CUDA"),
     Reason("OpenVINO", r"[Oo]pen[Vv][Ii][Nn][Oo]"),
     Reason("outside data", r"the outside data|\.\./shared"),  # files of other projects, not part of a clone

@@ -234,6 +234,34 @@ def test_bench_prints_a_row_a_clock(file: Path) -> None:
     assert done.exit_code == 0 and " wall " in done.stdout and " processor " in done.stdout
 
 
+@pytest.mark.parametrize("scale", [0.001234, 1.234, 12345.678])
+@pytest.mark.parametrize("width", [80, 200])
+def test_no_figure_of_bench_is_cut_on_a_terminal(width: int, scale: float) -> None:
+    from io import StringIO
+
+    from rich.console import Console
+
+    from rlflow.cli.bench import _ms, _ratios, _times
+
+    latency = benchmark.Latency(1.1 * scale, scale, 1.2 * scale, 0.9 * scale, 1.3 * scale, 1.4 * scale)
+    names = ["bert-base?seq=384", "a/very/long/way/to/some/folder/with/a/model.onnx"]
+    found = [
+        benchmark.Benched(name, threads, 9, 7, latency, latency, 3 * scale, "cpu", 1.25, (1.234, 1.266))
+        for name in names
+        for threads in (1, 4)
+    ]
+    stream = StringIO()
+    terminal = Console(file=stream, width=width, force_terminal=True, color_system=None)
+    terminal.print(_times(found))
+    terminal.print(_ratios(found))
+    shown = stream.getvalue()
+    assert max(map(len, shown.splitlines())) <= width and "…" not in shown
+    for figure in (_ms(1.1 * scale), f"{_ms(scale)} to {_ms(1.2 * scale)}", _ms(1.3 * scale), _ms(1.4 * scale)):
+        assert shown.count(figure) >= 2 * len(found), figure
+    assert shown.count("1.250 (1.234 to 1.266)") == shown.count(_ms(3 * scale)) == len(found)
+    assert shown.count("4 threads") == 2 * len(names) or width == 80
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [(("--threads", "0"), "--threads 0 cannot be read"), (("--seconds", "0"), "seconds above zero")],

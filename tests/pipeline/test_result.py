@@ -32,6 +32,13 @@ def test_it_shows_itself_in_a_line_a_text_and_a_notebook(result: rlflow.Optimize
     assert "<table>" in result._repr_html_() and "MatMul" in result._repr_html_()
 
 
+def test_its_trace_is_typed_and_replays(result: rlflow.OptimizeResult, model: onnx.ModelProto) -> None:
+    assert result.trace is not None and result.trace[0].rule and isinstance(result.trace[0].match, tuple)
+    assert [step.to_dict() for step in result.trace] == [dict(step) for step in result.report.trace or ()]
+    replayed = rlflow.replay(model, result.trace)
+    assert len(replayed.graph.node) == len(result.model.graph.node)
+
+
 def test_it_saves_its_model(result: rlflow.OptimizeResult, model: onnx.ModelProto, tmp_path: Path) -> None:
     result.save(tmp_path / "out.onnx")
     assert rlflow.verify(model, tmp_path / "out.onnx").passed

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from rlflow.errors import BudgetError, CostError, UsageError
 from rlflow.price.sampler import WorkerSampler
 from rlflow.race.gate import CLEAR_BLOCKS, choose
+from rlflow.race.track import RaceProgress
 from rlflow.runtime import RuntimeOptions, Samples, Worker
 
 SIZE = 192
@@ -44,11 +45,11 @@ class TestRealRuntime:
     ) -> None:
         monkeypatch.setattr("rlflow.race.gate.DEAR_SELECTION", 100.0)  # on a busy machine all are looked at, too
         candidates = {"half": layered(3), "more": layered(9), "garbage": b"no model", "overflow": layered(3, 1e30)}
-        seen: list[tuple[str, float]] = []
+        seen: list[RaceProgress] = []
         with Worker() as worker:
             found = choose(
                 worker, layered(6), candidates, feeds, seconds=0.5, seed=3, beside={"as it came": layered(7)},
-                on_progress=lambda stage, fraction: seen.append((stage, fraction)),
+                on_progress=seen.append,
             )  # fmt: skip
             assert not worker._models
         assert found.winner == "half"
@@ -60,7 +61,10 @@ class TestRealRuntime:
         assert found.timings["as it came"].ms > found.timings["half"].ms
         assert "refused to load" in found.dropped["garbage"]
         assert "not finite" in found.dropped["overflow"]
-        assert {stage for stage, _ in seen} == {"selecting", "confirming"}
+        assert {told.what for told in seen} == {"selecting", "confirming"}
+        assert [told.done for told in seen if told.what == "confirming"] == list(range(1, found.blocks + 1))
+        assert all(told.speedup is None for told in seen if told.what == "selecting")
+        assert seen[-1].speedup == pytest.approx(found.speedup, rel=0.2)
 
     @pytest.mark.clock
     def test_where_a_selection_is_dear_the_first_that_runs_is_the_only_one(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -68,8 +69,8 @@ def result(model: onnx.ModelProto) -> rlflow.OptimizeResult:
 @pytest.fixture(scope="module")
 def whole(model: onnx.ModelProto, result: rlflow.OptimizeResult) -> str:
     steps = replayed(model, result.report.trace or ())
-    facts = {"processor": "a <fast> one"}
-    return page(result.report, model, result.model, steps=steps, environment=facts, command="rlflow optimize a b")
+    told = replace(result.report, environment={"processor": "a <fast> one"}, command="rlflow optimize a b")
+    return page(told, model, result.model, steps=steps)
 
 
 def test_it_is_whole_and_needs_no_other_file(whole: str) -> None:
@@ -86,6 +87,7 @@ def test_it_has_what_the_run_found(whole: str, result: rlflow.OptimizeResult) ->
     for step in result.report.trace or ():
         assert f"<b>{step['rule']}</b>" in whole
     assert "a &lt;fast&gt; one" in whole and "<fast>" not in whole
+    assert result.report.input["sha256"] in whole
     assert whole.count('class="n removed"') > 0 and whole.count('class="n added"') > 0
 
 
