@@ -19,7 +19,7 @@ import results
 CLI = [sys.executable, "-c", "from rlflow.cli import main; main()"]
 REPRODUCE = Path(__file__).resolve().parents[1]
 #: Of a report, what the tables do not need.
-BULKY = ("curve", "statistics")
+BULKY = ("curve", "statistics", "environment", "command")
 HEADINGS = ("model", "before, ms", "after, ms", "speed-up", "95 % interval", "substitutions", "seconds", "verdict")
 
 
