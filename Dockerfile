@@ -1,16 +1,37 @@
-# The steps are the Makefile's own: `make clean-room` runs the same ones in a clean environment without Docker.
-#   docker build -t rlflow .            docker run --rm -v "$PWD:/models" rlflow optimize /models/in.onnx -o /models/out.onnx
-FROM python:3.11-slim
+# Two stages: the first compiles, the second has neither a compiler nor root. Nothing is measured here: prices are those of the machine that
+# runs the container. `make clean-room` runs the same make steps without Docker.
+#
+#   docker build -t rlflow .                                          with torch: --build-arg EXTRAS=eqsat,prove,report,rl,torch
+#   docker run --rm -v "$PWD:/models" rlflow optimize /models/in.onnx -o /models/out.onnx
+#   docker run --rm rlflow make reproduce-quick
+#
+# Pin the base where you need the same image again: --build-arg BASE=python:3.11-slim-bookworm@sha256:… (`docker buildx imagetools inspect`
+# prints the digest).
+ARG BASE=python:3.11-slim-bookworm
 
+FROM ${BASE} AS build
+ARG EXTRAS=eqsat,prove,report
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends g++ make \
  && rm -rf /var/lib/apt/lists/*
-
 WORKDIR /opt/rlflow
 COPY . .
-RUN make install PYTHON=python3
-RUN make demo PYTHON=python3
+RUN make wheelhouse PYTHON=python3 EXTRAS_OF="${EXTRAS}"
 
+FROM ${BASE}
+ARG EXTRAS=eqsat,prove,report
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends make \
+ && rm -rf /var/lib/apt/lists/* \
+ && useradd --create-home --uid 1000 rlflow \
+ && install --directory --owner=rlflow /opt/rlflow /models
+USER rlflow
+WORKDIR /opt/rlflow
+COPY --from=build --chown=rlflow /opt/rlflow/Makefile /opt/rlflow/constraints.txt /opt/rlflow/pyproject.toml /opt/rlflow/setup.py ./
+COPY --from=build --chown=rlflow /opt/rlflow/reproduce ./reproduce
+COPY --from=build --chown=rlflow /opt/rlflow/.ci/entrypoint ./.ci/entrypoint
+RUN --mount=from=build,source=/opt/rlflow/build/wheelhouse,target=/opt/rlflow/build/wheelhouse \
+    make install-wheelhouse PYTHON=python3 EXTRAS_OF="${EXTRAS}"
 ENV PATH=/opt/rlflow/.venv/bin:$PATH
-ENTRYPOINT ["rlflow"]
+ENTRYPOINT ["/opt/rlflow/.ci/entrypoint"]
 CMD ["--help"]
