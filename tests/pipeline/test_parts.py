@@ -74,7 +74,7 @@ def test_a_budget_of_counts_has_no_deadline() -> None:
     parts = Parts(None)
     parts.begin()
     parts.plan(LARGE, models=2)
-    assert (parts.pricing(), parts.searching(), parts.timing()) == (None, None, (10.0, None, None))
+    assert (parts.pricing(), parts.searching(), parts.timing()) == (None, None, (10.0, None, None, 0.0))
     assert not parts.given
 
 
@@ -83,7 +83,7 @@ def test_the_seconds_that_a_user_gives_the_comparison_are_its_own(budget: float 
     parts = Parts(budget, race_seconds=100.0)
     parts.begin()
     parts.plan(SMALL, models=2)
-    assert parts.timing() == (100.0, None, None)
+    assert parts.timing() == (100.0, None, None, 0.0)
 
 
 def test_kernels_have_a_part_of_the_budget() -> None:
