@@ -1,6 +1,6 @@
 """Types of the native core; the docstrings are in the extension itself."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,14 @@ Shape = Sequence[Dim] | None
 def op_names() -> list[str]: ...
 def op_row(name: str) -> dict[str, Any]: ...
 def op_features(name: str) -> dict[str, str]: ...
-def extend_table(name: str, flags: Iterable[str], defaults: Mapping[str, Any], flops: float) -> None: ...
+def extend_table(
+    name: str,
+    inputs: int,
+    flags: Iterable[str],
+    defaults: Mapping[str, Any],
+    flops: float,
+    shape: Callable[..., Shape] | None,
+) -> None: ...
 def has_operator(name: str) -> bool: ...
 
 class Graph:

@@ -2,6 +2,7 @@
 # distutils: language = c++
 """The native core of rlflow: graphs, rules, matches, prices. This file converts, owns and releases the GIL; it holds no algorithm."""
 
+from cpython.ref cimport PyObject
 from cython.operator cimport dereference as deref
 from core cimport *
 
@@ -154,10 +155,28 @@ def op_features(str name):
     return {"shape": shape_rule_text(deref(op)).decode(), "flops": flops_text(deref(op)).decode()}
 
 
-def extend_table(str name, flags, defaults, double flops):
-    """Appends the row of a pointwise unary operator. Raises UsageError where the table was read already, or has the name."""
+cdef int call_shape(PyObject* function, const AttrSet* attrs, const vector[TypeId]* operands, vector[Int]* dims, string* why) noexcept with gil:
+    cdef size_t i
+    try:
+        shapes = [from_shape(deref(operands)[i]) for i in range(operands.size())]
+        shape = (<object>function)(*shapes, **from_attrs(deref(attrs)))
+        if shape is None:
+            return 0
+        for extent in shape:
+            if isinstance(extent, (int, np.integer)) and extent < 0:
+                raise ValueError(f"the extent {extent} of {list(shape)} is negative")
+        dims[0] = to_ints(shape)
+        return 1
+    except BaseException as error:  # whatever the function raises; the caller is C++
+        why[0] = f"its shape function raised {type(error).__name__}: {error}".encode(errors="replace")
+        return -1
+
+
+def extend_table(str name, int inputs, flags, defaults, double flops, shape):
+    """Appends the row of an operator with this many operands; ``shape``: its shape function, or None for a pointwise one. Raises UsageError
+    where the table was read already, or has the name."""
     cdef AttrSet values = to_attrs(defaults)
-    extend(name.encode(), [(<str?>flag).encode() for flag in flags], values, flops)
+    extend(name.encode(), inputs, [(<str?>flag).encode() for flag in flags], values, flops, <PyObject*>shape, call_shape)
 
 
 def has_operator(str name):

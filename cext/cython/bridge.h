@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -116,25 +117,42 @@ inline ValueId builder_opaque(GraphBuilder& b, const std::string& name, const st
 }
 inline GraphPtr builder_finish(GraphBuilder& b, const std::vector<ValueId>& outputs) { return b.finish(outputs); }
 inline std::vector<std::string> op_flag_names(const OpInfo& op) {
-  static const std::pair<OpFlag, const char*> kNames[] = {{kPure, "pure"},         {kUnary, "unary"},
-                                                          {kBinary, "binary"},     {kCommutative, "commutative"},
-                                                          {kVariadic, "variadic"}, {kZeroPreserving, "zero_preserving"},
-                                                          {kMonotone, "monotone"}, {kView, "view"},
-                                                          {kReduce, "reduce"},     {kVariadicOutputs, "variadic_outputs"}};
+  static const std::pair<uint32_t, const char*> kNames[] = {{kPure, "pure"},          {kUnary, "unary"},
+                                                            {kBinary, "binary"},      {kCommutative, "commutative"},
+                                                            {kVariadic, "variadic"},  {kZeroPreserving, "zero_preserving"},
+                                                            {kMonotone, "monotone"},  {kView, "view"},
+                                                            {kReduce, "reduce"},      {kVariadicOutputs, "variadic_outputs"},
+                                                            {kPointwise, "pointwise"}};
   std::vector<std::string> out;
   for (auto [flag, name] : kNames)
-    if (op.has(flag)) out.emplace_back(name);
+    if (op.flags & flag) out.emplace_back(name);
   return out;
 }
-inline void extend(const std::string& name, const std::vector<std::string>& flags, const AttrSet& defaults, double flops) {
-  UnaryExtension extension{.name = name, .flops_per_output = flops};
+// Calls somebody's shape function with the GIL. 1: `dims` is the answer; 0: the rank is not known; -1: the operands do not fit, `why`.
+using ShapeCall = int (*)(PyObject* function, const AttrSet* attrs, const std::vector<TypeId>* operands, IntVec* dims, std::string* why);
+
+// `shape`: a Python function, kept for ever, or None.
+inline void extend(const std::string& name, int inputs, const std::vector<std::string>& flags, const AttrSet& defaults, double flops, PyObject* shape,
+                   ShapeCall call) {
+  Extension extension{.name = name, .inputs = inputs, .flops_per_output = flops};
+  if (shape != Py_None) {
+    Py_INCREF(shape);
+    extension.shape = [shape, call](const AttrSet& attrs, const std::vector<TypeId>& operands) -> std::optional<IntVec> {
+      IntVec dims;
+      std::string why;
+      const int answer = call(shape, &attrs, &operands, &dims, &why);
+      if (answer < 0) throw Error(ErrorKind::kType, why);
+      return answer ? std::optional(std::move(dims)) : std::nullopt;
+    };
+  }
   for (const auto& [attribute, value] : defaults.items) extension.defaults.push_back({attribute, value});
   for (const std::string& flag : flags) {
-    if (flag == "zero_preserving") extension.flags |= kZeroPreserving;
-    else if (flag == "monotone") extension.flags |= kMonotone;
+    if (inputs == 1 && flag == "zero_preserving") extension.flags |= kZeroPreserving;
+    else if (inputs == 1 && flag == "monotone") extension.flags |= kMonotone;
+    else if (inputs == 2 && flag == "commutative") extension.flags |= kCommutative;
     else
-      throw Error(ErrorKind::kUsage,
-                  "the operator " + name + " cannot have the flag '" + flag + "'; an added one may be zero_preserving and monotone");
+      throw Error(ErrorKind::kUsage, "the operator " + name + " cannot have the flag '" + flag +
+                                         "'; an added one of one operand may be zero_preserving and monotone, of two commutative");
   }
   extend_table(std::move(extension));
 }

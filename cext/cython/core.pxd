@@ -1,4 +1,5 @@
 # Declarations of the C++ core; no code.
+from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libcpp cimport bool as cbool
 from libcpp.memory cimport shared_ptr
@@ -210,4 +211,5 @@ cdef extern from "bridge.h" namespace "rlflow::bridge" nogil:
     shared_ptr[const CGraph] builder_finish(CGraphBuilder&, const vector[ValueId]&) except +translate_exception
     vector[string] op_flag_names(const OpInfo&)
     string op_fusion_name(const OpInfo&)
-    void extend(const string&, const vector[string]&, const AttrSet&, double) except +translate_exception
+    ctypedef int (*ShapeCall)(PyObject*, const AttrSet*, const vector[TypeId]*, vector[Int]*, string*) noexcept
+    void extend(const string&, int, const vector[string]&, const AttrSet&, double, PyObject*, ShapeCall) except +translate_exception

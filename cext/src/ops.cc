@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
 #include <unordered_map>
 
 #include "ops_common.h"
@@ -126,6 +129,74 @@ size_t output_count(const OpInfo& op, const AttrSet& attrs, int wanted) {
   return static_cast<size_t>(op.outputs);
 }
 
+// ---- rows that are added at run time ---------------------------------------------------------------------------------------
+// A shape rule of somebody else's, and its answers so far.
+class GivenRule {
+ public:
+  explicit GivenRule(GivenShape shape) : shape_(std::move(shape)) {}
+
+  std::optional<IntVec> dims(const AttrSet& attrs, const std::vector<TypeId>& operands) {
+    const Key key{intern_attrs(attrs), operands};
+    {
+      const std::shared_lock lock(mutex_);
+      if (const auto it = known_.find(key); it != known_.end()) return it->second;
+    }
+    std::optional<IntVec> found = shape_(attrs, operands);  // without the lock: it may wait for one of its own
+    const std::unique_lock lock(mutex_);
+    return known_.emplace(key, std::move(found)).first->second;
+  }
+
+ private:
+  using Key = std::pair<AttrId, std::vector<TypeId>>;
+  GivenShape shape_;
+  std::shared_mutex mutex_;
+  std::map<Key, std::optional<IntVec>> known_;
+};
+
+// By operator. Rows are added by one thread before anybody reads the table; afterwards this is only read.
+std::map<OpId, GivenRule>& given_rules() {
+  static auto* const rules = new std::map<OpId, GivenRule>;
+  return *rules;
+}
+
+void infer_given(detail::Ctx& c) {
+  std::vector<TypeId> operands;
+  const int dtype = detail::in(c, 0).dtype;
+  for (const InferInput& one : c.inputs) {
+    if (type_of(one.type).rank < 0) return detail::set_unranked(c, 0, dtype);
+    operands.push_back(one.type);
+  }
+  if (const std::optional<IntVec> dims = given_rules().at(c.op.id).dims(c.attrs, operands)) detail::set(c, 0, dtype, *dims);
+  else detail::set_unranked(c, 0, dtype);
+}
+
+void infer_broadcast(detail::Ctx& c) {
+  TensorType out = detail::in(c, 0);
+  for (size_t i = 1; i < c.inputs.size(); ++i) {
+    out.dtype = detail::common_dtype(c, 0, i);
+    out = detail::broadcast(c, out, detail::in(c, i));
+  }
+  detail::set_like(c, 0, out.dtype, out);
+}
+
+detail::Row extension_row(const Extension& extension, OpId id) {
+  const bool given = extension.shape != nullptr;
+  const uint32_t kind = given ? 0 : extension.inputs == 1 ? kUnary : extension.inputs == 2 ? kBinary : kPointwise;
+  if (given) given_rules().try_emplace(id, extension.shape);
+  return {.name = extension.name.c_str(),
+          .since = 1,
+          .min_inputs = extension.inputs,
+          .max_inputs = extension.inputs,
+          .outputs = 1,
+          .flags = extension.flags | kPure | kind,
+          .fusion = given ? FusionClass::kAnchor : FusionClass::kElementwise,
+          .infer = given                   ? infer_given
+                   : extension.inputs == 1 ? detail::infer_like_first
+                                           : infer_broadcast,
+          .defaults = extension.defaults,
+          .flops_per_output = extension.flops_per_output};
+}
+
 }  // namespace
 
 const std::vector<OpInfo>& op_table() {
@@ -138,28 +209,23 @@ const OpInfo& op_info(OpId id) {
   return rows[id];
 }
 
-OpId extend_table(UnaryExtension extension) {
+OpId extend_table(Extension extension) {
   std::vector<OpInfo>& rows = table().rows;
   const auto refuse = [&](const std::string& why) { throw Error(ErrorKind::kUsage, "the operator " + extension.name + " cannot be added: " + why); };
   if (sealed) refuse("the operator table was read already; register operators first, before any graph or rule is made");
   if (std::any_of(rows.begin(), rows.end(), [&](const OpInfo& row) { return row.name == extension.name; }))
     refuse("the table has an operator of this name");
   if (rows.size() == rows.capacity()) refuse("there are " + std::to_string(kMostExtensions) + " added operators already");
-  table().add({.name = extension.name.c_str(),
-               .since = 1,
-               .min_inputs = 1,
-               .max_inputs = 1,
-               .outputs = 1,
-               .flags = extension.flags | kPure | kUnary,
-               .fusion = FusionClass::kElementwise,
-               .infer = detail::infer_like_first,
-               .defaults = std::move(extension.defaults),
-               .flops_per_output = extension.flops_per_output});
+  table().add(extension_row(extension, static_cast<OpId>(rows.size())));
   return rows.back().id;
 }
 
 std::string shape_rule_text(const OpInfo& op) {
-  return op.infer == detail::infer_like_first ? "as the first operand" : op.infer == detail::infer_unknown ? "unknown" : "its own";
+  return op.infer == detail::infer_like_first ? "as the first operand"
+         : op.infer == detail::infer_unknown  ? "unknown"
+         : op.infer == infer_broadcast        ? "the operands, broadcast"
+         : op.infer == infer_given            ? "given"
+                                              : "its own";
 }
 
 std::string flops_text(const OpInfo& op) {

@@ -70,8 +70,9 @@ def _added() -> list[type[OpRun]]:
 
 
 def _evaluated(added: Extension) -> type[OpRun]:
-    def values(self: OpRun, x: Array, **attributes: Any) -> tuple[Array]:
-        return (np.asarray(added.values(x, **{**added.defaults, **attributes}), dtype=x.dtype),)
+    def values(self: OpRun, *operands: Array, **attributes: Any) -> tuple[Array]:
+        out = added.values(*operands, **{**added.defaults, **attributes})
+        return (np.asarray(out, dtype=operands[0].dtype),)
 
     return type(added.onnx_name, (OpRun,), {"op_domain": added.domain, "_run": values})
 

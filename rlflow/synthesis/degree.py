@@ -7,7 +7,7 @@ import re
 
 from rlflow import _core
 from rlflow.rewrite import Rule
-from rlflow.synthesis.operators import facets_of, flags_of
+from rlflow.synthesis.operators import POINTWISE, facets_of, flags_of
 from rlflow.synthesis.operators.degrees import Degree, same
 from rlflow.synthesis.terms import read_term
 
@@ -49,7 +49,7 @@ def _degree(op: str, operands: list[Degree]) -> Degree:
     rule = facets_of(op).degree
     if rule is not None:
         return rule(operands)
-    return (1, 0) if {"unary", "binary"} & flags_of(op) else same(operands)
+    return (1, 0) if POINTWISE & flags_of(op) else same(operands)
 
 
 _SAFE_CONDITION = re.compile(
@@ -84,4 +84,4 @@ def _pointwise(op: str, op_class: str | list[str] | None) -> bool:
         )
     if op not in _core.op_names():
         return False  # what the applier makes of other things
-    return facets_of(op).pointwise or bool({"unary", "binary"} & flags_of(op))
+    return facets_of(op).pointwise or bool(POINTWISE & flags_of(op))

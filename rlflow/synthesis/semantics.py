@@ -21,7 +21,7 @@ from rlflow.errors import ProofError
 from rlflow.synthesis import field
 from rlflow.synthesis.domains import Array, Domain, Unsupported
 from rlflow.synthesis.integers import edges_of, wrapped
-from rlflow.synthesis.operators import BOOL, FLOAT_HOLDS, FLOATS, Call, facets_of, flags_of, meaning_of
+from rlflow.synthesis.operators import BOOL, FLOAT_HOLDS, FLOATS, POINTWISE, Call, facets_of, flags_of, meaning_of
 
 
 class InferenceMismatch(ProofError):  # noqa: N818 - it says what happened
@@ -174,6 +174,6 @@ def apply(call: Call) -> list[Array]:
 def arbitrary_operators(parent: _core.Graph, child: _core.Graph | None, domain: Domain) -> list[str]:
     """Names of the pointwise operators of both graphs of which the domain knows no more than flags and symmetries."""
     graphs = [g for g in (parent, child) if g is not None]
-    names = {g.op(n) for g in graphs for n in g.order() if {"unary", "binary"} & flags_of(g.op(n))}
+    names = {g.op(n) for g in graphs for n in g.order() if POINTWISE & flags_of(g.op(n))}
     known = ("ordered", "always") if domain.ordered else ("always",)
     return sorted(name for name in names if facets_of(name).known not in known)

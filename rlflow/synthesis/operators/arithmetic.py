@@ -81,6 +81,11 @@ def by_flags(c: Call) -> Array:
     return c.domain.function(c.key(), a, b)
 
 
+def _of_elements(c: Call) -> Array:
+    """An added operator of three and more operands, of which nothing is known: a keyed function of their elements."""
+    return c.domain.function(c.key(), *(c.arg(k) for k in range(len(c.inputs))))
+
+
 def _prelu(c: Call) -> Array:
     if not c.is_float():
         return by_flags(c)
@@ -168,6 +173,7 @@ def _native(op: str, commutative: bool) -> Callable[[object], NativeKind]:
 
 
 register_class("binary", meaning=by_flags, draw=_draw_by_flags)
+register_class("pointwise", meaning=_of_elements, draw=_draw_by_flags)
 register(
     "Add",
     exactly=lambda d, a, b: d.add(a, b),

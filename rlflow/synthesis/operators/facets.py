@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 FLOATS = frozenset({1, 10, 11, 16, 17, 18, 19, 20})
 BOOL = 9
+#: Flags of broadcasting pointwise operators, which are arbitrary functions where nothing else is known of them.
+POINTWISE = frozenset({"unary", "binary", "pointwise"})
 #: Float types that variables are drawn in.
 DRAWN_FLOATS = frozenset({1, 10, 11, 16})
 #: Rounding to a narrower float type loses information; this order says which types hold which exactly.
@@ -142,7 +144,9 @@ def facets_of(op: str) -> Facets:
 @functools.cache
 def _of_extension(op: str) -> Facets:
     added = extension(op)
-    return _NONE if added is None else Facets(meaning=added.meaning, draw=added.draw, integers=False)
+    if added is None:
+        return _NONE
+    return Facets(meaning=added.meaning, draw=added.draw, degree=added.degree, integers=False)
 
 
 @functools.cache
