@@ -36,12 +36,14 @@ class ModelFile(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path, or the :class:`ZooFile`."""
-        if not isinstance(value, str) or os.path.exists(value) or _is_path(value):
+        if not isinstance(value, str) or os.path.exists(value):
             return value
         from rlflow import zoo
 
         name, _, query = value.partition("?")
         if name not in zoo.names():
+            if _is_path(name):
+                return value
             zoo.entry(name)  # says which are near
         return value if ctx is None or ctx.resilient_parsing else _written(value, name, query, ctx)
 
@@ -59,9 +61,9 @@ class ModelFile(click.ParamType):
 MODEL = ModelFile()
 
 
-def _is_path(value: str) -> bool:
+def _is_path(name: str) -> bool:
     """Whether it is written as a path: then there is no such file, which the reader of files says best."""
-    return os.sep in value.partition("?")[0] or Path(value).suffix.lower() in (".onnx", ".pb", ".ort", ".onnxtxt")
+    return os.sep in name or Path(name).suffix.lower() in (".onnx", ".pb", ".ort", ".onnxtxt")
 
 
 def _written(value: str, name: str, query: str, ctx: click.Context) -> ZooFile:

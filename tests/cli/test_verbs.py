@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import click
 import onnx
 import pytest
 from click.testing import CliRunner, Result
@@ -283,3 +284,16 @@ def test_completion_offers_zoo_names_and_files() -> None:
     found = MODEL.shell_complete(None, None, "squeeze")  # type: ignore[arg-type]
     assert [one.value for one in found] == ["squeezenet1.1", "squeeze"] and found[-1].type == "file"
     assert len(MODEL.shell_complete(None, None, "")) == len(zoo.names()) + 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [("taso/batched_resnet", "taso/batched_resnet"), ("taso/nothing.onnx", None), ("./squeezenet1.1", None)],
+)
+def test_a_zoo_name_may_have_a_slash(given: str, taken: str | None) -> None:
+    from rlflow.cli.model_files import MODEL, ZooFile
+
+    with click.Context(click.Command("any")) as context:
+        found = MODEL.convert(given, None, context)
+        assert str(found) == given
+        assert isinstance(found, ZooFile) == (taken is not None)
