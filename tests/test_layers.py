@@ -52,7 +52,7 @@ FREE = {"__init__", "_core", "_version"}  # the package's lazy front, and the ex
 
 # Third party -> the places (package folders or files) that may import it.
 DOORS: dict[str, set[str]] = {
-    "rlflow._core": {"ops", "graph", "rewrite", "synthesis", "price", "search/eqsat", "runtime/cuda.py"},
+    "rlflow._core": {"ops", "graph", "rewrite", "synthesis", "price", "search/eqsat", "runtime/cuda.py", "placement"},
     "onnx": {"frontends"},
     "onnx_ir": {"frontends"},
     "onnxscript": {"frontends"},
@@ -63,7 +63,7 @@ DOORS: dict[str, set[str]] = {
     "torch_scatter": {"nn/segment.py"},
     "gymnasium": {"env"},
     "z3": {"synthesis/axioms.py"},
-    "highspy": {"search/eqsat"},
+    "highspy": {"search/eqsat", "placement"},
     "scipy": {"search/eqsat"},
     "matplotlib": {"report"},
     "click": {"cli"},

@@ -283,7 +283,9 @@ class EGraph:
     ) -> NDArray[np.float64]: ...
     def table_costs(self, nodes: Iterable[int], pricer: Pricer) -> NDArray[np.float64]: ...
     def weight_bytes(self, nodes: Iterable[int]) -> NDArray[np.float64]: ...
-    def chosen_graph(self, like: Graph, outputs: Iterable[int], problem: Extraction, choice: Iterable[int]) -> Graph: ...
+    def chosen_graph(
+        self, like: Graph, outputs: Iterable[int], problem: Extraction, choice: Iterable[int]
+    ) -> Graph: ...
 
 class EGraphRule:
     egraph_language: str
@@ -386,3 +388,28 @@ class GpuExecutable:
     def steps(self) -> list[str]: ...
     @property
     def memory(self) -> int: ...
+
+class Simulator:
+    def __init__(
+        self,
+        *,
+        tasks: int,
+        devices: int,
+        seconds: Any,
+        maker: Any,
+        bytes: Any,
+        kept: Any,
+        reader_begin: Any,
+        reader: Any,
+        weight_begin: Any,
+        weight: Any,
+        weight_bytes: Any,
+        latency: Any,
+        per_byte: Any,
+        memory: Any,
+        serial_links: bool = True,
+    ) -> None: ...
+    def run(
+        self, device: Any, priority: Any = None
+    ) -> tuple[float, float, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
+    def scores(self, devices: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...

@@ -18,6 +18,7 @@ from rlflow.cli.explain import explain
 from rlflow.cli.info import info
 from rlflow.cli.inspect import inspect
 from rlflow.cli.optimize import optimize
+from rlflow.cli.place import place
 from rlflow.cli.rules import rules
 from rlflow.cli.run import run
 from rlflow.cli.search import search
@@ -59,5 +60,5 @@ def main(context: click.Context) -> None:
 
 
 for verb in (optimize, simplify, verify, diff, bench, search, compare, inspect, cost, rules, explain, zoo, train, dream,
-             split, run, info):  # fmt: skip
+             split, run, place, info):  # fmt: skip
     main.add_command(verb)

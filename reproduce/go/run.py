@@ -1,0 +1,139 @@
+"""Placement and splitting: what the searches find, how fast the simulator is, and what parts serve.
+
+    python reproduce/go/run.py [--only simulator doppler split] [--data DIR] [--evaluations 10000] [--seeds 5] [--dirty]
+
+doppler: DOPPLER's four graphs (`DIR/doppler/*.txt`) on 4 equal devices in the rules of its simulator; the placers that
+search have equal evaluations, and the median over seeds is printed. ratio: time by the critical path over time by the
+placer; gap: time over the lower bound. simulator: node events a second of processor time. split: `rlflow split -n 2`,
+then `rlflow run --requests 50 --pin --against`: requests a second in two pinned processes over those in one; and the
+same by processor time, which other programs cannot spoil.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, os.fspath(HERE.parent / "common"))
+
+import doppler
+import results
+
+from rlflow.placement import PLACERS, Devices, PlacementTask, lower_bound
+from rlflow.testing.placers import layered_work
+
+PARTS = ("simulator", "doppler", "split")
+SEARCHING = ("random", "annealing", "brkga")
+BUILDING = ("single", "contiguous", "critical-path", "etf", "heft", "min-cut")
+MODELS = ("squeezenet1.1", "resnet-18", "mobilenet-v2", "densenet-121", "inception-v3")
+RESULTS = HERE / "results" / "go.jsonl"
+
+
+def simulator() -> Iterator[dict[str, Any]]:
+    """A row for each size: tasks that end, a second."""
+    for layers, width, count in ((50, 20, 4), (400, 20, 4), (4000, 20, 4), (4000, 20, 8)):
+        task = PlacementTask(layered_work(np.random.default_rng(0), layers, width), Devices.alike(count))
+        rows = np.random.default_rng(1).integers(0, count, (max(1, 400_000 // task.nodes), task.nodes), dtype=np.int32)
+        began = time.thread_time()
+        task.scores(rows)
+        seconds = time.thread_time() - began
+        yield {
+            "kind": "simulator",
+            "key": f"simulator {task.nodes} {count}",
+            "tasks": task.nodes,
+            "devices": count,
+            "events_per_s": round(rows.size / seconds),
+        }
+
+
+def placed(folder: Path, evaluations: int, seeds: int) -> Iterator[dict[str, Any]]:
+    """A row for each graph and placer."""
+    for path in sorted(folder.glob("*.txt")):
+        task = PlacementTask(doppler.read_graph(path), doppler.machine())
+        bound, base = lower_bound(task), 0.0
+        for name in ("critical-path", *(one for one in BUILDING if one != "critical-path"), *SEARCHING):
+            options = {"evaluations": evaluations} if name in SEARCHING else {}
+            found = []
+            for seed in range(seeds if name in SEARCHING else 1):
+                decisions = PLACERS.make(name, **options).decide(task, np.random.default_rng(seed))
+                found.append(task.evaluate(decisions).objective)
+            value = float(np.median(found))
+            base = base or value
+            yield {
+                "kind": "doppler", "key": f"doppler {path.stem} {name}", "graph": path.stem,
+                "operations": task.nodes, "placer": name, "value": value,
+                "worst": max(found), "ratio": base / value, "gap": value / bound, "evidence": task.evidence,
+                "evaluations": evaluations if options else 1, "seeds": len(found),
+            }  # fmt: skip
+
+
+def split(models: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """A row for each model."""
+    start = [sys.executable, "-m", "rlflow"]
+    with tempfile.TemporaryDirectory() as folder:
+        for name in models:
+            model, parts = Path(folder, f"{name}.onnx"), Path(folder, name)
+            subprocess.run([*start, "zoo", "export", name, "-o", model], check=True, capture_output=True)
+            subprocess.run([*start, "split", model, "-n", "2", "-o", parts, "--json"], check=True, capture_output=True)
+            command = [*start, "run", parts, "--requests", "50", "--pin", "--against", model, "--json"]
+            found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            yield {"kind": "split", "key": f"split {name}", "model": name, "parts": 2, **{
+                key: found[key] for key in ("ratio", "processor_ratio", "identical", "worst")
+            }}  # fmt: skip
+
+
+def table(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """The tables, in Markdown."""
+    found = {kind: [row for row in rows if row["kind"] == kind] for kind in PARTS}
+    if found["simulator"]:
+        yield from results.heading("tasks", "devices", "million node events a second")
+        for row in found["simulator"]:
+            yield f"| {row['tasks']} | {row['devices']} | {row['events_per_s'] / 1e6:.2f} |"
+    if found["doppler"]:
+        yield from results.heading("graph", "placer", "time", "ahead of critical path", "over the lower bound")
+        for row in found["doppler"]:
+            cells = (row["placer"], f"{row['value']:.4g}", f"{row['ratio']:.3f}", f"{row['gap']:.3f}")
+            yield f"| {row['graph']} | {' | '.join(cells)} |"
+    if found["split"]:
+        yield from results.heading("model", "parts serve", "by processor time", "outputs")
+        for row in found["split"]:
+            same = "identical" if row["identical"] else f"within {row['worst']:.2g}"
+            yield f"| {row['model']} | {row['ratio']:.2f} | {row['processor_ratio']:.2f} | {same} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--data", type=Path, help="folder with doppler/*.txt")
+    parser.add_argument("--models", nargs="+", default=MODELS)
+    parser.add_argument("--evaluations", type=int, default=10_000)
+    parser.add_argument("--seeds", type=int, default=5)
+    results.add_options(parser)
+    given = parser.parse_args()
+    file = results.Results(RESULTS, ["python", "reproduce/go/run.py", *sys.argv[1:]], resume=True, dirty=given.dirty)
+    sources = {
+        "simulator": simulator,
+        "doppler": lambda: placed(given.data / "doppler", given.evaluations, given.seeds) if given.data else iter(()),
+        "split": lambda: split(tuple(given.models)),
+    }
+    for part in given.only:
+        for row in sources[part]():
+            file.drop(lambda old, key=row["key"]: old["key"] == key)
+            file.add(row)
+    print(file.about())
+    print("\n".join(table(file.rows)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""Placers that search by evaluations: random ones, annealing, a genetic algorithm with biased random keys; and two that
+take none: one device, and consecutive stages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlflow.errors import UsageError
+from rlflow.placement.contiguous import Chain, best_cuts
+from rlflow.placement.list_schedules import Heft
+from rlflow.placement.task import PlacementTask
+
+_BATCH = 256
+
+
+@dataclass(frozen=True)
+class SingleDevice:
+    """All tasks on the device that ends first with them."""
+
+    name = "single"
+    keeps_limits = False
+
+    def decide(self, task: PlacementTask, rng: np.random.Generator) -> np.ndarray:
+        """A device for each node, int32 [n]; nothing is drawn."""
+        rows = np.repeat(np.arange(task.choices, dtype=np.int32)[:, None], task.nodes, axis=1)
+        return np.asarray(rows[int(np.argmin(task.scores(rows)))])
+
+
+@dataclass(frozen=True)
+class Contiguous:
+    """Consecutive stages of a topological order, one a device in their order, cut so that the slowest is as quick as
+    can be: how people split models by hand. Fewer stages than devices where that many find no room.
+    """
+
+    name = "contiguous"
+    keeps_limits = False
+
+    def decide(self, task: PlacementTask, rng: np.random.Generator) -> np.ndarray:
+        """A device for each node, int32 [n]; nothing is drawn."""
+        order, n = task.work.order, task.nodes
+        crossing, place = np.zeros(n + 2), {one: number for number, one in enumerate(order)}
+        for value, readers in enumerate(task.work.readers):
+            if readers and task.work.maker[value] >= 0:
+                crossing[place[int(task.work.maker[value])] + 1] += task.work.bytes[value]
+                crossing[max(place[one] for one in readers) + 1] -= task.work.bytes[value]
+        links = task.devices.per_byte[task.devices.per_byte > 0]
+        handed = np.cumsum(crossing)[: n + 1] * (float(links.mean()) if links.size else 0.0)
+        handed[[0, n]] = 0.0
+        parts = min(task.choices, n)
+        cuts = best_cuts(Chain(task.seconds.mean(axis=1)[order], handed), parts) if n else []
+        found = np.zeros(n, np.int32)
+        for stage, (begin, end) in enumerate(zip([0, *cuts], [*cuts, n], strict=True)):
+            found[order[begin:end]] = stage
+        return found
+
+
+@dataclass(frozen=True)
+class RandomPlacements:
+    """The best of uniformly random placements.
+
+    ``evaluations``: how many.
+    """
+
+    evaluations: int = 10_000
+    name = "random"
+    keeps_limits = False
+
+    def decide(self, task: PlacementTask, rng: np.random.Generator) -> np.ndarray:
+        """A device for each node, int32 [n]."""
+        _require(self.evaluations, 1)
+        best, found = np.inf, np.zeros(task.nodes, np.int32)
+        left = self.evaluations
+        while left > 0:
+            rows = rng.integers(0, task.choices, (min(left, _BATCH), task.nodes), dtype=np.int32)
+            scores = task.scores(rows)
+            at = int(np.argmin(scores))
+            if scores[at] < best:
+                best, found = float(scores[at]), rows[at]
+            left -= len(rows)
+        return found
+
+
+@dataclass(frozen=True)
+class AnnealedPlacement:
+    """Simulated annealing from HEFT's placement: a node, or a node with its neighbours, moves to another device.
+
+    ``evaluations``: how many, HEFT's included; ``hottest``, ``coldest``: temperatures, as shares of the first score.
+    """
+
+    evaluations: int = 10_000
+    hottest: float = 0.02
+    coldest: float = 2e-5
+    name = "annealing"
+
+    def decide(self, task: PlacementTask, rng: np.random.Generator) -> np.ndarray:
+        """A device for each node, int32 [n]."""
+        _require(self.evaluations, 1)
+        now = Heft().decide(task, rng)
+        score = float(task.scores(now[None])[0])
+        best, found = score, now.copy()
+        if task.choices < 2 or not task.nodes:
+            return found
+        near = _neighbours(task)
+        steps = self.evaluations - 1
+        for step in range(steps):
+            heat = score * self.hottest * (self.coldest / self.hottest) ** (step / max(steps - 1, 1))
+            other = now.copy()
+            node = int(rng.integers(task.nodes))
+            group = [node, *near[node]] if rng.random() < 0.2 else [node]
+            if near[node] and rng.random() < 0.5:
+                other[group] = now[near[node][int(rng.integers(len(near[node])))]]
+            else:
+                other[group] = rng.integers(task.choices)
+            moved = float(task.scores(other[None])[0])
+            if moved <= score or rng.random() < np.exp((score - moved) / max(heat, 1e-300)):
+                now, score = other, moved
+            if score < best:
+                best, found = score, now.copy()
+        return found
+
+
+@dataclass(frozen=True)
+class RandomKeys:
+    """A genetic algorithm with biased random keys (Gonçalves and Resende 2011): a key in [0, 1) a node, read as a
+    device; children take each key from the better parent with probability ``bias``.
+
+    ``evaluations``: how many; ``population``: placements in a generation, of which the best fifth stay and as many as
+    ``fresh`` says are new.
+    """
+
+    evaluations: int = 10_000
+    population: int = 100
+    fresh: float = 0.15
+    bias: float = 0.7
+    name = "brkga"
+
+    def decide(self, task: PlacementTask, rng: np.random.Generator) -> np.ndarray:
+        """A device for each node, int32 [n]."""
+        _require(self.evaluations, 1)
+        size = min(self.population, self.evaluations)
+        elite, new = max(1, size // 5), int(size * self.fresh)
+        keys = rng.random((size, task.nodes))
+        keys[0] = (Heft().decide(task, rng) + 0.5) / task.choices
+        scores = task.scores(self._read(keys, task))
+        left = self.evaluations - size
+        while left > 0:
+            order = np.argsort(scores, kind="stable")
+            keys, scores = keys[order], scores[order]
+            born = min(left, size - elite)
+            first = keys[rng.integers(0, elite, born)]
+            second = keys[rng.integers(elite, size, born)] if size > elite else first
+            children = np.where(rng.random(first.shape) < self.bias, first, second)
+            children[: min(new, born)] = rng.random((min(new, born), task.nodes))
+            keys[elite : elite + born], scores[elite : elite + born] = children, task.scores(self._read(children, task))
+            left -= born
+        return np.asarray(self._read(keys[[int(np.argmin(scores))]], task)[0])
+
+    def _read(self, keys: np.ndarray, task: PlacementTask) -> np.ndarray:
+        return np.minimum((keys * task.choices).astype(np.int32), task.choices - 1)
+
+
+def _neighbours(task: PlacementTask) -> list[list[int]]:
+    """Makers of what a task reads, and readers of what it makes."""
+    work, found = task.work, [set[int]() for _ in range(task.nodes)]
+    for value, readers in enumerate(work.readers):
+        maker = int(work.maker[value])
+        if maker >= 0:
+            found[maker].update(readers)
+            for one in readers:
+                found[one].add(maker)
+    return [sorted(one) for one in found]
+
+
+def _require(evaluations: int, least: int) -> None:
+    if evaluations < least:
+        raise UsageError(f"A search of placements needs evaluations, at least {least}; got {evaluations}.")
