@@ -26,6 +26,7 @@ LAYERS: dict[str, int] = {
     "search": 5, "race": 5, "rulesets": 5,
     "env": 6, "deployment": 6, "report": 6, "placement": 6,
     "agents": 7, "options": 7, "splitting": 7,
+    "tuner": 6,
     "pipeline": 8, "optimizer": 8, "comparison": 8, "fidelity": 8, "benchmark": 8, "testing": 8,
     "cli": 9, "compat": 9, "torch": 9,
     "__main__": 10,
@@ -37,7 +38,7 @@ SIDEWAYS = {
 }
 #: What is said of a part whose name does not say it, in docs/architecture.md.
 ABOUT = {
-    "ledger": "what one run keeps for the next", "plugins": "what is added by name",
+    "tuner": "tensor programs", "ledger": "what one run keeps for the next", "plugins": "what is added by name",
     "files": "writing without leaving halves", "specs": "options in a word", "registry": "what is known by name",
     "kernels": "what runs inside a stock ONNX Runtime",
     "rulesets": "which rules a caller means", "deployment": "what the runtime is handed",
@@ -59,9 +60,11 @@ DOORS: dict[str, set[str]] = {
     "onnxslim": {"frontends"},
     "onnxruntime": {"runtime"},
     "openvino": {"runtime"},
-    "torch": {"nn", "agents", "runtime/torch_cuda", "torch.py"},
+    "torch": {"nn", "agents", "runtime/torch_cuda", "torch.py", "tuner/actor_critic.py"},
     "torch_scatter": {"nn/segment.py"},
     "gymnasium": {"env"},
+    "tvm": {"tuner/tvm_child.py"},
+    "lightgbm": {"tuner/cost_models.py"},
     "z3": {"synthesis/axioms.py"},
     "highspy": {"search/eqsat", "placement"},
     "scipy": {"search/eqsat"},

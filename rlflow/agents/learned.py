@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 
 from rlflow.errors import UsageError
+from rlflow.nn.threads import one_thread
 from rlflow.search.problem import Problem
 from rlflow.search.result import Result
 from rlflow.search.strategy_base import StrategyBase
+
+__all__ = ["Learned", "one_thread"]
 
 
 class Learned(StrategyBase):
@@ -37,16 +37,3 @@ class Learned(StrategyBase):
         self.ready()
         with one_thread():
             return super().run(problem, rng)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Computes with one thread inside: sums of floats in one order, whatever the machine (DESIGN C9)."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from rlflow.errors import CostError, RuntimeRefused, RuntimeUnavailable, UsageError
 from rlflow.runtime import loops, wire
@@ -104,6 +104,31 @@ def main() -> int:
     returns the exit status.
     """
     name, place = sys.argv[1:]
+
+    def make(answer: Callable[[Any], None]) -> Service:
+        RUNTIMES.place(name, place)  # the parent may know it from elsewhere
+        return Service(answer, runtime(name))
+
+    return serve(f"The runtime {name}", make)
+
+
+class Serving(Protocol):
+    """What answers requests in a process of ours: each is a method, and ``title`` its name in sentences."""
+
+    @property
+    def title(self) -> str: ...
+
+    def start(self) -> None:
+        """Get ready; raises ImportError or UsageError where that cannot be."""
+        ...
+
+
+def serve(what: str, make: Callable[[Callable[[Any], None]], Serving]) -> int:
+    """Answer the requests on the standard streams until they end; returns the exit status.
+
+    ``make`` gets what sends an item of a longer answer. ``what`` names the service in the sentence about why it cannot
+    start.
+    """
     requests, answers = _private_streams()
     limit = _Limit()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it may still want an answer
@@ -113,11 +138,10 @@ def main() -> int:
         limit.arm()
 
     try:
-        RUNTIMES.place(name, place)  # the parent may know it from elsewhere
-        service = Service(answer, runtime(name))
+        service = make(answer)
         service.start()
     except (ImportError, UsageError) as error:
-        wire.send(answers, ("unavailable", f"The runtime {name} cannot be used here: {error}"))
+        wire.send(answers, ("unavailable", f"{what} cannot be used here: {error}"))
         return 1
     wire.send(answers, ("ok", os.getpid()))
     while True:
@@ -147,7 +171,7 @@ class _Limit:
         faulthandler.cancel_dump_traceback_later()
 
 
-def _handle(service: Service, method: str, arguments: Sequence[Any]) -> tuple[str, Any]:
+def _handle(service: Serving, method: str, arguments: Sequence[Any]) -> tuple[str, Any]:
     try:
         return "ok", getattr(service, method)(*arguments)
     except RuntimeUnavailable as error:

@@ -30,6 +30,7 @@ from rlflow.env.spec import ProblemSpec
 from rlflow.env.walks import Episode, Walks
 from rlflow.nn.advantages import advantages, explained_variance
 from rlflow.nn.batch import Batch, TokenVocabulary
+from rlflow.nn.clipping import clipped_surrogate, divergence
 from rlflow.nn.observation import Observation
 from rlflow.nn.policy import Policy
 from rlflow.search import StopToken, generator
@@ -203,9 +204,7 @@ def _step(
     action, old, advantage, returns = (tensor.to(device) for tensor in tensors)
     choice, values = policy(batch)
     log_ratio = choice.log_prob(action) - old
-    ratio = log_ratio.exp()
-    clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
-    policy_loss = -torch.min(ratio * advantage, clipped * advantage).mean()
+    policy_loss = clipped_surrogate(log_ratio, advantage, config.clip)
     value_loss = 0.5 * (values - returns).square().mean()
     entropy = choice.entropy().mean()
     loss = policy_loss + config.value_weight * value_loss - config.entropy_weight * entropy
@@ -218,8 +217,8 @@ def _step(
             "policy_loss": float(policy_loss),
             "value_loss": float(value_loss),
             "entropy": float(entropy),
-            "kl": float((ratio - 1 - log_ratio).mean()),  # Schulman's low-variance estimate of KL(old, new)
-            "clip_fraction": float(((ratio - 1).abs() > config.clip).float().mean()),
+            "kl": divergence(log_ratio),
+            "clip_fraction": float(((log_ratio.exp() - 1).abs() > config.clip).float().mean()),
             "gradient_norm": float(norm),
         }
 

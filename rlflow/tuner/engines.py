@@ -1,0 +1,56 @@
+"""What measures programs: an engine has subgraphs, each with a space of programs, and times what it is given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from rlflow.tuner.spaces import Program, Space
+
+#: The time of a program that cannot be built or run.
+INVALID = math.inf
+
+
+@dataclass(frozen=True)
+class Subgraph:
+    """Part of a network that is tuned by itself. ``weight``: how often the network runs it. ``flops``: operations of
+    one run. ``family``: subgraphs of one family are alike, so that the rate of one says what another may reach.
+    """
+
+    name: str
+    space: Space
+    flops: float
+    weight: float = 1.0
+    family: str = ""
+
+
+class Engine(Protocol):
+    """Builds and times programs.
+
+    ``place`` names everything that a time depends on beside the program: engine and version, device, clock.
+    ``cpu_seconds``: processor time that its own processes have taken, or a recorded engine's would have.
+    """
+
+    place: str
+
+    @property
+    def subgraphs(self) -> Sequence[Subgraph]: ...
+
+    @property
+    def cpu_seconds(self) -> float: ...
+
+    def features(self, subgraph: int, programs: Sequence[Program]) -> np.ndarray:
+        """[n, f] float64 What a cost model sees of programs."""
+        ...
+
+    def measure(self, subgraph: int, programs: Sequence[Program]) -> list[float]:
+        """Seconds of each program, :data:`INVALID` for those that cannot run. Raises CostError where nothing can."""
+        ...
+
+    def close(self) -> None:
+        """End its processes."""
+        ...

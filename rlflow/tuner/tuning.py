@@ -1,0 +1,175 @@
+"""Hierarchical tuning: which subgraph, which of its sketches, which programs, measured round by round.
+
+HARL (Zhang et al., ICPP 2022): sliding-window UCB chooses the subgraph by what a round is expected to gain, another one
+the sketch by the best it gave, and an actor-critic edits parameters. Every level can be replaced, for comparison.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rlflow.search import Budget, StopReason, StopToken
+from rlflow.tuner.bandits import SlidingWindowUCB
+from rlflow.tuner.cost_models import make_cost_model
+from rlflow.tuner.engines import INVALID, Engine
+from rlflow.tuner.gradients import GradientRule
+from rlflow.tuner.methods import TunerConfig, make_proposer
+from rlflow.tuner.proposers import Proposer
+from rlflow.tuner.spaces import Program
+from rlflow.tuner.tasks import Task
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round did. ``best``: seconds of the subgraph's fastest program so far. ``trials``, ``cpu_seconds``:
+    spent in all, the latter by search and engine together. ``network``: seconds of the best programs, weighted;
+    infinite before each subgraph has one.
+    """
+
+    subgraph: int
+    sketch: int | None
+    programs: tuple[Program, ...]
+    seconds: tuple[float, ...]
+    best: float
+    trials: int
+    cpu_seconds: float
+    network: float
+
+
+@dataclass
+class TuneResult:
+    """``best``: the fastest program of each subgraph and its seconds, ``None`` where none ran. ``rounds``: in order."""
+
+    best: list[tuple[Program, float] | None]
+    rounds: list[Round] = field(default_factory=list)
+    stop: StopReason = StopReason.EXHAUSTED
+
+    @property
+    def trials(self) -> int:
+        """Programs that were measured."""
+        return self.rounds[-1].trials if self.rounds else 0
+
+
+class Tuner:
+    """Tunes the subgraphs of ``engine``. The same ``seed`` makes the same choices where measurements are the same."""
+
+    def __init__(self, engine: Engine, config: TunerConfig, seed: int = 0) -> None:
+        self.engine, self.config = engine, config
+        self.tasks = [Task(number, engine, make_cost_model(config.cost)) for number in range(len(engine.subgraphs))]
+        self.proposer: Proposer = make_proposer(config, seed)
+        self._rng = np.random.default_rng(seed)
+        self._rule = GradientRule()
+        self._subgraphs = SlidingWindowUCB(len(self.tasks), config.window, config.exploration)
+        self._sketches = [
+            SlidingWindowUCB(len(task.subgraph.space.sketches), config.window, config.exploration)
+            for task in self.tasks
+        ]
+        self._trials, self._search_seconds = 0, 0.0
+
+    def run(
+        self, budget: Budget, on_round: Callable[[Round], None] | None = None, stop: StopToken | None = None
+    ) -> TuneResult:
+        """Tune until the budget is spent (measurements, or seconds of the clock), nothing is left to measure, or
+        ``stop`` is set; then the best so far counts.
+        """
+        stop, began = stop or StopToken(), time.monotonic()
+        result = TuneResult([])
+        with self._threads():
+            while True:
+                reason = self._ended(budget, time.monotonic() - began, stop)
+                if reason is not None:
+                    break
+                left = math.inf if budget.measurements is None else budget.measurements - self._trials
+                done = self._round(int(min(left, self.config.batch)))
+                result.rounds.append(done)
+                if on_round is not None:
+                    on_round(done)
+        result.stop, result.best = reason, [task.best for task in self.tasks]
+        return result
+
+    def _threads(self) -> AbstractContextManager[None]:
+        if self.config.proposer != "tracks":
+            return nullcontext()
+        from rlflow.nn.threads import one_thread
+
+        return one_thread()
+
+    def _ended(self, budget: Budget, seconds: float, stop: StopToken) -> StopReason | None:
+        if stop.stopped:
+            return StopReason.INTERRUPTED
+        if budget.measurements is not None and self._trials >= budget.measurements:
+            return StopReason.BUDGET_MEASUREMENTS
+        if budget.seconds is not None and seconds >= budget.seconds:
+            return StopReason.BUDGET_SECONDS
+        return StopReason.EXHAUSTED if all(task.exhausted for task in self.tasks) else None
+
+    # --- a round ----------------------------------------------------------------------------------------------------
+
+    def _round(self, count: int) -> Round:
+        began = time.process_time()
+        number = self._subgraph()
+        task = self.tasks[number]
+        sketch = self._sketch(task) if task.rounds and self.proposer.by_sketch else None
+        programs = self._first(task, count) if not task.rounds else self._proposed(task, sketch, count)
+        self._search_seconds += time.process_time() - began
+        seconds = self.engine.measure(number, programs)
+        began = time.process_time()
+        task.add(programs, seconds)
+        self._reward(task, programs, seconds)
+        self._trials += len(programs)
+        self._search_seconds += time.process_time() - began
+        network = sum(one.subgraph.weight * one.seconds for one in self.tasks)
+        spent = self._search_seconds + self.engine.cpu_seconds
+        return Round(number, sketch, tuple(programs), tuple(seconds), task.seconds, self._trials, spent, network)
+
+    def _subgraph(self) -> int:
+        """The subgraph of the next round; each has one before any has two."""
+        open_tasks = [task for task in self.tasks if not task.exhausted]
+        new = next((task for task in open_tasks if not task.rounds), None)
+        if new is not None or len(open_tasks) == 1:
+            return (new or open_tasks[0]).number
+        if self.config.subgraphs == "round-robin":
+            return min(open_tasks, key=lambda task: (len(task.rounds), task.number)).number
+        scores = self._gradients() if self.config.subgraphs == "gradient" else self._subgraphs.scores()
+        return max(open_tasks, key=lambda task: (scores[task.number], -task.number)).number
+
+    def _gradients(self) -> list[float]:
+        return [self._rule.estimate(task, self.tasks) for task in self.tasks]
+
+    def _sketch(self, task: Task) -> int:
+        """The sketch of the next round, among those with programs that were not measured."""
+        left = [number for number in range(len(task.subgraph.space.sketches)) if not task.used_up(number)]
+        if self.config.sketches == "uniform":
+            return left[int(self._rng.integers(len(left)))]
+        scores = self._sketches[task.number].scores()
+        return max(left, key=lambda number: (scores[number], -number))
+
+    def _first(self, task: Task, count: int) -> list[Program]:
+        """Before anything is known: as many programs of each sketch, at random."""
+        sketches = len(task.subgraph.space.sketches)
+        programs: list[Program] = []
+        for number in range(sketches):
+            share = count // sketches + (number < count % sketches)
+            programs += task.fresh(self._rng, share, number, programs) if share else []
+        return [*programs, *task.fresh(self._rng, count - len(programs), None, programs)]
+
+    def _proposed(self, task: Task, sketch: int | None, count: int) -> list[Program]:
+        programs = self.proposer.propose(task, sketch, count, self._rng)
+        return programs or task.fresh(self._rng, count, None, [])  # this sketch is used up
+
+    def _reward(self, task: Task, programs: Sequence[Program], seconds: Sequence[float]) -> None:
+        """Tell both bandits what the round gave: the gradient as a part of the largest one; of each sketch that was
+        measured, the best rate of the round as a part of the best so far.
+        """
+        gradients = self._gradients()
+        most = max(gradients)
+        self._subgraphs.tell(task.number, gradients[task.number] / most if most > 0 else 0.0)
+        for sketch in sorted({one.sketch for one in programs}):
+            least = min(took for one, took in zip(programs, seconds, strict=True) if one.sketch == sketch)
+            self._sketches[task.number].tell(sketch, 0.0 if least == INVALID else task.seconds / least)

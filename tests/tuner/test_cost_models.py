@@ -1,0 +1,89 @@
+"""Learned scores of programs."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+from rlflow.errors import UsageError
+from rlflow.tuner.cost_models import COST_MODELS, MOST_KEPT, KernelRidge, latest_and_best, make_cost_model, scores_of
+from tests.tuner import toys
+
+NAMES = [
+    pytest.param(
+        name,
+        marks=pytest.mark.skipif(
+            name == "trees" and importlib.util.find_spec("lightgbm") is None,
+            reason="LightGBM is not installed: pip install 'rlflow[tuner]'",
+        ),
+    )
+    for name in COST_MODELS
+]
+
+
+def data(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    programs = toys.SPACE.random(rng, count)
+    seconds = np.array([toys.seconds_of(toys.SPACE, one) for one in programs])
+    return toys.SPACE.features(programs), scores_of(seconds)
+
+
+def rank_correlation(one: np.ndarray, other: np.ndarray) -> float:
+    ranks = [np.argsort(np.argsort(values)) for values in (one, other)]
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_ranks_programs_that_it_never_saw(name: str) -> None:
+    model = make_cost_model(name)
+    model.fit(*data(200, 0))
+    features, scores = data(400, 1)
+    assert rank_correlation(model.predict(features), scores) > 0.7
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_predicts_the_same_again(name: str) -> None:
+    predictions = []
+    for _ in range(2):
+        model = make_cost_model(name)
+        model.fit(*data(60, 0))
+        predictions.append(model.predict(data(50, 1)[0]))
+    assert (predictions[0] == predictions[1]).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_before_it_learnt_everything_is_alike(name: str) -> None:
+    assert make_cost_model(name).predict(np.ones((3, 2))).tolist() == [0.5, 0.5, 0.5]
+
+
+def test_constant_features_and_equal_scores_are_no_trouble() -> None:
+    model = KernelRidge()
+    model.fit(np.ones((4, 3)), np.full(4, 0.25))
+    assert model.predict(np.ones((2, 3))) == pytest.approx([0.25, 0.25])
+
+
+def test_a_kernel_ridge_keeps_the_best_and_the_latest() -> None:
+    count = MOST_KEPT + 300
+    scores = np.full(count, 0.1)
+    scores[:3] = 1.0, 0.9, 0.8  # the best are the oldest
+    features, kept = latest_and_best(np.arange(count, dtype=np.float64)[:, None], scores)
+    assert len(kept) == MOST_KEPT
+    assert features[:3, 0].tolist() == [0, 1, 2]
+    assert features[-200:, 0].tolist() == list(range(count - 200, count))
+    few = np.ones((5, 1)), np.ones(5)
+    assert latest_and_best(*few) == few
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [([2.0, 1.0, 4.0], [0.5, 1.0, 0.25]), ([np.inf, 3.0], [0.0, 1.0]), ([np.inf, np.inf], [0.0, 0.0])],
+)
+def test_scores_are_rates_relative_to_the_best(seconds, expected) -> None:
+    assert scores_of(np.array(seconds)).tolist() == expected
+
+
+def test_an_unknown_model_is_refused() -> None:
+    with pytest.raises(UsageError, match="kernel-ridge, trees"):
+        make_cost_model("tea-leaves")
