@@ -11,6 +11,7 @@ measure. ``docs/tuner.md`` explains both.
 from __future__ import annotations
 
 from rlflow.tuner.engines import INVALID, Engine, Subgraph
+from rlflow.tuner.kernel_engine import KernelEngine
 from rlflow.tuner.methods import METHODS, TunerConfig, method, unavailable
 from rlflow.tuner.recorded import RecordedEngine, record
 from rlflow.tuner.records import Records, Remembering
@@ -22,6 +23,7 @@ __all__ = [
     "INVALID",
     "METHODS",
     "Engine",
+    "KernelEngine",
     "Program",
     "RecordedEngine",
     "Records",

@@ -23,7 +23,7 @@ from typing import Any
 class Reason:
     """One kind of reason: how its sentence reads, and where it may stand.
 
-    ``base``: the environment of ``make test``; ``extras``: that of ``make test-extras``, which has all but the two
+    ``base``: the environment of ``make test``; ``extras``: that of ``make test-extras``, which has all but the
     large ones.
     """
 
@@ -38,6 +38,7 @@ REASONS = (
            r"rlflow\[(rl|torch)\]|[Gg]ymnasium is not installed|needs? (PyTorch|torch|gymnasium)", extras=False),
     Reason("GPU", r"no GPU|needs a GPU|CUDA"),
     Reason("OpenVINO", r"[Oo]pen[Vv][Ii][Nn][Oo]"),
+    Reason("tuner", r"rlflow\[tuner\]"),
     Reason("outside data", r"the outside data|\.\./shared"),  # files of other projects, not part of a clone
     Reason("runtime", r"the runtime has no kernel for the source"),  # a rule on a type that ONNX Runtime lacks
     Reason("library", r"not exhausted within the budget"),
