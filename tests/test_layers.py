@@ -64,7 +64,7 @@ DOORS: dict[str, set[str]] = {
     "torch_scatter": {"nn/segment.py"},
     "gymnasium": {"env"},
     "tvm": {"tuner/tvm_child.py"},
-    "lightgbm": {"tuner/cost_models.py"},
+    "lightgbm": {"tuner/program_scores.py"},
     "z3": {"synthesis/axioms.py"},
     "highspy": {"search/eqsat", "placement"},
     "scipy": {"search/eqsat"},

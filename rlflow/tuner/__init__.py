@@ -10,13 +10,13 @@ measure. ``docs/tuner.md`` explains both.
 
 from __future__ import annotations
 
-from rlflow.tuner.engines import INVALID, Engine, Subgraph
+from rlflow.tuner.engines import INVALID, Engine, TunedSubgraph
 from rlflow.tuner.kernel_engine import KernelEngine
-from rlflow.tuner.methods import METHODS, TunerConfig, method, unavailable
 from rlflow.tuner.recorded import RecordedEngine, record
-from rlflow.tuner.records import Records, Remembering
-from rlflow.tuner.spaces import GROUPS, Program, Sketch, Space, Steps, Tile
-from rlflow.tuner.tuning import Round, Tuner, TuneResult
+from rlflow.tuner.spaces import GROUPS, Sketch, Space, Steps, TensorProgram, Tile
+from rlflow.tuner.trial_records import Records, Remembering
+from rlflow.tuner.tuning import Tuner, TuneResult, TuningRound
+from rlflow.tuner.tuning_methods import METHODS, TunerConfig, method, unavailable
 
 __all__ = [
     "GROUPS",
@@ -24,19 +24,19 @@ __all__ = [
     "METHODS",
     "Engine",
     "KernelEngine",
-    "Program",
     "RecordedEngine",
     "Records",
     "Remembering",
-    "Round",
     "Sketch",
     "Space",
     "Steps",
-    "Subgraph",
+    "TensorProgram",
     "Tile",
     "TuneResult",
+    "TunedSubgraph",
     "Tuner",
     "TunerConfig",
+    "TuningRound",
     "method",
     "record",
     "unavailable",

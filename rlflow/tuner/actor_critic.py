@@ -27,7 +27,7 @@ _TINY = 1e-8
 
 
 @dataclass(frozen=True)
-class PolicyConfig:
+class ActorConfig:
     """``hidden``: width of the layers. ``actor_lr``, ``critic_lr``: Adam's rates. ``gamma``, ``lam``: discount, and
     decay of generalised advantages. ``clip``: of the ratio of probabilities. ``epochs``: passes over the steps of one
     training. ``value_weight``, ``entropy_weight``: of these terms of the loss. ``grad_norm``: gradients are cut to.
@@ -45,7 +45,7 @@ class PolicyConfig:
     grad_norm: float = 0.5
 
 
-class View(NamedTuple):
+class ProgramView(NamedTuple):
     """Programs of one sketch as the network sees them. ``tokens`` [n, width + 1, TOKEN], the last one blank: nowhere;
     ``whole`` [n, GLOBAL]. For each legal edit: ``state``, ``source``, ``target`` [k] int64, ``edit`` [k, EDIT], and
     ``owner`` [k], ascending: its state and group. ``move`` [k]: its number among the sketch's.
@@ -61,7 +61,7 @@ class View(NamedTuple):
     move: np.ndarray
 
 
-def view(sketch: Sketch, values: np.ndarray, whole: np.ndarray) -> View:
+def view(sketch: Sketch, values: np.ndarray, whole: np.ndarray) -> ProgramView:
     """Rows [n, width] with what is known of each [n, GLOBAL]."""
     moves = sketch.moves
     state, move = np.nonzero(sketch.legal(values))
@@ -75,7 +75,7 @@ def view(sketch: Sketch, values: np.ndarray, whole: np.ndarray) -> View:
     edit[split, 6] = np.log2(sketch.smallest_factors[values[state[split], source[split]]]) / 3.0
     edit[split, 7] = np.sign(target[split] - source[split])
     blank = values.shape[1]
-    return View(
+    return ProgramView(
         torch.from_numpy(_tokens(sketch, values)),
         torch.from_numpy(np.asarray(whole, dtype=np.float32)),
         torch.from_numpy(state),
@@ -128,7 +128,7 @@ class ActorCritic(nn.Module):
         with torch.no_grad():
             last.weight.mul_(0.01)  # begin near the uniform choice
 
-    def forward(self, seen: View) -> tuple[RaggedCategorical, Tensor]:
+    def forward(self, seen: ProgramView) -> tuple[RaggedCategorical, Tensor]:
         tokens = self.token(seen.tokens)
         loops = tokens[:, :-1]  # all but the blank one
         pooled = torch.cat((loops.mean(1), loops.amax(1), seen.whole), dim=1)
@@ -171,7 +171,7 @@ class Agent:
     was.
     """
 
-    def __init__(self, config: PolicyConfig, seed: int) -> None:
+    def __init__(self, config: ActorConfig, seed: int) -> None:
         self.config = config
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -213,7 +213,7 @@ class Agent:
             figures = self._pass(seen, made, torch.from_numpy(gained.astype(np.float32)), returns)
         return figures
 
-    def _pass(self, seen: View, made: Experience, gained: Tensor, returns: Tensor) -> dict[str, float]:
+    def _pass(self, seen: ProgramView, made: Experience, gained: Tensor, returns: Tensor) -> dict[str, float]:
         config = self.config
         choice, worths = self.network(seen)
         log_probs = choice.log_prob(torch.from_numpy(made.actions.ravel())).view(len(returns), -1).sum(1)

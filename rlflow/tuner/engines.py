@@ -9,14 +9,14 @@ from typing import Protocol
 
 import numpy as np
 
-from rlflow.tuner.spaces import Program, Space
+from rlflow.tuner.spaces import Space, TensorProgram
 
 #: The time of a program that cannot be built or run.
 INVALID = math.inf
 
 
 @dataclass(frozen=True)
-class Subgraph:
+class TunedSubgraph:
     """Part of a network that is tuned by itself. ``weight``: how often the network runs it. ``flops``: operations of
     one run. ``family``: subgraphs of one family are alike, so that the rate of one says what another may reach.
     """
@@ -38,16 +38,16 @@ class Engine(Protocol):
     place: str
 
     @property
-    def subgraphs(self) -> Sequence[Subgraph]: ...
+    def subgraphs(self) -> Sequence[TunedSubgraph]: ...
 
     @property
     def cpu_seconds(self) -> float: ...
 
-    def features(self, subgraph: int, programs: Sequence[Program]) -> np.ndarray:
+    def features(self, subgraph: int, programs: Sequence[TensorProgram]) -> np.ndarray:
         """[n, f] float64 What a cost model sees of programs."""
         ...
 
-    def measure(self, subgraph: int, programs: Sequence[Program]) -> list[float]:
+    def measure(self, subgraph: int, programs: Sequence[TensorProgram]) -> list[float]:
         """Seconds of each program, :data:`INVALID` for those that cannot run. Raises CostError where nothing can."""
         ...
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rlflow.errors import UsageError
-from rlflow.tuner.spaces import GROUPS, Program, Sketch
-from rlflow.tuner.tasks import Task
+from rlflow.tuner.spaces import GROUPS, Sketch, TensorProgram
+from rlflow.tuner.tasks import TuningTask
 
 #: How often a mutation is of each group, where the sketch has it (MetaSchedule's).
 _SHARES = {"tile": 0.9, "compute_at": 0.05, "parallel": 0.02, "unroll": 0.03}
@@ -38,12 +38,14 @@ class EvolutionConfig:
             raise UsageError(f"A population cannot evolve so: {self}. Expected counts of 1 or more, parts of 0 to 1.")
 
 
-def evolved(task: Task, sketch: int | None, config: EvolutionConfig, rng: np.random.Generator) -> dict[Program, float]:
+def evolved(
+    task: TuningTask, sketch: int | None, config: EvolutionConfig, rng: np.random.Generator
+) -> dict[TensorProgram, float]:
     """Every program of all generations, with its score; of ``sketch``, or of all."""
     space = task.subgraph.space
     best = task.ranked(sketch)[: int(config.elite * config.population)]
     people = [*best, *space.random(rng, config.population - len(best), sketch)]
-    seen: dict[Program, float] = {}
+    seen: dict[TensorProgram, float] = {}
     for generation in range(config.generations + 1):
         scores = task.predict(people)
         seen.update(zip(people, scores.tolist(), strict=True))
@@ -53,7 +55,7 @@ def evolved(task: Task, sketch: int | None, config: EvolutionConfig, rng: np.ran
         parents = rng.choice(len(people), config.population, p=chances / chances.sum())
         changes = rng.random(config.population) < config.mutation
         people = [
-            Program(one.sketch, mutated(space.sketches[one.sketch], one.values, rng)) if change else one
+            TensorProgram(one.sketch, mutated(space.sketches[one.sketch], one.values, rng)) if change else one
             for one, change in zip((people[at] for at in parents.tolist()), changes.tolist(), strict=True)
         ]
     return seen

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlflow.tuner.tasks import Task
+from rlflow.tuner.tasks import TuningTask
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class GradientRule:
     beta: float = 2.0
     window: int = 3
 
-    def estimate(self, task: Task, tasks: Sequence[Task]) -> float:
+    def estimate(self, task: TuningTask, tasks: Sequence[TuningTask]) -> float:
         """Seconds of the network that a round on ``task`` saves, 0 or more; 0 where none of its programs ran.
 
         With g the best seconds after t rounds, and w its weight in the network, it is ``-w (alpha (g(t) - g(t -

@@ -17,8 +17,8 @@ import numpy as np
 
 from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused
 from rlflow.kernels.algorithms import ALGORITHMS
-from rlflow.tuner.engines import INVALID, Subgraph
-from rlflow.tuner.spaces import Program, Sketch, Space, Steps
+from rlflow.tuner.engines import INVALID, TunedSubgraph
+from rlflow.tuner.spaces import Sketch, Space, Steps, TensorProgram
 
 if TYPE_CHECKING:
     from rlflow.frontends.blocked import BlockedGraph
@@ -77,9 +77,11 @@ class KernelEngine:
         return "; ".join(["kernels", *(f"{name} {found.get(name, '')}" for name in names), digest()[:16]])
 
     @cached_property
-    def subgraphs(self) -> Sequence[Subgraph]:
+    def subgraphs(self) -> Sequence[TunedSubgraph]:
         """One for each group of alike sites."""
-        return [Subgraph(self._name(group), space_of(group[0].kind), 0.0, 1.0, group[0].kind) for group in self.groups]
+        return [
+            TunedSubgraph(self._name(group), space_of(group[0].kind), 0.0, 1.0, group[0].kind) for group in self.groups
+        ]
 
     @property
     def cpu_seconds(self) -> float:
@@ -91,13 +93,13 @@ class KernelEngine:
         self._seen = (pid or 0, now)
         return self._spent
 
-    def features(self, subgraph: int, programs: Sequence[Program]) -> np.ndarray:
+    def features(self, subgraph: int, programs: Sequence[TensorProgram]) -> np.ndarray:
         return self.subgraphs[subgraph].space.features(programs)
 
-    def measure(self, subgraph: int, programs: Sequence[Program]) -> list[float]:
+    def measure(self, subgraph: int, programs: Sequence[TensorProgram]) -> list[float]:
         return [self._measured(self.groups[subgraph], one) for one in programs]
 
-    def attributes(self, subgraph: int, program: Program) -> tuple[str, dict[str, int]] | None:
+    def attributes(self, subgraph: int, program: TensorProgram) -> tuple[str, dict[str, int]] | None:
         """The algorithm and its tuning that a program stands for; ``None``: the runtime's own kernel."""
         sketch = self.subgraphs[subgraph].space.sketches[program.sketch]
         if sketch.name == OWN:
@@ -112,7 +114,7 @@ class KernelEngine:
 
     # --- timing -----------------------------------------------------------------------------------------------------
 
-    def _measured(self, group: Sequence[Site], program: Program) -> float:
+    def _measured(self, group: Sequence[Site], program: TensorProgram) -> float:
         found = self.attributes(next(at for at, one in enumerate(self.groups) if one is group), program)
         made = {} if found is None else ALGORITHMS[found[0]].attributes(found[1])
         try:

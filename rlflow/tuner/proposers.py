@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from rlflow.tuner.evolution import EvolutionConfig, evolved
-from rlflow.tuner.spaces import Program
-from rlflow.tuner.tasks import Task
-from rlflow.tuner.tracks import TrackConfig, Walk
+from rlflow.tuner.spaces import TensorProgram
+from rlflow.tuner.tasks import TuningTask
+from rlflow.tuner.tracks import TrackConfig, TrackWalk
 
 if TYPE_CHECKING:
     from rlflow.tuner.actor_critic import Agent
@@ -23,7 +23,9 @@ class Proposer(Protocol):
 
     by_sketch: bool
 
-    def propose(self, task: Task, sketch: int | None, count: int, rng: np.random.Generator) -> list[Program]:
+    def propose(
+        self, task: TuningTask, sketch: int | None, count: int, rng: np.random.Generator
+    ) -> list[TensorProgram]:
         """At most ``count`` programs that were not measured; fewer only where there are no more."""
         ...
 
@@ -33,7 +35,9 @@ class RandomReplay:
 
     by_sketch = False
 
-    def propose(self, task: Task, sketch: int | None, count: int, rng: np.random.Generator) -> list[Program]:
+    def propose(
+        self, task: TuningTask, sketch: int | None, count: int, rng: np.random.Generator
+    ) -> list[TensorProgram]:
         return task.fresh(rng, count, sketch, [])
 
 
@@ -45,7 +49,9 @@ class Evolution:
     def __init__(self, config: EvolutionConfig, chance: float) -> None:
         self.config, self.chance = config, chance
 
-    def propose(self, task: Task, sketch: int | None, count: int, rng: np.random.Generator) -> list[Program]:
+    def propose(
+        self, task: TuningTask, sketch: int | None, count: int, rng: np.random.Generator
+    ) -> list[TensorProgram]:
         seen = evolved(task, sketch, self.config, rng) if task.informed else {}
         return picked(task, sketch, seen, count, self.chance, rng)
 
@@ -58,17 +64,24 @@ class Tracks:
     def __init__(self, agent: Agent, config: TrackConfig, chance: float) -> None:
         self.agent, self.config, self.chance = agent, config, chance
 
-    def propose(self, task: Task, sketch: int | None, count: int, rng: np.random.Generator) -> list[Program]:
+    def propose(
+        self, task: TuningTask, sketch: int | None, count: int, rng: np.random.Generator
+    ) -> list[TensorProgram]:
         if sketch is None:
             raise AssertionError("tracks walk through one sketch")
         walks = task.informed and not task.subgraph.space.sketches[sketch].fixed
-        seen = Walk(task, sketch, self.agent, self.config, rng).run() if walks else {}
+        seen = TrackWalk(task, sketch, self.agent, self.config, rng).run() if walks else {}
         return picked(task, sketch, seen, count, self.chance, rng)
 
 
 def picked(
-    task: Task, sketch: int | None, seen: Mapping[Program, float], count: int, chance: float, rng: np.random.Generator
-) -> list[Program]:
+    task: TuningTask,
+    sketch: int | None,
+    seen: Mapping[TensorProgram, float],
+    count: int,
+    chance: float,
+    rng: np.random.Generator,
+) -> list[TensorProgram]:
     """The ``count`` programs of ``seen`` with the highest scores that were not measured; the part ``chance``, drawn one
     by one, at random instead, as is what is missing.
     """

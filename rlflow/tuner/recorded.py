@@ -13,9 +13,9 @@ import numpy as np
 
 from rlflow.errors import ModelError, UsageError
 from rlflow.files import check_readable, parse_json, write_atomically
-from rlflow.tuner.engines import INVALID, Engine, Subgraph
+from rlflow.tuner.engines import INVALID, Engine, TunedSubgraph
 from rlflow.tuner.space_files import plain, read_fields, subgraph_of
-from rlflow.tuner.spaces import Program
+from rlflow.tuner.spaces import TensorProgram
 
 _FORM = "rlflow tuner table 1"
 #: The largest table: beyond this it cannot have been measured.
@@ -28,7 +28,7 @@ class RecordedEngine:
     """
 
     def __init__(
-        self, place: str, subgraphs: Sequence[Subgraph], times: Sequence[np.ndarray], trial_seconds: float
+        self, place: str, subgraphs: Sequence[TunedSubgraph], times: Sequence[np.ndarray], trial_seconds: float
     ) -> None:
         self.place, self._subgraphs, self.trial_seconds = place, tuple(subgraphs), trial_seconds
         self.cpu_seconds = 0.0
@@ -38,13 +38,13 @@ class RecordedEngine:
         ]
 
     @property
-    def subgraphs(self) -> Sequence[Subgraph]:
+    def subgraphs(self) -> Sequence[TunedSubgraph]:
         return self._subgraphs
 
-    def features(self, subgraph: int, programs: Sequence[Program]) -> np.ndarray:
+    def features(self, subgraph: int, programs: Sequence[TensorProgram]) -> np.ndarray:
         return self._subgraphs[subgraph].space.features(programs)
 
-    def measure(self, subgraph: int, programs: Sequence[Program]) -> list[float]:
+    def measure(self, subgraph: int, programs: Sequence[TensorProgram]) -> list[float]:
         self.cpu_seconds += self.trial_seconds * len(programs)
         return [self._times[subgraph][one] for one in programs]
 
@@ -53,7 +53,7 @@ class RecordedEngine:
         times = np.array(list(self._times[subgraph].values()))
         return RecordedEngine(self.place, [self._subgraphs[subgraph]], [times], self.trial_seconds)
 
-    def optimum(self, subgraph: int) -> tuple[Program, float]:
+    def optimum(self, subgraph: int) -> tuple[TensorProgram, float]:
         """The fastest program, and its seconds."""
         return min(self._times[subgraph].items(), key=lambda one: (one[1], one[0]))
 
@@ -113,7 +113,7 @@ def _plain_time(seconds: float) -> int | None:
     return None if seconds == INVALID else round(seconds * 1e9)
 
 
-def _seconds(given: Any, subgraph: Subgraph) -> np.ndarray:
+def _seconds(given: Any, subgraph: TunedSubgraph) -> np.ndarray:
     if not isinstance(given, list) or len(given) != subgraph.space.size:
         raise ValueError(f"the times of {subgraph.name!r} are not a list of {subgraph.space.size}")
     if not all(one is None or (type(one) is int and 0 < one < 10**15) for one in given):

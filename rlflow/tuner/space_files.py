@@ -7,28 +7,28 @@ from dataclasses import asdict
 from typing import Any
 
 from rlflow.errors import UsageError
-from rlflow.tuner.engines import Subgraph
+from rlflow.tuner.engines import TunedSubgraph
 from rlflow.tuner.spaces import Sketch, Space, Steps, Tile
 
 #: What a file may hold of each; beyond this somebody made it up.
 _MOST_SKETCHES, _MOST_PARAMETERS, _MOST_PARTS, _MOST_EXTENT, _MOST_TEXT = 64, 64, 8, 1 << 24, 200
 
 
-def plain(subgraph: Subgraph) -> dict[str, Any]:
+def plain(subgraph: TunedSubgraph) -> dict[str, Any]:
     """For JSON."""
     found = asdict(subgraph)
     found["sketches"] = found.pop("space")["sketches"]
     return found
 
 
-def subgraph_of(given: Any) -> Subgraph:
+def subgraph_of(given: Any) -> TunedSubgraph:
     """The reverse of :func:`plain`; raises :class:`UsageError` with the reason for anything else."""
     fields = read_fields(given, {"name": str, "flops": float, "weight": float, "family": str, "sketches": list})
     sketches = _some(fields["sketches"], _MOST_SKETCHES, "sketches")
     space = Space(tuple(_sketch(one) for one in sketches))
     if not 0 < fields["weight"] < 1e12 or not 0 <= fields["flops"] < 1e18:
         raise UsageError(f"The subgraph {fields['name']!r} has a weight or a number of operations that cannot be.")
-    return Subgraph(fields["name"], space, fields["flops"], fields["weight"], fields["family"])
+    return TunedSubgraph(fields["name"], space, fields["flops"], fields["weight"], fields["family"])
 
 
 def _sketch(given: Any) -> Sketch:

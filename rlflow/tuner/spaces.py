@@ -27,7 +27,7 @@ TILE = 0
 NOWHERE = -1
 
 
-class Program(NamedTuple):
+class TensorProgram(NamedTuple):
     """A program: the number of its sketch, and its row."""
 
     sketch: int
@@ -227,18 +227,18 @@ class Space:
         """Number of programs."""
         return sum(sketch.size for sketch in self.sketches)
 
-    def random(self, rng: np.random.Generator, count: int, sketch: int | None = None) -> list[Program]:
+    def random(self, rng: np.random.Generator, count: int, sketch: int | None = None) -> list[TensorProgram]:
         """Programs of a sketch, or of sketches that are drawn uniformly."""
         drawn = rng.integers(0, len(self.sketches), count) if sketch is None else np.full(count, sketch)
-        return [Program(int(one), tuple(self.sketches[one].random(rng, 1)[0].tolist())) for one in drawn]
+        return [TensorProgram(int(one), tuple(self.sketches[one].random(rng, 1)[0].tolist())) for one in drawn]
 
-    def programs(self) -> Iterator[Program]:
+    def programs(self) -> Iterator[TensorProgram]:
         """Every program, sketch by sketch."""
         for number, sketch in enumerate(self.sketches):
             for row in sketch.all_rows().tolist():
-                yield Program(number, tuple(row))
+                yield TensorProgram(number, tuple(row))
 
-    def holds(self, program: Program) -> bool:
+    def holds(self, program: TensorProgram) -> bool:
         """Whether it is one of this space."""
         return 0 <= program.sketch < len(self.sketches) and self.sketches[program.sketch].holds(program.values)
 
@@ -253,7 +253,7 @@ class Space:
                 names.setdefault(name, len(names))
         return names
 
-    def features(self, programs: Sequence[Program]) -> np.ndarray:
+    def features(self, programs: Sequence[TensorProgram]) -> np.ndarray:
         """[n, f] float64: which sketch, the base-2 logarithm of each part and of what lies inside of it, and the
         position of each ordered choice between 0 and 1.
         """

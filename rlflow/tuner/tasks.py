@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rlflow.tuner.cost_models import CostModel, scores_of
-from rlflow.tuner.engines import INVALID, Engine, Subgraph
-from rlflow.tuner.spaces import Program
+from rlflow.tuner.engines import INVALID, Engine, TunedSubgraph
+from rlflow.tuner.program_scores import ScoreModel, scores_of
+from rlflow.tuner.spaces import TensorProgram
 
 #: Draws of new programs before a space counts as used up, for each one that is wanted.
 _TRIES = 32
@@ -17,21 +17,21 @@ _TRIES = 32
 _LISTED = 1 << 16
 
 
-class Task:
+class TuningTask:
     """The subgraph ``number`` of an engine. ``measured``: seconds of each program. ``best``: the fastest and its
     seconds, ``None`` before one runs. ``rounds``: the best seconds after each round.
     """
 
-    def __init__(self, number: int, engine: Engine, model: CostModel) -> None:
+    def __init__(self, number: int, engine: Engine, model: ScoreModel) -> None:
         self.number, self._engine, self.model = number, engine, model
-        self.measured: dict[Program, float] = {}
-        self.best: tuple[Program, float] | None = None
+        self.measured: dict[TensorProgram, float] = {}
+        self.best: tuple[TensorProgram, float] | None = None
         self.rounds: list[float] = []
-        self._features: dict[Program, np.ndarray] = {}
+        self._features: dict[TensorProgram, np.ndarray] = {}
         self._fitted = False
 
     @property
-    def subgraph(self) -> Subgraph:
+    def subgraph(self) -> TunedSubgraph:
         """What is tuned."""
         return self._engine.subgraphs[self.number]
 
@@ -54,18 +54,18 @@ class Task:
         """Whether the cost model has learnt something."""
         return self._fitted
 
-    def features(self, programs: Sequence[Program]) -> np.ndarray:
+    def features(self, programs: Sequence[TensorProgram]) -> np.ndarray:
         """[n, f] What the cost model sees."""
         unknown = [one for one in dict.fromkeys(programs) if one not in self._features]
         if unknown:
             self._features.update(zip(unknown, self._engine.features(self.number, unknown), strict=True))
         return np.array([self._features[one] for one in programs])
 
-    def predict(self, programs: Sequence[Program]) -> np.ndarray:
+    def predict(self, programs: Sequence[TensorProgram]) -> np.ndarray:
         """[n] Scores of programs; 1 is the best so far."""
         return self.model.predict(self.features(programs))
 
-    def add(self, programs: Sequence[Program], seconds: Sequence[float]) -> None:
+    def add(self, programs: Sequence[TensorProgram], seconds: Sequence[float]) -> None:
         """Take in measurements of one round, and learn from all of them."""
         for program, took in zip(programs, seconds, strict=True):
             self.measured[program] = took
@@ -77,14 +77,14 @@ class Task:
             self.model.fit(self.features(known), scores_of(np.array([self.measured[one] for one in known])))
             self._fitted = True
 
-    def ranked(self, sketch: int | None = None) -> list[Program]:
+    def ranked(self, sketch: int | None = None) -> list[TensorProgram]:
         """Programs that ran, fastest first, of one sketch or of all."""
         found = [one for one, took in self.measured.items() if took < INVALID and sketch in (None, one.sketch)]
         return sorted(found, key=lambda one: (self.measured[one], one))
 
     def fresh(
-        self, rng: np.random.Generator, count: int, sketch: int | None, taken: Sequence[Program]
-    ) -> list[Program]:
+        self, rng: np.random.Generator, count: int, sketch: int | None, taken: Sequence[TensorProgram]
+    ) -> list[TensorProgram]:
         """At most ``count`` programs at random that are neither measured nor ``taken``."""
         space, found = self.subgraph.space, dict.fromkeys(taken)
         wanted = len(found) + count

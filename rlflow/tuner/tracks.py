@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rlflow.errors import UsageError
-from rlflow.tuner.spaces import Program, Sketch
-from rlflow.tuner.tasks import Task
+from rlflow.tuner.spaces import Sketch, TensorProgram
+from rlflow.tuner.tasks import TuningTask
 
 if TYPE_CHECKING:
     from rlflow.tuner.actor_critic import Agent
@@ -73,17 +73,17 @@ def survivors(advantages: np.ndarray, count: int) -> np.ndarray:
 
 
 @dataclass
-class Walk:
+class TrackWalk:
     """Walks the tracks of one round over programs of one sketch. ``visited``: every program seen, with its score;
     ``ended``: how many tracks ended at each judgement.
     """
 
-    task: Task
+    task: TuningTask
     number: int
     agent: Agent
     config: TrackConfig
     rng: np.random.Generator
-    visited: dict[Program, float] = field(default_factory=dict)
+    visited: dict[TensorProgram, float] = field(default_factory=dict)
     ended: list[int] = field(default_factory=list)
     trainings: int = 0
 
@@ -92,8 +92,8 @@ class Walk:
         """Whose programs are edited."""
         return self.task.subgraph.space.sketches[self.number]
 
-    def run(self) -> dict[Program, float]:
-        """Walk all tracks; :attr:`visited`."""
+    def run(self) -> dict[TensorProgram, float]:
+        """TrackWalk all tracks; :attr:`visited`."""
         stretches = self.config.lengths()
         values = self._begins()
         scores = self._scores(values)
@@ -163,7 +163,7 @@ class Walk:
         return np.stack([scores, highest, np.full(len(scores), part), np.full(len(scores), size)], axis=1)
 
     def _scores(self, values: np.ndarray) -> np.ndarray:
-        programs = [Program(self.number, tuple(row)) for row in values.tolist()]
+        programs = [TensorProgram(self.number, tuple(row)) for row in values.tolist()]
         scores = self.task.predict(programs)
         self.visited.update(zip(programs, scores.tolist(), strict=True))
         return scores

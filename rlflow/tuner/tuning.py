@@ -16,17 +16,17 @@ import numpy as np
 
 from rlflow.search import Budget, StopReason, StopToken
 from rlflow.tuner.bandits import SlidingWindowUCB
-from rlflow.tuner.cost_models import make_cost_model
 from rlflow.tuner.engines import INVALID, Engine
 from rlflow.tuner.gradients import GradientRule
-from rlflow.tuner.methods import TunerConfig, make_proposer
+from rlflow.tuner.program_scores import make_cost_model
 from rlflow.tuner.proposers import Proposer
-from rlflow.tuner.spaces import Program
-from rlflow.tuner.tasks import Task
+from rlflow.tuner.spaces import TensorProgram
+from rlflow.tuner.tasks import TuningTask
+from rlflow.tuner.tuning_methods import TunerConfig, make_proposer
 
 
 @dataclass(frozen=True)
-class Round:
+class TuningRound:
     """What one round did. ``best``: seconds of the subgraph's fastest program so far. ``trials``, ``cpu_seconds``:
     spent in all, the latter by search and engine together. ``network``: seconds of the best programs, weighted;
     infinite before each subgraph has one.
@@ -34,7 +34,7 @@ class Round:
 
     subgraph: int
     sketch: int | None
-    programs: tuple[Program, ...]
+    programs: tuple[TensorProgram, ...]
     seconds: tuple[float, ...]
     best: float
     trials: int
@@ -46,8 +46,8 @@ class Round:
 class TuneResult:
     """``best``: the fastest program of each subgraph and its seconds, ``None`` where none ran. ``rounds``: in order."""
 
-    best: list[tuple[Program, float] | None]
-    rounds: list[Round] = field(default_factory=list)
+    best: list[tuple[TensorProgram, float] | None]
+    rounds: list[TuningRound] = field(default_factory=list)
     stop: StopReason = StopReason.EXHAUSTED
 
     @property
@@ -61,7 +61,9 @@ class Tuner:
 
     def __init__(self, engine: Engine, config: TunerConfig, seed: int = 0) -> None:
         self.engine, self.config = engine, config
-        self.tasks = [Task(number, engine, make_cost_model(config.cost)) for number in range(len(engine.subgraphs))]
+        self.tasks = [
+            TuningTask(number, engine, make_cost_model(config.cost)) for number in range(len(engine.subgraphs))
+        ]
         self.proposer: Proposer = make_proposer(config, seed)
         self._rng = np.random.default_rng(seed)
         self._rule = GradientRule()
@@ -73,7 +75,7 @@ class Tuner:
         self._trials, self._search_seconds = 0, 0.0
 
     def run(
-        self, budget: Budget, on_round: Callable[[Round], None] | None = None, stop: StopToken | None = None
+        self, budget: Budget, on_round: Callable[[TuningRound], None] | None = None, stop: StopToken | None = None
     ) -> TuneResult:
         """Tune until the budget is spent (measurements, or seconds of the clock), nothing is left to measure, or
         ``stop`` is set; then the best so far counts.
@@ -111,7 +113,7 @@ class Tuner:
 
     # --- a round ----------------------------------------------------------------------------------------------------
 
-    def _round(self, count: int) -> Round:
+    def _round(self, count: int) -> TuningRound:
         began = time.process_time()
         number = self._subgraph()
         task = self.tasks[number]
@@ -126,7 +128,7 @@ class Tuner:
         self._search_seconds += time.process_time() - began
         network = sum(one.subgraph.weight * one.seconds for one in self.tasks)
         spent = self._search_seconds + self.engine.cpu_seconds
-        return Round(number, sketch, tuple(programs), tuple(seconds), task.seconds, self._trials, spent, network)
+        return TuningRound(number, sketch, tuple(programs), tuple(seconds), task.seconds, self._trials, spent, network)
 
     def _subgraph(self) -> int:
         """The subgraph of the next round; each has one before any has two."""
@@ -142,7 +144,7 @@ class Tuner:
     def _gradients(self) -> list[float]:
         return [self._rule.estimate(task, self.tasks) for task in self.tasks]
 
-    def _sketch(self, task: Task) -> int:
+    def _sketch(self, task: TuningTask) -> int:
         """The sketch of the next round, among those with programs that were not measured."""
         left = [number for number in range(len(task.subgraph.space.sketches)) if not task.used_up(number)]
         if self.config.sketches == "uniform":
@@ -150,20 +152,20 @@ class Tuner:
         scores = self._sketches[task.number].scores()
         return max(left, key=lambda number: (scores[number], -number))
 
-    def _first(self, task: Task, count: int) -> list[Program]:
+    def _first(self, task: TuningTask, count: int) -> list[TensorProgram]:
         """Before anything is known: as many programs of each sketch, at random."""
         sketches = len(task.subgraph.space.sketches)
-        programs: list[Program] = []
+        programs: list[TensorProgram] = []
         for number in range(sketches):
             share = count // sketches + (number < count % sketches)
             programs += task.fresh(self._rng, share, number, programs) if share else []
         return [*programs, *task.fresh(self._rng, count - len(programs), None, programs)]
 
-    def _proposed(self, task: Task, sketch: int | None, count: int) -> list[Program]:
+    def _proposed(self, task: TuningTask, sketch: int | None, count: int) -> list[TensorProgram]:
         programs = self.proposer.propose(task, sketch, count, self._rng)
         return programs or task.fresh(self._rng, count, None, [])  # this sketch is used up
 
-    def _reward(self, task: Task, programs: Sequence[Program], seconds: Sequence[float]) -> None:
+    def _reward(self, task: TuningTask, programs: Sequence[TensorProgram], seconds: Sequence[float]) -> None:
         """Tell both bandits what the round gave: the gradient as a part of the largest one; of each sketch that was
         measured, the best rate of the round as a part of the best so far.
         """

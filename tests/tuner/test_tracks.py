@@ -11,11 +11,11 @@ import torch
 
 from rlflow.errors import UsageError
 from rlflow.nn.clipping import clipped_surrogate
-from rlflow.tuner.actor_critic import Agent, Experience, PolicyConfig, view
-from rlflow.tuner.cost_models import KernelRidge
-from rlflow.tuner.spaces import GROUPS, Program, Sketch, Steps, Tile
-from rlflow.tuner.tasks import Task
-from rlflow.tuner.tracks import TrackConfig, Walk, survivors
+from rlflow.tuner.actor_critic import ActorConfig, Agent, Experience, view
+from rlflow.tuner.program_scores import KernelRidge
+from rlflow.tuner.spaces import GROUPS, Sketch, Steps, TensorProgram, Tile
+from rlflow.tuner.tasks import TuningTask
+from rlflow.tuner.tracks import TrackConfig, TrackWalk, survivors
 from tests.tuner import toys
 
 
@@ -62,8 +62,8 @@ def test_tracks_that_cannot_be_are_refused(bad) -> None:
         TrackConfig(**bad)
 
 
-def known_task(seed: int = 0, count: int = 40) -> Task:
-    task = Task(0, toys.engine(), KernelRidge())
+def known_task(seed: int = 0, count: int = 40) -> TuningTask:
+    task = TuningTask(0, toys.engine(), KernelRidge())
     programs = task.fresh(np.random.default_rng(seed), count, None, [])
     task.add(programs, [toys.seconds_of(toys.SPACE, one) for one in programs])
     return task
@@ -72,7 +72,7 @@ def known_task(seed: int = 0, count: int = 40) -> Task:
 class Scripted:
     """An agent that always leaves everything, with worths that say which tracks are good."""
 
-    config = PolicyConfig()
+    config = ActorConfig()
 
     def __init__(self, worth) -> None:
         self.worth, self.seen = worth, []
@@ -95,7 +95,7 @@ def test_a_walk_gives_up_the_tracks_that_promise_least() -> None:
     """
     agent = Scripted(lambda values: values[:, 0].astype(float))
     config = TrackConfig(tracks=16, window=2, drop=0.5, keep=4, train_every=0, elite=0.0)
-    walk = Walk(known_task(), 0, agent, config, np.random.default_rng(3))  # type: ignore[arg-type]
+    walk = TrackWalk(known_task(), 0, agent, config, np.random.default_rng(3))  # type: ignore[arg-type]
     walk.run()
     assert walk.ended == [8, 4]
     assert [len(values) for values in agent.seen] == [16, 16, 8, 8, 4, 4]
@@ -106,7 +106,7 @@ def test_a_walk_gives_up_the_tracks_that_promise_least() -> None:
 def test_tracks_of_fixed_length_are_never_given_up() -> None:
     agent = Scripted(lambda values: values[:, 0].astype(float))
     config = TrackConfig(tracks=16, window=2, drop=0.5, keep=4, adaptive=False, train_every=0)
-    walk = Walk(known_task(), 0, agent, config, np.random.default_rng(3))  # type: ignore[arg-type]
+    walk = TrackWalk(known_task(), 0, agent, config, np.random.default_rng(3))  # type: ignore[arg-type]
     walk.run()
     assert walk.ended == []
     assert {len(values) for values in agent.seen} == {16}
@@ -114,7 +114,7 @@ def test_tracks_of_fixed_length_are_never_given_up() -> None:
 
 def test_a_walk_begins_at_the_fastest_and_visits_only_programs() -> None:
     task = known_task()
-    walk = Walk(task, 0, Agent(PolicyConfig(), 0), TrackConfig(tracks=8, keep=4), np.random.default_rng(0))
+    walk = TrackWalk(task, 0, Agent(ActorConfig(), 0), TrackConfig(tracks=8, keep=4), np.random.default_rng(0))
     visited = walk.run()
     assert task.ranked(0)[0] in visited
     assert all(toys.SPACE.holds(one) and one.sketch == 0 for one in visited)
@@ -127,7 +127,7 @@ def test_a_walk_begins_at_the_fastest_and_visits_only_programs() -> None:
 
 def test_only_legal_edits_have_a_chance() -> None:
     sketch, rng = toys.GEMM, np.random.default_rng(0)
-    agent, values = Agent(PolicyConfig(), 0), toys.GEMM.random(rng, 64)
+    agent, values = Agent(ActorConfig(), 0), toys.GEMM.random(rng, 64)
     for _ in range(10):
         acted = agent.act(sketch, values, np.zeros((64, 4)), rng)
         assert np.take_along_axis(sketch.legal(values), acted.moves, axis=1).all()
@@ -152,7 +152,7 @@ def experience(sketch: Sketch, agent: Agent, rng, reward, tracks: int = 16, step
 
 
 def test_gradients_reach_every_parameter() -> None:
-    agent, rng = Agent(PolicyConfig(), 0), np.random.default_rng(0)
+    agent, rng = Agent(ActorConfig(), 0), np.random.default_rng(0)
     before = agent.weights()
     agent.learn(experience(toys.GEMM, agent, rng, lambda before, after: rng.random(16)))
     assert all(one.grad is not None and float(one.grad.abs().sum()) > 0 for one in agent.network.parameters())
@@ -162,7 +162,7 @@ def test_gradients_reach_every_parameter() -> None:
 def test_it_learns_to_move_factors_inwards() -> None:
     """The reward is the growth of the innermost part; a trained actor earns several times what it did at first."""
     sketch = Sketch("one loop", (Tile("i", 64, 3),), (Steps("u", "unroll", (0, 1)),))
-    agent, rng = Agent(PolicyConfig(), 1), np.random.default_rng(1)
+    agent, rng = Agent(ActorConfig(), 1), np.random.default_rng(1)
 
     def reward(before: np.ndarray, after: np.ndarray) -> np.ndarray:
         return np.log2(after[:, 2] / before[:, 2])
@@ -176,9 +176,9 @@ def test_it_learns_to_move_factors_inwards() -> None:
 
 
 def test_weights_depend_on_the_seed_alone_and_travel() -> None:
-    one, other = Agent(PolicyConfig(), 3).weights(), Agent(PolicyConfig(), 3).weights()
+    one, other = Agent(ActorConfig(), 3).weights(), Agent(ActorConfig(), 3).weights()
     assert all((one[name] == other[name]).all() for name in one)
-    taught = Agent(PolicyConfig(), 4)
+    taught = Agent(ActorConfig(), 4)
     assert any((taught.weights()[name] != one[name]).any() for name in one)
     taught.load(one)
     assert all((taught.weights()[name] == one[name]).all() for name in one)
@@ -188,7 +188,7 @@ def test_the_network_does_not_care_for_the_order_of_loops() -> None:
     """Tokens are a set: a program with its loops named in another order is worth the same."""
     there = Sketch("there", (Tile("i", 8, 2), Tile("j", 27, 2)))
     back = Sketch("back", (Tile("j", 27, 2), Tile("i", 8, 2)))
-    agent = Agent(PolicyConfig(), 0)
+    agent = Agent(ActorConfig(), 0)
     one = agent.worths(there, np.array([[2, 4, 3, 9]]), np.zeros((1, 4)))
     other = agent.worths(back, np.array([[3, 9, 2, 4]]), np.zeros((1, 4)))
     assert one == pytest.approx(other, abs=1e-6)
@@ -205,5 +205,5 @@ def test_the_clipped_surrogate_by_hand(log_ratio: float, advantage: float, expec
 
 def test_programs_of_a_walk_are_python_integers() -> None:
     task = known_task()
-    visited = Walk(task, 1, Agent(PolicyConfig(), 0), TrackConfig(tracks=8, keep=4), np.random.default_rng(0)).run()
-    assert all(type(value) is int for one in visited for value in Program(*one).values)
+    visited = TrackWalk(task, 1, Agent(ActorConfig(), 0), TrackConfig(tracks=8, keep=4), np.random.default_rng(0)).run()
+    assert all(type(value) is int for one in visited for value in TensorProgram(*one).values)

@@ -15,10 +15,10 @@ import pytest
 
 from rlflow.errors import ModelError, UsageError
 from rlflow.search import Budget, StopReason, StopToken
-from rlflow.tuner import METHODS, Program, RecordedEngine, Records, Remembering, Space, Tuner, method, record
-from rlflow.tuner.cost_models import KernelRidge
+from rlflow.tuner import METHODS, RecordedEngine, Records, Remembering, Space, TensorProgram, Tuner, method, record
 from rlflow.tuner.evolution import mutated
-from rlflow.tuner.tasks import Task
+from rlflow.tuner.program_scores import KernelRidge
+from rlflow.tuner.tasks import TuningTask
 from rlflow.tuner.tracks import TrackConfig
 from tests.tuner import toys
 
@@ -159,7 +159,7 @@ def test_a_mutation_changes_one_parameter_and_stays_in_the_space() -> None:
 
 
 def test_a_program_that_cannot_run_is_never_the_best() -> None:
-    task = Task(0, toys.engine(), KernelRidge())
+    task = TuningTask(0, toys.engine(), KernelRidge())
     programs = task.fresh(np.random.default_rng(0), 3, 0, [])
     task.add(programs, [math.inf] * 3)
     assert task.best is None and not task.informed and task.ranked() == []
@@ -318,4 +318,4 @@ def test_damaged_records_are_left_out(tmp_path) -> None:
 
 
 def test_a_program_is_a_plain_value() -> None:
-    assert Program(0, (1, 2)) == (0, (1, 2))
+    assert TensorProgram(0, (1, 2)) == (0, (1, 2))

@@ -7,9 +7,9 @@ import math
 
 import numpy as np
 
-from rlflow.tuner.engines import Subgraph
+from rlflow.tuner.engines import TunedSubgraph
 from rlflow.tuner.recorded import RecordedEngine
-from rlflow.tuner.spaces import Program, Sketch, Space, Steps, Tile
+from rlflow.tuner.spaces import Sketch, Space, Steps, TensorProgram, Tile
 
 GEMM = Sketch(
     "tiles",
@@ -21,7 +21,7 @@ NOTHING_OPEN = Sketch("the runtime's own", ())
 SPACE = Space((GEMM, FLAT))
 
 
-def seconds_of(space: Space, program: Program) -> float:
+def seconds_of(space: Space, program: TensorProgram) -> float:
     """A time with some structure: small inner tiles and large ones lose, unrolling helps in part; some splits cannot
     run.
     """
@@ -44,5 +44,7 @@ def times_of(space: Space) -> np.ndarray:
 def engine(count: int = 1, space: Space = SPACE) -> RecordedEngine:
     """``count`` subgraphs of that space, each slower than the last."""
     times = times_of(space)
-    subgraphs = [Subgraph(f"toy {number}", space, 1e6, weight=1.0 + number, family="toy") for number in range(count)]
+    subgraphs = [
+        TunedSubgraph(f"toy {number}", space, 1e6, weight=1.0 + number, family="toy") for number in range(count)
+    ]
     return RecordedEngine("a toy", subgraphs, [times * (1 + number) for number in range(count)], trial_seconds=0.5)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rlflow.errors import UsageError
-from rlflow.tuner.cost_models import COST_MODELS, MOST_KEPT, KernelRidge, latest_and_best, make_cost_model, scores_of
+from rlflow.tuner.program_scores import COST_MODELS, MOST_KEPT, KernelRidge, latest_and_best, make_cost_model, scores_of
 from tests.tuner import toys
 
 NAMES = [

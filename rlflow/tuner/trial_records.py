@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from rlflow.price.sqlite_file import SqliteFile
-from rlflow.tuner.engines import INVALID, Engine, Subgraph
+from rlflow.tuner.engines import INVALID, Engine, TunedSubgraph
 from rlflow.tuner.space_files import plain
-from rlflow.tuner.spaces import Program
+from rlflow.tuner.spaces import TensorProgram
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS trials (
@@ -42,7 +42,7 @@ class Records:
         """Close the file."""
         self._file.close()
 
-    def known(self, place: str, subgraph: Subgraph) -> dict[Program, float]:
+    def known(self, place: str, subgraph: TunedSubgraph) -> dict[TensorProgram, float]:
         """What was measured; what is no program of its space is left out."""
         rows = self._file.read(lambda one: one.execute(_GET, (place, key_of(subgraph))).fetchall())
         found = ((_program(text), seconds) for text, seconds in rows)
@@ -52,7 +52,9 @@ class Records:
             if program is not None and subgraph.space.holds(program) and _sound(seconds)
         }
 
-    def put(self, place: str, subgraph: Subgraph, programs: Sequence[Program], seconds: Sequence[float]) -> None:
+    def put(
+        self, place: str, subgraph: TunedSubgraph, programs: Sequence[TensorProgram], seconds: Sequence[float]
+    ) -> None:
         """Keep measurements: all of them or, should the process die, none."""
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         key = key_of(subgraph)
@@ -78,17 +80,17 @@ class Remembering:
         self.read, self.measured = 0, 0
 
     @property
-    def subgraphs(self) -> Sequence[Subgraph]:
+    def subgraphs(self) -> Sequence[TunedSubgraph]:
         return self._engine.subgraphs
 
     @property
     def cpu_seconds(self) -> float:
         return self._engine.cpu_seconds
 
-    def features(self, subgraph: int, programs: Sequence[Program]) -> np.ndarray:
+    def features(self, subgraph: int, programs: Sequence[TensorProgram]) -> np.ndarray:
         return self._engine.features(subgraph, programs)
 
-    def measure(self, subgraph: int, programs: Sequence[Program]) -> list[float]:
+    def measure(self, subgraph: int, programs: Sequence[TensorProgram]) -> list[float]:
         known = self._known[subgraph]
         new = [one for one in dict.fromkeys(programs) if one not in known]
         if new:
@@ -103,7 +105,7 @@ class Remembering:
         self._engine.close()
 
 
-def key_of(subgraph: Subgraph) -> str:
+def key_of(subgraph: TunedSubgraph) -> str:
     """Names the subgraph and its space: another space has other programs. Its weight in a network does not count."""
     content = json.dumps({**plain(subgraph), "weight": 1.0}, sort_keys=True)
     return f"{subgraph.name}#{hashlib.sha256(content.encode()).hexdigest()[:16]}"
@@ -113,10 +115,10 @@ def _prepare(connection: sqlite3.Connection) -> None:
     connection.execute(_SCHEMA)
 
 
-def _program(text: object) -> Program | None:
+def _program(text: object) -> TensorProgram | None:
     try:
         sketch, values = json.loads(str(text))
-        return Program(int(sketch), tuple(int(one) for one in values))
+        return TensorProgram(int(sketch), tuple(int(one) for one in values))
     except (ValueError, TypeError):
         return None
 

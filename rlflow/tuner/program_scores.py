@@ -15,7 +15,7 @@ MOST_KEPT = 512
 _TINY = 1e-12
 
 
-class CostModel(Protocol):
+class ScoreModel(Protocol):
     """``fit`` once there are measurements, ``predict`` after that."""
 
     def fit(self, features: np.ndarray, scores: np.ndarray) -> None:
@@ -104,7 +104,7 @@ class BoostedTrees:
 COST_MODELS: dict[str, type[KernelRidge] | type[BoostedTrees]] = {"kernel-ridge": KernelRidge, "trees": BoostedTrees}
 
 
-def make_cost_model(name: str) -> CostModel:
+def make_cost_model(name: str) -> ScoreModel:
     """The cost model of that name; raises :class:`UsageError`."""
     if name not in COST_MODELS:
         raise UsageError(f"There is no cost model {name!r} for programs; there are {', '.join(COST_MODELS)}.")

@@ -70,7 +70,7 @@ def method(name: str, **changes: object) -> TunerConfig:
 def unavailable(config: TunerConfig) -> str | None:
     """``None``, or why this cannot be used here."""
     from rlflow import nn
-    from rlflow.tuner.cost_models import BoostedTrees
+    from rlflow.tuner.program_scores import BoostedTrees
 
     reason = nn.available() if config.proposer == "tracks" else None
     return reason or (BoostedTrees.available() if config.cost == "trees" else None)
@@ -85,6 +85,6 @@ def make_proposer(config: TunerConfig, seed: int) -> Proposer:
     reason = unavailable(config)
     if reason is not None:
         raise UsageError(f"HARL's actor cannot be used here: {reason}. The method 'evolutionary' needs nothing.")
-    from rlflow.tuner.actor_critic import Agent, PolicyConfig
+    from rlflow.tuner.actor_critic import ActorConfig, Agent
 
-    return Tracks(Agent(PolicyConfig(), seed), config.tracks, config.chance)
+    return Tracks(Agent(ActorConfig(), seed), config.tracks, config.chance)
