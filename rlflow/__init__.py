@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rlflow.frontends import load_model as load
     from rlflow.frontends import save_model as save
     from rlflow.graph import Graph
-    from rlflow.optimizer import OptimizeResult, Options, optimize, replay, simplify, verify
+    from rlflow.optimizer import OptimizeResult, Options, optimize, replay, shrink, simplify, verify
     from rlflow.report import Report
     from rlflow.rewrite import Rule
     from rlflow.search import Budget
@@ -40,6 +40,7 @@ __all__ = [
     "optimize",
     "replay",
     "save",
+    "shrink",
     "simplify",
     "verify",
 ]
@@ -56,6 +57,7 @@ _HOMES = {
     "optimize": ("rlflow.optimizer", "optimize"),
     "replay": ("rlflow.optimizer", "replay"),
     "save": ("rlflow.frontends", "save_model"),
+    "shrink": ("rlflow.optimizer", "shrink"),
     "simplify": ("rlflow.optimizer", "simplify"),
     "verify": ("rlflow.optimizer", "verify"),
 }

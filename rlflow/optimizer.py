@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
     from rlflow.equivalence import Verification
     from rlflow.equivalence.runners import CheckProgress
+    from rlflow.pipeline.shrinking import ShrinkResult
     from rlflow.price.allowance import PricingProgress
     from rlflow.race.track import RaceProgress
     from rlflow.runtime import Worker
 
-__all__ = ["OptimizeResult", "Options", "optimize", "replay", "simplified", "simplify", "verify"]
+__all__ = ["OptimizeResult", "Options", "optimize", "replay", "shrink", "simplified", "simplify", "verify"]
 
 
 @with_keywords
@@ -103,6 +104,37 @@ def simplified(
 
     with Context(Options.of(None, {**keywords, "cost": "analytic"}), output=output, worker=worker) as context:
         return simplify_in(model, context)
+
+
+def shrink(
+    model: str | os.PathLike[str] | bytes | ModelProto,
+    *,
+    output: str | os.PathLike[str] | None = None,
+    memory: int | None = None,
+    slower: float = 1.1,
+    seconds: float = 20.0,
+    race_seconds: float = 20.0,
+    on_stage: Callable[[str], None] | None = None,
+    stop: StopToken | None = None,
+    **keywords: Any,
+) -> ShrinkResult:
+    """Make a model need less memory while it runs, at most ``slower`` times as slow, with equal outputs.
+
+    ``memory``: bytes beside the weights that it may need (``None``: as few as can be found); ``seconds`` of the search,
+    ``race_seconds`` of one comparison by the clock. ``output``: file to write; where nothing is gained it receives the
+    model as it came. The other keywords are the options ``freeze``, ``dims``, ``input_data``, ``verify``, ``seed`` and
+    ``threads`` of :func:`optimize`. ``result.model`` is the smaller model, ``result.report`` says what was done.
+
+    Raises as :func:`optimize` does, and :class:`rlflow.errors.CostError` where ``memory`` cannot be met; then nothing
+    is written.
+    """
+    from rlflow.pipeline.shrinking import Wish
+    from rlflow.pipeline.shrinking import shrink as shrink_in
+
+    wish = Wish(memory, slower, seconds, race_seconds)
+    options = Options.of(None, {**keywords, "cost": "analytic"})
+    with Context(options, output=output, on_stage=on_stage, stop=stop) as context:
+        return shrink_in(model, context, wish)
 
 
 def verify(

@@ -20,7 +20,7 @@ PACKAGE = ROOT / "rlflow"
 LAYERS: dict[str, int] = {
     "errors": 0, "plugins": 0,
     "ops": 1, "files": 1, "specs": 1, "processes": 1, "interrupts": 1, "protobuf_wire": 1,
-    "graph": 2, "registry": 2, "ledger": 2,
+    "graph": 2, "registry": 2, "ledger": 2, "footprint": 2,
     "frontends": 3, "rewrite": 3, "nn": 3, "runtime": 3,
     "zoo": 4, "synthesis": 4, "price": 4, "equivalence": 4, "kernels": 4,
     "search": 5, "race": 5, "rulesets": 5,
@@ -40,6 +40,7 @@ SIDEWAYS = {
 ABOUT = {
     "tuner": "tensor programs", "ledger": "what one run keeps for the next", "plugins": "what is added by name",
     "files": "writing without leaving halves", "specs": "options in a word", "registry": "what is known by name",
+    "footprint": "how much memory a network needs while it runs, and bands of rows",
     "kernels": "what runs inside a stock ONNX Runtime",
     "rulesets": "which rules a caller means", "deployment": "what the runtime is handed",
     "placement": "decisions for all nodes at once", "splitting": "models in parts, and their workers",

@@ -22,6 +22,7 @@ from rlflow.cli.place import place
 from rlflow.cli.rules import rules
 from rlflow.cli.run import run
 from rlflow.cli.search import search
+from rlflow.cli.shrink import shrink
 from rlflow.cli.simplify import simplify
 from rlflow.cli.split import split
 from rlflow.cli.train import train
@@ -59,6 +60,6 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for verb in (optimize, simplify, verify, diff, bench, search, compare, inspect, cost, rules, explain, zoo, train, dream,
-             split, run, place, info):  # fmt: skip
+for verb in (optimize, simplify, shrink, verify, diff, bench, search, compare, inspect, cost, rules, explain, zoo, train,
+             dream, split, run, place, info):  # fmt: skip
     main.add_command(verb)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import Export
@@ -41,6 +41,15 @@ class Exports:
 
         def save(path: str) -> ModelProto:
             return save_model(self._imported, graph, path, rules=self._makers(trace or ()))
+
+        return Export(build, lambda: self._context.folder, save, self.external, self._weights)
+
+    def edited(self, build: Callable[[], ModelProto]) -> Export:
+        """What ``build`` makes of the message of an export of this model; its weights are where the export's are."""
+        from rlflow.frontends import storage
+
+        def save(path: str) -> ModelProto:
+            return storage.write(build(), path, self._imported.origin.base_dir, self.external)
 
         return Export(build, lambda: self._context.folder, save, self.external, self._weights)
 

@@ -14,7 +14,7 @@ from rlflow.pipeline.racing import Entrant, Raced
 from rlflow.pipeline.searching import Found, settle_sizes
 from rlflow.pipeline.writing import OptimizeResult, write
 
-__all__ = ["simplify"]
+__all__ = ["BUDGET", "folding_rules", "simplify"]
 
 #: Rules that make one node of several without more work at run time, on any machine: a family, and one of another.
 FAMILY, BESIDE = "fold", ("linear", "linear-to-gemm")
@@ -26,7 +26,7 @@ CHECK_SECONDS = 0.3
 
 def simplify(model: Any, context: Context) -> OptimizeResult:
     """The stages without a race: what is imported and folded is compared with the original, and written."""
-    context.options = replace(context.options, cost="analytic", search="greedy", budget=BUDGET, rules=_rules())
+    context.options = replace(context.options, cost="analytic", search="greedy", budget=BUDGET, rules=folding_rules())
     came = loaded(model, context)
     if came.library is None:
         best, raced = None, Raced(f"the model is carried through as it came: {came.imported.passthrough}")
@@ -46,7 +46,8 @@ def _entrant(came: Loaded, best: Found) -> Entrant:
     return Entrant(visited, came.exports.export(visited.graph, visited.trace))
 
 
-def _rules() -> Any:
+def folding_rules() -> Any:
+    """The rules that make one node of several without more work at run time, on any machine."""
     from rlflow.rewrite import load_rules
 
     family, name = BESIDE

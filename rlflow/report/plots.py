@@ -14,7 +14,14 @@ from rlflow.errors import UsageError
 from rlflow.files import write_atomically
 from rlflow.registry import not_installed
 
-__all__ = ["anytime_curves", "lines_against_size", "matplotlib_or_sentence", "predicted_and_real", "scatter"]
+__all__ = [
+    "anytime_curves",
+    "lines_against_size",
+    "matplotlib_or_sentence",
+    "memory_against_time",
+    "predicted_and_real",
+    "scatter",
+]
 
 _KINDS = ("png", "svg", "pdf")
 
@@ -118,6 +125,19 @@ def _panel(axes: Any, name: str, points: Sequence[tuple[float, float, str]]) -> 
     axes.set_aspect("equal")
     if 0 < len(axes.collections) <= 16:
         axes.legend(fontsize=7)
+
+
+def memory_against_time(front: Sequence[Any], before: int, path: str | os.PathLike[str]) -> None:
+    """The front of a shrunk model (:class:`rlflow.report.shrunk.Tried`): bytes over time, beside the model as it came,
+    which needs ``before`` bytes.
+    """
+    axes = (figure := matplotlib_or_sentence().Figure(figsize=(5.2, 3.8))).add_subplot()
+    points = sorted([(one.slowdown, one.peak) for one in front] + [(1.0, before)])
+    axes.plot(*zip(*points, strict=True), marker="o", markersize=4, linewidth=1.2)
+    axes.plot([1.0], [before], marker="s", color="grey", linestyle="", label="as it came")
+    axes.set(xlabel="time, in times the model's own", ylabel="peak beside the weights, bytes", ylim=(0, None))
+    axes.legend(fontsize=7)
+    _save(figure, path)
 
 
 def _save(figure: Any, path: str | os.PathLike[str]) -> None:

@@ -13,6 +13,7 @@ from rlflow.runtime import loops
 
 if TYPE_CHECKING:
     from rlflow.runtime.messages import Measurement, ModelIO, NodeTime, TimingPlan
+    from rlflow.runtime.residence import MemoryTrace
     from rlflow.runtime.session_options import RuntimeOptions
 
 #: ONNX Runtime's own processor kernels; what a runtime without execution providers is asked for, too.
@@ -112,6 +113,10 @@ class Runtime:
     def optimized(self, source: bytes | str, options: RuntimeOptions) -> bytes:
         """The graph that it executes, as serialized ONNX; refused where it has no such form."""
         raise RuntimeRefused(f"{self.title} does not hand out what it executes as ONNX.")
+
+    def memory_trace(self, source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any]) -> MemoryTrace:
+        """What each node of the graph that it executes takes in a run; refused where it does not say."""
+        raise RuntimeRefused(f"{self.title} does not say what its nodes take of memory.")
 
     def identity(
         self,

@@ -14,6 +14,7 @@ from rlflow.errors import RuntimeCrashed, RuntimeUnavailable, UsageError
 from rlflow.runtime.base import runtime
 from rlflow.runtime.messages import FeedSpec, Measurement, ModelIO, ModelSource, NodeTime, Samples, TimingPlan
 from rlflow.runtime.process import Channel
+from rlflow.runtime.residence import GIVES_BACK, MemoryTrace, Resident
 from rlflow.runtime.session_options import Handle, RuntimeOptions
 from rlflow.runtime.sources import Sources
 
@@ -240,6 +241,20 @@ class Worker(Channel):
     def optimized(self, model: ModelSource | Handle, *, level: str | None = None) -> bytes:
         """The graph that the runtime makes of ``model`` at ``level``, serialized."""
         return self._with_source(model, level, None, "optimized")
+
+    def memory_trace(self, model: ModelSource | Handle, feeds: Feeds) -> MemoryTrace:
+        """What each node of the runtime's graph takes of memory in a run (in a session of its own)."""
+        return self._with_source(model, None, None, "memory_trace", dict(feeds))
+
+    def resident(self, model: ModelSource, feeds: Feeds, runs: int) -> Resident:
+        """The resident memory of a new process with this model alone, before and in so many runs.
+
+        The process gives memory back to the system as soon as it is free. Else what loading a model left over would
+        hide what running it takes.
+        """
+        with Worker(self.options, time_limit=self.time_limit) as alone:
+            alone.settings = GIVES_BACK
+            return alone._with_source(model, None, None, "resident", dict(feeds), runs)
 
     # --- inside ---------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from rlflow.files import ScratchFolder
 from rlflow.runtime.base import CPU_PROVIDER, Runtime
 from rlflow.runtime.loops import cpu_model, short
 from rlflow.runtime.messages import ModelIO, NodeTime, TensorInfo
+from rlflow.runtime.residence import MemoryTrace, memory_trace
 from rlflow.runtime.session_options import RuntimeOptions
 
 _LEVEL = {
@@ -105,6 +106,10 @@ class OnnxRuntime(Runtime):
 
             Session(source, options, settings)
             return Path(target).read_bytes()
+
+    def memory_trace(self, source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any]) -> MemoryTrace:
+        """As the runtime's own allocator counts it."""
+        return memory_trace(functools.partial(Session, source, options), feeds)
 
     def describe(self, provider: str) -> dict[str, Any]:
         """Identity of runtime and device, as strings that can key a price."""

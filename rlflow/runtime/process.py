@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any, TypeVar
 
 from rlflow.errors import RuntimeCrashed, RuntimeRefused, RuntimeUnavailable
@@ -37,7 +37,7 @@ class WorkerProcess:
     (``loaded``). Not waited for until it is greeted.
     """
 
-    def __init__(self, module: str, arguments: Sequence[str]) -> None:
+    def __init__(self, module: str, arguments: Sequence[str], settings: Mapping[str, str] | None = None) -> None:
         if not sys.executable:
             raise RuntimeUnavailable(
                 "Python does not know its own executable here, so no worker process can be started."
@@ -46,7 +46,13 @@ class WorkerProcess:
         self._errors = tempfile.TemporaryFile(prefix="rlflow-worker-")  # noqa: SIM115 - lives as long as the process
         command = python_command(module, "main", arguments)
         self.child = started(
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors)
+            subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env=None if settings is None else {**os.environ, **settings},
+            )
         )
         # for those who never close
         self._last_resort = weakref.finalize(self, _discard, self.child, self._errors, True)
@@ -126,6 +132,8 @@ class Channel:
 
     #: Module whose ``main`` the process runs.
     module = "rlflow.runtime.worker"
+    #: Environment variables of the process beside this one's.
+    settings: Mapping[str, str] | None = None
 
     def __init__(self, arguments: Sequence[str], time_limit: float) -> None:
         self.time_limit = time_limit
@@ -148,7 +156,7 @@ class Channel:
     def begin(self) -> None:
         """Let the process start, which takes part of a second, without waiting for it: the first request will."""
         if self._process is None and self._starting is None:
-            self._starting = WorkerProcess(self.module, self._arguments)
+            self._starting = WorkerProcess(self.module, self._arguments, self.settings)
 
     def close(self) -> None:
         """End the process; the next request starts another."""
@@ -172,7 +180,7 @@ class Channel:
         if self._process is not None and self._process.ended:
             self._stop(kill=True)  # died between requests
         if self._process is None:
-            process, self._starting = self._starting or WorkerProcess(self.module, self._arguments), None
+            process, self._starting = self._starting or WorkerProcess(self.module, self._arguments, self.settings), None
             process.greet()
             self._process = process
             self.starts += 1

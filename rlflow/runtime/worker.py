@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO, Protocol
 
 from rlflow.errors import CostError, RuntimeRefused, RuntimeUnavailable, UsageError
-from rlflow.runtime import loops, wire
+from rlflow.runtime import loops, residence, wire
 from rlflow.runtime.base import RUNTIMES, Runtime, runtime
 from rlflow.runtime.messages import TimingPlan
 from rlflow.runtime.session_options import RuntimeOptions
@@ -97,6 +97,12 @@ class Service:
 
     def optimized(self, source: bytes | str, options: RuntimeOptions) -> bytes:
         return self._runtime.optimized(source, options)
+
+    def memory_trace(self, source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any]) -> Any:
+        return self._runtime.memory_trace(source, options, feeds)
+
+    def resident(self, source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any], runs: int) -> Any:
+        return residence.resident(self._runtime.open(source, options), feeds, runs)
 
 
 def main() -> int:

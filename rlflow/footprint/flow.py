@@ -1,0 +1,93 @@
+"""A network as far as memory is concerned: what is done in which order, on values of which size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from math import prod
+from typing import NamedTuple
+
+from rlflow.footprint.rowmaps import RowMap
+
+#: The axis of the rows in values of the layout NCHW.
+ROWS = 2
+
+
+class Layout(Enum):
+    """What an operator does with the runtime's blocked layout: nothing; it reads and makes blocked values; it makes
+    them of plain ones; it makes them where it reads them.
+    """
+
+    PLAIN = 0
+    BLOCKED = 1
+    MAKES = 2
+    KEEPS = 3
+
+
+class Cut(NamedTuple):
+    """Rows ``[first, end)`` of a value."""
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Job:
+    """One operator on activations; weights are not among its ``inputs``.
+
+    ``rows``: how rows go through it, ``None`` where it needs whole values. ``whole``: places of ``inputs`` that are
+    taken whole whatever rows are computed. ``reuses``: (input, output) places that may share a buffer; with ``alias``
+    they do in any case. ``flops``: of the whole. ``workspace``: bytes that it takes while it runs.
+
+    ``node``: the node of the model that it is, or is a band of; ``band`` then has the padding, or output padding, at
+    either end. ``cut``: these rows of its input, and nothing else; with ``crops`` by a convolution, which can stay in
+    the runtime's blocked ``layout``. ``joins``: its inputs, one below the other. ``copies``: into another layout.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    node: int = -1
+    rows: RowMap | None = None
+    whole: frozenset[int] = frozenset()
+    reuses: tuple[tuple[int, int], ...] = ()
+    alias: bool = False
+    flops: float = 0.0
+    workspace: int = 0
+    band: tuple[int, int] | None = None
+    cut: Cut | None = None
+    crops: bool = False
+    joins: bool = False
+    copies: bool = False
+    layout: Layout = Layout.PLAIN
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Jobs in the order of their execution. ``shapes`` and ``widths`` (bytes an element) of all values but weights;
+    ``inputs`` and ``outputs`` of the whole; ``whole``: the job of each node, before any stretch was put in bands;
+    ``blocked``: the values that the runtime will keep in its blocked layout.
+    """
+
+    jobs: tuple[Job, ...]
+    shapes: Mapping[str, tuple[int, ...]]
+    widths: Mapping[str, int]
+    inputs: frozenset[str]
+    outputs: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    whole: Mapping[int, Job] = field(default_factory=dict, repr=False)
+    blocked: frozenset[str] = frozenset()
+
+    def bytes(self, value: str) -> int:
+        """Bytes of a value."""
+        return prod(self.shapes[value]) * self.widths[value]
+
+    def height(self, value: str) -> int:
+        """Rows of a value; 0 where it has none."""
+        shape = self.shapes.get(value, ())
+        return shape[ROWS] if len(shape) > ROWS else 0
+
+    @property
+    def flops(self) -> float:
+        """Of all jobs."""
+        return sum(job.flops for job in self.jobs)

@@ -1,0 +1,70 @@
+"""ONNX Runtime's blocked layout (NCHWc): which values lie in it, and the copies between it and the plain one.
+
+Where its processor kernels can, the runtime lets convolutions and what follows them work on tensors whose channels lie
+in blocks, filled up to whole blocks. What cannot gets a plain copy, and a convolution behind that a blocked one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from rlflow.footprint.flow import Flow, Job, Layout
+
+#: Channels in a block on processors with 512-bit vectors; others have 8, and need a little less.
+BLOCK = 16
+
+
+def blocked_values(flow: Flow) -> frozenset[str]:
+    """The values that will lie in blocks."""
+    return frozenset(_Laid(flow).blocked)
+
+
+def with_copies(flow: Flow) -> Flow:
+    """The flow with the copies between the layouts, and the sizes that values have in theirs."""
+    laid = _Laid(flow)
+    return replace(flow, jobs=tuple(laid.jobs), shapes=laid.shapes, widths=laid.widths)
+
+
+class _Laid:
+    def __init__(self, flow: Flow) -> None:
+        self.jobs: list[Job] = []
+        self.shapes, self.widths = dict(flow.shapes), dict(flow.widths)
+        self.blocked: set[str] = set()
+        self._plain = flow.shapes
+        self._copies: dict[tuple[str, bool], str] = {}
+        self._outputs = set(flow.outputs)
+        for job in flow.jobs:
+            self._add(job)
+
+    def _add(self, job: Job) -> None:
+        here = job.inputs[:1] if job.layout is not Layout.KEEPS else job.inputs
+        keeps = job.layout is Layout.KEEPS and all(value in self.blocked for value in here) and not job.whole
+        reads = keeps or job.layout is Layout.BLOCKED
+        makes = (reads or job.layout is Layout.MAKES) and not self._outputs.intersection(job.outputs)
+        inputs = tuple(self._as(value, reads and value in here) for value in job.inputs)
+        self.jobs.append(job if inputs == job.inputs else replace(job, inputs=inputs))
+        if makes:
+            self._block(job.outputs)
+
+    def _block(self, values: Iterable[str]) -> None:
+        for value in values:
+            self.blocked.add(value)
+            self.shapes[value] = filled(self.shapes[value])
+
+    def _as(self, value: str, blocked: bool) -> str:
+        """The value in that layout; a copy is made where it lies in the other one."""
+        if (value in self.blocked) == blocked:
+            return value
+        name = self._copies.get((value, blocked))
+        if name is None:
+            name = self._copies[value, blocked] = f"{value}#{'blocked' if blocked else 'plain'}"
+            self.shapes[name] = filled(self._plain[value]) if blocked else self._plain[value]
+            self.widths[name] = self.widths[value]
+            self.jobs.append(Job((value,), (name,), copies=True))
+        return name
+
+
+def filled(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape whose channels fill whole blocks."""
+    return (shape[0], -(-shape[1] // BLOCK) * BLOCK, *shape[2:]) if len(shape) > 1 else shape

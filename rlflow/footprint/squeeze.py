@@ -1,0 +1,182 @@
+"""The search for stretches that make a flow small: at each turn, one that covers the peak.
+
+A *design* is a set of stretches in bands. From each design of the beam, stretches are tried that begin and end where
+little is alive around the job at which most is alive, in so many bands; the smallest designs go on. What was tried and
+is not beaten in both memory and work by another design is the front that the caller chooses from.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rlflow.footprint.bands import Stretch, exits, in_bands
+from rlflow.footprint.flow import Flow
+from rlflow.footprint.layout import with_copies
+from rlflow.footprint.lifetimes import Footprint, footprint
+
+#: Numbers of bands that are tried.
+BANDS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
+#: Beginnings and ends that are tried around a peak, and designs that go on.
+PLACES, BEAM = 10, 4
+#: Numbers of bands that are tried in vain before the next stretch is.
+PATIENCE = 2
+#: Turns of the search; each adds one stretch.
+TURNS = 8
+#: What copying a byte, and calling a kernel, cost beside one operation of a product: about as on a core that
+#: multiplies 60e9 numbers and copies 15e9 bytes a second and needs 5 microseconds a call.
+COPY, CALL = 4.0, 3e5
+
+
+class Design(NamedTuple):
+    """``peak``: bytes as :func:`footprint` says; ``work``: estimated, in times the work of the flow as it is."""
+
+    peak: int
+    work: float
+    stretches: tuple[Stretch, ...]
+
+
+def work_of(flow: Flow) -> float:
+    """Estimated work, in operations of a product."""
+    moved = sum(flow.bytes(job.outputs[0]) for job in flow.jobs if job.cut is not None or job.joins or job.copies)
+    return flow.flops + COPY * moved + CALL * len(flow.jobs)
+
+
+def front_of(designs: Sequence[Design]) -> list[Design]:
+    """The designs that no other beats in memory and work, the smallest first."""
+    found: list[Design] = []
+    for one in sorted(designs, key=lambda one: (one.peak, one.work)):
+        if not found or one.work < found[-1].work:
+            found.append(one)
+    return found
+
+
+@dataclass
+class Squeeze:
+    """The search on one flow. ``most``: the work that a design may have, in times the flow's own; ``seconds``: after
+    so many it ends with what it has; ``stop`` is asked whether to end now.
+    """
+
+    flow: Flow
+    most: float = 1.15
+    seconds: float = 20.0
+    stop: Callable[[], bool] = lambda: False
+    tried: int = 0
+
+    def run(self) -> list[Design]:
+        """The front, the smallest design first; the flow as it is is one of its designs."""
+        self._end = time.monotonic() + self.seconds
+        start = with_copies(self.flow)
+        self._base = work_of(start)
+        self._runs = list(_runs(self.flow))
+        self._alive = _alive(self.flow)
+        needs = footprint(start)
+        seen: dict[tuple[Stretch, ...], Design] = {(): Design(needs.peak, 1.0, ())}
+        beam: list[tuple[Design, Flow, Footprint]] = [(seen[()], start, needs)]
+        for _ in range(TURNS):
+            fresh = [found for one in beam for found in self._turn(*one, seen)]
+            best = min(one.peak for one, _, _ in beam)
+            beam = sorted(fresh, key=lambda one: (one[0].peak, one[0].work))[:BEAM]
+            if not beam or beam[0][0].peak >= best or self._is_over():
+                break
+        return front_of(list(seen.values()))
+
+    def _turn(
+        self, design: Design, flow: Flow, needs: Footprint, seen: dict[tuple[Stretch, ...], Design]
+    ) -> Iterator[tuple[Design, Flow, Footprint]]:
+        """The design with one more stretch, in more and more bands as long as that is allowed and of use."""
+        for first, last in self._around(design, flow, needs):
+            kept = [one for one in design.stretches if one.last < first or one.first > last]
+            for uneven in (True, False):
+                least, idle = design.peak, 0
+                for bands in BANDS:
+                    stretches = tuple(sorted([*kept, Stretch(first, last, bands, uneven)]))
+                    if stretches in seen:
+                        continue
+                    found = None if self._is_over() else self._tried(stretches)
+                    if found is None or idle == PATIENCE:
+                        break
+                    seen[stretches] = found[0]
+                    idle, least = (0, found[0].peak) if found[0].peak < least else (idle + 1, least)
+                    yield found
+
+    def _is_over(self) -> bool:
+        return time.monotonic() > self._end or self.stop()
+
+    def _tried(self, stretches: tuple[Stretch, ...]) -> tuple[Design, Flow, Footprint] | None:
+        self.tried += 1
+        flow = in_bands(self.flow, stretches)
+        if flow is None:
+            return None
+        flow = with_copies(flow)
+        work = work_of(flow) / self._base
+        if work > self.most:
+            return None
+        needs = footprint(flow)
+        return Design(needs.peak, work, stretches), flow, needs
+
+    def _around(self, design: Design, flow: Flow, needs: Footprint) -> Iterator[tuple[int, int]]:
+        """First and last jobs of stretches that cover the peak: the nearer, the more may be alive there."""
+        peak = self._place(flow, needs.at)
+        run = next((one for one in self._runs if one[0] <= peak <= one[1]), None)
+        if run is None:
+            return
+        starts = _records([(self._alive[place], place) for place in range(peak, run[0] - 1, -1)])
+        ends = _records([(self._alive[place + 1], place) for place in range(peak, run[1] + 1)])
+        for first in starts:
+            for last in ends:
+                handed = sum(self.flow.bytes(value) for value in exits(self.flow, Stretch(first, last, 1)))
+                if 2 * handed < design.peak and first < last:
+                    yield first, last
+
+    def _place(self, flow: Flow, at: int) -> int:
+        """The job of the flow as it is that stands where job ``at`` of one in bands does."""
+        numbers = {job.node: place for place, job in enumerate(self.flow.jobs)}
+        for place in (*range(at, -1, -1), *range(at, len(flow.jobs))):
+            if flow.jobs[place].node >= 0:
+                return numbers[flow.jobs[place].node]
+        return 0
+
+
+def _records(places: Sequence[tuple[int, int]]) -> list[int]:
+    """The places of values below all values before, at most ``PLACES`` of them."""
+    found: list[int] = []
+    least = None
+    for alive, place in places:
+        if least is None or alive < least:
+            found.append(place)
+            least = alive
+    return found[:PLACES]
+
+
+def _runs(flow: Flow) -> Iterator[tuple[int, int]]:
+    """The first and last place of each run of jobs that rows go through."""
+    first = None
+    for place, job in enumerate(flow.jobs):
+        if job.rows is not None and first is None:
+            first = place
+        if job.rows is None and first is not None:
+            yield first, place - 1
+            first = None
+    if first is not None:
+        yield first, len(flow.jobs) - 1
+
+
+def _alive(flow: Flow) -> list[int]:
+    """Bytes that are alive before each job, and after the last one; the caller's inputs are not counted."""
+    last: dict[str, int] = {}
+    for place, job in enumerate(flow.jobs):
+        last.update(dict.fromkeys(job.inputs, place))
+    found, alive = [0], 0
+    ends: dict[int, int] = {}
+    for place, job in enumerate(flow.jobs):
+        for value in job.outputs:
+            alive += flow.bytes(value)
+            if value not in flow.outputs:
+                end = last.get(value, place)
+                ends[end] = ends.get(end, 0) + flow.bytes(value)
+        alive -= ends.get(place, 0)
+        found.append(alive)
+    return found

@@ -1,0 +1,111 @@
+"""What ONNX Runtime made of a model, as a flow: its own graph, in the order in which it runs it.
+
+The runtime writes the nodes of its optimised graph in the order of their execution. Which outputs it may compute in
+place is fixed in its kernels; the table below says it for its processor kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import onnx
+
+from rlflow.errors import RuntimeRefused
+from rlflow.footprint import Flow, Job, footprint
+from rlflow.frontends.flows import captured
+from rlflow.frontends.opening import parse_model
+
+__all__ = ["IN_PLACE", "VIEWS", "NodeRun", "held", "schedule_of"]
+
+_MICROSOFT, _BLOCKED = "com.microsoft", "com.microsoft.nchwc"
+_FIRST, _SUM = ((0, 0),), ((3, 0),)
+#: Views: the output is the input's buffer.
+VIEWS = frozenset(["Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"])
+#: Operators whose kernels may write over their first input.
+IN_PLACE = frozenset(
+    [
+        "Cast",
+        "Celu",
+        "Clip",
+        "Elu",
+        "HardSigmoid",
+        "LeakyRelu",
+        "LogSoftmax",
+        "Relu",
+        "Selu",
+        "Shrink",
+        "Sigmoid",
+        "Softmax",
+        "Softplus",
+        "Softsign",
+        "Tanh",
+        "ThresholdedRelu",
+    ]
+)
+#: (input, output) places that may share a buffer, by (domain, operator): a sum that a convolution adds to.
+_REUSES = {**{("", op): _FIRST for op in IN_PLACE}, (_MICROSOFT, "FusedConv"): _SUM, (_BLOCKED, "Conv"): _SUM}
+#: Bytes of an element, by the runtime's names of types.
+_WIDTHS = {
+    "float": 4, "double": 8, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint64": 8,
+    "uint32": 4, "uint16": 2, "uint8": 1, "bool": 1,
+}  # fmt: skip
+
+
+class NodeRun(Protocol):
+    """One node in a run: its operator, (type, shape) of each output, bytes given out when it ends, and of workspace."""
+
+    @property
+    def operator(self) -> str: ...
+
+    @property
+    def outputs(self) -> tuple[tuple[str, tuple[int, ...]], ...]: ...
+
+    @property
+    def held(self) -> int: ...
+
+    @property
+    def workspace(self) -> int: ...
+
+
+def schedule_of(optimised: bytes, nodes: Sequence[NodeRun], feeds: Mapping[str, Any]) -> Flow:
+    """The flow of the runtime's graph ``optimised`` as it ran on ``feeds``, ``nodes`` saying how.
+
+    Raises :class:`RuntimeRefused` where it did not run that graph's nodes in their order.
+    """
+    graph = parse_model(optimised, "the runtime's graph").graph
+    if [node.op_type for node in graph.node] != [one.operator for one in nodes]:
+        raise RuntimeRefused("ONNX Runtime did not run the nodes of its graph in the order in which it wrote them.")
+    shapes = {name: tuple(value.shape) for name, value in feeds.items()}
+    widths = {name: int(value.dtype.itemsize) for name, value in feeds.items()}
+    jobs = []
+    for number, (node, one) in enumerate(zip(graph.node, nodes, strict=True)):
+        jobs.append(_job(number, node, one.workspace, shapes))
+        for name, (kind, shape) in zip(jobs[-1].outputs, one.outputs, strict=False):
+            shapes[name], widths[name] = shape, _WIDTHS.get(kind, 4)
+        for name in jobs[-1].outputs[len(one.outputs) :]:  # nobody reads them
+            shapes[name], widths[name] = (0,), 1
+    return Flow(tuple(jobs), shapes, widths, frozenset(feeds), tuple(one.name for one in graph.output))
+
+
+def held(flow: Flow) -> list[int]:
+    """Bytes that the runtime's allocator has given out when each job ends, by the rules of
+    :mod:`rlflow.footprint.lifetimes`: all live buffers and the outputs so far.
+    """
+    needs, outputs = footprint(flow), set(flow.outputs)
+    found, given = [], 0
+    for number, job in enumerate(flow.jobs):
+        given += sum(flow.bytes(value) for value in job.outputs if value in outputs)
+        live = (flow.bytes(one.value) for one in needs.buffers if one.first <= number <= one.last)
+        found.append(given + sum(live))
+    return found
+
+
+def _job(number: int, node: onnx.NodeProto, workspace: int, known: Mapping[str, tuple[int, ...]]) -> Job:
+    inputs = tuple(name for name in (*node.input, *captured(node)) if name in known)
+    places = {place: inputs.index(name) for place, name in enumerate(node.input) if name in known}
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    alias = not domain and node.op_type in VIEWS
+    reuses = _FIRST if alias else _REUSES.get((domain, node.op_type), ())
+    found = tuple((places[source], target) for source, target in reuses if source in places)
+    return Job(inputs, tuple(filter(None, node.output)), number, reuses=found, alias=alias, workspace=workspace)

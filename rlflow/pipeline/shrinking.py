@@ -1,0 +1,282 @@
+"""Less memory at a bounded slowdown: load, fold, search for stretches to put in bands, measure, check, write."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from rlflow.deployment import Export
+from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused, UsageError
+from rlflow.footprint import Flow, Footprint, Stretch, footprint, in_bands
+from rlflow.footprint.squeeze import Design, Squeeze
+from rlflow.pipeline import found, loaded
+from rlflow.pipeline.checking import check
+from rlflow.pipeline.context import Context
+from rlflow.pipeline.loading import Loaded
+from rlflow.pipeline.racing import Entrant, Raced
+from rlflow.pipeline.searching import settle_sizes
+from rlflow.pipeline.simplifying import BUDGET, folding_rules
+from rlflow.pipeline.writing import write
+from rlflow.report.shrunk import MemoryUse, ShrinkReport, Tried, size_text
+from rlflow.search import Visited
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from rlflow.race.bound import Slowdown
+
+__all__ = ["ShrinkResult", "Wish", "shrink"]
+
+#: Designs of the front that are looked at in the runtime.
+MOST_LOOKED_AT = 8
+#: Runs in which the resident memory of a fresh process is watched: the first allocates otherwise than the later ones.
+RUNS = 3
+#: Sessions that are looked at of each model.
+SESSIONS = 2
+#: The estimate of a design's work may be so much above the bound: the clock decides, and bands are often faster.
+SLACK = 0.1
+#: A design whose first block is further above the bound than this is not timed again.
+NEAR = 1.03
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a caller wants: at most ``memory`` bytes beside the weights (``None``: as few as can be), at most ``slower``
+    times the model's own time. ``seconds``: of the search; ``race_seconds``: of each comparison by the clock.
+    """
+
+    memory: int | None = None
+    slower: float = 1.1
+    seconds: float = 20.0
+    race_seconds: float = 20.0
+
+    def __post_init__(self) -> None:
+        if not self.slower >= 1.0:
+            raise UsageError(f"The slowdown that is allowed must be 1 or more, not {self.slower:g}.")
+        if self.memory is not None and self.memory < 1:
+            raise UsageError(f"The memory must be above zero bytes, not {self.memory}.")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A model as the runtime runs it: its jobs in their order, and what they need. ``exact``: at every node the
+    runtime's allocator had given out just the bytes that its rules say.
+    """
+
+    flow: Flow
+    needs: Footprint
+    exact: bool
+
+    @property
+    def peak(self) -> int:
+        """Bytes beside the weights."""
+        return self.needs.peak
+
+
+@dataclass(frozen=True)
+class ShrinkResult:
+    """The report, what makes the smaller model (the original where nothing was gained), and how the runtime runs it."""
+
+    report: ShrinkReport
+    make: Callable[[], ModelProto]
+    seen: Seen
+
+    @functools.cached_property
+    def model(self) -> ModelProto:
+        """The message."""
+        return self.make()
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A design as the runtime runs it."""
+
+    design: Design
+    export: Export
+    seen: Seen
+
+
+def shrink(model: Any, context: Context, wish: Wish) -> ShrinkResult:
+    """All stages in order. Raises as an optimisation does, and :class:`CostError` where ``wish.memory`` cannot be met;
+    then nothing is written.
+    """
+    context.options = replace(context.options, cost="analytic", search="greedy", budget=BUDGET, rules=folding_rules())
+    came = loaded(model, context)
+    if came.library is None:
+        raise UsageError(
+            f"This model cannot be shrunk, because it is only carried through: {came.imported.passthrough}"
+        )
+    settle_sizes(came, context)
+    folded = found(came, context).result.best
+    context.stage("shrinking", "searching for stretches to run in bands of rows")
+    return _Shrinking(came, folded, context, wish).result()
+
+
+class _Shrinking:
+    """The stages after the model is loaded and folded."""
+
+    def __init__(self, came: Loaded, folded: Visited, context: Context, wish: Wish) -> None:
+        from rlflow.frontends.flows import flow_of
+
+        self._came, self._folded, self._context, self._wish = came, folded, context, wish
+        self._feeds = context.inputs(came).feeds[0]
+        self._base = came.exports.export(folded.graph, folded.trace)
+        self._flow = flow_of(self._base.model, context.inputs(came).sizes.values)
+        context.notes.extend(self._flow.notes)
+
+    def result(self) -> ShrinkResult:
+        """Search, look, time, check, write."""
+        original = self._seen(self._came.source)
+        designs = self._designs()
+        self._context.stage("looking", "looking at what the runtime makes of the smallest designs")
+        looked = [one for one in map(self._candidate, designs) if one is not None and one.seen.peak < original.peak]
+        looked.sort(key=lambda one: (one.seen.peak, one.design.work))
+        self._refuse_too_large(min([original, *(one.seen for one in looked)], key=lambda one: one.peak), looked)
+        self._context.stage("timing", "timing the smallest against the original")
+        chosen, slowdown, front = self._chosen(looked)
+        self._refuse_too_large(original if chosen is None else chosen.seen, looked)
+        raced = Raced("shrunk", None if chosen is None else self._entrant(chosen))
+        with self._context.blaming_guesses():
+            checked = check(self._came, raced, self._context)
+        self._context.stage("resident", "watching the memory of fresh processes")
+        before = self._use(original, self._came.source)
+        after = before if chosen is None else self._use(chosen.seen, chosen.export.source)
+        written = write(self._came, raced, self._context)
+        exact = original.exact and (chosen is None or chosen.seen.exact)
+        report = self._report(before, after, chosen, slowdown, front, checked, exact)
+        return ShrinkResult(report, written.make, original if chosen is None else chosen.seen)
+
+    # --- candidates ---------------------------------------------------------------------------------------------------
+
+    def _designs(self) -> list[Design]:
+        """The front of the search, thinned out where it is long; its smallest and the flow as it is stay."""
+        most = self._wish.slower + SLACK
+        front = Squeeze(self._flow, most, self._wish.seconds, lambda: self._context.stop.stopped).run()
+        step = max(1.0, len(front) / MOST_LOOKED_AT)
+        return [front[int(place * step)] for place in range(min(len(front), MOST_LOOKED_AT))]
+
+    def _candidate(self, design: Design) -> _Candidate | None:
+        """A design as the runtime runs it; ``None`` where that refuses it."""
+        from rlflow.frontends.banding import with_bands
+
+        flow = in_bands(self._flow, design.stretches)
+        assert flow is not None  # the search built it
+        base = self._base
+        export = self._came.exports.edited(lambda: with_bands(base.model, flow)) if design.stretches else base
+        try:
+            return _Candidate(design, export, self._seen(export.source))
+        except (RuntimeRefused, RuntimeCrashed) as error:
+            self._context.notes.append(f"A design was left out: {error}")
+            return None
+
+    def _seen(self, source: Any) -> Seen:
+        """What the runtime makes of a model; of several sessions, which may order it differently, the largest."""
+        from rlflow.frontends.schedule import held, schedule_of
+
+        seen = []
+        for _ in range(SESSIONS):
+            trace = self._context.worker.memory_trace(source, self._feeds)
+            flow = schedule_of(trace.graph, trace.nodes, self._feeds)
+            counted = [one.held for one in trace.nodes]
+            seen.append(Seen(flow, footprint(flow), counted == held(flow)))
+        return max(seen, key=lambda one: one.peak)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _chosen(self, looked: Sequence[_Candidate]) -> tuple[_Candidate | None, Slowdown | None, list[Tried]]:
+        """The smallest candidate that is within the bound by the clock, and what is known of all."""
+        from rlflow.race import bound
+
+        if not looked:
+            return None, None, []
+        context, wish, seed = self._context, self._wish, self._context.options.seed
+        sources = {str(place): one.export.source for place, one in enumerate(looked)}
+        paces = bound.pace_of(context.worker, self._came.source, sources, self._feeds, seed)
+        front = [self._tried(one, paces.get(str(place))) for place, one in enumerate(looked)]
+        for place, one in enumerate(looked):
+            if paces.get(str(place), math.inf) > wish.slower * NEAR:
+                continue
+            context.stage("timing", f"timing the design of {size_text(one.seen.peak)}")
+            found = bound.within(
+                context.worker, self._came.source, one.export.source, self._feeds, wish.slower,
+                seconds=wish.race_seconds, seed=seed, stop=lambda: context.stop.stopped,
+            )  # fmt: skip
+            if found is not None:
+                front[place] = self._tried(one, found.ratio)
+                if found.within:
+                    return one, found, front
+        return None, None, front
+
+    def _tried(self, one: _Candidate, pace: float | None) -> Tried:
+        stretches = tuple(self._said(stretch) for stretch in one.design.stretches)
+        return Tried(one.seen.peak, one.design.work if pace is None else pace, pace is None, stretches)
+
+    def _said(self, stretch: Stretch) -> str:
+        """A stretch in words: from which value to which, in how many bands."""
+        first, last = self._flow.jobs[stretch.first], self._flow.jobs[stretch.last]
+        rows = self._flow.height(last.outputs[0])
+        return (
+            f"{first.inputs[0]} to {last.outputs[0]}: {stretch.last - stretch.first + 1} operators, "
+            f"{rows} rows in {stretch.bands} bands"
+        )
+
+    def _refuse_too_large(self, seen: Seen, looked: Sequence[_Candidate]) -> None:
+        limit = self._wish.memory
+        if limit is None or seen.peak <= limit:
+            return
+        least = min([one.seen.peak for one in looked], default=seen.peak)
+        slower = "" if least >= seen.peak else f" ({size_text(least)} at more than the time that --slower allows)"
+        raise CostError(
+            f"The model needs {size_text(seen.peak)} beside its weights at best within {self._wish.slower:g} times its "
+            f"time{slower}, and at most {size_text(limit)} were asked for; nothing was written."
+        )
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _entrant(self, one: _Candidate) -> Entrant:
+        return Entrant(self._folded._replace(trace=()) if one.design.stretches else self._folded, one.export)
+
+    def _use(self, seen: Seen, source: Any) -> MemoryUse:
+        needs, resident = seen.needs, None
+        try:
+            resident = self._context.worker.resident(source, self._feeds, RUNS)
+        except RuntimeRefused as error:
+            self._context.notes.append(str(error))
+        return MemoryUse(
+            needs.block, needs.outputs, max((job.workspace for job in seen.flow.jobs), default=0), needs.peak,
+            None if resident is None else resident.growth, None if resident is None else resident.peak,
+        )  # fmt: skip
+
+    def _report(
+        self, before: MemoryUse, after: MemoryUse, chosen: _Candidate | None, slowdown: Slowdown | None,
+        front: Sequence[Tried], checked: Any, exact: bool,
+    ) -> ShrinkReport:  # fmt: skip
+        from rlflow import __version__
+        from rlflow.frontends.storage import weight_bytes
+
+        context, wish = self._context, self._wish
+        nothing = "no smaller design was found within the bound; the model is written as it came"
+        return ShrinkReport(
+            model=self._came.name,
+            shrunk=chosen is not None,
+            reason=nothing if chosen is None else "smaller",
+            before=before,
+            after=after,
+            weights=weight_bytes(self._came.imported.origin.model),
+            slower=wish.slower,
+            limit=wish.memory,
+            threads=context.options.threads,
+            slowdown=None if slowdown is None else slowdown.ratio,
+            slowdown_ci95=None if slowdown is None else (slowdown.low, slowdown.high),
+            stretches=() if chosen is None else tuple(map(self._said, chosen.design.stretches)),
+            front=front,
+            exact=exact,
+            verified=checked,
+            notes=tuple(dict.fromkeys(context.notes)),
+            written=None if context.output is None else str(context.output),
+            version=__version__,
+            seconds=context.stage.seconds(),
+        )

@@ -1,0 +1,304 @@
+"""Stretches in bands of rows compute what the whole does, bit for bit, at all borders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from rlflow.footprint import Flow, Stretch, in_bands
+from rlflow.frontends.banding import with_bands
+from rlflow.frontends.flows import flow_of
+
+ort = pytest.importorskip("onnxruntime")
+
+
+@dataclass
+class Net:
+    """A network in the making; weights are small integers, so that every sum is exact in any order."""
+
+    seed: int
+    opset: int = 17
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    weights: list[onnx.TensorProto] = field(default_factory=list)
+    channels: dict[str, int] = field(default_factory=lambda: {"x": 4})
+    last: str = "x"
+
+    def constant(self, *shape: int) -> str:
+        rng = np.random.default_rng([self.seed, len(self.weights)])
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(rng.integers(-1, 2, shape).astype(np.float32), name))
+        return name
+
+    def add(self, op: str, *inputs: str, channels: int | None = None, **attributes: object) -> str:
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, list(inputs), [name], name=f"n{len(self.nodes)}", **attributes))
+        self.channels[name] = self.channels[inputs[0]] if channels is None else channels
+        self.last = name
+        return name
+
+    def model(self, height: int, width: int, outputs: tuple[str, ...] = ()) -> onnx.ModelProto:
+        ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs or (self.last,)]
+        start = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, self.channels["x"], height, width])
+        graph = helper.make_graph(self.nodes, "net", [start], ends, self.weights)
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
+        inferred = onnx.shape_inference.infer_shapes(made)
+        for info in inferred.graph.output:  # inference counts some windows of pools that runtimes do not
+            for dim in info.type.tensor_type.shape.dim:
+                dim.Clear()
+        del inferred.graph.value_info[:]
+        return inferred
+
+
+def run(model: onnx.ModelProto, height: int, width: int) -> list[np.ndarray]:
+    options = ort.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 3, 1
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    shape = (2, session.get_inputs()[0].shape[1], height, width)
+    x = np.random.default_rng(7).integers(-3, 4, shape).astype(np.float32)
+    return session.run(None, {"x": x})
+
+
+def same(model: onnx.ModelProto, bands: int, height: int, width: int, whole: Flow | None = None) -> bool:
+    """Whether all of a model could be put in bands; that its outputs are equal then is asserted."""
+    flow = whole or flow_of(model)
+    assert all(job.rows is not None for job in flow.jobs), [job for job in flow.jobs if job.rows is None]
+    banded = in_bands(flow, [Stretch(0, len(flow.jobs) - 1, bands)])
+    if banded is None:
+        return False
+    written = with_bands(model, banded)
+    onnx.checker.check_model(written, full_check=True)
+    for one, other in zip(run(model, height, width), run(written, height, width), strict=True):
+        np.testing.assert_array_equal(one, other)
+    return True
+
+
+@st.composite
+def windows(draw: st.DrawFn, pool: bool = False) -> dict[str, object]:
+    kernel = [draw(st.integers(1, 4)), draw(st.integers(1, 3))]
+    found: dict[str, object] = {"kernel_shape": kernel, "strides": [draw(st.integers(1, 3)), draw(st.integers(1, 2))]}
+    dilations = [1, 1] if pool else [draw(st.integers(1, 3)), draw(st.integers(1, 2))]
+    found["dilations"] = dilations
+    how = draw(st.sampled_from(["NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"]))
+    if how == "NOTSET":
+        most = (
+            [size - 1 for size in kernel]
+            if pool
+            else [(size - 1) * step for size, step in zip(kernel, dilations, strict=True)]
+        )
+        found["pads"] = [draw(st.integers(0, limit)) for limit in (*most, *most)]
+    elif max(dilations) > 1:
+        found["dilations"] = [1, 1]
+    return found if how == "NOTSET" else {**found, "auto_pad": how}
+
+
+@st.composite
+def nets(draw: st.DrawFn) -> Net:
+    net = Net(draw(st.integers(0, 1000)))
+    for _ in range(draw(st.integers(1, 4))):
+        x, width = net.last, net.channels[net.last]
+        kind = draw(st.sampled_from(["conv", "grouped", "pool", "unary", "residual", "joined", "norm", "clip"]))
+        if kind in ("conv", "grouped"):
+            group = 2 if kind == "grouped" else 1
+            window = draw(windows())
+            weight = net.constant(4, width // group, *window["kernel_shape"])  # type: ignore[misc]
+            net.add("Conv", x, weight, net.constant(4), channels=4, group=group, **window)
+        elif kind == "pool":
+            window = draw(windows(pool=True))
+            window.pop("dilations")
+            net.add("MaxPool", x, ceil_mode=draw(st.integers(0, 1)) if "pads" in window else 0, **window)
+        elif kind == "unary":
+            net.add(draw(st.sampled_from(["Relu", "Neg", "Abs", "Identity"])), x)
+        elif kind == "norm":
+            ones, zeros = (
+                numpy_helper.from_array(np.full(width, value, np.float32), f"{name}{len(net.nodes)}")
+                for value, name in ((1, "one"), (0, "zero"))
+            )
+            net.weights += [ones, zeros]
+            net.add("BatchNormalization", x, ones.name, zeros.name, zeros.name, ones.name, epsilon=0.0)
+        elif kind == "clip":
+            net.add("Clip", x, _scalar(net, -20.0), _scalar(net, 20.0))
+        elif kind == "residual":
+            inner = net.add("Conv", x, net.constant(width, width, 3, 3), pads=[1, 1, 1, 1])
+            net.add("Add", x, net.add("Relu", inner))
+        else:
+            other = net.add("Conv", x, net.constant(4, width, 1, 1), channels=4)
+            third = net.add("Conv", x, net.constant(4, width, 5, 1), channels=4, pads=[2, 0, 2, 0])
+            net.add("Concat", other, third, x, axis=1, channels=8 + width)
+    return net
+
+
+def _scalar(net: Net, value: float) -> str:
+    net.weights.append(numpy_helper.from_array(np.float32(value), f"s{len(net.weights)}"))
+    return f"s{len(net.weights) - 1}"
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(nets(), st.integers(2, 5), st.integers(9, 23), st.integers(6, 11))
+def test_bands_compute_the_same(net: Net, bands: int, height: int, width: int) -> None:
+    model = net.model(height, width)
+    try:
+        run(model, height, width)
+    except ort.capi.onnxruntime_pybind11_state.Fail:  # a window does not fit
+        return
+    except ort.capi.onnxruntime_pybind11_state.RuntimeException:
+        return
+    flow = flow_of(model)
+    if all(job.rows is not None for job in flow.jobs):
+        same(model, bands, height, width, flow)
+
+
+def chain(*parts: tuple[str, dict[str, object]], channels: int = 4) -> Net:
+    net = Net(3)
+    for op, attributes in parts:
+        if op in ("Conv", "ConvTranspose"):
+            kernel = attributes.get("kernel_shape", [3, 3])
+            group = int(attributes.get("group", 1))  # type: ignore[call-overload]
+            net.add(op, net.last, net.constant(channels, channels // group, *kernel), **attributes)  # type: ignore[misc]
+        else:
+            net.add(op, net.last, **attributes)
+    return net
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        chain(("Conv", {"pads": [1, 1, 1, 1]}), ("Relu", {}), ("Conv", {"pads": [1, 1, 1, 1]})),
+        chain(
+            ("Conv", {"pads": [0, 1, 2, 1], "strides": [2, 1]}),
+            ("MaxPool", {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}),
+        ),
+        chain(("Conv", {"pads": [2, 2, 2, 2], "dilations": [2, 2]}), ("Conv", {"group": 4, "pads": [1, 1, 1, 1]})),
+        chain(("Conv", {"auto_pad": "SAME_LOWER", "strides": [2, 2]}), ("Conv", {"auto_pad": "SAME_UPPER"})),
+        chain(
+            ("MaxPool", {"kernel_shape": [3, 2], "strides": [2, 2], "ceil_mode": 1}), ("Conv", {"pads": [1, 1, 1, 1]})
+        ),
+        chain(("ConvTranspose", {"kernel_shape": [2, 2], "strides": [2, 2]}), ("Conv", {"pads": [1, 1, 1, 1]})),
+        chain(
+            (
+                "ConvTranspose",
+                {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1], "output_padding": [1, 1]},
+            )
+        ),
+        chain(("ConvTranspose", {"kernel_shape": [4, 4], "strides": [2, 2], "pads": [1, 1, 1, 1]}), ("Relu", {})),
+        chain(("ConvTranspose", {"kernel_shape": [2, 3], "strides": [3, 1], "pads": [0, 1, 0, 1]})),
+    ],
+)
+@pytest.mark.parametrize("bands", [2, 3])
+@pytest.mark.parametrize("height", [11, 16, 23])
+def test_windows_at_all_borders(net: Net, bands: int, height: int) -> None:
+    assert same(net.model(height, 9), bands, height, 9)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "exact"),
+    [
+        ({"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}, True),
+        ({"mode": "nearest"}, True),
+        ({"mode": "linear", "coordinate_transformation_mode": "half_pixel"}, True),
+        ({"mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel"}, True),
+        ({"mode": "linear", "coordinate_transformation_mode": "asymmetric"}, True),
+        ({"mode": "linear", "coordinate_transformation_mode": "align_corners"}, False),
+        ({"mode": "cubic"}, False),
+        ({"mode": "nearest", "nearest_mode": "ceil"}, False),
+    ],
+)
+@pytest.mark.parametrize("factor", [2, 4])
+def test_resizing(attributes: dict[str, object], exact: bool, factor: int) -> None:
+    net = chain(("Conv", {"pads": [1, 1, 1, 1]}))
+    net.weights.append(numpy_helper.from_array(np.asarray([1, 1, factor, 2], np.float32), "scales"))
+    net.add("Resize", net.last, "", "scales", **attributes)
+    net.channels[net.last] = 4
+    net.add("Conv", net.last, net.constant(4, 4, 3, 3), pads=[1, 1, 1, 1])
+    model = net.model(10, 7)
+    if exact:
+        assert same(model, 3, 10, 7)
+    else:
+        assert flow_of(model).jobs[1].rows is None
+
+
+@pytest.mark.parametrize("counts", [0, 1])
+@pytest.mark.parametrize("ceil", [0, 1])
+def test_averages(counts: int, ceil: int) -> None:
+    """Windows of four elements: their averages are exact."""
+    attributes = {
+        "kernel_shape": [2, 2],
+        "strides": [2, 2],
+        "pads": [1, 1, 1, 1],
+        "count_include_pad": counts,
+        "ceil_mode": ceil,
+    }
+    net = chain(("Conv", {"pads": [1, 1, 1, 1]}), ("AveragePool", attributes), ("Relu", {}))
+    banded = same(net.model(11, 8), 3, 11, 8)
+    assert banded or (counts and ceil)
+
+
+def test_what_is_handed_on_twice() -> None:
+    """A value from the middle of a stretch is an output as well."""
+    net = chain(("Conv", {"pads": [1, 1, 1, 1]}), ("Relu", {}), ("Conv", {"pads": [1, 1, 1, 1], "strides": [2, 2]}))
+    assert same(net.model(13, 8, outputs=("v1", "v2")), 4, 13, 8)
+
+
+def test_what_has_no_rows_of_its_own_is_taken_whole() -> None:
+    """Scales by channel (as in squeeze and excitation) come from outside of the stretch."""
+    net = Net(5)
+    scale = net.add("GlobalAveragePool", "x")
+    net.add("Conv", "x", net.constant(4, 4, 3, 3), pads=[1, 1, 1, 1])
+    net.add("Mul", net.last, scale)
+    model = net.model(16, 4)
+    flow = flow_of(model)
+    assert flow.jobs[0].rows is None and flow.jobs[2].whole == {1}
+    banded = in_bands(flow, [Stretch(1, 2, 4)])
+    assert banded is not None
+    for one, other in zip(run(model, 16, 4), run(with_bands(model, banded), 16, 4), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        ("MaxPool", {"kernel_shape": [2, 2]}, ("y", "places")),
+        ("Softmax", {"axis": 2}, ("y",)),
+        ("Transpose", {"perm": [0, 1, 3, 2]}, ("y",)),
+        ("InstanceNormalization", {}, ("y",)),
+        ("GlobalMaxPool", {}, ("y",)),
+    ],
+)
+def test_what_needs_whole_values_says_so(node: tuple[str, dict[str, object], tuple[str, ...]]) -> None:
+    op, attributes, outputs = node
+    net = Net(1)
+    inputs = ["x", net.constant(4), net.constant(4)] if op == "InstanceNormalization" else ["x"]
+    net.nodes.append(helper.make_node(op, inputs, list(outputs), **attributes))
+    net.last = "y"
+    assert flow_of(net.model(8, 8)).jobs[0].rows is None
+
+
+def test_open_rows_stay_whole() -> None:
+    net = chain(("Conv", {"pads": [1, 1, 1, 1]}))
+    model = net.model(8, 8)
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "H"
+    assert flow_of(model, {"H": 8}).jobs[0].rows is None
+
+
+def test_an_open_batch_is_kept() -> None:
+    net = chain(("Conv", {"pads": [1, 1, 1, 1]}), ("Relu", {}))
+    model = net.model(12, 8)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    flow = flow_of(model, {"N": 2})
+    assert same(model, 3, 12, 8, flow)
+
+
+def test_weights_are_shared_by_the_bands() -> None:
+    net = chain(("Conv", {"pads": [1, 1, 1, 1]}), ("Relu", {}), ("Conv", {"pads": [1, 1, 1, 1]}))
+    model = net.model(16, 8)
+    banded = in_bands(flow_of(model), [Stretch(0, 2, 8)])
+    assert banded is not None
+    written = with_bands(model, banded)
+    large = [one.name for one in written.graph.initializer if len(one.dims) == 4]
+    assert large == [one.name for one in model.graph.initializer]
+    assert [node.op_type for node in written.graph.node].count("Conv") == 16
