@@ -8,8 +8,8 @@ The runtime decides once, for a fixed order, which output takes over which buffe
 * else it gets a buffer of its own.
 
 A buffer lives from its first value to the last reader of its last one, *also in between*. After one run the runtime
-knows all sizes, and lays the buffers out in one block: each takes the smallest gap that holds it, else the end. From
-then on a run takes that block, the outputs, and what an operator needs while it runs.
+knows all sizes, and lays the buffers out in one block: each takes the smallest gap that holds it, else the block grows.
+From then on a run takes that block, the outputs, and what an operator needs while it runs.
 """
 
 from __future__ import annotations
@@ -170,7 +170,9 @@ def aligned(size: int) -> int:
 
 
 class _Block:
-    """Buffers side by side: each takes the gap that fits it best, else the end."""
+    """Buffers side by side: each takes the gap that fits it best, of which the room up to the end of the block so far
+    is one; else it makes the block longer.
+    """
 
     def __init__(self) -> None:
         self.size = 0
@@ -179,13 +181,15 @@ class _Block:
         self._done: list[Buffer] = []
 
     def take(self, value: str, size: int, now: int) -> None:
-        offset = self._in_order[-1].offset + self._in_order[-1].size if self._in_order else 0
-        index, waste, end = len(self._in_order), None, 0
+        index, waste, offset, end = -1, None, 0, 0
         for place, one in enumerate(self._in_order):
             gap = one.offset - end
             if gap >= size and (waste is None or gap - size < waste):
                 index, waste, offset = place, gap - size, end
             end = one.offset + one.size
+        behind = self.size - end - size  # what would be left up to the end of the block
+        if waste is None or 0 <= behind < waste:
+            index, offset = len(self._in_order), end
         buffer = Buffer(value, size, offset, now, now)
         self.held[value] = buffer
         self._in_order.insert(index, buffer)

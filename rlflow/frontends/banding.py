@@ -14,7 +14,7 @@ from rlflow.footprint.flow import ROWS
 from rlflow.frontends import scopes
 from rlflow.frontends.assembly import NODE_METADATA_IR, RULE_KEY
 from rlflow.frontends.emitter import UniqueNames
-from rlflow.frontends.flows import explicit_pads
+from rlflow.frontends.row_kinds import explicit_pads
 
 #: What new nodes say of themselves.
 MAKER = "row-bands"

@@ -6,105 +6,28 @@ so nothing that is not understood is ever split.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 import onnx
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 
-from rlflow.footprint import Along, Blending, Flow, Job, Repeating, Sliding, Spreading
+from rlflow.footprint import Along, Flow, Job
 from rlflow.footprint.flow import ROWS, Layout
 from rlflow.footprint.layout import BLOCK, blocked_values
 from rlflow.footprint.rowmaps import RowMap
 from rlflow.frontends import inference
 from rlflow.frontends.constants import numpy_dtype
+from rlflow.frontends.row_kinds import Asked, forget_shapes, rows_of, settle_pools
 
-__all__ = ["captured", "explicit_pads", "flow_of", "width"]
+__all__ = ["captured", "flow_of", "width"]
 
-_UNARY = frozenset(
-    [
-        "Abs",
-        "Acos",
-        "Asin",
-        "Atan",
-        "Cast",
-        "Ceil",
-        "Celu",
-        "Clip",
-        "Cos",
-        "Elu",
-        "Erf",
-        "Exp",
-        "Floor",
-        "Gelu",
-        "HardSigmoid",
-        "HardSwish",
-        "Identity",
-        "LeakyRelu",
-        "Log",
-        "Mish",
-        "Neg",
-        "Not",
-        "Reciprocal",
-        "Relu",
-        "Round",
-        "Selu",
-        "Shrink",
-        "Sigmoid",
-        "Sign",
-        "Sin",
-        "Softplus",
-        "Softsign",
-        "Sqrt",
-        "Tan",
-        "Tanh",
-        "ThresholdedRelu",
-    ]
-)
-_MANY = frozenset(
-    [
-        "Add",
-        "And",
-        "Div",
-        "Equal",
-        "Greater",
-        "GreaterOrEqual",
-        "Less",
-        "LessOrEqual",
-        "Max",
-        "Mean",
-        "Min",
-        "Mod",
-        "Mul",
-        "Or",
-        "PRelu",
-        "Pow",
-        "Sub",
-        "Sum",
-        "Where",
-        "Xor",
-    ]
-)
-_ACTIVATIONS = frozenset(
-    [
-        "Celu",
-        "Clip",
-        "Elu",
-        "HardSigmoid",
-        "Identity",
-        "LeakyRelu",
-        "Relu",
-        "Selu",
-        "Sigmoid",
-        "Softmax",
-        "Softplus",
-        "Softsign",
-        "Tanh",
-        "ThresholdedRelu",
-    ]
-)
+_ACTIVATIONS = frozenset({
+    "Celu", "Clip", "Elu", "HardSigmoid", "Identity", "LeakyRelu", "Relu", "Selu", "Sigmoid", "Softmax",
+    "Softplus", "Softsign", "Tanh", "ThresholdedRelu",
+})  # fmt: skip
 #: Operators that stay in ONNX Runtime's blocked layout.
 _KEEPING = _ACTIVATIONS | {"Add", "Sum", "Mul", "BatchNormalization", "Resize"}
 #: (input, output) places.
@@ -126,7 +49,7 @@ class _Reader:
         self._graph = model.graph
         self._opset = max([one.version for one in model.opset_import if one.domain in _STANDARD] or [1])
         bare = inference.bare_model(model)
-        self._odd = _settle_pools(bare)
+        self._odd = settle_pools(bare)
         self._said, _ = inference.infer(bare, _symbols(bare))
         if sizes:
             _bind(bare, sizes)
@@ -219,15 +142,14 @@ class _Reader:
         return self._said.get(name, inference.UNKNOWN)[1]
 
     def _rows(self, node: onnx.NodeProto, computed: tuple[str, ...]) -> RowMap | None:
-        maker = _MAKERS.get(node.op_type) if node.domain in _STANDARD else None
         outputs = [name for name in node.output if name]
-        if maker is None or not computed or self._odd:
+        if node.domain not in _STANDARD or not computed or self._odd:
             return None
         for name in outputs:
             shape = self._shape(name)
             if shape is None or len(shape) <= ROWS or not isinstance(shape[ROWS], int) or shape[ROWS] < 2:
                 return None
-        return maker(_Asked(node, self._opset, self._shape, self._constant, computed, tuple(outputs)))
+        return rows_of(Asked(node, self._opset, self._shape, self._constant, computed, tuple(outputs)))
 
     def _constant(self, name: str) -> Any:
         """The elements of a small constant, ``None`` where there is none of that name."""
@@ -261,208 +183,6 @@ def _count(dims: Sequence[Any]) -> float:
     return float(prod(dim for dim in dims if isinstance(dim, int)))
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """A node, and what is known about it."""
-
-    node: onnx.NodeProto
-    opset: int
-    shape: Callable[[str], list[Any] | None]
-    constant: Callable[[str], Any]
-    computed: tuple[str, ...]
-    outputs: tuple[str, ...]
-
-    @property
-    def attributes(self) -> dict[str, Any]:
-        values = {one.name: helper.get_attribute_value(one) for one in self.node.attribute}
-        return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
-
-    def axis(self, default: int) -> int | None:
-        """The attribute ``axis``, counted from the front."""
-        axis, shape = int(self.attributes.get("axis", default)), self.shape(self.node.input[0])
-        return None if shape is None else axis + len(shape) if axis < 0 else axis
-
-
-def _along(asked: _Asked) -> RowMap | None:
-    return Along()
-
-
-def _many(asked: _Asked) -> RowMap | None:
-    """Elementwise over several inputs: what is computed has as many rows as the result; the rest has one, or none."""
-    ours = asked.shape(asked.outputs[0])
-    assert ours is not None
-    behind = len(ours) - ROWS  # the axis of the rows, from the end
-    for name in asked.node.input:
-        theirs = asked.shape(name)
-        if not name or theirs is None:
-            return None
-        own = theirs[-behind] if len(theirs) >= behind else 1
-        cut = name in asked.computed and len(theirs) == len(ours) and own == ours[ROWS]
-        if own != 1 and not cut:
-            return None
-    return Along()
-
-
-def _normalisation(asked: _Asked) -> RowMap | None:
-    training = asked.attributes.get("training_mode", 0) or len(asked.outputs) > 1
-    return None if training or len(asked.computed) != 1 else Along()
-
-
-def _dropout(asked: _Asked) -> RowMap | None:
-    return Along() if len(asked.outputs) == 1 and len(asked.computed) == 1 and len(asked.node.input) == 1 else None
-
-
-def _not_over_rows(default: int) -> Callable[[_Asked], RowMap | None]:
-    def make(asked: _Asked) -> RowMap | None:
-        """Where the axis is not that of the rows."""
-        axis = asked.axis(default)
-        return Along() if axis is not None and axis != ROWS and asked.node.input[0] in asked.computed else None
-
-    return make
-
-
-def _joined(asked: _Asked) -> RowMap | None:
-    """Concat along channels (or columns) of values that are computed."""
-    if "axis" not in asked.attributes or not all(name in asked.computed for name in asked.node.input):
-        return None
-    return _not_over_rows(1)(asked)
-
-
-def _softmax(asked: _Asked) -> RowMap | None:
-    return None if asked.opset < 13 else _not_over_rows(-1)(asked)
-
-
-def _quantised(asked: _Asked) -> RowMap | None:
-    """Scales by channel or for all; the quantised value itself comes first."""
-    return _not_over_rows(1)(asked) if asked.computed == (asked.node.input[0],) else None
-
-
-def _window(asked: _Asked) -> tuple[Sliding, int, int] | None:
-    """The window of the rows, the padding at their end, and the rows of the input."""
-    given, shape = asked.attributes, asked.shape(asked.node.input[0])
-    if shape is None or asked.node.input[0] != asked.computed[0] or len(asked.computed) != 1:
-        return None
-    height, space = shape[ROWS] if len(shape) > ROWS else None, len(shape) - 2
-    if not isinstance(height, int) or space < 1:
-        return None
-    kernel = given.get("kernel_shape") or (asked.shape(asked.node.input[1]) or [])[2:]
-    if len(kernel) != space or not isinstance(kernel[0], int):
-        return None
-    stride, dilation = (int((given.get(name) or [1])[0]) for name in ("strides", "dilations"))
-    if given.get("auto_pad", "NOTSET").startswith("SAME") and not all(isinstance(dim, int) for dim in shape[2:]):
-        return None
-    pads = _pads(given, height, (int(kernel[0]) - 1) * dilation + 1, stride, space)
-    return None if pads is None else (Sliding(int(kernel[0]), stride, dilation, pads[0]), pads[1], height)
-
-
-def _pads(given: Mapping[str, Any], height: int, reach: int, stride: int, space: int) -> tuple[int, int] | None:
-    how = given.get("auto_pad", "NOTSET")
-    if how == "VALID":
-        return 0, 0
-    if how == "NOTSET":
-        pads = given.get("pads") or [0] * (2 * space)
-        return (int(pads[0]), int(pads[space])) if min(pads) >= 0 else None
-    if how not in ("SAME_UPPER", "SAME_LOWER"):
-        return None
-    total = max((-(-height // stride) - 1) * stride + reach - height, 0)
-    small, large = total // 2, total - total // 2
-    return (small, large) if how == "SAME_UPPER" else (large, small)
-
-
-def explicit_pads(node: onnx.NodeProto, space: Sequence[int], kernel: Sequence[int]) -> list[int]:
-    """The padding of a window over the extents ``space``: of all beginnings, then of all ends."""
-    given = {one.name: helper.get_attribute_value(one) for one in node.attribute}
-    how = given.get("auto_pad", b"NOTSET").decode()
-    if how == "NOTSET":
-        return [int(pad) for pad in given.get("pads") or [0] * (2 * len(space))]
-    found = []
-    for axis, extent in enumerate(space):
-        stride, dilation = (int((given.get(name) or [1] * len(space))[axis]) for name in ("strides", "dilations"))
-        pads = _pads({"auto_pad": how}, extent, (kernel[axis] - 1) * dilation + 1, stride, len(space))
-        assert pads is not None
-        found.append(pads)
-    return [*(begin for begin, _ in found), *(end for _, end in found)]
-
-
-def _convolution(asked: _Asked) -> RowMap | None:
-    found = _window(asked)
-    return None if found is None else found[0]
-
-
-def _largest(asked: _Asked) -> RowMap | None:
-    """MaxPool; the places of the largest elements would be counted in the whole."""
-    return None if len(asked.outputs) > 1 else _convolution(asked)
-
-
-def _average(asked: _Asked) -> RowMap | None:
-    """AveragePool; where padding counts in the average, a window beyond it would count too much in a band."""
-    found = _window(asked)
-    if found is None:
-        return None
-    window, end, _ = found
-    counts = bool(asked.attributes.get("count_include_pad", 0))
-    return Sliding(window.kernel, window.stride, window.dilation, window.begin, end if counts else None)
-
-
-def _transposed(asked: _Asked) -> RowMap | None:
-    given = asked.attributes
-    if given.get("output_shape") or given.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
-        return None
-    found = _window(asked)
-    if found is None:
-        return None
-    window = found[0]
-    return Spreading(window.kernel, window.stride, window.dilation, window.begin)
-
-
-def _resized(asked: _Asked) -> RowMap | None:
-    """Resize by a whole factor, where a row's place in its surroundings does not depend on the height."""
-    given, (before, after) = asked.attributes, (asked.shape(asked.node.input[0]), asked.shape(asked.outputs[0]))
-    if (
-        asked.computed != (asked.node.input[0],)
-        or before is None
-        or after is None
-        or len(before) != 4
-        or asked.opset < 11
-    ):
-        return None
-    pairs = list(zip(before, after, strict=True))
-    if not all(isinstance(one, int) and isinstance(other, int) and other % one == 0 for one, other in pairs[ROWS:]):
-        return None
-    if before[:ROWS] != after[:ROWS] or given.get("antialias", 0) or given.get("axes"):
-        return None
-    factor, mode = after[ROWS] // before[ROWS], given.get("mode", "nearest")
-    where = given.get("coordinate_transformation_mode", "half_pixel")
-    if mode == "nearest":
-        rounds = given.get("nearest_mode", "round_prefer_floor")
-        same = (where, rounds) in (("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"))
-        return Repeating(factor) if same else None
-    # Powers of two: the place of a row within its surroundings is then the same number in a band.
-    exact = factor & (factor - 1) == 0
-    whole = where in ("half_pixel", "asymmetric") or (where == "pytorch_half_pixel" and after[ROWS] > 1)
-    return Blending(factor) if mode == "linear" and whole and exact else None
-
-
-_MAKERS: dict[str, Callable[[_Asked], RowMap | None]] = {
-    **dict.fromkeys(_UNARY, _along),
-    **dict.fromkeys(_MANY, _many),
-    "BatchNormalization": _normalisation,
-    "Dropout": _dropout,
-    "LRN": _along,
-    "Concat": _joined,
-    "Split": _not_over_rows(0),
-    "Softmax": _softmax,
-    "LogSoftmax": _softmax,
-    "QuantizeLinear": _quantised,
-    "DequantizeLinear": _quantised,
-    "Conv": _convolution,
-    "MaxPool": _largest,
-    "AveragePool": _average,
-    "ConvTranspose": _transposed,
-    "Resize": _resized,
-}
-
-
 def _planned_reuse(node: onnx.NodeProto) -> tuple[tuple[int, int], ...]:
     """What the runtime will probably compute in place, or in one kernel with what comes before."""
     if node.op_type in _ACTIVATIONS:
@@ -488,44 +208,6 @@ def captured(node: onnx.NodeProto) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _settle_pools(bare: onnx.ModelProto) -> bool:
-    """Make inference count the windows of pools as runtimes do: one that begins in the padding at the end does not
-    count. Whether some pool is left that inference gets wrong.
-    """
-    for node in bare.graph.node:
-        given = {one.name: helper.get_attribute_value(one) for one in node.attribute}
-        if node.op_type not in ("MaxPool", "AveragePool") or not given.get("ceil_mode", 0):
-            continue
-        types, _ = inference.infer(bare, frozenset())
-        dims = types.get(node.input[0], inference.UNKNOWN)[1]
-        if dims is None or not all(isinstance(dim, int) for dim in dims[ROWS:]):
-            return True
-        rounded = [
-            _rounds_up(node, [int(dim) for dim in dims[ROWS:] if isinstance(dim, int)], axis)
-            for axis in range(len(dims) - 2)
-        ]
-        if None in rounded:  # a window that does not count
-            if True in rounded:
-                return True
-            next(one for one in node.attribute if one.name == "ceil_mode").i = 0
-            _forget_shapes(bare)
-    return False
-
-
-def _rounds_up(node: onnx.NodeProto, space: Sequence[int], axis: int) -> bool | None:
-    """Whether the number of windows along an axis is rounded up; ``None`` where it would be, by one that begins beyond
-    the input.
-    """
-    given = {one.name: helper.get_attribute_value(one) for one in node.attribute}
-    kernel = [int(size) for size in given["kernel_shape"]]
-    pads = explicit_pads(node, space, kernel)
-    stride, dilation = (int((given.get(name) or [1] * len(space))[axis]) for name in ("strides", "dilations"))
-    room = space[axis] + pads[axis] + pads[axis + len(space)] - (kernel[axis] - 1) * dilation - 1
-    if room % stride == 0:
-        return False
-    return True if (room // stride + 1) * stride < space[axis] + pads[axis] else None
-
-
 def _symbols(bare: onnx.ModelProto) -> frozenset[str]:
     return frozenset(
         dim.dim_param for info in bare.graph.input for dim in info.type.tensor_type.shape.dim if dim.dim_param
@@ -539,12 +221,4 @@ def _bind(bare: onnx.ModelProto, sizes: Mapping[str, int]) -> None:
             size = sizes.get(dim.dim_param or f"{info.name}.{axis}")
             if size is not None and not dim.HasField("dim_value"):
                 dim.dim_value = size
-    _forget_shapes(bare)
-
-
-def _forget_shapes(bare: onnx.ModelProto) -> None:
-    """Forget what the file says of values that are computed."""
-    del bare.graph.value_info[:]
-    for info in bare.graph.output:
-        for dim in info.type.tensor_type.shape.dim:
-            dim.Clear()
+    forget_shapes(bare)

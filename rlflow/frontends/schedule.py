@@ -21,28 +21,12 @@ __all__ = ["IN_PLACE", "VIEWS", "NodeRun", "held", "schedule_of"]
 _MICROSOFT, _BLOCKED = "com.microsoft", "com.microsoft.nchwc"
 _FIRST, _SUM = ((0, 0),), ((3, 0),)
 #: Views: the output is the input's buffer.
-VIEWS = frozenset(["Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"])
+VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
 #: Operators whose kernels may write over their first input.
-IN_PLACE = frozenset(
-    [
-        "Cast",
-        "Celu",
-        "Clip",
-        "Elu",
-        "HardSigmoid",
-        "LeakyRelu",
-        "LogSoftmax",
-        "Relu",
-        "Selu",
-        "Shrink",
-        "Sigmoid",
-        "Softmax",
-        "Softplus",
-        "Softsign",
-        "Tanh",
-        "ThresholdedRelu",
-    ]
-)
+IN_PLACE = frozenset({
+    "Cast", "Celu", "Clip", "Elu", "HardSigmoid", "LeakyRelu", "LogSoftmax", "Relu", "Selu", "Shrink", "Sigmoid",
+    "Softmax", "Softplus", "Softsign", "Tanh", "ThresholdedRelu",
+})  # fmt: skip
 #: (input, output) places that may share a buffer, by (domain, operator): a sum that a convolution adds to.
 _REUSES = {**{("", op): _FIRST for op in IN_PLACE}, (_MICROSOFT, "FusedConv"): _SUM, (_BLOCKED, "Conv"): _SUM}
 #: Bytes of an element, by the runtime's names of types.

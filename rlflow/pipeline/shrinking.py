@@ -63,7 +63,7 @@ class Wish:
 @dataclass(frozen=True)
 class Seen:
     """A model as the runtime runs it: its jobs in their order, and what they need. ``exact``: at every node the
-    runtime's allocator had given out just the bytes that its rules say.
+    runtime's allocator had given out just the bytes that its rules say, and the block is as large as they say.
     """
 
     flow: Flow
@@ -175,13 +175,14 @@ class _Shrinking:
     def _seen(self, source: Any) -> Seen:
         """What the runtime makes of a model; of several sessions, which may order it differently, the largest."""
         from rlflow.frontends.schedule import held, schedule_of
+        from rlflow.runtime.residence import trace_of
 
         seen = []
         for _ in range(SESSIONS):
-            trace = self._context.worker.memory_trace(source, self._feeds)
+            trace = trace_of(self._context.worker, source, self._feeds)
             flow = schedule_of(trace.graph, trace.nodes, self._feeds)
-            counted = [one.held for one in trace.nodes]
-            seen.append(Seen(flow, footprint(flow), counted == held(flow)))
+            needs, counted = footprint(flow), [one.held for one in trace.nodes]
+            seen.append(Seen(flow, needs, counted == held(flow) and trace.block == needs.block))
         return max(seen, key=lambda one: one.peak)
 
     # --- time ---------------------------------------------------------------------------------------------------------
@@ -240,9 +241,11 @@ class _Shrinking:
         return Entrant(self._folded._replace(trace=()) if one.design.stretches else self._folded, one.export)
 
     def _use(self, seen: Seen, source: Any) -> MemoryUse:
+        from rlflow.runtime.residence import resident_of
+
         needs, resident = seen.needs, None
         try:
-            resident = self._context.worker.resident(source, self._feeds, RUNS)
+            resident = resident_of(self._context.worker, source, self._feeds, RUNS)
         except RuntimeRefused as error:
             self._context.notes.append(str(error))
         return MemoryUse(

@@ -14,7 +14,6 @@ from rlflow.errors import RuntimeCrashed, RuntimeUnavailable, UsageError
 from rlflow.runtime.base import runtime
 from rlflow.runtime.messages import FeedSpec, Measurement, ModelIO, ModelSource, NodeTime, Samples, TimingPlan
 from rlflow.runtime.process import Channel
-from rlflow.runtime.residence import GIVES_BACK, MemoryTrace, Resident
 from rlflow.runtime.session_options import Handle, RuntimeOptions
 from rlflow.runtime.sources import Sources
 
@@ -125,7 +124,7 @@ class Worker(Channel):
 
     def interface(self, model: ModelSource) -> ModelIO:
         """As :meth:`inspect`, of a model that is not loaded; quicker than loading it where the runtime can."""
-        return self._with_source(model, None, None, "interface")
+        return self.with_source(model, None, None, "interface")
 
     def run(
         self, handle: Handle, feeds: Feeds, outputs: Sequence[str] | None = None, *, time_limit: float | None = None
@@ -236,32 +235,18 @@ class Worker(Channel):
         threads: int | None = None,
     ) -> list[NodeTime]:
         """Kernel time per node of the runtime's optimised graph (in a session of its own: profiling slows it)."""
-        return self._with_source(model, level, threads, "profile", dict(feeds), runs)
+        return self.with_source(model, level, threads, "profile", dict(feeds), runs)
 
     def optimized(self, model: ModelSource | Handle, *, level: str | None = None) -> bytes:
         """The graph that the runtime makes of ``model`` at ``level``, serialized."""
-        return self._with_source(model, level, None, "optimized")
-
-    def memory_trace(self, model: ModelSource | Handle, feeds: Feeds) -> MemoryTrace:
-        """What each node of the runtime's graph takes of memory in a run (in a session of its own)."""
-        return self._with_source(model, None, None, "memory_trace", dict(feeds))
-
-    def resident(self, model: ModelSource, feeds: Feeds, runs: int) -> Resident:
-        """The resident memory of a new process with this model alone, before and in so many runs.
-
-        The process gives memory back to the system as soon as it is free. Else what loading a model left over would
-        hide what running it takes.
-        """
-        with Worker(self.options, time_limit=self.time_limit) as alone:
-            alone.settings = GIVES_BACK
-            return alone._with_source(model, None, None, "resident", dict(feeds), runs)
+        return self.with_source(model, level, None, "optimized")
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _options(self, level: str | None, threads: int | None) -> RuntimeOptions:
         return replace(self.options, level=level or self.options.level, threads=threads or self.options.threads)
 
-    def _with_source(
+    def with_source(
         self, model: ModelSource | Handle, level: str | None, threads: int | None, method: str, *rest: Any
     ) -> Any:
         if isinstance(model, Handle):

@@ -9,10 +9,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlflow.errors import RuntimeRefused
 from rlflow.files import ScratchFolder
+
+if TYPE_CHECKING:
+    from rlflow.runtime.client import Worker
+    from rlflow.runtime.messages import ModelSource
 
 #: How the profiler calls the time of a node's kernel.
 _KERNEL = "_kernel_time"
@@ -60,6 +64,24 @@ class Resident:
     def growth(self) -> int:
         """What running adds to a loaded model."""
         return self.peak - self.loaded
+
+
+def trace_of(worker: Worker, model: ModelSource, feeds: Mapping[str, Any]) -> MemoryTrace:
+    """What each node of the runtime's graph takes of memory in a run (in a session of its own)."""
+    found: MemoryTrace = worker.with_source(model, None, None, "memory_trace", dict(feeds))
+    return found
+
+
+def resident_of(worker: Worker, model: ModelSource, feeds: Mapping[str, Any], runs: int) -> Resident:
+    """The resident memory of a new process with this model alone, before and in so many runs.
+
+    The process gives memory back to the system as soon as it is free. Else what loading a model left over would hide
+    what running it takes.
+    """
+    with type(worker)(worker.options, time_limit=worker.time_limit) as alone:
+        alone.settings = GIVES_BACK
+        found: Resident = alone.with_source(model, None, None, "resident", dict(feeds), runs)
+    return found
 
 
 def memory_trace(session_of: Callable[[Callable[[Any], None]], Any], feeds: Mapping[str, Any]) -> MemoryTrace:

@@ -16,6 +16,7 @@ from rlflow.frontends.banding import with_bands
 from rlflow.frontends.flows import flow_of
 from rlflow.frontends.schedule import IN_PLACE, VIEWS, held, schedule_of
 from rlflow.runtime import RuntimeOptions, Worker, unavailable_reason
+from rlflow.runtime.residence import resident_of, trace_of
 
 pytestmark = pytest.mark.skipif(unavailable_reason() is not None, reason="ONNX Runtime is not installed")
 
@@ -36,7 +37,7 @@ def feeds_of(model: onnx.ModelProto) -> dict[str, np.ndarray]:
 def assert_exact(worker: Worker, model: onnx.ModelProto) -> int:
     """The block, once every node's bytes and the block itself are what the runtime's allocator counted."""
     feeds = feeds_of(model)
-    trace = worker.memory_trace(model.SerializeToString(), feeds)
+    trace = trace_of(worker, model.SerializeToString(), feeds)
     flow = schedule_of(trace.graph, trace.nodes, feeds)
     assert [one.held for one in trace.nodes] == held(flow)
     block = footprint(flow).block
@@ -80,7 +81,7 @@ def single(op: str, **attributes: object) -> onnx.ModelProto:
 @pytest.mark.parametrize("op", sorted((IN_PLACE | VIEWS) - {"Squeeze", "Unsqueeze", "Identity"}))
 def test_what_is_computed_in_place(worker: Worker, op: str) -> None:
     model = single(op, **({"to": 1} if op == "Cast" else {}))
-    found = worker.memory_trace(model.SerializeToString(), feeds_of(model))
+    found = trace_of(worker, model.SerializeToString(), feeds_of(model))
     if [one.operator for one in found.nodes] == ["Sin", op, "Cos"]:  # else it was folded away
         assert found.nodes[1].held == found.nodes[0].held
 
@@ -88,13 +89,13 @@ def test_what_is_computed_in_place(worker: Worker, op: str) -> None:
 @pytest.mark.parametrize("op", ["Abs", "Exp", "Sqrt", "Neg", "Erf", "Floor"])
 def test_what_is_not(worker: Worker, op: str) -> None:
     model = single(op)
-    found = worker.memory_trace(model.SerializeToString(), feeds_of(model))
+    found = trace_of(worker, model.SerializeToString(), feeds_of(model))
     assert found.nodes[1].held == 2 * found.nodes[0].held
 
 
 def test_another_order_is_refused(worker: Worker) -> None:
     model = single("Relu")
-    trace = worker.memory_trace(model.SerializeToString(), feeds_of(model))
+    trace = trace_of(worker, model.SerializeToString(), feeds_of(model))
     with pytest.raises(RuntimeRefused, match="order"):
         schedule_of(trace.graph, trace.nodes[::-1], feeds_of(model))
 
@@ -111,6 +112,6 @@ def test_the_resident_memory_of_a_fresh_process_grows_by_the_values(worker: Work
     ]
     graph = helper.make_graph(nodes, "large", ends[:1], ends[1:], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    found = worker.resident(model.SerializeToString(), feeds_of(model), 3)
+    found = resident_of(worker, model.SerializeToString(), feeds_of(model), 3)
     assert found.growth > 16 * 512 * 512 * 4
     assert found.peak - found.growth == found.loaded > 0
