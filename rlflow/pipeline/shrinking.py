@@ -140,7 +140,8 @@ class _Shrinking:
         self._refuse_too_large(original if chosen is None else chosen.seen, looked)
         raced = Raced("shrunk", None if chosen is None else self._entrant(chosen))
         with self._context.blaming_guesses():
-            checked = check(self._came, raced, self._context)
+            raced, checked = check(self._came, raced, self._context)
+        chosen = None if raced.winner is None else chosen  # its roundings may be larger than is tolerated
         self._context.stage("resident", "watching the memory of fresh processes")
         before = self._use(original, self._came.source)
         after = before if chosen is None else self._use(chosen.seen, chosen.export.source)
