@@ -60,6 +60,6 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for verb in (optimize, simplify, shrink, verify, diff, bench, search, compare, inspect, cost, rules, explain, zoo, train,
-             dream, split, run, place, info):  # fmt: skip
+for verb in (optimize, simplify, shrink, verify, diff, bench, search, compare, inspect, cost, rules, explain, zoo,
+             train, dream, split, run, place, info):  # fmt: skip
     main.add_command(verb)
