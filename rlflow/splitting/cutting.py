@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -32,6 +33,8 @@ BANDWIDTH, LATENCY = 2e9, 1e-4
 COSTS = ("measured", "analytic")
 _ROUNDS, _SECONDS = 4, 1.5
 _PROFILE_RUNS = 5
+#: Seconds for trying cuts until outputs are those of the whole to the last bit, and how much longer a part may take.
+_TRYING, _NEARLY = 30.0, 1.1
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,7 @@ def split(
             inputs = Inputs.of(worker, source, imported.graph, dict(dims or {}), input_data, seed)
         work = _Cutting(taken, worker, inputs, source, _name(model), _ranges(imported), dict(dims or {}), bandwidth)
         chosen = work.measured(folder, parts, memory) if cost == "measured" else work.once(folder, parts, memory)
+        chosen = work.to_the_last_bit(folder, chosen, memory)
         found = None
         if check and inputs is not None:
             runs = chain_runner(worker, os.fspath(folder), chosen.manifest)
@@ -155,14 +159,63 @@ class _Cutting:
         assert best is not None
         return self._written(folder, best[1], best[2])
 
+    def to_the_last_bit(self, folder: Path, chosen: SplitResult, memory: int | None) -> SplitResult:
+        """``chosen`` or, where a cut goes through what the runtime fuses and moves roundings, other cuts of nearly the
+        same time that move none, if there are any. The parts in ``folder`` are those of the answer.
+        """
+        if self.inputs is None or len(chosen.nodes) == 1:
+            return chosen
+        whole, cuts = self._whole(), [int(one) for one in np.cumsum(chosen.nodes)[:-1]]
+        first, limit, now = cuts, _NEARLY * max(self.chain.times(cuts)), chosen
+        end = time.monotonic() + _TRYING
+        while time.monotonic() < end:
+            if self._same(folder, now.manifest, whole):
+                return now
+            rounding = [one for one in cuts if not self._same(folder, self._written(folder, [one], []).manifest, whole)]
+            handed = self.chain.handed.copy()
+            handed[rounding or cuts] = np.inf
+            self.chain = replace(self.chain, handed=handed)
+            try:
+                cuts = best_cuts(self.chain, len(chosen.nodes), memory=memory)
+            except UsageError:
+                break
+            times = self.chain.times(cuts)
+            if max(times) > limit:
+                break
+            now = self._written(folder, cuts, times)
+        return self._written(folder, first, chosen.times)
+
+    def _whole(self) -> Mapping[str, Any]:
+        """What the whole gives for the first input, as deployed."""
+        assert self.inputs is not None
+        handle = self.worker.load(self.source)
+        try:
+            return self.worker.run(handle, self.inputs.feeds[0])
+        finally:
+            self.worker.unload(handle)
+
+    def _same(self, folder: Path, manifest: Manifest, whole: Mapping[str, Any]) -> bool:
+        """Whether the parts give what the whole gives, bit by bit."""
+        assert self.inputs is not None
+        chain = ChainWorker(self.worker, os.fspath(folder), manifest)
+        try:
+            loaded = chain.load(os.fspath(folder))
+            try:
+                found = chain.run(loaded, self.inputs.feeds[0])
+            finally:
+                chain.unload(loaded)
+        except (RuntimeRefused, RuntimeCrashed):
+            return False
+        return all(np.asarray(found[name]).tobytes() == np.asarray(value).tobytes() for name, value in whole.items())
+
     def _correct(self, cuts: Sequence[int], times: Sequence[float]) -> list[float]:
         """Scales the costs of each part's nodes to what the part took; the times with what is handed over."""
         cost, chain = self.chain.cost.copy(), self.chain
         ends = [0, *cuts, chain.nodes]
         whole = []
-        for begin, end, time in zip(ends, ends[1:], times, strict=False):
-            cost[begin:end] *= time / max(float(cost[begin:end].sum()), 1e-12)
-            whole.append(time + float(chain.handed[begin] + chain.handed[end]))
+        for begin, end, took in zip(ends, ends[1:], times, strict=False):
+            cost[begin:end] *= took / max(float(cost[begin:end].sum()), 1e-12)
+            whole.append(took + float(chain.handed[begin] + chain.handed[end]))
         self.chain = replace(chain, cost=cost)
         return whole
 

@@ -58,6 +58,26 @@ def test_odd_models_are_split_and_compute_the_same(make, more: list[str], tmp_pa
     assert "to the last bit" in out
 
 
+def test_a_cut_that_moves_roundings_is_not_taken_where_another_is_near(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rlflow.splitting.cutting import _Cutting
+
+    asked: list[int] = []
+
+    def same(self: _Cutting, folder: Path, manifest: Manifest, whole: object) -> bool:
+        nodes = len(onnx.load(folder / "part-0.onnx").graph.node)
+        asked.append(nodes)
+        return nodes != 10
+
+    monkeypatch.setattr(_Cutting, "_same", same)
+    monkeypatch.setattr("rlflow.splitting.cutting._NEARLY", 2.0)
+    found = split(mlp(layers=7), tmp_path / "parts", 2, cost="analytic", dims={"N": 2})
+    assert asked[0] == asked[1] == 10
+    assert found.nodes[0] == asked[-1] != 10
+    assert found.nodes[0] == len(onnx.load(tmp_path / "parts" / "part-0.onnx").graph.node)
+
+
 def test_measured_parts_are_balanced(tmp_path: Path) -> None:
     found = split(mlp(layers=8, width=256), tmp_path / "parts", 2, dims={"N": 64})
     assert max(found.times) / sum(found.times) < 0.75
