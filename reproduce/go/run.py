@@ -38,6 +38,7 @@ SEARCHING = ("random", "annealing", "brkga")
 BUILDING = ("single", "contiguous", "critical-path", "etf", "heft", "min-cut")
 MODELS = ("squeezenet1.1", "resnet-18", "mobilenet-v2", "densenet-121", "inception-v3")
 RESULTS = HERE / "results" / "go.jsonl"
+DATA = HERE.parents[2] / "shared" / "data"
 
 
 def simulator() -> Iterator[dict[str, Any]]:
@@ -59,6 +60,8 @@ def simulator() -> Iterator[dict[str, Any]]:
 
 def placed(folder: Path, evaluations: int, seeds: int) -> Iterator[dict[str, Any]]:
     """A row for each graph and placer."""
+    if not folder.is_dir():
+        raise SystemExit(f"There is no folder {folder}; get the graphs with `make fetch-data`, or leave doppler out.")
     for path in sorted(folder.glob("*.txt")):
         task = PlacementTask(doppler.read_graph(path), doppler.machine())
         bound, base = lower_bound(task), 0.0
@@ -115,7 +118,7 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--data", type=Path, help="folder with doppler/*.txt")
+    parser.add_argument("--data", type=Path, default=DATA, help="folder with doppler/*.txt (make fetch-data)")
     parser.add_argument("--models", nargs="+", default=MODELS)
     parser.add_argument("--evaluations", type=int, default=10_000)
     parser.add_argument("--seeds", type=int, default=5)
@@ -124,7 +127,7 @@ def main() -> None:
     file = results.Results(RESULTS, ["python", "reproduce/go/run.py", *sys.argv[1:]], resume=True, dirty=given.dirty)
     sources = {
         "simulator": simulator,
-        "doppler": lambda: placed(given.data / "doppler", given.evaluations, given.seeds) if given.data else iter(()),
+        "doppler": lambda: placed(given.data / "doppler", given.evaluations, given.seeds),
         "split": lambda: split(tuple(given.models)),
     }
     for part in given.only:
