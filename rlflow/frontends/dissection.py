@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx import helper
 
@@ -82,6 +83,7 @@ class Dissection:
         if len(self.inputs) < len(graph.input):
             self.notes.append("Weights that are also listed as inputs became plain weights.")
         self._sort_out()
+        self._learnt: dict[str, ValueType] = {}
         self.types = self._inferred({})
 
     def _sort_out(self) -> None:
@@ -128,6 +130,19 @@ class Dissection:
         dtype, dims = self.types.get(name, UNKNOWN)
         return Tensor(name, dtype_name(dtype), None if dims is None else tuple(map(_plain, dims)))
 
+    def untyped(self) -> list[str]:
+        """Values of which ONNX's inference does not know type or rank, as behind an operator of another domain."""
+        unknown = (name for names in self.makes for name in names if self.tensor(name).shape is None)
+        return list(unknown)
+
+    def learn(self, tensors: Iterable[Tensor]) -> None:
+        """Take types and shapes from elsewhere, where inference knows none."""
+        for one in tensors:
+            if one.dtype is not None and one.shape is not None:
+                dims: list[Dim] = [symbolic.quote(dim) if isinstance(dim, str) else dim for dim in one.shape]
+                self._learnt[one.name] = onnx_number(one.dtype), dims
+        self.types = self._inferred({})
+
     def value_bytes(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Bytes of every value that is not constant, where open dimensions have these ``sizes`` (1 where it is not
         known; 0 where nothing about the value is).
@@ -151,7 +166,12 @@ class Dissection:
         bare = inference.bare_model(self.model)
         symbols = dimensions.name_dims(bare)
         dimensions.freeze(bare, symbols, {name: size for name, size in sizes.items() if name in symbols})
-        return inference.infer(bare, frozenset(name for name, place in symbols.items() if place is None))[0]
+        found = inference.infer(bare, frozenset(name for name, place in symbols.items() if place is None))[0]
+        for name, (dtype, dims) in self._learnt.items():
+            if found.get(name, UNKNOWN)[1] is None:
+                known = [sizes.get(symbolic.unquote(dim), dim) if isinstance(dim, str) else dim for dim in dims or []]
+                found[name] = dtype, known
+        return found
 
     def piece(self, chosen: Collection[int], name: str, *, last: bool = False) -> Piece:
         """The model of the working nodes ``chosen`` (indices); the ``last`` one also has constant outputs."""
@@ -207,6 +227,7 @@ class Dissection:
         """A model with everything but a graph, and only the functions that ``nodes`` call."""
         model = onnx.ModelProto()
         storage.copy_fields(self.model, model, skip=("graph", "functions"))
+        model.ir_version = max(model.ir_version, 4)  # before that, weights are inputs, too
         table = scopes.function_table(self.model)
         waiting = [scopes.key_of(node) for node in scopes.all_nodes(nodes)]
         called: set[scopes.FunctionKey] = set()
@@ -238,6 +259,20 @@ def named_apart(model: onnx.ModelProto) -> list[str]:
     for number, node in enumerate(model.graph.node):
         node.name = f"rlflow.node.{number}"
     return [node.name for node in model.graph.node]
+
+
+def showing(model: onnx.ModelProto, values: Iterable[str]) -> onnx.ModelProto:
+    """``model``, changed in place, with outputs for ``values``, too, of which a runtime finds out the types."""
+    there = {info.name for info in model.graph.output}
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in values if name not in there)
+    return model
+
+
+def onnx_number(dtype: str) -> int:
+    """The ONNX element type number of a name that :func:`dtype_name` gives."""
+    if dtype == "string":
+        return int(onnx.TensorProto.STRING)
+    return int(ir.DataType.BFLOAT16 if dtype == "bfloat16" else ir.DataType.from_numpy(np.dtype(dtype)))
 
 
 def dtype_name(dtype: int) -> str | None:

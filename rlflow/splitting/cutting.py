@@ -20,6 +20,7 @@ from rlflow.files import unfinished, write_atomically
 from rlflow.placement.contiguous import Chain, best_cuts
 from rlflow.splitting.chain import ChainWorker, chain_runner
 from rlflow.splitting.manifest import NAME, Manifest, Part, digest_of_file
+from rlflow.splitting.node_costs import analytic_costs, learn_types, profiled_costs
 
 if TYPE_CHECKING:
     from rlflow.equivalence import Verification
@@ -87,6 +88,7 @@ def split(
     _drop_plan(taken)
     source = as_source(model)
     with open_worker(1) as worker, _new_folder(target) as folder:
+        learn_types(worker, source, taken)
         inputs = None
         if check or cost == "measured":
             inputs = Inputs.of(worker, source, imported.graph, dict(dims or {}), input_data, seed)
@@ -126,8 +128,6 @@ class _Cutting:
         self.chain = chain_of(taken, self.bytes, self._costs(), bandwidth)
 
     def _costs(self) -> np.ndarray:
-        from rlflow.splitting.node_costs import analytic_costs, profiled_costs
-
         found = None
         if self.inputs is not None:
             found = profiled_costs(self.worker, self.source, self.taken, self.inputs.feeds[0], _PROFILE_RUNS)

@@ -28,6 +28,23 @@ def analytic_costs(taken: Dissection, value_bytes: Mapping[str, int], sizes: Map
     return np.maximum(products / (1e9 * analytic.GFLOPS), moved / (1e9 * analytic.GBPS)) + 1e-6 * analytic.OVERHEAD_US
 
 
+def learn_types(worker: Worker, source: bytes | str, taken: Dissection) -> None:
+    """Lets the runtime say the types that ONNX's own inference does not know; where it cannot, nothing is learnt."""
+    from rlflow.frontends import instrument
+    from rlflow.frontends.dissection import Tensor, showing
+
+    unknown = taken.untyped()
+    model = instrument.opened(source) if unknown else None
+    if model is None:
+        return
+    try:
+        found = worker.interface(showing(model, unknown).SerializeToString()).outputs
+    except (RuntimeRefused, RuntimeCrashed):
+        return
+    wanted = set(unknown)
+    taken.learn(Tensor(one.name, one.dtype, one.shape) for one in found if one.is_tensor and one.name in wanted)
+
+
 def profiled_costs(
     worker: Worker, source: bytes | str, taken: Dissection, feeds: Mapping[str, Any], runs: int
 ) -> np.ndarray | None:

@@ -15,6 +15,7 @@ from rlflow.files import check_output
 from rlflow.placement import PLACERS, Devices, Evaluation, PlacementTask, Work, lower_bound
 from rlflow.placement.devices_file import read_devices
 from rlflow.specs import bytes_text
+from rlflow.splitting.node_costs import analytic_costs, learn_types, profiled_costs
 
 if TYPE_CHECKING:
     from rlflow.frontends.dissection import Dissection
@@ -118,7 +119,6 @@ def _costs(
 ) -> tuple[np.ndarray, dict[str, int]]:
     """(seconds of each node, bytes of each value)."""
     from rlflow.frontends import load_model
-    from rlflow.splitting.node_costs import analytic_costs, profiled_costs
 
     if cost == "analytic":
         sizes = taken.value_bytes(dims)
@@ -127,6 +127,7 @@ def _costs(
         raise UsageError(f"The cost {cost!r} is unknown; choose measured or analytic.")
     source = as_source(model)
     with open_worker(1) as worker:
+        learn_types(worker, source, taken)
         inputs = Inputs.of(worker, source, load_model(model).graph, dims, data, seed)
         chosen = dict(inputs.sizes.values)
         sizes = taken.value_bytes(chosen)

@@ -12,8 +12,10 @@ import pytest
 from split_models import branches, mlp, with_body, with_sequence
 
 from rlflow.errors import ModelError
-from rlflow.frontends.dissection import Dissection, Piece
+from rlflow.frontends.dissection import Dissection, Piece, Tensor, dtype_name, onnx_number
+from rlflow.runtime import Worker
 from rlflow.splitting.cutting import chain_of
+from rlflow.splitting.node_costs import learn_types
 
 
 def run(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -142,3 +144,34 @@ def test_external_weights_are_carried(tmp_path: Path) -> None:
     assert np.array_equal(
         run(onnx.load(tmp_path / "part.onnx"), feeds)["r1"], run(whole.piece(range(6), "part").model, feeds)["r1"]
     )
+
+
+def test_what_the_runtime_knows_is_learnt() -> None:
+    """Inference stops at an operator of another domain; ONNX Runtime knows it."""
+    model = mlp(layers=2)
+    model.graph.node.insert(3, onnx.helper.make_node("Gelu", ["r0"], ["g"], domain="com.microsoft"))
+    model.graph.node[4].input[0] = "g"
+    model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    taken = Dissection(model)
+    assert taken.untyped() == ["g", "p1", "s1"]
+    with Worker() as worker:
+        learn_types(worker, model.SerializeToString(), taken)
+    assert taken.untyped() == []
+    assert taken.tensor("g") == Tensor("g", "float32", ("N", 16))
+    assert taken.value_bytes({"N": 3})["g"] == 4 * 3 * 16
+
+
+def test_weights_of_the_oldest_models_are_inputs_no_more() -> None:
+    model = mlp()
+    model.ir_version = 3
+    model.graph.input.extend(
+        onnx.helper.make_tensor_value_info(one.name, one.data_type, one.dims) for one in model.graph.initializer
+    )
+    piece = Dissection(model).piece(range(6), "part")
+    onnx.checker.check_model(piece.model, full_check=True)
+    assert piece.inputs == ("x",)
+
+
+@pytest.mark.parametrize("name", ["bool", "uint8", "int64", "float16", "bfloat16", "float64", "string"])
+def test_names_of_types_go_both_ways(name: str) -> None:
+    assert dtype_name(onnx_number(name)) == name
