@@ -309,7 +309,7 @@ def _plain(dim: Dim) -> Any:
 def _macs(node: onnx.NodeProto, shapes: dict[str, tuple[int, ...]]) -> int:
     try:
         return stats.count_macs(node, shapes)
-    except ModelError:
+    except (ModelError, IndexError):  # an unknown shape, or one that the file declares wrongly
         return 0
 
 

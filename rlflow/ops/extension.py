@@ -137,9 +137,7 @@ def _check_shape(
         try:
             said = shape(*map(list, one), **found.defaults)
         except Exception as error:  # somebody else's function
-            raise UsageError(
-                f"{where}: its shape function for {one} raised {type(error).__name__}: {error}"
-            ) from error
+            raise UsageError(f"{where}: its shape function for {one} raised {type(error).__name__}: {error}") from error
         if said is None or list(said) != list(out.shape) or out.dtype != np.float64:
             given = " and ".join(f"float64{list(extents)}" for extents in one)
             raise UsageError(

@@ -57,9 +57,7 @@ def timing(parts: Sequence[Samples], clock: str) -> ModelTiming:
     wall = np.concatenate([part.wall_ms for part in parts])
     values = median_interval(own)
     p99, wall_p99 = (float(np.percentile(one, 99)) for one in (own, wall))
-    return ModelTiming(
-        values.value, values.low, values.high, float(np.median(wall)), int(wall.size), p99, wall_p99
-    )
+    return ModelTiming(values.value, values.low, values.high, float(np.median(wall)), int(wall.size), p99, wall_p99)
 
 
 def timings(blocks: Sequence[Block], clock: str) -> dict[str, ModelTiming]:

@@ -41,8 +41,9 @@ def learn_types(worker: Worker, source: bytes | str, taken: Dissection) -> None:
         found = worker.interface(showing(model, unknown).SerializeToString()).outputs
     except (RuntimeRefused, RuntimeCrashed):
         return
-    wanted = set(unknown)
-    taken.learn(Tensor(one.name, one.dtype, one.shape) for one in found if one.is_tensor and one.name in wanted)
+    # An unknown rank is told as no dimensions: only what has some is known.
+    known = [one for one in found if one.is_tensor and one.shape and one.name in set(unknown)]
+    taken.learn(Tensor(one.name, one.dtype, one.shape) for one in known)
 
 
 def profiled_costs(
