@@ -18,7 +18,7 @@ from rlflow.pipeline.context import Context
 from rlflow.pipeline.ends import check_at_ends, race_at_ends
 from rlflow.pipeline.kernel_planning import with_kernels
 from rlflow.pipeline.loading import Loaded, load
-from rlflow.pipeline.peak_memory import peak_memory
+from rlflow.pipeline.peaks import peak_memory
 from rlflow.pipeline.racing import Raced, race
 from rlflow.pipeline.searching import Found, price, search, sentence, settle_sizes
 from rlflow.pipeline.writing import OptimizeResult, write

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from rlflow.pipeline.parts import ModelTimes, Parts
-from rlflow.pipeline.peak_memory import in_file, peak
+from rlflow.pipeline.peaks import in_file, peak
 from rlflow.report import Report, TimeInterval, render
 from rlflow.report.page import page
 from rlflow.runtime import Worker
