@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 
 #: The bars: what is installed of rlflow itself, and ``import rlflow``.
-MOST_BYTES, MOST_SECONDS = 40e6, 0.3
+MOST_BYTES, MOST_SECONDS = 30e6, 0.1
 
 
 def rlflow(*arguments: str) -> None:
