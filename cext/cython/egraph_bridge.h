@@ -27,9 +27,8 @@ inline egraph::TextLanguage& text_language(const EGraph& g) {
   if (!language) throw Error(ErrorKind::kUsage, "the language of this e-graph has no S-expressions");
   return *language;
 }
-inline const EGraph& clean(const EGraph& g) {
+inline void check_clean(const EGraph& g) {
   if (!g.clean()) throw Error(ErrorKind::kUsage, "the e-graph was changed after its last rebuild(): call it first");
-  return g;
 }
 inline void check_classes(const EGraph& g, const std::vector<uint32_t>& classes) {
   for (const uint32_t c : classes)
@@ -69,22 +68,26 @@ inline ENodeArrays egraph_nodes(const EGraph& g) {
   return out;
 }
 inline size_t egraph_filter_cycles(EGraph& g, const std::vector<uint32_t>& roots) {
-  check_classes(clean(g), roots);
+  check_clean(g);
+  check_classes(g, roots);
   return egraph::filter_cycles(g, roots);
 }
 inline bool egraph_has_cycle(const EGraph& g, const std::vector<uint32_t>& roots) {
-  check_classes(clean(g), roots);
+  check_clean(g);
+  check_classes(g, roots);
   return egraph::has_cycle(g, roots);
 }
 inline std::pair<size_t, size_t> egraph_reachable(const EGraph& g, const std::vector<uint32_t>& roots) {
-  check_classes(clean(g), roots);
+  check_clean(g);
+  check_classes(g, roots);
   std::pair<size_t, size_t> out;
   egraph::count_reachable(g, roots, out.first, out.second);
   return out;
 }
 inline egraph::Extraction egraph_snapshot(const EGraph& g, const std::vector<uint32_t>& roots, std::vector<uint32_t>& nodes,
                                           std::vector<uint32_t>& classes) {
-  check_classes(clean(g), roots);
+  check_clean(g);
+  check_classes(g, roots);
   return egraph::snapshot(g, roots, nodes, classes);
 }
 inline std::vector<double> egraph_tensat_costs(const EGraph& g, const std::vector<uint32_t>& nodes, double gflops, double gbps, double overhead_us) {
@@ -113,7 +116,7 @@ inline std::vector<uint32_t> egraph_add_graph(EGraph& g, const Graph& graph) {
   return outputs;
 }
 inline std::string egraph_declined(const Rule& rule) { return egraph::declined(rule); }
-inline std::vector<std::shared_ptr<egraph::RewriteRule>> egraph_table_rules(const EGraph& g, std::shared_ptr<const Rule> rule) {
+inline std::vector<std::shared_ptr<egraph::RewriteRule>> egraph_table_rules(const EGraph& g, const std::shared_ptr<const Rule>& rule) {
   auto language = std::dynamic_pointer_cast<egraph::TableLanguage>(g.language_ptr());
   if (!language) throw Error(ErrorKind::kUsage, "the language of this e-graph is not the operator table");
   std::vector<std::shared_ptr<egraph::RewriteRule>> out;
@@ -156,10 +159,11 @@ inline std::shared_ptr<egraph::Runner> make_runner(std::shared_ptr<EGraph> g, co
   else if (scheduler == "backoff") options.scheduler = egraph::SchedulerKind::kBackoff;
   else throw Error(ErrorKind::kUsage, "there is no scheduler '" + scheduler + "'; there are simple and backoff");
   std::vector<egraph::RewriteRule> copies;
+  copies.reserve(rules.size());
   for (const auto& r : rules) copies.push_back(*r);
   const std::atomic<bool>* flag = stop ? &stop->stop : nullptr;
-  auto own = std::make_shared<OwningRunner>(OwningRunner{g, stop, nullptr});
-  own->runner = std::make_shared<egraph::Runner>(*g, std::move(copies), roots, options, flag);
+  auto own = std::make_shared<OwningRunner>(OwningRunner{std::move(g), std::move(stop), nullptr});
+  own->runner = std::make_shared<egraph::Runner>(*own->g, std::move(copies), roots, options, flag);
   return {own, own->runner.get()};
 }
 inline std::string run_runner(egraph::Runner& r) { return std::string(egraph::stop_reason_name(r.run())); }

@@ -1,5 +1,7 @@
 #include "ort_calls.h"
 
+#include <algorithm>
+
 namespace rlflow::kernels {
 namespace {
 
@@ -58,7 +60,8 @@ std::string Attributes::text(const char* name) const {
   if (!api.try_call<ort::GetStringAttribute>(info, name, static_cast<char*>(nullptr), &size) || size == 0) return "";
   std::string value(size, '\0');
   if (!api.try_call<ort::GetStringAttribute>(info, name, value.data(), &size)) return "";
-  return value.c_str();
+  value.resize(std::min(value.find('\0'), size));  // some runtimes count the end
+  return value;
 }
 
 }  // namespace rlflow::kernels

@@ -21,7 +21,7 @@ using Cuts = std::vector<int>;
 struct OpRow {
   std::string_view name;
   int arity;
-  std::string_view rule = "";               // the row of the operator table that is asked for shapes; none: a leaf, or a name of ours for a part
+  std::string_view rule = {};               // the row of the operator table that is asked for shapes; none: a leaf, or a name of ours for a part
 };
 // clang-format off
 constexpr OpRow kOps[kTensatOps] = {

@@ -138,7 +138,7 @@ inline std::string problem(const Case& c) {
   int wanted = fails ? 0 : static_cast<int>(std::count(want.begin(), want.end(), '|')) + 1;
   std::string call = c.call;
   if (size_t colon = call.rfind(':'); colon != std::string::npos && call.find('"') == std::string::npos) {  // "Split{...}:3" wants 3 outputs
-    wanted = std::atoi(call.c_str() + colon + 1);
+    wanted = std::stoi(call.substr(colon + 1));
     call = call.substr(0, colon);
   }
   try {

@@ -127,7 +127,7 @@ rlflow::ort::Status* make_status(int, const char* message) {
   return reinterpret_cast<rlflow::ort::Status*>(&said);
 }
 const void* old_table[] = {reinterpret_cast<const void*>(make_status)};
-const void* old_api(uint32_t version) { return version == 1 ? old_table : nullptr; }
+const void* old_api(uint32_t version) { return version == 1 ? static_cast<const void*>(old_table) : nullptr; }
 
 }  // namespace
 
