@@ -13,7 +13,7 @@ from rlflow.deployment import Deployment, Inputs, as_source, open_worker, source
 from rlflow.equivalence.runners import runner
 from rlflow.options import Options, with_keywords
 from rlflow.pipeline import Context, OptimizeResult, run
-from rlflow.rulesets import load_library
+from rlflow.rulesets import load_library, with_algorithms
 from rlflow.search import Progress, StopToken
 
 if TYPE_CHECKING:
@@ -178,4 +178,5 @@ def replay(
     from rlflow.frontends import load_model, save_model
 
     imported = load_model(model)
-    return save_model(imported, _search.replay(imported.graph, load_library(rules), trace))
+    library = with_algorithms() if rules is None else load_library(rules)
+    return save_model(imported, _search.replay(imported.graph, library, trace))

@@ -95,10 +95,23 @@ class _Meanings:
 
     @functools.cached_property
     def chosen_rules(self) -> Any:
-        """The rules, narrowed to the class of rounding and to those that are wanted."""
-        from rlflow.rulesets import narrowed, within
+        """The rules, narrowed to the class of rounding and to those that are wanted; by default with the algorithms,
+        where a clock prices them and the tolerance allows some.
+        """
+        from rlflow.rulesets import narrowed, with_algorithms, within
 
-        return narrowed(within(self.rules, self.numerics), self.only_rules, self.skip_rules)
+        algorithms = self.rules is None and self._clocked and self.tolerated > 1.0
+        rules = with_algorithms() if algorithms else self.rules
+        return narrowed(within(rules, self.numerics), self.only_rules, self.skip_rules)
+
+    @property
+    def _clocked(self) -> bool:
+        """Whether prices are measured."""
+        if not isinstance(self.cost, str):
+            return bool(self.cost.measures)
+        from rlflow.specs import name_of
+
+        return name_of(self.cost) != "analytic"
 
     @functools.cached_property
     def tolerated(self) -> float:
@@ -143,7 +156,8 @@ class Options(_Meanings):
     One without a name is called by its place, such as ``image.0``. ``shapes`` says the same by input: ``{"x":
     "1x16,4x128,8x512"}``. ``only_usual``: write also what is slower than the original at the least or the most.
     ``freeze`` binds for good. ``input_data``: arrays by input name, or the path of a ``.npz`` file, to verify on
-    besides random inputs. ``rules``: a rule library, or files and family names (default: everything that ships).
+    besides random inputs. ``rules``: a rule library, or files and family names (default: everything that ships, and
+    where prices are measured Winograd's algorithm).
     ``skip_rules``, ``only_rules``: rules to leave out of these, or to use alone, by name, by family, or by a pattern
     with ``*``. ``max_growth``: how large the weights may become by folding, in times the model's own. ``tolerance``:
     how many times the model's own rounding error the result may have, a number from 1 on, ``"strict"`` (1) or

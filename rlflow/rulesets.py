@@ -10,8 +10,10 @@ from typing import Any
 
 from rlflow.errors import UsageError
 
-__all__ = ["for_opset", "load_library", "named_files", "narrowed", "within"]
+__all__ = ["ALGORITHMS", "for_opset", "load_library", "named_files", "narrowed", "with_algorithms", "within"]
 
+#: Families of algorithms inside operators, which only a clock can price.
+ALGORITHMS = ("winograd",)
 
 #: Rule files of other programs; everything else that is no family is a rule file of ours.
 _FOREIGN = ".pb"
@@ -49,6 +51,13 @@ def _true_rules(path: Any) -> list[Any]:
     if found.remark is not None:
         warnings.warn(f"{found.remark} `rlflow rules import` lists them all.", ForeignRulesWarning, stacklevel=4)
     return [*found.known, *found.new]
+
+
+def with_algorithms() -> Any:
+    """The rules that are loaded by default, and those of ``ALGORITHMS``."""
+    from rlflow.rewrite import RuleLibrary, load_rules
+
+    return RuleLibrary([*load_library(None).values(), *load_rules(families=ALGORITHMS).values()])
 
 
 def named_files(rules: Any) -> list[Any]:

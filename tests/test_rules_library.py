@@ -24,15 +24,14 @@ from rlflow.synthesis.semantics import Evaluator
 LIBRARY: RuleLibrary = all_shipped()
 FAMILIES = {"fold", "idiom", "layout", "linear", "merge", "select", "shape", "spatial"}
 EVERY = 12  # of the generated rules, which are many of few kinds, one in so many; all of them with `-m slow`
+EVERY_ALGORITHM = 4  # and of the algorithms, whose proofs are of many channels
 
 
 def cases() -> list:
     generated = [name for name, rule in LIBRARY.items() if rule.family == "generated"]
-    often = set(generated[::EVERY])
-    return [
-        name if LIBRARY[name].family != "generated" or name in often else pytest.param(name, marks=pytest.mark.slow)
-        for name in LIBRARY
-    ]
+    algorithms = [name for name, rule in LIBRARY.items() if rule.family == "winograd"]
+    seldom = {*generated, *algorithms} - {*generated[::EVERY], *algorithms[::EVERY_ALGORITHM]}
+    return [pytest.param(name, marks=pytest.mark.slow) if name in seldom else name for name in LIBRARY]
 
 
 def by_rule(function):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 class Rounding:
     """What the steps of a trace may add to the rounding error. ``tolerance``: ``None`` where nothing bounds them;
-    ``names``: the rules, by number. ``refused``: names of rules that would have gone beyond it somewhere.
+    ``names``: the rules, by number. ``refused``: names of rules whose step would have gone beyond it somewhere.
 
     A graph that no path leads to, such as an e-graph's, has no steps to add up. There a rule may be used as often as it
     fits where its growth alone is within the tolerance, and nowhere else.
@@ -48,11 +48,11 @@ class Rounding:
             for k, macro in _macros(raw, index):
                 added[k] = sum(map(self._budget.share, (rule for rule, _ in macro.applied.steps)))
             fits = self._budget.allows(self._spent(node) + added)
+            self.refused.update(self._names[rule] for rule in np.unique(rules[~fits]))
         else:
             fits = self._alone[rules]
             for k, macro in _macros(raw, index):
                 fits[k] = all(self._fits_alone(rule) for rule, _ in macro.applied.steps)
-        self.refused.update(self._names[rule] for rule in np.unique(rules[~fits]))
         return np.asarray(fits)
 
     def keeps(self, found: SearchNode | Visited) -> bool:
@@ -69,7 +69,6 @@ class Rounding:
 
         if self._budget is None or self._alone.all():
             return ruleset
-        self.refused.update(name for name, fits in zip(self._names, self._alone, strict=True) if not fits)
         return RuleSet([rule for rule, fits in zip(ruleset.rules, self._alone, strict=True) if fits])
 
     def _fits_alone(self, rule: str) -> bool:
