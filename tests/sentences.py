@@ -19,7 +19,7 @@ AVERAGE, LONGEST = 20.0, 40
 #: Pages that a newcomer reads first. The others are measured and shown.
 HELD = (
     "README.md", "docs/tour.md", "docs/faq.md", "docs/worldmodel.md", "docs/search.md", "docs/cost.md",
-    "docs/agents.md", "docs/comparison.md", "docs/rules.md", "docs/generator.md", "docs/metrics.md",
+    "docs/agents.md", "docs/comparison.md", "docs/rules.md", "docs/settings.md", "docs/generator.md", "docs/metrics.md",
 )  # fmt: skip
 _FENCE = re.compile(r"^ *```.*?^ *```\s*$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)

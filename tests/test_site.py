@@ -74,3 +74,12 @@ def test_the_reference_has_every_name_of_the_package() -> None:
     for name in rlflow.__all__:
         assert name.startswith("_") or f"\n## rlflow.{name}\n" in shown
     assert ":class:`" not in shown and "rlflow.torch.optimize" in shown
+
+
+def test_every_environment_variable_of_ours_is_in_the_page_of_settings() -> None:
+    sources = [*(ROOT / "rlflow").rglob("*.py"), *(ROOT / "cext").rglob("*.cc"), *(ROOT / "cext").rglob("*.h")]
+    read = re.compile(r"""(?:environ(?:\.get)?[\[(]|getenv\()\s*["'](RLFLOW_\w+)""")
+    found = {name for path in sources for name in read.findall(path.read_text(encoding="utf-8"))}
+    assert len(found) > 4
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert {name for name in found if f"`{name}`" not in page} == set()
