@@ -18,13 +18,17 @@ from rlflow.footprint.layout import with_copies
 from rlflow.footprint.lifetimes import Footprint, footprint
 
 #: Numbers of bands that are tried.
-BANDS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
+BANDS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 #: Beginnings and ends that are tried around a peak, and designs that go on.
 PLACES, BEAM = 10, 4
 #: Numbers of bands that are tried in vain before the next stretch is.
-PATIENCE = 2
+PATIENCE = 3
+#: Uneven bands are tried up to this number; the largest of more would be much larger than the others.
+MOST_UNEVEN = 8
+#: Turns that may go by without a smaller design: two peaks of one height need two stretches.
+STALE = 2
 #: Turns of the search; each adds one stretch.
-TURNS = 8
+TURNS = 10
 #: What copying a byte, and calling a kernel, cost beside one operation of a product: about as on a core that
 #: multiplies 60e9 numbers and copies 15e9 bytes a second and needs 5 microseconds a call.
 COPY, CALL = 4.0, 3e5
@@ -75,11 +79,14 @@ class Squeeze:
         needs = footprint(start)
         seen: dict[tuple[Stretch, ...], Design] = {(): Design(needs.peak, 1.0, ())}
         beam: list[tuple[Design, Flow, Footprint]] = [(seen[()], start, needs)]
+        best, stale = needs.peak, 0
         for _ in range(TURNS):
             fresh = [found for one in beam for found in self._turn(*one, seen)]
-            best = min(one.peak for one, _, _ in beam)
-            beam = sorted(fresh, key=lambda one: (one[0].peak, one[0].work))[:BEAM]
-            if not beam or beam[0][0].peak >= best or self._is_over():
+            beam = sorted(fresh, key=lambda one: (one[0].peak, one[2].live, one[0].work))[:BEAM]
+            if not beam or self._is_over():
+                break
+            best, stale = (beam[0][0].peak, 0) if beam[0][0].peak < best else (best, stale + 1)
+            if stale > STALE:
                 break
         return front_of(list(seen.values()))
 
@@ -92,6 +99,8 @@ class Squeeze:
             for uneven in (True, False):
                 least, idle = design.peak, 0
                 for bands in BANDS:
+                    if uneven and bands > MOST_UNEVEN:
+                        break
                     stretches = tuple(sorted([*kept, Stretch(first, last, bands, uneven)]))
                     if stretches in seen:
                         continue
