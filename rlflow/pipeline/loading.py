@@ -31,7 +31,8 @@ class Loaded:
 
     ``library`` is ``None`` for a model that is carried through as it came, else the rules that apply to it, and
     ``ruleset`` the same compiled. ``weights``: the file that the large weights of the model and its rewrites are shared
-    in, where they are many. ``extents``: the sizes of open dimensions that the user gave.
+    in, where they are many. ``extents``: the sizes of open dimensions that the user gave. ``growths``: of the rounding
+    error, by rule.
     """
 
     name: str
@@ -44,12 +45,14 @@ class Loaded:
     exports: Exports
     ruleset: Any = None
     extents: Mapping[str, Extent] = field(default_factory=dict)
+    growths: Mapping[str, float] = field(default_factory=dict)
 
 
 def load(model: Any, context: Context) -> Loaded:
     """Read the model and the rules; raises :class:`ModelError` and :class:`UsageError` for what cannot be searched."""
     from rlflow.frontends import load_model
     from rlflow.rewrite import compiled
+    from rlflow.rewrite.bundles import read_bundles
 
     options = context.options
     imported = load_model(model, keep_initializer_inputs=options.keep_initializer_inputs, freeze=options.freeze or None)
@@ -67,7 +70,9 @@ def load(model: Any, context: Context) -> Loaded:
     context.notes.extend(left_out)
     ruleset = compiled(library)
     exports = Exports(imported, ruleset, weights, context)
-    return Loaded(*known, source, weights, library, exports, ruleset, extents)
+    growths = {rule.name: rule.proof.growth for rule in library.values() if rule.proof is not None}
+    read_bundles()  # the search uses them: a file that cannot be read is said now
+    return Loaded(*known, source, weights, library, exports, ruleset, extents, growths)
 
 
 def _name(model: Any, imported: Any) -> str:

@@ -7,7 +7,6 @@ input; both models' outputs are compared with that.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -47,7 +46,7 @@ class Accuracy:
 
 def tolerance_of(loaded: Loaded, limit: float) -> Tolerance:
     """The tolerance for a model and its rules."""
-    return Tolerance.of(limit, () if loaded.library is None else loaded.library.values())
+    return Tolerance(limit, loaded.growths)
 
 
 def bill(loaded: Loaded, winner: Entrant | None, context: Context) -> dict[str, Any] | None:
@@ -61,9 +60,8 @@ def bill(loaded: Loaded, winner: Entrant | None, context: Context) -> dict[str, 
 
 def rounds_otherwise(loaded: Loaded, winner: Entrant) -> list[str]:
     """The rules of large growth among the winner's steps."""
-    tolerance = tolerance_of(loaded, math.inf)
     names = dict.fromkeys(step.rule for step in winner.visited.trace or ())
-    return [name for name in names if tolerance.growth(name) >= LARGE]
+    return [name for name in names if loaded.growths.get(name, 1.0) >= LARGE]
 
 
 def accuracy(

@@ -22,7 +22,6 @@ from typing import Any
 from rlflow.errors import UsageError
 from rlflow.graph import Graph
 from rlflow.ops import has_op, op_row
-from rlflow.rewrite.rule import Rule
 
 __all__ = ["LARGE", "RoundingBudget", "Tolerance", "read_tolerance"]
 
@@ -56,11 +55,6 @@ class Tolerance:
 
     limit: float
     growths: Mapping[str, float] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, limit: float, rules: Iterable[Rule]) -> Tolerance:
-        """The tolerance for a search with these rules."""
-        return cls(limit, {rule.name: rule.proof.growth for rule in rules if rule.proof is not None})
 
     def growth(self, rule: str) -> float:
         """The growth of a rule; 1 for one that is not known."""
