@@ -7,6 +7,7 @@ namespace rlflow::kernels {
 
 const ort::CustomOp& winograd_operator();
 const ort::CustomOp& norm_operator();
+const ort::CustomOp& product_operator();
 
 // The attributes activation and activation_params as ONNX Runtime writes them. Throws std::invalid_argument.
 Epilogue epilogue_of(const Attributes& attributes);

@@ -20,8 +20,19 @@ struct Norm {
   float* sum;  // where s is kept; null: nowhere
 };
 
+// y = x · w + bias for `rows` rows of `depth` floats. The columns of w lie in panels of 64, [panel][depth][column], the last
+// one filled up with zeros.
+struct Product {
+  int64_t rows, depth, columns;
+  int64_t ahead;  // cache lines that are fetched before they are needed
+  const float *x, *weights;
+  const float* bias;  // null: none
+  float* y;
+};
+
 struct Routines {
   void (*norm)(const Norm&, int64_t first_row, int64_t end_row);
+  void (*product)(const Product&, int64_t first_panel, int64_t end_panel);
 };
 
 // The tables; null where this build has none.

@@ -19,12 +19,14 @@ namespace {
 #include "stages_body.h"
 
 #include "norm_body.h"
+
+#include "product_body.h"
 }  // namespace
 
 const Stages* avx2_stages(int tile, int block) { return chosen(tile, block); }
 
 const Routines* avx2_routines() {
-  static constexpr Routines table = {norm_rows};
+  static constexpr Routines table = {norm_rows, product_panels};
   return &table;
 }
 

@@ -20,12 +20,14 @@ namespace {
 #include "stages_body.h"
 
 #include "norm_body.h"
+
+#include "product_body.h"
 }  // namespace
 
 const Stages* avx512_stages(int tile, int block) { return block == 16 ? chosen(tile, block) : avx2_stages(tile, block); }
 
 const Routines* avx512_routines() {
-  static constexpr Routines table = {norm_rows};
+  static constexpr Routines table = {norm_rows, product_panels};
   return &table;
 }
 

@@ -15,12 +15,14 @@ namespace {
 #include "stages_body.h"
 
 #include "norm_body.h"
+
+#include "product_body.h"
 }  // namespace
 
 const Stages* portable_stages(int tile, int block) { return chosen(tile, block); }
 
 const Routines* portable_routines() {
-  static constexpr Routines table = {norm_rows};
+  static constexpr Routines table = {norm_rows, product_panels};
   return &table;
 }
 

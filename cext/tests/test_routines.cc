@@ -93,3 +93,31 @@ TEST(normalised_rows_are_those_in_double_precision) {
     for (const NormCase& c : kNorms)
       for (const bool keeps_sum : {false, true}) check_norm(isa, c, keeps_sum);
 }
+
+// --- products with few rows ---
+
+TEST(products_with_few_rows_are_those_in_double_precision) {
+  struct Case {
+    int64_t rows, depth, columns;
+  };
+  for (const Isa isa : isas_here())
+    for (const Case& c : {Case{1, 768, 128}, {1, 5, 1}, {2, 33, 65}, {3, 64, 200}, {4, 17, 63}, {9, 30, 70}}) {
+      const int64_t panels = (c.columns + 63) / 64;
+      const auto x = normal_floats(c.rows * c.depth, 0, 1, 1), w = normal_floats(panels * c.depth * 64, 0, 1, 2);
+      const auto bias = normal_floats(c.columns, 0, 1, 3);
+      std::vector<float> y(static_cast<std::size_t>(c.rows * c.columns) + 1, std::nanf(""));
+      const Product p{c.rows, c.depth, c.columns, 16, x.data(), w.data(), c.rows == 2 ? nullptr : bias.data(), y.data()};
+      for (int64_t panel = 0; panel < panels; ++panel) routines(isa).product(p, panel, panel + 1);
+      CHECK(std::isnan(y.back()));
+      for (int64_t row = 0; row < c.rows; ++row)
+        for (int64_t column = 0; column < c.columns; ++column) {
+          double truth = p.bias ? p.bias[column] : 0.0f, size = 1;
+          for (int64_t k = 0; k < c.depth; ++k) {
+            const double term = double{p.x[row * c.depth + k]} * p.weights[(column / 64 * c.depth + k) * 64 + column % 64];
+            truth += term;
+            size += std::abs(term);
+          }
+          CHECK(std::abs(truth - p.y[row * c.columns + column]) <= 1e-6 * size);
+        }
+    }
+}

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import onnx
 
 from rlflow.frontends.kernel_sites import (
@@ -120,10 +121,50 @@ def _write_norm(node: onnx.NodeProto, around: Surroundings, attributes: Mapping[
     replace(node, "RowNorm", inputs, outputs, own)
 
 
+# --- products with few rows -------------------------------------------------------------------------------------------
+
+_PANEL = 64  # columns; as cext/kernels/product_op.cc has it
+
+
+def _read_product(node: onnx.NodeProto, around: Surroundings) -> Site | None:
+    """x · w, or with a bias, where w is a constant matrix. ``sizes``: its height and width."""
+    shape = around.shape(input_of(node, 1))
+    if shape is None or len(shape) != 2 or not min(shape):
+        return None
+    if (node.domain, node.op_type) == ("", "MatMul"):
+        return Site("product", node.name, shape)
+    if (node.domain, node.op_type) != ("", "Gemm"):
+        return None
+    given = attributes_of(node)
+    if given.get("transA", 0) or given.get("alpha", 1.0) != 1.0 or given.get("beta", 1.0) != 1.0:
+        return None
+    depth, columns = shape[::-1] if given.get("transB", 0) else shape
+    bias = input_of(node, 2)
+    if bias and around.shape(bias) not in ((columns,), (1, columns)):
+        return None
+    return Site("product", node.name, (depth, columns))
+
+
+def _write_product(node: onnx.NodeProto, around: Surroundings, attributes: Mapping[str, int]) -> None:
+    site, turned = _read_product(node, around), bool(attributes_of(node).get("transB", 0))
+    assert site is not None, "only sites are written"
+    columns = site.sizes[1]
+
+    def panels(values: np.ndarray) -> np.ndarray:
+        w = values.T if turned else values
+        w = np.pad(w, ((0, 0), (0, -columns % _PANEL)))
+        return w.reshape(w.shape[0], -1, _PANEL).transpose(1, 0, 2)
+
+    weights = around.other_form(node.input[1], "panels of columns" if turned else "panels", panels)
+    inputs = [node.input[0], weights, input_of(node, 2)]
+    replace(node, "RowProduct", inputs, list(node.output), {"columns": columns, **attributes})
+
+
 KINDS: Mapping[str, Kind] = {
     one.name: one
     for one in (
         Kind("convolution", _read_convolution, _write_convolution),
         Kind("norm", _read_norm, _write_norm),
+        Kind("product", _read_product, _write_product),
     )
 }

@@ -23,7 +23,8 @@ class Site:
     """A node that a kernel can do: its kind, its name, and the sizes that the kernel's speed depends on. For a
 
     * convolution: channels out and in, as they are stored;
-    * norm: values in a row, whether it is centred (0, 1), how many tensors are added first.
+    * norm: values in a row, whether it is centred (0, 1), how many tensors are added first;
+    * product: height and width of the constant matrix. The rows of the other operand are for the caller to know.
 
     ``others``: the names of further nodes that the kernel makes superfluous.
     """

@@ -23,7 +23,8 @@ class Algorithm:
 
     ``fixed``: the attributes that make it this algorithm. ``space``: each parameter's values, of which the first is the
     default; any combination is valid at any site, gives the same result up to the order of additions, and differs in
-    speed. ``exact``: it rounds as the runtime's own kernel does, up to the order of additions.
+    speed. ``exact``: it rounds as the runtime's own kernel does, up to the order of additions. ``most_rows``: it is not
+    worth a trial for a larger first operand, counted in rows of its last axis.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Algorithm:
     fixed: Tuning = field(default_factory=dict)
     space: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     exact: bool = True
+    most_rows: int | None = None
 
     def points(self) -> Iterator[dict[str, int]]:
         """All combinations of the parameters, the defaults first."""
@@ -60,6 +62,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     for one in (
         Algorithm("winograd-2x2", "convolution", {"tile": 2}, _WINOGRAD, exact=False),
         Algorithm("winograd-4x4", "convolution", {"tile": 4}, _WINOGRAD, exact=False),
+        Algorithm("row-product", "product", {}, {"ahead": (16, 0, 4, 8, 32, 64, 128, 256)}, most_rows=4),
         Algorithm("row-norm", "norm", {}, {"rows": (0, 1, 2, 4, 8, 16, 32, 64)}),
     )
 }

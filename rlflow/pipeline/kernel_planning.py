@@ -5,8 +5,9 @@ measured here, and the plan that says so in the model's metadata. The model itse
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import verified
@@ -183,14 +184,15 @@ def measured(
     """
     began, sites = time.monotonic(), graph.sites()
     found: dict[str, dict[str, float]] = {site.name: {} for site in sites}
-    runs = _LEAST_RUNS
+    runs, rows = _LEAST_RUNS, dict[str, int]()
     for turn in range(_ROUNDS):
         if turn and seconds is not None and (time.monotonic() - began) * (turn + 1) / turn > seconds:
             break
-        for doing in _variants(sites):
+        for doing in _variants(sites, rows):
             attributes = {name: ALGORITHMS[algorithm].attributes() for name, algorithm in doing.items()}
             nodes = worker.profile(graph.with_kernels(attributes), feeds, runs=runs)
             us = {node.name: node.us for node in nodes}
+            rows |= {} if doing else {node.name: prod(node.shape[:-1]) for node in nodes if node.shape is not None}
             for site in sites:
                 if site.name not in us or (doing and site.name not in doing):
                     continue
@@ -201,11 +203,20 @@ def measured(
     return found
 
 
-def _variants(sites: Sequence[Site]) -> list[dict[str, str]]:
-    """Algorithms by site, so that each site has each of its algorithms once, and ONNX Runtime's in the first."""
-    able = {site.name: [name for name, one in ALGORITHMS.items() if one.kind == site.kind] for site in sites}
-    most = max(map(len, able.values()), default=0)
-    return [{}, *({name: names[turn] for name, names in able.items() if turn < len(names)} for turn in range(most))]
+def _variants(sites: Sequence[Site], rows: Mapping[str, int]) -> Iterator[dict[str, str]]:
+    """Algorithms by site, so that each site has each of its algorithms once; ONNX Runtime's own come first, and tell
+    the rows of each site's first operand, which are read after that.
+    """
+    yield {}
+    able = {site.name: _able(site, rows.get(site.name)) for site in sites}
+    for turn in range(max(map(len, able.values()), default=0)):
+        yield {name: names[turn] for name, names in able.items() if turn < len(names)}
+
+
+def _able(site: Site, rows: int | None) -> list[str]:
+    """The algorithms that are worth a trial at a site."""
+    few = [one for one in ALGORITHMS.values() if one.most_rows is None or (rows is not None and rows <= one.most_rows)]
+    return [one.name for one in few if one.kind == site.kind]
 
 
 def chosen(sites: Sequence[Site], times: Mapping[str, Mapping[str, float]], algorithms: Sequence[str]) -> list[Choice]:

@@ -100,12 +100,15 @@ class Samples:
 
 
 class NodeTime(NamedTuple):
-    """Kernel time of one node of the runtime's own (optimised) graph: median microseconds over ``runs`` runs."""
+    """Kernel time of one node of the runtime's own (optimised) graph: median microseconds over ``runs`` runs; the shape
+    of its first input, where the runtime tells.
+    """
 
     name: str
     op_type: str
     us: float
     runs: int
+    shape: tuple[int, ...] | None = None
 
 
 def random_array(spec: FeedSpec, rng: np.random.Generator) -> np.ndarray:

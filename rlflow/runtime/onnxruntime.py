@@ -250,13 +250,17 @@ def session_options(options: RuntimeOptions) -> Any:
 
 def _node_times(events: Sequence[Mapping[str, Any]]) -> list[NodeTime]:
     durations: dict[tuple[str, str], list[float]] = {}
+    shapes: dict[tuple[str, str], tuple[int, ...] | None] = {}
     for event in events:
         if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
-            key = (event["name"].removesuffix("_kernel_time"), event.get("args", {}).get("op_name", ""))
+            known = event.get("args", {})
+            key = (event["name"].removesuffix("_kernel_time"), known.get("op_name", ""))
             durations.setdefault(key, []).append(float(event["dur"]))
+            first = next(iter(known.get("input_type_shape", [])), {})  # {"float": [1, 3]}
+            shapes[key] = next((tuple(shape) for shape in first.values()), None)
     return [
-        NodeTime(name, op, float(np.median(times[1:] or times)), len(times) - 1)
-        for (name, op), times in durations.items()
+        NodeTime(*key, float(np.median(times[1:] or times)), len(times) - 1, shapes[key])
+        for key, times in durations.items()
     ]
 
 
