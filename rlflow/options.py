@@ -315,7 +315,7 @@ class Options(_Meanings):
     )
     kernels: bool = field(
         default=False,
-        metadata=_click("Measure kernels of our own (Winograd, normalisation), and write a plan into the metadata."),
+        metadata=_click("Measure kernels of our own (Winograd and others), and write a plan into the metadata."),
     )
     tolerance: str | float = field(
         default="normal",

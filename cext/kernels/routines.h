@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "stages.h"
+
 namespace rlflow::kernels {
 
 // y = (s − mean(s)) / √(variance(s) + epsilon) · scale + shift for each row s = x + skip + bias (Ba, Kiros and Hinton,
@@ -30,9 +32,41 @@ struct Product {
   float* y;
 };
 
+// A depthwise convolution of plain tensors; `weights`: [channel][kernel_y][kernel_x]. A plane is copied before: `rows_read`
+// rows of `stride_x` times `phase` floats.
+struct Planes {
+  int64_t channels, height, width, out_height, out_width;
+  int64_t kernel_y, kernel_x, stride_y, stride_x, dilation_y, dilation_x, pad_top, pad_left;
+  int64_t side_by_side;  // rows of outputs that share what is read
+  int64_t rows_read, phase;
+  const float *x, *weights;
+  Epilogue epilogue;
+  float* y;
+
+  // Sets the last two by the others: vectors of up to 16 floats may begin at any multiple of 16 that is an output.
+  void set_layout() {
+    rows_read = (out_height - 1) * stride_y + (kernel_y - 1) * dilation_y + 1;
+    phase = (out_width + 15) / 16 * 16 + (kernel_x - 1) * dilation_x / stride_x + 1;
+  }
+};
+
+// A convolution of 2, 4 or 8 channels a group, as many out as in, on blocked tensors; `weights`: [block][kernel_y][kernel_x]
+// [member of the group][channel of the block].
+struct Groups {
+  int64_t blocks, group, height, width, out_height, out_width;
+  int64_t kernel_y, kernel_x, stride_y, stride_x, dilation_y, dilation_x, pad_top, pad_left;
+  int64_t side_by_side;  // pixels of a row that share what is read
+  const float *x, *weights;
+  Epilogue epilogue;
+  float* y;
+};
+
 struct Routines {
   void (*norm)(const Norm&, int64_t first_row, int64_t end_row);
   void (*product)(const Product&, int64_t first_panel, int64_t end_panel);
+  void (*plane)(const Planes&, int64_t plane, float* copied);
+  void (*groups_8)(const Groups&, int64_t image, int64_t block, int64_t first_row, int64_t end_row);  // blocks of 8
+  void (*groups_16)(const Groups&, int64_t image, int64_t block, int64_t first_row, int64_t end_row);
 };
 
 // The tables; null where this build has none.

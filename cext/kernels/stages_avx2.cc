@@ -21,12 +21,16 @@ namespace {
 #include "norm_body.h"
 
 #include "product_body.h"
+
+#include "planes_body.h"
+
+#include "groups_body.h"
 }  // namespace
 
 const Stages* avx2_stages(int tile, int block) { return chosen(tile, block); }
 
 const Routines* avx2_routines() {
-  static constexpr Routines table = {norm_rows, product_panels};
+  static constexpr Routines table = {norm_rows, product_panels, convolved_plane, group_rows<8>, group_rows<16>};
   return &table;
 }
 

@@ -22,12 +22,16 @@ namespace {
 #include "norm_body.h"
 
 #include "product_body.h"
+
+#include "planes_body.h"
+
+#include "groups_body.h"
 }  // namespace
 
 const Stages* avx512_stages(int tile, int block) { return block == 16 ? chosen(tile, block) : avx2_stages(tile, block); }
 
 const Routines* avx512_routines() {
-  static constexpr Routines table = {norm_rows, product_panels};
+  static constexpr Routines table = {norm_rows, product_panels, convolved_plane, group_rows<8>, group_rows<16>};
   return &table;
 }
 

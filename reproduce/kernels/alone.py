@@ -9,11 +9,21 @@ from typing import Any
 
 import blocked_models
 import numpy as np
+import test_groups
 import test_norm
+import test_product
 
 #: Rows and values in a row.
 NORMS = (("SkipLayerNormalization", 128, 768), ("LayerNormalization", 128, 768), ("LayerNormalization", 197, 768),
          ("SimplifiedLayerNormalization", 128, 768), ("SkipLayerNormalization", 1, 768))  # fmt: skip
+#: Rows, depth, columns.
+PRODUCTS = ((1, 768, 768), (1, 768, 2048), (1, 2048, 768), (2, 768, 2048), (4, 768, 2048))
+#: So many products in one model, so that the weights of each have left the caches when it is its turn again.
+COPIES = 12
+#: Channels, height and width, kernel, stride.
+DEPTHWISE = ((11, 111, 5, 2), (11, 56, 5, 1), (22, 56, 7, 2), (42, 56, 3, 1), (22, 28, 5, 1), (22, 28, 3, 1))
+#: Channels, those of a group, height and width.
+GROUPED = ((128, 4, 56), (256, 8, 28), (128, 4, 28))
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,38 @@ def norms() -> Iterator[Case]:
         fed = [name for name in ("x", "skip") if name in names]
         yield Case(f"{operator} {rows}x{width}", "norm", graph_of(raw), {name: values[name] for name in fed}, truth,
                    4.0 * rows * width * (len(fed) + 1), "GB/s")  # fmt: skip
+
+
+def products() -> Iterator[Case]:
+    for rows, depth, columns in PRODUCTS:
+        raw, weights = test_product.many(depth, columns, COPIES)
+        x = np.random.default_rng(3).standard_normal((rows, depth)).astype(np.float32)
+        truth = x.astype(np.float64) @ weights
+        yield Case(f"product {rows}x{depth}x{columns}", "product", graph_of(raw), {"x": x}, truth,
+                   4.0 * COPIES * depth * columns, "GB/s")  # fmt: skip
+
+
+def depthwise() -> Iterator[Case]:
+    for channels, size, kernel, stride in DEPTHWISE:
+        pad = kernel // 2
+        how = {"pads": (pad,) * 4, "strides": (stride, stride)}
+        graph = test_groups.depthwise((1, channels, size, size), (kernel, kernel), False, **how)
+        x = test_groups.normal(1, channels, size, size, seed=3)
+        truth = test_groups.convolution(x, test_groups.normal(channels, 1, kernel, kernel, seed=1), **how)
+        key = f"depthwise {kernel}x{kernel}/{stride} {channels}x{size}x{size}"
+        yield Case(key, "depthwise", graph, {"x": x}, truth,
+                   2.0 * kernel * kernel * truth.size, "GF/s")  # fmt: skip
+
+
+def grouped() -> Iterator[Case]:
+    """Between two pointwise convolutions, because the blocked layout is what the kernel saves the reorders of."""
+    for channels, members, size in GROUPED:
+        how = {"pads": [1, 1, 1, 1]}
+        raw = test_groups.between_pointwise(channels, members, (size, size), batch=1, **how)
+        x = test_groups.normal(1, channels, size, size, seed=3)
+        truth = test_groups.bottleneck(x, members, how)
+        yield Case(f"grouped 3x3 {channels}/{members} {size}x{size}, of 1x1, it and 1x1", "grouped", graph_of(raw),
+                   {"x": x}, truth, 2.0 * (9 * members + 2 * channels) * truth.size, "GF/s")  # fmt: skip
 
 
 def graph_of(raw: bytes) -> Any:
@@ -74,5 +116,5 @@ def row_of(case: Case, seconds: float) -> dict[str, Any]:
 
 
 def cases() -> Iterator[Case]:
-    for make in (norms,):
+    for make in (norms, products, depthwise, grouped):
         yield from make()

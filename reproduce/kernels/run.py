@@ -41,6 +41,8 @@ MODELS = (
     "bert-base",
     "vit-base",
     "llama-decoder-step",
+    "resnext-50",
+    "nasnet-a",
 )
 PARTS = ("shapes", "alone", "models")
 RESULTS = HERE / "results" / "kernels.jsonl"

@@ -160,11 +160,95 @@ def _write_product(node: onnx.NodeProto, around: Surroundings, attributes: Mappi
     replace(node, "RowProduct", inputs, list(node.output), {"columns": columns, **attributes})
 
 
+# --- depthwise and grouped convolutions of plain tensors --------------------------------------------------------------
+
+
+def _plain_convolution(node: onnx.NodeProto, around: Surroundings) -> tuple[dict[str, Any], tuple[int, ...]] | None:
+    """The attributes and the weights' shape of a convolution of plain tensors with groups that the kernels could do."""
+    if (node.domain, node.op_type) not in (("", "Conv"), (CONTRIB, "FusedConv")):
+        return None
+    given, shape = attributes_of(node), around.shape(input_of(node, 1)) or ()
+    if (
+        len(shape) != 4
+        or not min(shape)
+        or given.get("group", 1) == 1
+        or given.get("activation", "") not in ACTIVATIONS
+    ):
+        return None
+    if _pads(given, shape[2:]) is None or shape[0] % given["group"]:
+        return None
+    return given, shape
+
+
+def _steps(given: Mapping[str, Any], kernel: tuple[int, ...]) -> dict[str, Any]:
+    found = {name: list(given.get(name, (1, 1))) for name in ("strides", "dilations")}
+    return {**convolution_attributes(given), "pads": _pads(given, kernel), **found}
+
+
+def _read_depthwise(node: onnx.NodeProto, around: Surroundings) -> Site | None:
+    """One channel a group. ``sizes``: channels, the kernel's height and width, the strides."""
+    found = _plain_convolution(node, around)
+    if found is None or found[1][1] != 1 or found[1][0] != found[0]["group"]:
+        return None
+    given, shape = found
+    return Site("depthwise", node.name, (shape[0], *shape[2:], *given.get("strides", (1, 1))))
+
+
+def _write_depthwise(node: onnx.NodeProto, around: Surroundings, attributes: Mapping[str, int]) -> None:
+    steps = _steps(attributes_of(node), (around.shape(node.input[1]) or ())[2:])
+    replace(node, "DepthwiseConv", list(node.input), list(node.output), {**steps, **attributes})
+
+
+def _read_grouped(node: onnx.NodeProto, around: Surroundings) -> Site | None:
+    """2, 4 or 8 channels a group between blocked tensors: its input was put in plain order, its output is put in
+    blocks again, and nothing else reads either. ``sizes``: channels, those of a group, the kernel, the strides.
+    """
+    found = _plain_convolution(node, around)
+    if found is None or not around.block or input_of(node, 3):
+        return None
+    given, (channels, members, *kernel) = found
+    if members not in (2, 4, 8) or channels != members * given["group"] or channels % around.block:
+        return None
+    before, after = around.producer(node.input[0]), around.only_reader(node.output[0])
+    if before is None or (before.domain, before.op_type) != (BLOCKED, "ReorderOutput"):
+        return None
+    if after is None or (after.domain, after.op_type) != (BLOCKED, "ReorderInput"):
+        return None
+    if any(attributes_of(one).get("channels_last", 0) for one in (before, after)):
+        return None
+    others = [after.name, *([before.name] if around.only_reader(node.input[0]) is not None else [])]
+    sizes = (channels, members, *kernel, *given.get("strides", (1, 1)))
+    return Site("grouped", node.name, sizes, tuple(others))
+
+
+def _write_grouped(node: onnx.NodeProto, around: Surroundings, attributes: Mapping[str, int]) -> None:
+    site, given = _read_grouped(node, around), attributes_of(node)
+    before, after = around.producer(node.input[0]), around.only_reader(node.output[0])
+    assert site is not None, "only sites are written"
+    assert before is not None
+    assert after is not None
+    block = around.block
+
+    def blocks(values: np.ndarray) -> np.ndarray:
+        return values.reshape(-1, block, *values.shape[1:]).transpose(0, 3, 4, 2, 1)
+
+    weights = around.other_form(node.input[1], f"blocks of {block}", blocks)
+    steps = _steps(given, site.sizes[2:4])
+    for other in (before, after):
+        if other.name in site.others:
+            around.drop(other)
+    replace(
+        node, "NchwcGrouped", [before.input[0], weights, input_of(node, 2)], list(after.output), {**steps, **attributes}
+    )
+
+
 KINDS: Mapping[str, Kind] = {
     one.name: one
     for one in (
         Kind("convolution", _read_convolution, _write_convolution),
         Kind("norm", _read_norm, _write_norm),
         Kind("product", _read_product, _write_product),
+        Kind("depthwise", _read_depthwise, _write_depthwise),
+        Kind("grouped", _read_grouped, _write_grouped),
     )
 }

@@ -24,7 +24,9 @@ class Site:
 
     * convolution: channels out and in, as they are stored;
     * norm: values in a row, whether it is centred (0, 1), how many tensors are added first;
-    * product: height and width of the constant matrix. The rows of the other operand are for the caller to know.
+    * product: height and width of the constant matrix. The rows of the other operand are for the caller to know;
+    * depthwise: channels, the kernel's height and width, the strides;
+    * grouped: channels, those of a group, the kernel's height and width, the strides.
 
     ``others``: the names of further nodes that the kernel makes superfluous.
     """

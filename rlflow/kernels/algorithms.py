@@ -63,6 +63,8 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         Algorithm("winograd-2x2", "convolution", {"tile": 2}, _WINOGRAD, exact=False),
         Algorithm("winograd-4x4", "convolution", {"tile": 4}, _WINOGRAD, exact=False),
         Algorithm("row-product", "product", {}, {"ahead": (16, 0, 4, 8, 32, 64, 128, 256)}, most_rows=4),
+        Algorithm("depthwise", "depthwise", {}, {"side_by_side": (4, 1, 2)}),
+        Algorithm("grouped", "grouped", {}, {"side_by_side": (8, 4)}),
         Algorithm("row-norm", "norm", {}, {"rows": (0, 1, 2, 4, 8, 16, 32, 64)}),
     )
 }

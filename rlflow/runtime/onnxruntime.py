@@ -256,7 +256,7 @@ def _node_times(events: Sequence[Mapping[str, Any]]) -> list[NodeTime]:
             known = event.get("args", {})
             key = (event["name"].removesuffix("_kernel_time"), known.get("op_name", ""))
             durations.setdefault(key, []).append(float(event["dur"]))
-            first = next(iter(known.get("input_type_shape", [])), {})  # {"float": [1, 3]}
+            first: dict[str, list[int]] = next(iter(known.get("input_type_shape", [])), {})  # {"float": [1, 3]}
             shapes[key] = next((tuple(shape) for shape in first.values()), None)
     return [
         NodeTime(*key, float(np.median(times[1:] or times)), len(times) - 1, shapes[key])

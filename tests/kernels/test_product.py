@@ -33,6 +33,23 @@ def model(kind: str, depth: int, columns: int, bias: bool, **attributes) -> tupl
     return raw, w, b if bias else np.zeros(columns, np.float32)
 
 
+def many(depth: int, columns: int, copies: int) -> tuple[bytes, np.ndarray]:
+    """So many products of one operand with weights of their own, and their sum; the sum of the weights."""
+    rng = np.random.default_rng(2)
+    weights = [rng.standard_normal((depth, columns)).astype(np.float32) for _ in range(copies)]
+    nodes = [helper.make_node("MatMul", ["x", f"w{i}"], [f"y{i}"], name=f"product{i}") for i in range(copies)]
+    nodes.append(helper.make_node("Sum", [f"y{i}" for i in range(copies)], ["y"], name="sum"))
+    graph = helper.make_graph(
+        nodes,
+        "many",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, None)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(w, f"w{i}") for i, w in enumerate(weights)],
+    )
+    raw = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
+    return raw, np.sum(weights, axis=0, dtype=np.float64)
+
+
 def error_of(rows: tuple[int, ...], depth: int, columns: int, kind: str = "MatMul", **more) -> float:
     """The largest error over the largest output."""
     tuning, threads = more.pop("tuning", {}), more.pop("threads", 1)
@@ -66,6 +83,16 @@ def test_a_gemm_is_one_too(turned: int, bias: bool) -> None:
 )
 def test_any_sizes(rows: int, depth: int, columns: int, ahead: int) -> None:
     assert error_of((rows,), depth, columns, tuning={"ahead": ahead}) < 4e-6
+
+
+def test_products_of_one_operand_have_weights_of_their_own() -> None:
+    raw, weights = many(40, 70, 3)
+    graph = BlockedGraph(raw, 0)
+    made = graph.with_kernels({site.name: {} for site in graph.sites()})
+    x = np.random.default_rng(3).standard_normal((1, 40)).astype(np.float32)
+    truth = x.astype(np.float64) @ weights
+    found = models.opened(made).run(None, {"x": x})[0]
+    assert np.abs(found - truth).max() < 2e-6 * np.abs(truth).max()
 
 
 def test_the_weights_are_kept_once_and_only_where_they_are_read() -> None:

@@ -1,0 +1,128 @@
+// Depthwise convolutions, and those with a few channels a group, against the same in double precision, for every instruction
+// set of this machine.
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "isa.h"
+#include "testing.h"
+
+using namespace rlflow::kernels;
+
+namespace {
+
+struct Case {
+  int64_t channels, members, height, width, kernel, stride, dilation, pad_top, pad_left, more;  // more: padding at the ends
+};
+
+const Case kCases[] = {
+    {3, 1, 20, 37, 3, 1, 1, 1, 1, 1}, {2, 1, 9, 16, 5, 1, 1, 2, 2, 2},  {1, 1, 23, 50, 7, 2, 1, 3, 2, 3},  {2, 1, 8, 5, 3, 2, 1, 0, 1, 1},
+    {3, 1, 12, 33, 4, 3, 2, 1, 0, 2}, {32, 4, 9, 21, 3, 1, 1, 1, 1, 1}, {16, 8, 12, 17, 3, 2, 1, 1, 1, 0}, {16, 2, 5, 6, 2, 1, 2, 0, 1, 2},
+    {16, 4, 2, 2, 3, 1, 1, 1, 1, 1},  {32, 8, 7, 12, 3, 1, 1, 0, 0, 0}, {16, 8, 10, 40, 3, 1, 1, 2, 3, 4},
+};
+
+std::vector<float> floats(int64_t count, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<double> normal(0, 1);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& value : values) value = static_cast<float>(normal(engine));
+  return values;
+}
+
+int64_t out_of(const Case& c, int64_t size, int64_t before) { return (size + before + c.more - (c.kernel - 1) * c.dilation - 1) / c.stride + 1; }
+
+// Where a channel's value lies in planes of blocks; block 1: in a plain tensor.
+int64_t place(int64_t block, int64_t channel, int64_t plane, int64_t pixel) {
+  return channel / block * block * plane + pixel * block + channel % block;
+}
+
+// Channel `out` of one pixel of the second of two images; the weights are given by channel, tap and member of the group.
+double direct(const Case& c, int64_t block, const std::vector<float>& x, const std::vector<float>& w, int64_t out, int64_t row, int64_t column) {
+  const int64_t plane = c.height * c.width, image = c.channels * plane;
+  double sum = 0;
+  for (int64_t tap = 0; tap < c.kernel * c.kernel; ++tap) {
+    const int64_t y = row * c.stride + tap / c.kernel * c.dilation - c.pad_top, z = column * c.stride + tap % c.kernel * c.dilation - c.pad_left;
+    if (y < 0 || z < 0 || y >= c.height || z >= c.width) continue;
+    for (int64_t member = 0; member < c.members; ++member) {
+      const int64_t in = out / c.members * c.members + member;
+      const auto at = static_cast<std::size_t>(image + place(block, in, plane, y * c.width + z));
+      sum += double{x[at]} * w[static_cast<std::size_t>((out * c.kernel * c.kernel + tap) * c.members + member)];
+    }
+  }
+  return sum;
+}
+
+void compare(const Case& c, int64_t block, const std::vector<float>& x, const std::vector<float>& w, const Epilogue& e, const std::vector<float>& y) {
+  const int64_t rows = out_of(c, c.height, c.pad_top), columns = out_of(c, c.width, c.pad_left), plane = rows * columns;
+  CHECK(std::isnan(y.back()));
+  for (int64_t out = 0; out < c.channels; ++out)
+    for (int64_t pixel = 0; pixel < plane; ++pixel) {
+      const auto at = static_cast<std::size_t>(c.channels * plane + place(block, out, plane, pixel));
+      const double truth = direct(c, block, x, w, out, pixel / columns, pixel % columns) + (e.bias ? e.bias[out] : 0.0f) + (e.sum ? e.sum[at] : 0.0f);
+      CHECK(std::abs(std::max(truth, 0.0) - y[at]) < 1e-5 * (1 + std::abs(truth)));
+    }
+}
+
+void check_depthwise(Isa isa, const Case& c, int64_t side_by_side) {
+  const int64_t rows = out_of(c, c.height, c.pad_top), columns = out_of(c, c.width, c.pad_left);
+  const auto x = floats(2 * c.channels * c.height * c.width, 1), w = floats(c.channels * c.kernel * c.kernel, 2), bias = floats(c.channels, 3);
+  const auto sum = floats(2 * c.channels * rows * columns, 4);
+  std::vector<float> y(sum.size() + 1, std::nanf(""));
+  const Epilogue e{bias.data(), side_by_side == 1 ? nullptr : sum.data(), Activation::relu, 0, 0};
+  Planes p{c.channels, c.height,  c.width,    rows,         columns, c.kernel, c.kernel, c.stride, c.stride, c.dilation,
+           c.dilation, c.pad_top, c.pad_left, side_by_side, 0,       0,        x.data(), w.data(), e,        y.data()};
+  p.set_layout();
+  for (int64_t plane = 0; plane < 2 * c.channels; ++plane) {
+    std::vector<float> copied(static_cast<std::size_t>(p.rows_read * p.phase * p.stride_x), std::nanf(""));
+    routines(isa).plane(p, plane, copied.data());
+  }
+  compare(c, 1, x, w, e, y);
+}
+
+void check_grouped(Isa isa, const Case& c, int64_t block, int64_t side_by_side) {
+  const int64_t rows = out_of(c, c.height, c.pad_top), columns = out_of(c, c.width, c.pad_left), taps = c.kernel * c.kernel;
+  const auto x = floats(2 * c.channels * c.height * c.width, 1), w = floats(c.channels * taps * c.members, 2), bias = floats(c.channels, 3);
+  const auto sum = floats(2 * c.channels * rows * columns, 4);
+  std::vector<float> y(sum.size() + 1, std::nanf("")), blocked(w.size());
+  for (int64_t out = 0; out < c.channels; ++out)
+    for (int64_t at = 0; at < taps * c.members; ++at)
+      blocked[static_cast<std::size_t>((out / block * taps * c.members + at) * block + out % block)] =
+          w[static_cast<std::size_t>(out * taps * c.members + at)];
+  const Epilogue e{bias.data(), side_by_side == 4 ? nullptr : sum.data(), Activation::relu, 0, 0};
+  const Groups g{c.channels / block, c.members,  c.height,  c.width,    rows,         columns,  c.kernel,       c.kernel, c.stride, c.stride,
+                 c.dilation,         c.dilation, c.pad_top, c.pad_left, side_by_side, x.data(), blocked.data(), e,        y.data()};
+  const auto routine = block == 16 ? routines(isa).groups_16 : routines(isa).groups_8;
+  for (int64_t image = 0; image < 2; ++image)
+    for (int64_t number = 0; number < g.blocks; ++number) {
+      routine(g, image, number, 0, rows / 2);
+      routine(g, image, number, rows / 2, rows);
+    }
+  compare(c, block, x, w, e, y);
+}
+
+const std::vector<Isa>& isas_here() {
+  static const std::vector<Isa> found = [] {
+    std::vector<Isa> some;
+    for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
+      if (runs_here(isa)) some.push_back(isa);
+    return some;
+  }();
+  return found;
+}
+
+}  // namespace
+
+TEST(depthwise_convolutions_are_those_in_double_precision) {
+  for (const Isa isa : isas_here())
+    for (const Case& c : kCases)
+      for (const int64_t side_by_side : {1, 2, 4})
+        if (c.members == 1) check_depthwise(isa, c, side_by_side);
+}
+
+TEST(grouped_convolutions_are_those_in_double_precision) {
+  for (const Isa isa : isas_here())
+    for (const Case& c : kCases)
+      for (const int64_t block : {8, 16})
+        for (const int64_t side_by_side : {4, 8})
+          if (c.members > 1) check_grouped(isa, c, block, side_by_side);
+}
