@@ -70,6 +70,12 @@ ALGORITHMS: Mapping[str, Algorithm] = {
 }
 
 
+def worth_trying(kind: str, rows: int | None) -> list[str]:
+    """The names of the algorithms for sites of a kind; ``rows``: those of the first operand, ``None``: unknown."""
+    few = [one for one in ALGORITHMS.values() if one.most_rows is None or (rows is not None and rows <= one.most_rows)]
+    return [one.name for one in few if one.kind == kind]
+
+
 def spaces() -> dict[str, dict[str, tuple[int, ...]]]:
     """The parameter space of each algorithm: its parameters' values, the default first.
 

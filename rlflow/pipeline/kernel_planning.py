@@ -7,12 +7,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import verified
 from rlflow.errors import CostError, ModelError, UsageError, VerificationFailed
-from rlflow.kernels.algorithms import ALGORITHMS
+from rlflow.kernels.algorithms import ALGORITHMS, worth_trying
 from rlflow.kernels.plan import KEY, Choice, KernelPlan
 from rlflow.kernels.shared_library import library_path, unavailable
 
@@ -192,7 +191,7 @@ def measured(
             attributes = {name: ALGORITHMS[algorithm].attributes() for name, algorithm in doing.items()}
             nodes = worker.profile(graph.with_kernels(attributes), feeds, runs=runs)
             us = {node.name: node.us for node in nodes}
-            rows |= {} if doing else {node.name: prod(node.shape[:-1]) for node in nodes if node.shape is not None}
+            rows |= {} if doing else {node.name: node.rows for node in nodes if node.rows is not None}
             for site in sites:
                 if site.name not in us or (doing and site.name not in doing):
                     continue
@@ -208,15 +207,9 @@ def _variants(sites: Sequence[Site], rows: Mapping[str, int]) -> Iterator[dict[s
     the rows of each site's first operand, which are read after that.
     """
     yield {}
-    able = {site.name: _able(site, rows.get(site.name)) for site in sites}
+    able = {site.name: worth_trying(site.kind, rows.get(site.name)) for site in sites}
     for turn in range(max(map(len, able.values()), default=0)):
         yield {name: names[turn] for name, names in able.items() if turn < len(names)}
-
-
-def _able(site: Site, rows: int | None) -> list[str]:
-    """The algorithms that are worth a trial at a site."""
-    few = [one for one in ALGORITHMS.values() if one.most_rows is None or (rows is not None and rows <= one.most_rows)]
-    return [one.name for one in few if one.kind == site.kind]
 
 
 def chosen(sites: Sequence[Site], times: Mapping[str, Mapping[str, float]], algorithms: Sequence[str]) -> list[Choice]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused
-from rlflow.kernels.algorithms import ALGORITHMS
+from rlflow.kernels.algorithms import ALGORITHMS, worth_trying
 from rlflow.tuner.engines import INVALID, TunedSubgraph
 from rlflow.tuner.spaces import Sketch, Space, Steps, TensorProgram
 
@@ -47,7 +47,8 @@ class KernelEngine:
         self._own = self._times({})
         whole = sum(one.us for one in self._own.values()) / 1000.0
         self._runs = int(min(max(_RUN_MS / max(whole, 0.001), _LEAST_RUNS), _MOST_RUNS))
-        self.groups = _grouped(graph.sites(), self._own)
+        worth = [site for site in graph.sites() if site.name in self._own]
+        self.groups = _grouped([s for s in worth if worth_trying(s.kind, self._own[s.name].rows)], self._own)
 
     @classmethod
     def of(cls, source: bytes, feeds: Mapping[str, Any], threads: int = 1) -> KernelEngine:

@@ -168,3 +168,12 @@ def test_the_fastest_algorithm_is_chosen_where_it_is_faster(times: Any, algorith
     one = Site("convolution", "c", (16, 16))
     found = stage.chosen([one], {"c": times}, algorithms)
     assert [(choice.algorithm, choice.ratio) for choice in found] == ([] if expected is None else [expected])
+
+
+@needs_library
+def test_a_product_of_many_rows_is_not_tried() -> None:
+    assert stage.worth_trying("product", 4) == ["row-product"]
+    assert stage.worth_trying("product", 5) == stage.worth_trying("product", None) == []
+    sites = [Site("product", "few", (8, 8)), Site("product", "many", (8, 8)), Site("convolution", "c", (16, 16))]
+    variants = list(stage._variants(sites, {"few": 1, "many": 128}))
+    assert variants == [{}, {"few": "row-product", "c": "winograd-2x2"}, {"c": "winograd-4x4"}]
