@@ -21,6 +21,8 @@ __all__ = ["Slowdown", "pace_of", "within"]
 
 #: Level of the claim that the bound holds.
 ALPHA = 0.01
+#: Where the bound seems to hold and is not certain, blocks are added up to so many times the seconds.
+LONGER = 3.0
 
 
 class Slowdown(NamedTuple):
@@ -87,7 +89,8 @@ def _is_over(values: Sequence[float], slower: float, track: Track, seconds: floa
     moved = _moved(values, slower)
     if values and (corrected_p(moved) <= ALPHA or is_hopeless(moved) or track.stop()):
         return True
-    return len(values) >= LEAST_BLOCKS and track.elapsed() > seconds
+    likely = bool(moved) and sorted(moved)[len(moved) // 2] > 0.0
+    return len(values) >= LEAST_BLOCKS and track.elapsed() > (LONGER * seconds if likely else seconds)
 
 
 def _found(values: Sequence[float], slower: float) -> Slowdown:
