@@ -26,7 +26,7 @@ LAYERS: dict[str, int] = {
     "search": 5, "race": 5, "rulesets": 5,
     "env": 6, "deployment": 6, "report": 6, "placement": 6,
     "agents": 7, "options": 7, "splitting": 7,
-    "tuner": 6,
+    "tuner": 6, "tuned": 8,
     "pipeline": 8, "optimizer": 8, "comparison": 8, "fidelity": 8, "benchmark": 8, "testing": 8,
     "cli": 9, "compat": 9, "torch": 9,
     "__main__": 10,
@@ -38,7 +38,8 @@ SIDEWAYS = {
 }
 #: What is said of a part whose name does not say it, in docs/architecture.md.
 ABOUT = {
-    "tuner": "tensor programs", "ledger": "what one run keeps for the next", "plugins": "what is added by name",
+    "tuner": "tensor programs", "tuned": "models whose kernels are tuned",
+    "ledger": "what one run keeps for the next", "plugins": "what is added by name",
     "files": "writing without leaving halves", "specs": "options in a word", "registry": "what is known by name",
     "footprint": "how much memory a network needs while it runs, and bands of rows",
     "kernels": "what runs inside a stock ONNX Runtime",

@@ -62,8 +62,8 @@ def main() -> int:
             whole = table
         else:
             whole["tables"] += table["tables"]
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(whole) + "\n", encoding="utf-8")
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text(json.dumps(whole) + "\n", encoding="utf-8")
     return 0
 
 

@@ -26,6 +26,7 @@ from rlflow.cli.shrink import shrink
 from rlflow.cli.simplify import simplify
 from rlflow.cli.split import split
 from rlflow.cli.train import train
+from rlflow.cli.tune import tune
 from rlflow.cli.verify import verify
 from rlflow.cli.zoo import zoo
 
@@ -61,5 +62,5 @@ def main(context: click.Context) -> None:
 
 
 for verb in (optimize, simplify, shrink, verify, diff, bench, search, compare, inspect, cost, rules, explain, zoo,
-             train, dream, split, run, place, info):  # fmt: skip
+             train, dream, split, run, place, tune, info):  # fmt: skip
     main.add_command(verb)

@@ -35,7 +35,8 @@ class Engine(Protocol):
     ``cpu_seconds``: processor time that its own processes have taken, or a recorded engine's would have.
     """
 
-    place: str
+    @property
+    def place(self) -> str: ...
 
     @property
     def subgraphs(self) -> Sequence[TunedSubgraph]: ...

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 OWN = "onnxruntime"
 #: Which edit changes a parameter; what is not named here is a tile's size.
 _EDITS = {"chunk": "parallel", "rows": "parallel"}
-#: Sites of one kind and sizes are alike where the runtime's own times differ by less than this factor.
-_ALIKE = 1.5
+#: Sites of one kind and sizes are alike where the runtime's own times differ by less than this factor: half as many
+#: pixels in each direction make it four.
+_ALIKE = 2.5
 #: Runs of the whole model in a session: about so many milliseconds, within these bounds.
 _RUN_MS, _LEAST_RUNS, _MOST_RUNS = 300.0, 3, 10
 
@@ -41,7 +42,7 @@ class KernelEngine:
     """
 
     def __init__(self, graph: BlockedGraph, worker: Worker, feeds: Mapping[str, Any]) -> None:
-        self._graph, self._worker, self._feeds = graph, worker, feeds
+        self.graph, self._worker, self._feeds = graph, worker, feeds
         self._runs = _LEAST_RUNS
         self._spent, self._seen = 0.0, (0, 0.0)
         self._own = self._times({})
@@ -126,7 +127,7 @@ class KernelEngine:
         return max(sum(times[name].us for name in names if name in times), 1e-3) * 1e-6
 
     def _times(self, attributes: Mapping[str, Mapping[str, int]]) -> dict[str, NodeTime]:
-        model = self._graph.with_kernels(attributes)
+        model = self.graph.with_kernels(attributes)
         return {one.name: one for one in self._worker.profile(model, self._feeds, runs=self._runs)}
 
     @staticmethod
@@ -148,7 +149,7 @@ def space_of(kind: str) -> Space:
 
 
 def _grouped(sites: Sequence[Site], own: Mapping[str, NodeTime]) -> list[list[Site]]:
-    """Sites that are alike, the slowest group first. Raises CostError where there is none."""
+    """Sites that are alike, in the graph's order. Raises CostError where there is none."""
     groups: list[list[Site]] = []
     for site in (one for one in sites if one.name in own):
         for group in groups:
@@ -161,7 +162,7 @@ def _grouped(sites: Sequence[Site], own: Mapping[str, NodeTime]) -> list[list[Si
             groups.append([site])
     if not groups:
         raise CostError("ONNX Runtime's graph of the model has no node that a kernel can do.")
-    return sorted(groups, key=lambda group: -sum(own[one.name].us for one in group))
+    return groups
 
 
 def _process_seconds(pid: int) -> float:

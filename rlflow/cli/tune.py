@@ -1,0 +1,83 @@
+"""``rlflow tune``."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from rlflow.cli.common import NameChoice, console, parse_dims
+from rlflow.cli.model_files import MODEL
+
+if TYPE_CHECKING:
+    from rlflow.tuned import TunedModel
+    from rlflow.tuner import TuningRound
+
+
+def _methods() -> list[str]:
+    from rlflow.tuner import METHODS
+
+    return list(METHODS)
+
+
+@click.command()
+@click.argument("model", metavar="MODEL", type=MODEL)
+@click.option("-o", "--output", required=True, metavar="FOLDER", help="Where the model, the trials and a report go.")
+@click.option("--budget", default="5m", show_default=True, help="A time (5m), or programs to measure (200meas).")
+@click.option("--method", default="harl", show_default=True, type=NameChoice(_methods), help="How to search.")
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Of the runtime.")
+@click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of an open dimension.")
+@click.option("--input-data", multiple=True, metavar="FILE", help="An .npz by input names, or name=file.npy.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the search, and of random inputs.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress.")
+def tune(
+    model: str,
+    output: str,
+    budget: str,
+    method: str,
+    threads: int,
+    dims: tuple[str, ...],
+    input_data: tuple[str, ...],
+    seed: int,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Choose the kernels of MODEL and their parameters by measuring, with HARL or another search.
+
+    Only rlflow's own kernels are tuned (see `rlflow optimize --kernels`); code that a compiler generates is not
+    deployed. Run it again with the same FOLDER, and it goes on where it was. Ctrl-C keeps the best so far. The method
+    harl needs torch: pip install 'rlflow[rl]'.
+    """
+    from rlflow import tuned
+    from rlflow.search import InterruptGuard, StopToken
+
+    out, stop = console(stderr=True), StopToken()
+
+    def report(done: TuningRound, name: str) -> None:
+        if not quiet:
+            out.print(f"{done.trials:>5} measured  {done.best * 1e6:>10.1f} us  {name}", highlight=False, markup=False)
+
+    with InterruptGuard(stop):
+        found = tuned.tune(
+            model, output, budget=budget, by=method, seed=seed, threads=threads, dims=parse_dims("--dim", dims),
+            input_data=list(input_data) or None, on_round=report, stop=stop,
+        )  # fmt: skip
+    if as_json:
+        from dataclasses import asdict
+
+        click.echo(json.dumps(asdict(found), indent=2))
+    else:
+        _show(found)
+
+
+def _show(found: TunedModel) -> None:
+    for one in found.nodes:
+        options = " ".join(f"{name}={value}" for name, value in one.tuning.items())
+        chosen = f"{one.algorithm} {options}".strip() or "ONNX Runtime's own"
+        click.echo(f"{one.own_us:>10.1f} us -> {one.best_us:>10.1f} us  {len(one.nodes)} x {one.nodes[0]}: {chosen}")
+    known = f", {found.remembered} of them known before" if found.remembered else ""
+    click.echo(f"{found.trials} programs measured{known}; {found.stop}.")
+    gain = "" if found.speedup is None else f"{found.speedup:.2f} times as fast. "
+    click.echo(f"{gain}{found.note} Written to {found.model}.")

@@ -1,0 +1,210 @@
+"""A whole model, tuned: which kernels and which of their parameters are fastest at its nodes, on this machine.
+
+``rlflow tune`` is this. What was measured is kept, so that a tuning that was interrupted goes on; what it found is a
+plan in the metadata of a model that stays plain ONNX, as ``rlflow optimize --kernels`` writes it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlflow.deployment import Inputs, open_worker, source_of, verified
+from rlflow.errors import OutputError, UsageError
+from rlflow.files import write_atomically
+from rlflow.kernels import KEY, Choice, KernelPlan
+from rlflow.kernels.shared_library import library_path
+from rlflow.search import Budget, StopReason, StopToken
+from rlflow.tuner import INVALID, KernelEngine, Records, Remembering, TensorProgram, Tuner, TuningRound, method
+from rlflow.tuner import unavailable as method_unavailable
+
+if TYPE_CHECKING:
+    from rlflow.runtime import Worker
+
+__all__ = ["TunedModel", "TunedNodes", "tune"]
+
+#: What is tried where outputs differ by too much: without the algorithms that round most.
+_ATTEMPTS = (frozenset[str](), frozenset({"winograd-4x4"}))
+#: Of a budget of seconds: what the tuning has. The check and the race have the rest; without one, so many seconds.
+_TUNING_PART, _CHECK_SECONDS, _RACE_SECONDS = 0.7, 8.0, 20.0
+#: How often finalists are timed again, in turn; and the part of the runtime's own time that a winner takes at most.
+_FINALS, _WORTH = 3, 0.97
+MODEL, TRIALS, REPORT = "model.onnx", "trials.sqlite", "report.json"
+
+
+@dataclass(frozen=True)
+class TunedNodes:
+    """What was found for nodes that are alike. ``own_us``, ``best_us``: microseconds of all of them together, by the
+    runtime's own kernel and by the fastest program; ``algorithm`` ("" is the runtime's own) and its ``tuning``.
+    """
+
+    nodes: tuple[str, ...]
+    own_us: float
+    best_us: float
+    algorithm: str
+    tuning: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class TunedModel:
+    """``model``: the path that was written; ``speedup``: of the whole model, with its interval, ``None`` where there is
+    no plan; ``note``: why, or what the plan does. ``trials``: programs timed, of which ``remembered`` were known.
+    """
+
+    model: str
+    speedup: float | None
+    interval: tuple[float, float] | None
+    note: str
+    method: str
+    trials: int
+    remembered: int
+    stop: str
+    nodes: tuple[TunedNodes, ...]
+
+
+def tune(
+    model: Any,
+    output: str | os.PathLike[str],
+    *,
+    budget: Budget | str = "5m",
+    by: str = "harl",
+    seed: int = 0,
+    threads: int = 1,
+    dims: Mapping[str, int] | None = None,
+    input_data: Any = None,
+    on_round: Callable[[TuningRound, str], None] | None = None,
+    stop: StopToken | None = None,
+) -> TunedModel:
+    """Tune the kernels of a model (a path, bytes or a message) and write the folder ``output``: the model with a plan,
+    the trials, a report. A folder with trials is gone on with.
+
+    ``by``: a method of :data:`rlflow.tuner.METHODS`. ``on_round`` hears of each round, and the name of its nodes.
+    Raises UsageError where the method or the kernels cannot be used here, CostError where no kernel has a place in the
+    model, ModelError and OutputError.
+    """
+    config, limits = method(by), Budget.parse(budget)
+    reason = method_unavailable(config)
+    if reason is not None:
+        raise UsageError(f"The method {by!r} cannot be used here: {reason}. The method 'evolutionary' needs nothing.")
+    if limits.seconds is None and limits.measurements is None:
+        raise UsageError(f"The budget {limits} limits neither time nor measurements; give 5m or 200meas, for instance.")
+    from rlflow.frontends import blocked, load_model
+
+    imported = load_model(model)
+    source = source_of(imported, model)
+    folder = _folder(output)
+    with open_worker(threads) as worker:
+        inputs = Inputs.of(worker, source, imported.graph, dims or {}, input_data, seed)
+    whole = blocked.whole(source)
+    with closing(KernelEngine.of(whole, inputs.feeds[0], threads)) as engine, closing(Records(folder / TRIALS)) as kept:
+        remembering = Remembering(engine, kept)
+        told = None if on_round is None else lambda done: on_round(done, engine.subgraphs[done.subgraph].name)
+        search = replace(limits, seconds=None if limits.seconds is None else _TUNING_PART * limits.seconds)
+        tuner = Tuner(remembering, config, seed)
+        found = tuner.run(search, told, stop)
+        ends = _Ends(whole, engine, tuner, inputs, threads, seed, limits.seconds)
+        finals, plan, interval, note = ends.planned()
+    write_atomically(folder / MODEL, whole)
+    if plan is not None:
+        blocked.write_metadata(os.fspath(folder / MODEL), KEY, plan.text())
+    result = TunedModel(
+        os.fspath(folder / MODEL), None if plan is None else plan.speedup, interval, note, by, found.trials,
+        remembering.read, str(found.stop), tuple(finals),
+    )  # fmt: skip
+    write_atomically(folder / REPORT, json.dumps(asdict(result), indent=1) + "\n")
+    return result
+
+
+def interrupted(result: TunedModel) -> bool:
+    """Whether somebody asked for the end."""
+    return result.stop == str(StopReason.INTERRUPTED)
+
+
+def _folder(output: str | os.PathLike[str]) -> Path:
+    folder = Path(output)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"The folder {folder} cannot be made: {error.strerror or error}.") from error
+    return folder
+
+
+@dataclass
+class _Ends:
+    """From what was measured to a plan: are the outputs near enough, and is the whole model faster?"""
+
+    source: bytes
+    engine: KernelEngine
+    tuner: Tuner
+    inputs: Inputs
+    threads: int
+    seed: int
+    seconds: float | None
+
+    def planned(self) -> tuple[list[TunedNodes], KernelPlan | None, tuple[float, float] | None, str]:
+        """The fastest kernels; the plan or ``None``, the interval of what it gains, and a sentence."""
+        from rlflow.runtime import RuntimeOptions, Worker
+
+        why = "ONNX Runtime's own kernels are as fast"
+        finals: list[TunedNodes] = []
+        with Worker(RuntimeOptions(threads=self.threads, library=library_path())) as worker:
+            for inexact in _ATTEMPTS:
+                finals = [self._final(number, inexact) for number in range(len(self.engine.groups))]
+                choices = self._choices(finals)
+                if not choices:
+                    break
+                model = self.engine.graph.with_kernels({one.node: one.attributes for one in choices})
+                difference = self._difference(model, worker)
+                if difference is None:
+                    return finals, *self._raced(model, choices, worker)
+                why = f"the outputs differ by more than the model's own noise allows ({difference})"
+        return finals, None, None, f"There is no plan: {why}."
+
+    def _final(self, number: int, inexact: frozenset[str]) -> TunedNodes:
+        """The runtime's own kernel and the best program of a group, timed again in turn; the least of each counts."""
+        engine, task = self.engine, self.tuner.tasks[number]
+        sketches, own = task.subgraph.space.sketches, TensorProgram(0, ())
+        known = (one for one in task.ranked() if one != own and sketches[one.sketch].name not in inexact)
+        programs = [own, *([winner] if (winner := next(known, None)) is not None else [])]
+        times = [engine.measure(number, programs) for _ in range(_FINALS)]
+        least = [min(column) for column in zip(*times, strict=True)]
+        taken = engine.attributes(number, programs[-1]) if least[-1] < _WORTH * least[0] < INVALID else None
+        algorithm, tuning = taken or ("", {})
+        seconds = least[-1] if taken else least[0]
+        names = tuple(site.name for site in engine.groups[number])
+        return TunedNodes(names, round(least[0] * 1e6, 1), round(seconds * 1e6, 1), algorithm, tuning)
+
+    def _choices(self, finals: list[TunedNodes]) -> tuple[Choice, ...]:
+        return tuple(
+            Choice(site.name, site.sizes, one.algorithm, round(one.own_us / one.best_us, 3), dict(one.tuning))
+            for group, one in zip(self.engine.groups, finals, strict=True)
+            for site in group
+            if one.algorithm
+        )
+
+    def _difference(self, model: bytes, worker: Worker) -> str | None:
+        from rlflow import equivalence
+
+        seconds = _CHECK_SECONDS if self.seconds is None else min(_CHECK_SECONDS, 0.1 * self.seconds)
+        run = equivalence.WorkerRunner(worker)
+        found = verified(run, self.inputs, self.source, model, self.seed, seconds=seconds)
+        return None if found.passed else (found.failure() or "no reason was given").rstrip(".")
+
+    def _raced(
+        self, model: bytes, choices: tuple[Choice, ...], worker: Worker
+    ) -> tuple[KernelPlan | None, tuple[float, float] | None, str]:
+        from rlflow.race import gate
+
+        seconds = _RACE_SECONDS if self.seconds is None else min(_RACE_SECONDS, 0.2 * self.seconds)
+        feeds = self.inputs.feeds[0]
+        decision = gate.choose(worker, self.source, {"tuned": model}, feeds, seconds=seconds, seed=self.seed, only=True)
+        if decision.winner is None:
+            return None, None, f"There is no plan: {decision.reason.rstrip('.')}."
+        speedup, version = round(float(decision.speedup or 1.0), 4), str(worker.describe()["version"])
+        plan = KernelPlan(version, self.engine.graph.block, self.threads, speedup, choices)
+        return plan, decision.speedup_ci95, f"Kernels of ours do {len(choices)} nodes; the plan is in the metadata."

@@ -1,0 +1,117 @@
+"""``rlflow tune``: a small model is tuned, interrupted, gone on with; every mistake is a sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from rlflow.cli import main
+from rlflow.kernels import KEY, KernelPlan, unavailable
+from rlflow.kernels.preparing import block_here
+from rlflow.runtime.interface import metadata_entry
+from tests.kernels import blocked_models
+
+needs_kernels = [
+    pytest.mark.skipif(unavailable() is not None, reason=str(unavailable())),
+    pytest.mark.skipif(
+        unavailable() is None and not block_here(), reason="this processor's ONNX Runtime has no blocked layout"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "small.onnx"
+    path.write_bytes(blocked_models.small_network(32, 32))
+    return path
+
+
+def tune(*arguments: object):
+    return CliRunner().invoke(main, ["tune", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def tuned(model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tuned") / "out"
+    done = tune(model, "-o", folder, "--budget", "24meas", "--method", "evolutionary", "--json", "-q")
+    return done, folder
+
+
+class TestATunedModel:
+    pytestmark = needs_kernels
+
+    def test_it_is_written_with_what_was_found(self, tuned) -> None:
+        done, folder = tuned
+        assert done.exit_code == 0, done.output
+        report = json.loads(done.stdout)
+        assert report == json.loads((folder / "report.json").read_text())
+        assert report["trials"] == 24
+        assert report["remembered"] == 0
+        assert report["stop"] == "budget-measurements"
+        assert sum(len(one["nodes"]) for one in report["nodes"]) == 2
+        assert all(0 < one["best_us"] <= one["own_us"] for one in report["nodes"])
+        text = metadata_entry(str(folder / "model.onnx"), KEY)
+        if report["speedup"] is None:
+            assert text is None and "no plan" in report["note"]
+        else:
+            plan = KernelPlan.parse(text)
+            assert {one.algorithm for one in plan.choices} == {one["algorithm"] for one in report["nodes"]} - {""}
+            assert plan.speedup == report["speedup"] > 1
+
+    def test_run_again_it_measures_nothing_twice(self, tuned, model) -> None:
+        _, folder = tuned
+        done = tune(model, "-o", folder, "--budget", "24meas", "--method", "evolutionary", "--json", "-q")
+        assert done.exit_code == 0, done.output
+        report = json.loads(done.stdout)
+        assert (report["trials"], report["remembered"]) == (24, 24)
+
+    def test_what_is_shown(self, tuned, model) -> None:
+        _, folder = tuned
+        done = tune(model, "-o", folder, "--budget", "16meas", "--method", "evolutionary")
+        assert done.exit_code == 0, done.output
+        assert "16 programs measured, 16 of them known before; budget-measurements." in done.stdout
+        assert "model.onnx" in done.stdout
+        assert "measured" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["--method", "ansor"], 2, "ansor"),
+        (["--budget", "12x"], 2, "neither time nor measurements"),
+        (["--budget", "soon"], 2, "budget"),
+    ],
+)
+def test_a_mistake_is_a_sentence(model, tmp_path, arguments, code, sentence) -> None:
+    done = tune(model, "-o", tmp_path / "out", "--method", "random", *arguments)
+    assert done.exit_code == code, done.output
+    assert sentence in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_torch_it_says_what_to_install(model, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("rlflow.nn.available", lambda: "torch is not installed: pip install 'rlflow[rl]'")
+    done = tune(model, "-o", tmp_path / "out")
+    assert done.exit_code == 2
+    assert "pip install 'rlflow[rl]'" in done.stderr
+    assert "evolutionary" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["gone.onnx", "empty.onnx"])
+def test_what_is_no_model_is_refused(tmp_path, name) -> None:
+    (tmp_path / "empty.onnx").write_bytes(b"")
+    done = tune(tmp_path / name, "-o", tmp_path / "out", "--method", "random")
+    assert done.exit_code == 1
+    assert name in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(model, tmp_path) -> None:
+    (tmp_path / "out").write_text("mine")
+    done = tune(model, "-o", tmp_path / "out", "--method", "random")
+    assert done.exit_code == 1
+    assert (tmp_path / "out").read_text() == "mine"
