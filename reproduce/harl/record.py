@@ -2,7 +2,9 @@
 
     python reproduce/harl/record.py [--shapes 56x64 28x128 ...] [--output tests/data/tuner/winograd.json]
 
-A table's model is a chain of three convolutions of one shape, with weights of their own.
+A table's model is a chain of three convolutions of one shape, with weights of their own. The profiler's clock is that of
+the wall: on a busy machine the times of a table have errors, and its optimum is in part luck. The table in the
+repository was made on a busy one.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ def main() -> int:
             record(engine, Path(folder) / "table.json")
             table = json.loads((Path(folder) / "table.json").read_text(encoding="utf-8"))
         engine.close()
-        table["tables"][0]["subgraph"]["name"] = f"3x3, {size}x{size} pixels, {channels} channels"
+        for number, one in enumerate(table["tables"], 1):
+            again = f" ({number})" if number > 1 else ""
+            one["subgraph"]["name"] = f"3x3, {size}x{size} pixels, {channels} channels{again}"
         print(shape, f"{table['trial_seconds']:.2f} s a trial", file=sys.stderr, flush=True)
         if whole is None:
             whole = table

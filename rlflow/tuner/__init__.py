@@ -17,6 +17,7 @@ from rlflow.tuner.spaces import GROUPS, Sketch, Space, Steps, TensorProgram, Til
 from rlflow.tuner.trial_records import Records, Remembering
 from rlflow.tuner.tuning import Tuner, TuneResult, TuningRound
 from rlflow.tuner.tuning_methods import METHODS, TunerConfig, method, unavailable
+from rlflow.tuner.tvm_engine import TvmEngine, TvmOperator
 
 __all__ = [
     "GROUPS",
@@ -37,6 +38,8 @@ __all__ = [
     "Tuner",
     "TunerConfig",
     "TuningRound",
+    "TvmEngine",
+    "TvmOperator",
     "method",
     "record",
     "unavailable",

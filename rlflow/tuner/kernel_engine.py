@@ -7,16 +7,15 @@ caches, as they would be in a kernel that runs alone. Sites that are alike are o
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused
 from rlflow.kernels.algorithms import ALGORITHMS, worth_trying
+from rlflow.tuner.child_time import ChildTime
 from rlflow.tuner.engines import INVALID, TunedSubgraph
 from rlflow.tuner.spaces import Sketch, Space, Steps, TensorProgram
 
@@ -44,7 +43,7 @@ class KernelEngine:
     def __init__(self, graph: BlockedGraph, worker: Worker, feeds: Mapping[str, Any]) -> None:
         self.graph, self._worker, self._feeds = graph, worker, feeds
         self._runs = _LEAST_RUNS
-        self._spent, self._seen = 0.0, (0, 0.0)
+        self._time = ChildTime()
         self._own = self._times({})
         whole = sum(one.us for one in self._own.values()) / 1000.0
         self._runs = int(min(max(_RUN_MS / max(whole, 0.001), _LEAST_RUNS), _MOST_RUNS))
@@ -88,12 +87,7 @@ class KernelEngine:
     @property
     def cpu_seconds(self) -> float:
         """What the worker has spent; 0 where the system does not say."""
-        pid = self._worker.pid
-        now = 0.0 if pid is None else _process_seconds(pid)
-        last_pid, last = self._seen
-        self._spent += now - last if pid == last_pid else now
-        self._seen = (pid or 0, now)
-        return self._spent
+        return self._time.of(self._worker.pid)
 
     def features(self, subgraph: int, programs: Sequence[TensorProgram]) -> np.ndarray:
         return self.subgraphs[subgraph].space.features(programs)
@@ -163,12 +157,3 @@ def _grouped(sites: Sequence[Site], own: Mapping[str, NodeTime]) -> list[list[Si
     if not groups:
         raise CostError("ONNX Runtime's graph of the model has no node that a kernel can do.")
     return groups
-
-
-def _process_seconds(pid: int) -> float:
-    """Processor time of a process so far."""
-    path = Path(f"/proc/{pid}/stat")
-    if not path.exists():
-        return 0.0
-    fields = path.read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from rlflow.tuner.tasks import TuningTask
 from rlflow.tuner.tracks import TrackConfig
 from tests.tuner import toys
 
+TABLE = Path(__file__).resolve().parents[1] / "data" / "tuner" / "winograd.json"
 NO_TORCH = importlib.util.find_spec("torch") is None
 WITHOUT_NETWORK = [name for name, config in METHODS.items() if config.proposer != "tracks"]
 ALL = [
@@ -180,6 +182,27 @@ def test_options_that_cannot_be_are_refused(changes) -> None:
 def test_an_unknown_method_is_refused() -> None:
     with pytest.raises(UsageError, match="evolutionary"):
         method("ansor")
+
+
+@pytest.mark.parametrize("name", ["harl", "evolutionary"])
+def test_learning_beats_chance_on_measured_kernels_at_equal_trials(name: str) -> None:
+    """A tenth of the trials of the space, on the times of Winograd's kernels that this repository has."""
+    if name == "harl":
+        pytest.importorskip("torch")
+    whole = RecordedEngine.read(TABLE)
+
+    def of_optimum(which: str) -> float:
+        found = []
+        for number, subgraph in enumerate(whole.subgraphs[:2]):
+            for seed in range(3):
+                engine = whole.only(number)
+                budget = Budget(measurements=subgraph.space.size // 5)
+                result = Tuner(engine, method(which, batch=4), seed).run(budget)
+                assert result.best[0] is not None
+                found.append(engine.optimum(0)[1] / result.best[0][1])
+        return float(np.mean(found))
+
+    assert of_optimum(name) > of_optimum("random")
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
