@@ -31,10 +31,10 @@ _HOPELESS = 4.0
 def main() -> int:
     """Serve the pipe on the standard streams; returns the exit status."""
     os.environ["TVM_NUM_THREADS"] = "1"
-    return serve("TVM", Service)
+    return serve("TVM", TvmService)
 
 
-class Service:
+class TvmService:
     """Answers what :class:`rlflow.tuner.tvm_engine.TvmEngine` asks."""
 
     title = "TVM"
