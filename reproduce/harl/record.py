@@ -3,8 +3,7 @@
     python reproduce/harl/record.py [--shapes 56x64 28x128 ...] [--output tests/data/tuner/winograd.json]
 
 A table's model is a chain of three convolutions of one shape, with weights of their own. The profiler's clock is that
-of the wall: on a busy machine the times of a table have errors, and its optimum is in part luck. The table in the
-repository was made on a busy one.
+of the wall: on a busy machine the times of a table have errors, and its optimum is in part luck.
 """
 
 from __future__ import annotations

