@@ -5,7 +5,7 @@ Nothing here knows ONNX: :mod:`rlflow.frontends.flows` reads a model as a :class
 """
 
 from rlflow.footprint.bands import Stretch, in_bands
-from rlflow.footprint.flow import Flow, Job
+from rlflow.footprint.flow import Flow, FlowJob
 from rlflow.footprint.lifetimes import Footprint, footprint
 from rlflow.footprint.rowmaps import Along, Blending, Repeating, Share, Sliding, Spreading
 
@@ -13,8 +13,8 @@ __all__ = [
     "Along",
     "Blending",
     "Flow",
+    "FlowJob",
     "Footprint",
-    "Job",
     "Repeating",
     "Share",
     "Sliding",

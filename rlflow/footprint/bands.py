@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
-from rlflow.footprint.flow import ROWS, Cut, Flow, Job, Layout
+from rlflow.footprint.flow import ROWS, Cut, Flow, FlowJob, Layout
 from rlflow.footprint.rowmaps import Share
 
 
@@ -28,7 +28,7 @@ class Stretch(NamedTuple):
 
 def in_bands(flow: Flow, stretches: Iterable[Stretch]) -> Flow | None:
     """The flow with these stretches, which do not overlap, in bands; ``None`` where one of them cannot be."""
-    jobs: list[Job] = []
+    jobs: list[FlowJob] = []
     shapes, widths = dict(flow.shapes), dict(flow.widths)
     place = 0
     for number, stretch in enumerate(sorted(stretches)):
@@ -66,7 +66,7 @@ class _Banded:
         self._exits = exits(flow, stretch)
         self._blocked = flow.blocked
 
-    def jobs(self) -> list[Job] | None:
+    def jobs(self) -> list[FlowJob] | None:
         """All bands, one after another, and what joins them."""
         heights = {value: self._flow.height(value) for value in self._exits}
         places = _places(min(heights.values(), default=0), self._stretch.bands, self._stretch.uneven)
@@ -74,7 +74,7 @@ class _Banded:
             return None
         least = places[-1]
         pieces: dict[str, list[str]] = {value: [] for value in self._exits}
-        jobs: list[Job] = []
+        jobs: list[FlowJob] = []
         for band in range(self._stretch.bands):
             wanted = {
                 value: Cut(places[band] * height // least, places[band + 1] * height // least)
@@ -88,16 +88,16 @@ class _Banded:
             for value in self._exits:
                 pieces[value].append(one.piece(value, wanted[value]))
             jobs += one.waiting()
-        joints = (Job(tuple(pieces[value]), (value,), rows=None, joins=True) for value in self._exits)
+        joints = (FlowJob(tuple(pieces[value]), (value,), rows=None, joins=True) for value in self._exits)
         return [*jobs, *joints]
 
-    def cut(self, value: str, given: str, made: str, cut: Cut, has: Cut) -> Job:
+    def cut(self, value: str, given: str, made: str, cut: Cut, has: Cut) -> FlowJob:
         """The job that takes ``cut`` of ``given``, which has the rows ``has`` of ``value``."""
         if value not in self._made or value not in self._blocked:
-            return Job((given,), (made,), cut=cut)
+            return FlowJob((given,), (made,), cut=cut)
         kernel = has.end - has.first - (cut.end - cut.first) + 1
         flops = 2.0 * kernel * prod(self._shapes[made])
-        return Job((given,), (made,), cut=cut, crops=True, flops=flops, layout=Layout.BLOCKED)
+        return FlowJob((given,), (made,), cut=cut, crops=True, flops=flops, layout=Layout.BLOCKED)
 
     def _shares(self, wanted: Mapping[str, Cut]) -> tuple[dict[str, Cut], list[Share | None]] | None:
         """The rows of each value that a band computes or reads, and each job's share of its inputs."""
@@ -126,11 +126,11 @@ class _Band:
     def __init__(self, whole: _Banded, band: int, need: Mapping[str, Cut], shares: Sequence[Share | None]) -> None:
         self._whole, self._band, self._need, self._shares = whole, band, need, shares
         self._cuts: dict[tuple[str, Cut], str] = {}
-        self._waiting: list[Job] = []
+        self._waiting: list[FlowJob] = []
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[FlowJob]:
         """The band of each job, after the cuts that it reads."""
-        found: list[Job] = []
+        found: list[FlowJob] = []
         for job, share in zip(self._whole._range, self._shares, strict=True):
             if share is None:
                 continue
@@ -138,7 +138,7 @@ class _Band:
             found += [*self.waiting(), *one]
         return found
 
-    def waiting(self) -> Iterator[Job]:
+    def waiting(self) -> Iterator[FlowJob]:
         """The cuts that were asked for and not handed out yet."""
         yield from self._waiting
         self._waiting = []
@@ -159,7 +159,7 @@ class _Band:
             self._waiting.append(self._whole.cut(value, name, self._cuts[key], cut, has))
         return self._cuts[key]
 
-    def _of(self, job: Job, share: Share) -> list[Job]:
+    def _of(self, job: FlowJob, share: Share) -> list[FlowJob]:
         assert job.rows is not None
         flow = self._whole._flow
         rows = self._need[job.outputs[0]]
@@ -176,7 +176,7 @@ class _Band:
         wide = Cut(rows.first - share.before, rows.end + share.after)
         made = tuple(self._new(value, wide, f"{self._name(value)}_wide") for value in job.outputs)
         cuts = [
-            Job(
+            FlowJob(
                 (one,),
                 (self._new(value, rows, self._name(value)),),
                 cut=Cut(share.before, wide.end - wide.first - share.after),

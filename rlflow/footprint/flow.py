@@ -33,7 +33,7 @@ class Cut(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Job:
+class FlowJob:
     """One operator on activations; weights are not among its ``inputs``.
 
     ``rows``: how rows go through it, ``None`` where it needs whole values. ``whole``: places of ``inputs`` that are
@@ -69,13 +69,13 @@ class Flow:
     ``blocked``: the values that the runtime will keep in its blocked layout.
     """
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[FlowJob, ...]
     shapes: Mapping[str, tuple[int, ...]]
     widths: Mapping[str, int]
     inputs: frozenset[str]
     outputs: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    whole: Mapping[int, Job] = field(default_factory=dict, repr=False)
+    whole: Mapping[int, FlowJob] = field(default_factory=dict, repr=False)
     blocked: frozenset[str] = frozenset()
 
     def bytes(self, value: str) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from rlflow.footprint.flow import Flow, Job, Layout
+from rlflow.footprint.flow import Flow, FlowJob, Layout
 
 #: Channels in a block on processors with 512-bit vectors; others have 8, and need a little less.
 BLOCK = 16
@@ -28,7 +28,7 @@ def with_copies(flow: Flow) -> Flow:
 
 class _Laid:
     def __init__(self, flow: Flow) -> None:
-        self.jobs: list[Job] = []
+        self.jobs: list[FlowJob] = []
         self.shapes, self.widths = dict(flow.shapes), dict(flow.widths)
         self.blocked: set[str] = set()
         self._plain = flow.shapes
@@ -37,7 +37,7 @@ class _Laid:
         for job in flow.jobs:
             self._add(job)
 
-    def _add(self, job: Job) -> None:
+    def _add(self, job: FlowJob) -> None:
         here = job.inputs[:1] if job.layout is not Layout.KEEPS else job.inputs
         keeps = job.layout is Layout.KEEPS and all(value in self.blocked for value in here) and not job.whole
         reads = keeps or job.layout is Layout.BLOCKED
@@ -61,7 +61,7 @@ class _Laid:
             name = self._copies[value, blocked] = f"{value}#{'blocked' if blocked else 'plain'}"
             self.shapes[name] = filled(self._plain[value]) if blocked else self._plain[value]
             self.widths[name] = self.widths[value]
-            self.jobs.append(Job((value,), (name,), copies=True))
+            self.jobs.append(FlowJob((value,), (name,), copies=True))
         return name
 
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rlflow.footprint.flow import Flow, Job
+from rlflow.footprint.flow import Flow, FlowJob
 
 #: Buffers begin at multiples of so many bytes.
 ALIGNMENT = 256
@@ -111,7 +111,7 @@ def _reads(flow: Flow) -> Counter[str]:
 
 
 def _in_place(
-    flow: Flow, job: Job, place: int, home: Mapping[str, _Home], uses: Mapping[str, int], outputs: set[str]
+    flow: Flow, job: FlowJob, place: int, home: Mapping[str, _Home], uses: Mapping[str, int], outputs: set[str]
 ) -> str | None:
     """The input whose buffer an output takes over."""
     value = job.outputs[place]

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from rlflow.footprint import Flow, Job
+from rlflow.footprint import Flow, FlowJob
 from rlflow.footprint.flow import ROWS
 from rlflow.frontends import scopes
 from rlflow.frontends.assembly import NODE_METADATA_IR, RULE_KEY
@@ -60,7 +60,7 @@ class _Writer:
             found.append(self._node(job))
         return [*found, *(_copy(source[number]) for number in idle)]
 
-    def _node(self, job: Job) -> onnx.NodeProto:
+    def _node(self, job: FlowJob) -> onnx.NodeProto:
         if job.joins:
             inputs, outputs = self._named(job.inputs), self._named(job.outputs)
             return self._marked(helper.make_node("Concat", inputs, outputs, axis=ROWS))
@@ -75,7 +75,7 @@ class _Writer:
             helper.set_model_props(node, {RULE_KEY: MAKER})
         return node
 
-    def _slice(self, job: Job) -> onnx.NodeProto:
+    def _slice(self, job: FlowJob) -> onnx.NodeProto:
         assert job.cut is not None
         inputs, outputs = self._named(job.inputs), self._named(job.outputs)
         if self._opset < 10:
@@ -83,7 +83,7 @@ class _Writer:
         bounds_of = [self._ints([bound]) for bound in (job.cut.first, job.cut.end, ROWS)]
         return helper.make_node("Slice", [*inputs, *bounds_of], outputs)
 
-    def _crop(self, job: Job) -> onnx.NodeProto:
+    def _crop(self, job: FlowJob) -> onnx.NodeProto:
         """The rows of each channel by a convolution with a single 1: in ONNX Runtime it needs no other layout."""
         assert job.cut is not None
         inputs, outputs = self._named(job.inputs), self._named(job.outputs)
@@ -94,7 +94,7 @@ class _Writer:
         weight = self._constant(one_hot, f"crop {given[1]} {kernel} {job.cut.first}")
         return helper.make_node("Conv", [*inputs, weight], outputs, kernel_shape=[kernel, 1], group=given[1])
 
-    def _band(self, source: onnx.NodeProto, job: Job) -> onnx.NodeProto:
+    def _band(self, source: onnx.NodeProto, job: FlowJob) -> onnx.NodeProto:
         original = self._original(job)
         node = _copy(source)
         renamed = dict(
@@ -135,7 +135,7 @@ class _Writer:
         weight = next(one for one in self._model.graph.initializer if one.name == node.input[1])
         return list(weight.dims[2:])
 
-    def _original(self, job: Job) -> Job:
+    def _original(self, job: FlowJob) -> FlowJob:
         return self._flow.whole[job.node]
 
     # --- names and constants ------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 import onnx
 from onnx import numpy_helper
 
-from rlflow.footprint import Along, Flow, Job
+from rlflow.footprint import Along, Flow, FlowJob
 from rlflow.footprint.flow import ROWS, Layout
 from rlflow.footprint.layout import BLOCK, blocked_values
 from rlflow.footprint.rowmaps import RowMap
@@ -82,7 +82,7 @@ class _Reader:
         flow = Flow(tuple(jobs), shapes, widths, self._inputs, outputs, notes, {job.node: job for job in jobs})
         return replace(flow, blocked=blocked_values(flow))
 
-    def _job(self, number: int, node: onnx.NodeProto) -> Job | None:
+    def _job(self, number: int, node: onnx.NodeProto) -> FlowJob | None:
         outputs = tuple(name for name in node.output if name)
         read = [*node.input, *(name for name in captured(node))]
         computed = tuple(name for name in read if name and name not in self._folded)
@@ -91,7 +91,7 @@ class _Reader:
             return None
         rows = self._rows(node, computed)
         layout = self._layout(node, computed)
-        job = Job(computed, outputs, number, flops=self._flops(node), reuses=_planned_reuse(node), layout=layout)
+        job = FlowJob(computed, outputs, number, flops=self._flops(node), reuses=_planned_reuse(node), layout=layout)
         if rows is None:
             return job
         whole = frozenset(place for place, name in enumerate(computed) if not self._goes_along(name, outputs[0], rows))

@@ -13,7 +13,7 @@ from rlflow.frontends.kernel_sites import (
     ACTIVATIONS,
     BLOCKED,
     CONTRIB,
-    Kind,
+    KernelKind,
     Site,
     Surroundings,
     attributes_of,
@@ -242,13 +242,13 @@ def _write_grouped(node: onnx.NodeProto, around: Surroundings, attributes: Mappi
     )
 
 
-KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, KernelKind] = {
     one.name: one
     for one in (
-        Kind("convolution", _read_convolution, _write_convolution),
-        Kind("norm", _read_norm, _write_norm),
-        Kind("product", _read_product, _write_product),
-        Kind("depthwise", _read_depthwise, _write_depthwise),
-        Kind("grouped", _read_grouped, _write_grouped),
+        KernelKind("convolution", _read_convolution, _write_convolution),
+        KernelKind("norm", _read_norm, _write_norm),
+        KernelKind("product", _read_product, _write_product),
+        KernelKind("depthwise", _read_depthwise, _write_depthwise),
+        KernelKind("grouped", _read_grouped, _write_grouped),
     )
 }

@@ -114,7 +114,7 @@ def _names_read(graph: onnx.GraphProto) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Kind:
+class KernelKind:
     """``read``: the site that a node is, else ``None``. ``write``: puts the kernel there, with the attributes of an
     algorithm.
     """

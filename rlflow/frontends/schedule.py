@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import onnx
 
 from rlflow.errors import RuntimeRefused
-from rlflow.footprint import Flow, Job, footprint
+from rlflow.footprint import Flow, FlowJob, footprint
 from rlflow.frontends.flows import captured
 from rlflow.frontends.opening import parse_model
 
@@ -85,11 +85,11 @@ def held(flow: Flow) -> list[int]:
     return found
 
 
-def _job(number: int, node: onnx.NodeProto, workspace: int, known: Mapping[str, tuple[int, ...]]) -> Job:
+def _job(number: int, node: onnx.NodeProto, workspace: int, known: Mapping[str, tuple[int, ...]]) -> FlowJob:
     inputs = tuple(name for name in (*node.input, *captured(node)) if name in known)
     places = {place: inputs.index(name) for place, name in enumerate(node.input) if name in known}
     domain = "" if node.domain == "ai.onnx" else node.domain
     alias = not domain and node.op_type in VIEWS
     reuses = _FIRST if alias else _REUSES.get((domain, node.op_type), ())
     found = tuple((places[source], target) for source, target in reuses if source in places)
-    return Job(inputs, tuple(filter(None, node.output)), number, reuses=found, alias=alias, workspace=workspace)
+    return FlowJob(inputs, tuple(filter(None, node.output)), number, reuses=found, alias=alias, workspace=workspace)

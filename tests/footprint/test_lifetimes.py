@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlflow.footprint import Flow, Job, footprint
+from rlflow.footprint import Flow, FlowJob, footprint
 
 FIRST = ((0, 0),)
 
@@ -12,7 +12,7 @@ FIRST = ((0, 0),)
 def flow(*jobs: tuple[str, str, tuple[tuple[int, int], ...]], outputs: str = "y", **elements: int) -> Flow:
     """Jobs as "a b", "c", reuses; sizes in units of 256 bytes, one by default."""
     made = tuple(
-        Job(tuple(read.split()), tuple(written.split()), number, reuses=how)
+        FlowJob(tuple(read.split()), tuple(written.split()), number, reuses=how)
         for number, (read, written, how) in enumerate(jobs)
     )
     values = {value for job in made for value in (*job.inputs, *job.outputs)} | {"x"}
@@ -57,14 +57,18 @@ def test_the_smallest_gap_that_is_large_enough_is_taken() -> None:
 
 @pytest.mark.parametrize(("reuses", "alias", "block"), [(FIRST, True, 4), ((), False, 8)])
 def test_a_view_has_no_buffer(reuses: tuple[tuple[int, int], ...], alias: bool, block: int) -> None:
-    jobs = (Job(("x",), ("a",), 0), Job(("a",), ("b",), 1, reuses=reuses, alias=alias), Job(("b",), ("y",), 2))
+    jobs = (
+        FlowJob(("x",), ("a",), 0),
+        FlowJob(("a",), ("b",), 1, reuses=reuses, alias=alias),
+        FlowJob(("b",), ("y",), 2),
+    )
     shapes = {"x": (1, 64), "a": (4, 64), "b": (64, 4), "y": (1, 64)}
     found = footprint(Flow(jobs, shapes, dict.fromkeys(shapes, 4), frozenset({"x"}), ("y",)))
     assert found.block == block * 256
 
 
 def test_workspace_counts_on_top_of_the_block() -> None:
-    jobs = (Job(("x",), ("a",), 0, workspace=640), Job(("a",), ("y",), 1, workspace=64))
+    jobs = (FlowJob(("x",), ("a",), 0, workspace=640), FlowJob(("a",), ("y",), 1, workspace=64))
     shapes = {"x": (1, 64), "a": (4, 64), "y": (2, 64)}
     found = footprint(Flow(jobs, shapes, dict.fromkeys(shapes, 4), frozenset({"x"}), ("y",)))
     assert found.block == 1024 and found.outputs == 512 and found.peak == 1024 + 640
