@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 
+import numpy as np
 import pytest
 
 from rlflow import _core
@@ -13,7 +14,7 @@ from rlflow.rewrite import ProofRecord, Rule, RuleLibrary, load_rules
 from rlflow.synthesis import prove_all
 from rlflow.synthesis.degree import degree_of
 from rlflow.synthesis.exhaustive import small_graphs
-from rlflow.synthesis.floats import compare
+from rlflow.synthesis.floats import LANES, _within, compare
 from rlflow.synthesis.hints import make_hints
 from rlflow.synthesis.pool import run_all
 from rlflow.synthesis.prove import prove
@@ -134,3 +135,26 @@ def _interrupting(r: Rule) -> str:
 
 def test_an_interrupt_keeps_what_is_known() -> None:
     assert run_all(_interrupting, RULES) == ["true"]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "kind"),
+    [
+        ("(Transpose{perm=?p} (Sinh ?x))", "(Sinh (Transpose{perm=?p} ?x))", ""),
+        ("(Transpose{perm=?p} (Neg ?x))", "(Neg (Transpose{perm=?p} ?x))", ""),
+        ("(Add (Add ?x ?y) ?z)", "(Add ?x (Add ?y ?z))", "numerics"),
+        ("(Exp (Add (Add ?x ?y) ?z))", "(Exp (Add ?x (Add ?y ?z)))", "numerics"),
+        ("(Mul (Sigmoid ?x) (Add ?y ?z))", "(Add (Mul (Sigmoid ?x) ?y) (Mul (Sigmoid ?x) ?z))", "numerics"),
+    ],
+)
+def test_exact_is_bit_for_bit_but_for_what_lanes_do(source: str, target: str, kind: str) -> None:
+    assert (prove(rule(source, target, numerics="exact"), samples=40).kind or "") == kind
+
+
+def test_what_a_vector_loop_may_do_to_an_element() -> None:
+    one = np.float32(1.5)
+    pairs = [(one, one), (one, one + 4 * np.spacing(one)), (np.float32(np.nan), np.float32(np.nan))]
+    assert all(_within(np.array([a]), np.array([b]), LANES) for a, b in pairs)
+    pairs = [(one, one + 5 * np.spacing(one)), (one, np.float32(np.inf)), (one, np.float32(np.nan))]
+    assert not any(_within(np.array([a]), np.array([b]), LANES) for a, b in pairs)
+    assert not _within(np.array([one]), np.array([one + np.spacing(one)]), 0)
