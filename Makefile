@@ -64,11 +64,11 @@ $(VENV)/.dev: $(CORE) $(RECIPE) | $(VENV)/bin/python
 	@$(PIP) install --quiet -c constraints.txt -e '.[dev]'
 	@touch $(VENV)/.base $@
 
-# The second environment: what the extras need, torch first of all. The core's objects are those of the first.
+# The second environment: what the extras need, torch and TVM first of all. The core's objects are those of the first.
 $(EXTRAS)/.extras: $(CORE) $(RECIPE) | $(VENV)/.dev
 	@test -x $(EXTRAS)/bin/python || "$(PYTHON)" -m venv "$(EXTRAS)"
-	@echo "Installing rlflow with its extras into $(EXTRAS): torch is large, which takes some minutes."
-	@$(EXTRAS)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt -e '.[dev,rl,torch]'
+	@echo "Installing rlflow with its extras into $(EXTRAS): torch and TVM are large, which takes some minutes."
+	@$(EXTRAS)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt -e '.[dev,rl,torch,tuner]'
 	@touch $@
 
 .PHONY: install
@@ -101,7 +101,7 @@ coverage: $(VENV)/.dev ## the test suite, counting which lines of rlflow it runs
 	@echo "$$($(BIN)/python -m coverage report --format=total) % of the lines of rlflow/ were run in the tests' own processes; by file: build/coverage/lines.txt"
 
 .PHONY: test-extras
-test-extras: $(EXTRAS)/.extras ## the tests that `make test` skipped because they need torch, in an environment that has it
+test-extras: $(EXTRAS)/.extras ## the tests that `make test` skipped for want of torch or TVM, in an environment that has them
 	@mkdir -p build
 	@test -f build/skips-base.json || { echo "make: run the first environment's tests before these: make test" >&2; exit 1; }
 	@$(BIN)/python tests/ci/skips.py build/skips-base.json --in base --again build/again.txt

@@ -207,6 +207,7 @@ class Contest:
                 return self._failed(challenger, blocks, first_sample)
             values.append(track.ratio(blocks[-1], challenger))
             track.weigh_beside(blocks)
+            track.dismiss_beside(blocks, challenger)
             self._tell("confirming", len(blocks), aim, values)
         if known is not None:
             self.earlier = plain(known, True, verdicts.gone_on(known, len(blocks)))

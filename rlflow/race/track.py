@@ -17,6 +17,9 @@ from rlflow.runtime import Samples
 #: A model that is timed beside the candidates is worth a comparison of its own where it takes so many times as long as
 #: the baseline.
 WORTH_A_RACE = 1.01
+#: After so many blocks a model that was timed beside, and was slower than the candidate in each, is timed no more: what
+#: it takes is better spent on blocks of the two that are compared.
+BESIDE_BLOCKS = 4
 
 
 class Sampler(Protocol):
@@ -110,7 +113,19 @@ class Track:
         if self.reserve > 0.0:
             found = timings(blocks, self.sampler.clock)
             slow = WORTH_A_RACE * found[self.baseline].ms
-            self.released = bool(self.beside) and all(found[name].ms < slow for name in self.beside)
+            self.released = bool(found.keys() - {self.baseline, *self.candidates}) and all(
+                one.ms < slow for name, one in found.items() if name not in {self.baseline, *self.candidates}
+            )
+
+    def dismiss_beside(self, blocks: Sequence[Block], challenger: str) -> None:
+        """Time no longer what was slower than the candidate in each of ``BESIDE_BLOCKS`` blocks."""
+        if len(blocks) < BESIDE_BLOCKS:
+            return
+        clock, loaded = self.sampler.clock, len(self.beside) + 2
+        self.beside = [
+            name for name in self.beside if any(ratio(block, name, challenger, clock) <= 0.0 for block in blocks)
+        ]
+        self.dearest *= (len(self.beside) + 2) / loaded  # a block of fewer models
 
     def fits(self, blocks: int, seconds: float) -> bool:
         """Whether so many more blocks, as dear as the last one, end within ``seconds`` of the beginning."""

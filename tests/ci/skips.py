@@ -35,10 +35,9 @@ class Reason:
 
 REASONS = (
     Reason("an extra", r"(torch|onnxscript) is not installed|could not import '(torch|gymnasium|tensorboard)'|"
-           r"rlflow\[(rl|torch)\]|[Gg]ymnasium is not installed|needs? (PyTorch|torch|gymnasium)", extras=False),
+           r"rlflow\[(rl|torch|tuner)\]|[Gg]ymnasium is not installed|needs? (PyTorch|torch|gymnasium)", extras=False),
     Reason("GPU", r"no GPU|needs a GPU|CUDA"),
     Reason("OpenVINO", r"[Oo]pen[Vv][Ii][Nn][Oo]"),
-    Reason("tuner", r"rlflow\[tuner\]"),
     Reason("outside data", r"the outside data|\.\./shared"),  # files of other projects, not part of a clone
     Reason("runtime", r"the runtime has no kernel for the source"),  # a rule on a type that ONNX Runtime lacks
     Reason("library", r"not exhausted within the budget"),

@@ -181,6 +181,25 @@ class TestHowLongItGoesOn:
         found = decide(given, "base", ["a"], seed=0, only=True, beside=["original"] * beside, **limits)  # type: ignore[arg-type]
         assert (found.blocks, found.improved) == (blocks, blocks == 22)
 
+    @pytest.mark.parametrize(
+        ("original", "timed"), [(1.0, [3] * 4 + [2] * 5), (0.8, [3] * 9), (math.exp(-0.1), [3] * 9)]
+    )
+    def test_what_is_timed_beside_goes_where_it_is_slower_than_the_candidate(
+        self, original: float, timed: list[int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[int] = []
+        given = Given([0.1] * 6 + [-0.2] + [0.1] * 30, monkeypatch, original)
+        whole = given.block
+
+        def counting(names: Sequence[str], seed: int, seconds: float) -> Samples:
+            asked.append(len(names))
+            return whole(names, seed, seconds)
+
+        monkeypatch.setattr(given, "block", counting)
+        found = decide(given, "base", ["a"], seed=0, only=True, seconds=6.0, at_most=9.0, beside=["original"])
+        assert asked == timed
+        assert found.timings["original"].rounds == 3 * timed.count(3)
+
     def test_where_no_block_fits_it_says_so_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         given = Given([0.1] * 9, monkeypatch)  # opening the models took 5 of 8 seconds
         found = decide(given, "base", ["a"], seed=0, seconds=8.0, at_most=8.0, started=-5.0)
