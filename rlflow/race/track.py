@@ -131,6 +131,12 @@ class Track:
         """Whether so many more blocks, as dear as the last one, end within ``seconds`` of the beginning."""
         return self.elapsed() + blocks * self.latest <= seconds
 
+    def leave(self, names: Sequence[str]) -> None:
+        """Time these candidates no more."""
+        loaded = len(self.alive)
+        self.candidates = [name for name in self.candidates if name not in names]
+        self.dearest *= len(self.alive) / loaded  # a block of fewer models
+
     def other_orders(self, than: str) -> None:
         """Draw other orders of loading and of rounds than those of an earlier comparison, of the date ``than``."""
         self.seeds = np.random.SeedSequence([self.seed, zlib.crc32(than.encode())])

@@ -46,10 +46,27 @@ def test_only_a_loss_in_every_block_ends_it_early(first: list[dict[str, float]],
 
 
 def test_the_best_of_the_first_sample_is_confirmed_on_fresh_ones() -> None:
-    sampler = Blocks([{"a": 0.3, "b": 0.1}] * 3 + [{"a": 0.05 + k / 1000} for k in range(7)])
+    sampler = Blocks([{"a": 0.3, "b": 0.28}] * 3 + [{"a": 0.05 + k / 1000} for k in range(7)])
     found = decide(sampler, "base", ["a", "b"], seconds=60.0, seed=0)
     assert found.winner == "a"
     assert found.speedup == pytest.approx(math.exp(0.053), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("first", "blocks"),
+    [
+        ([{"a": 0.3, "b": 0.1}], 1),  # b is out, and a is chosen
+        ([{"a": 0.3, "b": 0.26}, {"a": 0.3, "b": 0.2}], 2),
+        ([{"a": 0.3, "b": 0.28}] * 3, 3),
+        ([{"a": 0.3, "b": 0.29, "c": 0.1}, {"a": 0.3, "b": 0.29}, {"a": 0.3, "b": 0.29}], 3),
+    ],
+)
+def test_who_is_far_behind_is_timed_no_more(first: list[dict[str, float]], blocks: int) -> None:
+    sampler = Blocks([*first, *({"a": 0.05 + k / 1000} for k in range(7))])
+    found = decide(sampler, "base", list(first[0]), seconds=60.0, seed=0)
+    assert (len(first), found.winner, found.blocks) == (blocks, "a", 7)
+    assert found.first_sample.keys() == first[0].keys()
+
 
 
 class Kept:

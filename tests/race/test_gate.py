@@ -230,8 +230,8 @@ class TestHowLongItGoesOn:
 class Failing(Simulated):
     """Brings the runtime down whenever one model is among the timed, from a given block on."""
 
-    def __init__(self, culprit: str, after: int, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, culprit: str, after: int, *args: Any, **noise: float) -> None:
+        super().__init__(*args, **noise)
         self.culprit, self.after = culprit, after
 
     def block(self, names: Sequence[str], seed: int, seconds: float) -> Samples:
@@ -337,7 +337,7 @@ class TestFaultInjection:
                     raise RuntimeCrashed("The runtime's process did not answer within 120 s.", timed_out=True)
                 return Simulated.block(self, names, seed, seconds)
 
-        sampler = Hanging("b", 2, {"base": 10.0, "a": 9.0, "b": 5.0}, 0)
+        sampler = Hanging("b", 2, {"base": 10.0, "a": 8.0, "b": 7.9}, 0, bias=0.0, noise=0.001)
         found = decide(sampler, "base", ["a", "b"], seconds=1e-9, seed=0)
         assert found.winner == "a"
         assert "did not answer within 120 s" in found.dropped["b"]
