@@ -40,7 +40,6 @@ REASONS = (
     Reason("OpenVINO", r"[Oo]pen[Vv][Ii][Nn][Oo]"),
     Reason("outside data", r"the outside data|\.\./shared"),  # files of other projects, not part of a clone
     Reason("runtime", r"the runtime has no kernel for the source"),  # a rule on a type that ONNX Runtime lacks
-    Reason("library", r"not exhausted within the budget"),
     Reason("processor", r"this processor's ONNX Runtime has no blocked layout"),
 )  # fmt: skip
 EXTRA = REASONS[0].name
