@@ -12,7 +12,7 @@ import numpy as np
 
 from rlflow.price.timing import Speedup, speedup
 from rlflow.race import verdicts
-from rlflow.race.blocks import Block, drift, pooled, timings
+from rlflow.race.blocks import Block, drift, timings
 from rlflow.race.decision import GateDecision
 from rlflow.race.evidence import (
     CHECK_BLOCKS,
@@ -38,9 +38,6 @@ LONGER = 2.0
 AIM_BLOCKS, AIM_OF_ONE = 14, 8
 SELECTION_BLOCKS = 3
 SELECTION_SHARE = 0.35
-#: A candidate that is so much behind the best of the first sample (natural logarithm) is timed no more; where that
-#: leaves one, the selection is over. A block errs by two or three per cent, and such blocks make no claim.
-BEHIND = 0.05
 #: The selection takes all of its blocks where they need no more seconds than this.
 QUICK_SELECTION = 4.0
 
@@ -80,7 +77,7 @@ class Contest:
     def _chosen(self, first: Sequence[Block]) -> GateDecision:
         """The best candidate of the first sample, confirmed or not."""
         track = self.track
-        ratios = self._ratios(first)
+        ratios = track.ratios(first)
         challenger = max(track.candidates, key=lambda name: ratios[name])
         summary = {name: math.exp(ratio) for name, ratio in ratios.items()}
         if self._lost(first, challenger):
@@ -108,25 +105,10 @@ class Contest:
             self._tell("selecting", done + 1, SELECTION_BLOCKS)
             if track.stop() or track.elapsed() >= max(SELECTION_SHARE * seconds, QUICK_SELECTION):
                 break
-            if track.lacks(LEAST_BLOCKS + 1) or self._is_chosen(blocks):
+            if track.lacks(LEAST_BLOCKS + 1) or track.leaves_one(blocks):
                 break
         out = set(track.dropped)
         return [{name: one for name, one in block.items() if name not in out} for block in blocks]
-
-    def _is_chosen(self, blocks: Sequence[Block]) -> bool:
-        """Take those out that are ``BEHIND``; whether that leaves one, of several."""
-        ratios, several = self._ratios(blocks), len(self.track.candidates) > 1
-        self.track.leave([name for name in self.track.candidates if ratios[name] < max(ratios.values()) - BEHIND])
-        return several and len(self.track.candidates) == 1
-
-    def _ratios(self, blocks: Sequence[Block]) -> dict[str, float]:
-        """What each candidate came to in the blocks that it was in."""
-        track = self.track
-        names = sorted({name for block in blocks for name in block} - {track.baseline, *track.beside, *track.dropped})
-        return {
-            name: pooled([one for one in blocks if name in one], track.baseline, name, track.sampler.clock)
-            for name in names
-        }
 
     def _confirm(self, challenger: str, first_sample: Mapping[str, float]) -> GateDecision:
         known = None if self.memory is None else self.memory.recall(challenger)

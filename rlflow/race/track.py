@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused
-from rlflow.race.blocks import BadDuration, Block, by_name, check_durations, ratio, timings
+from rlflow.race.blocks import BadDuration, Block, by_name, check_durations, pooled, ratio, timings
 from rlflow.runtime import Samples
 
 #: A model that is timed beside the candidates is worth a comparison of its own where it takes so many times as long as
@@ -20,6 +20,9 @@ WORTH_A_RACE = 1.01
 #: After so many blocks a model that was timed beside, and was slower than the candidate in each, is timed no more: what
 #: it takes is better spent on blocks of the two that are compared.
 BESIDE_BLOCKS = 4
+#: A candidate that is so much behind the best of the first sample (natural logarithm) is timed no more; where that
+#: leaves one, the selection is over. A block errs by two or three per cent, and such blocks make no claim.
+BEHIND = 0.05
 
 
 class Sampler(Protocol):
@@ -131,11 +134,22 @@ class Track:
         """Whether so many more blocks, as dear as the last one, end within ``seconds`` of the beginning."""
         return self.elapsed() + blocks * self.latest <= seconds
 
-    def leave(self, names: Sequence[str]) -> None:
-        """Time these candidates no more."""
-        loaded = len(self.alive)
-        self.candidates = [name for name in self.candidates if name not in names]
+    def leaves_one(self, blocks: Sequence[Block]) -> bool:
+        """Take out what is ``BEHIND`` in a first sample; whether that leaves one candidate, of several."""
+        ratios, several, loaded = self.ratios(blocks), len(self.candidates) > 1, len(self.alive)
+        best = max(ratios.values(), default=0.0)
+        self.candidates = [name for name in self.candidates if ratios[name] >= best - BEHIND]
         self.dearest *= len(self.alive) / loaded  # a block of fewer models
+        return several and len(self.candidates) == 1
+
+    def ratios(self, blocks: Sequence[Block]) -> dict[str, float]:
+        """What each candidate came to in the blocks of a first sample that it was in (:func:`pooled`)."""
+        others = {self.baseline, *self.beside, *self.dropped}
+        names = sorted({name for block in blocks for name in block} - others)
+        return {
+            name: pooled([one for one in blocks if name in one], self.baseline, name, self.sampler.clock)
+            for name in names
+        }
 
     def other_orders(self, than: str) -> None:
         """Draw other orders of loading and of rounds than those of an earlier comparison, of the date ``than``."""
