@@ -413,3 +413,34 @@ class Simulator:
         self, device: Any, priority: Any = None
     ) -> tuple[float, float, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
     def scores(self, devices: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+
+class PolicyCode: ...
+
+class PolicyNet:
+    def __init__(
+        self,
+        *,
+        hidden: int,
+        layers: int,
+        heads: int,
+        ops: int,
+        rules: int,
+        rule_size: int,
+        message: str,
+        children: bool,
+        prior: bool,
+        weights: Mapping[str, Any],
+    ) -> None: ...
+    def encode(
+        self, op: Any, dtype: Any, node: Any, source: Any, target: Any, edge: Any, whole: bool = True
+    ) -> PolicyCode: ...
+    def score(
+        self,
+        graph: PolicyCode,
+        globals: Any,
+        rule: Any,
+        delta: Any,
+        touched: Any,
+        touched_by: Any,
+        children: Sequence[PolicyCode] = (),
+    ) -> tuple[NDArray[np.float32], float]: ...

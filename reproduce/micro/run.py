@@ -181,6 +181,25 @@ def opening(bench: Bench) -> Iterator[Figure]:
     yield rate_figure("opening", "BERT-base: graphs built, typed and hashed", count, samples, 2_000.0)
 
 
+def policy(bench: Bench) -> Iterator[Figure]:
+    """Everything that a policy sees of the candidates is made anew: features, the graph's code, the candidates'."""
+    from rlflow.agents.xrlflow.trained import load_policy
+    from rlflow.env import Episode, Improvement, Place, ProblemSpec, Walks
+
+    native, _ = load_policy()
+    problem = ProblemSpec.of("bert-base").load().problem()
+    walks, rows = Walks(problem), native.vocabulary.rule_rows(problem.rule_names)
+    root = walks.root
+
+    def score() -> None:
+        episode = Episode(walks, Improvement(), 100, at=Place(root.node, root.table))
+        native.scores(native.vocabulary.translate(episode.observe(), rows))
+
+    samples, count = seconds_of(score, bench.seconds), 1 + len(root.table)
+    what = f"BERT-base, {root.node.size} working nodes: candidates that the shipped policy scores"
+    yield rate_figure("policy", what, count, samples, 5_000.0, candidates=count, nodes=root.node.size)
+
+
 def growth(bench: Bench) -> Iterator[Figure]:
     points = []
     for layers in GROWTH_LAYERS:
@@ -321,6 +340,7 @@ def search_memory(path: str, which: str) -> None:
 
 FIGURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "enumeration": enumeration,
+    "policy": policy,
     "incremental": incremental,
     "candidates": candidates,
     "opening": opening,

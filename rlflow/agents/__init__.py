@@ -2,6 +2,6 @@
 
 ``xrlflow``: proximal policy optimisation over a graph neural network (``docs/agents.md``). ``rlflow``: world models
 (``docs/worldmodel.md``). What both share is here: checkpoints, logs, hyper-parameters from text, the way down by price,
-and what makes an agent a strategy. Training and using one needs ``pip install 'rlflow[rl]'``; importing this package
-opens nothing.
+and what makes an agent a strategy. Training one, and using a world model, needs ``pip install 'rlflow[rl]'``; a trained
+policy runs in the core. Importing this package opens nothing.
 """

@@ -18,23 +18,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-import torch
 
 from rlflow.errors import ModelError, OutputError, UsageError, brief
 from rlflow.files import parse_json, replacing
-from rlflow.nn.batch import TokenVocabulary
-
-if TYPE_CHECKING:
-    from rlflow.env.spec import ProblemSpec
+from rlflow.nn.token_vocabulary import TokenVocabulary
 
 _C = TypeVar("_C", bound="Checkpoint")
 _P = TypeVar("_P")
 
 FORMAT = 1
 _ARCHIVE_ERRORS = (zipfile.BadZipFile, zlib.error)
+#: What networks raise over weights and configurations that do not go together.
+_UNFIT = (RuntimeError, TypeError, ValueError, KeyError, AttributeError, AssertionError, MemoryError, UsageError)
 _META = "meta.json"
 #: The most that a checkpoint may ask for, by the names of the sizes of networks.
 _LARGEST = 1 << 14
@@ -116,7 +114,7 @@ class Checkpoint:
         """Around the making of the networks: raises :class:`ModelError` where the weights do not fit them."""
         try:
             yield
-        except (RuntimeError, TypeError, ValueError, KeyError, AttributeError, AssertionError, MemoryError) as error:
+        except _UNFIT as error:
             raise ModelError(
                 f"The weights of the checkpoint do not fit its configuration ({brief(error)}); "
                 f"make it anew with `rlflow train {self.verb}`."
@@ -204,45 +202,6 @@ def read_once(read: Callable[[str], _P], path: str | os.PathLike[str]) -> _P:
 @lru_cache(maxsize=8)
 def _read_once(read: Callable[[str], Any], path: str, stamp: int) -> Any:
     return read(path)
-
-
-def weights_of(policy: torch.nn.Module) -> dict[str, np.ndarray]:
-    """A copy of the network's weights as arrays."""
-    return {name: value.detach().cpu().numpy().copy() for name, value in policy.state_dict().items()}
-
-
-def optimizer_arrays(optimizer: torch.optim.Optimizer, network: torch.nn.Module, name: str) -> dict[str, np.ndarray]:
-    """Adam's state by parameter names, ``name`` in front."""
-    return {
-        f"{name}/{key}/{parameter_name}": value.detach().cpu().numpy()
-        for parameter_name, parameter in network.named_parameters()
-        for key, value in optimizer.state.get(parameter, {}).items()
-    }
-
-
-def load_optimizer(
-    optimizer: torch.optim.Optimizer, network: torch.nn.Module, name: str, arrays: dict[str, np.ndarray]
-) -> None:
-    """The reverse of :func:`optimizer_arrays`; moments go where their parameters are."""
-    for parameter_name, parameter in network.named_parameters():
-        found = {
-            key: torch.from_numpy(arrays[f"{name}/{key}/{parameter_name}"].copy())
-            for key in ("step", "exp_avg", "exp_avg_sq")
-            if f"{name}/{key}/{parameter_name}" in arrays
-        }
-        if found:
-            optimizer.state[parameter] = {
-                key: value if key == "step" else value.to(parameter.device) for key, value in found.items()
-            }
-
-
-def card_of(specs: Sequence[ProblemSpec], seed: int, **more: Any) -> dict[str, Any]:
-    """What every card says: versions, models, cost and seed; and ``more``."""
-    from rlflow import __version__
-
-    models = [spec.title for spec in specs]
-    return {"rlflow": __version__, "torch": torch.__version__, "models": models, "cost": specs[0].cost, "seed": seed,
-            **more}  # fmt: skip
 
 
 def known_score(score: float) -> float | None:

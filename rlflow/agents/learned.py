@@ -10,11 +10,20 @@ from rlflow.search.problem import Problem
 from rlflow.search.result import Result
 from rlflow.search.strategy_base import StrategyBase
 
-__all__ = ["Learned", "one_thread"]
+__all__ = ["Learned", "one_thread", "ready_to_learn"]
+
+
+def ready_to_learn(strategy: str) -> None:
+    """Raises UsageError where what the strategy is to learn cannot be learned here."""
+    from rlflow import nn
+
+    reason = nn.available()
+    if reason is not None:
+        raise UsageError(f"The search strategy {strategy!r} cannot be used here: {reason}.")
 
 
 class Learned(StrategyBase):
-    """A strategy that runs a network."""
+    """A strategy that runs a network of torch."""
 
     @staticmethod
     def available() -> str | None:
@@ -25,9 +34,7 @@ class Learned(StrategyBase):
 
     def ready(self) -> None:
         """Raises UsageError where torch is absent, ModelError for a checkpoint that cannot be read."""
-        reason = self.available()
-        if reason is not None:
-            raise UsageError(f"The search strategy {self.name!r} cannot be used here: {reason}.")
+        ready_to_learn(self.name)
         self.read()
 
     def read(self) -> None:

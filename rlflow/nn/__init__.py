@@ -1,7 +1,8 @@
 """Parts that learned searches are made of: observations, graph encoders, ragged distributions, advantages.
 
-``observation`` and ``advantages`` need numpy only; the others open torch (``pip install 'rlflow[rl]'``) when they are
-imported.
+``observation``, ``token_vocabulary``, ``policy_config``, ``draws`` and ``advantages`` need numpy only, and
+``native_policy`` runs a trained policy in the core; the others open torch (``pip install 'rlflow[rl]'``) when they
+are imported.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from rlflow.errors import UsageError
 from rlflow.graph.features import EDGE_COLUMNS, NODE_COLUMNS
 from rlflow.nn.batch import GraphBatch
+from rlflow.nn.policy_config import MESSAGES
 from rlflow.nn.segment import segment_max, segment_mean, segment_softmax, segment_sum
 
-MESSAGES = ("attention", "mean", "sum")
 _DTYPES = 32  # ONNX's numbers are below
 _SLOPE = 0.2
 

@@ -2,43 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
 from rlflow.errors import UsageError
-from rlflow.nn.batch import UNKNOWN_RULE, Batch, TokenVocabulary
+from rlflow.nn.batch import Batch
 from rlflow.nn.encoder import GraphEncoder
 from rlflow.nn.observation import DELTA_COLUMNS, GLOBAL_COLUMNS
+from rlflow.nn.policy_config import ENCODERS, PolicyConfig
 from rlflow.nn.ragged import RaggedCategorical
 from rlflow.nn.segment import segment_max, segment_mean
+from rlflow.nn.token_vocabulary import UNKNOWN_RULE, TokenVocabulary
 
-ENCODERS = ("delta", "meta-graph")
 _GAIN, _IS_STOP = DELTA_COLUMNS.index("part of the largest gain"), DELTA_COLUMNS.index("is stop")
-
-
-@dataclass(frozen=True)
-class PolicyConfig:
-    """``encoder``: ``delta`` encodes the state's graph once, and a candidate is its rule, the nodes it touches and what
-    it changes; ``meta-graph`` is X-RLflow's form, which encodes every candidate's graph. ``message``: ``attention``,
-    ``mean`` or ``sum``. ``rule_embedding``: whether rules are told apart. ``prior``: the score that a candidate begins
-    with for its share of the largest gain (a trained parameter; 0: none).
-    """
-
-    encoder: str = "delta"
-    message: str = "attention"
-    hidden: int = 64
-    layers: int = 3
-    heads: int = 4
-    rule_size: int = 16
-    rule_embedding: bool = True
-    prior: float = 0.0
-
-    @property
-    def needs_children(self) -> bool:
-        """Whether observations have to hold every candidate's graph."""
-        return self.encoder == "meta-graph"
 
 
 class Policy(nn.Module):

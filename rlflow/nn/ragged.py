@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rlflow.nn.draws import draw
 from rlflow.nn.segment import segment_log_softmax, segment_max, segment_sum
 
 
@@ -64,9 +65,3 @@ class RaggedCategorical:
                 for state in range(self.count)
             ]
         )
-
-
-def draw(probabilities: np.ndarray, uniform: float) -> int:
-    """The index at which the summed ``probabilities`` pass ``uniform`` in [0, 1) times their sum."""
-    sums = np.cumsum(probabilities)
-    return int(min(np.searchsorted(sums, uniform * sums[-1], side="right"), len(sums) - 1))

@@ -15,11 +15,12 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 
 
 def checkpoint() -> Any:
-    from rlflow.agents.checkpoint import weights_of
+    from rlflow.agents.torch_state import weights_of
     from rlflow.agents.xrlflow.config import TrainConfig
     from rlflow.agents.xrlflow.trained import PolicyCheckpoint
-    from rlflow.nn.batch import TokenVocabulary
-    from rlflow.nn.policy import PolicyConfig, make_policy
+    from rlflow.nn.policy import make_policy
+    from rlflow.nn.policy_config import PolicyConfig
+    from rlflow.nn.token_vocabulary import TokenVocabulary
 
     form, words = PolicyConfig(hidden=4, layers=1, heads=2), TokenVocabulary(("Relu",), ("relu-twice",))
     return PolicyCheckpoint(TrainConfig(policy=form), words, weights_of(make_policy(form, words, 0)))
@@ -47,6 +48,7 @@ def with_policy(**sizes: Any) -> Any:
         (with_policy(hidden=10**9), "hidden is 1000000000"),
         (with_policy(layers=0), "layers is 0"),
         (with_policy(heads="two"), "heads is 'two'"),
+        (with_policy(message="gossip"), "gossip"),
         (dataclasses.replace(checkpoint(), card={"x": "y"}), ""),
     ],
 )
@@ -55,12 +57,13 @@ def test_a_checkpoint_is_refused_in_a_sentence(broken: Any, sentence: str, tmp_p
 
     path = tmp_path / "agent.npz"
     broken.save(path)
-    if not sentence:  # the one that is sound
-        assert PolicyCheckpoint.load(path).policy() is not None
-        return
-    with pytest.raises(ModelError, match=sentence) as raised:
-        PolicyCheckpoint.load(path).policy()
-    assert len(str(raised.value)) < 600
+    for network in (PolicyCheckpoint.policy, PolicyCheckpoint.native):
+        if not sentence:  # the one that is sound
+            assert network(PolicyCheckpoint.load(path)) is not None
+            continue
+        with pytest.raises(ModelError, match=sentence) as raised:
+            network(PolicyCheckpoint.load(path))
+        assert len(str(raised.value)) < 600
 
 
 def test_a_damaged_archive_is_not_repeated_in_the_sentence(tmp_path: Path) -> None:

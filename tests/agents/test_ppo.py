@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 
 def config(**options: Any) -> Any:
     from rlflow.agents.xrlflow.config import TrainConfig
-    from rlflow.nn.policy import PolicyConfig
+    from rlflow.nn.policy_config import PolicyConfig
 
     return TrainConfig(**{"horizon": 8, "minibatch": 32, "epochs": 1, "policy": PolicyConfig(**SMALL), **options})
 

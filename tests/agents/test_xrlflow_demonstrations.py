@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 
 def config(**options: Any) -> Any:
     from rlflow.agents.xrlflow.config import TrainConfig
-    from rlflow.nn.policy import PolicyConfig
+    from rlflow.nn.policy_config import PolicyConfig
 
     given = {"horizon": 12, "lr": 3e-3, "rounds": 1, "imitate": 60, "teacher_budget": "300x", "own_budget": "60x"}
     return TrainConfig(**{**given, "policy": PolicyConfig(**SMALL), **options})
@@ -29,7 +29,7 @@ def config(**options: Any) -> Any:
 
 def expert(name: str, **options: Any) -> Any:
     from rlflow.agents.xrlflow.demonstrations import Expert
-    from rlflow.nn.batch import TokenVocabulary
+    from rlflow.nn.token_vocabulary import TokenVocabulary
 
     spec = tiny_spec(name)
     found = Expert(spec, 0, config(**options), TokenVocabulary.of(spec.load().ruleset.names))
@@ -54,7 +54,7 @@ def test_every_order_leads_there_where_steps_share_what_they_make() -> None:
     """A slice goes up through two branches that meet: what replaces it does so for both, or the old ones live on."""
     from rlflow.agents.xrlflow.demonstrations import Expert
     from rlflow.env import ProblemSpec
-    from rlflow.nn.batch import TokenVocabulary
+    from rlflow.nn.token_vocabulary import TokenVocabulary
 
     spec = ProblemSpec.of("bert6-classifier?layers=1")
     given = config(horizon=100, teacher="backtracking:alpha=1.05", teacher_budget="800x", orders=6)
@@ -122,7 +122,7 @@ def test_imitation_alone_finds_what_greedy_does_not(tmp_path: Path) -> None:
 
 
 def test_further_rounds_are_the_policys_own_and_never_forget() -> None:
-    from rlflow.agents.checkpoint import weights_of
+    from rlflow.agents.torch_state import weights_of
     from rlflow.agents.xrlflow.ppo import Trainer
 
     weights = []
@@ -138,7 +138,7 @@ def test_further_rounds_are_the_policys_own_and_never_forget() -> None:
 
 
 def test_a_training_that_was_shown_something_resumes(tmp_path: Path) -> None:
-    from rlflow.agents.checkpoint import weights_of
+    from rlflow.agents.torch_state import weights_of
     from rlflow.agents.xrlflow.ppo import Trainer
 
     def trainer(name: str, **more: Any) -> Any:

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def config(**options: Any) -> Any:
     from rlflow.agents.xrlflow.config import TrainConfig
-    from rlflow.nn.policy import PolicyConfig
+    from rlflow.nn.policy_config import PolicyConfig
 
     policy = PolicyConfig(**SMALL, **options.pop("policy", {}))
     return TrainConfig(**{"horizon": 8, "lr": 3e-3, "minibatch": 32, "policy": policy, **options})
@@ -79,7 +79,7 @@ def test_a_resumed_training_is_the_training_that_never_stopped(tmp_path: Path) -
     again = trainer(out=tmp_path / "half.npz", resume=True)
     assert again.progress.updates == 3
     again.train(120)
-    from rlflow.agents.checkpoint import weights_of
+    from rlflow.agents.torch_state import weights_of
 
     assert again.progress.steps == whole.progress.steps
     assert same(weights_of(again.policy), weights_of(whole.policy))
@@ -96,10 +96,10 @@ def test_a_resumed_training_has_to_be_the_same(tmp_path: Path) -> None:
 @pytest.mark.slow  # each process opens torch
 def test_processes_play_what_one_plays() -> None:
     """Each episode has its own generator, so that it does not matter who plays it."""
-    from rlflow.agents.checkpoint import weights_of
+    from rlflow.agents.torch_state import weights_of
     from rlflow.agents.xrlflow.players import ProcessPlayers, Task
     from rlflow.agents.xrlflow.ppo import Player
-    from rlflow.nn.batch import TokenVocabulary
+    from rlflow.nn.token_vocabulary import TokenVocabulary
 
     specs, tasks = [tiny_spec("valley"), tiny_spec("exclusive")], [Task(i % 2, 100 + i) for i in range(5)]
     vocabulary = TokenVocabulary.of(["merge-products", "relu-of-concat"])

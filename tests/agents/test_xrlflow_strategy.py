@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from policies import needs_torch
 from worlds import BY_NAME
@@ -16,7 +19,6 @@ from rlflow.search import StopReason
 from rlflow.testing import TINY, optimum
 
 
-@needs_torch
 def test_walks_begin_with_the_greedy_one_and_converge() -> None:
     problem = BY_NAME["exclusive"].problem("500x")
     result = search.solve(problem, "xrlflow")
@@ -26,7 +28,6 @@ def test_walks_begin_with_the_greedy_one_and_converge() -> None:
     assert result.cost_after_ms <= greedy.cost_after_ms
 
 
-@needs_torch
 def test_a_wider_beam_looks_at_more() -> None:
     found = [
         search.solve(BY_NAME["twins"].problem("500x"), f"xrlflow:decode=beam,width={width},horizon=3,descent=false")
@@ -35,7 +36,6 @@ def test_a_wider_beam_looks_at_more() -> None:
     assert found[0].counts.expansions < found[1].counts.expansions
 
 
-@needs_torch
 @pytest.mark.parametrize("tiny", TINY, ids=lambda tiny: tiny.name)
 def test_the_first_walk_is_greedy_whatever_the_policy(tiny) -> None:
     greedy = search.solve(tiny.problem("500x"), "greedy")
@@ -52,7 +52,6 @@ def test_the_number_of_threads_is_given_back() -> None:
     assert torch.get_num_threads() == before
 
 
-@needs_torch
 def test_a_rule_that_the_checkpoint_never_saw_is_no_obstacle() -> None:
     """The tiny problems' rules are in no shipped library."""
     result = search.solve(BY_NAME["twins"].problem("40x"), "xrlflow")
@@ -91,14 +90,12 @@ def test_training_before_the_search_depends_on_the_seed_alone() -> None:
     assert found[0].trace == found[1].trace
 
 
-@needs_torch
 def test_drawn_walks_are_known_to_differ_by_seed() -> None:
     drawn = {row["name"]: row["randomised"] for row in search.catalogue()}
     assert drawn["xrlflow"]
     assert not drawn["xrlflow-mcts"]
 
 
-@needs_torch
 def test_what_the_way_down_promises_costs_no_expansion() -> None:
     from rlflow.agents.xrlflow.trained import load_policy
     from rlflow.agents.xrlflow.walker import Walker, downhill
@@ -114,9 +111,7 @@ def test_what_the_way_down_promises_costs_no_expansion() -> None:
     assert [place.node.cost for place in way] == sorted((place.node.cost for place in way), reverse=True)
 
 
-@needs_torch
 def test_among_improvements_of_nearly_one_probability_the_steepest_is_taken() -> None:
-    import numpy as np
 
     from rlflow.agents.xrlflow.trained import load_policy
     from rlflow.agents.xrlflow.walker import Walker, likeliest
@@ -140,9 +135,7 @@ def test_among_improvements_of_nearly_one_probability_the_steepest_is_taken() ->
     assert likeliest(episode, stop) == 0
 
 
-@needs_torch
 def test_a_detour_is_taken_where_the_policy_is_sure_of_it() -> None:
-    import numpy as np
 
     from rlflow.agents.xrlflow.trained import load_policy
     from rlflow.agents.xrlflow.walker import Walker, likeliest
@@ -156,7 +149,6 @@ def test_a_detour_is_taken_where_the_policy_is_sure_of_it() -> None:
     assert likeliest(episode, sure) == 1 + dearer
 
 
-@needs_torch
 def test_a_budget_that_is_only_enough_for_the_way_down_is_spent_on_it() -> None:
     from rlflow.agents.xrlflow.trained import load_policy
     from rlflow.agents.xrlflow.walker import Walker, downhill
@@ -170,7 +162,6 @@ def test_a_budget_that_is_only_enough_for_the_way_down_is_spent_on_it() -> None:
         assert Lead(walker).enough([walker.walks.root]) is ended
 
 
-@needs_torch
 def test_a_walk_that_promises_no_more_than_the_way_down_yields_to_it() -> None:
     from rlflow.agents.xrlflow.trained import load_policy
     from rlflow.agents.xrlflow.walker import Walker
@@ -185,18 +176,40 @@ def test_a_walk_that_promises_no_more_than_the_way_down_yields_to_it() -> None:
     assert not lead.no_better(way[:1])  # nothing was walked
 
 
-@needs_torch
 def test_a_checkpoint_that_is_not_there_is_a_sentence() -> None:
     with pytest.raises(ModelError, match=r"no checkpoint nowhere\.npz"):
         search.solve(BY_NAME["twins"].problem("5x"), "xrlflow:checkpoint=nowhere.npz")
 
 
-def test_without_torch_the_strategy_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_training_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nn, "available", lambda: "torch is not installed; pip install 'rlflow[rl]'")
-    assert search.unavailable("xrlflow:decode=beam") is not None
-    assert search.unavailable("greedy") is None
-    with pytest.raises(UsageError, match=r"cannot be used here: torch is not installed"):
-        search.solve(BY_NAME["twins"].problem("5x"), "xrlflow")
+    assert search.unavailable("xrlflow:decode=beam") is None
+    assert search.unavailable("rlflow") is not None
+    for spec in ("xrlflow:train=20", "xrlflow-mcts:train=2s"):
+        with pytest.raises(UsageError, match=r"train=.* cannot be used here: torch is not installed"):
+            search.solve(BY_NAME["twins"].problem("5x"), spec)
+
+
+@pytest.mark.parametrize("spec", ["xrlflow", "xrlflow:decode=beam", "xrlflow-mcts"])
+def test_a_search_opens_no_torch(spec: str) -> None:
+    program = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from rlflow import search\nfrom rlflow.testing import TINY\n"
+        f"found = search.solve(TINY[0].problem('20x'), {spec!r})\n"
+        "assert found.counts.expansions > 0 and found.cost_after_ms <= found.cost_before_ms\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_walks_that_meet_a_graph_again_do_not_encode_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rlflow.nn.native_policy import NativePolicy
+
+    encoded = []
+    encode = NativePolicy.encode
+    monkeypatch.setattr(NativePolicy, "encode", lambda self, graph: encoded.append(id(graph)) or encode(self, graph))
+    result = search.solve(BY_NAME["exclusive"].problem("500x"), "xrlflow")
+    assert 0 < len(encoded) <= result.counts.expansions + 1
 
 
 def test_braces_stand_for_several_models() -> None:
@@ -246,7 +259,6 @@ def test_mistakes_on_the_command_line_are_sentences(arguments: list[str], words:
     assert not list(tmp_path.iterdir())
 
 
-@needs_torch
 @pytest.mark.parametrize("name", ["exclusive", "plateau", "valley", "merge"])
 def test_the_tree_opens_every_graph_once_and_so_finds_the_optimum(name: str) -> None:
     known = optimum(BY_NAME[name])

@@ -63,12 +63,12 @@ def test_a_model_that_is_absent(tmp_path: Path) -> None:
     ],
 )
 def test_a_checkpoint_that_is_absent(path: Path, search: str) -> None:
-    pytest.importorskip("torch", reason="torch is not installed")
+    if search.startswith("rlflow"):
+        pytest.importorskip("torch", reason="torch is not installed")
     refused(path, errors.ModelError, "none.npz", search=search)
 
 
 def test_a_checkpoint_that_is_something_else(path: Path, tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="torch is not installed")
     file = tmp_path / "other.npz"
     file.write_bytes(b"not an archive")
     refused(path, errors.ModelError, "other.npz", search=f"xrlflow:checkpoint={file}")
@@ -81,5 +81,6 @@ def test_an_extra_that_is_not_installed(path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name in ("torch", "highspy") else found(name, *rest)
     )
-    refused(path, errors.UsageError, r"pip install 'rlflow\[rl\]'", search="xrlflow")
+    refused(path, errors.UsageError, r"pip install 'rlflow\[rl\]'", search="rlflow")
+    refused(path, errors.UsageError, r"pip install 'rlflow\[rl\]'", search="xrlflow:train=20")
     refused(path, errors.UsageError, r"pip install 'rlflow\[eqsat\]'", search="eqsat:extraction=ilp")

@@ -333,11 +333,12 @@ def _read_search(data: bytes, folder: Any) -> None:
 
 def _agents() -> list[bytes]:
     """A policy as training writes it, in two forms, and the smallest archives that are none."""
-    from rlflow.agents.checkpoint import weights_of
+    from rlflow.agents.torch_state import weights_of
     from rlflow.agents.xrlflow.config import TrainConfig
     from rlflow.agents.xrlflow.trained import PolicyCheckpoint
-    from rlflow.nn.batch import TokenVocabulary
-    from rlflow.nn.policy import PolicyConfig, make_policy
+    from rlflow.nn.policy import make_policy
+    from rlflow.nn.policy_config import PolicyConfig
+    from rlflow.nn.token_vocabulary import TokenVocabulary
 
     words = TokenVocabulary(("Relu", "MatMul"), ("relu-twice",))
     seeds = []

@@ -10,12 +10,14 @@ from worlds import tiny_episode
 
 from rlflow import nn
 from rlflow.nn.observation import Observation
+from rlflow.nn.policy_config import PolicyConfig
+from rlflow.nn.token_vocabulary import TokenVocabulary
 
 if nn.available() is None:
     import torch
 
-    from rlflow.nn.batch import Batch, TokenVocabulary
-    from rlflow.nn.policy import Policy, PolicyConfig, make_policy
+    from rlflow.nn.batch import Batch
+    from rlflow.nn.policy import Policy, make_policy
 
     torch.set_num_threads(1)
 

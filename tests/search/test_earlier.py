@@ -126,8 +126,6 @@ def test_neither_are_estimates_nor_results_without_a_trace(result: Result, tmp_p
     ],
 )
 def test_which_searches_may_be_repeated(spec: str, may_be: bool) -> None:
-    if spec.startswith("xrlflow"):
-        pytest.importorskip("torch", reason="torch is not installed; pip install 'rlflow[rl]'")
     assert repeatable(search.make(spec)) is may_be
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from rlflow.agents.rlflow.config import WorldConfig
 from rlflow.agents.rlflow.latent import Fires, LatentWorld, Memory, settled, unsquash
-from rlflow.nn.batch import STOP_ROW
+from rlflow.nn.token_vocabulary import STOP_ROW
 
 _NEVER = -1e9
 _RULE = 16

@@ -15,11 +15,12 @@ from torch import Tensor, nn
 
 from rlflow.agents.rlflow.config import WorldConfig
 from rlflow.agents.rlflow.latent import unsquash
-from rlflow.nn.batch import Batch, TokenVocabulary
+from rlflow.nn.batch import Batch
 from rlflow.nn.encoder import GraphEncoder
 from rlflow.nn.observation import DELTA_COLUMNS, GLOBAL_COLUMNS
 from rlflow.nn.policy import embedded_rules
 from rlflow.nn.segment import segment_max, segment_mean
+from rlflow.nn.token_vocabulary import TokenVocabulary
 
 _RULE, _HEADS = 16, 4
 #: Columns of what a candidate changes that are facts of the graph, not of the walk that led to it.

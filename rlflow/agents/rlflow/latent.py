@@ -19,10 +19,11 @@ from torch import Tensor, nn
 from rlflow.agents.rlflow.config import WorldConfig
 from rlflow.agents.rlflow.replay import Structure
 from rlflow.graph.features import GraphFeatures
-from rlflow.nn.batch import STOP_ROW, GraphBatch, TokenVocabulary
+from rlflow.nn.batch import GraphBatch
 from rlflow.nn.encoder import GraphEncoder
 from rlflow.nn.mdn import Mixture, MixtureHead
 from rlflow.nn.observation import GLOBAL_COLUMNS
+from rlflow.nn.token_vocabulary import STOP_ROW, TokenVocabulary
 
 #: What of ``Observation.globals`` is a fact of the graph, not of the walk that led there.
 OWN_GLOBALS = tuple(map(GLOBAL_COLUMNS.index, ("log cost", "gain so far", "log nodes", "log candidates")))

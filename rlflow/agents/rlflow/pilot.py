@@ -14,7 +14,7 @@ from rlflow.agents.rlflow.latent import OWN_GLOBALS, Fires, LatentWorld, Memory,
 from rlflow.agents.rlflow.latent_fit import Memories
 from rlflow.agents.rlflow.replay import Recorded, State, Structure, structure
 from rlflow.env.walks import Episode
-from rlflow.nn.batch import STOP_ROW
+from rlflow.nn.token_vocabulary import STOP_ROW
 
 
 @dataclass

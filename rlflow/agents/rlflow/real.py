@@ -16,7 +16,7 @@ from rlflow.env.reward import Improvement
 from rlflow.env.spec import ProblemSpec
 from rlflow.env.walks import STOP, Episode, Walks
 from rlflow.errors import UsageError
-from rlflow.nn.ragged import draw
+from rlflow.nn.draws import draw
 
 _KEEP = 256
 

@@ -16,15 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rlflow.agents.checkpoint import (
-    card_of,
-    known_score,
-    load_optimizer,
-    optimizer_arrays,
-    part_of,
-    progress_of,
-    resumed,
-)
+from rlflow.agents.checkpoint import known_score, part_of, progress_of, resumed
 from rlflow.agents.logs import TrainingLog
 from rlflow.agents.rlflow.config import WorldConfig
 from rlflow.agents.rlflow.graph_agent import GraphAgent
@@ -38,10 +30,11 @@ from rlflow.agents.rlflow.trained import (
     load_weights,
     make_networks,
 )
+from rlflow.agents.torch_state import card_of, load_optimizer, optimizer_arrays
 from rlflow.env.spec import ProblemSpec
 from rlflow.errors import UsageError
-from rlflow.nn.batch import TokenVocabulary
 from rlflow.nn.observation import STOP_RULE
+from rlflow.nn.token_vocabulary import TokenVocabulary
 from rlflow.search import StopToken, generator
 
 

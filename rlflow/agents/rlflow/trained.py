@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from rlflow.agents.checkpoint import Checkpoint, part_of, read_once, shipped, weights_of
+from rlflow.agents.checkpoint import Checkpoint, part_of, read_once, shipped
 from rlflow.agents.rlflow.config import WorldConfig
-from rlflow.nn.batch import TokenVocabulary
+from rlflow.agents.torch_state import weights_of
+from rlflow.nn.token_vocabulary import TokenVocabulary
 
 
 @dataclass

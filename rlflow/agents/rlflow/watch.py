@@ -17,7 +17,7 @@ from rlflow.agents.rlflow.trained import WorldCheckpoint, load_world
 from rlflow.env.reward import Improvement
 from rlflow.env.spec import ProblemSpec
 from rlflow.env.walks import STOP, Episode, Walks
-from rlflow.nn.batch import UNKNOWN_RULE
+from rlflow.nn.token_vocabulary import UNKNOWN_RULE
 from rlflow.search import generator
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rlflow.agents.fields import read_fields
 from rlflow.errors import UsageError
-from rlflow.nn.policy import PolicyConfig
+from rlflow.nn.policy_config import PolicyConfig
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,17 @@ from typing import Any
 import numpy as np
 
 from rlflow import search
+from rlflow.agents.torch_state import weights_of
 from rlflow.agents.xrlflow.config import TrainConfig
 from rlflow.agents.xrlflow.walker import Walker
 from rlflow.agents.xrlflow.ways import KEEP, drawn_ways
 from rlflow.env.reward import Improvement
 from rlflow.env.spec import OpenProblem, ProblemSpec
 from rlflow.env.walks import STOP, Episode, Place, Walks
-from rlflow.nn.batch import TokenVocabulary
+from rlflow.nn.native_policy import NativePolicy
 from rlflow.nn.observation import Observation
 from rlflow.nn.policy import Policy
+from rlflow.nn.token_vocabulary import TokenVocabulary
 from rlflow.search import Result, TraceStep, generator
 from rlflow.search.limits import SearchStopped
 from rlflow.search.problem import ROUNDING
@@ -82,8 +84,9 @@ class Expert:
     def practise(self, policy: Policy, rng: np.random.Generator) -> None:
         """Search by walks that the policy draws."""
         problem = self.loaded.problem(self.config.own_budget)
+        native = NativePolicy(policy.config, policy.vocabulary, weights_of(policy))
         try:
-            reason = drawn_ways(Walker.of(problem, (policy, self.config), 1.0, KEEP), rng, descent=False)
+            reason = drawn_ways(Walker.of(problem, (native, self.config), 1.0, KEEP), rng, descent=False)
         except SearchStopped as stop:
             reason = stop.reason
         self._heard(problem.result(reason, "the policy's own"))

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlflow.agents.checkpoint import weights_of
 from rlflow.agents.logs import TrainingLog
+from rlflow.agents.torch_state import weights_of
 from rlflow.agents.xrlflow.config import TrainConfig
 from rlflow.agents.xrlflow.imitation import taught
 from rlflow.agents.xrlflow.players import Players, Task, Trajectory, Weights, make_players
@@ -29,10 +29,11 @@ from rlflow.env.reward import make_reward
 from rlflow.env.spec import ProblemSpec
 from rlflow.env.walks import Episode, Walks
 from rlflow.nn.advantages import advantages, explained_variance
-from rlflow.nn.batch import Batch, TokenVocabulary
+from rlflow.nn.batch import Batch
 from rlflow.nn.clipping import clipped_surrogate, divergence
 from rlflow.nn.observation import Observation
 from rlflow.nn.policy import Policy
+from rlflow.nn.token_vocabulary import TokenVocabulary
 from rlflow.search import StopToken, generator
 
 #: States that are encoded side by side when episodes are played; bounds the memory that takes.

@@ -7,30 +7,39 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from rlflow.agents.learned import Learned
+from rlflow.agents.learned import ready_to_learn
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
 from rlflow.search.problem import Problem
+from rlflow.search.result import Result
 from rlflow.search.strategies import register
+from rlflow.search.strategy_base import StrategyBase
 
 if TYPE_CHECKING:
     from rlflow.agents.xrlflow.config import TrainConfig
-    from rlflow.nn.policy import Policy
+    from rlflow.nn.native_policy import NativePolicy
 
 DECODERS = ("sample", "greedy", "beam")
 _NO_PATIENCE = 1 << 30
 
 
-class _ByPolicy(Learned):
-    """What is led by a trained policy."""
+class _ByPolicy(StrategyBase):
+    """What is led by a trained policy. Only training needs torch."""
 
     checkpoint: str
+    train: str
 
-    def read(self) -> None:
-        """Read the policy, once for the process."""
+    def ready(self) -> None:
+        """Raises ModelError for a checkpoint that cannot be read, UsageError for a training without torch."""
         from rlflow.agents.xrlflow.trained import load_policy
 
         load_policy(self.checkpoint or None)
+        if self.train:
+            ready_to_learn(f"{self.name}:train={self.train}")
+
+    def run(self, problem: Problem, rng: np.random.Generator) -> Result:
+        self.ready()
+        return super().run(problem, rng)
 
 
 @register
@@ -101,15 +110,19 @@ def check_training(text: str) -> None:
         raise UsageError(f"The training budget is {text!r}; expected steps, as in 2000, or seconds, as in 60s.")
 
 
-def policy_of(problem: Problem, checkpoint: str, training: str, rng: np.random.Generator) -> tuple[Policy, TrainConfig]:
+def policy_of(
+    problem: Problem, checkpoint: str, training: str, rng: np.random.Generator
+) -> tuple[NativePolicy, TrainConfig]:
     """The policy of a checkpoint (empty: the shipped one), trained on the problem's graph where that is asked for."""
     from rlflow.agents.xrlflow.trained import load_policy
 
     if not training or len(problem.moves(problem.root())) == 0:
         return load_policy(checkpoint or None)
     from rlflow.agents.xrlflow.tune import tuned
+    from rlflow.nn.threads import one_thread
 
-    return tuned(problem, checkpoint, training, rng)
+    with one_thread():
+        return tuned(problem, checkpoint, training, rng)
 
 
 @register

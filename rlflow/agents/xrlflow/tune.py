@@ -14,7 +14,7 @@ from rlflow.agents.xrlflow.config import TrainConfig
 from rlflow.agents.xrlflow.ppo import Trainer
 from rlflow.agents.xrlflow.trained import SHIPPED, PolicyCheckpoint
 from rlflow.env.spec import ENDLESS
-from rlflow.nn.policy import Policy
+from rlflow.nn.native_policy import NativePolicy
 from rlflow.search import Problem, StopToken
 
 _EVALUATE_EVERY = 4
@@ -41,7 +41,7 @@ class _Opened:
         return Problem.over(mine.root().state, mine.rule_names, ENDLESS, **shared)
 
 
-def tuned(problem: Problem, checkpoint: str, text: str, rng: np.random.Generator) -> tuple[Policy, TrainConfig]:
+def tuned(problem: Problem, checkpoint: str, text: str, rng: np.random.Generator) -> tuple[NativePolicy, TrainConfig]:
     """The policy of a checkpoint (empty: the shipped one) after so much training on the problem's graph.
 
     What the training opens is not part of the search: neither its expansions nor its seconds are counted, and no graph
@@ -64,4 +64,4 @@ def tuned(problem: Problem, checkpoint: str, text: str, rng: np.random.Generator
     trainer = Trainer([opened], config, seed=int(rng.integers(2**31)), start=start, evaluate_every=_EVALUATE_EVERY)
     found = trainer.train(steps, on_update=on_update, stop=stop)
     problem.meter.leave_out(time.monotonic() - begun)
-    return found.policy(), found.config
+    return found.native(), found.config

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 
 from rlflow.agents.downhill import steepest
 from rlflow.agents.xrlflow.config import TrainConfig
 from rlflow.env.reward import Improvement
 from rlflow.env.walks import STOP, Episode, Place, Walks
-from rlflow.nn.batch import Batch
-from rlflow.nn.policy import Policy
-from rlflow.nn.ragged import draw
+from rlflow.graph.features import GraphFeatures
+from rlflow.nn.draws import draw
+from rlflow.nn.native_policy import NativePolicy, PolicyCode
 from rlflow.search import Problem
 from rlflow.search.problem import ROUNDING
 
@@ -29,18 +29,19 @@ class Walker:
     ``temperature`` divides the scores before they become probabilities.
     """
 
-    policy: Policy
+    policy: NativePolicy
     walks: Walks
     rows: np.ndarray
     temperature: float
     horizon: int
     patience: int
+    _codes: OrderedDict[bytes, PolicyCode] = field(default_factory=OrderedDict, repr=False)
 
     @classmethod
     def of(
         cls,
         problem: Problem,
-        loaded: tuple[Policy, TrainConfig],
+        loaded: tuple[NativePolicy, TrainConfig],
         temperature: float,
         keep: int,
         horizon: int = 0,
@@ -122,12 +123,24 @@ class Walker:
 
     def probabilities(self, episode: Episode) -> np.ndarray:
         """Of the candidates of the present state, float64."""
+        return self.judged(episode)[0]
+
+    def judged(self, episode: Episode) -> tuple[np.ndarray, float]:
+        """The probabilities of the candidates of the present state, float64, and its value."""
         seen = self.policy.vocabulary.translate(episode.observe(), self.rows)
-        with torch.no_grad():
-            choice, _ = self.policy(Batch.of([seen], self.policy.vocabulary.op_rows))
-        logits = choice.logits.double().numpy() / self.temperature
+        scores, value = self.policy.scores(seen, self._code(episode.place, seen.graph))
+        logits = scores.astype(np.float64) / self.temperature
         weights = np.exp(logits - logits.max())
-        return weights / weights.sum()
+        return weights / weights.sum(), value
+
+    def _code(self, place: Place, graph: GraphFeatures) -> PolicyCode:
+        """The graph after the layers: walks meet a graph again and again, and it is encoded once."""
+        digest = place.node.digest
+        code = self._codes.pop(digest, None) or self.policy.encode(graph)
+        self._codes[digest] = code
+        while len(self._codes) > self.walks.keep:
+            self._codes.popitem(last=False)
+        return code
 
     def begin(self, at: Place | None = None) -> Episode:
         """A walk at the start, or at another graph."""
