@@ -65,6 +65,7 @@ _HOMES = {
 offer(
     "rlflow.strategies",
     {
+        "mcts-policy": "rlflow.agents.xrlflow.led:PolicyMcts",
         "rlflow": "rlflow.agents.rlflow.strategy:RLFlow",
         "xrlflow": "rlflow.agents.xrlflow.strategy:XRLflow",
         "xrlflow-mcts": "rlflow.agents.xrlflow.strategy:XRLflowTree",

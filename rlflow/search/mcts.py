@@ -77,6 +77,16 @@ class Mcts(StrategyBase):
                 "expected a depth of at least 1 and at least 2 vertices."
             )
 
+    def guided(self, problem: Problem, table: MoveTable, prior: np.ndarray) -> np.ndarray:
+        """The prior over a table's candidates, given what their costs say; for strategies that know more."""
+        return prior
+
+    def promise(self, problem: Problem, table: MoveTable) -> float | None:
+        """What a new graph is still worth beyond its own cost, as a part of the largest gain known; ``None``: go down
+        from it and see. For strategies that know more.
+        """
+        return None
+
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Tree after tree, below the best graph and those on the way to it, until all were searched to the end."""
         run = problem.recall()
@@ -228,6 +238,9 @@ class _Tree:
         Where every step down leads to a graph that was met before, there is nothing to learn from going there.
         """
         node, table = vertex.table.node, vertex.table
+        promise = self.options.promise(self.problem, table)
+        if promise is not None:
+            return self._gain(node.cost) + promise * max(self.high, 0.0), node
         down = np.flatnonzero(table.cost < node.cost - self.problem.gain_floor(node.cost)).tolist()
         met = [self.met[table.digests[k]] for k in down if table.digests[k] in self.met]
         if len(met) == len(down):
@@ -244,16 +257,18 @@ class _Tree:
         gains = np.array([self._gain(cost) for cost in costs.tolist()])
         self.seen.setdefault(node.digest, self._gain(node.cost))
         vertex = _Vertex(
-            self._prior(costs, allowed), np.zeros(len(table)), gains, np.zeros(len(table), dtype=int), allowed,
+            self._prior(table, allowed), np.zeros(len(table)), gains, np.zeros(len(table), dtype=int), allowed,
             table, sleep, depth,
         )  # fmt: skip
         self.vertices[node.digest] = vertex
         return vertex
 
-    def _prior(self, costs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    def _prior(self, table: MoveTable, allowed: np.ndarray) -> np.ndarray:
+        costs = table.cost
         if not allowed.any():
             return np.zeros(len(costs))
         weights = np.where(allowed, np.exp(-(costs - costs[allowed].min()) / (self.options.temperature * self.unit)), 0)
+        weights = np.where(allowed, self.options.guided(self.problem, table, weights / weights.sum()), 0)
         return np.asarray(weights / weights.sum())
 
     def _gain(self, cost: float) -> float:

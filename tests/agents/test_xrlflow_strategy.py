@@ -67,6 +67,9 @@ def test_a_rule_that_the_checkpoint_never_saw_is_no_obstacle() -> None:
         ("xrlflow:width=0", "width"),
         ("xrlflow:train=long", "training budget is 'long'"),
         ("xrlflow-mcts:train=0", "training budget is '0'"),
+        ("mcts-policy:trust=2", "trust from 0 to 1"),
+        ("mcts-policy:leaf=luck", "descent or value"),
+        ("mcts-policy:depth=0", "a depth of at least 1"),
     ],
 )
 def test_options_that_make_no_sense_are_sentences(spec: str, words: str) -> None:
@@ -266,3 +269,32 @@ def test_the_tree_opens_every_graph_once_and_so_finds_the_optimum(name: str) -> 
     assert result.stop_reason is StopReason.CONVERGED
     assert result.cost_after_ms == pytest.approx(known.cost_ms)
     assert result.counts.expansions == known.graphs - 1
+
+
+def test_a_tree_search_without_trust_is_the_plain_one() -> None:
+    plain, led = (search.solve(BY_NAME["plateau"].problem("60x", seed=1), s) for s in ("mcts", "mcts-policy:trust=0"))
+    assert led.trace == plain.trace
+    assert led.counts == plain.counts
+
+
+@pytest.mark.parametrize("leaf", ["descent", "value"])
+@pytest.mark.parametrize("name", ["exclusive", "valley"])
+def test_a_tree_search_by_a_policy_finds_the_optimum(name: str, leaf: str) -> None:
+    found = search.solve(BY_NAME[name].problem("2000x"), f"mcts-policy:trust=1,leaf={leaf}")
+    assert found.cost_after_ms == pytest.approx(optimum(BY_NAME[name]).cost_ms)
+
+
+def test_the_prior_is_the_mixture_that_was_asked_for() -> None:
+    from rlflow.agents.xrlflow.led import PolicyMcts, judged
+    from rlflow.agents.xrlflow.trained import load_policy
+
+    problem = BY_NAME["exclusive"].problem("500x")
+    table = problem.moves(problem.root())
+    likely, value = judged(problem, table, *load_policy())
+    assert likely.sum() == pytest.approx(1)
+    assert len(likely) == len(table)
+    prior = np.full(len(table), 1 / len(table))
+    np.testing.assert_allclose(PolicyMcts(trust=0.25).guided(problem, table, prior), 0.75 * prior + 0.25 * likely)
+    assert PolicyMcts().promise(problem, table) is None
+    assert PolicyMcts(leaf="value").promise(problem, table) == max(0.0, value)
+    assert problem.meter.expansions == 0
