@@ -235,6 +235,10 @@ rules-table: $(VENV)/.dev ## account for every rule of TASO's and Tensat's files
 cost-fidelity: $(VENV)/.dev ## predicted against measured time, twelve models and thirty variants each (an hour; resumes)
 	$(BIN)/python reproduce/cost_fidelity/run.py
 
+.PHONY: learning
+learning: $(EXTRAS)/.extras ## does learning earn its place? every strategy and its doubles on families that no agent saw (minutes; SIZE=full: hours, resumes)
+	$(EXTRAS)/bin/python reproduce/learning/run.py --size $(or $(SIZE),quick) --resume
+
 ##@ Packages and cleaning
 
 .PHONY: sdist

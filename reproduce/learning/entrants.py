@@ -1,0 +1,84 @@
+"""Who takes part: the searches without learning, the learned ones, and of each of these its doubles.
+
+A double is the same strategy by other weights. ``untrained``: fresh ones, others with every seed. ``no prior``: the
+trained ones without the score that a candidate begins with for its share of the largest gain. ``even``: none, so that
+all candidates are equally likely, which is random order. Of the world model also ``no model``: its share is 0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from rlflow.agents.rlflow.trained import all_weights, load_world, make_networks, shipped_world
+from rlflow.agents.torch_state import weights_of
+from rlflow.agents.xrlflow.trained import SHIPPED, PolicyCheckpoint
+from rlflow.nn.policy import make_policy
+
+WITHOUT = ("greedy", "random", "backtracking", "beam", "mcts", "portfolio", "mixed")
+#: Searches by a policy: their names here, and how they are asked for.
+POLICIES = {
+    "xrlflow": "xrlflow:",
+    "xrlflow-mcts": "xrlflow-mcts:",
+    "mcts-policy": "mcts-policy:",
+    "mcts-policy value": "mcts-policy:leaf=value,",
+}
+
+
+class Entrant(NamedTuple):
+    """``spec`` of the search, with {seed} where the weights are drawn; ``of``: whose double it is, else empty.
+
+    ``role``: ``without`` learning, ``learned``, or ``double``.
+    """
+
+    name: str
+    spec: str
+    role: str
+    of: str = ""
+    drawn: bool = False
+
+    def at(self, seed: int) -> str:
+        """The search of one seed."""
+        return self.spec.format(seed=seed)
+
+
+def entrants(folder: Path, seeds: int, checkpoint: Path | None = None) -> list[Entrant]:
+    """All that take part; the doubles' weights are written into ``folder``. ``checkpoint``: the policy (default: the
+    one that ships).
+    """
+    found = [Entrant(name, name, "without") for name in WITHOUT]
+    chosen = PolicyCheckpoint.load(checkpoint or SHIPPED)
+    folder.mkdir(parents=True, exist_ok=True)
+    chosen.save(folder / "trained.npz")
+    _policy_doubles(chosen, folder, seeds)
+    for name, asked in POLICIES.items():
+        by = f"{asked}checkpoint={folder}"
+        found.append(Entrant(name, f"{by}/trained.npz", "learned"))
+        found.append(Entrant(f"{name} untrained", f"{by}/untrained-{{seed}}.npz", "double", name, drawn=True))
+        found += [Entrant(f"{name} {double}", f"{by}/{double}.npz", "double", name) for double in ("no-prior", "even")]
+    _untrained_worlds(folder, seeds)
+    found.append(Entrant("rlflow", "rlflow", "learned"))
+    fresh = f"rlflow:checkpoint={folder}/world-{{seed}}.npz"
+    found.append(Entrant("rlflow untrained", fresh, "double", "rlflow", drawn=True))
+    found.append(Entrant("rlflow no model", "rlflow:share=0", "double", "rlflow"))
+    return found
+
+
+def _policy_doubles(trained: PolicyCheckpoint, folder: Path, seeds: int) -> None:
+    for seed in range(seeds):
+        fresh = weights_of(make_policy(trained.config.policy, trained.vocabulary, seed))
+        dataclasses.replace(trained, weights=fresh).save(folder / f"untrained-{seed}.npz")
+    without = {name: np.zeros_like(array) if name == "prior" else array for name, array in trained.weights.items()}
+    dataclasses.replace(trained, weights=without).save(folder / "no-prior.npz")
+    even = {name: np.zeros_like(array) if name == "score.weight" else array for name, array in without.items()}
+    dataclasses.replace(trained, weights=even).save(folder / "even.npz")
+
+
+def _untrained_worlds(folder: Path, seeds: int) -> None:
+    trained = load_world(shipped_world("graph"))
+    for seed in range(seeds):
+        fresh = all_weights(make_networks(trained.config, trained.vocabulary, seed))
+        dataclasses.replace(trained, weights=fresh).save(folder / f"world-{seed}.npz")

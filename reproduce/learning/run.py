@@ -1,0 +1,115 @@
+"""Does learning earn its place? Every strategy on sixteen families of graphs, half of which no agent ever saw.
+
+    python reproduce/learning/run.py --size quick              the unseen half, a few minutes of one core
+    python reproduce/learning/run.py --size full --resume      goes on where it was stopped
+    python reproduce/learning/run.py --size full --tables      prints the tables of what is there
+    python reproduce/learning/run.py --size full --families swin_t --budgets 1s 3s --resume
+
+A family is a block of an exported architecture (families.py); config.json says which are for training and which are
+not, and was written before any agent was trained on the first half. Costs are the analytic ones of a CPU. Seconds are
+CPU seconds of this process, on one thread; "x" counts opened graphs. A search that draws runs once a seed; fresh
+weights are others with every seed. Each search is a row of results/SIZE.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [os.fspath(HERE), os.fspath(HERE.parent / "common")]
+
+import machine  # from the folder "common"
+import results
+import tables  # from this folder
+from families import CONFIG, HALVES, read
+
+from rlflow import price, search
+from rlflow.rewrite import compiled
+from rlflow.search import Problem
+from rlflow.synthesis import load_rules
+
+WEIGHTS = machine.ROOT / "build" / "learning"
+
+
+class Rows(results.Results):
+    """The results file; searches are shown by their gain."""
+
+    def show(self, row: dict[str, Any]) -> None:
+        print(f"{row['key']}: {row['gain']:.4f} %, {row['expansions']} opened, {row['seconds']:.2f} s",
+              file=sys.stderr, flush=True)  # fmt: skip
+
+
+def searched(graph: Any, spec: str, budget: str, seed: int) -> dict[str, Any]:
+    """One search, by the CPU clock; what it needs is read before the clock starts."""
+    search.require_ready(search.make(spec))
+    problem = Problem(graph, RULES, price.make("analytic"), budget, seed=seed, clock=time.process_time)
+    begun = time.process_time()
+    found = search.solve(problem, spec)
+    return {
+        "gain": 100 * (1 - found.cost_after_ms / found.cost_before_ms),
+        "cost_before_ms": found.cost_before_ms,
+        "cost_after_ms": found.cost_after_ms,
+        "expansions": found.counts.expansions,
+        "candidates": found.counts.candidates,
+        "seconds": time.process_time() - begun,
+        "stop_reason": str(found.stop_reason),
+    }
+
+
+def seeds_of(entrant: Any, seeds: int) -> range:
+    """As many as asked for where something is drawn, else one."""
+    drawn = entrant.drawn or getattr(search.make(entrant.at(0)), "randomised", False)
+    return range(seeds if drawn else 1)
+
+
+def play(kept: Rows, options: argparse.Namespace, size: dict[str, Any]) -> None:
+    """All searches of a size that the file does not have yet, the entrants of a family in turn."""
+    from entrants import entrants
+
+    known = entrants(WEIGHTS, size["seeds"], options.checkpoint)
+    for budget in options.budgets or size["budgets"]:
+        for half in size["halves"]:
+            for family in (name for name in CONFIG[half] if not options.families or name in options.families):
+                graph = read(family)
+                for seed in range(size["seeds"]):
+                    for one in (one for one in known if seed in seeds_of(one, size["seeds"])):
+                        about = {"family": family, "half": half, "name": one.name, "role": one.role, "of": one.of}
+                        key = f"{family}/{one.name}/{budget}/{seed}"
+                        if not kept.have(key):
+                            row = searched(graph, one.at(seed), budget, seed)
+                            kept.add({"kind": "search", "key": key, **about, "budget": budget, "seed": seed, **row})
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=list(CONFIG["sizes"]), default="quick")
+    every = [name for half in HALVES for name in CONFIG[half]]
+    parser.add_argument("--families", nargs="*", choices=every, metavar="NAME")
+    parser.add_argument("--budgets", nargs="*", metavar="BUDGET")
+    parser.add_argument("--checkpoint", type=Path, help="the policy (default: the one that ships)")
+    parser.add_argument("--out", type=Path, help="file of the rows (default: results/SIZE.jsonl)")
+    parser.add_argument("--resume", action="store_true", help="keep the rows that the file has")
+    parser.add_argument("--tables", action="store_true", help="only print the tables of what is there")
+    results.add_options(parser)
+    options = parser.parse_args()
+    out = options.out or HERE / "results" / f"{options.size}.jsonl"
+    if options.tables:
+        rows, machines = results.read(out)
+        print("\n".join([*results.about(rows, machines), *tables.lines(rows)]))
+        return 0
+    command = ["python", "reproduce/learning/run.py", "--size", options.size]
+    kept = Rows(out, command, resume=options.resume, dirty=options.dirty)
+    play(kept, options, CONFIG["sizes"][options.size])
+    print("\n".join([kept.about(), *tables.lines(kept.rows)]))
+    return 0
+
+
+RULES = compiled(load_rules())
+
+if __name__ == "__main__":
+    sys.exit(main())
