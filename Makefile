@@ -126,6 +126,10 @@ mutants: $(EXTRAS)/.extras ## 130 small faults, one at a time: does a test notic
 native-test: check ## the C++ unit tests under the address and undefined-behaviour sanitizers
 	"$(PYTHON)" tests/native/build_native.py --sanitize --run
 
+.PHONY: native-thread-test
+native-thread-test: check ## the same tests under the sanitizer of threads: data races of the kernels' tasks
+	"$(PYTHON)" tests/native/build_native.py --sanitize thread --run
+
 .PHONY: backend-test
 backend-test: $(VENV)/.dev ## load, save and run every ONNX operator case and the nine CNNs of the onnx package
 	$(BIN)/python -m pytest -q -m "" tests/frontends/test_backend_cases.py tests/frontends/test_light_models.py

@@ -42,13 +42,13 @@ Isa process_isa() {
   return isa;
 }
 
-const Stages* stages(Isa isa, int tile, int block) {
+const Stages* stages(Isa isa, const Form& form, int block) {
   switch (isa) {
-    case Isa::avx512: return avx512_stages(tile, block);
-    case Isa::avx2: return avx2_stages(tile, block);
+    case Isa::avx512: return avx512_stages(form, block);
+    case Isa::avx2: return avx2_stages(form, block);
     case Isa::portable: break;
   }
-  return portable_stages(tile, block);
+  return portable_stages(form, block);
 }
 
 const Routines& routines(Isa isa) {

@@ -19,7 +19,7 @@ Isa chosen_isa(const char* asked);
 // The same for the environment variable RLFLOW_KERNELS_ISA, which is read once.
 Isa process_isa();
 
-const Stages* stages(Isa isa, int tile, int block);
+const Stages* stages(Isa isa, const Form& form, int block);
 const Routines& routines(Isa isa);
 
 }  // namespace rlflow::kernels

@@ -1,5 +1,7 @@
 #include "scratch.h"
 
+#include <algorithm>
+#include <iterator>
 #include <new>
 
 #if defined(__linux__)
@@ -11,8 +13,10 @@ namespace {
 
 constexpr std::size_t kPage = std::size_t{2} << 20;
 
-// Large pieces fill huge pages: the stages write to 36 places far apart, and of small pages a processor remembers fewer.
-std::size_t rounded(std::size_t bytes) { return bytes < kPage / 2 ? bytes : (bytes + kPage - 1) / kPage * kPage; }
+// All but small pieces fill huge pages: the stages write to 36 places far apart, and of the small pages that stores go to
+// a processor remembers as few as 16.
+constexpr std::size_t kSmall = std::size_t{64} << 10;
+std::size_t rounded(std::size_t bytes) { return bytes < kSmall ? bytes : (bytes + kPage - 1) / kPage * kPage; }
 
 std::align_val_t alignment_of(std::size_t bytes) { return std::align_val_t{bytes < kPage ? 64 : kPage}; }
 
@@ -51,8 +55,10 @@ Scratch::Scratch(std::size_t floats) {
     const std::lock_guard lock(pool().mutex);
     auto& pieces = pool().pieces;
     if (!pieces.empty()) {  // the last one given back is the warmest
-      piece_ = pieces.back();
-      pieces.pop_back();
+      auto found = std::find_if(pieces.rbegin(), pieces.rend(), [floats](const Piece& piece) { return piece.floats >= floats; });
+      if (found == pieces.rend()) found = pieces.rbegin();
+      piece_ = *found;
+      pieces.erase(std::next(found).base());
     }
   }
   if (piece_.floats >= floats) return;

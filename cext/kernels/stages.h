@@ -1,11 +1,12 @@
 // The three stages of a Winograd convolution on blocked tensors (NCHWc), as one table of functions per instruction set.
 //
 // A tensor of C channels lies in memory as [batch][C / block][height][width][block]. The output is cut into tiles of
-// m×m pixels; a tile needs a window of n×n input pixels, n = m + 2. The stages are (Lavin & Gray, "Fast Algorithms for
-// Convolutional Neural Networks", 2016):
+// m×m pixels; with r×r taps a tile needs a window of n×n input pixels, n = m + r − 1. The stages are (Lavin & Gray, "Fast
+// Algorithms for Convolutional Neural Networks", 2016):
 //   1. transform_input:  each window d to V = Bᵀ d B, n·n "points" a channel;
 //   2. multiply:         for each point a matrix product M = V · U over the input channels;
 //   3. transform_output: each tile to Y = Aᵀ M A, then bias, residual and activation.
+// Where the taps are 1×r or r×1, so are tile and window, and there is one transform instead of two.
 // The weights are transformed, U = G g Gᵀ, a panel at a time and right before the product, which reads U from the cache.
 // Kept, U would be 1.8 or 4 times as large as the weights, and reading it from memory takes longer than making it.
 #pragma once
@@ -14,7 +15,15 @@
 
 namespace rlflow::kernels {
 
-// One convolution 3×3, stride 1, on tensors of one size. Channels are counted in blocks.
+// F(tile_y × tile_x, taps_y × taps_x).
+struct Form {
+  int tile_y, tile_x, taps_y, taps_x;
+
+  int points() const { return (tile_y + taps_y - 1) * (tile_x + taps_x - 1); }
+  int taps() const { return taps_y * taps_x; }
+};
+
+// One convolution of stride 1 on tensors of one size. Channels are counted in blocks.
 struct Geometry {
   int64_t batch, in_blocks, out_blocks;
   int64_t height, width, out_height, out_width;
@@ -27,7 +36,7 @@ struct Geometry {
 // Tiles that go through the stages together: `count` of them from `first` on, in the order (image, row, column).
 // V lies as [point][block of channels][tile][channel]; `v_stride`: floats from point to point.
 struct Chunk {
-  int64_t first, count;
+  int64_t first, count, points;
   float* v;
   int64_t v_stride;
 };
@@ -62,13 +71,9 @@ struct Stages {
   void (*transform_output)(const Geometry&, const Chunk&, const Panel&, const Epilogue&, float* y);
 };
 
-// F(4×4,3×3) interpolates at 0, ±kNear, ±kFar and infinity. These two are exact in binary, and the error is 0.4 times
-// that of the usual 1 and 2.
-inline constexpr double kNear = 0.75, kFar = 1.5;
-
-// The tables; null where this build or this block has none. `tile`: 2 or 4; `block`: 8 or 16.
-const Stages* portable_stages(int tile, int block);
-const Stages* avx2_stages(int tile, int block);
-const Stages* avx512_stages(int tile, int block);
+// The tables; null where this build, this form or this block has none. `block`: 8 or 16.
+const Stages* portable_stages(const Form& form, int block);
+const Stages* avx2_stages(const Form& form, int block);
+const Stages* avx512_stages(const Form& form, int block);
 
 }  // namespace rlflow::kernels

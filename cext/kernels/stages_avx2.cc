@@ -27,7 +27,7 @@ namespace {
 #include "groups_body.h"
 }  // namespace
 
-const Stages* avx2_stages(int tile, int block) { return chosen(tile, block); }
+const Stages* avx2_stages(const Form& form, int block) { return chosen(form, block); }
 
 const Routines* avx2_routines() {
   static constexpr Routines table = {norm_rows, product_panels, convolved_plane, group_rows<8>, group_rows<16>};
@@ -41,7 +41,7 @@ const Routines* avx2_routines() {
 #endif
 #else
 namespace rlflow::kernels {
-const Stages* avx2_stages(int, int) { return nullptr; }
+const Stages* avx2_stages(const Form&, int) { return nullptr; }
 const Routines* avx2_routines() { return nullptr; }
 }  // namespace rlflow::kernels
 #endif

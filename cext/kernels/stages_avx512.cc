@@ -28,7 +28,7 @@ namespace {
 #include "groups_body.h"
 }  // namespace
 
-const Stages* avx512_stages(int tile, int block) { return block == 16 ? chosen(tile, block) : avx2_stages(tile, block); }
+const Stages* avx512_stages(const Form& form, int block) { return block == 16 ? chosen(form, block) : avx2_stages(form, block); }
 
 const Routines* avx512_routines() {
   static constexpr Routines table = {norm_rows, product_panels, convolved_plane, group_rows<8>, group_rows<16>};
@@ -42,7 +42,7 @@ const Routines* avx512_routines() {
 #endif
 #else
 namespace rlflow::kernels {
-const Stages* avx512_stages(int, int) { return nullptr; }
+const Stages* avx512_stages(const Form&, int) { return nullptr; }
 const Routines* avx512_routines() { return nullptr; }
 }  // namespace rlflow::kernels
 #endif

@@ -23,7 +23,7 @@ namespace {
 #include "groups_body.h"
 }  // namespace
 
-const Stages* portable_stages(int tile, int block) { return chosen(tile, block); }
+const Stages* portable_stages(const Form& form, int block) { return chosen(form, block); }
 
 const Routines* portable_routines() {
   static constexpr Routines table = {norm_rows, product_panels, convolved_plane, group_rows<8>, group_rows<16>};

@@ -13,12 +13,16 @@ namespace {
 
 // Fewer tiles at a time would transform the weights too often.
 constexpr int64_t kLeastTiles = 24;
+// Fewer tiles would leave the product's registers idle.
+constexpr int64_t kFewTiles = 8;
 // From so many chunks on they are worked on side by side; fewer would leave threads idle.
 constexpr int64_t kSideBySide = 8;
 // Keeps equal points of neighbouring tiles out of one another's cache sets.
 constexpr int64_t kSkew = 32;
 // Input channels in a part: so many that adding to M costs little, and few enough for U to stay in the cache.
 constexpr int64_t kPart = 128;
+// More than any kernel has.
+constexpr int64_t kMostTaps = 99;
 
 std::string of(int64_t value) { return std::to_string(value); }
 
@@ -26,10 +30,18 @@ int64_t ceiling(int64_t value, int64_t divisor) { return (value + divisor - 1) /
 
 }  // namespace
 
-Winograd::Winograd(Isa isa, int tile, int block, int64_t out_channels, int64_t in_channels, Padding padding, WinogradTuning tuning)
-    : tile_(tile), block_(block), padding_(padding), tuning_(tuning) {
-  stages_ = stages(isa, tile, block);
-  if (!stages_) throw std::invalid_argument("There is no Winograd kernel for tiles of " + of(tile) + " and blocks of " + of(block) + ".");
+Form form_of(int64_t tile, int64_t taps_y, int64_t taps_x) {
+  const auto along = [tile](int64_t taps) { return static_cast<int>(taps > 1 ? std::clamp<int64_t>(tile, 0, kMostTaps) : 1); };
+  const auto count = [](int64_t taps) { return static_cast<int>(std::clamp<int64_t>(taps, 0, kMostTaps)); };
+  return {along(taps_y), along(taps_x), count(taps_y), count(taps_x)};
+}
+
+Winograd::Winograd(Isa isa, Form form, int block, int64_t out_channels, int64_t in_channels, Padding padding, WinogradTuning tuning)
+    : form_(form), block_(block), padding_(padding), tuning_(tuning) {
+  stages_ = stages(isa, form, block);
+  if (!stages_)
+    throw std::invalid_argument("There is no Winograd kernel for tiles of " + of(form.tile_y) + "x" + of(form.tile_x) + ", " + of(form.taps_y) + "x" +
+                                of(form.taps_x) + " taps and blocks of " + of(block) + ".");
   if (out_channels <= 0 || in_channels <= 0 || out_channels % block || in_channels % block)
     throw std::invalid_argument("The weights have " + of(out_channels) + " by " + of(in_channels) + " channels; expected multiples of " + of(block) +
                                 ".");
@@ -44,20 +56,30 @@ Winograd::Winograd(Isa isa, int tile, int block, int64_t out_channels, int64_t i
 }
 
 int64_t Winograd::out_height(int64_t height) const {
-  const int64_t size = height + padding_.top + padding_.bottom - 2;
+  const int64_t size = height + padding_.top + padding_.bottom - (form_.taps_y - 1);
   if (height < 1 || size < 1) throw std::invalid_argument("An input of height " + of(height) + " leaves no output.");
   return size;
 }
 
 int64_t Winograd::out_width(int64_t width) const {
-  const int64_t size = width + padding_.left + padding_.right - 2;
+  const int64_t size = width + padding_.left + padding_.right - (form_.taps_x - 1);
   if (width < 1 || size < 1) throw std::invalid_argument("An input of width " + of(width) + " leaves no output.");
   return size;
 }
 
 Geometry Winograd::geometry(int64_t batch, int64_t height, int64_t width) const {
   const int64_t rows = out_height(height), columns = out_width(width);
-  return {batch, in_blocks_, out_blocks_, height, width, rows, columns, padding_.top, padding_.left, ceiling(rows, tile_), ceiling(columns, tile_)};
+  return {batch,
+          in_blocks_,
+          out_blocks_,
+          height,
+          width,
+          rows,
+          columns,
+          padding_.top,
+          padding_.left,
+          ceiling(rows, form_.tile_y),
+          ceiling(columns, form_.tile_x)};
 }
 
 int64_t Winograd::v_stride(int64_t tiles) const { return in_blocks_ * tiles * block_ + kSkew; }
@@ -72,8 +94,11 @@ Winograd::Cut Winograd::cut(const Geometry& g) const {
   const int64_t room = cache * 2 / 3 - points() * u_stride(part);
   const int64_t fitting = room / (points() * (in_blocks_ + stages_->group) * block_);
   const int64_t most = tuning_.chunk > 0 ? tuning_.chunk : std::max(kLeastTiles, fitting);
-  const int64_t chunks = ceiling(g.tiles(), most), panels = ceiling(out_blocks_, stages_->group);
-  return {ceiling(g.tiles(), chunks), chunks, part, panels, chunks > 1 && panels * points() * u_stride(in_blocks_) <= cache / 2};
+  const int64_t panels = ceiling(out_blocks_, stages_->group);
+  const bool fits = panels * points() * u_stride(in_blocks_) <= cache / 2;
+  // Of one panel, only chunks give a second thread something to do.
+  const int64_t least = panels == 1 && fits && g.tiles() >= 2 * kFewTiles ? 2 : 1, chunks = std::max(least, ceiling(g.tiles(), most));
+  return {ceiling(g.tiles(), chunks), chunks, part, panels, chunks > 1 && fits, chunks >= (panels == 1 ? 2 : kSideBySide)};
 }
 
 // What the tasks of one call share.
@@ -96,7 +121,7 @@ struct Winograd::Job {
   }
   Chunk chunk_of(int64_t number, float* v) const {
     const int64_t first = number * cut.step, count = std::min(cut.step, g.tiles() - first);
-    return {first, count, v, self.v_stride(count)};
+    return {first, count, self.points(), v, self.v_stride(count)};
   }
 
   // One panel of the product, through to the output.
@@ -123,7 +148,7 @@ struct Winograd::Job {
   }
   // Lets the product of a panel fetch the weights of the one after it.
   void fetch_next(Panel& one) const {
-    const int64_t filters = 9 * self.block_ * self.block_;
+    const int64_t filters = self.form_.taps() * self.block_ * self.block_;
     const bool last = one.end_in == self.in_blocks_;
     const int64_t out = last ? one.first_out + self.stages_->group : one.first_out, in = last ? 0 : one.end_in;
     const bool any = out + one.width <= self.out_blocks_;
@@ -187,7 +212,7 @@ void Winograd::run(int64_t batch, int64_t height, int64_t width, const float* x,
     job.kept = kept.data();
     workers.run(panels, Job::weights_of, &job);
   }
-  if (job.cut.chunks >= kSideBySide) {
+  if (job.cut.side_by_side) {
     workers.run(static_cast<std::size_t>(job.cut.chunks), Job::whole_chunk, &job);
   } else {
     const Scratch v(job.chunk_floats());

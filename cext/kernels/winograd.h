@@ -1,4 +1,4 @@
-// A 3×3 convolution of stride 1 by Winograd's algorithm, on blocked tensors.
+// A convolution of stride 1 by Winograd's algorithm, on blocked tensors.
 #pragma once
 #include <cstdint>
 
@@ -19,17 +19,20 @@ struct WinogradTuning {
   int64_t part = 0;   // input channels in a pass of the product, a multiple of the block
 };
 
+// The form with that many outputs a tile along each axis that has several taps; there need be no kernel for it.
+Form form_of(int64_t tile, int64_t taps_y, int64_t taps_x);
+
 class Winograd {
  public:
-  // `tile`: 2 or 4. Throws std::invalid_argument with a sentence for what it cannot do.
-  Winograd(Isa isa, int tile, int block, int64_t out_channels, int64_t in_channels, Padding padding, WinogradTuning tuning = {});
+  // Throws std::invalid_argument with a sentence for what it cannot do.
+  Winograd(Isa isa, Form form, int block, int64_t out_channels, int64_t in_channels, Padding padding, WinogradTuning tuning = {});
 
   // Sizes of the output for an input of that size; throws std::invalid_argument where it would be empty.
   int64_t out_height(int64_t height) const;
   int64_t out_width(int64_t width) const;
 
   // x: [batch][in_channels / block][height][width][block]; y likewise. `weights`: [out_channels / block]
-  // [in_channels / block][3][3][block of inputs][block of outputs], as ONNX Runtime lays them out. Throws std::bad_alloc.
+  // [in_channels / block][taps_y][taps_x][block of inputs][block of outputs], as ONNX Runtime lays them out. Throws std::bad_alloc.
   void run(int64_t batch, int64_t height, int64_t width, const float* x, const float* weights, const Epilogue& epilogue, float* y,
            const Workers& workers) const;
 
@@ -39,20 +42,21 @@ class Winograd {
  private:
   struct Job;
   // How one call is cut: tiles in a chunk, chunks, blocks of input channels in a part, panels; whether all transformed
-  // weights are kept for the chunks after the first.
+  // weights are kept for the chunks after the first; whether the chunks are the tasks, or the parts of one after the other.
   struct Cut {
     int64_t step, chunks, part, panels;
-    bool keeps_weights;
+    bool keeps_weights, side_by_side;
   };
 
   Geometry geometry(int64_t batch, int64_t height, int64_t width) const;
   Cut cut(const Geometry& g) const;
-  int64_t points() const { return (tile_ + 2) * (tile_ + 2); }
+  int64_t points() const { return form_.points(); }
   int64_t v_stride(int64_t tiles) const;
   int64_t u_stride(int64_t in_blocks) const;
   int64_t m_stride(int64_t tiles) const;
 
-  int tile_, block_;
+  Form form_;
+  int block_;
   int64_t in_blocks_, out_blocks_;
   Padding padding_;
   WinogradTuning tuning_;

@@ -1,7 +1,8 @@
-// NchwcWinograd(X, W, B?, Sum?) -> Y: a 3×3 convolution of stride 1 in the blocked layout of com.microsoft.nchwc. W must be
-// constant, [out channels, in channels, 3, 3] in the runtime's blocked order. Attributes: block (8, 16), tile (2, 4), pads
-// (top, left, bottom, right), and optional activation with activation_params as ONNX Runtime writes them, and what
-// a tuner chooses, chunk and part (WinogradTuning).
+// NchwcWinograd(X, W, B?, Sum?) -> Y: a convolution of stride 1 in the blocked layout of com.microsoft.nchwc. W must be
+// constant, [out channels, in channels, taps, taps] in the runtime's blocked order. Attributes: block (8, 16), tile (outputs of
+// a tile along each axis with several taps: 2 or 4 of 3×3, 2 of 5×5, 1×7 and 7×1, 4 of 1×3 and 3×1), pads (top, left, bottom,
+// right), and optional activation with activation_params as ONNX Runtime writes them, and what a tuner chooses, chunk and part
+// (WinogradTuning).
 #include <limits>
 #include <memory>
 #include <stdexcept>
@@ -52,12 +53,11 @@ class WinogradKernel {
     const Attributes attributes{api, info};
     epilogue_ = epilogue_of(attributes);
     const std::vector<int64_t> sizes = constant_shape(api, info, 1, "NchwcWinograd: the weights are not constant.");
-    if (sizes.size() != 4 || sizes[2] != 3 || sizes[3] != 3)
-      throw std::invalid_argument("NchwcWinograd: the weights have another shape than [channels, channels, 3, 3].");
+    if (sizes.size() != 4) throw std::invalid_argument("NchwcWinograd: the weights have another shape than [channels, channels, taps, taps].");
     const int64_t tile = attributes.integer("tile", 0), block = attributes.integer("block", 0);
     if ((tile != 2 && tile != 4) || (block != 8 && block != 16))
       throw std::invalid_argument("NchwcWinograd: the attributes tile (2, 4) and block (8, 16) are missing or have other values.");
-    convolution_ = std::make_unique<Winograd>(process_isa(), static_cast<int>(tile), static_cast<int>(block), sizes[0], sizes[1],
+    convolution_ = std::make_unique<Winograd>(process_isa(), form_of(tile, sizes[2], sizes[3]), static_cast<int>(block), sizes[0], sizes[1],
                                               padding_of(attributes), WinogradTuning{attributes.integer("chunk", 0), attributes.integer("part", 0)});
   }
 

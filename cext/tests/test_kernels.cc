@@ -20,11 +20,27 @@ namespace {
 struct Case {
   int64_t batch, in, out, height, width;
   Padding pad;
+  int64_t taps_y = 3, taps_x = 3;
+
+  int64_t taps() const { return taps_y * taps_x; }
 };
 
 const Case kCases[] = {
     {1, 16, 16, 8, 8, {1, 1, 1, 1}}, {2, 32, 48, 7, 9, {1, 1, 1, 1}}, {1, 48, 16, 5, 6, {0, 0, 0, 0}},  {3, 16, 80, 13, 11, {2, 0, 1, 3}},
     {1, 16, 32, 1, 1, {1, 1, 1, 1}}, {1, 16, 16, 3, 3, {0, 0, 0, 0}}, {2, 16, 16, 30, 3, {0, 1, 0, 1}}, {1, 16, 16, 4, 33, {3, 4, 5, 6}},
+};
+
+struct OtherForm {
+  int tile;
+  Case first, second;
+};
+
+const OtherForm kOtherForms[] = {
+    {2, {1, 16, 16, 9, 8, {0, 3, 0, 3}, 1, 7}, {2, 32, 48, 5, 17, {1, 0, 0, 2}, 1, 7}},
+    {2, {1, 16, 16, 8, 9, {3, 0, 3, 0}, 7, 1}, {2, 32, 48, 17, 5, {0, 1, 2, 0}, 7, 1}},
+    {4, {1, 16, 16, 6, 8, {0, 1, 0, 1}, 1, 3}, {2, 32, 48, 3, 9, {1, 0, 0, 2}, 1, 3}},
+    {4, {1, 16, 16, 8, 6, {1, 0, 1, 0}, 3, 1}, {2, 32, 48, 9, 3, {0, 1, 2, 0}, 3, 1}},
+    {2, {1, 16, 16, 7, 8, {2, 2, 2, 2}, 5, 5}, {2, 32, 48, 9, 5, {0, 1, 2, 0}, 5, 5}},
 };
 
 // Tasks backwards, and in threads: an order that a stage relied on would show.
@@ -61,10 +77,10 @@ double direct(const Case& c, int block, const std::vector<float>& x, const std::
               int64_t column) {
   double sum = 0;
   for (int64_t in = 0; in < c.in; ++in)
-    for (int64_t k = 0; k < 9; ++k) {
-      const int64_t y = row + k / 3 - c.pad.top, z = column + k % 3 - c.pad.left;
+    for (int64_t k = 0; k < c.taps(); ++k) {
+      const int64_t y = row + k / c.taps_x - c.pad.top, z = column + k % c.taps_x - c.pad.left;
       if (y < 0 || z < 0 || y >= c.height || z >= c.width) continue;
-      const int64_t weight = (((out / block * (c.in / block) + in / block) * 9 + k) * block + in % block) * block + out % block;
+      const int64_t weight = (((out / block * (c.in / block) + in / block) * c.taps() + k) * block + in % block) * block + out % block;
       sum += double{x[at(c, block, image, c.in, in, c.height * c.width, y * c.width + z)]} * w[static_cast<std::size_t>(weight)];
     }
   return sum;
@@ -85,8 +101,8 @@ double activated(double value, const Epilogue& e) {
 void check_case(Isa isa, int tile, int block, const Case& c, Epilogue e, bool with_bias, bool with_sum, const Workers& workers, WinogradTuning tuning,
                 double bound) {
   const auto x = random_floats(static_cast<std::size_t>(c.batch * c.in * c.height * c.width), 1, 1);
-  const auto w = random_floats(static_cast<std::size_t>(c.out * c.in * 9), 1 / std::sqrt(9.0 * static_cast<double>(c.in)), 2);
-  const Winograd convolution(isa, tile, block, c.out, c.in, c.pad, tuning);
+  const auto w = random_floats(static_cast<std::size_t>(c.out * c.in * c.taps()), 1 / std::sqrt(static_cast<double>(c.taps() * c.in)), 2);
+  const Winograd convolution(isa, form_of(tile, c.taps_y, c.taps_x), block, c.out, c.in, c.pad, tuning);
   const int64_t rows = convolution.out_height(c.height), columns = convolution.out_width(c.width);
   const auto size = static_cast<std::size_t>(c.batch * c.out * rows * columns);
   const auto bias = random_floats(static_cast<std::size_t>(c.out), 1, 3), sum = random_floats(size, 1, 4);
@@ -120,6 +136,15 @@ void check_all(Isa isa, int tile, double bound) {
     }
 }
 
+void check_other_forms(Isa isa) {
+  if (!runs_here(isa)) return;
+  for (const OtherForm& form : kOtherForms)
+    for (const int block : {8, 16}) {
+      check_case(isa, form.tile, block, form.first, {}, false, false, Backwards{}, {}, 1e-5);
+      check_case(isa, form.tile, block, form.second, {nullptr, nullptr, Activation::relu, 0, 0}, true, true, Threads{}, {1, block}, 1e-5);
+    }
+}
+
 // A runtime that is too old: it makes statuses, and knows nothing else.
 std::string said;
 rlflow::ort::Status* make_status(int, const char* message) {
@@ -138,6 +163,10 @@ TEST(winograd_4_with_avx2_is_the_convolution) { check_all(Isa::avx2, 4, 8e-6); }
 TEST(winograd_2_with_avx512_is_the_convolution) { check_all(Isa::avx512, 2, 2e-6); }
 TEST(winograd_4_with_avx512_is_the_convolution) { check_all(Isa::avx512, 4, 8e-6); }
 
+TEST(winograd_of_other_taps_on_any_processor_is_the_convolution) { check_other_forms(Isa::portable); }
+TEST(winograd_of_other_taps_with_avx2_is_the_convolution) { check_other_forms(Isa::avx2); }
+TEST(winograd_of_other_taps_with_avx512_is_the_convolution) { check_other_forms(Isa::avx512); }
+
 TEST(winograd_does_what_follows_the_convolution) {
   const Epilogue all[] = {{nullptr, nullptr, Activation::leaky_relu, 0.1f, 0},
                           {nullptr, nullptr, Activation::clip, -0.5f, 0.75f},
@@ -152,13 +181,13 @@ TEST(winograd_of_many_chunks_works_on_them_side_by_side) {
 }
 
 TEST(winograd_refuses_what_it_cannot_do) {
-  CHECK_THROWS(Winograd(Isa::portable, 3, 8, 16, 16, {}), "tiles of 3 and blocks of 8");
-  CHECK_THROWS(Winograd(Isa::portable, 2, 8, 12, 16, {}), "expected multiples of 8");
-  CHECK_THROWS(Winograd(Isa::portable, 2, 8, 0, 16, {}), "0 by 16 channels");
-  CHECK_THROWS(Winograd(Isa::portable, 2, 8, 16, 16, {-1, 0, 0, 0}), "The padding -1");
-  CHECK_THROWS(Winograd(Isa::portable, 2, 8, 16, 16, {}, {-1, 0}), "A chunk of -1");
-  CHECK_THROWS(Winograd(Isa::portable, 2, 8, 16, 16, {}, {0, 12}), "A part of 12 channels");
-  const Winograd good(Isa::portable, 2, 8, 16, 16, {});
+  CHECK_THROWS(Winograd(Isa::portable, form_of(3, 3, 3), 8, 16, 16, {}), "tiles of 3x3, 3x3 taps and blocks of 8");
+  CHECK_THROWS(Winograd(Isa::portable, form_of(2, 3, 3), 8, 12, 16, {}), "expected multiples of 8");
+  CHECK_THROWS(Winograd(Isa::portable, form_of(2, 3, 3), 8, 0, 16, {}), "0 by 16 channels");
+  CHECK_THROWS(Winograd(Isa::portable, form_of(2, 3, 3), 8, 16, 16, {-1, 0, 0, 0}), "The padding -1");
+  CHECK_THROWS(Winograd(Isa::portable, form_of(2, 3, 3), 8, 16, 16, {}, {-1, 0}), "A chunk of -1");
+  CHECK_THROWS(Winograd(Isa::portable, form_of(2, 3, 3), 8, 16, 16, {}, {0, 12}), "A part of 12 channels");
+  const Winograd good(Isa::portable, form_of(2, 3, 3), 8, 16, 16, {});
   CHECK_THROWS(good.out_height(2), "height 2 leaves no output");
   CHECK_THROWS(good.out_width(0), "width 0 leaves no output");
 }

@@ -1,10 +1,11 @@
 """The kernels beside ONNX Runtime's own, by themselves and in whole models.
 
-    python reproduce/kernels/run.py [--only shapes alone models] [--models resnet-18 unet ...] [--seconds 20] [--dirty]
+    python reproduce/kernels/run.py [--only shapes alone models] [--models resnet-18 unet ...] [--resume] [--dirty]
 
 Shapes: one convolution on blocked tensors, ONNX Runtime's and each algorithm's in turn, processor time of one thread;
 the error is the largest over the largest output, against double precision. Alone: the other kernels, likewise. Models:
-`--kernels` as users run it, without a search; the ratio is that of the race of whole models, with its 95 % interval.
+`rlflow optimize --kernels` as users run it, and its file with kernels against the original; the ratio is that of the
+race of whole models, with its 95 % interval, and both errors are against double precision.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -25,26 +25,16 @@ sys.path.insert(0, os.fspath(HERE.parents[1] / "tests" / "kernels"))
 
 import alone
 import blocked_models  # what the tests check with
+import deployed
 import results
 
-#: Height and width, and channels in and out.
-SHAPES = ((56, 64), (28, 128), (14, 256), (7, 512), (128, 64), (64, 128), (32, 256), (16, 512))
-MODELS = (
-    "resnet-18",
-    "unet",
-    "squeezenet1.1",
-    "resnet-50",
-    "densenet-121",
-    "inception-v3",
-    "repvgg-a0",
-    "fpn-resnet18",
-    "bert-base",
-    "vit-base",
-    "llama-decoder-step",
-    "resnext-50",
-    "nasnet-a",
-)
-PARTS = ("shapes", "alone", "models")
+#: Height and width, channels in and out, and the convolution's height and width.
+SHAPES = (
+    (56, 64, (3, 3)), (28, 128, (3, 3)), (14, 256, (3, 3)), (7, 512, (3, 3)), (128, 64, (3, 3)), (64, 128, (3, 3)),
+    (32, 256, (3, 3)), (16, 512, (3, 3)), (17, 192, (1, 7)), (17, 192, (7, 1)), (17, 128, (1, 7)), (8, 384, (1, 3)),
+    (8, 384, (3, 1)), (35, 64, (5, 5)),
+)  # fmt: skip
+PARTS = ("shapes", "alone", "overhead", "models")
 RESULTS = HERE / "results" / "kernels.jsonl"
 
 
@@ -55,12 +45,13 @@ def sessions(weights: np.ndarray, block: int) -> dict[str, Any]:
     """ONNX Runtime's convolution ("") and the kernels, as sessions of one blocked node each."""
     import onnx
 
+    from rlflow.frontends.kernel_kinds import TAPS
     from rlflow.kernels import ALGORITHMS
 
-    found = {}
-    for name in ("", *(one.name for one in ALGORITHMS.values() if one.kind == "convolution")):
+    kind, found = TAPS[weights.shape[2:]], {}
+    for name in ("", *(one.name for one in ALGORITHMS.values() if one.kind == kind)):
         fixed = ALGORITHMS[name].attributes() if name else {"tile": 2}
-        attributes = {"pads": [1] * 4, "activation": "Relu", **fixed}
+        attributes = {"pads": pads_of(weights), "activation": "Relu", **fixed}
         model = onnx.ModelProto.FromString(blocked_models.one_node(weights, None, False, block=block, **attributes))
         if not name:
             node = model.graph.node[0]
@@ -73,17 +64,28 @@ def sessions(weights: np.ndarray, block: int) -> dict[str, Any]:
     return found
 
 
-def of_shape(size: int, channels: int, seconds: float) -> list[dict[str, Any]]:
+def pads_of(weights: np.ndarray) -> list[int]:
+    """Those that leave the size as it is."""
+    return [size // 2 for size in weights.shape[2:]] * 2
+
+
+def key_of(size: int, channels: int, taps: tuple[int, int], algorithm: str) -> str:
+    kernel = "" if taps == (3, 3) else f" by {taps[0]}x{taps[1]}"
+    return f"{size}x{size}x{channels}{kernel} {algorithm or 'onnxruntime'}"
+
+
+def of_shape(size: int, channels: int, taps: tuple[int, int], seconds: float) -> list[dict[str, Any]]:
     """A row for each algorithm."""
     from rlflow.kernels.preparing import block_here
 
     block = block_here()
     rng = np.random.default_rng(0)
     x = np.maximum(rng.standard_normal((1, channels, size, size)), 0).astype(np.float32)
-    w = (rng.standard_normal((channels, channels, 3, 3)) / np.sqrt(9 * channels)).astype(np.float32)
+    w = rng.standard_normal((channels, channels, *taps)) / np.sqrt(taps[0] * taps[1] * channels)
+    w = w.astype(np.float32)
     opened = sessions(w, block)
     feeds = {"x": blocked_models.to_blocks(x, block)}
-    truth = np.maximum(blocked_models.convolution(x, w, None, None, (1, 1, 1, 1)), 0)
+    truth = np.maximum(blocked_models.convolution(x, w, None, None, pads_of(w)), 0)
     outputs = {name: blocked_models.from_blocks(one.run(None, feeds)[0], block) for name, one in opened.items()}
     samples: dict[str, list[float]] = {name: [] for name in opened}
     end = time.process_time() + seconds
@@ -93,10 +95,10 @@ def of_shape(size: int, channels: int, seconds: float) -> list[dict[str, Any]]:
             one.run(None, feeds)
             samples[name].append(time.process_time() - start)
     micro = {name: float(np.median(times)) * 1e6 for name, times in samples.items()}
-    operations = 2 * 9 * channels * channels * size * size
+    operations = 2 * taps[0] * taps[1] * channels * channels * size * size
     return [
         {
-            "kind": "shape", "key": f"{size}x{size}x{channels} {name or 'onnxruntime'}", "size": size,
+            "kind": "shape", "key": key_of(size, channels, taps, name), "size": size,
             "channels": channels, "algorithm": name or "onnxruntime", "block": block, "us": round(micro[name], 1),
             "gflops": round(operations / micro[name] / 1e3, 1), "ratio": round(micro[""] / micro[name], 3),
             "error": float(np.abs(outputs[name] - truth).max() / np.abs(truth).max()),
@@ -104,47 +106,6 @@ def of_shape(size: int, channels: int, seconds: float) -> list[dict[str, Any]]:
         }
         for name in opened
     ]  # fmt: skip
-
-
-# --- a whole model ----------------------------------------------------------------------------------------------------
-
-
-def of_model(name: str, seconds: float) -> dict[str, Any]:
-    """The race of a zoo model with kernels against the same without, and what its plan chose."""
-    from rlflow import zoo
-    from rlflow.frontends import blocked
-    from rlflow.kernels import ALGORITHMS, KEY, KernelPlan, library_path, preparing
-    from rlflow.optimizer import optimize
-    from rlflow.race import gate
-    from rlflow.runtime import RuntimeOptions, Worker, interface
-
-    with tempfile.TemporaryDirectory() as folder:
-        path, out = os.path.join(folder, "model.onnx"), os.path.join(folder, "out.onnx")
-        Path(path).write_bytes(zoo.build(name).SerializeToString())
-        report = optimize(path, output=out, kernels=True, cost="analytic", search="greedy", budget="1x").report
-        said = [note for note in report.notes if "kernels" in note]
-        text = interface.metadata_entry(out, KEY)
-        row: dict[str, Any] = {"kind": "model", "key": name, "model": name, "ratio": 1.0, "note": said[-1:]}
-        if text is None:
-            return row
-        plan = KernelPlan.parse(text)
-        source = blocked.whole(out)
-        made, _ = preparing.applied(source, plan)
-        with Worker(RuntimeOptions(threads=1, library=library_path())) as worker:
-            decision = gate.choose(
-                worker, source, {"kernels": made}, feeds_of(worker, source), seconds=seconds, only=True
-            )
-        used = {one: sum(choice.algorithm == one for choice in plan.choices) for one in ALGORITHMS}
-        return row | {
-            "ratio": decision.speedup, "ci95": decision.speedup_ci95, "kernels": used, "claimed": plan.speedup,
-            "ms": decision.timings["baseline"].ms,
-        }  # fmt: skip
-
-
-def feeds_of(worker: Any, source: bytes) -> dict[str, Any]:
-    from rlflow.equivalence import make_inputs
-
-    return make_inputs(worker.interface(source).inputs, 0, {}, None, {})
 
 
 # --- the tables -------------------------------------------------------------------------------------------------------
@@ -166,46 +127,82 @@ def tables(kept: results.Results) -> str:
             lines.append(
                 f"| {row['key']} | {row['ratio']:.2f} | {paces} | {row['error']:.1e} | {row['onnxruntime_error']:.1e} |"
             )
+    for row in kept.of("overhead"):
+        other = f"ONNX Runtime's {row['onnxruntime_us']:.2f} µs"
+        lines.append(f"\n{row['key']} more in a chain: {row['us']:.2f} µs; {other}")
     if kept.of("model"):
-        lines += results.heading("Model", "ms", "×", "95 %", "Kernels")
+        lines += results.heading("Model", "ms", "×", "95 %", "Error", "ONNX Runtime's", "Kernels")
         lines += [model_line(row) for row in kept.of("model")]
+        plain = [row["ratio"] for row in kept.of("model") if row["key"] == row["model"]]
+        costs = [row for row in kept.of("model") if "start" in row]
+        if costs:
+            lines += results.heading("Model", "Start, ×", "Memory, ×")
+            lines += [f"| {row['key']} | {row['start']:.2f} | {row['memory']:.2f} |" for row in costs]
+        if plain:
+            lines.append(f"\nGeometric mean of {len(plain)} models: {float(np.exp(np.mean(np.log(plain)))):.3f}")
     return "\n".join(lines)
 
 
 def model_line(row: dict[str, Any]) -> str:
-    used = row.get("kernels") or row.get("convolutions")  # as earlier runs called them
-    if used is None:
-        return f"| {row['model']} | | 1.00 | | |"
     low, high = row["ci95"] or (0.0, 0.0)
-    named = ", ".join(f"{count} {name}" for name, count in used.items() if count)
-    return f"| {row['model']} | {row['ms']:.1f} | {row['ratio']:.2f} | {low:.2f} to {high:.2f} | {named} |"
+    named = ", ".join(f"{count} {name}" for name, count in row["kernels"].items())
+    errors = " | ".join("" if row[name] is None else f"{row[name]:.1e}" for name in ("error", "onnxruntime_error"))
+    return f"| {row['key']} | {row['ms']:.1f} | {row['ratio']:.2f} | {low:.2f} to {high:.2f} | {errors} | {named} |"
+
+
+def parsed() -> argparse.Namespace:
+    from rlflow import zoo
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS)
+    parser.add_argument("--models", nargs="*", default=zoo.names())
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each race of whole models")
+    parser.add_argument("--cost", default="analytic", help="of the optimizer, as are search and budget")
+    parser.add_argument("--search", default="greedy")
+    parser.add_argument("--budget", default="30s")
+    parser.add_argument("--threads", type=int, default=1, help="of the models")
+    parser.add_argument("--batch", type=int, help="of the models; their own otherwise")
+    parser.add_argument("--instead", nargs=2, action="append", default=[], metavar=("ONE", "OTHER"),
+                        help="take the algorithm OTHER where the plan has ONE")  # fmt: skip
+    parser.add_argument("--deployed", action="store_true", help="measure the start of sessions and memory too")
+    parser.add_argument("--shape-seconds", type=float, default=2.0)
+    parser.add_argument("--resume", action="store_true", help="keep the rows that are there")
+    parser.add_argument("--again", action="store_true", help="with --resume: but measure these models again")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    results.add_options(parser)
+    return parser.parse_args()
+
+
+def measure_models(kept: results.Results, options: argparse.Namespace) -> None:
+    import models
+
+    instead = tuple((one, other) for one, other in options.instead)
+    place = {"threads": options.threads, "batch": options.batch}
+    how = models.How(options.seconds, options.cost, options.search, options.budget, **place, instead=instead,
+                     deployed=options.deployed)  # fmt: skip
+    for name in options.models:
+        key = how.key(name)
+        if options.again or not kept.have(key):
+            row = models.row_of(name, how)
+            kept.drop(lambda one, key=key: one.get("key") == key)
+            kept.add(row)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS)
-    parser.add_argument("--models", nargs="*", default=MODELS)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each race of whole models")
-    parser.add_argument("--shape-seconds", type=float, default=2.0)
-    parser.add_argument("--resume", action="store_true", help="keep the rows that are there")
-    parser.add_argument("--output", type=Path, default=RESULTS)
-    results.add_options(parser)
-    options = parser.parse_args()
+    options = parsed()
     command = ["reproduce/kernels/run.py", *sys.argv[1:]]
     kept = results.Results(options.output, command, resume=options.resume, dirty=options.dirty)
-    for size, channels in SHAPES if "shapes" in options.only else ():
-        for row in (
-            []
-            if kept.have(f"{size}x{size}x{channels} onnxruntime")
-            else of_shape(size, channels, options.shape_seconds)
-        ):
+    for size, channels, taps in SHAPES if "shapes" in options.only else ():
+        known = kept.have(key_of(size, channels, taps, ""))
+        for row in [] if known else of_shape(size, channels, taps, options.shape_seconds):
             kept.add(row)
     for case in alone.cases() if "alone" in options.only else ():
         if not kept.have(case.key):
             kept.add(alone.row_of(case, options.shape_seconds))
-    for name in options.models if "models" in options.only else ():
-        if not kept.have(name):
-            kept.add(of_model(name, options.seconds))
+    if "overhead" in options.only and not kept.of("overhead"):
+        kept.add(deployed.overhead(options.shape_seconds))
+    if "models" in options.only:
+        measure_models(kept, options)
     print(tables(kept))
     return 0
 

@@ -42,22 +42,30 @@ def found_sites(graph: onnx.GraphProto, around: Surroundings) -> Iterator[tuple[
 # --- convolutions on blocked tensors ----------------------------------------------------------------------------------
 
 
+#: Kernels that have an algorithm, height and width, and the kind of site that they make.
+TAPS = {
+    (3, 3): "convolution", (5, 5): "convolution-5x5", (1, 7): "convolution-7", (7, 1): "convolution-7",
+    (1, 3): "convolution-3", (3, 1): "convolution-3",
+}  # fmt: skip
+
+
 def _read_convolution(node: onnx.NodeProto, around: Surroundings) -> Site | None:
-    """A 3×3 convolution of stride 1."""
+    """A convolution of stride 1 by one of the kernels above."""
     if node.domain != BLOCKED or node.op_type != "Conv" or not around.block:
         return None
     given, shape = attributes_of(node), around.shape(node.input[1]) or ()
-    plain = len(shape) == 4 and shape[2:] == (3, 3) and not shape[0] % around.block and not shape[1] % around.block
-    plain = plain and given.get("group", 1) == 1 and list(given.get("kernel_shape", (3, 3))) == [3, 3]
+    kind = TAPS.get(shape[2:]) if len(shape) == 4 else None
+    plain = kind is not None and not shape[0] % around.block and not shape[1] % around.block
+    plain = plain and given.get("group", 1) == 1 and tuple(given.get("kernel_shape", shape[2:])) == shape[2:]
     plain = plain and all(list(given.get(name, (1, 1))) == [1, 1] for name in ("strides", "dilations"))
-    if not plain or given.get("activation", "") not in ACTIVATIONS or _pads(given, (3, 3)) is None:
+    if kind is None or not plain or given.get("activation", "") not in ACTIVATIONS or _pads(given, shape[2:]) is None:
         return None
-    return Site("convolution", node.name, shape[:2])
+    return Site(kind, node.name, shape[:2] if kind == "convolution" else shape)
 
 
 def _write_convolution(node: onnx.NodeProto, around: Surroundings, attributes: Mapping[str, int]) -> None:
-    given = attributes_of(node)
-    own = {**convolution_attributes(given), "block": around.block, "pads": _pads(given, (3, 3)), **attributes}
+    given, shape = attributes_of(node), around.shape(node.input[1]) or ()
+    own = {**convolution_attributes(given), "block": around.block, "pads": _pads(given, shape[2:]), **attributes}
     replace(node, "NchwcWinograd", list(node.input), list(node.output), own)
 
 
@@ -245,7 +253,7 @@ def _write_grouped(node: onnx.NodeProto, around: Surroundings, attributes: Mappi
 KINDS: Mapping[str, KernelKind] = {
     one.name: one
     for one in (
-        KernelKind("convolution", _read_convolution, _write_convolution),
+        *(KernelKind(kind, _read_convolution, _write_convolution) for kind in dict.fromkeys(TAPS.values())),
         KernelKind("norm", _read_norm, _write_norm),
         KernelKind("product", _read_product, _write_product),
         KernelKind("depthwise", _read_depthwise, _write_depthwise),

@@ -62,6 +62,9 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     for one in (
         Algorithm("winograd-2x2", "convolution", {"tile": 2}, _WINOGRAD, exact=False),
         Algorithm("winograd-4x4", "convolution", {"tile": 4}, _WINOGRAD, exact=False),
+        Algorithm("winograd-2x2-of-5x5", "convolution-5x5", {"tile": 2}, _WINOGRAD, exact=False),
+        Algorithm("winograd-2-of-7", "convolution-7", {"tile": 2}, _WINOGRAD, exact=False),
+        Algorithm("winograd-4-of-3", "convolution-3", {"tile": 4}, _WINOGRAD, exact=False),
         Algorithm("row-product", "product", {}, {"ahead": (16, 0, 4, 8, 32, 64, 128, 256)}, most_rows=4),
         Algorithm("depthwise", "depthwise", {}, {"side_by_side": (4, 1, 2)}),
         Algorithm("grouped", "grouped", {}, {"side_by_side": (8, 4)}),

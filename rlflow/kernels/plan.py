@@ -45,8 +45,9 @@ class Choice:
         """Whether a site of this kind and these sizes may be meant; blocks of another size pad channels otherwise."""
         if kind != ALGORITHMS[self.algorithm].kind or len(sizes) != len(self.sizes):
             return False
-        return all(mine == its or (kind == "convolution" and _padded(mine) == _padded(its))
-                   for mine, its in zip(self.sizes, sizes, strict=True))  # fmt: skip
+        channels = 2 if kind.startswith("convolution") else 0
+        return all(mine == its or (place < channels and _padded(mine) == _padded(its))
+                   for place, (mine, its) in enumerate(zip(self.sizes, sizes, strict=True)))  # fmt: skip
 
 
 @dataclass(frozen=True)

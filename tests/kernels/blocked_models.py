@@ -31,7 +31,7 @@ def from_blocks(x: np.ndarray, block: int) -> np.ndarray:
 
 def filter_blocks(w: np.ndarray, block: int) -> np.ndarray:
     o, i = w.shape[:2]
-    parts = w.reshape(o // block, block, i // block, block, 3, 3).transpose(0, 2, 4, 5, 3, 1)
+    parts = w.reshape(o // block, block, i // block, block, *w.shape[2:]).transpose(0, 2, 4, 5, 3, 1)
     return np.ascontiguousarray(parts).reshape(w.shape)
 
 
@@ -53,11 +53,13 @@ def one_node(weights: np.ndarray, bias: np.ndarray | None, with_sum: bool, **att
 
 
 def convolution(x, w, bias, residual, pads) -> np.ndarray:
-    """The 3×3 convolution of stride 1 in double precision."""
+    """The convolution of stride 1 in double precision."""
     x = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])))
-    height, width = x.shape[2] - 2, x.shape[3] - 2
-    windows = (x[:, :, i : i + height, j : j + width] for i in range(3) for j in range(3))
-    filters = (w[:, :, i, j].astype(np.float64) for i in range(3) for j in range(3))
+    taps = w.shape[2:]
+    height, width = x.shape[2] - taps[0] + 1, x.shape[3] - taps[1] + 1
+    places = list(np.ndindex(*taps))
+    windows = (x[:, :, i : i + height, j : j + width] for i, j in places)
+    filters = (w[:, :, i, j].astype(np.float64) for i, j in places)
     y = sum(np.einsum("oc,nchw->nohw", one, window) for one, window in zip(filters, windows, strict=True))
     y = y if bias is None else y + bias[None, :, None, None]
     return y if residual is None else y + residual

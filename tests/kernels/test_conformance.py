@@ -26,16 +26,26 @@ CASES = [
     (1, 64, 64, 40, 40, (1, 1, 1, 1)),
     (2, 16, 16, 30, 3, (0, 1, 0, 1)),
 ]
-#: Largest error over largest output: about ten times what is measured.
-BOUND = {2: 2e-6, 4: 8e-6}
+#: Largest error over largest output, by tile and taps: about ten times what is measured.
+BOUND = {
+    (2, 3, 3): 2e-6, (4, 3, 3): 8e-6, (2, 5, 5): 8e-6, (2, 1, 7): 1e-5, (2, 7, 1): 1e-5, (4, 1, 3): 4e-6,
+    (4, 3, 1): 4e-6,
+}  # fmt: skip
+#: For the forms whose taps are no 3×3.
+OTHER_CASES = [
+    (1, 16, 16, 9, 8, (3, 3, 3, 3)),
+    (2, 32, 48, 7, 10, (2, 2, 2, 2)),
+    (1, 48, 32, 17, 17, (0, 3, 0, 3)),
+    (3, 16, 80, 8, 11, (1, 0, 4, 2)),
+]
 
 
-def error_of(case, block: int, tile: int, fused: bool, threads: int) -> float:
+def error_of(case, block: int, tile: int, fused: bool, threads: int, taps: tuple[int, int] = (3, 3)) -> float:
     batch, into, out, height, width, pads = case
     rng = np.random.default_rng(1)
     x = rng.standard_normal((batch, into, height, width)).astype(np.float32)
-    w = (rng.standard_normal((out, into, 3, 3)) / np.sqrt(9 * into)).astype(np.float32)
-    shape = (batch, out, height + pads[0] + pads[2] - 2, width + pads[1] + pads[3] - 2)
+    w = (rng.standard_normal((out, into, *taps)) / np.sqrt(taps[0] * taps[1] * into)).astype(np.float32)
+    shape = (batch, out, height + pads[0] + pads[2] - taps[0] + 1, width + pads[1] + pads[3] - taps[1] + 1)
     bias = rng.standard_normal(out).astype(np.float32) if fused else None
     residual = rng.standard_normal(shape).astype(np.float32) if fused else None
     truth = models.convolution(x, w, bias, residual, pads)
@@ -53,7 +63,15 @@ def error_of(case, block: int, tile: int, fused: bool, threads: int) -> float:
 @pytest.mark.parametrize(("fused", "threads"), [(False, 1), (True, 2)])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_it_is_the_convolution(case, block: int, tile: int, fused: bool, threads: int) -> None:
-    assert error_of(case, block, tile, fused, threads) < BOUND[tile]
+    assert error_of(case, block, tile, fused, threads) < BOUND[tile, 3, 3]
+
+
+@pytest.mark.parametrize("block", [8, 16])
+@pytest.mark.parametrize("form", [form for form in BOUND if form[1:] != (3, 3)], ids=str)
+@pytest.mark.parametrize(("fused", "threads"), [(False, 1), (True, 2)])
+@pytest.mark.parametrize("case", OTHER_CASES, ids=str)
+def test_other_taps_are_the_convolution(case, form, block: int, fused: bool, threads: int) -> None:
+    assert error_of(case, block, form[0], fused, threads, form[1:]) < BOUND[form]
 
 
 @pytest.mark.parametrize("isa", ["portable", "avx2", "avx512"])
@@ -61,9 +79,10 @@ def test_each_instruction_set_by_force(isa: str) -> None:
     """In processes of their own, because the variable is read once; one that is not here is refused in a sentence."""
     script = (
         "import sys; sys.path.insert(0, sys.argv[1]); import test_conformance as t\n"
-        "for tile in (2, 4):\n"
+        "for (tile, *taps), bound in t.BOUND.items():\n"
         "    for block in (8, 16):\n"
-        "        assert t.error_of(t.CASES[3], block, tile, True, 2) < t.BOUND[tile]\n"
+        "        case = t.CASES[3] if taps == [3, 3] else t.OTHER_CASES[3]\n"
+        "        assert t.error_of(case, block, tile, True, 2, tuple(taps)) < bound\n"
     )
     environment = {**os.environ, "RLFLOW_KERNELS_ISA": isa}
     command = [sys.executable, "-c", script, os.fspath(HERE)]
@@ -73,8 +92,14 @@ def test_each_instruction_set_by_force(isa: str) -> None:
         assert isa != "portable"
 
 
-def weights(out: int = 16, into: int = 16) -> np.ndarray:
-    return np.ones((out, into, 3, 3), np.float32)
+def weights(out: int = 16, into: int = 16, taps: tuple[int, int] = (3, 3)) -> np.ndarray:
+    return np.ones((out, into, *taps), np.float32)
+
+
+@pytest.mark.parametrize(("tile", "taps"), [(4, (5, 5)), (2, (1, 3)), (4, (7, 1)), (2, (1, 1)), (2, (3, 5))])
+def test_forms_without_a_kernel_are_refused(tile: int, taps: tuple[int, int]) -> None:
+    with pytest.raises(Exception, match="There is no Winograd kernel for tiles of"):
+        opened(models.one_node(weights(taps=taps), None, False, block=8, tile=tile, pads=[1] * 4))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 A plain script, so that ``make native-test`` needs nothing installed:
 
-    python tests/native/build_native.py [--sanitize] [--run]
+    python tests/native/build_native.py [--sanitize [address|thread]] [--run [TEST ...]]
 
 Objects are kept under ``build/native*/`` by the digest of what they were made from: an unchanged file is compiled once.
 """
@@ -26,7 +26,9 @@ ROOT = Path(__file__).resolve().parents[2]
 CEXT = ROOT / "cext"
 PLAIN = ["-std=c++20", "-O1", "-g", "-Wall", "-Wextra", "-fvisibility=hidden"]
 LIBRARIES = ["-ldl"] if sys.platform == "linux" else []
-SANITIZED = [*PLAIN, "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
+#: By the sanitizer asked for; "" is none. Those of addresses and of threads cannot be in one program.
+SANITIZERS = {"": [], "address": ["-fsanitize=address,undefined"], "thread": ["-fsanitize=thread"]}
+SANITIZED = ["-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 
 
 class NativeBuildError(RuntimeError):
@@ -48,15 +50,18 @@ def digest(*parts: bytes) -> str:
     return state.hexdigest()[:16]
 
 
-def build(sanitize: bool = False) -> Path:
-    """The path of the test program, after compiling what changed; raises NativeBuildError with the compiler's words."""
+def build(sanitizer: str = "") -> Path:
+    """The path of the test program, after compiling what changed; raises NativeBuildError with the compiler's words.
+
+    ``sanitizer``: a key of :data:`SANITIZERS`.
+    """
     command = compiler()
     if command is None:
         raise NativeBuildError(
             "no C++ compiler was found ($CXX, g++, c++, clang++): install one, e.g. `apt-get install g++`"
         )
-    flags = SANITIZED if sanitize else PLAIN
-    folder = ROOT / "build" / ("native-sanitized" if sanitize else "native")
+    flags = [*PLAIN, *SANITIZERS[sanitizer], *(SANITIZED if sanitizer else [])]
+    folder = ROOT / "build" / (f"native-{sanitizer}" if sanitizer else "native")
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / "lock"):
         return _build_in(folder, [*command, *flags])
@@ -105,8 +110,11 @@ def produce(target: Path, command: list[str]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build the C++ unit tests.")
-    parser.add_argument("--sanitize", action="store_true", help="with the address and undefined-behaviour sanitizers")
-    parser.add_argument("--run", action="store_true", help="and run all of them")
+    parser.add_argument(
+        "--sanitize", nargs="?", const="address", default="", choices=[name for name in SANITIZERS if name],
+        help="with the sanitizers of addresses and undefined behaviour (address, the default), or that of threads",
+    )  # fmt: skip
+    parser.add_argument("--run", nargs="*", metavar="TEST", help="and run these, or all of them")
     options = parser.parse_args()
     try:
         program = build(options.sanitize)
@@ -114,7 +122,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     print(program, flush=True)
-    return subprocess.run([os.fspath(program)]).returncode if options.run else 0
+    return 0 if options.run is None else subprocess.run([os.fspath(program), *options.run]).returncode
 
 
 if __name__ == "__main__":

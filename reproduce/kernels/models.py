@@ -1,0 +1,101 @@
+"""Whole models: what `rlflow optimize --kernels` writes, with its kernels, against the original in ONNX Runtime with
+all its optimisations on, and the errors of both against double precision.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import deployed
+import truth
+
+from rlflow import zoo
+from rlflow.equivalence import make_inputs
+from rlflow.frontends import blocked
+from rlflow.kernels import ALGORITHMS, KEY, KernelPlan, library_path, preparing
+from rlflow.optimizer import optimize
+from rlflow.race import gate
+from rlflow.runtime import RuntimeOptions, Worker, interface
+
+
+@dataclass(frozen=True)
+class How:
+    """``seconds``: of the comparison. ``cost``, ``search``, ``budget``: of the optimizer. ``instead``: algorithms of
+    the plan by those that shall take their place, so that one can be shown alone.
+    """
+
+    seconds: float
+    cost: str
+    search: str
+    budget: str
+    threads: int = 1
+    batch: int | None = None
+    instead: tuple[tuple[str, str], ...] = ()
+    deployed: bool = False  # also measure the start of sessions and their memory
+
+    def key(self, name: str) -> str:
+        parts = [name, f"batch {self.batch}" if self.batch else ""]
+        parts += [f"{self.threads} threads" if self.threads > 1 else ""]
+        parts += [f"{two} for {one}" for one, two in self.instead]
+        return ", ".join(filter(None, parts))
+
+
+def row_of(name: str, how: How) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        path, out = os.path.join(folder, "model.onnx"), os.path.join(folder, "out.onnx")
+        model = zoo.build(name) if how.batch is None else zoo.build(name, batch=how.batch)
+        Path(path).write_bytes(model.SerializeToString())
+        del model
+        said = optimize(
+            path, output=out, kernels=True, cost=how.cost, search=how.search, budget=how.budget, threads=how.threads
+        ).report.notes
+        plan = _plan(out, how)
+        row = {
+            "kind": "model", "key": how.key(name), "model": name, "threads": how.threads,
+            "batch": how.batch or zoo.entry(name).batch, "note": [note for note in said if "kernels" in note][-1:],
+            "kernels": {} if plan is None else _used(plan),
+        }  # fmt: skip
+        source = blocked.whole(path)
+        made = blocked.whole(out) if plan is None else preparing.applied(blocked.whole(out), plan)[0]
+        assert made is not None, "the plan was made here"
+        costs = deployed.costs_of(path, out) if how.deployed and plan is not None else {}
+        return row | _compared(source, made, how) | costs
+
+
+def _plan(path: str, how: How) -> KernelPlan | None:
+    text = interface.metadata_entry(path, KEY)
+    if text is None:
+        return None
+    plan, other = KernelPlan.parse(text), dict(how.instead)
+    choices = [replace(one, algorithm=other.get(one.algorithm, one.algorithm)) for one in plan.choices]
+    return replace(plan, choices=tuple(choices))
+
+
+def _used(plan: KernelPlan) -> dict[str, int]:
+    counted = {one: sum(choice.algorithm == one for choice in plan.choices) for one in ALGORITHMS}
+    return {one: count for one, count in counted.items() if count}
+
+
+def _compared(source: bytes, made: bytes, how: How) -> dict[str, Any]:
+    """The race of both, and the largest error of each over the largest value of an output."""
+    with Worker(RuntimeOptions(threads=how.threads, library=library_path())) as worker:
+        feeds = make_inputs(worker.interface(source).inputs, 0, {}, None, {})
+        decision = gate.choose(worker, source, {"kernels": made}, feeds, seconds=how.seconds, only=True)
+        found = [list(worker.run(worker.load(one), feeds).values()) for one in (source, made)]
+    errors: dict[str, Any]
+    try:
+        right = truth.outputs_in_double(source, feeds)
+        first, second = (truth.largest_error(right, one) for one in found)
+        errors = {"onnxruntime_error": first, "error": second}
+    except (NotImplementedError, ImportError) as reason:
+        errors = {"onnxruntime_error": None, "error": None, "no_error": str(reason)}
+    errors["difference"] = truth.largest_error(found[0], found[1])
+    own, ours = decision.timings["baseline"], decision.timings["kernels"]
+    return errors | {
+        "ratio": decision.speedup or own.ms / ours.ms, "ci95": decision.speedup_ci95, "ms": own.ms,
+        "rounds": own.rounds, "clock": decision.clock, "reason": decision.reason,
+    }  # fmt: skip
