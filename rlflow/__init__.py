@@ -71,6 +71,7 @@ offer(
         "xrlflow-mcts": "rlflow.agents.xrlflow.strategy:XRLflowTree",
     },
 )
+offer("rlflow.placers", {"go": "rlflow.agents.go.placer:LearnedPlacement"})
 
 
 def _version() -> str:

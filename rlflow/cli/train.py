@@ -131,6 +131,65 @@ def worldmodel(**given: Any) -> None:
     )
 
 
+@train.command()
+@click.option(
+    "--families", multiple=True, metavar="FAMILY", help="Families of graphs to learn on (default: all); repeatable."
+)
+@click.option("--held-out", multiple=True, metavar="FAMILY", help="To judge the policy by; repeatable.")
+@click.option("--tasks", multiple=True, metavar="TASK", help="placement, ordering or fusing (default: all).")
+@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The checkpoint to write.")
+@click.option("--updates", default=1000, show_default=True, help="Updates in all, on one graph each.")
+@click.option("--judge-every", default=50, show_default=True, help="Updates between evaluations.")
+@click.option("--set", "options", multiple=True, metavar="NAME=VALUE", help="One hyper-parameter; repeatable.")
+@click.option("--start", type=click.Path(dir_okay=False), help="A checkpoint whose weights to begin with.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--logs", type=click.Path(file_okay=False, path_type=Path), help="Folder of JSON lines and TensorBoard.")
+@click.option("--quiet", is_flag=True, help="Only say how it ended.")
+@click.option("--resume", is_flag=True, help="Go on where OUT.last ended.")
+def go(**given: Any) -> None:
+    """GO: one policy for placement, order and fusion of whole graphs, on drawn ones. Ctrl-C keeps what was learnt."""
+    _require_torch()
+    from rlflow.agents.go.config import TASKS, GoConfig
+    from rlflow.agents.go.teaching import GoTraining
+    from rlflow.agents.go.trained import GoCheckpoint
+    from rlflow.placement.sketches import FAMILIES
+    from rlflow.search import InterruptGuard, StopToken
+
+    training = GoTraining(
+        given["families"] or tuple(FAMILIES),
+        GoConfig().with_options(dict(map(_pair, given["options"]))),
+        out=given["out"],
+        held_out=given["held_out"],
+        tasks=given["tasks"] or TASKS,
+        seed=given["seed"],
+        start=GoCheckpoint.load(given["start"]) if given["start"] else None,
+        resume=given["resume"],
+    )
+    out, stop = console(stderr=True), StopToken()
+
+    def report(figures: dict[str, Any]) -> None:
+        if not given["quiet"]:
+            out.print(_go_line(given["updates"], figures))
+
+    with InterruptGuard(stop):
+        card = training.train(
+            given["updates"], judge_every=given["judge_every"], logs=given["logs"], on_update=report, stop=stop
+        ).card
+    click.echo(
+        f"{'Interrupted' if stop.stopped else 'Trained'}: {card['updates']} updates, {card['evaluations']} evaluations"
+        f", {card['seconds']:.0f} s; mean log gain over usual decisions {card['score']:.4f}. Written to {given['out']}."
+    )
+
+
+def _go_line(wanted: int, figures: dict[str, Any]) -> str:
+    judged = f"  score {figures['score']:.4f}" if "score" in figures else ""
+    return (
+        f"{min(1.0, figures['update'] / wanted):4.0%}  {figures['graph']:<16} reward {figures['reward']:.4f}"
+        f"  best {figures['best']:.4f}  entropy {figures['entropy']:.3f}  kl {figures['kl']:.4f}"
+        f"  {figures['seconds']:.0f} s{judged}"
+    )
+
+
 def _world_trainer(given: dict[str, Any]) -> Any:
     from rlflow.agents.rlflow.config import preset
     from rlflow.agents.rlflow.train import WorldTrainer

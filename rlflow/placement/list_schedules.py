@@ -6,7 +6,8 @@ All of them keep weights within the memory of a device while another has room, a
 from __future__ import annotations
 
 import heapq
-from bisect import insort
+import math
+from bisect import bisect_right, insort
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,31 +38,43 @@ def upward_ranks(task: PlacementTask) -> np.ndarray:
 
 
 class _Partial:
-    """A schedule under construction."""
+    """A schedule under construction. ``end`` [D]: when each device has nothing more to do."""
 
     def __init__(self, task: PlacementTask) -> None:
         self.task, work = task, task.work
+        count = len(task.devices)
         self.device = np.zeros(work.tasks, np.int32)
-        self.finish = np.zeros(work.tasks)
-        self.slots: list[list[tuple[float, float]]] = [[] for _ in range(len(task.devices))]
-        self.end = [0.0] * len(task.devices)
-        self._held: list[set[int]] = [set() for _ in range(len(task.devices))]
-        self._bytes = [0.0] * len(task.devices)
+        self.finish = [0.0] * work.tasks
+        self.end = [0.0] * count
+        self._seconds: list[list[float]] = task.seconds.tolist()
+        self._where = [0] * work.tasks
+        self._maker: list[int] = work.maker.tolist()
+        self._bytes_of: list[float] = work.bytes.tolist()
+        self._latency: list[list[float]] = task.devices.latency.tolist()
+        self._per_byte: list[list[float]] = task.devices.per_byte.tolist()
+        self._slots = [_Slots(task.seconds[:, d]) for d in range(count)]
+        self._limited = bool(work.weights) and bool(np.isfinite(task.devices.memory).any())
+        self._held: list[set[int]] = [set() for _ in range(count)]
+        self._bytes = [0.0] * count
 
     def arrival(self, one: int, device: int) -> float:
         """When the last input of a task is on a device."""
-        work, devices, latest = self.task.work, self.task.devices, 0.0
-        for value in work.inputs[one]:
-            maker = int(work.maker[value])
-            source = self.device[maker]
-            moved = devices.latency[source, device] + work.bytes[value] * devices.per_byte[source, device]
-            latest = max(latest, self.finish[maker] + (moved if source != device else 0.0))
-        return float(latest)
+        latest = 0.0
+        for value in self.task.work.inputs[one]:
+            maker = self._maker[value]
+            source, there = self._where[maker], self.finish[maker]
+            if source != device:
+                there += self._latency[source][device] + self._bytes_of[value] * self._per_byte[source][device]
+            latest = max(latest, there)
+        return latest
 
     def roomy(self, one: int) -> list[int]:
         """The devices on which the task's weights still fit; all, where there is none."""
-        found = [d for d in range(len(self.end)) if self._bytes[d] + self._more(one, d) <= self.task.devices.memory[d]]
-        return found or list(range(len(self.end)))
+        everywhere = list(range(len(self.end)))
+        if not self._limited:
+            return everywhere
+        found = [d for d in everywhere if self._bytes[d] + self._more(one, d) <= self.task.devices.memory[d]]
+        return found or everywhere
 
     def _more(self, one: int, device: int) -> float:
         weights = self.task.work.weights[one] if self.task.work.weights else ()
@@ -69,22 +82,58 @@ class _Partial:
 
     def gap(self, device: int, ready: float, takes: float) -> float:
         """The earliest start of a task in a gap of the device's schedule, or behind it (HEFT's insertion)."""
-        last = 0.0
-        for begin, end in self.slots[device]:
-            if max(last, ready) + takes <= begin:
-                break
-            last = end
-        return max(last, ready)
+        return self._slots[device].earliest(ready, takes)
 
     def put(self, one: int, device: int, start: float) -> None:
         """Fix a task."""
-        takes = float(self.task.seconds[one, device])
-        self.device[one], self.finish[one] = device, start + takes
-        self._bytes[device] += self._more(one, device)
-        if self.task.work.weights:
+        takes = self._seconds[one][device]
+        self.device[one], self._where[one], self.finish[one] = device, device, start + takes
+        if self._limited:
+            self._bytes[device] += self._more(one, device)
             self._held[device].update(self.task.work.weights[one])
-        insort(self.slots[device], (start, start + takes))
+        self._slots[device].take(start, takes)
         self.end[device] = max(self.end[device], start + takes)
+
+
+class _Slots:
+    """What is taken of a device's time, and the gaps between. A gap in which no task of the graph could ever run is
+    forgotten, so that a long schedule without room is not looked through again and again. ``seconds`` [n]: of the
+    tasks on this device.
+    """
+
+    def __init__(self, seconds: np.ndarray) -> None:
+        self._least = float(seconds[seconds > 0.0].min(initial=math.inf))
+        self._end = 0.0
+        self._taken: list[tuple[float, float]] = []
+        self._begins: list[float] = []
+        self._ends: list[float] = []
+
+    def earliest(self, ready: float, takes: float) -> float:
+        if takes <= 0.0:  # fits between any two tasks
+            at = bisect_right(self._taken, (ready, math.inf)) - 1
+            return max(ready, self._taken[at][1]) if at >= 0 else ready
+        for at in range(bisect_right(self._ends, ready), len(self._ends)):
+            start = max(self._begins[at], ready)
+            if start + takes <= self._ends[at]:
+                return start
+        return max(self._end, ready)
+
+    def take(self, start: float, takes: float) -> None:
+        insort(self._taken, (start, start + takes))
+        if start >= self._end:
+            self._open(len(self._ends), self._end, start)
+            self._end = start + takes
+            return
+        at = bisect_right(self._begins, start) - 1
+        if at >= 0 and start + takes <= self._ends[at]:  # else it takes no time, and is between two tasks
+            begin, end = self._begins.pop(at), self._ends.pop(at)
+            self._open(at, start + takes, end)
+            self._open(at, begin, start)
+
+    def _open(self, at: int, begin: float, end: float) -> None:
+        if begin + self._least <= end:
+            self._begins.insert(at, begin)
+            self._ends.insert(at, end)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The task of placing: one device a node, judged by the simulator. Whatever decides for it has one method.
 
 A *decision* is an integer for each node of the graph. ``evaluate`` says what a decision is worth, whether it is valid,
-and how that is known: ``measured`` by a clock, ``simulated``, or ``exact``.
+and how that is known: ``measured`` by a clock, ``simulated``, ``exact``, or ``analytic`` (a formula).
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ __all__ = ["Evaluation", "PlacementTask", "Placer"]
 
 
 class Evaluation(NamedTuple):
-    """``objective``: seconds (lower is better); ``valid``: whether every limit is kept; ``evidence``: ``measured``,
-    ``simulated`` or ``exact``. ``peak`` [D]: bytes; ``busy`` [D]: seconds of work.
+    """``objective``: seconds, or bytes where a task says so (lower is better); ``valid``: whether every limit is kept;
+    ``evidence``: ``measured``, ``simulated``, ``exact`` or ``analytic``. ``peak`` [D]: bytes; ``busy`` [D]: seconds of
+    work.
     """
 
     objective: float

@@ -1,0 +1,50 @@
+"""GO as a placer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlflow.errors import UsageError
+from rlflow.placement import PlacementTask
+
+
+@dataclass(frozen=True)
+class LearnedPlacement:
+    """GO: a policy that was trained on drawn graphs decides about all nodes at once (needs torch).
+
+    ``evaluations``: how many of its decisions are tried, the likeliest first; ``steps``: updates on the graph at hand
+    before that, of ``samples`` evaluations each, as the checkpoint says (16 by default). ``checkpoint``: a file of
+    ``rlflow train go``, or ``untrained``; none comes with the package.
+    """
+
+    evaluations: int = 64
+    steps: int = 0
+    checkpoint: str = ""
+    name = "go"
+    keeps_limits = False
+
+    @staticmethod
+    def available() -> str | None:
+        """Why it cannot be used here, or ``None``."""
+        from rlflow import nn
+
+        return nn.available()
+
+    def decide(self, task: PlacementTask, rng: np.random.Generator) -> np.ndarray:
+        """A device for each node, int32 [n]. Raises UsageError where torch is absent, no checkpoint is named, or there
+        are more than 8 devices; ModelError for a checkpoint that cannot be read.
+        """
+        reason = self.available()
+        if reason is not None:
+            raise UsageError(f"The placer 'go' cannot be used here: {reason}.")
+        if self.evaluations < 1 or self.steps < 0:
+            raise UsageError(
+                f"The placer 'go' needs at least 1 evaluation and 0 steps; got {self.evaluations} and {self.steps}."
+            )
+        if not task.nodes:
+            return np.zeros(0, np.int32)
+        from rlflow.agents.go.teaching import decided
+
+        return decided(task, self.evaluations, self.steps, self.checkpoint, rng)

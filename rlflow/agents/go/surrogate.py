@@ -1,0 +1,212 @@
+"""How GO decides, and how it learns from what its decisions were worth: proximal policy optimisation, a ratio a node.
+
+An update draws several decisions for one graph, T iterations each. All nodes of an iteration are drawn at once, each by
+itself, given the iteration before. The last iteration is what counts: it earns one reward for each task. There are no
+steps in time, hence no discount and no value function: the advantage is the reward less a baseline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rlflow.agents.go.config import GoConfig
+from rlflow.agents.go.lessons import GoLesson, rewards
+from rlflow.agents.go.network import UNDECIDED, GoPolicy
+from rlflow.nn.clipping import clipped_surrogate, divergence
+
+_TINY = 1e-8
+
+
+class Drawn(NamedTuple):
+    """Decisions of all tasks: ``decided`` int64 and ``log_probs`` float32, a tensor [T, b, n] each, by place."""
+
+    decided: list[Tensor]
+    log_probs: list[Tensor]
+
+
+# --- deciding ---------------------------------------------------------------------------------------------------------
+
+
+def draw(policy: GoPolicy, lesson: GoLesson, count: int, rng: np.random.Generator, *, likeliest: bool = False) -> Drawn:
+    """``count`` decisions of T iterations; with ``likeliest`` each node takes its likeliest value."""
+    generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
+    n, tasks = lesson.view.nodes, len(lesson.tasks)
+    decided: list[list[Tensor]] = [[] for _ in range(tasks)]
+    chances: list[list[Tensor]] = [[] for _ in range(tasks)]
+    with torch.no_grad():
+        seen = policy.encode(lesson.graph)
+        before = [torch.full((count, n), UNDECIDED, dtype=torch.int64) for _ in range(tasks)]
+        for _ in range(policy.config.iterations):
+            logits = policy(lesson.graph, seen, before, lesson.about)
+            for task, values in enumerate(logits):
+                known = values.log_softmax(dim=-1)
+                noise = torch.zeros(()) if likeliest else _gumbel(known.shape, generator)
+                before[task] = (known + noise).argmax(dim=-1)
+                decided[task].append(before[task])
+                chances[task].append(_of(known, before[task]))
+    return Drawn([torch.stack(one) for one in decided], [torch.stack(one) for one in chances])
+
+
+def _gumbel(shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    """Noise whose largest sum with log probabilities is a draw by them."""
+    return -torch.empty(tuple(shape)).exponential_(generator=generator).clamp(min=1e-30).log()
+
+
+def _of(known: Tensor, decided: Tensor) -> Tensor:
+    return known.gather(-1, decided[..., None]).squeeze(-1)
+
+
+def judge(lesson: GoLesson, drawn: Drawn) -> list[np.ndarray]:
+    """Rewards [b] of each task for the last iteration; zeros for a task that is not asked about. What is best so far
+    is kept in the lesson.
+    """
+    count = drawn.decided[0].shape[1]
+    found = [np.zeros(count) for _ in lesson.tasks]
+    for number, task in lesson.asked():
+        last = lesson.view.told(drawn.decided[number][-1].numpy().astype(np.int32))
+        found[number] = rewards(task.scores(last), lesson.reference[number])
+    return found
+
+
+def remember(lesson: GoLesson, drawn: Drawn, earned: Sequence[np.ndarray]) -> None:
+    """Keep the best decisions so far."""
+    for number, _ in lesson.asked():
+        at = int(np.argmax(earned[number]))
+        if earned[number][at] > lesson.best[number]:
+            lesson.best[number] = float(earned[number][at])
+            lesson.kept[number] = drawn.decided[number][:, at].numpy().copy()
+
+
+# --- advantages -------------------------------------------------------------------------------------------------------
+
+
+def advantages_over(earned: np.ndarray, best: float, baseline: str) -> np.ndarray:
+    """Rewards [b] less a baseline, in units of their spread, float32 [b]. ``best``: the highest reward before this
+    update; where there is none the baseline is the mean, as it is with ``mean``.
+    """
+    reference = best if baseline == "best" and np.isfinite(best) else float(earned.mean())
+    spread = float(earned.std())
+    if spread < _TINY:
+        return np.zeros(len(earned), np.float32)
+    return np.clip((earned - reference) / spread, -3.0, 3.0).astype(np.float32)
+
+
+# --- learning ---------------------------------------------------------------------------------------------------------
+
+
+def learn(
+    policy: GoPolicy, optimizer: torch.optim.Optimizer, lesson: GoLesson, rng: np.random.Generator
+) -> dict[str, float]:
+    """One update on one graph; the figures of docs/go.md. The decisions are new ones but, with ``replay``, the best
+    that were seen before.
+    """
+    config = policy.config
+    drawn = draw(policy, lesson, config.samples, rng)
+    earned = judge(lesson, drawn)
+    before = list(lesson.best)
+    remember(lesson, drawn, earned)
+    sample, worth = (_with_kept(policy, lesson, drawn, earned)) if config.replay else (drawn, earned)
+    advantages = [
+        torch.from_numpy(advantages_over(worth[number], before[number], config.baseline))
+        for number in range(len(lesson.tasks))
+    ]
+    rows = [_step(policy, optimizer, lesson, sample, advantages) for _ in range(config.epochs)]
+    figures = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+    asked = [number for number, _ in lesson.asked()]
+    return {**figures, "reward": float(np.mean([earned[number].mean() for number in asked])),
+            "best": float(np.mean([lesson.best[number] for number in asked]))}  # fmt: skip
+
+
+def _with_kept(
+    policy: GoPolicy, lesson: GoLesson, drawn: Drawn, earned: Sequence[np.ndarray]
+) -> tuple[Drawn, list[np.ndarray]]:
+    """The decisions, and the best that were seen beside them. What they are compared with is the policy of now."""
+    kept = [
+        drawn.decided[number][:, :1] if one is None else torch.from_numpy(one)[:, None]
+        for number, one in enumerate(lesson.kept)
+    ]
+    with torch.no_grad():
+        chances = log_probs(policy, lesson, kept)[0]
+    worth = [
+        np.append(ones, ones[0] if kept_one is None else lesson.best[number])
+        for number, (ones, kept_one) in enumerate(zip(earned, lesson.kept, strict=True))
+    ]
+    return Drawn(
+        [torch.cat(pair, dim=1) for pair in zip(drawn.decided, kept, strict=True)],
+        [torch.cat(pair, dim=1) for pair in zip(drawn.log_probs, chances, strict=True)],
+    ), worth
+
+
+def log_probs(policy: GoPolicy, lesson: GoLesson, decided: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
+    """Log probabilities [T, b, n] of each task's decisions [T, b, n], each iteration given the one before; and the mean
+    entropy of a node, of the tasks that are asked about.
+    """
+    seen = policy.encode(lesson.graph)
+    shape = decided[0].shape
+    before = [torch.cat([torch.full_like(one[:1], UNDECIDED), one[:-1]]).flatten(0, 1) for one in decided]
+    logits = policy(lesson.graph, seen, before, lesson.about)
+    found, entropy = [], []
+    for number, values in enumerate(logits):
+        known = values.log_softmax(dim=-1)
+        found.append(_of(known, decided[number].flatten(0, 1)).view(shape))
+        if lesson.tasks[number] is not None:
+            entropy.append(-(known.exp() * known.masked_fill(known.isinf(), 0.0)).sum(dim=-1).mean())
+    return found, torch.stack(entropy).mean()
+
+
+def node_loss(log_ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
+    """The clipped surrogate of every node and iteration: ``log_ratio`` [T, b, n], ``advantage`` [b]."""
+    spread = advantage[None, :, None].expand_as(log_ratio)
+    return clipped_surrogate(log_ratio.flatten(), spread.flatten(), clip)
+
+
+def _step(
+    policy: GoPolicy, optimizer: torch.optim.Optimizer, lesson: GoLesson, sample: Drawn, advantages: Sequence[Tensor]
+) -> dict[str, float]:
+    """A step down the gradient."""
+    config: GoConfig = policy.config
+    found, entropy = log_probs(policy, lesson, sample.decided)
+    asked = [number for number, _ in lesson.asked()]
+    ratios = [found[number] - sample.log_probs[number] for number in asked]
+    losses = [node_loss(ratio, advantages[number], config.clip) for ratio, number in zip(ratios, asked, strict=True)]
+    loss = torch.stack(losses).sum() - config.entropy * entropy
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), config.grad_norm)
+    optimizer.step()
+    with torch.no_grad():
+        return {
+            "policy_loss": float(torch.stack(losses).mean()),
+            "entropy": float(entropy),
+            "kl": float(np.mean([divergence(ratio) for ratio in ratios])),
+            "gradient_norm": float(norm),
+        }
+
+
+# --- what comes of it -------------------------------------------------------------------------------------------------
+
+
+def best_of(
+    policy: GoPolicy, lesson: GoLesson, evaluations: int, rng: np.random.Generator
+) -> list[tuple[float, np.ndarray]]:
+    """(score, decisions int32 [n] by node) of each task: the best of the likeliest decisions and of drawn ones,
+    ``evaluations`` in all.
+    """
+    found = [(np.inf, np.zeros(lesson.view.nodes, np.int32))] * len(lesson.tasks)
+    left, first = evaluations, True
+    while left > 0:
+        count = 1 if first else min(left, policy.config.samples)
+        drawn = draw(policy, lesson, count, rng, likeliest=first)
+        for number, task in lesson.asked():
+            rows = lesson.view.told(drawn.decided[number][-1].numpy().astype(np.int32))
+            scores = task.scores(rows)
+            at = int(np.argmin(scores))
+            if scores[at] < found[number][0]:
+                found[number] = (float(scores[at]), rows[at])
+        left, first = left - count, False
+    return found

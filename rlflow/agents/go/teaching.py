@@ -1,0 +1,235 @@
+"""The training of GO: graphs in turn, an update each; and a policy that was trained, on a graph at hand."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rlflow.agents.checkpoint import known_score, part_of, progress_of, resumed
+from rlflow.agents.go.config import TASKS, GoConfig
+from rlflow.agents.go.lessons import GoLesson, drawn_lessons, lesson_of
+from rlflow.agents.go.network import GoPolicy, make_go
+from rlflow.agents.go.surrogate import best_of, learn
+from rlflow.agents.go.trained import NO_WORDS, GoCheckpoint, load_go
+from rlflow.agents.logs import TrainingLog
+from rlflow.agents.torch_state import load_optimizer, optimizer_arrays, weights_of
+from rlflow.errors import UsageError
+from rlflow.nn.threads import one_thread
+from rlflow.placement import PlacementTask
+from rlflow.placement.decisions import GraphView
+from rlflow.search import StopToken, generator
+
+__all__ = ["UNTRAINED", "GoTraining", "decided", "fine_tuned", "policy_of"]
+
+#: What stands for fresh weights where a checkpoint is named.
+UNTRAINED = "untrained"
+#: Evaluations that a policy is judged by, on each graph and task.
+_JUDGED_BY = 9
+_FRESH_SEED = 0
+
+
+@dataclass
+class GoProgress:
+    """How far a training is."""
+
+    updates: int = 0
+    evaluations: int = 0
+    seconds: float = 0.0
+    best_score: float = -math.inf
+
+
+class GoTraining:
+    """A training's state.
+
+    ``families``: to learn on; ``held_out``: to judge by, with graphs of their own (default: ``families``, other
+    graphs). ``tasks``: of :data:`TASKS`. ``out``: the checkpoint; ``<out>.last`` is what ``resume`` goes on from.
+    ``start``: a checkpoint whose weights to begin with. Raises UsageError for what is unknown.
+    """
+
+    def __init__(
+        self,
+        families: Sequence[str],
+        config: GoConfig,
+        *,
+        out: str | Path | None = None,
+        held_out: Sequence[str] = (),
+        tasks: Sequence[str] = TASKS,
+        seed: int = 0,
+        start: GoCheckpoint | None = None,
+        resume: bool = False,
+    ) -> None:
+        if not families:
+            raise UsageError("The training was given no family of graphs; give at least one to learn on.")
+        if start is not None:
+            shape = ("hidden", "heads", "graph_layers", "layers", "segment", "gnn", "attention", "gate", "together")
+            config = dataclasses.replace(config, **{name: getattr(start.config, name) for name in shape})
+        self.families, self.tasks, self.config, self.seed = list(families), list(tasks), config, seed
+        self.held_out = list(held_out) or self.families
+        self.out = None if out is None else Path(out)
+        self.lessons = drawn_lessons(self.families, config, seed, tasks)
+        self.judged_on = drawn_lessons(self.held_out, config, seed + 1, tasks, count=2)
+        self.progress, self.rng = GoProgress(), generator(seed)
+        self.policy = make_go(config, seed) if start is None else start.policy()
+        self.policy.config = config
+        self.best_weights = weights_of(self.policy)
+        self.optimizer = torch.optim.Adam(self.policy.parameters(), lr=config.lr, eps=1e-5)
+        self._queue: list[int] = []
+        if resume:
+            self._resume()
+
+    def train(
+        self,
+        updates: int,
+        *,
+        judge_every: int = 50,
+        logs: str | Path | None = None,
+        on_update: Callable[[dict[str, Any]], None] | None = None,
+        stop: StopToken | None = None,
+    ) -> GoCheckpoint:
+        """Train until ``updates`` were made in all, or ``stop`` is set; returns the best checkpoint, which is also
+        written to ``out``. Nothing is lost by stopping.
+        """
+        stop = stop or StopToken()
+        with one_thread(), TrainingLog(None if logs is None else Path(logs)) as log:
+            if self.progress.updates == 0:
+                self._judge()
+            while self.progress.updates < updates and not stop.stopped:
+                figures = self._update(updates)
+                log.write("update", self.progress.updates, figures)
+                if self.progress.updates % judge_every == 0 or self.progress.updates >= updates:
+                    figures["score"] = self._judge()
+                    log.write("evaluation", self.progress.updates, {"score": figures["score"]})
+                    self.save_last()
+                if on_update is not None:
+                    on_update(figures)
+            self.save_last()
+        return self.save_best()
+
+    def _update(self, updates: int) -> dict[str, Any]:
+        begun = time.thread_time()
+        if not self._queue:  # each graph once, then all in another order
+            self._queue = self.rng.permutation(len(self.lessons)).tolist()
+        lesson = self.lessons[self._queue.pop()]
+        left = max(0.1, 1.0 - self.progress.updates / updates)
+        self.optimizer.param_groups[0]["lr"] = self.config.lr * left
+        figures = learn(self.policy, self.optimizer, lesson, self.rng)
+        self.progress.updates += 1
+        self.progress.evaluations += self.config.samples * sum(1 for _ in lesson.asked())
+        self.progress.seconds += time.thread_time() - begun
+        return {**figures, "update": self.progress.updates, "seconds": self.progress.seconds, "graph": lesson.title}
+
+    def _judge(self) -> float:
+        score = score_of(self.policy, self.judged_on, self.seed)
+        if score > self.progress.best_score:
+            self.progress.best_score, self.best_weights = score, weights_of(self.policy)
+            self.save_best()
+        return score
+
+    def save_best(self) -> GoCheckpoint:
+        """The best weights, also written to ``out``."""
+        found = GoCheckpoint(self.config, NO_WORDS, self.best_weights, card=self._card())
+        if self.out is not None:
+            found.save(self.out)
+        return found
+
+    def save_last(self) -> None:
+        """Write ``<out>.last``."""
+        if self._last is None:
+            return
+        extra = {f"best/{name}": array for name, array in self.best_weights.items()}
+        extra |= optimizer_arrays(self.optimizer, self.policy, "adam")
+        for number, lesson in enumerate(self.lessons):
+            extra |= {f"kept/{number}/{task}": one for task, one in enumerate(lesson.kept) if one is not None}
+        progress = {
+            **dataclasses.asdict(self.progress),
+            "best_score": known_score(self.progress.best_score),
+            "rng": self.rng.bit_generator.state,
+            "queue": self._queue,
+            "rewards": [[known_score(one) for one in lesson.best] for lesson in self.lessons],
+            "seed": self.seed,
+            "models": self._models,
+        }
+        GoCheckpoint(self.config, NO_WORDS, weights_of(self.policy), extra, progress, self._card()).save(self._last)
+
+    @property
+    def _last(self) -> Path | None:
+        return None if self.out is None else self.out.with_name(self.out.name + ".last")
+
+    @property
+    def _models(self) -> list[str]:
+        return [*self.families, *self.tasks, *self.held_out]
+
+    def _card(self) -> dict[str, Any]:
+        from rlflow import __version__
+
+        return {
+            "rlflow": __version__, "torch": torch.__version__, "families": self.families, "held_out": self.held_out,
+            "tasks": self.tasks, "graphs": len(self.lessons), "seed": self.seed, "updates": self.progress.updates,
+            "evaluations": self.progress.evaluations, "seconds": round(self.progress.seconds, 1),
+            "score": known_score(self.progress.best_score),
+        }  # fmt: skip
+
+    def _resume(self) -> None:
+        last = resumed(self._last, GoCheckpoint.load, self.config, self._models, self.seed)
+        self.rng.bit_generator.state = last.progress["rng"]
+        self._queue = list(last.progress["queue"])
+        self.progress = progress_of(GoProgress, last.progress)
+        self.policy.load_state_dict({name: torch.from_numpy(array) for name, array in last.weights.items()})
+        load_optimizer(self.optimizer, self.policy, "adam", last.extra)
+        self.best_weights = part_of(last.extra, "best/")
+        kept = part_of(last.extra, "kept/")
+        for number, (lesson, found) in enumerate(zip(self.lessons, last.progress["rewards"], strict=True)):
+            lesson.best = [-math.inf if one is None else one for one in found]
+            lesson.kept = [kept.get(f"{number}/{task}") for task in range(len(lesson.tasks))]
+
+
+def score_of(policy: GoPolicy, lessons: Sequence[GoLesson], seed: int) -> float:
+    """The mean over graphs and tasks of log(usual decision / best of a few of the policy's)."""
+    found = []
+    for lesson in lessons:
+        best = best_of(policy, lesson, _JUDGED_BY, generator(seed))
+        found += [math.log(lesson.reference[number] / best[number][0]) for number, _ in lesson.asked()]
+    return float(np.mean(found))
+
+
+def policy_of(checkpoint: str) -> GoPolicy:
+    """The policy of a file, or fresh weights for ``untrained``. Raises UsageError where nothing is named."""
+    if not checkpoint:
+        raise UsageError(
+            "GO needs a policy: checkpoint=FILE, as `rlflow train go` makes one, or checkpoint=untrained. None comes "
+            "with rlflow."
+        )
+    return make_go(GoConfig(), _FRESH_SEED) if checkpoint == UNTRAINED else load_go(checkpoint)
+
+
+def fine_tuned(policy: GoPolicy, lesson: GoLesson, steps: int, rng: np.random.Generator) -> GoPolicy:
+    """A copy of the policy after ``steps`` updates on one graph; what was best on the way is kept in the lesson."""
+    found = copy.deepcopy(policy)
+    optimizer = torch.optim.Adam(found.parameters(), lr=policy.config.lr, eps=1e-5)
+    for _ in range(steps):
+        learn(found, optimizer, lesson, rng)
+    return found
+
+
+def decided(task: PlacementTask, evaluations: int, steps: int, checkpoint: str, rng: np.random.Generator) -> np.ndarray:
+    """A placement, int32 [n], as :class:`rlflow.agents.go.placer.LearnedPlacement` says."""
+    policy, view = policy_of(checkpoint), GraphView.of(task.work, task.devices)
+    lesson = lesson_of("the graph at hand", view, [task], rewarded=steps > 0)
+    with one_thread():
+        if steps:
+            policy = fine_tuned(policy, lesson, steps, rng)
+        score, found = best_of(policy, lesson, evaluations, rng)[0]
+    kept = lesson.kept[0]
+    if kept is not None:
+        row = view.told(kept[-1]).astype(np.int32)
+        found = row if task.scores(row[None])[0] < score else found
+    return found

@@ -1,0 +1,470 @@
+"""GO: each layer, the ratios and baselines of its updates, its training, its placer."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'rlflow[rl]'")
+
+from click.testing import CliRunner  # noqa: E402
+
+from rlflow.agents.checkpoint import shipped  # noqa: E402
+from rlflow.agents.go import surrogate  # noqa: E402
+from rlflow.agents.go.config import CHOICES, TASKS, GoConfig  # noqa: E402
+from rlflow.agents.go.lessons import drawn_lessons, lesson_of, rewards  # noqa: E402
+from rlflow.agents.go.network import UNDECIDED, Gate, MaxPoolEncoder, SegmentAttention, make_go, told  # noqa: E402
+from rlflow.agents.go.teaching import GoTraining, fine_tuned, score_of  # noqa: E402
+from rlflow.agents.go.trained import GoCheckpoint, load_go  # noqa: E402
+from rlflow.cli import main  # noqa: E402
+from rlflow.errors import ModelError, UsageError  # noqa: E402
+from rlflow.placement import PLACERS, Devices, PlacementTask, Work  # noqa: E402
+from rlflow.placement.decisions import GraphView  # noqa: E402
+from rlflow.testing.placers import check_placer, layered_work  # noqa: E402
+
+SMALL = GoConfig(hidden=16, heads=2, layers=2, segment=8, samples=4, pool=1, smallest=20, largest=30, epochs=2)
+
+FOUR = layered_work(np.random.default_rng(0), 2, 2)
+
+
+def lesson(nodes: int = 20, config: GoConfig = SMALL):
+    sized = dataclasses.replace(config, smallest=nodes, largest=nodes)
+    return drawn_lessons(["inception"], sized, 0)[0]
+
+
+# --- layers -----------------------------------------------------------------------------------------------------------
+
+
+def test_max_pooling_by_hand() -> None:
+    encoder = MaxPoolEncoder(2, 1)
+    with torch.no_grad():
+        encoder.says[0].weight.copy_(torch.cat([torch.eye(2), 10 * torch.eye(2)]))
+        encoder.says[0].bias.zero_()
+        encoder.joins[0].weight.copy_(torch.cat([torch.zeros(2, 2), torch.eye(2), torch.eye(2)], dim=1))
+        encoder.joins[0].bias.zero_()
+    nodes = torch.tensor([[1.0, -5.0], [3.0, 2.0], [0.0, 0.0]])
+    found = encoder(nodes, torch.tensor([0, 1]), torch.tensor([2, 2]))
+    # node 2 hears the larger of its makers; nodes 0 and 1 hear their reader, which says 0
+    assert torch.equal(found, torch.tensor([[1.0, -5.0], [3.0, 2.0], [3.0, 2.0]]))
+    back = encoder(nodes, torch.tensor([2]), torch.tensor([1]))
+    assert torch.equal(back, torch.tensor([[1.0, -5.0], [3.0, 2.0], [30.0, 20.0]]))
+
+
+def test_the_encoder_does_not_depend_on_the_numbering() -> None:
+    torch.manual_seed(0)
+    encoder, nodes = MaxPoolEncoder(8, 2), torch.randn(6, 8)
+    source, target = torch.tensor([0, 0, 1, 3, 4]), torch.tensor([1, 2, 3, 5, 5])
+    other = torch.randperm(6)
+    place = torch.argsort(other)
+    found = encoder(nodes[other], place[source], place[target])
+    assert torch.allclose(found, encoder(nodes, source, target)[other], atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [5, 8, 9, 16, 27])
+def test_all_segments_at_once_are_one_after_the_other_with_what_was_cached(n: int) -> None:
+    torch.manual_seed(n)
+    layer, nodes = SegmentAttention(16, 2, 8), torch.randn(3, n, 16)
+    parts, cached = [], None
+    for begin in range(0, n, 8):
+        part = nodes[:, begin : begin + 8]
+        parts.append(layer.one(part, cached))
+        cached = part
+    assert torch.allclose(layer(nodes), torch.cat(parts, dim=1), atol=1e-5)
+
+
+def test_many_segments_are_computed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    layer, nodes = SegmentAttention(16, 2, 4), torch.randn(2, 30, 16)
+    whole = layer(nodes)
+    monkeypatch.setattr("rlflow.agents.go.network._SEGMENTS_AT_ONCE", 3)
+    assert torch.allclose(layer(nodes), whole, atol=1e-6)
+
+
+def test_two_segments_with_the_cache_are_full_attention_for_the_second() -> None:
+    torch.manual_seed(1)
+    nodes = torch.randn(1, 16, 16)
+    segmented = SegmentAttention(16, 2, 8)
+    full = SegmentAttention(16, 2, 16)
+    full.load_state_dict(segmented.state_dict())
+    assert torch.allclose(segmented(nodes)[:, 8:], full(nodes)[:, 8:], atol=1e-5)
+    assert not torch.allclose(segmented(nodes)[:, :8], full(nodes)[:, :8], atol=1e-3)
+
+
+def test_the_cache_reaches_one_segment_back_and_gets_no_gradient() -> None:
+    torch.manual_seed(2)
+    layer, nodes = SegmentAttention(16, 2, 8), torch.randn(1, 24, 16, requires_grad=True)
+    other = nodes.detach().clone()
+    other[:, 0] = torch.randn(16)
+    moved = (layer(other) - layer(nodes)).abs().amax(dim=(0, 2))
+    assert (moved[:16] > 1e-7).all()
+    assert (moved[16:] == 0).all()
+    layer(nodes)[:, 8:16].sum().backward()
+    assert nodes.grad is not None
+    assert (nodes.grad[:, :8] == 0).all()
+    assert (nodes.grad[:, 8:16] != 0).any()
+
+
+def test_without_attention_a_node_hears_of_no_other() -> None:
+    torch.manual_seed(3)
+    layer, nodes = SegmentAttention(16, 2, 8, attention=False), torch.randn(1, 12, 16)
+    other = nodes.clone()
+    other[:, 3] = torch.randn(16)
+    moved = (layer(other) - layer(nodes)).abs().amax(dim=(0, 2))
+    assert moved.nonzero().flatten().tolist() == [3]
+
+
+def test_the_gate_is_conditioned_by_the_graph() -> None:
+    torch.manual_seed(4)
+    gate, nodes = Gate(4), torch.randn(3, 4)
+    one, two = gate(nodes, torch.ones(4)), gate(nodes, -torch.ones(4))
+    assert not torch.allclose(one, two)
+    factor = one / nodes
+    assert torch.allclose(factor, factor[:1].expand(3, 4))
+    assert ((factor > 0) & (factor < 2)).all()
+
+
+def test_what_a_node_is_told_by_hand() -> None:
+    view = lesson().graph._replace(
+        source=torch.tensor([0, 1]), target=torch.tensor([2, 2]), seconds=torch.tensor([0.5, 0.25, 0.25])
+    )  # fmt: skip
+    found = told(view, torch.tensor([[0, 1, UNDECIDED]]))[0].view(3, 4, CHOICES)
+    own, makers, readers, load = found.unbind(dim=1)
+    assert own[:, :2].tolist() == [[1, 0], [0, 1], [0, 0]]
+    assert makers[:, :2].tolist() == [[0, 0], [0, 0], [0.5, 0.5]]
+    assert readers.abs().sum() == 0
+    assert load[:, :2].tolist() == [[0.5, 0.25]] * 3
+    assert told(view, torch.tensor([[0, 1, 3]]))[0].view(3, 4, CHOICES)[0, 2, 3] == 1
+
+
+# --- the whole --------------------------------------------------------------------------------------------------------
+
+
+def logits_of(policy, one, decided=None):
+    n = one.view.nodes
+    before = [torch.full((2, n), UNDECIDED) for _ in one.tasks] if decided is None else decided
+    return policy(one.graph, policy.encode(one.graph), before, one.about)
+
+
+def test_shapes_and_devices_that_there_are_not() -> None:
+    one = lesson()
+    found = logits_of(make_go(SMALL, 0), one)
+    assert [tuple(values.shape) for values in found] == [(2, one.view.nodes, CHOICES)] * 3
+    assert found[0][..., 2:].isinf().all()  # two devices
+    assert found[0][..., :2].isfinite().all()
+    assert found[1].isfinite().all()
+
+
+def test_every_weight_gets_a_gradient_and_every_part_matters() -> None:
+    one, policy = lesson(30), make_go(SMALL, 0)
+    decided = [torch.randint(0, 2, (2, one.view.nodes)) for _ in one.tasks]
+    values = torch.cat([logits.masked_fill(logits.isinf(), 0) for logits in logits_of(policy, one, decided)])
+    (values * torch.randn_like(values)).sum().backward()
+    dead = [name for name, weight in policy.named_parameters() if weight.grad is None or not weight.grad.any()]
+    assert dead == []
+
+
+@pytest.mark.parametrize("part", ["gnn", "attention", "gate"])
+def test_a_part_that_is_left_out_is_not_there(part: str) -> None:
+    one = lesson(30)
+    policy = make_go(dataclasses.replace(SMALL, **{part: False}), 0)
+    whole = make_go(SMALL, 0)
+    assert sum(w.numel() for w in policy.parameters()) < sum(w.numel() for w in whole.parameters())
+    assert [tuple(values.shape) for values in logits_of(policy, one)] == [(2, one.view.nodes, CHOICES)] * 3
+
+
+def test_a_far_neighbour_is_heard_by_edges_alone() -> None:
+    """Without attention and gate, a change reaches as many hops as the encoder has layers, and no node beyond."""
+    config = dataclasses.replace(SMALL, attention=False, gate=False)
+    one = lesson()
+    chain = torch.arange(9)
+    graph = one.graph._replace(
+        features=torch.randn(10, one.graph.features.shape[1]),
+        source=chain,
+        target=chain + 1,
+        seconds=torch.full((10,), 0.1),
+    )
+    for gnn, reached in ((True, [3, 4, 5, 6, 7]), (False, [5])):
+        policy = make_go(dataclasses.replace(config, gnn=gnn), 1)
+        other = graph._replace(features=graph.features.clone())
+        other.features[5] += 3.0
+        moved = (policy.encode(other).nodes - policy.encode(graph).nodes).abs().amax(dim=1)
+        assert moved.nonzero().flatten().tolist() == reached
+
+
+def test_an_iteration_hears_of_the_one_before_and_a_task_of_the_task_before() -> None:
+    one, policy = lesson(), make_go(SMALL, 0)
+    n = one.view.nodes
+    none = [torch.full((1, n), UNDECIDED) for _ in TASKS]
+    first = logits_of(policy, one, none)
+    changed = [torch.zeros(1, n, dtype=torch.int64), none[1], none[2]]
+    after = logits_of(policy, one, changed)
+    assert not torch.allclose(first[0][..., :2], after[0][..., :2])
+    assert not torch.allclose(first[1], after[1])
+    later = [none[0], none[1], torch.zeros(1, n, dtype=torch.int64)]
+    assert torch.equal(logits_of(policy, one, later)[1], first[1])
+    apart = make_go(dataclasses.replace(SMALL, together=False), 0)
+    assert torch.equal(logits_of(apart, one, none)[1], logits_of(apart, one, changed)[1])
+
+
+def test_tasks_share_the_weights_of_their_step() -> None:
+    one, policy = lesson(), make_go(SMALL, 0)
+    with torch.no_grad():
+        policy.tasks.weight.copy_(policy.tasks.weight[:1].expand_as(policy.tasks.weight))
+        policy.passed.weight.zero_()
+        policy.passed.bias.zero_()
+    same = [one.about[1]] * 3
+    none = [torch.full((1, one.view.nodes), UNDECIDED) for _ in TASKS]
+    found = policy(one.graph, policy.encode(one.graph), none, same)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+# --- decisions and updates --------------------------------------------------------------------------------------------
+
+
+def test_drawn_decisions_have_the_chances_that_are_written_down() -> None:
+    one, policy = lesson(), make_go(SMALL, 0)
+    drawn = surrogate.draw(policy, one, 4, np.random.default_rng(0))
+    found, entropy = surrogate.log_probs(policy, one, drawn.decided)
+    for mine, theirs, decided in zip(found, drawn.log_probs, drawn.decided, strict=True):
+        assert decided.shape == (SMALL.iterations, 4, one.view.nodes)
+        assert torch.allclose(mine, theirs, atol=1e-5)
+    assert 0 < float(entropy.detach()) <= np.log(CHOICES)
+    again = surrogate.draw(policy, one, 4, np.random.default_rng(0))
+    assert all(torch.equal(a, b) for a, b in zip(drawn.decided, again.decided, strict=True))
+    likeliest = surrogate.draw(policy, one, 1, np.random.default_rng(0), likeliest=True)
+    logits = logits_of(policy, one, [one_task[-2] for one_task in likeliest.decided])
+    assert torch.equal(likeliest.decided[0][-1], logits[0].argmax(dim=-1))
+
+
+def test_draws_are_by_their_chances() -> None:
+    one, policy = lesson(), make_go(SMALL, 0)
+    with torch.no_grad():
+        policy.head.weight.zero_()
+        policy.head.bias.copy_(torch.tensor([2.0, 0.0] + [-30.0] * 6))
+    drawn = surrogate.draw(policy, one, 400, np.random.default_rng(0)).decided[1]
+    assert float((drawn == 0).float().mean()) == pytest.approx(1 / (1 + np.exp(-2.0)), abs=0.01)
+
+
+def test_the_ratio_of_each_node_is_clipped_by_itself() -> None:
+    log_ratio = torch.log(torch.tensor([[[1.0, 2.0], [0.5, 1.0]]]))
+    advantage = torch.tensor([1.0, -1.0])
+    # node by node: min(1, 1), min(2, 1.2); then min(-0.5, -0.8), min(-1, -1)
+    assert float(surrogate.node_loss(log_ratio, advantage, 0.2)) == pytest.approx(-(1 + 1.2 - 0.8 - 1) / 4)
+
+
+def test_a_node_beyond_the_clip_gets_no_gradient_and_its_neighbour_does() -> None:
+    log_ratio = torch.tensor([[[0.0, 1.0]]], requires_grad=True)
+    surrogate.node_loss(log_ratio, torch.tensor([1.0]), 0.2).backward()
+    assert log_ratio.grad is not None
+    assert log_ratio.grad[0, 0, 0] != 0
+    assert log_ratio.grad[0, 0, 1] == 0
+
+
+def test_baselines_by_hand() -> None:
+    earned = np.array([-3.0, -1.0])
+    assert surrogate.advantages_over(earned, -np.inf, "best").tolist() == [-1.0, 1.0]
+    assert surrogate.advantages_over(earned, -1.0, "best").tolist() == [-2.0, 0.0]
+    assert surrogate.advantages_over(earned, -1.0, "mean").tolist() == [-1.0, 1.0]
+    assert surrogate.advantages_over(np.array([-1.0, -1.0]), -5.0, "best").tolist() == [0.0, 0.0]
+    assert surrogate.advantages_over(earned, -2.0, "best").tolist() == [-1.0, 1.0]
+    assert surrogate.advantages_over(earned, 9.0, "best").min() == -3.0
+
+
+def test_rewards_by_hand() -> None:
+    assert rewards(np.array([4.0, 1.0, 1e9]), 4.0).tolist() == [-1.0, -0.5, -10.0]
+
+
+def test_the_best_is_remembered_and_shown_again() -> None:
+    one, policy = lesson(), make_go(SMALL, 0)
+    drawn = surrogate.draw(policy, one, 6, np.random.default_rng(0))
+    earned = surrogate.judge(one, drawn)
+    surrogate.remember(one, drawn, earned)
+    for number, task in one.asked():
+        kept = one.kept[number]
+        assert kept is not None
+        worth = task.scores(one.view.told(kept[-1])[None].astype(np.int32))
+        assert rewards(worth, one.reference[number])[0] == one.best[number] == earned[number].max()
+    sample, worth = surrogate._with_kept(policy, one, drawn, earned)
+    assert sample.decided[1].shape[1] == 7
+    assert np.array_equal(sample.decided[1][:, 6].numpy(), one.kept[1])
+    assert worth[1][6] == one.best[1]
+    assert torch.allclose(
+        sample.log_probs[1][:, 6], surrogate.log_probs(policy, one, sample.decided)[0][1][:, 6], atol=1e-5
+    )
+
+
+def test_a_placement_is_judged_at_the_nodes_that_it_means() -> None:
+    work = Work.of_edges([1.0, 2.0, 4.0], [(2, 0), (0, 1)], [1.0, 1.0, 1.0])  # the order is 2, 0, 1
+    devices = Devices(("a", "b"), np.ones(2), np.array([np.inf, np.inf]), np.zeros((2, 2)), np.zeros((2, 2)))
+    task = PlacementTask(dataclasses.replace(work, own_seconds=np.array([[1.0, 9], [9, 1.0], [1.0, 9]])), devices)
+    one = lesson_of("hand", GraphView.of(task.work, devices), [task])
+    drawn = surrogate.Drawn([torch.tensor([[[0, 0, 1]]])], [])
+    assert surrogate.judge(one, drawn)[0][0] == -np.sqrt(3.0 / one.reference[0])
+
+
+@pytest.mark.parametrize("baseline", ["mean", "best"])
+def test_it_learns_a_toy(baseline: str) -> None:
+    """A chain with dear hand-overs: everything on one device, whichever, is four times as good as anything drawn."""
+    chain = Work.of_edges([1.0] * 12, [(k, k + 1) for k in range(11)], [1.0] * 12)
+    task = PlacementTask(chain, Devices.alike(2, bandwidth=0.3, latency=0.0))
+    one = lesson_of("chain", GraphView.of(chain, task.devices), [task])
+    config = dataclasses.replace(SMALL, lr=1e-2, baseline=baseline, samples=16, entropy=0.0)
+    policy = make_go(config, 0)
+    before = task.scores(surrogate.draw(policy, one, 50, np.random.default_rng(1)).decided[0][-1].numpy()).mean()
+    learnt = fine_tuned(policy, one, 40, np.random.default_rng(0))
+    after = task.scores(surrogate.draw(learnt, one, 50, np.random.default_rng(1)).decided[0][-1].numpy()).mean()
+    assert after < 0.6 * before
+    assert surrogate.best_of(learnt, one, 1, np.random.default_rng(0))[0][0] == 12.0
+
+
+def test_the_best_of_more_is_no_worse_and_counts() -> None:
+    one, policy = lesson(), make_go(SMALL, 0)
+    spent = [task.spent for _, task in one.asked()]
+    few = surrogate.best_of(policy, one, 1, np.random.default_rng(0))
+    many = surrogate.best_of(policy, one, 30, np.random.default_rng(0))
+    assert [task.spent - old for old, (_, task) in zip(spent, one.asked(), strict=True)] == [31] * 3
+    for (a, _), (b, row), (_, task) in zip(few, many, one.asked(), strict=True):
+        assert b <= a
+        assert task.scores(row[None])[0] == b
+
+
+# --- training ---------------------------------------------------------------------------------------------------------
+
+
+def weights(checkpoint: GoCheckpoint) -> dict[str, np.ndarray]:
+    return checkpoint.weights
+
+
+def test_a_resumed_training_is_bit_for_bit_the_one_that_was_not_interrupted(tmp_path) -> None:
+    whole = GoTraining(["wavenet"], SMALL, out=tmp_path / "whole.npz", seed=3)
+    whole.train(4, judge_every=2)
+    first = GoTraining(["wavenet"], SMALL, out=tmp_path / "two.npz", seed=3)
+    stop = _StopAfter(2)
+    first.train(4, judge_every=2, on_update=stop.count, stop=stop)
+    second = GoTraining(["wavenet"], SMALL, out=tmp_path / "two.npz", seed=3, resume=True)
+    assert second.progress.updates == 2
+    second.train(4, judge_every=2)
+    ends = [GoCheckpoint.load(tmp_path / f"{name}.npz.last") for name in ("whole", "two")]
+    assert ends[0].weights.keys() == ends[1].weights.keys()
+    assert all(np.array_equal(ends[0].weights[name], ends[1].weights[name]) for name in ends[0].weights)
+    assert ends[0].progress["rewards"] == ends[1].progress["rewards"]
+    with pytest.raises(UsageError, match="other models, seed or options"):
+        GoTraining(["wavenet"], SMALL, out=tmp_path / "two.npz", seed=4, resume=True)
+
+
+class _StopAfter:
+    """A stop token that stops after so many updates."""
+
+    def __init__(self, updates: int) -> None:
+        self.left, self.stopped = updates, False
+
+    def count(self, figures: dict) -> None:
+        self.left -= 1
+        self.stopped = self.left == 0
+
+
+def test_a_checkpoint_is_judged_as_what_was_trained_and_says_what_it_is(tmp_path) -> None:
+    training = GoTraining(["rnnlm"], SMALL, out=tmp_path / "go.npz", seed=1, held_out=["gnmt"], tasks=["placement"])
+    found = training.train(2, judge_every=1, logs=tmp_path / "logs")
+    card = GoCheckpoint.load(tmp_path / "go.npz").card
+    assert (card["families"], card["held_out"], card["tasks"], card["updates"]) == (
+        ["rnnlm"],
+        ["gnmt"],
+        ["placement"],
+        2,
+    )
+    assert card["evaluations"] == 2 * SMALL.samples
+    lessons = drawn_lessons(["gnmt"], SMALL, 2, ["placement"], count=2)
+    assert score_of(load_go(tmp_path / "go.npz"), lessons, 1) == pytest.approx(card["score"], abs=1e-6)
+    assert card["score"] == found.card["score"]
+    rows = [json.loads(line) for line in (tmp_path / "logs" / "log.jsonl").read_text().splitlines()]
+    assert [row["kind"] for row in rows] == ["update", "evaluation"] * 2
+
+
+def test_a_family_that_is_held_out_is_not_learnt_on() -> None:
+    training = GoTraining(["rnnlm"], SMALL, held_out=["gnmt"])
+    assert {one.title.split()[0] for one in training.lessons} == {"rnnlm"}
+    assert {one.title.split()[0] for one in training.judged_on} == {"gnmt"}
+
+
+@pytest.mark.parametrize(
+    ("make", "part"),
+    [
+        (lambda: GoTraining([], SMALL), "no family"),
+        (lambda: GoTraining(["vgg"], SMALL), "vgg"),
+        (lambda: GoTraining(["rnnlm"], SMALL, tasks=["sorting"]), "sorting"),
+        (lambda: GoConfig(hidden=10, heads=4), "'heads'"),
+        (lambda: GoConfig(baseline="worst"), "'baseline'"),
+        (lambda: GoConfig(samples=1), "'samples'"),
+        (lambda: GoConfig().with_options({"hiden": "3"}), "hiden"),
+        (lambda: lesson_of("many", lesson().view, [PlacementTask(FOUR, Devices.alike(9))]), "8 choices"),
+    ],
+)
+def test_what_cannot_be_is_refused(make, part: str) -> None:
+    with pytest.raises(UsageError, match=part):
+        make()
+
+
+def test_train_go_by_the_command_line(tmp_path) -> None:
+    out = tmp_path / "mine.npz"
+    sizes = [
+        f"--set={name}={getattr(SMALL, name)}"
+        for name in ("hidden", "heads", "segment", "samples", "pool", "smallest", "largest")
+    ]
+    run = CliRunner().invoke(
+        main, ["train", "go", "--families", "nasnet", "--updates", "2", "--out", str(out), "--quiet", *sizes]
+    )
+    assert run.exit_code == 0, run.output
+    assert "2 updates, 24 evaluations" in run.output
+    assert GoCheckpoint.load(out).config.hidden == 16
+    refused = CliRunner().invoke(main, ["train", "go", "--families", "vgg", "--out", str(tmp_path / "no.npz")])
+    assert refused.exit_code != 0
+    assert "no family 'vgg'" in refused.output
+    assert not (tmp_path / "no.npz").exists()
+
+
+# --- the placer -------------------------------------------------------------------------------------------------------
+
+
+def test_the_placer_keeps_to_the_contract() -> None:
+    check_placer(lambda: PLACERS.make("go", evaluations=20, checkpoint="untrained"), evaluations=20)
+
+
+def test_a_policy_of_ones_own_decides(tmp_path) -> None:
+    GoTraining(["rnnlm"], SMALL, out=tmp_path / "own.npz", tasks=["placement"]).train(1)
+    check_placer(lambda: PLACERS.make("go", evaluations=5, checkpoint=str(tmp_path / "own.npz")), evaluations=5)
+
+
+def test_steps_on_the_graph_at_hand_are_no_worse() -> None:
+    task = PlacementTask(layered_work(np.random.default_rng(5), 6, 4), Devices.alike(2, bandwidth=2e9))
+    found = [
+        task.evaluate(
+            PLACERS.make(f"go:evaluations=1,steps={steps},checkpoint=untrained").decide(task, np.random.default_rng(0))
+        )
+        for steps in (0, 6)
+    ]
+    assert found[1].objective <= found[0].objective
+
+
+@pytest.mark.parametrize(
+    ("options", "part", "kind"),
+    [
+        ({}, "GO needs a policy", UsageError),
+        ({"evaluations": 0}, "at least 1", UsageError),
+        ({"steps": -1}, "0 steps", UsageError),
+        ({"checkpoint": "no-such.npz"}, "no checkpoint no-such.npz", ModelError),
+    ],
+)
+def test_a_placer_that_cannot_be_is_refused(options: dict, part: str, kind: type[Exception]) -> None:
+    task = PlacementTask(layered_work(np.random.default_rng(0), 2, 2), Devices.alike(2))
+    with pytest.raises(kind, match=part):
+        PLACERS.make("go", **options).decide(task, np.random.default_rng(0))
+
+
+def test_a_checkpoint_of_another_agent_is_refused() -> None:
+    with pytest.raises(ModelError, match="expected a go"):
+        load_go(shipped("xrlflow"))
