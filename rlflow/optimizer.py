@@ -175,8 +175,8 @@ def replay(
     model: str | os.PathLike[str] | bytes | ModelProto, trace: Iterable[Any], *, rules: Any = None
 ) -> ModelProto:
     """Apply a trace (as in a report's ``trace``) to the model that it was recorded on; returns the rewritten model."""
-    from rlflow.frontends import load_model, save_model
+    from rlflow.frontends import load_model, newest_opset, save_model
 
-    imported = load_model(model)
+    imported = load_model(model, newest_opset=newest_opset())
     library = with_algorithms() if rules is None else load_library(rules)
     return save_model(imported, _search.replay(imported.graph, library, trace))

@@ -44,6 +44,8 @@ def runtime_names() -> list[str]:
 class _Meanings:
     """What the fields of :class:`Options` stand for; each is read when it is first asked for."""
 
+    allow_domain: Any
+    allow_opset: Any
     alpha: Any
     budget: Any
     cost: Any
@@ -95,13 +97,14 @@ class _Meanings:
 
     @functools.cached_property
     def chosen_rules(self) -> Any:
-        """The rules, narrowed to the class of rounding and to those that are wanted; by default with the algorithms,
-        where a clock prices them and the tolerance allows some.
+        """The rules, narrowed to the class of rounding and to those that are wanted; by default, where a clock prices
+        them, with the operators that stand for many, and with the algorithms where the tolerance allows some.
         """
-        from rlflow.rulesets import narrowed, with_algorithms, within
+        from rlflow.rulesets import ALGORITHMS, TARGETS, narrowed, with_algorithms, within
 
-        algorithms = self.rules is None and self._clocked and self.tolerated > 1.0
-        rules = with_algorithms() if algorithms else self.rules
+        rules = self.rules
+        if rules is None and self._clocked:
+            rules = with_algorithms(*TARGETS, *(ALGORITHMS if self.tolerated > 1.0 else ()))
         return narrowed(within(rules, self.numerics), self.only_rules, self.skip_rules)
 
     @property
@@ -157,7 +160,9 @@ class Options(_Meanings):
     "1x16,4x128,8x512"}``. ``only_usual``: write also what is slower than the original at the least or the most.
     ``freeze`` binds for good. ``input_data``: arrays by input name, or the path of a ``.npz`` file, to verify on
     besides random inputs. ``rules``: a rule library, or files and family names (default: everything that ships, and
-    where prices are measured Winograd's algorithm).
+    where prices are measured Winograd's algorithm and operators that stand for many).
+    ``allow_opset``, ``allow_domain``: what the result may need beyond the model itself, an opset of ONNX up to this
+    one, and operators of these domains (``"com.microsoft"``).
     ``skip_rules``, ``only_rules``: rules to leave out of these, or to use alone, by name, by family, or by a pattern
     with ``*``. ``max_growth``: how large the weights may become by folding, in times the model's own. ``tolerance``:
     how many times the model's own rounding error the result may have, a number from 1 on, ``"strict"`` (1) or
@@ -313,6 +318,22 @@ class Options(_Meanings):
     verify: bool = field(
         default=True, metadata=_click("Do not compare the outputs with the original's.", flags="--no-verify")
     )
+    allow_opset: int | None = field(
+        default=None,
+        metadata=_click(
+            "Newest ONNX opset that the result may need; it is raised only where that gains. [default: the model's]",
+            metavar="N",
+            type=int,
+        ),
+    )
+    allow_domain: Sequence[str] = field(
+        default=(),
+        metadata=_click(
+            "Domain whose operators the result may have; com.microsoft ties it to ONNX Runtime.",
+            multiple=True,
+            metavar="DOMAIN",
+        ),
+    )
     kernels: bool = field(
         default=False,
         metadata=_click("Measure kernels of our own (Winograd and others), and write a plan into the metadata."),
@@ -344,17 +365,29 @@ class Options(_Meanings):
     def __post_init__(self) -> None:
         for name in ("dims", "shapes", "freeze"):
             object.__setattr__(self, name, dict(getattr(self, name) or {}))
-        for name in ("skip_rules", "only_rules"):
+        for name in ("skip_rules", "only_rules", "allow_domain"):
             given = getattr(self, name) or ()
             object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
         if not self.max_growth > 0:
             raise UsageError(
                 f"The weights may become {self.max_growth:g} times as large; expected a number above zero."
             )
+        self._check_allowed()
         for name in ("seed", "threads"):
             object.__setattr__(self, name, int(getattr(self, name)))
         if self.threads < 1:
             raise UsageError(f"The number of threads is {self.threads}; expected at least 1.")
+
+    def _check_allowed(self) -> None:
+        if self.allow_opset is not None and (not isinstance(self.allow_opset, int) or self.allow_opset < 1):
+            raise UsageError(f"The newest opset allowed is {self.allow_opset!r}; expected a number such as 23.")
+        if self.allow_domain:
+            from rlflow.ops import ASKED_DOMAINS
+
+            for domain in self.allow_domain:
+                if domain not in ASKED_DOMAINS:
+                    known = ", ".join(ASKED_DOMAINS)
+                    raise UsageError(f"No rule needs operators of the domain {domain!r}; known are: {known}.")
 
 
 def with_keywords(function: _F) -> _F:

@@ -1,4 +1,6 @@
-"""Which substitutions a caller means: all that ship, files, families; those of a numeric class, and of an opset."""
+"""Which substitutions a caller means: all that ship, files, families; those of a numeric class, and what a model may
+have: of an opset, and of domains that the user allows.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,27 @@ import fnmatch
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rlflow.errors import UsageError
 
-__all__ = ["ALGORITHMS", "for_opset", "load_library", "named_files", "narrowed", "with_algorithms", "within"]
+__all__ = [
+    "ALGORITHMS",
+    "TARGETS",
+    "Allowed",
+    "load_library",
+    "named_files",
+    "narrowed",
+    "with_algorithms",
+    "within",
+    "writable",
+]
 
 #: Families of algorithms inside operators, which only a clock can price.
 ALGORITHMS = ("winograd",)
+#: The family of operators that stand for many, of new opsets and of other domains, which only a clock can price.
+TARGETS = ("targets",)
 
 #: Rule files of other programs; everything else that is no family is a rule file of ours.
 _FOREIGN = ".pb"
@@ -53,11 +68,12 @@ def _true_rules(path: Any) -> list[Any]:
     return [*found.known, *found.new]
 
 
-def with_algorithms() -> Any:
-    """The rules that are loaded by default, and those of ``ALGORITHMS``."""
+def with_algorithms(*families: str) -> Any:
+    """The rules that are loaded by default, and those of ``families`` (default: ``ALGORITHMS`` and ``TARGETS``)."""
     from rlflow.rewrite import RuleLibrary, load_rules
 
-    return RuleLibrary([*load_library(None).values(), *load_rules(families=ALGORITHMS).values()])
+    more = load_rules(families=families or (*ALGORITHMS, *TARGETS))
+    return RuleLibrary([*load_library(None).values(), *more.values()])
 
 
 def named_files(rules: Any) -> list[Any]:
@@ -110,15 +126,48 @@ def _is_path(item: Any) -> bool:
     return isinstance(item, os.PathLike) or os.sep in item or item.endswith((".json", _FOREIGN)) or os.path.exists(item)
 
 
-def for_opset(library: Any, opset: int) -> tuple[Any, list[str]]:
-    """The rules whose results a model of this opset can express, and a note about the others."""
-    from rlflow.frontends import operator_opset
+@dataclass(frozen=True)
+class Allowed:
+    """What a written model may need: of the default domain no newer opset than this, and operators of these domains
+    beside.
+    """
 
-    def too_new(rule: Any) -> bool:
-        return any((operator_opset(op) or 0) > opset for op in rule.core.target_operators())
+    opset: int
+    domains: frozenset[str] = frozenset()
 
-    left_out = [name for name, rule in library.items() if too_new(rule)]
-    if not left_out:
-        return library, []
-    kept = library.select([name for name in library if name not in set(left_out)])
-    return kept, [f"{len(left_out)} of {len(library)} rules need operators that opset {opset} lacks and were left out."]
+    def needs(self, rule: Any) -> tuple[int, str]:
+        """What a rule's results need beyond that: an opset (0: none) and a domain ("": none)."""
+        from rlflow.frontends import operator_opset
+        from rlflow.ops import asked_domain
+
+        operators = rule.core.target_operators()
+        asked = {op: asked_domain(op) for op in operators}
+        newest = max((operator_opset(op) or 0 for op in operators if not asked[op]), default=0)
+        domains = sorted(set(asked.values()) - self.domains - {""})
+        return newest if newest > self.opset else 0, ", ".join(domains)
+
+
+@dataclass(frozen=True)
+class Writable:
+    """``library``: the rules whose results may be written; ``others``: those that need more; ``notes``: what is said
+    of those that need a newer opset. Of a domain that nobody allowed nothing is said where it would gain nothing.
+    """
+
+    library: Any
+    others: tuple[Any, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def writable(library: Any, allowed: Allowed) -> Writable:
+    """The rules whose results a model may have that is allowed so much, and a note about the others."""
+    needs = {name: allowed.needs(rule) for name, rule in library.items()}
+    others = tuple(rule for name, rule in library.items() if any(needs[name]))
+    if not others:
+        return Writable(library)
+    kept = library.select([name for name in library if not any(needs[name])])
+    newer = sum(opset > 0 for opset, _ in needs.values())
+    notes = []
+    if newer:
+        lacked = f"operators that opset {allowed.opset} lacks"
+        notes.append(f"{newer} of {len(library)} rules need {lacked} and were left out.")
+    return Writable(kept, others, tuple(notes))

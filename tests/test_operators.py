@@ -13,7 +13,7 @@ import pytest
 from onnx import defs
 
 from rlflow.frontends.canonical import forms_of
-from rlflow.ops import op_features, op_names, op_row
+from rlflow.ops import extension, op_features, op_names, op_row
 from rlflow.synthesis.operators import derived_facet, facets_of, native_of
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "operators.md"
@@ -47,7 +47,7 @@ DECLINES: dict[str, dict[str, str]] = {
             " ReverseSequence ConstantOfShape Range NonZero"
         ),
         "it stands in targets of rules only, or in their examples": (
-            "MeanVarianceNormalization LRN GatherElements Trilu Shape Size"
+            "MeanVarianceNormalization LRN GatherElements Trilu Shape Size MultiHeadAttention"
         ),
     },
     "enumerator": {
@@ -65,13 +65,16 @@ DECLINES: dict[str, dict[str, str]] = {
             "Pow PRelu Mod Sum Mean Gemm ConvTranspose GlobalMaxPool BatchNormalization InstanceNormalization"
             " GroupNormalization RMSNormalization LpNormalization MeanVarianceNormalization Hardmax LRN ReduceMin"
             " ReduceProd ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceSumSquare Reshape Flatten Squeeze"
-            " Unsqueeze Expand Tile DepthToSpace SpaceToDepth EyeLike"
+            " Unsqueeze Expand Tile DepthToSpace SpaceToDepth EyeLike Attention MultiHeadAttention"
         ),
     },
 }  # fmt: skip
 
 
 def _shape(op: str) -> str:
+    added = extension(op)
+    if added is not None and added.shape is not None:
+        return OWN
     rule = op_features(op)["shape"]
     return {"its own": OWN, "as the first operand": DERIVED}.get(rule, DECLINED)
 
@@ -82,7 +85,7 @@ def _form(way: str) -> Callable[[str], str]:
     def status(op: str) -> str:
         if getattr(forms_of(op), way) is not None:
             return OWN
-        return DERIVED if defs.has(op) else DECLINED
+        return DERIVED if defs.has(op) or extension(op) else DECLINED
 
     return status
 

@@ -1,4 +1,4 @@
-// Matrix products: MatMul, Gemm, MatMulInteger, Einsum, Det.
+// Matrix products: MatMul, Gemm, MatMulInteger, Einsum, Det, Attention.
 #include <algorithm>
 #include <map>
 
@@ -252,6 +252,79 @@ void infer_det(Ctx& c) {
   set(c, 0, x.dtype, IntVec(x.dims.begin(), x.dims.end() - 2));
 }
 
+// ---- Attention --------------------------------------------------------------------------------------------------------------
+// Queries, keys and values are [batch, heads, length, size], or [batch, length, heads * size] with the heads as attributes.
+Int heads_of(const Ctx& c, size_t i) {
+  Int heads = c.attrs.get_int(i == 0 ? "q_num_heads" : "kv_num_heads", Int{0});
+  if (!is_plain(heads) || heads < 1) fail(c, "operands of rank 3 need q_num_heads and kv_num_heads, found " + int_text(heads));
+  return heads;
+}
+
+// The size of one head of operand i, which has rank 3.
+Int head_size(const Ctx& c, size_t i) {
+  Int heads = heads_of(c, i), width = in(c, i).dims[2];
+  if (!is_plain(width)) return kUnknown;
+  if (width % heads != 0) fail(c, int_text(width) + " columns do not divide into " + int_text(heads) + " heads (" + shapes(c) + ")");
+  return width / heads;
+}
+
+void check_groups(const Ctx& c, Int queries, Int keys) {
+  if (is_plain(queries) && is_plain(keys) && keys > 0 && queries % keys != 0)
+    fail(c, int_text(keys) + " heads of keys do not divide " + int_text(queries) + " heads of queries (" + shapes(c) + ")");
+}
+
+IntVec attention_of_rows(Ctx& c, const TensorType& q, const TensorType& k, const TensorType& v) {
+  check_groups(c, heads_of(c, 0), heads_of(c, 1));
+  unify(c, head_size(c, 0), head_size(c, 1), "the sizes of a head");
+  unify(c, k.dims[1], v.dims[1], "the lengths of keys and values");
+  Int size = head_size(c, 2);
+  return {q.dims[0], q.dims[1], is_plain(size) ? heads_of(c, 0) * size : kUnknown};
+}
+
+IntVec attention_of_heads(Ctx& c, const TensorType& q, const TensorType& k, const TensorType& v) {
+  c.attrs.erase("q_num_heads");
+  c.attrs.erase("kv_num_heads");
+  check_groups(c, q.dims[1], unify(c, k.dims[1], v.dims[1], "the heads of keys and values"));
+  unify(c, q.dims[3], k.dims[3], "the sizes of a head");
+  unify(c, k.dims[2], v.dims[2], "the lengths of keys and values");
+  return {q.dims[0], q.dims[1], q.dims[2], v.dims[3]};
+}
+
+// The mask broadcasts to the scores, [batch, heads, queries, keys].
+void check_mask(const Ctx& c, const IntVec& scores) {
+  if (!present(c, 3) || !ranked(in(c, 3))) return;
+  require_rank(c, 3, 2, 4);
+  const IntVec& mask = in(c, 3).dims;
+  for (size_t i = 1; i <= mask.size(); ++i) {
+    Int have = mask[mask.size() - i], want = scores[4 - i];
+    if (is_plain(have) && is_plain(want) && have != 1 && have != want)
+      fail(c, "the mask does not broadcast to the scores: " + shapes(c) + " (" + int_text(have) + " against " + int_text(want) + ")");
+  }
+}
+
+void infer_attention(Ctx& c) {
+  int dtype = common_dtype(c, 0, 1);
+  common_dtype(c, 0, 2);
+  for (size_t i = 0; i < 3; ++i) require_rank(c, i, 3, 4);
+  const TensorType &q = in(c, 0), &k = in(c, 1), &v = in(c, 2);
+  if (!ranked(q) || !ranked(k) || !ranked(v)) return set_unranked(c, 0, dtype);
+  if (q.rank != k.rank || k.rank != v.rank) fail(c, "queries, keys and values differ in rank (" + shapes(c) + ")");
+  unify(c, unify(c, q.dims[0], k.dims[0], "batches"), v.dims[0], "batches");
+  bool rows = q.rank == 3;
+  set(c, 0, dtype, rows ? attention_of_rows(c, q, k, v) : attention_of_heads(c, q, k, v));
+  check_mask(c, {q.dims[0], rows ? heads_of(c, 0) : q.dims[1], q.dims[rows ? 1 : 2], k.dims[rows ? 1 : 2]});
+}
+
+// Two products and a Softmax of the scores between them.
+double attention_flops(const AttrSet& attrs, std::span<const TypeId> in, std::span<const TypeId> out) {
+  const TensorType &q = type_of(in[0]), &k = type_of(in[1]);
+  auto extent = [](const TensorType& t, size_t i) { return i < t.dims.size() && is_plain(t.dims[i]) ? static_cast<double>(t.dims[i]) : 1; };
+  bool rows = q.rank == 3;
+  double keys = extent(k, rows ? 1 : 2), queries = extent(q, 0) * extent(q, rows ? 1 : 2);
+  double heads = rows ? static_cast<double>(attrs.get_int("q_num_heads", Int{1})) : extent(q, 1);
+  return 2 * keys * (count(in[0]) + count(out[0])) + 12 * queries * heads * keys;
+}
+
 }  // namespace
 
 // clang-format off
@@ -268,6 +341,9 @@ void add_linear_rows(Table& t) {
          .infer = infer_einsum, .extra = {"equation"}, .flops = einsum_flops});
   t.add({.name = "Det", .since = 11, .min_inputs = 1, .max_inputs = 1, .outputs = 1, .flags = kPure, .fusion = FusionClass::kOpaque,
          .infer = infer_det, .flops_per_input = 8});
+  t.add({.name = "Attention", .since = 23, .min_inputs = 3, .max_inputs = 4, .outputs = 1, .flags = kPure, .fusion = anchor,
+         .infer = infer_attention, .defaults = {{"is_causal", Int{0}}, {"softcap", 0.0}},
+         .extra = {"kv_num_heads", "q_num_heads", "scale"}, .flops = attention_flops});
 }
 // clang-format on
 

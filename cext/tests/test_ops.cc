@@ -230,6 +230,26 @@ TEST(ops_matmul_gemm) {
   run_cases(cases);
 }
 
+TEST(ops_attention) {
+  static const Case cases[] = {
+      {"Attention", "f32[2,3,5,8] | f32[2,3,7,8] | f32[2,3,7,4]", "f32[2,3,5,4] @ {is_causal=0, softcap=0.0}"},
+      {"Attention{scale=0.5}", "f32[B,6,S,8] | f32[B,2,T,8] | f32[B,2,T,4] | f32[S,T]", "f32[B,6,S,4]"},
+      {"Attention{kv_num_heads=2,q_num_heads=4}", "f32[2,5,32] | f32[2,7,16] | f32[2,7,12]", "f32[2,5,24]"},
+      {"Attention{kv_num_heads=2,q_num_heads=4}", "f32[2,3,5,8] | f32[2,3,7,8] | f32[2,3,7,4]", "f32[2,3,5,4] @ {is_causal=0, softcap=0.0}"},
+      {"Attention{kv_num_heads=2,q_num_heads=4}", "f32[2,5,N] | f32[2,7,16] | f32[2,7,N]", "f32[2,5,?]"},
+      {"Attention", "any | f32[2,3,7,8] | f32[2,3,7,4]", "f32[*]"},
+      {"Attention", "f32[2,5,32] | f32[2,7,16] | f32[2,7,12]", "! need q_num_heads and kv_num_heads"},
+      {"Attention{kv_num_heads=3,q_num_heads=3}", "f32[2,5,32] | f32[2,7,32] | f32[2,7,33]", "! do not divide into 3 heads"},
+      {"Attention{kv_num_heads=3,q_num_heads=4}", "f32[2,5,32] | f32[2,7,24] | f32[2,7,24]", "! heads of keys do not divide 4"},
+      {"Attention", "f32[2,3,5,8] | f32[2,3,7,9] | f32[2,3,7,4]", "! the sizes of a head"},
+      {"Attention", "f32[2,3,5,8] | f32[2,3,7,8] | f32[2,3,6,4]", "! the lengths of keys and values"},
+      {"Attention", "f32[2,3,5,8] | f32[2,3,7,8] | f32[2,7,4]", "! differ in rank"},
+      {"Attention", "f32[2,3,5,8] | f32[2,3,7,8] | f32[2,3,7,4] | f32[2,4,5,7]", "! the mask does not broadcast"},
+      {"Attention", "f32[2,3,5,8] | f16[2,3,7,8] | f32[2,3,7,4]", "! element types differ"},
+  };
+  run_cases(cases);
+}
+
 TEST(ops_einsum) {
   static const Case cases[] = {
       {"Einsum{equation=\"ij,jk->ik\"}", "f32[2,3] | f32[3,4]", "f32[2,4]"},
@@ -414,6 +434,9 @@ TEST(ops_cost_flops) {
   CHECK_EQ(cost("Conv{group=8}", "f32[1,8,5] | f32[8,1,3] | f32[8]").flops, 8.0 * 3 * (2 * 3 + 1));
   CHECK_EQ(cost("ConvTranspose{strides=[2]}", "f32[1,8,5] | f32[8,4,3]").flops, 8.0 * 5 * 2 * 4 * 3);
   CHECK_EQ(cost("Einsum{equation=\"ij,jk->ik\"}", "f32[2,3] | f32[3,4]").flops, 2.0 * 24);
+  double attended = 2.0 * 2 * 3 * 5 * 7 * (8 + 4) + 12.0 * 2 * 3 * 5 * 7;
+  CHECK_EQ(cost("Attention", "f32[2,3,5,8] | f32[2,3,7,8] | f32[2,3,7,4]").flops, attended);
+  CHECK_EQ(cost("Attention{kv_num_heads=3,q_num_heads=3}", "f32[2,5,24] | f32[2,7,24] | f32[2,7,12]").flops, attended);
   CHECK_EQ(cost("Add", "f32[2,3] | f32[3]").flops, 6.0);
   CHECK_EQ(cost("Tanh", "f32[2,3]").flops, 48.0);
   CHECK_EQ(cost("ReduceSum{axes=[1]}", "f32[2,3]").flops, 6.0);

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rlflow.frontends.exporter import baseline, save_model
     from rlflow.frontends.imported import ImportedModel
     from rlflow.frontends.importer import load_model
+    from rlflow.frontends.raising import newest_opset
     from rlflow.frontends.reference import evaluate
     from rlflow.frontends.standalone import graph_to_model
 
@@ -27,6 +28,7 @@ _HOMES = {
     "expressible": "emitter",
     "graph_to_model": "standalone",
     "load_model": "importer",
+    "newest_opset": "raising",
     "operator_opset": "emitter",
     "save_model": "exporter",
 }
@@ -39,6 +41,7 @@ __all__ = [
     "expressible",
     "graph_to_model",
     "load_model",
+    "newest_opset",
     "operator_opset",
     "save_model",
 ]

@@ -27,6 +27,9 @@ def assemble(origin: Origin, emitter: Emitter, rules: Iterable[str], new_values:
     storage.copy_fields(source.graph, model.graph, skip=("node", "initializer", "value_info"))
     model.graph.node.extend(emitter.nodes)
     _part_namesakes(model.graph, emitter.names)
+    for entry in model.opset_import:
+        if entry.domain in ("", "ai.onnx"):
+            entry.version = emitter.opset  # newer than the file's where that is allowed and needed
     imported = {entry.domain for entry in model.opset_import}
     for domain, version in added_domains(model.graph.node).items():
         if domain not in imported:

@@ -15,7 +15,7 @@ from onnx import helper
 
 from rlflow.errors import GraphError
 from rlflow.files import write_atomically
-from rlflow.frontends import conditions, scopes, storage
+from rlflow.frontends import conditions, raising, scopes, storage
 from rlflow.frontends.assembly import NODE_METADATA_IR, RULE_KEY, RULES_KEY, assemble
 from rlflow.frontends.emitter import Emitter, UniqueNames
 from rlflow.frontends.imported import ImportedModel, Provenance
@@ -30,11 +30,12 @@ def save_model(
     """Writes ``graph``, a rewrite of ``imported.graph``, as ONNX: a new ModelProto, and the file ``path`` where given.
 
     Names and order of inputs and outputs, opset imports, metadata, doc strings, functions, bodies, and untouched nodes
-    stay as they were. Constant subgraphs that a rewrite made are folded: computed in double precision, rounded once. A
-    model of more than 1.75 GB, or a large one whose weights were in another file, has them in ``<path>.data``; without
-    a path such a model holds them itself. ``rules``: node id -> name of the rule that made it, noted in the node's
-    metadata (IR version 10 and newer) or else in the model's. Raises GraphError for a node that the model's opset
-    cannot express, OutputError where ``path`` cannot be written.
+    stay as they were; where a newer opset is allowed (``newest_opset`` of :func:`load_model`) and new nodes need it,
+    untouched ones are written for it too. Constant subgraphs that a rewrite made are folded: computed in double
+    precision, rounded once. A model of more than 1.75 GB, or a large one whose weights were in another file, has them
+    in ``<path>.data``; without a path such a model holds them itself. ``rules``: node id -> name of the rule that made
+    it, noted in the node's metadata (IR version 10 and newer) or else in the model's. Raises GraphError for a node that
+    the model's opset cannot express, OutputError where ``path`` cannot be written.
     """
     if imported.passthrough is not None:
         model = onnx.ModelProto()
@@ -92,7 +93,8 @@ class _Writer:
         self._lineage = Lineage(imported, graph)
         self._names = UniqueNames(origin.names)
         self._labels = UniqueNames(_node_names(origin.model.graph))
-        self._emitter = Emitter(graph, origin.opset, self._names, imported.constants)
+        opset = raising.needed_opset(imported, graph)
+        self._emitter = Emitter(graph, opset, self._names, imported.constants)
         outputs = {info.name for info in origin.model.graph.output}
         self._constants = ConstantWriter(imported, self._emitter, weights, outputs, self._emit_identity)
         self._new_values: list[int] = []
@@ -214,7 +216,7 @@ class _Writer:
         before = len(self._emitter.nodes)
         if self._graph.op(node) == "Opaque":
             self._emit_opaque(node, original, plan)
-        elif original is not None and original.slots is not None:
+        elif original is not None and original.slots is not None and self._keeps_form(original.node):
             self._emit_original(node, original, plan)
         else:
             outputs = [self._emitter.name(value) for value in self._graph.node_outputs(node)]
@@ -225,6 +227,9 @@ class _Writer:
         if original is None and node in self._rules and self._origin.model.ir_version >= NODE_METADATA_IR:
             for proto in self._emitter.nodes[before:]:
                 helper.set_model_props(proto, {RULE_KEY: self._rules[node]})
+
+    def _keeps_form(self, node: onnx.NodeProto) -> bool:
+        return raising.same_form(node, self._origin.opset, self._emitter.opset)
 
     def _emit_original(self, node: int, original: Provenance, plan: _Plan) -> None:
         proto = onnx.NodeProto()

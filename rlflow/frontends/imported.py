@@ -45,6 +45,7 @@ class Origin:
     """What saving needs to know about the model that a graph came from. ``model`` is the library's own copy.
 
     ``symbols``: the names that the file gives to open dimensions; ``unnamed``: those that the others got here.
+    ``newest``: the newest opset that a rewrite may need (0: the model's own, and no newer one).
     """
 
     model: onnx.ModelProto
@@ -57,6 +58,7 @@ class Origin:
     symbols: frozenset[str] = frozenset()
     unnamed: frozenset[str] = frozenset()
     kept_inputs: frozenset[str] = frozenset()
+    newest: int = 0
 
 
 @dataclass
@@ -88,10 +90,11 @@ class ImportedModel:
         return source.SerializeToString(deterministic=True)
 
     def inexpressible(self, graph: Graph) -> str | None:
-        """Why ``graph``, a rewrite of this model's, cannot be written at the model's opset, or None where it can.
+        """Why ``graph``, a rewrite of this model's, cannot be written for the newest opset that it may have (the
+        model's own, unless more is allowed), or None where it can.
 
         Looks at new nodes only: what came from the file can be written as it came.
         """
         known = self.origin.nodes
         new = [node for node in graph.order() if node not in known or graph.attrs(node) != known[node].attrs]
-        return expressible(graph, self.origin.opset, new)
+        return expressible(graph, max(self.origin.opset, self.origin.newest), new)

@@ -14,7 +14,7 @@ import onnx
 from onnx import helper
 
 from rlflow.errors import GraphError
-from rlflow.frontends import canonical, dimensions, inference, intake, opening, scopes
+from rlflow.frontends import canonical, dimensions, inference, intake, opening, raising, scopes
 from rlflow.frontends.canonical import Canonical, Declined
 from rlflow.frontends.constants import ConstantStore, Template
 from rlflow.frontends.dimensions import Symbols
@@ -28,13 +28,18 @@ from rlflow.ops import extension_of
 
 
 def load_model(
-    source: Source, *, keep_initializer_inputs: bool = False, freeze: Mapping[str, int] | None = None
+    source: Source,
+    *,
+    keep_initializer_inputs: bool = False,
+    freeze: Mapping[str, int] | None = None,
+    newest_opset: int | None = None,
 ) -> ImportedModel:
     """Reads an ONNX model (a path, serialised bytes, or a ModelProto, which is not changed).
 
     ``keep_initializer_inputs``: initialisers that are also graph inputs stay inputs that a caller may override; by
     default they become plain constants, because a runtime cannot fold them otherwise. ``freeze``: symbolic dimension ->
     size, set before anything else; an unnamed dimension is called ``input.axis``, such as ``image.0``.
+    ``newest_opset``: rewrites may raise the model's opset as far as that (default: not at all).
 
     A model that cannot be read as a graph of ONNX's default operators (opset below 7, sparse initialisers, …) has
     ``passthrough`` set. Raises ModelError for what is not a usable model, UsageError for a dimension that the model
@@ -54,7 +59,9 @@ def load_model(
         return ImportedModel(GraphBuilder().finish([]), ConstantStore(), origin, notes, reason, path, raw, external)
     values = Values(model.graph, origin)
     graph = _Importer(values, symbols, notes).run(keep_initializer_inputs)
-    return ImportedModel(graph, values.constants, origin, notes, None, path, raw, external)
+    imported = ImportedModel(graph, values.constants, origin, notes, None, path, raw, external)
+    raising.allow_opset(imported, newest_opset)
+    return imported
 
 
 class _Importer:

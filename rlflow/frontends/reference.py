@@ -17,6 +17,7 @@ from rlflow.frontends import canonical
 from rlflow.frontends.constants import Array, ConstantStore, constant_array, is_float, numpy_dtype
 from rlflow.frontends.emitter import Emitter, UniqueNames, added_domains
 from rlflow.frontends.standalone import DEFAULT_IR, DEFAULT_OPSET, graph_to_model
+from rlflow.frontends.widened import WIDENED
 from rlflow.graph import Graph
 from rlflow.ops import Extension, extensions
 
@@ -41,7 +42,8 @@ def evaluate(
             f"While evaluating a graph: precision {np.dtype(dtype)} was asked for; expected float64 or None."
         )
     model = graph_to_model(graph, constants, seed=seed, widen=widen)
-    return run(model, {name: _fed(value, widen) for name, value in feeds.items()}, quick)
+    own = (*quick, *WIDENED) if widen else quick
+    return run(model, {name: _fed(value, widen) for name, value in feeds.items()}, own)
 
 
 def _fed(value: npt.ArrayLike, widen: bool) -> Array:

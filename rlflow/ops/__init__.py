@@ -12,13 +12,17 @@ from functools import cache, lru_cache
 from typing import Any
 
 from rlflow._core import op_features, op_names, op_row
+from rlflow.ops import microsoft
 from rlflow.ops.extension import Extension, extension, extension_of, extensions, register
+from rlflow.ops.microsoft import asked_domain
 from rlflow.plugins import entry_points, warn
 
 __all__ = [
+    "ASKED_DOMAINS",
     "CLASSES",
     "LATER",
     "Extension",
+    "asked_domain",
     "extension",
     "extension_of",
     "extensions",
@@ -40,6 +44,9 @@ CLASSES: dict[str, frozenset[str]] = {
     "reduce": frozenset({"reduce"}),
 }
 
+
+#: Domains whose operators rules may write where the user allows them.
+ASKED_DOMAINS: tuple[str, ...] = (microsoft.DOMAIN,)
 
 #: Rows that came after the rules of the package were proved: the prover draws them for class variables from its next
 #: version on. Until then they are covered as all functions with their flags are.
@@ -85,4 +92,5 @@ def _from_distributions() -> None:
             warn(f"The operators {name!r} are at {place}, and cannot be registered ({reason}). They are left out.")
 
 
+microsoft.add()
 _from_distributions()

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from rlflow.pipeline.account import report
+from rlflow.pipeline.allowances import advise
 from rlflow.pipeline.checking import check
 from rlflow.pipeline.context import Context
 from rlflow.pipeline.ends import check_at_ends, race_at_ends
@@ -62,7 +63,9 @@ def found(came: Loaded, context: Context) -> Found:
     with InterruptGuard(context.stop, context.interrupted):
         problem = price(came, context)
         context.stage("searching", sentence(problem, context.options))
-        return search(problem, came, context)
+        best = search(problem, came, context)
+        advise(came, best, context)
+    return best
 
 
 class Stages:

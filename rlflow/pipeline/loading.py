@@ -12,7 +12,7 @@ import numpy as np
 from rlflow.deployment import shared_weights, source_of
 from rlflow.errors import ModelError, UsageError
 from rlflow.pipeline.exports import Exports
-from rlflow.rulesets import for_opset, load_library
+from rlflow.rulesets import Allowed, load_library, writable
 from rlflow.specs import did_you_mean
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Loaded:
     ``library`` is ``None`` for a model that is carried through as it came, else the rules that apply to it, and
     ``ruleset`` the same compiled. ``weights``: the file that the large weights of the model and its rewrites are shared
     in, where they are many. ``extents``: the sizes of open dimensions that the user gave. ``growths``: of the rounding
-    error, by rule.
+    error, by rule. ``others``: rules whose results the model may not have, for its opset or a domain.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Loaded:
     ruleset: Any = None
     extents: Mapping[str, Extent] = field(default_factory=dict)
     growths: Mapping[str, float] = field(default_factory=dict)
+    others: tuple[Any, ...] = ()
 
 
 def load(model: Any, context: Context) -> Loaded:
@@ -55,7 +56,12 @@ def load(model: Any, context: Context) -> Loaded:
     from rlflow.rewrite.bundles import read_bundles
 
     options = context.options
-    imported = load_model(model, keep_initializer_inputs=options.keep_initializer_inputs, freeze=options.freeze or None)
+    imported = load_model(
+        model,
+        keep_initializer_inputs=options.keep_initializer_inputs,
+        freeze=options.freeze or None,
+        newest_opset=options.allow_opset,
+    )
     context.notes.extend(imported.notes)
     source = source_of(imported, model)
     known = (_name(model, imported), _size(model, imported), imported.graph, imported)
@@ -66,13 +72,14 @@ def load(model: Any, context: Context) -> Loaded:
     weights = shared_weights(imported, options.place, lambda: context.folder)
     if weights is not None and not options.freeze:
         source = weights.write(weights.slim(imported.origin.model), "original.onnx")
-    library, left_out = for_opset(load_library(options.chosen_rules), imported.origin.opset)
-    context.notes.extend(left_out)
-    ruleset = compiled(library)
+    opset = max(imported.origin.opset, imported.origin.newest)
+    rules = writable(load_library(options.chosen_rules), Allowed(opset, frozenset(options.allow_domain)))
+    context.notes.extend(rules.notes)
+    library, ruleset = rules.library, compiled(rules.library)
     exports = Exports(imported, ruleset, weights, context)
     growths = {rule.name: rule.proof.growth for rule in library.values() if rule.proof is not None}
     read_bundles()  # the search uses them: a file that cannot be read is said now
-    return Loaded(*known, source, weights, library, exports, ruleset, extents, growths)
+    return Loaded(*known, source, weights, library, exports, ruleset, extents, growths, rules.others)
 
 
 def _name(model: Any, imported: Any) -> str:

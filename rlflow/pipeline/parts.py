@@ -129,6 +129,11 @@ class Parts:
             return None
         return self._granted("searching", max(self.left - self._after, SEARCH_LEAST * self.seconds))
 
+    @property
+    def spare(self) -> float:
+        """Seconds that nobody has been promised."""
+        return max(self.left - self._after, 0.0)
+
     def timing(self) -> Timing:
         """Seconds of the final comparison."""
         if self._race_seconds is not None:

@@ -11,7 +11,7 @@ from rlflow import search as _search
 from rlflow.equivalence.sizes import usual
 from rlflow.pipeline.parts import ModelTimes
 from rlflow.pipeline.precision import tolerance_of
-from rlflow.rulesets import ALGORITHMS
+from rlflow.rulesets import ALGORITHMS, TARGETS
 from rlflow.search import Problem, Result, StopReason, Visited
 from rlflow.search.earlier import EarlierSearches, repeatable
 from rlflow.search.frontier import WEIGHT_FACTOR
@@ -154,7 +154,7 @@ def _problem(loaded: Loaded, context: Context) -> Problem:
         patience=options.chosen_patience,
         growth=options.max_growth,
         tolerance=tolerance_of(loaded, options.tolerated),
-        clocked=frozenset(name for name, rule in loaded.library.items() if rule.family in ALGORITHMS),
+        clocked=frozenset(name for name, rule in loaded.library.items() if rule.family in (*ALGORITHMS, *TARGETS)),
         pricing_seconds=context.parts.pricing(),
         on_pricing=context.on_pricing,
     )

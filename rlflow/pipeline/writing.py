@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,11 +100,23 @@ def write(loaded: Loaded, raced: Raced, context: Context) -> Written:
 def _winner(loaded: Loaded, raced: Raced, context: Context) -> Written:
     assert raced.winner is not None
     export = raced.winner.export
+    context.notes.extend(_needs_more(loaded, export.model))
     if context.output is not None:
         context.stage("writing", f"writing {context.output}")
         export.write(context.output)
     make = _made(export.whole, export.in_one_file, loaded, context)
     return Written(make, operators(export.model), export.size())
+
+
+def _needs_more(loaded: Loaded, model: ModelProto) -> Iterator[str]:
+    """What the result needs beyond the model as it came, which the user allowed."""
+    from rlflow.frontends.scopes import opset_versions
+
+    before, after = opset_versions(loaded.imported.origin.model), opset_versions(model)
+    if after.get("", 0) > before.get("", 0) > 0:
+        yield f"The result needs opset {after['']}; the model had {before['']}."
+    for domain in sorted(set(after) - set(before)):
+        yield f"The result has operators of {domain}, which the model had not."
 
 
 def _original(loaded: Loaded, context: Context) -> Written:

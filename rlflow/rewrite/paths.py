@@ -8,7 +8,8 @@ from rlflow.errors import RuleError
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 LOADED_FOLDERS = ("core",)  # `unproved/` is never loaded
-NAMED_FOLDERS = ("imported", "generated", "algorithms")  # loaded where a rule or family of theirs is asked for by name
+# Loaded where a rule or family of theirs is asked for by name.
+NAMED_FOLDERS = ("imported", "generated", "algorithms", "targets")
 
 
 def substitutions_dir() -> Path:

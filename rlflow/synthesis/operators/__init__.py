@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlflow.synthesis.operators import (
     arithmetic,
+    attention,
     movement,
     normalisations,
     products,
@@ -43,6 +44,7 @@ __all__ = [
     "Facets",
     "NeedsOrder",
     "arithmetic",
+    "attention",
     "class_members",
     "default_of",
     "derived_facet",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rlflow.synthesis.sampling import Draw
 
 
-def _product(d: Domain, a: Array, b: Array) -> Array:
+def product_of(d: Domain, a: Array, b: Array) -> Array:
     """Numpy's matmul of operands of rank two or more."""
     return d.total(d.mul(a[..., :, :, None], b[..., None, :, :]), (_last(a, b) - 1,))
 
@@ -32,7 +32,7 @@ def _matmul(c: Call) -> Array:
     if not c.is_float():
         return np.matmul(a, b)
     left, right = a[None, :] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b
-    out = _product(c.domain, left, right)
+    out = product_of(c.domain, left, right)
     out = out[..., 0] if b.ndim == 1 else out
     return (out[..., 0, :] if b.ndim > 1 else out[..., 0]) if a.ndim == 1 else out
 
@@ -42,7 +42,7 @@ def _gemm(c: Call) -> Array:
     a = c.arg(0).T if c.attrs["transA"] else c.arg(0)
     b = c.arg(1).T if c.attrs["transB"] else c.arg(1)
     d = c.domain
-    out = d.mul(d.constant(c.attrs["alpha"]), _product(d, a, b))
+    out = d.mul(d.constant(c.attrs["alpha"]), product_of(d, a, b))
     return d.add(out, d.mul(d.constant(c.attrs["beta"]), c.arg(2))) if c.present(2) else out
 
 

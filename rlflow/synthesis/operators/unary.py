@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -145,6 +146,24 @@ def _hard_swish(c: Call) -> Array:
     return d.mul(x, applied(d, "HardSigmoid", key, x))
 
 
+def _gelu_by_tanh(c: Call) -> Array:
+    """x / 2 · (1 + Tanh(k (x + c x³))), k = sqrt(2 / π) and c = 0.044715 as float32 holds them."""
+    x, d = c.arg(0), c.domain
+    k, cubic = (d.constant(float(np.float32(number))) for number in (math.sqrt(2 / math.pi), 0.044715))
+    inner = d.mul(k, d.add(x, d.mul(cubic, d.mul(x, d.mul(x, x)))))
+    gate = d.add(d.constant(1), function_of(d, "Tanh", inner))
+    return d.mul(d.mul(d.constant(0.5), x), gate)
+
+
+def _gelu(c: Call) -> Array:
+    by_tanh = c.is_float() and c.attrs["approximate"] == "tanh" and not isinstance(c.domain, Ordered)
+    return _gelu_by_tanh(c) if by_tanh else by_flags(c)
+
+
+def _fast_gelu(c: Call) -> Array:
+    return by_flags(c) if isinstance(c.domain, Ordered) or not c.is_float() else _gelu_by_tanh(c)
+
+
 def float_attrs(d: Draw, term: Term, op: str) -> dict[str, Any]:
     """Attributes of a pointwise operator: floats from a few values, the rest as they are by default."""
     attrs = {}
@@ -218,7 +237,8 @@ register("LeakyRelu", meaning=_leaky_relu, known="ordered")
 register("Sqrt", positive=True, integers=False)
 register("Exp", in_field=exponentials.exp, integers=False)
 register("Log", in_field=exponentials.log, integers=False)
-register("Gelu", integers=False)
+register("Gelu", meaning=_gelu, integers=False)
+register("FastGelu", meaning=_fast_gelu, integers=False)
 register("Sigmoid", symmetry="point", in_field=exponentials.sigmoid, integers=False)
 register("Tanh", symmetry="odd", in_field=exponentials.tanh, integers=False)
 register("Softplus", in_field=exponentials.softplus)
