@@ -53,31 +53,52 @@ def watching(model: onnx.ModelProto, values: Sequence[str]) -> onnx.ModelProto:
 def nudged(model: onnx.ModelProto, seed: int) -> int:
     """Move every weight of ``model`` to one of its two neighbours, at random, in place; returns how many.
 
-    Zeros and scalars stay (an exponent of 2, say), and so does what Pow and Resize read.
+    Zeros stay, and so does what Pow and Resize read, and scalars (an exponent of 2, say) but for those that only scale:
+    a rewrite that multiplies by the reciprocal, or folds a scale into weights, rounds it anew, and that one rounding is
+    in all elements alike. A power of two stays, because its reciprocal is exact.
     """
     rng = np.random.default_rng(seed)
-    kept = {name for node in model.graph.node if node.op_type in _KEPT for name in node.input}
-    tensors = [tensor for tensor in model.graph.initializer if tensor.name not in kept]
+    readers = _readers(model.graph)
+    kept = {name for name, kinds in readers.items() if kinds & _KEPT}
+    scales = {name for name, kinds in readers.items() if kinds <= _SCALING}
+    tensors = [(tensor.name, tensor) for tensor in model.graph.initializer]
     tensors += [
-        attribute.t for node in model.graph.node if node.op_type == "Constant" and node.output[0] not in kept
+        (node.output[0], attribute.t) for node in model.graph.node if node.op_type == "Constant"
         for attribute in node.attribute if attribute.name == "value"
     ]  # fmt: skip
-    return sum(_nudge(tensor, rng) for tensor in tensors)
+    return sum(_nudge(tensor, rng, 1 if name in scales else 2) for name, tensor in tensors if name not in kept)
 
 
-_WORDS: dict[int, tuple[type, type]] = {
-    TensorProto.FLOAT: (np.float32, np.int32),
-    TensorProto.FLOAT16: (np.float16, np.int16),
-    TensorProto.BFLOAT16: (np.uint16, np.int16),
-    TensorProto.DOUBLE: (np.float64, np.int64),
+def _readers(graph: onnx.GraphProto) -> dict[str, set[str]]:
+    """The kinds of operators that read each value, in bodies too."""
+    found: dict[str, set[str]] = {value.name: {"an output"} for value in graph.output}
+    for node in graph.node:
+        for name in node.input:
+            found.setdefault(name, set()).add(node.op_type)
+        for attribute in node.attribute:
+            for body in (*attribute.graphs, *([attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else [])):
+                for name, kinds in _readers(body).items():
+                    found.setdefault(name, set()).update(kinds)
+    return found
+
+
+#: By element type: how numpy reads values, and words; and the bits of a word that are zero in powers of two.
+_WORDS: dict[int, tuple[type, type, int]] = {
+    TensorProto.FLOAT: (np.float32, np.int32, (1 << 23) - 1),
+    TensorProto.FLOAT16: (np.float16, np.int16, (1 << 10) - 1),
+    TensorProto.BFLOAT16: (np.uint16, np.int16, (1 << 7) - 1),
+    TensorProto.DOUBLE: (np.float64, np.int64, (1 << 52) - 1),
 }
 #: Operators that read sizes or exponents, which a rounding would spoil.
 _KEPT = frozenset({"Pow", "Resize", "Upsample"})
+#: Operators that scale by a scalar.
+_SCALING = frozenset({"Mul", "Div"})
 
 
-def _nudge(tensor: onnx.TensorProto, rng: np.random.Generator) -> int:
+def _nudge(tensor: onnx.TensorProto, rng: np.random.Generator, least: int) -> int:
+    """Move a tensor of ``least`` elements or more; returns how many there are."""
     kind = _WORDS.get(tensor.data_type)
-    if kind is None or int(np.prod(tensor.dims, dtype=np.int64)) < 2:
+    if kind is None or int(np.prod(tensor.dims, dtype=np.int64)) < least:
         return 0
     if not tensor.raw_data:  # elements of the protobuf's own kinds
         tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name))
@@ -89,6 +110,8 @@ def _nudge(tensor: onnx.TensorProto, rng: np.random.Generator) -> int:
         still = (values == 0) | ~np.isfinite(values)
     else:
         still = ((words & 0x7FFF) == 0) | ((words & 0x7F80) == 0x7F80)
+    if words.size == 1:
+        still = still | ((words & kind[2]) == 0)
     steps[still] = 0
     words += steps.astype(words.dtype)
     tensor.raw_data = words.tobytes()

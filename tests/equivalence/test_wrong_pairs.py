@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -77,6 +78,21 @@ class TestRight:
         joined = written([op("MatMul", "x c", "y")], {"c": (a.astype(float) @ b.astype(float)).astype(np.float32)})
         found = compared(worker, chained, joined)
         assert found.passed, found.failure()
+
+    @pytest.mark.parametrize(("scale", "layers"), [(1.7, 5), (2**0.5, 8)])
+    def test_a_division_as_a_product_with_the_reciprocal(self, worker: Worker, scale: float, layers: int) -> None:
+        """The reciprocal's one rounding is in all elements alike, and each square doubles it."""
+
+        def squares(kind: str, factor: np.float32) -> bytes:
+            names = ["x", *(f"m{k}" for k in range(layers - 1)), "y"]
+            steps = itertools.pairwise(names)
+            pairs = [(op(kind, f"{one} s", f"d{two}"), op("Mul", f"d{two} d{two}", two)) for one, two in steps]
+            return written([node for pair in pairs for node in pair], {"s": factor})
+
+        factor = np.float32(scale)
+        found = compared(worker, squares("Div", factor), squares("Mul", np.float32(1) / factor))
+        assert found.passed, found.failure()
+        assert not compared(worker, squares("Div", factor), squares("Div", factor * np.float32(1.00001))).passed
 
     def test_a_tiny_probability(self, worker: Worker) -> None:
         """A sigmoid is computed in steps of half a unit of 1.0, so small results differ by parts of themselves."""

@@ -122,6 +122,15 @@ class TestNudged:
         for tensor in made.graph.initializer:
             np.testing.assert_array_equal(numpy_helper.to_array(tensor), kept[tensor.name])
 
+    def test_a_scalar_that_only_scales_moves(self) -> None:
+        """As a rewrite to the reciprocal moves it; one that is read by others too, or is a power of two, does not."""
+        given = {"s": np.float32(1.4), "t": np.float32(1.4), "half": np.float32(0.5), "one": np.float32([3.0])}
+        made = model("a = Div(x, s)\n b = Mul(a, t)\n c = Add(b, t)\n d = Mul(c, half)\n y = Mul(d, one)", given)
+        nudged(made, 0)
+        moved = {tensor.name: numpy_helper.to_array(tensor) for tensor in made.graph.initializer}
+        assert {name for name, value in given.items() if moved[name] != value} == {"s", "one"}
+        assert abs(moved["s"] - given["s"]) == np.spacing(given["s"])
+
 
 def test_watching_gives_the_range_of_values_inside() -> None:
     watched = watching(model("s = Exp(x)\n y = Min(s, b)", {"b": SIX}), ["s"])
