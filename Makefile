@@ -68,7 +68,7 @@ $(VENV)/.dev: $(CORE) $(RECIPE) | $(VENV)/bin/python
 $(EXTRAS)/.extras: $(CORE) $(RECIPE) | $(VENV)/.dev
 	@test -x $(EXTRAS)/bin/python || "$(PYTHON)" -m venv "$(EXTRAS)"
 	@echo "Installing rlflow with its extras into $(EXTRAS): torch and TVM are large, which takes some minutes."
-	@$(EXTRAS)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt -e '.[dev,rl,torch,tuner]'
+	@$(EXTRAS)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt -e '.[dev,rl,torch,tuner,ray]'
 	@touch $@
 
 .PHONY: install
@@ -275,7 +275,7 @@ install-wheelhouse: ## the virtual environment out of build/wheelhouse: no compi
 .PHONY: constraints-check
 constraints-check: ## constraints.txt on Python 3.10 to 3.14 (needs uv)
 	@for python in 3.10 3.11 3.12 3.13 3.14; do \
-	  uv pip compile --quiet --python-version $$python -c constraints.txt --extra dev --extra rl --extra torch pyproject.toml -o /dev/null \
+	  uv pip compile --quiet --python-version $$python -c constraints.txt --extra dev --extra rl --extra torch --extra ray pyproject.toml -o /dev/null \
 	    && echo "Python $$python: the constraints resolve" || exit 1; done
 
 .PHONY: clean-room

@@ -8,20 +8,34 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlflow.crew import Workers
 from rlflow.deployment import Inputs, open_worker, source_of, verified
 from rlflow.errors import OutputError, UsageError
 from rlflow.files import write_atomically
 from rlflow.kernels import KEY, Choice, KernelPlan
 from rlflow.kernels.shared_library import library_path
 from rlflow.search import Budget, StopReason, StopToken
-from rlflow.tuner import INVALID, KernelEngine, Records, Remembering, TensorProgram, Tuner, TuningRound, method
+from rlflow.tuner import (
+    INVALID,
+    Engine,
+    KernelEngine,
+    Records,
+    Remembering,
+    SharedEngine,
+    TensorProgram,
+    Tuner,
+    TuningRound,
+    method,
+)
 from rlflow.tuner import unavailable as method_unavailable
+from rlflow.tuner.shared_engine import Measurer
 
 if TYPE_CHECKING:
     from rlflow.runtime import Worker
@@ -79,15 +93,19 @@ def tune(
     input_data: Any = None,
     on_round: Callable[[TuningRound, str], None] | None = None,
     stop: StopToken | None = None,
+    workers: Workers | str = "0",
 ) -> TunedModel:
     """Tune the kernels of a model (a path, bytes or a message) and write the folder ``output``: the model with a plan,
     the trials, a report. A folder with trials is gone on with.
 
     ``by``: a method of :data:`rlflow.tuner.METHODS`. ``on_round`` hears of each round, and the name of its nodes.
+    ``workers``: who measures (:class:`rlflow.crew.Workers`); they have to be machines like this one, which checks and
+    races the result.
     Raises UsageError where the method or the kernels cannot be used here, CostError where no kernel has a place in the
     model, ModelError and OutputError.
     """
     config, limits = method(by), Budget.parse(budget)
+    crew = Workers.parse(workers) if isinstance(workers, str) else workers
     reason = method_unavailable(config)
     if reason is not None:
         raise UsageError(f"The method {by!r} cannot be used here: {reason}. The method 'evolutionary' needs nothing.")
@@ -101,8 +119,9 @@ def tune(
     with open_worker(threads) as worker:
         inputs = Inputs.of(worker, source, imported.graph, dims or {}, input_data, seed)
     whole = blocked.whole(source)
-    with closing(KernelEngine.of(whole, inputs.feeds[0], threads)) as engine, closing(Records(folder / TRIALS)) as kept:
-        remembering = Remembering(engine, kept)
+    make = partial(KernelEngine.of, whole, inputs.feeds[0], threads)
+    with closing(make()) as engine, closing(Records(folder / TRIALS)) as kept, _shared(engine, crew, make) as shared:
+        remembering = Remembering(shared, kept)
         told = None if on_round is None else lambda done: on_round(done, engine.subgraphs[done.subgraph].name)
         search = replace(limits, seconds=None if limits.seconds is None else _TUNING_PART * limits.seconds)
         tuner = Tuner(remembering, config, seed)
@@ -118,6 +137,17 @@ def tune(
     )  # fmt: skip
     write_atomically(folder / REPORT, json.dumps(asdict(result), indent=1) + "\n")
     return result
+
+
+@contextmanager
+def _shared(engine: KernelEngine, workers: Workers, make: Callable[..., KernelEngine]) -> Iterator[Engine]:
+    """The engine, or one whose programs workers measure."""
+    if workers.alone:
+        yield engine
+        return
+    crew = workers.crew(partial(Measurer, partial(make, like=engine.sites)))
+    with closing(SharedEngine(engine, crew)) as shared:
+        yield shared
 
 
 def interrupted(result: TunedModel) -> bool:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlflow import comparison, zoo
+from rlflow import zoo
 from rlflow.comparison import Comparison, compare, differences, half_width
+from rlflow.comparison.searcher import BLOCKS
 from rlflow.errors import UsageError
 
 
@@ -91,7 +92,7 @@ def test_a_comparison_runs_keeps_and_resumes(model: Path, tmp_path: Path, monkey
     def refuse(*_: object) -> None:
         raise AssertionError("was run again")
 
-    monkeypatch.setattr(comparison._search, "solve", refuse)
+    monkeypatch.setattr("rlflow.search.solve", refuse)
     again = compare([model], ["greedy", "random:length=2"], seeds=2, **options)
     assert again.to_dict() == found.to_dict()
     with pytest.raises(AssertionError, match="was run again"):
@@ -103,7 +104,7 @@ def test_winners_are_timed_end_to_end(model: Path, tmp_path: Path, monkeypatch: 
     found = compare([model], ["greedy", "random:walks=1"], budget="20meas", seeds=1, gate_seconds=1.0)
     (timing,) = found.timings
     assert set(timing["log_ms"]) <= {"baseline", *(one["digest"] for one in found.runs)}
-    assert all(len(blocks) == comparison.BLOCKS for blocks in timing["log_ms"].values())
+    assert all(len(blocks) == BLOCKS for blocks in timing["log_ms"].values())
     assert {one.measure for one in found.differences} == {"cost", "time"}
     assert all(row["speedup"] > 0 for row in found.summary())
 

@@ -21,14 +21,14 @@ LAYERS: dict[str, int] = {
     "errors": 0, "plugins": 0,
     "ops": 1, "files": 1, "specs": 1, "processes": 1, "interrupts": 1, "protobuf_wire": 1,
     "graph": 2, "registry": 2, "ledger": 2, "footprint": 2,
-    "frontends": 3, "rewrite": 3, "nn": 3, "runtime": 3,
+    "frontends": 3, "rewrite": 3, "nn": 3, "runtime": 3, "crew": 3,
     "zoo": 4, "synthesis": 4, "price": 4, "equivalence": 4, "kernels": 4,
     "search": 5, "race": 5, "rulesets": 5,
     "env": 6, "deployment": 6, "report": 6, "placement": 6,
     "agents": 7, "options": 7, "splitting": 7,
     "tuner": 6, "tuned": 8,
     "pipeline": 8, "optimizer": 8, "comparison": 8, "fidelity": 8, "benchmark": 8, "testing": 8,
-    "cli": 9, "compat": 9, "torch": 9,
+    "cli": 9, "compat": 9, "torch": 9, "olive": 9,
     "__main__": 10,
 }  # fmt: skip
 #: Imports within one layer; each is a debt, and more than four are too many.
@@ -45,11 +45,12 @@ ABOUT = {
     "kernels": "what runs inside a stock ONNX Runtime",
     "rulesets": "which rules a caller means", "deployment": "what the runtime is handed",
     "placement": "decisions for all nodes at once", "splitting": "models in parts, and their workers",
-    "race": "the final comparison",
+    "race": "the final comparison", "crew": "who does tasks that do not depend on each other",
     "options": "what a user may choose", "pipeline": "the stages of an optimisation",
     "optimizer": "the façade", "comparison": "races of strategies", "fidelity": "prices against the clock",
     "benchmark": "models side by side by the clock",
-    "compat": "the `taso` module", "torch": "PyTorch modules in, callables out", "__main__": "`python -m rlflow`",
+    "compat": "the `taso` module", "torch": "PyTorch modules in, callables out", "olive": "a pass of Olive",
+    "__main__": "`python -m rlflow`",
 }  # fmt: skip
 FREE = {"__init__", "_core", "_version"}  # the package's lazy front, and the extension, which has its own doors below
 
@@ -76,7 +77,8 @@ DOORS: dict[str, set[str]] = {
     "matplotlib": {"report"},
     "click": {"cli"},
     "rich": {"cli", "report"},
-    "ray": {"search", "agents"},
+    "ray": {"crew"},
+    "olive": {"olive.py"},
 }
 #: Files that import by a name from a table of another place; each is a debt.
 COMPUTED = {

@@ -28,6 +28,7 @@ from rlflow.cli.split import split
 from rlflow.cli.train import train
 from rlflow.cli.tune import tune
 from rlflow.cli.verify import verify
+from rlflow.cli.worker import worker
 from rlflow.cli.zoo import zoo
 
 __all__ = ["main"]
@@ -62,5 +63,5 @@ def main(context: click.Context) -> None:
 
 
 for verb in (optimize, simplify, shrink, verify, diff, bench, search, compare, inspect, cost, rules, explain, zoo,
-             train, dream, split, run, place, tune, info):  # fmt: skip
+             train, dream, split, run, place, tune, worker, info):  # fmt: skip
     main.add_command(verb)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rlflow.cli.common import console, emit_json, parse_dims
+from rlflow.cli.common import DEVICE, WORKERS, console, emit_json, parse_dims
 from rlflow.cli.model_files import MODEL
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 @click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of a symbolic dimension, for measuring only.")
 @click.option("--rules", multiple=True, metavar="FILE|FAMILY", help="Rules to use instead of all that ship.")
 @click.option("--gate-seconds", type=float, default=60.0, show_default=True, help="For timing the winners of a model.")
+@WORKERS
+@DEVICE
 @click.option("--keep", metavar="FILE", help="JSON lines, written as it goes; what FILE has already is not run again.")
 @click.option("--json", "json_file", metavar="FILE", help="Write everything as JSON; - is stdout.")
 @click.option("--csv", "csv_file", metavar="FILE", help="Write a line a search as CSV.")
@@ -44,6 +46,8 @@ def compare(
     dims: tuple[str, ...],
     rules: tuple[str, ...],
     gate_seconds: float,
+    workers: str,
+    device: str | None,
     keep: str | None,
     json_file: str | None,
     csv_file: str | None,
@@ -56,6 +60,7 @@ def compare(
     """
     from rlflow import comparison
     from rlflow.cli.progress import reporter
+    from rlflow.crew import Workers
     from rlflow.files import check_output, write_atomically
     from rlflow.specs import nested
 
@@ -78,6 +83,7 @@ def compare(
             gate_seconds=gate_seconds,
             keep=keep,
             on_stage=told.stage,
+            workers=Workers.parse(workers, device),
         )
     if json_file is not None:
         emit_json(found.to_dict(), json_file)

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from rlflow.cli.common import ErrorGroup, console
+from rlflow.cli.common import WORKERS, ErrorGroup, console
 from rlflow.errors import UsageError
 from rlflow.specs import pair
 
@@ -68,7 +68,7 @@ def _options(*own: _Option) -> _Option:
     click.option("--held-out", "held_out", multiple=True, metavar="MODEL", help="To judge the agent by; repeatable."),
     click.option("--steps", default=20_000, show_default=True, help="Environment steps in all."),
     click.option("--preset", default="tuned", show_default=True, help="Hyper-parameters: paper, tuned or taught."),
-    click.option("--workers", default="0", show_default=True, help="Processes that play, 0 for this one, or ray."),
+    WORKERS,
     click.option("--evaluate-every", default=10, show_default=True, help="Updates between evaluations."),
     click.option("--patience", default=0, show_default=True, help="Evaluations without a better score before the end."),
     click.option("--device", default="cpu", show_default=True, help="Of the learner: cpu or cuda."),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rlflow.cli.common import NameChoice, console, parse_dims
+from rlflow.cli.common import DEVICE, WORKERS, NameChoice, console, parse_dims
 from rlflow.cli.model_files import MODEL
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ def _methods() -> list[str]:
 @click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of an open dimension.")
 @click.option("--input-data", multiple=True, metavar="FILE", help="An .npz by input names, or name=file.npy.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the search, and of random inputs.")
+@WORKERS
+@DEVICE
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress.")
 def tune(
@@ -41,6 +43,8 @@ def tune(
     dims: tuple[str, ...],
     input_data: tuple[str, ...],
     seed: int,
+    workers: str,
+    device: str | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -51,6 +55,7 @@ def tune(
     harl needs torch: pip install 'rlflow[rl]'.
     """
     from rlflow import tuned
+    from rlflow.crew import Workers
     from rlflow.search import InterruptGuard, StopToken
 
     out, stop = console(stderr=True), StopToken()
@@ -63,6 +68,7 @@ def tune(
         found = tuned.tune(
             model, output, budget=budget, by=method, seed=seed, threads=threads, dims=parse_dims("--dim", dims),
             input_data=list(input_data) or None, on_round=report, stop=stop,
+            workers=Workers.parse(workers, device),
         )  # fmt: skip
     if as_json:
         from dataclasses import asdict

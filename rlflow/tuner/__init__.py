@@ -13,6 +13,7 @@ from __future__ import annotations
 from rlflow.tuner.engines import INVALID, Engine, TunedSubgraph
 from rlflow.tuner.kernel_engine import KernelEngine
 from rlflow.tuner.recorded import RecordedEngine, record
+from rlflow.tuner.shared_engine import SharedEngine
 from rlflow.tuner.spaces import GROUPS, Sketch, Space, Steps, TensorProgram, Tile
 from rlflow.tuner.trial_records import Records, Remembering
 from rlflow.tuner.tuning import Tuner, TuneResult, TuningRound
@@ -28,6 +29,7 @@ __all__ = [
     "RecordedEngine",
     "Records",
     "Remembering",
+    "SharedEngine",
     "Sketch",
     "Space",
     "Steps",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -35,23 +35,34 @@ _ALIKE = 2.5
 _RUN_MS, _LEAST_RUNS, _MOST_RUNS = 300.0, 3, 10
 
 
+class KernelSites(NamedTuple):
+    """Sites of a model that are alike, in groups; and runs of the whole model in a session."""
+
+    groups: Sequence[Sequence[Site]]
+    runs: int
+
+
 class KernelEngine:
     """Times kernels at the sites of a model. ``graph``: the runtime's graph of it; ``worker``: with the kernels'
-    library; ``feeds``: the model's inputs.
+    library; ``feeds``: the model's inputs; ``like``: what another engine of the model found out.
     """
 
-    def __init__(self, graph: BlockedGraph, worker: Worker, feeds: Mapping[str, Any]) -> None:
+    def __init__(
+        self, graph: BlockedGraph, worker: Worker, feeds: Mapping[str, Any], like: KernelSites | None = None
+    ) -> None:
         self.graph, self._worker, self._feeds = graph, worker, feeds
-        self._runs = _LEAST_RUNS
         self._time = ChildTime()
-        self._own = self._times({})
-        whole = sum(one.us for one in self._own.values()) / 1000.0
-        self._runs = int(min(max(_RUN_MS / max(whole, 0.001), _LEAST_RUNS), _MOST_RUNS))
-        worth = [site for site in graph.sites() if site.name in self._own]
-        self.groups = _grouped([s for s in worth if worth_trying(s.kind, self._own[s.name].rows)], self._own)
+        self.sites = like or self._found()
+
+    @property
+    def groups(self) -> Sequence[Sequence[Site]]:
+        """Sites that are alike."""
+        return self.sites.groups
 
     @classmethod
-    def of(cls, source: bytes, feeds: Mapping[str, Any], threads: int = 1) -> KernelEngine:
+    def of(
+        cls, source: bytes, feeds: Mapping[str, Any], threads: int = 1, like: KernelSites | None = None
+    ) -> KernelEngine:
         """The engine of a serialised model. Raises CostError where no kernel of ours has a place in it."""
         from rlflow.frontends.blocked import BlockedGraph
         from rlflow.kernels.preparing import block_here
@@ -63,7 +74,7 @@ class KernelEngine:
             raise CostError(f"The kernels cannot be used here: {reason}.")
         worker = Worker(RuntimeOptions(threads=threads, library=library_path()))
         try:
-            return cls(BlockedGraph(worker.optimized(source), block_here()), worker, feeds)
+            return cls(BlockedGraph(worker.optimized(source), block_here()), worker, feeds, like)
         except BaseException:
             worker.close()
             raise
@@ -110,19 +121,27 @@ class KernelEngine:
 
     # --- timing -----------------------------------------------------------------------------------------------------
 
+    def _found(self) -> KernelSites:
+        """Where kernels of ours have a place, by the runtime's own times."""
+        own = self._times({}, _LEAST_RUNS)
+        whole = sum(one.us for one in own.values()) / 1000.0
+        runs = int(min(max(_RUN_MS / max(whole, 0.001), _LEAST_RUNS), _MOST_RUNS))
+        worth = [site for site in self.graph.sites() if site.name in own]
+        return KernelSites(_grouped([s for s in worth if worth_trying(s.kind, own[s.name].rows)], own), runs)
+
     def _measured(self, group: Sequence[Site], program: TensorProgram) -> float:
         found = self.attributes(next(at for at, one in enumerate(self.groups) if one is group), program)
         made = {} if found is None else ALGORITHMS[found[0]].attributes(found[1])
         try:
-            times = self._times({} if found is None else {site.name: made for site in group})
+            times = self._times({} if found is None else {site.name: made for site in group}, self.sites.runs)
         except (RuntimeCrashed, RuntimeRefused):
             return INVALID
         names = [name for site in group for name in (site.name, *site.others)]
         return max(sum(times[name].us for name in names if name in times), 1e-3) * 1e-6
 
-    def _times(self, attributes: Mapping[str, Mapping[str, int]]) -> dict[str, NodeTime]:
+    def _times(self, attributes: Mapping[str, Mapping[str, int]], runs: int) -> dict[str, NodeTime]:
         model = self.graph.with_kernels(attributes)
-        return {one.name: one for one in self._worker.profile(model, self._feeds, runs=self._runs)}
+        return {one.name: one for one in self._worker.profile(model, self._feeds, runs=runs)}
 
     @staticmethod
     def _name(group: Sequence[Site]) -> str:

@@ -97,7 +97,7 @@ def test_a_resumed_training_has_to_be_the_same(tmp_path: Path) -> None:
 def test_processes_play_what_one_plays() -> None:
     """Each episode has its own generator, so that it does not matter who plays it."""
     from rlflow.agents.torch_state import weights_of
-    from rlflow.agents.xrlflow.players import ProcessPlayers, Task
+    from rlflow.agents.xrlflow.players import Task, make_players
     from rlflow.agents.xrlflow.ppo import Player
     from rlflow.nn.token_vocabulary import TokenVocabulary
 
@@ -108,7 +108,7 @@ def test_processes_play_what_one_plays() -> None:
     weights = weights_of(make_policy(config().policy, vocabulary, 0))
     make = partial(Player, specs, config(), vocabulary)
     here = make().play(weights, tasks)
-    players = ProcessPlayers(make, 2)
+    players = make_players("2", make)
     try:
         there = players.play(weights, tasks)
     finally:
@@ -117,11 +117,8 @@ def test_processes_play_what_one_plays() -> None:
     assert [one.rewards for one in here] == [one.rewards for one in there]
 
 
-def test_ray_is_asked_for_in_a_sentence_where_it_is_not() -> None:
-    import importlib.util
-
-    if importlib.util.find_spec("ray") is not None:
-        pytest.skip("Ray is installed; there is nothing to refuse")
+def test_ray_is_asked_for_in_a_sentence_where_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlflow.crew.workers.not_installed", lambda *_: "Ray is missing: pip install 'rlflow[ray]'")
     with pytest.raises(UsageError, match=r"rlflow\[ray\]"):
         trainer(workers="ray").train(10)
     with pytest.raises(UsageError, match="expected a whole number"):

@@ -26,6 +26,7 @@ _PHASES = {"enumerate": "enumerating", "prove": "pruning and proving", "examples
 @click.option("--max-ops", default=3, show_default=True, help="Operators of a graph, at most.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The rule file to write.")
 @click.option("--jobs", default=2, show_default=True, help="Threads that enumerate, then processes that prove.")
+@click.option("--workers", metavar="N|ray|ray://…", help="Who proves, instead of --jobs processes of this machine.")
 @click.option("--seed", default=0, show_default=True, help="Of the inputs' values and the proofs' samples.")
 @click.option("--memory", default=1000, show_default=True, metavar="MB", help="Memory for enumerated graphs.")
 @click.option("--samples", default=200, show_default=True, help="Evaluations of each proof.")
@@ -42,6 +43,7 @@ def generate(
     max_ops: int,
     out: Path,
     jobs: int,
+    workers: str | None,
     seed: int,
     memory: int,
     samples: int,
@@ -56,13 +58,17 @@ def generate(
 
     Ctrl-C keeps what was done in OUT.work; the same command with --resume goes on from there.
     """
+    from rlflow.crew import Workers
     from rlflow.synthesis.generate import Effort, Recipe, generate_file
 
+    provers = None if workers is None else Workers.parse(workers)
     chosen = _vocabulary(vocabulary, ops, groups)
     settings = Recipe(chosen, Effort(max_ops, seed, jobs, memory, samples, minutes), date or _date.today().isoformat())
     with _Bar(quiet) as bar:
         try:
-            result = generate_file(settings, out, resume=resume, keep_work=keep_work, report=bar.report)
+            result = generate_file(
+                settings, out, resume=resume, keep_work=keep_work, report=bar.report, workers=provers
+            )
         except KeyboardInterrupt:
             click.echo(f"\nStopped. What was done is in {out}.work; the same command with --resume goes on.", err=True)
             sys.exit(130)

@@ -11,13 +11,15 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from rlflow import _core
+from rlflow.crew import Crew, Workers
 from rlflow.errors import RlflowError, UsageError
-from rlflow.processes import safe_context
 from rlflow.rewrite import ProofRecord, Rule
 from rlflow.synthesis.generate.deriver import Deriver
 from rlflow.synthesis.generate.generalise import generalise
@@ -98,10 +100,16 @@ Report = Callable[[PhaseProgress], None]
 
 
 class Generator:
-    """One run. :meth:`run` returns the rules; :attr:`statistics` says what happened to the others."""
+    """One run. :meth:`run` returns the rules; :attr:`statistics` says what happened to the others. ``workers``: who
+    proves; ``None``: as many processes as jobs.
+    """
 
-    def __init__(self, vocabulary: Vocabulary, budget: Effort, work: WorkFolder, report: Report | None = None) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, budget: Effort, work: WorkFolder, report: Report | None = None,
+        workers: Workers | None = None,
+    ) -> None:  # fmt: skip
         self.vocabulary = vocabulary
+        self._workers = workers or Workers(budget.jobs)
         self.budget = budget
         self.work = work
         self.statistics = StepCounts()
@@ -119,14 +127,13 @@ class Generator:
         folder."""
         found: list[FoundRule] = []
         deriver = Deriver([])
-        with ProcessPoolExecutor(self.budget.jobs, mp_context=safe_context()) as pool:
+        with self._workers.crew(partial(Proving, self.budget.seed, self.budget.samples)) as crew:
             try:
                 for group in self.vocabulary.groups:
                     equations = self._equations(group)
-                    found += self._prove(group, equations, deriver, pool)
+                    found += self._prove(group, equations, deriver, crew)
             except BaseException:
                 self._stop.set()
-                pool.shutdown(wait=False, cancel_futures=True)
                 raise
         return found
 
@@ -191,7 +198,7 @@ class Generator:
     # ---- proofs
 
     def _prove(
-        self, group: Group, equations: list[Equation], deriver: Deriver, pool: ProcessPoolExecutor
+        self, group: Group, equations: list[Equation], deriver: Deriver, crew: Crew
     ) -> list[FoundRule]:
         started = time.perf_counter()
         found: list[FoundRule] = []
@@ -206,7 +213,7 @@ class Generator:
                     self.statistics.add(group.name, not_reached=len(rest))
                     break
                 batch, rest = self._next_batch(group, rest, deriver)
-                for equation, rules in self._outcomes_of(group, batch, pool):
+                for equation, rules in self._outcomes_of(group, batch, crew):
                     if rules and found_again(deriver, equation, group):
                         self.statistics.add(group.name, implied=1)
                         continue
@@ -248,21 +255,19 @@ class Generator:
         return batch, []
 
     def _outcomes_of(
-        self, group: Group, batch: Sequence[Equation], pool: ProcessPoolExecutor
+        self, group: Group, batch: Sequence[Equation], crew: Crew
     ) -> Iterator[tuple[Equation, list[Rule]]]:
-        statements = [Statement(group, *sides) for e in batch for sides in ((e.left, e.right), (e.right, e.left))]
-        waiting: list[Future[Any] | None] = []
-        for s in statements:
-            known = s.refusal or s.key in self._outcomes
-            waiting.append(None if known else pool.submit(_outcome, s, self.budget.seed, self.budget.samples))
-        for k, (s, future) in enumerate(zip(statements, waiting, strict=True)):
-            if future is not None:
-                self._outcomes[s.key] = future.result()
-                self.work.keep_proof(s.key, self._outcomes[s.key])
-            if k % 2:
-                pair = [self._rule(t) for t in statements[k - 1 : k + 1]]
-                both = {rule.name: rule for rule in pair if rule}  # an equation may be its own reverse
-                yield batch[k // 2], list(both.values())
+        pairs = [[Statement(group, *sides) for sides in ((e.left, e.right), (e.right, e.left))] for e in batch]
+        new = {s.key: s for pair in pairs for s in pair if not s.refusal and s.key not in self._outcomes}
+        waiting = list(new.values())
+        with closing(crew.as_done(waiting)) as ended:
+            for number, outcome in ended:
+                self._outcomes[waiting[number].key] = outcome
+                self.work.keep_proof(waiting[number].key, outcome)
+        for equation, pair in zip(batch, pairs, strict=True):
+            rules = [self._rule(s) for s in pair]
+            both = {rule.name: rule for rule in rules if rule}  # an equation may be its own reverse
+            yield equation, list(both.values())
 
     def _rule(self, statement: Statement) -> Rule | None:
         if statement.refusal:
@@ -296,15 +301,21 @@ def _with(rule: Rule, **changes: Any) -> Rule:
     return Rule(**{**fields, **changes})
 
 
-def _outcome(statement: Statement, seed: int, samples: int) -> dict[str, Any]:
-    """In a worker: the proof of one direction, as plain data."""
-    try:
-        outcome = generalise(statement, seed=seed, samples=samples)
-    except Exception as error:  # noqa: BLE001 - a fault of the prover on one statement must not lose the run; it is reported
-        return {"reason": f"the prover failed: {type(error).__name__}: {error}"}
-    if outcome.verdict is None or outcome.verdict.record is None:
-        return {"reason": outcome.reason}
-    return {"bound": list(outcome.bound), "where": list(outcome.where), "proof": outcome.verdict.record.to_json()}
+class Proving:
+    """A worker: proves one direction of an equation, and answers with plain data."""
+
+    def __init__(self, seed: int, samples: int) -> None:
+        self._seed, self._samples = seed, samples
+
+    def __call__(self, statement: Statement) -> dict[str, Any]:
+        """What was proved, or the reason why not."""
+        try:
+            outcome = generalise(statement, seed=self._seed, samples=self._samples)
+        except Exception as error:  # noqa: BLE001 - a fault of the prover on one statement must not lose the run; it is reported
+            return {"reason": f"the prover failed: {type(error).__name__}: {error}"}
+        if outcome.verdict is None or outcome.verdict.record is None:
+            return {"reason": outcome.reason}
+        return {"bound": list(outcome.bound), "where": list(outcome.where), "proof": outcome.verdict.record.to_json()}
 
 
 def _order(e: Equation, text: str) -> tuple[int, int, int, str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rlflow import _core
+from rlflow.crew import Workers
 from rlflow.errors import GraphError, UsageError
 from rlflow.files import write_atomically
 from rlflow.processes import safe_context
@@ -90,14 +91,15 @@ class Findings:
 
 
 def generate_file(
-    settings: Recipe, out: Path, *, resume: bool = False, keep_work: bool = False, report: Report | None = None
-) -> Findings:
+    settings: Recipe, out: Path, *, resume: bool = False, keep_work: bool = False, report: Report | None = None,
+    workers: Workers | None = None,
+) -> Findings:  # fmt: skip
     """Runs the generator and writes the rule file. Raises UsageError where something cannot be written or does not
     fit;
-    KeyboardInterrupt leaves the work folder ``OUT.work`` behind."""
+    KeyboardInterrupt leaves the work folder ``OUT.work`` behind. ``workers``: who proves, which changes no byte."""
     _check_writable(out)
     work = WorkFolder(out.with_name(out.name + ".work"), settings.digest(), resume=resume)
-    generator = Generator(settings.vocabulary, settings.budget, work, report)
+    generator = Generator(settings.vocabulary, settings.budget, work, report, workers)
     try:
         found = generator.run()
         known = {f.rule.name for f in known_rules(found)}

@@ -1,0 +1,192 @@
+"""The same on a Ray cluster of four processes on this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlflow import zoo
+from rlflow.comparison import compare
+from rlflow.crew import Workers
+from rlflow.crew.ray_crew import RESOURCE, SETTINGS, RayCrew
+from rlflow.errors import ModelError, RlflowError, UsageError
+from rlflow.processes import python_command
+from rlflow.synthesis.generate import Effort, Recipe, generate_file, load_vocabulary
+from tests.crew import workers_of
+from tests.crew.test_crew import tuned, without_seconds
+
+pytestmark = [
+    pytest.mark.skipif(
+        importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install 'rlflow[ray]'"
+    ),
+    pytest.mark.xdist_group("ray"),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    """Four workers, two of which are a device."""
+    import ray
+
+    os.environ.update(SETTINGS)
+    ray.init(
+        address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
+        resources={RESOURCE + "board": 2},
+    )  # fmt: skip
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "tiny-bert.onnx"
+    sizes = {"layers": 1, "hidden": 16, "heads": 2, "feed_forward": 32, "vocab": 20}
+    path.write_bytes(zoo.build("bert6-classifier", seq=8, **sizes).SerializeToString())
+    return path
+
+
+def busy_workers() -> list[int]:
+    """The processes that do a task of a crew now."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            title = (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"ray::RayHand.answer" in title:
+            found.append(int(folder.name))
+    return found
+
+
+def test_results_are_in_the_order_of_the_tasks() -> None:
+    with RayCrew(workers_of.squaring) as crew:
+        assert crew.count == 4
+        found = crew.in_order(range(9))
+        assert [square for square, _ in found] == [number * number for number in range(9)]
+        assert os.getpid() not in {pid for _, pid in found}
+
+
+def test_an_error_is_the_senders() -> None:
+    with RayCrew(workers_of.failing, count=1) as crew:
+        with pytest.raises(ModelError, match="no model"):
+            crew.in_order([3])
+        with pytest.raises(RlflowError, match=r"ZeroDivisionError in do: .*by zero"):
+            crew.in_order([5])
+    with RayCrew(workers_of.never_made, count=1) as crew, pytest.raises(ModelError, match="nothing to work with"):
+        crew.in_order([1])
+
+
+def test_what_a_dead_worker_was_doing_is_done_again(tmp_path: Path) -> None:
+    (tmp_path / "once").mkdir()
+    (tmp_path / "always").mkdir()
+    with RayCrew(partial(workers_of.Dying, tmp_path / "once", 4, 1), count=2) as crew:
+        assert crew.in_order(range(9)) == [number * number for number in range(9)]
+        assert len(list((tmp_path / "once").iterdir())) == 1
+    always = partial(workers_of.Dying, tmp_path / "always", 4, 99)
+    with RayCrew(always, count=2) as crew, pytest.raises(RlflowError, match="Task 5 ended its worker 3 times"):
+        crew.in_order(range(6))
+
+
+def test_a_device_has_as_many_workers_as_joined_under_its_name() -> None:
+    with RayCrew(workers_of.squaring, device="board") as crew:
+        assert crew.count == 2
+        assert [square for square, _ in crew.in_order(range(5))] == [0, 1, 4, 9, 16]
+    with pytest.raises(UsageError, match="joined as the device 'pi4'; it has 'board'"):
+        RayCrew(workers_of.squaring, device="pi4")
+
+
+def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlflow.__version__", "9.9.9", raising=False)
+    with RayCrew(workers_of.squaring, count=1) as crew, pytest.raises(UsageError, match=r"and this is 9\.9\.9"):
+        crew.in_order([1])
+
+
+def test_a_comparison_is_the_same_after_kill_9(model: Path) -> None:
+    killed: list[int] = []
+
+    def kill_one() -> None:
+        """End the first worker that is seen at a task."""
+        while not killed and not over.is_set():
+            for pid in busy_workers()[:1]:
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+            time.sleep(0.01)
+
+    options: dict[str, Any] = {"budget": "400x", "cost": "analytic", "seeds": 3}
+    strategies = ["random:length=2", "annealing"]
+    alone = compare([model], strategies, **options)
+    over = threading.Event()
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    shared = compare([model], strategies, workers="ray", **options)
+    over.set()
+    killer.join()
+    assert killed
+    assert without_seconds(shared.to_dict()) == without_seconds(alone.to_dict())
+
+
+def test_rules_are_the_same_bytes_whoever_proves_them(tmp_path: Path) -> None:
+    vocabulary = load_vocabulary("taso").only(["Relu", "Transpose"])
+    recipe = Recipe(vocabulary, Effort(max_ops=2, samples=20), "2026-01-01")
+    generate_file(recipe, tmp_path / "here.json")
+    generate_file(recipe, tmp_path / "there.json", workers=Workers.parse("ray"))
+    assert (tmp_path / "there.json").read_bytes() == (tmp_path / "here.json").read_bytes()
+    assert json.loads((tmp_path / "here.json").read_text())["rules"]
+
+
+@pytest.mark.clock
+def test_four_workers_measure_three_and_a_half_times_as_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    four, shared = tuned(Workers.parse("ray"), 0.1)
+    monkeypatch.setattr(RayCrew, "_places", lambda self: 1)
+    one, alone = tuned(Workers.parse("ray"), 0.1)
+    assert one == four
+    assert alone / shared >= 3.5, f"{alone:.2f} s against {shared:.2f} s"
+
+
+@pytest.mark.slow  # starts a cluster of its own
+def test_workers_join_send_and_leave(model: Path, tmp_path: Path) -> None:
+    """The command line from end to end: a machine begins a cluster as a device, and a comparison is sent there."""
+    port, client = free_port(), free_port()
+    worker = python_command("rlflow.cli", "main", ["worker", "--device", "here", "--cores", "2", f"--port={port}"])
+    told = subprocess.Popen([*worker, f"--client-port={client}"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert told.stdout is not None
+        lines = until(told.stdout, "Working")
+        assert lines[0].startswith("Measures as 'here': ")
+        assert "rlflow worker --join " in lines[1] and lines[1].rstrip().endswith(f":{port}")
+        arguments = ["compare", str(model), "--search", "greedy,annealing", "--budget", "20x", "--seeds", "1"]
+        arguments += ["--cost", "analytic", "--workers", f"ray://127.0.0.1:{client}", "--device", "here", "-q"]
+        command = python_command("rlflow.cli", "main", [*arguments, "--json", "-"])
+        sent = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert sent.returncode == 0, sent.stderr
+        assert {row["strategy"] for row in json.loads(sent.stdout)["runs"]} == {"greedy", "annealing"}
+    finally:
+        told.send_signal(signal.SIGINT)
+        assert told.wait(30) == 0
+
+
+def until(stream: Any, word: str) -> list[str]:
+    lines: list[str] = []
+    while not lines or word not in lines[-1]:
+        line = stream.readline()
+        assert line, lines
+        lines.append(line)
+    return lines
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
