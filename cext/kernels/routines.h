@@ -22,6 +22,14 @@ struct Norm {
   float* sum;  // where s is kept; null: nowhere
 };
 
+// y = x/2 · (1 + erf(x/√2)) of x + bias, rows of `width` floats.
+struct Gelu {
+  int64_t width;
+  const float* bias;  // null: none
+  const float* x;
+  float* y;
+};
+
 // y = x · w + bias for `rows` rows of `depth` floats. The columns of w lie in panels of 64, [panel][depth][column], the last
 // one filled up with zeros.
 struct Product {
@@ -67,6 +75,7 @@ struct Routines {
   void (*plane)(const Planes&, int64_t plane, float* copied);
   void (*groups_8)(const Groups&, int64_t image, int64_t block, int64_t first_row, int64_t end_row);  // blocks of 8
   void (*groups_16)(const Groups&, int64_t image, int64_t block, int64_t first_row, int64_t end_row);
+  void (*gelu)(const Gelu&, int64_t first_row, int64_t end_row);
 };
 
 // The tables; null where this build has none.

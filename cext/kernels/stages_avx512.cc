@@ -23,6 +23,8 @@ namespace {
 
 #include "product_body.h"
 
+#include "gelu_body.h"
+
 #include "planes_body.h"
 
 #include "groups_body.h"
@@ -31,7 +33,7 @@ namespace {
 const Stages* avx512_stages(const Form& form, int block) { return block == 16 ? chosen(form, block) : avx2_stages(form, block); }
 
 const Routines* avx512_routines() {
-  static constexpr Routines table = {norm_rows, product_panels, convolved_plane, group_rows<8>, group_rows<16>};
+  static constexpr Routines table = {norm_rows, product_panels, convolved_plane, group_rows<8>, group_rows<16>, gelu_rows};
   return &table;
 }
 

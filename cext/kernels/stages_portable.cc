@@ -18,6 +18,8 @@ namespace {
 
 #include "product_body.h"
 
+#include "gelu_body.h"
+
 #include "planes_body.h"
 
 #include "groups_body.h"
@@ -26,7 +28,7 @@ namespace {
 const Stages* portable_stages(const Form& form, int block) { return chosen(form, block); }
 
 const Routines* portable_routines() {
-  static constexpr Routines table = {norm_rows, product_panels, convolved_plane, group_rows<8>, group_rows<16>};
+  static constexpr Routines table = {norm_rows, product_panels, convolved_plane, group_rows<8>, group_rows<16>, gelu_rows};
   return &table;
 }
 

@@ -121,3 +121,24 @@ TEST(products_with_few_rows_are_those_in_double_precision) {
         }
     }
 }
+
+// --- gelu ---
+
+TEST(gelu_is_that_in_double_precision) {
+  for (const Isa isa : isas_here())
+    for (const int64_t width : {1, 7, 16, 33, 768})
+      for (const bool with_bias : {false, true}) {
+        std::vector<float> x = normal_floats(3 * width, 0, 3, 1), y(x.size() + 1, std::nanf(""));
+        const auto bias = normal_floats(width, 0, 1, 2);
+        x[0] = -60;
+        const Gelu g{width, with_bias ? bias.data() : nullptr, x.data(), y.data()};
+        routines(isa).gelu(g, 0, 1);
+        routines(isa).gelu(g, 1, 3);
+        CHECK(std::isnan(y[x.size()]));
+        for (std::size_t at = 0; at < x.size(); ++at) {
+          const double value = double{x[at]} + (with_bias ? double{bias[at % static_cast<std::size_t>(width)]} : 0.0);
+          CHECK(std::abs(y[at] - value / 2 * std::erfc(-value / std::sqrt(2.0))) < 1e-6 * (1 + std::abs(value)));
+        }
+        CHECK(y[0] == 0.0f);
+      }
+}

@@ -9,6 +9,7 @@ from typing import Any
 
 import blocked_models
 import numpy as np
+import test_gelu
 import test_groups
 import test_norm
 import test_product
@@ -50,6 +51,15 @@ def norms() -> Iterator[Case]:
         fed = [name for name in ("x", "skip") if name in names]
         yield Case(f"{operator} {rows}x{width}", "norm", graph_of(raw), {name: values[name] for name in fed}, truth,
                    4.0 * rows * width * (len(fed) + 1), "GB/s")  # fmt: skip
+
+
+def gelus() -> Iterator[Case]:
+    for rows, width in ((128, 3072), (197, 3072), (1, 3072)):
+        raw = test_gelu.model("Gelu", "com.microsoft", (1, rows, width), None)
+        x = np.random.default_rng(3).standard_normal((1, rows, width)).astype(np.float32)
+        wide = x.astype(np.float64)
+        truth = wide / 2 * (1 + test_gelu.erf(wide / np.sqrt(2)))
+        yield Case(f"Gelu {rows}x{width}", "gelu", graph_of(raw), {"x": x}, truth, 8.0 * rows * width, "GB/s")
 
 
 def products() -> Iterator[Case]:
@@ -116,5 +126,5 @@ def row_of(case: Case, seconds: float) -> dict[str, Any]:
 
 
 def cases() -> Iterator[Case]:
-    for make in (norms, products, depthwise, grouped):
+    for make in (norms, gelus, products, depthwise, grouped):
         yield from make()

@@ -35,6 +35,7 @@ class How:
     threads: int = 1
     batch: int | None = None
     instead: tuple[tuple[str, str], ...] = ()
+    skip_rules: tuple[str, ...] = ()
     deployed: bool = False  # also measure the start of sessions and their memory
 
     def key(self, name: str) -> str:
@@ -51,8 +52,9 @@ def row_of(name: str, how: How) -> dict[str, Any]:
         Path(path).write_bytes(model.SerializeToString())
         del model
         said = optimize(
-            path, output=out, kernels=True, cost=how.cost, search=how.search, budget=how.budget, threads=how.threads
-        ).report.notes
+            path, output=out, kernels=True, cost=how.cost, search=how.search, budget=how.budget, threads=how.threads,
+            skip_rules=how.skip_rules,
+        ).report.notes  # fmt: skip
         plan = _plan(out, how)
         row = {
             "kind": "model", "key": how.key(name), "model": name, "threads": how.threads,

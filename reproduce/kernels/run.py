@@ -160,6 +160,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--cost", default="analytic", help="of the optimizer, as are search and budget")
     parser.add_argument("--search", default="greedy")
     parser.add_argument("--budget", default="30s")
+    parser.add_argument("--skip-rules", nargs="*", default=[])
     parser.add_argument("--threads", type=int, default=1, help="of the models")
     parser.add_argument("--batch", type=int, help="of the models; their own otherwise")
     parser.add_argument("--instead", nargs=2, action="append", default=[], metavar=("ONE", "OTHER"),
@@ -179,7 +180,7 @@ def measure_models(kept: results.Results, options: argparse.Namespace) -> None:
     instead = tuple((one, other) for one, other in options.instead)
     place = {"threads": options.threads, "batch": options.batch}
     how = models.How(options.seconds, options.cost, options.search, options.budget, **place, instead=instead,
-                     deployed=options.deployed)  # fmt: skip
+                     skip_rules=tuple(options.skip_rules), deployed=options.deployed)  # fmt: skip
     for name in options.models:
         key = how.key(name)
         if options.again or not kept.have(key):

@@ -129,6 +129,24 @@ def _write_norm(node: onnx.NodeProto, around: Surroundings, attributes: Mapping[
     replace(node, "RowNorm", inputs, outputs, own)
 
 
+# --- Gelu -------------------------------------------------------------------------------------------------------------
+
+_GELUS = (("", "Gelu"), (CONTRIB, "Gelu"), (CONTRIB, "BiasGelu"))
+
+
+def _read_gelu(node: onnx.NodeProto, around: Surroundings) -> Site | None:
+    """By the error function, with or without a constant bias."""
+    if (node.domain, node.op_type) not in _GELUS or attributes_of(node).get("approximate", "none") != "none":
+        return None
+    bias = input_of(node, 1)
+    shape = around.shape(bias) if bias else (0,)
+    return Site("gelu", node.name, shape) if shape is not None and len(shape) == 1 else None
+
+
+def _write_gelu(node: onnx.NodeProto, around: Surroundings, attributes: Mapping[str, int]) -> None:
+    replace(node, "RowGelu", list(node.input), list(node.output), attributes)
+
+
 # --- products with few rows -------------------------------------------------------------------------------------------
 
 _PANEL = 64  # columns; as cext/kernels/product_op.cc has it
@@ -255,6 +273,7 @@ KINDS: Mapping[str, KernelKind] = {
     for one in (
         *(KernelKind(kind, _read_convolution, _write_convolution) for kind in dict.fromkeys(TAPS.values())),
         KernelKind("norm", _read_norm, _write_norm),
+        KernelKind("gelu", _read_gelu, _write_gelu),
         KernelKind("product", _read_product, _write_product),
         KernelKind("depthwise", _read_depthwise, _write_depthwise),
         KernelKind("grouped", _read_grouped, _write_grouped),

@@ -68,6 +68,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         Algorithm("row-product", "product", {}, {"ahead": (16, 0, 4, 8, 32, 64, 128, 256)}, most_rows=4),
         Algorithm("depthwise", "depthwise", {}, {"side_by_side": (4, 1, 2)}),
         Algorithm("grouped", "grouped", {}, {"side_by_side": (8, 4)}),
+        Algorithm("row-gelu", "gelu", {}, {"rows": (0, 1, 2, 4, 8, 16, 32, 64)}),
         Algorithm("row-norm", "norm", {}, {"rows": (0, 1, 2, 4, 8, 16, 32, 64)}),
     )
 }
