@@ -191,6 +191,10 @@ site: $(VENV)/.docs ## build/site: the documents as a site, with a reference mad
 page-check: $(VENV)/.dev ## the HTML report in headless Chromium, at two widths and printed; keeps pictures (needs chromium; MODELS="…")
 	$(BIN)/python tests/report/look.py $(MODELS)
 
+.PHONY: sessions
+sessions: $(VENV)/.dev ## docs/sessions.md: what the commands show in a terminal, at 80 and 200 columns; fails where something is cut
+	$(BIN)/python tests/report/sessions.py
+
 .PHONY: prove
 prove: $(VENV)/.dev ## prove every rule of the library again
 	$(RLFLOW) rules prove --all

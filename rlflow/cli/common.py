@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import sys
+import textwrap
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -22,7 +24,21 @@ if TYPE_CHECKING:
     from rlflow.search import Strategy
 
 
-class ErrorGroup(click.Group):
+class VerbGroup(click.Group):
+    """A group whose help lists its verbs in the order in which they were added, each with a whole sentence."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In their own order."""
+        return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """As click's, but no sentence is cut."""
+        named = [(name, one) for name, one in self.commands.items() if not one.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.get_short_help_str(_WIDEST)) for name, one in named])
+
+
+class ErrorGroup(VerbGroup):
     """A group whose errors are one sentence on stderr, ``rlflow: error: …``, and an exit code."""
 
     def main(
@@ -84,7 +100,8 @@ def _open_closed_streams() -> None:
 def _click_sentence(error: click.ClickException) -> str:
     message = error.format_message().strip()
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        message = f"{message.rstrip('.')}. See: {error.ctx.command_path} --help"
+        sentence = message.rstrip(".")
+        message = f"{sentence}{'' if sentence.endswith('?') else '.'} See: {error.ctx.command_path} --help"
     return message
 
 
@@ -96,8 +113,27 @@ def _maybe_traceback(arguments: Sequence[str]) -> None:
 
 def _fail(sentence: str, code: int) -> NoReturn:
     with contextlib.suppress(OSError):  # nobody reads it
-        click.echo(f"rlflow: error: {sentence}", err=True)
+        say(f"rlflow: error: {sentence}", err=True)
     sys.exit(code)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print lines; on a terminal they are wrapped between words, with a hanging indent, and elsewhere never."""
+    stream = sys.stderr if err else sys.stdout
+    if stream.isatty():
+        width = shutil.get_terminal_size().columns
+        text = "\n".join(_wrapped(line, width) for line in text.splitlines())
+    click.echo(text, err=err)
+
+
+def _wrapped(line: str, width: int) -> str:
+    if len(line) <= width:
+        return line
+    margin = line[: len(line) - len(line.lstrip())]
+    return textwrap.fill(
+        line, width, subsequent_indent=f"{margin}  ", drop_whitespace=True, break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
 
 
 class NameChoice(click.ParamType):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlflow.cli.common import NameChoice, console, device_command, parse_dims, plural
+from rlflow.cli.common import NameChoice, VerbGroup, console, device_command, parse_dims, plural
 from rlflow.cli.model_files import MODEL
 from rlflow.errors import ModelError, RuntimeUnavailable, UsageError
 from rlflow.ledger import Ledger
@@ -27,7 +27,7 @@ _OPERATORS_WIDTH = 60
 FORMAT = "rlflow calibration"
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def cost() -> None:
     """Measured prices: show, export, import and prune them; see how well they predict the clock."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlflow.cli.common import plural
+from rlflow.cli.common import plural, say
 from rlflow.cli.model_files import MODEL
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def diff(before: str, after: str, page_file: str | None, as_json: bool, verbose:
         plain = {"before": str(before), "after": str(after), **found.to_dict(*models)}
         click.echo(json.dumps(plain, indent=2, ensure_ascii=False))
         return
-    click.echo("\n".join(lines))
+    say("\n".join(lines))
 
 
 def _lines(found: ModelDifference, models: list[Any], most: int | None) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlflow.cli.common import NameChoice, console, emit_json, parse_dims, show_rows, with_egraph_out
+from rlflow.cli.common import NameChoice, VerbGroup, console, emit_json, parse_dims, show_rows, with_egraph_out
 from rlflow.cli.model_files import MODEL
 from rlflow.errors import UsageError
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rlflow.search import Budget, Problem, Result, Statistics
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def search() -> None:
     """The strategies that choose rewrites: list them with their options, run one on a model."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlflow.cli.common import parse_dims
+from rlflow.cli.common import parse_dims, say
 from rlflow.cli.model_files import MODEL
 from rlflow.errors import VerificationFailed
 
@@ -45,7 +45,7 @@ def verify(
     if as_json:
         click.echo(json.dumps(as_plain(original, other, seed, found), indent=2, ensure_ascii=False))
     else:
-        click.echo("\n".join(sentences(original, other, found)))
+        say("\n".join(sentences(original, other, found)))
     if not found.passed:
         context.exit(VerificationFailed.exit_code)
 

@@ -6,10 +6,11 @@ import json
 
 import click
 
+from rlflow.cli.common import VerbGroup
 from rlflow.errors import UsageError
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def zoo() -> None:
     """Benchmark models with seeded weights: list them, write them."""
 

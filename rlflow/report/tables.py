@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
     from rich.table import Table
 
-_NAME_WIDTH = 48
 _CLEANUP_WORTH_SAYING = 0.02
 _MOST_RULES, _MOST_OUTPUTS = 30, 12
 
@@ -101,9 +100,9 @@ def _table(*columns: str) -> Table:
 
     table = Table(box=box.SIMPLE, pad_edge=False)
     for number, column in enumerate(columns):
-        table.add_column(
-            column, justify="right" if number else "left", overflow="ellipsis", max_width=_NAME_WIDTH, no_wrap=True
-        )
+        # Names and sentences stand in the first and the last column; they are wrapped where there is no room, not cut.
+        figures = 0 < number < len(columns) - 1
+        table.add_column(column, justify="right" if number else "left", overflow="fold", no_wrap=figures)
     return table
 
 

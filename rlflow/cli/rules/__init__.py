@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from rlflow.cli.common import VerbGroup
 from rlflow.cli.rules.explain import explain
 from rlflow.cli.rules.generate import generate
 from rlflow.cli.rules.import_ import import_rules
@@ -15,7 +16,7 @@ from rlflow.cli.rules.show import show
 from rlflow.cli.rules.stats import stats
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def rules() -> None:
     """The substitutions: list, show, count, prove, repair, find and import them, ask why one does not fire."""
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
 
-from rlflow.cli.common import parse_dims
+from rlflow.cli.common import parse_dims, say
 from rlflow.cli.model_files import MODEL
 from rlflow.cli.rules.shared import load_library, named_rule, rule_files
 from rlflow.errors import UsageError
 
 _NODE = click.option("--node", metavar="NAME", help="Only there: a node's name, or its canonical position.")
+_AT = re.compile(r"\bat position (\d+)\b")
 _FREEZE = click.option("--freeze", multiple=True, metavar="N=1", help="Size of a symbolic dimension.")
 
 
@@ -45,7 +47,14 @@ def _explain(name: str, model: str, node: str | None, freeze: tuple[str, ...], f
     imported = load_model(model, freeze=parse_dims("--freeze", freeze) or None)
     sentences = explain_rule(imported.graph, rule, None if node is None else _identifier(imported, node))
     for sentence in sentences or [f"No node of the model could be the root of {name}."]:
-        click.echo(sentence)
+        say(_AT.sub(lambda found: _place(imported, found), sentence))
+
+
+def _place(imported: Any, found: re.Match[str]) -> str:
+    """A node by its name, where the import left it one; the position is what --node takes, too."""
+    at = int(found[1])
+    origin = imported.origin.nodes.get(imported.graph.order()[at])
+    return f"{origin.node.name} (position {at})" if origin is not None and origin.node.name else found[0]
 
 
 def _identifier(imported: Any, node: str) -> int:
