@@ -444,3 +444,23 @@ class PolicyNet:
         touched_by: Any,
         children: Sequence[PolicyCode] = (),
     ) -> tuple[NDArray[np.float32], float]: ...
+
+def pack_buffers(
+    begin: Any, end: Any, size: Any, capacity: int, most: int
+) -> tuple[NDArray[np.int64] | None, bool, int]: ...
+def choose(
+    *,
+    choice_begin: Any,
+    cost: Any,
+    usage: Any,
+    begin: Any,
+    end: Any,
+    first: Any,
+    second: Any,
+    table_begin: Any,
+    table: Any,
+    limit: float,
+    seconds: float,
+    rounds: int,
+    seed: int,
+) -> tuple[NDArray[np.int32] | None, float, float, int]: ...

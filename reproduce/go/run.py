@@ -1,12 +1,18 @@
 """Placement and splitting: what the searches find, how fast the simulator is, and what parts serve.
 
-    python reproduce/go/run.py [--only simulator doppler split] [--data DIR] [--evaluations 10000] [--seeds 5] [--dirty]
+    python reproduce/go/run.py [--only PART ...] [--data DIR] [--evaluations 10000] [--seeds 5] [--updates 150]
 
 doppler: DOPPLER's four graphs (`DIR/doppler/*.txt`) on 4 equal devices in the rules of its simulator; the placers that
 search have equal evaluations, and the median over seeds is printed. ratio: time by the critical path over time by the
 placer; gap: time over the lower bound. simulator: node events a second of processor time. split: `rlflow split -n 2`,
 then `rlflow run --requests 50 --pin --against`: requests a second in two pinned processes over those in one; and the
 same by processor time, which other programs cannot spoil.
+
+policy: GO's policy on a family of graphs that it was not trained on. Every figure is over the best that any search or
+rule found on that graph, so 1 is as good, and less is better; all of the policy's columns try 64 decisions, those with
+steps 50 updates of 16 evaluations before. without: the policy with a part left out. large: one decision about 80,000
+nodes. minimalloc: its instances (`DIR/minimalloc/*.csv`) packed. iopddl: the contest's instances
+(`DIR/iopddl/*.json.gz`), `--seconds` of processor time each.
 """
 
 from __future__ import annotations
@@ -28,12 +34,16 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, os.fspath(HERE.parent / "common"))
 
 import doppler
+import iopddl
+import learned
+import offsets
 import results
 
 from rlflow.placement import PLACERS, Devices, PlacementTask, lower_bound
+from rlflow.placement.sketches import FAMILIES
 from rlflow.testing.placers import layered_work
 
-PARTS = ("simulator", "doppler", "split")
+PARTS = ("simulator", "doppler", "split", "minimalloc", "iopddl", "large", "policy", "without")
 SEARCHING = ("random", "annealing", "brkga")
 BUILDING = ("single", "contiguous", "critical-path", "etf", "heft", "min-cut")
 MODELS = ("squeezenet1.1", "resnet-18", "mobilenet-v2", "densenet-121", "inception-v3")
@@ -113,6 +123,40 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
         for row in found["split"]:
             same = "identical" if row["identical"] else f"within {row['worst']:.2g}"
             yield f"| {row['model']} | {row['ratio']:.2f} | {row['processor_ratio']:.2f} | {same} |"
+    if found["minimalloc"]:
+        yield from results.heading("minimalloc", "buffers", "packed", "s")
+        for row in found["minimalloc"]:
+            done = "yes" if row["packed"] else "no"
+            yield f"| {row['instance']} | {row['buffers']} | {done} | {row['seconds']:.2f} |"
+    if found["iopddl"]:
+        yield from results.heading("iopddl", "nodes", "over the contest's best", "over the lower bound", "valid", "s")
+        for row in found["iopddl"]:
+            over, gap = ("–" if row[one] is None else f"{row[one]:.4f}" for one in ("over_best", "gap"))
+            done = "yes" if row["valid"] else "no"
+            yield f"| {row['instance']} | {row['nodes']} | {over} | {gap} | {done} | {row['seconds']:.0f} |"
+    yield from learned_table(found)
+
+
+def learned_table(found: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
+    """The tables of the policy."""
+    if found["policy"]:
+        columns = ("untrained", "zero-shot", "fine-tuned", "from scratch")
+        yield from results.heading("family", "task", "nodes", "best of the others", *columns, "evidence")
+        for family, task in sorted({(row["family"], row["task"]) for row in found["policy"]}):
+            rows = [row for row in found["policy"] if (row["family"], row["task"]) == (family, task)]
+            best = min(rows[0]["others"], key=rows[0]["others"].__getitem__)
+            over = [f"{np.median([row[one] for row in rows]) / rows[0]['others'][best]:.3f}" for one in columns]
+            cells = (task, str(rows[0]["nodes"]), best, *over, rows[0]["evidence"])
+            yield f"| {family} | {' | '.join(cells)} |"
+    if found["without"]:
+        yield from results.heading("policy", "weights", "mean log gain over usual decisions")
+        for row in found["without"]:
+            yield f"| {row['part']} | {row['weights']} | {row['score']:.3f} |"
+    if found["large"]:
+        yield from results.heading("placer", "nodes", "processor s", "peak GB", "over the lower bound")
+        for row in found["large"]:
+            figures = f"{row['processor_s']:.1f} | {row['peak_gb']:.2f} | {row['over_bound']:.3f}"
+            yield f"| {row['placer']} | {row['nodes']} | {figures} |"
 
 
 def main() -> None:
@@ -122,6 +166,10 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=MODELS)
     parser.add_argument("--evaluations", type=int, default=10_000)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--families", nargs="+", choices=list(FAMILIES), default=list(FAMILIES))
+    parser.add_argument("--updates", type=int, default=150, help="of a training of the policy")
+    parser.add_argument("--seconds", type=float, default=300.0, help="for each instance of iopddl")
+    parser.add_argument("--nodes", type=int, default=80_000, help="of the large graph")
     results.add_options(parser)
     given = parser.parse_args()
     file = results.Results(RESULTS, ["python", "reproduce/go/run.py", *sys.argv[1:]], resume=True, dirty=given.dirty)
@@ -129,6 +177,11 @@ def main() -> None:
         "simulator": simulator,
         "doppler": lambda: placed(given.data / "doppler", given.evaluations, given.seeds),
         "split": lambda: split(tuple(given.models)),
+        "minimalloc": lambda: offsets.packed(given.data / "minimalloc"),
+        "iopddl": lambda: iopddl.chosen(given.data / "iopddl", given.seconds),
+        "large": lambda: learned.large(given.nodes),
+        "policy": lambda: learned.left_out(given.families, given.updates, given.evaluations, given.seeds),
+        "without": lambda: learned.without(given.families, given.updates),
     }
     for part in given.only:
         for row in sources[part]():

@@ -115,8 +115,14 @@ def shrink_text(report: ShrinkReport) -> str:
 
 
 def arena_text(needs: Any, most: int = 400) -> str:
-    """Where each buffer of a :class:`rlflow.footprint.Footprint` lies, and between which operators."""
-    lines = [f"block of {size_text(needs.block)}: offset, bytes, from operator, to operator, first value"]
-    rows = [f"{one.offset:>12} {one.size:>12} {one.first:>6} {one.last:>6}  {one.value}" for one in needs.buffers]
+    """Where each buffer of a :class:`rlflow.footprint.Footprint` lies, and between which operators, in the smallest
+    block that a search finds for them.
+    """
+    from rlflow.footprint.packing import arena_of
+
+    arena = arena_of(needs.buffers)
+    sizes = f"as the runtime lays it out: {size_text(needs.block)}; no plan needs less than {size_text(arena.bound)}"
+    lines = [f"block of {size_text(arena.size)} ({sizes}): offset, bytes, from operator, to operator, first value"]
+    rows = [f"{one.offset:>12} {one.size:>12} {one.first:>6} {one.last:>6}  {one.value}" for one in arena.buffers]
     left = [f"... and {len(rows) - most} more (--json has all)"] if len(rows) > most else []
     return "\n".join([*lines, *rows[:most], *left])
