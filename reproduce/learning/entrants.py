@@ -26,6 +26,8 @@ POLICIES = {
     "mcts-policy": "mcts-policy:",
     "mcts-policy value": "mcts-policy:leaf=value,",
 }
+#: The default search with a learned member more; its control is the default itself.
+_MIXED = "mixed:members=backtracking+eqsat(rounds=2;extraction=greedy-dag)+mcts+"
 
 
 class Entrant(NamedTuple):
@@ -64,6 +66,13 @@ def entrants(folder: Path, seeds: int, checkpoint: Path | None = None) -> list[E
     fresh = f"rlflow:checkpoint={folder}/world-{{seed}}.npz"
     found.append(Entrant("rlflow untrained", fresh, "double", "rlflow", drawn=True))
     found.append(Entrant("rlflow no model", "rlflow:share=0", "double", "rlflow"))
+    for name, trained, untrained in (
+        ("mixed and xrlflow", f"xrlflow(checkpoint={folder}/trained.npz)", f"xrlflow(checkpoint={folder}/untrained"),
+        ("mixed and rlflow", "rlflow", f"rlflow(checkpoint={folder}/world"),
+    ):
+        found.append(Entrant(name, _MIXED + trained, "learned"))
+        fresh = f"{_MIXED}{untrained}-{{seed}}.npz)"
+        found.append(Entrant(f"{name} untrained", fresh, "double", name, drawn=True))
     return found
 
 

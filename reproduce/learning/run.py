@@ -72,6 +72,7 @@ def play(kept: Rows, options: argparse.Namespace, size: dict[str, Any]) -> None:
     from entrants import entrants
 
     known = entrants(WEIGHTS, size["seeds"], options.checkpoint)
+    known = [one for one in known if not options.entrants or one.name in options.entrants]
     for budget in options.budgets or size["budgets"]:
         for half in size["halves"]:
             for family in (name for name in CONFIG[half] if not options.families or name in options.families):
@@ -91,6 +92,7 @@ def main() -> int:
     every = [name for half in HALVES for name in CONFIG[half]]
     parser.add_argument("--families", nargs="*", choices=every, metavar="NAME")
     parser.add_argument("--budgets", nargs="*", metavar="BUDGET")
+    parser.add_argument("--entrants", nargs="*", metavar="NAME", help="only these")
     parser.add_argument("--checkpoint", type=Path, help="the policy (default: the one that ships)")
     parser.add_argument("--out", type=Path, help="file of the rows (default: results/SIZE.jsonl)")
     parser.add_argument("--resume", action="store_true", help="keep the rows that the file has")
