@@ -6,9 +6,9 @@
     python reproduce/learning/run.py --size full --families swin_t --budgets 1s 3s --resume
 
 A family is a block of an exported architecture (families.py); config.json says which are for training and which are
-not, and was written before any agent was trained on the first half. Costs are the analytic ones of a CPU. Seconds are
-CPU seconds of this process, on one thread; "x" counts opened graphs. A search that draws runs once a seed; fresh
-weights are others with every seed. Each search is a row of results/SIZE.jsonl.
+not, and was written before any agent was trained on the first half. Costs are the analytic ones, of a CPU or (``--cost
+gpu``) of a GPU. Seconds are CPU seconds of this process, on one thread; "x" counts opened graphs. A search that draws
+runs once a seed; fresh weights are others with every seed. Each search is a row of results/SIZE-COST.jsonl.
 """
 
 from __future__ import annotations
@@ -33,6 +33,12 @@ from rlflow.rewrite import compiled
 from rlflow.search import Problem
 from rlflow.synthesis import load_rules
 
+#: Options of the analytic cost: this package's CPU, and a mid-range GPU of 2020 on which launches count (15 TFLOP/s,
+#: 1.4 TB/s, 4 us a launch).
+COSTS: dict[str, dict[str, float]] = {
+    "cpu": {},
+    "gpu": {"gflops": 15000.0, "vector_gflops": 5000.0, "gbps": 1400.0, "overhead_us": 4.0, "view_us": 0.0},
+}
 WEIGHTS = machine.ROOT / "build" / "learning"
 
 
@@ -44,10 +50,10 @@ class Rows(results.Results):
               file=sys.stderr, flush=True)  # fmt: skip
 
 
-def searched(graph: Any, spec: str, budget: str, seed: int) -> dict[str, Any]:
+def searched(graph: Any, spec: str, cost: str, budget: str, seed: int) -> dict[str, Any]:
     """One search, by the CPU clock; what it needs is read before the clock starts."""
     search.require_ready(search.make(spec))
-    problem = Problem(graph, RULES, price.make("analytic"), budget, seed=seed, clock=time.process_time)
+    problem = Problem(graph, RULES, price.make("analytic", **COSTS[cost]), budget, seed=seed, clock=time.process_time)
     begun = time.process_time()
     found = search.solve(problem, spec)
     return {
@@ -80,10 +86,12 @@ def play(kept: Rows, options: argparse.Namespace, size: dict[str, Any]) -> None:
                 for seed in range(size["seeds"]):
                     for one in (one for one in known if seed in seeds_of(one, size["seeds"])):
                         about = {"family": family, "half": half, "name": one.name, "role": one.role, "of": one.of}
-                        key = f"{family}/{one.name}/{budget}/{seed}"
+                        cost = options.cost
+                        key = f"{family}/{one.name}/{budget}/{seed}" + ("" if cost == "cpu" else f"/{cost}")
                         if not kept.have(key):
-                            row = searched(graph, one.at(seed), budget, seed)
-                            kept.add({"kind": "search", "key": key, **about, "budget": budget, "seed": seed, **row})
+                            row = searched(graph, one.at(seed), cost, budget, seed)
+                            where = {"cost": cost, "budget": budget, "seed": seed}
+                            kept.add({"kind": "search", "key": key, **about, **where, **row})
 
 
 def main() -> int:
@@ -92,19 +100,20 @@ def main() -> int:
     every = [name for half in HALVES for name in CONFIG[half]]
     parser.add_argument("--families", nargs="*", choices=every, metavar="NAME")
     parser.add_argument("--budgets", nargs="*", metavar="BUDGET")
+    parser.add_argument("--cost", choices=list(COSTS), default="cpu", help="roofline of the analytic cost")
     parser.add_argument("--entrants", nargs="*", metavar="NAME", help="only these")
     parser.add_argument("--checkpoint", type=Path, help="the policy (default: the one that ships)")
-    parser.add_argument("--out", type=Path, help="file of the rows (default: results/SIZE.jsonl)")
+    parser.add_argument("--out", type=Path, help="file of the rows (default: results/SIZE-COST.jsonl)")
     parser.add_argument("--resume", action="store_true", help="keep the rows that the file has")
     parser.add_argument("--tables", action="store_true", help="only print the tables of what is there")
     results.add_options(parser)
     options = parser.parse_args()
-    out = options.out or HERE / "results" / f"{options.size}.jsonl"
+    out = options.out or HERE / "results" / f"{options.size}-{options.cost}.jsonl"
     if options.tables:
         rows, machines = results.read(out)
         print("\n".join([*results.about(rows, machines), *tables.lines(rows)]))
         return 0
-    command = ["python", "reproduce/learning/run.py", "--size", options.size]
+    command = ["python", "reproduce/learning/run.py", "--size", options.size, "--cost", options.cost]
     kept = Rows(out, command, resume=options.resume, dirty=options.dirty)
     play(kept, options, CONFIG["sizes"][options.size])
     print("\n".join([kept.about(), *tables.lines(kept.rows)]))
