@@ -72,6 +72,7 @@ def lines(rows: Sequence[Row]) -> Iterator[str]:
 
 def _of_budget(rows: Sequence[Row], order: dict[str, Row], budget: str, half: str) -> Iterator[str]:
     mine = gains(rows, budget, half)
+    order = {name: row for name, row in order.items() if any(name in one for one in mine.values())}
     without = [name for name, row in order.items() if row["role"] == "without"]
     learned = [name for name, row in order.items() if row["role"] == "learned"]
     yield ""
@@ -79,7 +80,7 @@ def _of_budget(rows: Sequence[Row], order: dict[str, Row], budget: str, half: st
     yield from heading("strategy", *mine, "mean")
     for name in order:
         cells = [str(one[name]) if name in one else "" for one in mine.values()]
-        mean = statistics.fmean([one[name].mean for one in mine.values() if name in one] or [0.0])
+        mean = statistics.fmean(one[name].mean for one in mine.values() if name in one)
         yield f"| {name} | {' | '.join(cells)} | {mean:.3f} |"
     yield from heading("learned", "level with the best without learning", "ahead of it", "level with its double",
                        "ahead of its double")  # fmt: skip
