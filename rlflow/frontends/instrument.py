@@ -16,19 +16,22 @@ from rlflow.errors import ModelError
 from rlflow.frontends import storage
 from rlflow.frontends.opening import parse_model, read_model
 
-#: Models with more weights than this are not copied to be varied.
-MOST_BYTES = 1 << 28
+#: Models with more weights than this are not copied to be varied; up to the second figure, a copy in which only small
+#: tensors are moved is worth its memory.
+MOST_BYTES, MOST_BYTES_IN_PART = 1 << 28, 1 << 29
+#: Elements of a small tensor, at most.
+SMALL = 1 << 16
 
 
-def opened(source: bytes | str | os.PathLike[str]) -> onnx.ModelProto | None:
-    """The model with its weights inside, or ``None`` where they are too many to copy or cannot be read."""
+def opened(source: bytes | str | os.PathLike[str], most: int = MOST_BYTES) -> onnx.ModelProto | None:
+    """The model with its weights inside, or ``None`` where they have more than ``most`` bytes or cannot be read."""
     try:
         if isinstance(source, bytes):
-            return parse_model(source, "the model") if len(source) <= MOST_BYTES else None
-        if os.path.getsize(source) > MOST_BYTES:
+            return parse_model(source, "the model") if len(source) <= most else None
+        if os.path.getsize(source) > most:
             return None
         model = read_model(os.fspath(source))
-        if storage.weight_bytes(model) > MOST_BYTES:
+        if storage.weight_bytes(model) > most:
             return None
         return storage.embed(model, os.path.dirname(os.path.abspath(source)))
     except (ModelError, OSError):
@@ -50,8 +53,9 @@ def watching(model: onnx.ModelProto, values: Sequence[str]) -> onnx.ModelProto:
     return watched
 
 
-def nudged(model: onnx.ModelProto, seed: int) -> int:
-    """Move every weight of ``model`` to one of its two neighbours, at random, in place; returns how many.
+def nudged(model: onnx.ModelProto, seed: int, most: int | None = None) -> int:
+    """Move every weight of ``model`` to one of its two neighbours, at random, in place; returns how many. ``most``:
+    elements of the largest tensor that is moved.
 
     Zeros stay, and so does what Pow and Resize read, and scalars (an exponent of 2, say) but for those that only scale:
     a rewrite that multiplies by the reciprocal, or folds a scale into weights, rounds it anew, and that one rounding is
@@ -66,7 +70,12 @@ def nudged(model: onnx.ModelProto, seed: int) -> int:
         (node.output[0], attribute.t) for node in model.graph.node if node.op_type == "Constant"
         for attribute in node.attribute if attribute.name == "value"
     ]  # fmt: skip
-    return sum(_nudge(tensor, rng, 1 if name in scales else 2) for name, tensor in tensors if name not in kept)
+    sizes = {name: int(np.prod(tensor.dims, dtype=np.int64)) for name, tensor in tensors}
+    return sum(
+        _nudge(tensor, rng, 1 if name in scales else 2)
+        for name, tensor in tensors
+        if name not in kept and (most is None or sizes[name] <= most)
+    )
 
 
 def _readers(graph: onnx.GraphProto) -> dict[str, set[str]]:

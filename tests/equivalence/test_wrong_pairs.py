@@ -79,9 +79,15 @@ class TestRight:
         found = compared(worker, chained, joined)
         assert found.passed, found.failure()
 
-    @pytest.mark.parametrize(("scale", "layers"), [(1.7, 5), (2**0.5, 8)])
-    def test_a_division_as_a_product_with_the_reciprocal(self, worker: Worker, scale: float, layers: int) -> None:
-        """The reciprocal's one rounding is in all elements alike, and each square doubles it."""
+    @pytest.mark.parametrize(("scale", "layers", "large"), [(1.7, 5, False), (2**0.5, 8, False), (1.7, 5, True)])
+    def test_a_division_as_a_product_with_the_reciprocal(
+        self, worker: Worker, scale: float, layers: int, large: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The reciprocal's one rounding is in all elements alike, and each square doubles it. ``large``: the model
+        counts as one of which only small tensors are moved.
+        """
+        if large:
+            monkeypatch.setattr("rlflow.frontends.instrument.MOST_BYTES", 10)
 
         def squares(kind: str, factor: np.float32) -> bytes:
             names = ["x", *(f"m{k}" for k in range(layers - 1)), "y"]

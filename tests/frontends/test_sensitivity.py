@@ -115,6 +115,12 @@ class TestNudged:
         assert ((moved == up) | (moved == down)).all()
         assert 0 < (moved > weights).sum() < 50
 
+    def test_of_a_large_model_only_small_tensors_move(self) -> None:
+        weights = {"w": np.full(50, 1.5, np.float32), "b": np.full(5, 1.5, np.float32)}
+        made = model("a = Mul(x, w)\n y = Add(a, b)", weights)
+        assert nudged(made, 1, most=10) == 5
+        assert (numpy_helper.to_array(made.graph.initializer[0]) == 1.5).all()
+
     def test_zeros_infinities_scalars_and_exponents_stay(self) -> None:
         kept = {"z": np.float32([0.0, -np.inf, np.nan, 0.0]), "s": TWO, "e": np.float32([2, 2, 2, 2])}
         made = model("a = Add(x, z)\n b = Mul(a, s)\n y = Pow(b, e)", kept)
