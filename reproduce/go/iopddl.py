@@ -33,12 +33,14 @@ def read_problem(path: Path) -> Choices:
     return Choices(costs, usages, spans, pairs, tables, float(found.get("usage_limit", np.inf)))
 
 
-def chosen(folder: Path, seconds: float) -> Iterator[dict[str, Any]]:
+def chosen(folder: Path, seconds: float, names: list[str] | None = None) -> Iterator[dict[str, Any]]:
     """A row for each instance."""
     if not folder.is_dir():
         raise SystemExit(f"There is no folder {folder}; get the instances with `make fetch-data`, or leave them out.")
     for path in sorted(folder.glob("*.json.gz")):
         name = path.name.removesuffix(".json.gz").rsplit("-", 1)[-1]
+        if names and name not in names:
+            continue
         problem = read_problem(path)
         began = time.thread_time()
         found = best_choices(problem, seconds)

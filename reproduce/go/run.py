@@ -168,6 +168,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--families", nargs="+", choices=list(FAMILIES), default=list(FAMILIES))
     parser.add_argument("--updates", type=int, default=150, help="of a training of the policy")
+    parser.add_argument("--instances", nargs="+", metavar="NAME", help="of iopddl (default: all)")
     parser.add_argument("--seconds", type=float, default=300.0, help="for each instance of iopddl")
     parser.add_argument("--nodes", type=int, default=80_000, help="of the large graph")
     results.add_options(parser)
@@ -178,7 +179,7 @@ def main() -> None:
         "doppler": lambda: placed(given.data / "doppler", given.evaluations, given.seeds),
         "split": lambda: split(tuple(given.models)),
         "minimalloc": lambda: offsets.packed(given.data / "minimalloc"),
-        "iopddl": lambda: iopddl.chosen(given.data / "iopddl", given.seconds),
+        "iopddl": lambda: iopddl.chosen(given.data / "iopddl", given.seconds, given.instances),
         "large": lambda: learned.large(given.nodes),
         "policy": lambda: learned.left_out(given.families, given.updates, given.evaluations, given.seeds),
         "without": lambda: learned.without(given.families, given.updates),
