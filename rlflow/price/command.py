@@ -299,7 +299,9 @@ class CommandSampler:
     def names(self) -> list[str]:
         return list(self._models)
 
-    def screen(self, baseline: str, affordable: Callable[[float], bool] | None = None, seed: int = 0) -> dict[str, str]:
+    def screen(
+        self, baseline: str, affordable: Callable[[float, float], bool] | None = None, seed: int = 0
+    ) -> dict[str, str]:
         """Run the command once for every model; the sentences of those that fail. Raises :class:`CostError` where the
         baseline is one of them. Nothing is loaded here, so all candidates can be afforded.
         """

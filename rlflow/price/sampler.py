@@ -45,22 +45,27 @@ class WorkerSampler:
     def names(self) -> list[str]:
         return list(self.models)
 
-    def screen(self, baseline: str, affordable: Callable[[float], bool] | None = None, seed: int = 0) -> dict[str, str]:
+    def screen(
+        self, baseline: str, affordable: Callable[[float, float], bool] | None = None, seed: int = 0
+    ) -> dict[str, str]:
         """Load and run every model once by itself; the sentences of those that cannot take part.
 
         ``affordable`` is asked, before each further candidate, whether so many seconds for one block with it are worth
-        it. Where they are not, no more are taken; where that leaves one, ``afford_selection`` becomes false.
+        it, and so many for making and opening all of them. Where they are not, no more are taken; where that leaves
+        one, ``afford_selection`` becomes false.
         Raises :class:`CostError` where the baseline cannot take part.
         """
         dropped: dict[str, str] = {}
         outputs: dict[str, dict[str, Any]] = {}
-        full = False
+        full, began = False, time.perf_counter()
         for name in self._screening_order(baseline, seed):
-            if full or (len(self._handles) >= 2 and not (affordable is None or affordable(self._block_seconds()))):
-                full = True
-                if name.startswith("candidate:"):
-                    del self.models[name]
-                    continue
+            count = len(self._handles)
+            if not full and count >= 2 and affordable is not None:
+                opening = (time.perf_counter() - began) * (count + 1) / count
+                full = not affordable(self._block_seconds(), opening)
+            if full and name.startswith("candidate:"):
+                del self.models[name]
+                continue
             try:
                 outputs[name] = self._try(name)
             except (RuntimeCrashed, RuntimeRefused, GraphError) as error:

@@ -34,6 +34,9 @@ __all__ = ["CLEAR_BLOCKS", "LEAST_BLOCKS", "MOST_BLOCKS", "GateDecision", "choos
 #: Where one block of the selection would take more than this part of the time, there is none: the first candidate, the
 #: cheapest, is the only one.
 DEAR_SELECTION = 0.15
+#: Where making and opening them would take more than this part of the time, there are no more candidates: beside other
+#: programs it is seconds for each.
+DEAR_OPENING = 0.35
 
 
 def choose(
@@ -70,7 +73,7 @@ def choose(
     models = _models(baseline, candidates, beside or {}, seconds)
     started = time.perf_counter()
     with _sampler(clock, models, feeds) as sampler:
-        dropped = sampler.screen("baseline", lambda block: block <= DEAR_SELECTION * seconds, seed)
+        dropped = sampler.screen("baseline", _affordable(seconds), seed)
         terms = Terms(seconds, at_most, for_least, reserve, seed, alpha, only or not sampler.afford_selection)
         alive = [name for name in sampler.names if name not in dropped]
         entrants, extras = _of_kind("candidate", alive), _of_kind("beside", alive)
@@ -80,6 +83,11 @@ def choose(
         if before_closing is not None and isinstance(sampler, WorkerSampler):
             before_closing(decided, sampler.run)
     return decided
+
+
+def _affordable(seconds: float) -> Callable[[float, float], bool]:
+    """Whether one more candidate is worth its time: of a block, and of making and opening all of them."""
+    return lambda block, opening: block <= DEAR_SELECTION * seconds and opening <= DEAR_OPENING * seconds
 
 
 def _models(

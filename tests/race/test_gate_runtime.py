@@ -43,7 +43,8 @@ class TestRealRuntime:
     def test_fewer_products_win_and_bad_candidates_are_dropped(
         self, feeds: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("rlflow.race.gate.DEAR_SELECTION", 100.0)  # on a busy machine all are looked at, too
+        for part in ("DEAR_SELECTION", "DEAR_OPENING"):  # on a busy machine all are looked at, too
+            monkeypatch.setattr(f"rlflow.race.gate.{part}", 100.0)
         candidates = {"half": layered(3), "more": layered(9), "garbage": b"no model", "overflow": layered(3, 1e30)}
         seen: list[RaceProgress] = []
         with Worker() as worker:
@@ -67,10 +68,11 @@ class TestRealRuntime:
         assert seen[-1].speedup == pytest.approx(found.speedup, rel=0.2)
 
     @pytest.mark.clock
+    @pytest.mark.parametrize("dear", ["DEAR_SELECTION", "DEAR_OPENING"])
     def test_where_a_selection_is_dear_the_first_that_runs_is_the_only_one(
-        self, feeds: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
+        self, dear: str, feeds: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("rlflow.race.gate.DEAR_SELECTION", 0.0)
+        monkeypatch.setattr(f"rlflow.race.gate.{dear}", 0.0)
         asked: list[str] = []
 
         def made(name: str, model: bytes) -> Callable[[], bytes]:
