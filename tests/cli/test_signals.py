@@ -154,22 +154,22 @@ def optimize(model: Path, tmp_path: Path) -> Iterator[object]:
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "stage", "pause", "then"),
+    ("options", "code", "stage", "pause", "then", "gap"),
     [
-        pytest.param(ANALYTIC, CLI, "searching", 0.0, None, id="in the search, the second soon after"),
-        pytest.param(TIMED, CLI, "pricing", 1.0, None, id="while regions are priced, the second soon after"),
-        pytest.param(TIMED, CLI, "searching", 1.0, "timing the", id="the second in the race"),
-        pytest.param(ANALYTIC, STUBBORN, "searching", 0.0, "checking", id="the second where nothing heeds it"),
+        pytest.param(ANALYTIC, CLI, "searching", 0.0, None, 0.0, id="in the search, both at once"),
+        pytest.param(TIMED, CLI, "pricing", 1.0, None, 0.1, id="while regions are priced, the second soon after"),
+        pytest.param(TIMED, CLI, "searching", 1.0, "timing the", 0.3, id="the second in the race"),
+        pytest.param(ANALYTIC, STUBBORN, "searching", 0.0, "checking", 0.3, id="the second where nothing heeds it"),
     ],
 )
-def test_a_second_interrupt_ends_at_once(optimize, options, code, stage, pause, then) -> None:  # type: ignore[no-untyped-def]
+def test_a_second_interrupt_ends_at_once(optimize, options, code, stage, pause, then, gap) -> None:  # type: ignore[no-untyped-def]
     child = optimize(*options, "--search", "random", code=code)
     child.until(stage)
     time.sleep(pause)
     child.send(signal.SIGINT)
     if then is not None:
         child.until(then)
-    time.sleep(0.3)  # two signals of a kind that wait at the same time are one to the system
+    time.sleep(gap)  # two signals of a kind that wait at the same time are one to the system
     child.send(signal.SIGINT)
     seconds, errors = child.end()
     assert child.process.returncode == 130, errors

@@ -67,7 +67,7 @@ def test_sites_that_are_alike_are_one_subgraph(engine) -> None:
 def test_a_crash_makes_a_program_invalid(engine, monkeypatch) -> None:
     from rlflow.errors import RuntimeCrashed
 
-    def crash(attributes):
+    def crash(attributes, runs):
         raise RuntimeCrashed("it died")
 
     monkeypatch.setattr(engine, "_times", crash)
