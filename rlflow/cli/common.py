@@ -121,9 +121,14 @@ def say(text: str, *, err: bool = False) -> None:
     """Print lines; on a terminal they are wrapped between words, with a hanging indent, and elsewhere never."""
     stream = sys.stderr if err else sys.stdout
     if stream.isatty():
-        width = shutil.get_terminal_size().columns
+        width = terminal_width()
         text = "\n".join(_wrapped(line, width) for line in text.splitlines())
     click.echo(text, err=err)
+
+
+def terminal_width() -> int:
+    """Columns of the terminal; 120 where there is none."""
+    return shutil.get_terminal_size((120, 24)).columns
 
 
 def _wrapped(line: str, width: int) -> str:

@@ -6,14 +6,19 @@ Tagawa and Toda 1981). No library is needed, and the result opens without one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from html import escape
 from typing import NamedTuple
 
-__all__ = ["DrawnNode", "around", "svg"]
+__all__ = ["DrawnNode", "around", "pieces", "svg", "tiles"]
 
 _WIDTH, _HEIGHT, _GAP, _STEP = 168, 38, 24, 74
 _SWEEPS, _LETTERS = 6, 24
+#: A tile: its boxes begin within so many units beside, so many layers below each other, and a unit is so many pixels.
+#: It fills a page of A4.
+_ACROSS, _ROWS, _SCALE = 820.0, 16, 0.7
+#: A node with more readers, or operands, than these holds nothing together.
+_COMMON = 6
 
 
 class DrawnNode(NamedTuple):
@@ -37,6 +42,44 @@ def around(nodes: Sequence[DrawnNode], hops: int) -> list[DrawnNode]:
     kept = {place for place, node in enumerate(nodes) if node.state != "same"}
     for _ in range(hops):
         kept |= {other for place in kept for other in neighbours[place]}
+    return _part(nodes, kept)
+
+
+def pieces(nodes: Sequence[DrawnNode]) -> list[tuple[list[DrawnNode], int]]:
+    """The parts that differ, each with its neighbours; those that look alike once, with their number.
+
+    Nodes that differ belong together where one reads the other, or where they have an operand or a reader in common
+    that few others have (a mask that every layer reads joins nothing).
+    """
+    owner = list(range(len(nodes)))
+
+    def root(place: int) -> int:
+        while owner[place] != place:
+            owner[place] = place = owner[owner[place]]
+        return place
+
+    readers, operands = _readers(nodes), [node.inputs for node in nodes]
+    differ = [place for place, node in enumerate(nodes) if node.state != "same"]
+    first: dict[tuple[str, int], int] = {}
+    for place in differ:
+        for kind, others, uses in (("reads", nodes[place].inputs, readers), ("read by", readers[place], operands)):
+            for other in others:
+                if nodes[other].state == "same" and len(uses[other]) > _COMMON:
+                    continue
+                twin = other if nodes[other].state != "same" else first.setdefault((kind, other), place)
+                owner[root(place)] = root(twin)
+    members: dict[int, set[int]] = {}
+    for place in differ:
+        members.setdefault(root(place), set()).update((place, *nodes[place].inputs, *readers[place]))
+    found: dict[tuple[tuple[object, ...], ...], tuple[list[DrawnNode], int]] = {}
+    for kept in members.values():
+        piece = _part(nodes, kept)
+        shape = tuple((node.operator, node.inputs, node.state) for node in piece)
+        found[shape] = (found.get(shape, (piece, 0))[0], found.get(shape, (piece, 0))[1] + 1)
+    return list(found.values())
+
+
+def _part(nodes: Sequence[DrawnNode], kept: Iterable[int]) -> list[DrawnNode]:
     order = sorted(kept)
     number = {place: index for index, place in enumerate(order)}
     return [
@@ -45,18 +88,61 @@ def around(nodes: Sequence[DrawnNode], hops: int) -> list[DrawnNode]:
     ]
 
 
-def svg(nodes: Sequence[DrawnNode], title: str) -> str:
-    """The drawing as one ``<svg>`` element; an empty graph is an empty string."""
+def _readers(nodes: Sequence[DrawnNode]) -> list[list[int]]:
+    readers: list[list[int]] = [[] for _ in nodes]
+    for place, node in enumerate(nodes):
+        for other in node.inputs:
+            readers[other].append(place)
+    return readers
+
+
+def svg(nodes: Sequence[DrawnNode], title: str, scale: float | None = None) -> str:
+    """The drawing as one ``<svg>`` element; an empty graph is an empty string.
+
+    ``scale``: pixels a unit; ``None``: as wide as the style sheet says.
+    """
     if not nodes:
         return ""
     layers = _layers(nodes)
     places = _places(nodes, layers)
     width = max(x for x, _ in places) + _WIDTH + _GAP
     height = max(y for _, y in places) + _HEIGHT + _GAP
-    parts = [f'<svg viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{escape(title)}">', "<g>"]
+    size = f'viewBox="0 0 {width:.0f} {height:.0f}"' + ("" if scale is None else f' width="{width * scale:.0f}"')
+    parts = [f'<svg {size} role="img" aria-label="{escape(title)}">', "<g>"]
     parts += _edges(nodes, places)
     parts += _boxes(nodes, places)
     return "\n".join([*parts, "</g>", "</svg>"])
+
+
+def tiles(nodes: Sequence[DrawnNode], title: str) -> list[str]:
+    """The drawing cut into parts that fit a page at a size that can be read; those where nothing differs are left out.
+
+    A box is in one part only; an edge to another part ends at the part's border.
+    """
+    if not nodes:
+        return []
+    layers = _layers(nodes)
+    places = _places(nodes, layers)
+    rows = -(-len(layers) // -(-len(layers) // _ROWS))  # parts of equal height
+    span = max(x for x, _ in places) - _GAP
+    count = int(span // _ACROSS) + 1
+    parts: dict[tuple[int, int], list[int]] = {}
+    for place, (x, y) in enumerate(places):
+        at = int((y - _GAP) / _STEP // rows), min(int((x - _GAP) * count / (span + 1)), count - 1)
+        parts.setdefault(at, []).append(place)
+    drawings = []
+    for _, inside in sorted(parts.items()):
+        if all(nodes[place].state == "same" for place in inside):
+            continue
+        x, y = (min(places[place][axis] for place in inside) - _GAP for axis in (0, 1))
+        width = max(places[place][0] for place in inside) + _WIDTH + _GAP - x
+        height = max(places[place][1] for place in inside) + _HEIGHT + _GAP - y
+        size = f'viewBox="{x:.0f} {y:.0f} {width:.0f} {height:.0f}" width="{width * _SCALE:.0f}"'
+        kept = set(inside)
+        edges = _edges(nodes, places, kept)
+        boxes = _boxes([nodes[place] for place in inside], [places[place] for place in inside])
+        drawings.append("\n".join([f'<svg {size} role="img" aria-label="{escape(title)}">', *edges, *boxes, "</svg>"]))
+    return drawings
 
 
 def _layers(nodes: Sequence[DrawnNode]) -> list[list[int]]:
@@ -71,10 +157,7 @@ def _layers(nodes: Sequence[DrawnNode]) -> list[list[int]]:
 
 def _places(nodes: Sequence[DrawnNode], layers: list[list[int]]) -> list[tuple[float, float]]:
     """The upper left corner of each node's box."""
-    readers: list[list[int]] = [[] for _ in nodes]
-    for place, node in enumerate(nodes):
-        for other in node.inputs:
-            readers[other].append(place)
+    readers = _readers(nodes)
     x = [0.0] * len(nodes)
     for layer in layers:
         for index, place in enumerate(layer):
@@ -110,9 +193,14 @@ def _spread(layer: Sequence[int], wanted: dict[int, float], x: list[float]) -> N
             x[place] = start + index * step
 
 
-def _edges(nodes: Sequence[DrawnNode], places: Sequence[tuple[float, float]]) -> Iterator[str]:
+def _edges(
+    nodes: Sequence[DrawnNode], places: Sequence[tuple[float, float]], kept: Set[int] | None = None
+) -> Iterator[str]:
+    """All edges; with ``kept``, those that begin or end at one of these nodes."""
     for place, node in enumerate(nodes):
         for other in dict.fromkeys(node.inputs):
+            if kept is not None and not {place, other} & kept:
+                continue
             (x0, y0), (x1, y1) = places[other], places[place]
             a, b = x0 + _WIDTH / 2, x1 + _WIDTH / 2
             start, end = y0 + _HEIGHT, y1

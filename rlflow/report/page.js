@@ -37,5 +37,4 @@ for (const box of document.querySelectorAll(".graph")) {
     show();
   });
   if (all[3] > 900 || all[2] > 1400) does.next();
-  window.addEventListener("beforeprint", does.whole);
 }

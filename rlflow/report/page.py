@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlflow.files import write_atomically
-from rlflow.report.graph_drawing import DrawnNode, around, svg
 from rlflow.report.model import Report, rounding_sentence
+from rlflow.report.page_graphs import graphs
+from rlflow.report.page_parts import document, table
+from rlflow.report.page_steps import rules_used, steps_taken
 from rlflow.report.tables import headline
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["difference_page", "page", "short_page", "write_page"]
 
-#: Larger graphs are drawn around what changed, so many edges far.
-_WHOLE, _HOPS = 400, 3
 _CLOCKS = {"cpu": "processor time", "wall": "wall clock"}
 _CALLED = {"original": "as it came", "baseline": "imported, no rewrites", "optimized": "optimised"}
 
@@ -36,8 +35,9 @@ def page(
     sections = (
         ("Latency" if report.intervals else "Cost", _latency(report)),
         ("Memory", _memory(report)),
-        ("What changed", _graphs(before, after)),
-        ("Rewrites, step by step", _steps(report, steps)),
+        ("What changed", graphs(before, after)),
+        ("Rewrites, step by step", steps_taken(report, steps)),
+        ("The rules of these steps", rules_used(steps or ())),
         ("Operators", _operators(report)),
         ("The search over time", _curve(report)),
         ("Outputs against the original's", _verification(report)),
@@ -45,7 +45,7 @@ def page(
         ("Run it again", f"<pre>{escape(report.command)}</pre>" if report.command else ""),
     )
     body = "".join(f"<section><h2>{title}</h2>{text}</section>" for title, text in sections if text)
-    return _document(report.model, headline(report), report.improved, _notes(report) + body)
+    return document(report.model, headline(report), report.improved, _notes(report) + body)
 
 
 def short_page(report: Report) -> str:
@@ -55,32 +55,12 @@ def short_page(report: Report) -> str:
 
 def difference_page(before: Any, after: Any, title: str, verdict: str) -> str:
     """A page with the two graphs alone."""
-    return _document(title, verdict, False, f"<section><h2>What changed</h2>{_graphs(before, after)}</section>")
-
-
-def _document(title: str, verdict: str, good: bool, body: str) -> str:
-    here = Path(__file__).parent
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>rlflow: {escape(title)}</title><style>{(here / 'page.css').read_text('utf-8')}</style></head>"
-        f'<body><main><h1>{escape(title)}</h1><p class="verdict{" good" if good else ""}">{escape(verdict)}</p>'
-        f"{body}</main><script>{(here / 'page.js').read_text('utf-8')}</script></body></html>\n"
-    )
+    return document(title, verdict, False, f"<section><h2>What changed</h2>{graphs(before, after)}</section>")
 
 
 def write_page(path: str | os.PathLike[str], *args: Any, **keywords: Any) -> None:
     """Write :func:`page` to a file, whole or not at all. Raises :class:`rlflow.errors.OutputError`."""
     write_atomically(path, page(*args, **keywords).encode())
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
-    """Cells are HTML; columns after the first ``left`` are figures."""
-    sides = ["" if column < left else ' class="r"' for column in range(len(head))]
-    top = "".join(f"<th{side}>{cell}</th>" for side, cell in zip(sides, head, strict=True))
-    lines = ("".join(f"<td{side}>{cell}</td>" for side, cell in zip(sides, row, strict=True)) for row in rows)
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _notes(report: Report) -> str:
@@ -103,12 +83,12 @@ def _latency(report: Report) -> str:
         costs = [("before", report.cost_before_ms), ("after", report.cost_after_ms)]
         rows = [(when, f"{ms:.4g}") for when, ms in costs if ms is not None]
         note = f"<p>No clock was used. These are costs by the model “{escape(report.cost_model)}”.</p>"
-        return note + _table(("", "ms"), rows) if rows else ""
+        return note + table(("", "ms"), rows) if rows else ""
     clock = _CLOCKS.get(gate.get("clock", ""), "the clock")
     head = (f"median (p50) ms, {clock}", "95 % interval", "p99", "median (p50) ms, wall clock", "p99")
-    table = _table(("", *head), rows)
+    times_table = table(("", *head), rows, kind="times")
     blocks = f"{gate.get('blocks', 0)} blocks of fresh sessions, {gate.get('rounds', 0)} rounds, in turn."
-    return f'{_bars(report)}{table}<p class="dim">{blocks}</p>'
+    return f'{_bars(report)}{times_table}<p class="dim">{blocks}</p>'
 
 
 def _figure(value: float | None) -> str:
@@ -122,23 +102,15 @@ def _between(low: float, high: float) -> str:
 def _bars(report: Report) -> str:
     """A bar a model, with its interval."""
     ends = [one.high if math.isfinite(one.high) else one.ms for one in report.intervals.values()]
-    scale, lines = 520.0 / max([*ends, 1e-9]), []
-    for index, (name, one) in enumerate(report.intervals.items()):
-        y, colour = 12 + 40 * index, "#137a4b" if name == "optimized" else "#8b97a8"
-        lines.append(
-            f'<text x="150" y="{y + 16}" text-anchor="end" font-size="13">{_CALLED.get(name, escape(name))}</text>'
-        )
-        lines.append(
-            f'<rect x="160" y="{y}" width="{one.ms * scale:.1f}" height="24" rx="3" fill="{colour}" opacity=".75"/>'
-        )
+    longest, lines = max([*ends, 1e-9]), []
+    for name, one in report.intervals.items():
+        bar = f'<i style="width:{100 * one.ms / longest:.1f}%"></i>'
         if math.isfinite(one.low) and math.isfinite(one.high):
-            a, b = 160 + one.low * scale, 160 + one.high * scale
-            lines.append(
-                f'<path d="M{a:.1f} {y + 12}H{b:.1f}M{a:.1f} {y + 6}v12M{b:.1f} {y + 6}v12" '
-                'stroke="#1c2430" fill="none"/>'
-            )
-    height = 16 + 40 * len(report.intervals)
-    return f'<svg class="bars" viewBox="0 0 700 {height}" role="img" aria-label="Latency">{"".join(lines)}</svg>'
+            left, width = 100 * one.low / longest, 100 * (one.high - one.low) / longest
+            bar += f'<u style="left:{left:.1f}%;width:{width:.1f}%"></u>'
+        good = " good" if name == "optimized" else ""
+        lines.append(f'<span>{_CALLED.get(name, escape(name))}</span><div class="bar{good}">{bar}</div>')
+    return f'<div class="bars">{"".join(lines)}</div>'
 
 
 def _memory(report: Report) -> str:
@@ -148,7 +120,7 @@ def _memory(report: Report) -> str:
     if report.peak_bytes_before is not None and report.peak_bytes_after is not None:
         what = "peak memory of a process that opens the model and runs it once, beyond the runtime's own"
         rows.append(_megabytes(what, report.peak_bytes_before, report.peak_bytes_after))
-    return _table(("", "before, MB", "after, MB", ""), rows)
+    return table(("", "before, MB", "after, MB", ""), rows)
 
 
 def _megabytes(what: str, before: int, after: int) -> tuple[str, ...]:
@@ -165,7 +137,7 @@ def _operators(report: Report) -> str:
         rows.append((escape(name), str(old), str(new), f"{new - old:+d}" if new != old else ""))
     old, new = sum(before.values()), sum(after.values())
     rows.append(("<b>all</b>", f"<b>{old}</b>", f"<b>{new}</b>", f"{new - old:+d}" if new != old else ""))
-    return _table(("", "before", "after", ""), rows)
+    return table(("", "before", "after", ""), rows)
 
 
 def _curve(report: Report) -> str:
@@ -178,20 +150,19 @@ def _curve(report: Report) -> str:
     span = (high - low) or 1.0
     path, last = "", 0.0
     for index, (seconds, ms) in enumerate(points):
-        x, y = 70 + 600 * seconds / end, 20 + 160 * (high - ms) / span
+        x, y = 110 + 560 * seconds / end, 20 + 160 * (high - ms) / span
         path += f"M{x:.1f} {y:.1f}" if index == 0 else f"H{x:.1f}V{y:.1f}"
         last = y
-    text = 'font-size="12" fill="#5b6675"'
     axes = (
-        '<path d="M70 14V184H674" stroke="#9aa5b4" fill="none"/>'
-        f'<text x="62" y="26" text-anchor="end" {text}>{high:.4g} ms</text>'
-        f'<text x="62" y="184" text-anchor="end" {text}>{low:.4g} ms</text><text x="70" y="204" {text}>0 s</text>'
-        f'<text x="670" y="204" text-anchor="end" {text}>{end:.3g} s</text>'
+        '<path d="M110 14V184H674" stroke="#9aa5b4" fill="none"/>'
+        f'<text x="102" y="26" text-anchor="end">{high:.4g} ms</text>'
+        f'<text x="102" y="184" text-anchor="end">{low:.4g} ms</text><text x="110" y="206">0 s</text>'
+        f'<text x="670" y="206" text-anchor="end">{end:.3g} s</text>'
     )
     line = f'<path d="{path}H670" fill="none" stroke="#137a4b" stroke-width="2"/>'
     line += f'<circle cx="670" cy="{last:.1f}" r="3" fill="#137a4b"/>'
     caption = f"Best cost so far by “{escape(report.cost_model)}”, {escape(report.strategy)}. {_counts(report)}"
-    drawing = f'<svg class="bars" viewBox="0 0 700 212" role="img" aria-label="Best cost over time">{axes}{line}</svg>'
+    drawing = f'<svg class="curve" viewBox="0 0 700 214" role="img" aria-label="Best cost over time">{axes}{line}</svg>'
     return f"<figure style='margin:0'>{drawing}<figcaption>{caption}</figcaption></figure>"
 
 
@@ -205,77 +176,6 @@ def _counts(report: Report) -> str:
 # --- what was done ----------------------------------------------------------------------------------------------------
 
 
-def _graphs(before: Any, after: Any) -> str:
-    from rlflow.frontends.difference import difference
-
-    found = difference(before, after)
-    if found.none:
-        return "<p>Nothing: the model is as it came.</p>"
-    states = [dict.fromkeys(found.removed, "removed"), dict.fromkeys(found.added, "added")]
-    states[0] |= {one.before: "changed" for one in found.changed}
-    states[1] |= {one.after: "changed" for one in found.changed}
-    boxes = [
-        _graph(model, state, title)
-        for model, state, title in zip((before, after), states, ("Before", "After"), strict=True)
-    ]
-    key = "".join(f'<span class="{state}">{state}</span>' for state in ("removed", "added", "changed"))
-    others = "".join(f"<li>{escape(one)}</li>" for one in found.others)
-    return (
-        f'<p class="key">{key}</p><div class="two">{"".join(boxes)}</div>'
-        '<p class="dim">Drag to move. Use the buttons, or '
-        "Ctrl and the wheel, to zoom. Point at a node for its whole name.</p>"
-        + (f"<ul>{others}</ul>" if others else "")
-    )
-
-
-def _graph(model: Any, states: Mapping[int, str], title: str) -> str:
-    nodes = drawn(model, states)
-    shown = nodes if len(nodes) <= _WHOLE else around(nodes, _HOPS)
-    hidden = len(nodes) - len(shown)
-    count = f"{len(nodes)} nodes" + (f", {hidden} of them far from any change and not drawn" if hidden else "")
-    does = (("in", "+"), ("out", "−"), ("whole", "Whole"), ("next", "Next change"))
-    buttons = "".join(f'<button type="button" data-do="{what}">{text}</button>' for what, text in does)
-    drawing = svg(shown, f"{title}: {count}") or '<p style="padding:12px">Nothing changed on this side.</p>'
-    return f'<div class="graph"><header><b>{title}</b><span class="dim">{count}</span>{buttons}</header>{drawing}</div>'
-
-
-def drawn(model: Any, states: Mapping[int, str]) -> list[DrawnNode]:
-    """A ModelProto's main graph; constants are left out. ``states``: by position in ``model.graph.node``."""
-    from rlflow.frontends.difference import operator
-
-    made: dict[str, int] = {}
-    nodes: list[DrawnNode] = []
-    for place, node in enumerate(model.graph.node):
-        if node.op_type == "Constant" and states.get(place, "same") == "same":
-            continue
-        name = node.name or next((output for output in node.output if output), "")
-        reads = tuple(dict.fromkeys(made[one] for one in node.input if one in made))
-        nodes.append(DrawnNode(operator(node), name, reads, states.get(place, "same")))
-        made.update({output: len(nodes) - 1 for output in node.output if output})
-    return nodes
-
-
-def _steps(report: Report, steps: Sequence[ReplayedStep] | None) -> str:
-    if not report.improved:
-        return ""
-    if report.trace is None:
-        return "<p>An e-graph found this result. It holds all rewrites at once, so there is no sequence of steps.</p>"
-    if not report.trace:
-        return "<p>No rewrites: the clean-up of import is what gained.</p>"
-    if steps is None:
-        return _table(("", "rule"), [(str(n), escape(one["rule"])) for n, one in enumerate(report.trace, 1)], left=2)
-    return _table(("", "rule", "nodes", "proof", "formula, ms"), _step_rows(steps), left=4)
-
-
-def _step_rows(steps: Sequence[ReplayedStep]) -> Iterator[tuple[str, ...]]:
-    for number, one in enumerate(steps, 1):
-        gone = ", ".join(map(escape, one.removed)) or "nothing"
-        made = ", ".join(map(escape, one.made)) or "nothing"
-        ms = "" if one.formula_ms is None else f"{one.formula_ms:.4g}"
-        rule = f"<b>{escape(one.rule)}</b><br>{escape(one.doc)}<br><code>{escape(one.statement)}</code>"
-        yield str(number), rule, f"{gone} → {made}", f'<span class="dim">{escape(one.proof)}</span>', ms
-
-
 def _verification(report: Report) -> str:
     spent = "" if report.rounding is None else f'<p class="dim">{escape(_rounding(report.rounding))}</p>'
     if report.verified is None:
@@ -286,7 +186,7 @@ def _verification(report: Report) -> str:
         figures = (f"{one.max_abs:.2e}", f"{one.max_rel:.2e}", f"{one.tolerance:.2e}")
         rows.append((f"<code>{escape(one.name)}</code>", escape(verdict), *figures))
     notes = "".join(f'<p class="dim">{escape(note)}</p>' for note in report.verified.notes)
-    return _table(("output", "", "largest difference", "relative", "allowed"), rows, left=2) + notes + spent
+    return table(("output", "", "largest difference", "relative", "allowed"), rows, left=2) + notes + spent
 
 
 def _rounding(rounding: Mapping[str, Any]) -> str:
@@ -305,4 +205,4 @@ def _environment(report: Report) -> str:
     rows += [("cost model", escape(report.cost_model)), ("seed", str(report.seed))]
     stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in report.stages.items() if seconds >= 0.05)
     rows.append(("seconds", f"{report.seconds_total:.1f} in all: {escape(stages)}"))
-    return _table(("", ""), rows, left=2)
+    return table(("", ""), rows, left=2)

@@ -1,24 +1,24 @@
-"""A trace step by step: the rule, what it did to which nodes, its proof, and what the graph costs then."""
+"""A trace step by step: the rule, what it did to which nodes, and what the graph costs then."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlflow.errors import RlflowError
+
+if TYPE_CHECKING:
+    from rlflow.rewrite import Rule
 
 __all__ = ["ReplayedStep", "replayed"]
 
 
 class ReplayedStep(NamedTuple):
-    """``statement``: the rule in the rules' language; ``removed`` and ``made``: nodes in words; ``formula_ms``: the
-    analytic cost after the step, ``None`` where the formula has none for this graph.
+    """``removed`` and ``made``: nodes in words; ``formula_ms``: the analytic cost after the step, ``None`` where the
+    formula has none for this graph.
     """
 
-    rule: str
-    doc: str
-    statement: str
-    proof: str
+    rule: Rule
     removed: tuple[str, ...]
     made: tuple[str, ...]
     formula_ms: float | None
@@ -51,10 +51,7 @@ def _steps(model: Any, trace: Sequence[Mapping[str, Any]], rules: Any, loading: 
         for node in made:
             words[node] = f"{graph.op(node)} of step {number + 1}"
         yield ReplayedStep(
-            rule.name,
-            rule.doc,
-            rule.title,
-            "no record" if rule.proof is None else f"{rule.proof.method}; {rule.proof.scope}",
+            rule,
             tuple(removed),
             tuple(graph.op(node) for node in made),
             _price(formula, graph),

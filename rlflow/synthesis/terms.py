@@ -1,7 +1,6 @@
-"""Reads source terms of rules for the sampler.
+"""Reads the terms of rules for the sampler and for those who show them.
 
-The core parses, checks and matches rules; this reader only says what a source term is made of, so that graphs in
-which it could fire can be drawn.
+The core parses, checks and matches rules; this reader only says what a term is made of.
 It accepts what the core accepts (a rule is always compiled by the core first).
 """
 
@@ -19,13 +18,14 @@ _NAME = re.compile(r"[A-Za-z0-9_]+")
 
 @dataclass
 class Term:
-    """One node of a source term.
+    """One node of a term.
 
     ``kind`` is ``op``, ``var``, ``seq`` or ``absent``. For ``op``: ``op`` names the operator, or ``op_var`` the
     operator variable with the
     class ``op_class`` (a class name, a list of operators, or ``None`` where the variable was given its class before);
     ``attrs`` maps attribute
-    names to expression texts; ``rest`` names the ``..?rest`` variable; ``output`` is a number or an attribute variable.
+    names to expression texts; ``rest`` names the ``..?rest`` variable; ``output`` is a number, an attribute variable
+    or, in a target, ``*`` for all of them.
     """
 
     kind: str
@@ -105,7 +105,7 @@ class _Reader:
                 raise self.fail("a parenthesis is not closed")
             t.children.append(self.term())
         if self.take(":"):
-            t.output = "?" + self.word() if self.take("?") else int(self.word())
+            t.output = "*" if self.take("*") else "?" + self.word() if self.take("?") else int(self.word())
         return t
 
     def _op_class(self) -> str | list[str]:
@@ -143,7 +143,7 @@ class _Reader:
 
 
 def read_term(text: str) -> Term:
-    """The source term of one root. Raises :class:`~rlflow.errors.RuleError` where it does not parse."""
+    """The term of one root. Raises :class:`~rlflow.errors.RuleError` where it does not parse."""
     reader = _Reader(text)
     term = reader.term()
     reader.skip()

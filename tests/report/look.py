@@ -15,16 +15,19 @@ import sys
 from pathlib import Path
 
 WIDTHS = (400, 1400)
-#: How far the page reaches beyond the window, and how many drawings have boxes.
+#: How far the page reaches beyond the window, and how many cells of the steps, headings or boxes do.
 _PROBE = (
-    "<script>document.title = [document.documentElement.scrollWidth - innerWidth,"
-    " document.querySelectorAll('.graph svg .n').length].join(' ')</script></body>"
+    "<script>document.title = [document.documentElement.scrollWidth - innerWidth, [...document.querySelectorAll("
+    "'.steps td, h3, figure, pre, .bar')].filter((one) => one.getBoundingClientRect().right > innerWidth"
+    " || (one.tagName == 'TD' && one.scrollWidth > one.clientWidth + 1)).length].join(' ')</script></body>"
 )
+#: So many pages on paper, at most, and so few points a letter: what a reader of the drawings can bear.
+PAGES, POINTS = 24, 5.0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="*", default=["squeezenet1.1", "nasrnn", "llama-decoder-step"])
+    parser.add_argument("models", nargs="*", default=["bert-base", "inception-v3", "llama-decoder-step"])
     parser.add_argument("--out", type=Path, default=Path("build/pages"))
     given = parser.parse_args()
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -56,9 +59,26 @@ def look(browser: str, model: str, folder: Path) -> list[str]:
         assert title is not None, "the page's own script did not run"
         if int(title[1]) > 0:
             faults.append(f"{model}: at {width} pixels the page is {title[1]} pixels too wide")
-    run(browser, f"--print-to-pdf={page.with_suffix('.pdf')}", page)
-    if not page.with_suffix(".pdf").exists():
-        faults.append(f"{model}: it was not printed")
+        if int(title[2]) > 0:
+            faults.append(f"{model}: at {width} pixels {title[2]} parts of it run over")
+    return faults + printed(browser, model, page)
+
+
+def printed(browser: str, model: str, page: Path) -> list[str]:
+    """What is wrong with the page on paper; letters are measured where poppler's tools are there."""
+    paper = page.with_suffix(".pdf")
+    run(browser, "--no-pdf-header-footer", f"--print-to-pdf={paper}", page)
+    if not paper.exists():
+        return [f"{model}: it was not printed"]
+    if shutil.which("pdftotext") is None:
+        return []
+    told = subprocess.run(["pdftotext", "-bbox", paper, "-"], capture_output=True, text=True, timeout=60).stdout
+    pages = told.count("<page ")
+    faults = [f"{model}: {pages} pages on paper, at most {PAGES} are wanted"] if pages > PAGES else []
+    ends = re.findall(r'yMin="([\d.]+)" xMax="[\d.]+" yMax="([\d.]+)"', told)
+    heights = [float(low) - float(high) for high, low in ends]
+    if heights and min(heights) < POINTS:
+        faults.append(f"{model}: on paper letters are {min(heights):.1f} points high, at least {POINTS} are wanted")
     return faults
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import rlflow
 from rlflow import zoo
-from rlflow.report.graph_drawing import DrawnNode, around, svg
+from rlflow.report.graph_drawing import DrawnNode, around, pieces, svg, tiles
 from rlflow.report.page import difference_page, page
 from rlflow.report.steps import replayed
 
@@ -81,11 +81,11 @@ def test_it_is_whole_and_needs_no_other_file(whole: str) -> None:
 
 
 def test_it_has_what_the_run_found(whole: str, result: rlflow.OptimizeResult) -> None:
-    expected = ["Cost", "Memory", "What changed", "Rewrites, step by step", "Operators"]
+    expected = ["Cost", "Memory", "What changed", "Rewrites, step by step", "The rules of these steps", "Operators"]
     headings = Reader(whole).headings
     assert [one for one in headings if one in expected] == expected and "Run it again" in headings
     for step in result.report.trace or ():
-        assert f"<b>{step['rule']}</b>" in whole
+        assert f"<b>{step['rule']}</b>" in whole and whole.count(f"<h3>{step['rule']} ") == 1
     assert "a &lt;fast&gt; one" in whole and "<fast>" not in whole
     assert result.report.input["sha256"] in whole
     assert whole.count('class="n removed"') > 0 and whole.count('class="n added"') > 0
@@ -95,7 +95,7 @@ def test_steps_name_nodes_and_end_at_the_reported_cost(model: onnx.ModelProto, r
     steps = replayed(model, result.report.trace or ())
     names = {node.name for node in model.graph.node}
     assert {one.split(" ", 1)[1] for one in steps[0].removed} <= names
-    assert [one.rule for one in steps] == [one["rule"] for one in result.report.trace or ()]
+    assert [one.rule.name for one in steps] == [one["rule"] for one in result.report.trace or ()]
     assert steps[-1].formula_ms == pytest.approx(result.report.cost_after_ms)
 
 
@@ -134,7 +134,9 @@ def test_diff_draws_both_graphs(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     text = out.read_text(encoding="utf-8")
     Reader(text)
-    assert text.count("<svg") == 2 and 'class="n added"' in text
+    shown, *printed = text.split('<div class="print">')
+    assert shown.count("<svg") == 2 and 'class="n added"' in shown
+    assert "nothing changed on this side" in printed[0] and printed[1].count("<svg") > 0
 
 
 def test_names_are_escaped(model: onnx.ModelProto) -> None:
@@ -179,3 +181,50 @@ def test_what_changed_is_never_hidden(nodes: list[DrawnNode], hops: int) -> None
     for one in kept:
         read = {nodes[other].name for other in by_name[one.name].inputs}
         assert {kept[other].name for other in one.inputs} <= read
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs())
+def test_pieces_hold_what_changed_with_its_neighbours(nodes: list[DrawnNode]) -> None:
+    found = pieces(nodes)
+    changed = [one.operator for one in nodes if one.state != "same"]
+    assert sum(times * sum(one.state != "same" for one in piece) for piece, times in found) == len(changed)
+    by_name = {one.name: one for one in nodes}
+    for piece, _ in found:
+        for one in piece:
+            read = {piece[other].name for other in one.inputs}
+            assert read <= {nodes[other].name for other in by_name[one.name].inputs}
+            if one.state != "same":
+                assert len(read) == len(by_name[one.name].inputs)
+
+
+def test_pieces_that_look_alike_are_drawn_once() -> None:
+    nodes = [DrawnNode("MatMul", "shared", ())]
+    for layer in range(9):
+        at = len(nodes)
+        nodes += [
+            DrawnNode("Div", f"{layer}.div", (0,), "removed"), DrawnNode("Add", f"{layer}.add", (at,), "changed"),
+            DrawnNode("Softmax", f"{layer}.softmax", (at + 1,)),
+        ]  # fmt: skip
+    assert [([one.operator for one in piece], times) for piece, times in pieces(nodes)] == [
+        (["MatMul", "Div", "Add", "Softmax"], 9)
+    ]
+    merged = [DrawnNode("Relu", "x", ()), *(DrawnNode("MatMul", name, (0,), "removed") for name in "qkv")]
+    assert [len(piece) for piece, _ in pieces(merged)] == [4]
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs())
+def test_on_paper_every_change_is_there_once_and_large_enough(nodes: list[DrawnNode]) -> None:
+    drawings = tiles(nodes, "g")
+    every = svg(nodes, "g")
+    for state in ("changed", "removed"):
+        assert sum(one.count(f'class="n {state}"') for one in drawings) == every.count(f'class="n {state}"')
+    for one in drawings:
+        Reader(one)
+        box = re.match(r'<svg viewBox="(-?\d+) (-?\d+) (\d+) (\d+)" width="(\d+)"', one)
+        assert box is not None
+        x, y, width, height, pixels = map(int, box.groups())
+        assert pixels <= 730 and pixels >= 0.69 * width and height * 0.7 <= 1000  # A4 at 96 pixels an inch
+        for a, b in re.findall(r"translate\((-?\d+) (-?\d+)\)", one):
+            assert x <= int(a) and int(a) + 168 <= x + width and y <= int(b) and int(b) + 38 <= y + height
