@@ -19,8 +19,12 @@ from rlflow.errors import RlflowError, UsageError
 PATIENCE = 120.0
 #: What a machine that joined under a name has, as Ray's resource of that name with this before it.
 RESOURCE = "rlflow-device-"
-#: Environment of every process of Ray: it reports nothing, and takes up its coming default without a warning.
-SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+#: Environment of every process of Ray. It reports nothing, and takes up its coming default without a warning. A busy
+#: machine needs longer than Ray's 30 s to start what works for a sender.
+SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "120",
+}  # fmt: skip
 
 
 class RayCrew(Crew):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -64,7 +66,7 @@ class RayNode:
         return [sys.executable, "-m", "ray.scripts.scripts", "start", *where, "--block", "--disable-usage-stats"]
 
     def run(self, ready: Callable[[str], object]) -> None:
-        """Take part until Ctrl-C; ``ready`` hears this machine's address once it does.
+        """Take part until Ctrl-C; ``ready`` hears this machine's address once others can join and send tasks.
 
         Raises :class:`RlflowError` where Ray cannot start, or ends by itself.
         """
@@ -76,7 +78,11 @@ class RayNode:
         said: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=_listen, args=(child, said), daemon=True).start()
         try:
-            ready(_address(said, time.monotonic() + _START))
+            deadline = time.monotonic() + _START
+            address = _address(said, deadline)
+            if self.join is None:
+                _await_port(self.client_port, child, deadline)
+            ready(address)
             while said.get() is not None:
                 pass
             raise RlflowError(f"Ray ended by itself, with status {child.wait()}.")
@@ -107,6 +113,17 @@ def _address(said: queue.Queue[str | None], deadline: float) -> str:
         address = found.group(1) if found else address
         if "Ray runtime started" in line:
             return address
+
+
+def _await_port(port: int, child: subprocess.Popen[bytes], deadline: float) -> None:
+    """Return once the port for tasks is open: Ray says that it has started seconds before, and who sends a task in
+    between waits for an answer in vain.
+    """
+    while child.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1.0):
+            return
+        time.sleep(0.1)
+    raise RlflowError(f"Ray started, but its port {port} for tasks did not open within {_START:.0f} s. Is it in use?")
 
 
 def _words(lines: list[str]) -> str:
