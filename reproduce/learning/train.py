@@ -14,7 +14,7 @@ import argparse
 import dataclasses
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -40,7 +40,7 @@ def blocks(count: int, seed: int) -> Iterator[Graph]:
         yield families.block(whole, float(rng.random()), int(rng.integers(NODES[0], NODES[1] + 1)))
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE")
     parser.add_argument("--graphs", type=int, default=24)
@@ -49,8 +49,10 @@ def main() -> int:
     parser.add_argument("--teacher-budget", default="800x")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--start", choices=["shipped", "none"], default="shipped")
+    known = families.CONFIG["training"]
+    parser.add_argument("--judge", nargs="+", choices=known, metavar="FAMILY", default=known, help="default: all")
     parser.add_argument("--resume", action="store_true")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     import torch
 
     from rlflow.agents.xrlflow.config import preset
@@ -65,7 +67,7 @@ def main() -> int:
     trainer = Trainer(
         [ProblemSpec.of(graph) for graph in blocks(options.graphs, options.seed)],
         config,
-        held_out=[ProblemSpec.of(families.read(name)) for name in families.CONFIG["training"]],
+        held_out=[ProblemSpec.of(families.read(name)) for name in options.judge],
         out=options.out,
         seed=options.seed,
         evaluate_every=2,

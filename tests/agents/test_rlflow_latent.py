@@ -224,6 +224,84 @@ def test_the_controller_only_chooses_what_fires() -> None:
     assert bool(log_prob.isfinite().all())
 
 
+def dreamt(advantage: list[float]) -> tuple[Any, Any, Any]:
+    """A controller, its configuration, and steps of a dream in which some rules do not fire."""
+    from rlflow.agents.rlflow.dream import Dreamt, choose, make_controller, random_of
+    from rlflow.agents.rlflow.latent import Fires
+
+    options, count = config(), len(advantage)
+    controller = make_controller(options, 5, 0)
+    random = torch.Generator().manual_seed(0)
+    z, hidden = (torch.randn(count, size, generator=random) for size in (options.latent, options.hidden))
+    counts = torch.tensor([[1.0, 0, 2, 0, 1]]).repeat(count, 1)
+    fires = Fires(counts, torch.zeros_like(counts))
+    row, location, log_prob, value = choose(controller, z, hidden, fires, random_of(generator(0)))
+    worth = torch.tensor(advantage)
+    return controller, options, Dreamt(z, hidden, fires, row, location, log_prob, worth, value + worth, 0.0, 1.0)
+
+
+def updated(controller: Any, options: Any, found: Any, normal: Any) -> dict[str, float]:
+    from rlflow.agents.rlflow.dream import _update
+
+    optimizer = torch.optim.SGD(controller.parameters(), lr=0.0)
+    return _update(controller, optimizer, found, normal, torch.arange(len(found)), options)
+
+
+def test_the_first_update_is_by_the_choices_that_were_made() -> None:
+    """Before anything has changed every ratio is one: the update sees the masks that the dream had."""
+    controller, options, found = dreamt([1.0, -2.0, 0.5, 3.0])
+    figures = updated(controller, options, found, found.advantage)
+    assert figures["kl"] == pytest.approx(0.0, abs=1e-6)
+    assert figures["policy_loss"] == pytest.approx(-2.5 / 4, abs=1e-5)
+
+
+def test_a_dreams_update_is_clipped() -> None:
+    controller, options, found = dreamt([1.0, 1.0, -1.0, -1.0])
+    found.log_prob -= torch.log(torch.tensor([2.0, 0.5, 2.0, 0.5]))  # so that these are the ratios
+    clip = options.clip
+    figures = updated(controller, options, found, found.advantage)
+    assert figures["policy_loss"] == pytest.approx(-((1 + clip) + 0.5 - 2.0 - (1 - clip)) / 4, abs=1e-5)
+
+
+def test_advantages_of_dreams_are_those_of_each_alone() -> None:
+    """Three dreams side by side: one ends, one is cut off, one ends at once."""
+    from rlflow.agents.rlflow.dream import _advantages
+    from rlflow.nn.advantages import advantages
+
+    rng, steps = np.random.default_rng(0), (3, 5, 1)
+    reward, value = rng.normal(size=(5, 3)), rng.normal(size=(5, 3))
+    alive = np.array([[t < steps[b] for b in range(3)] for t in range(5)])
+    last, goes_on = np.array([0.0, 0.7, 0.0]), np.array([False, True, False])
+    given = [torch.tensor(one) for one in (reward, value, last, alive, goes_on)]
+    found = _advantages(*given, 0.9, 0.8).numpy()
+    for b, count in enumerate(steps):
+        expected, _ = advantages(reward[:count, b], value[:count, b], last[b], 0.9, 0.8)
+        np.testing.assert_allclose(found[:count, b], expected, rtol=1e-5)
+
+
+def test_a_latent_vector_is_no_target_of_its_own_gradient(trained: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is only predicted, the last state of an episode, gets no gradient from its likelihood."""
+    from rlflow.agents.rlflow import latent_fit
+
+    memories, world = trained.agent.memories, trained.agent.fitter.world
+    longest = max(trained.replay.episodes, key=len)
+    batch = latent_fit.sequences([longest], [0], memories)
+    assert len(longest) > 1
+    batch = batch._replace(row=batch.row.clamp(min=1))  # every step leads somewhere
+    made: list[Any] = []
+    plain = latent_fit._encoded
+
+    def watched(*given: Any) -> Any:
+        z, fresh = plain(*given)
+        made.append(z.detach().requires_grad_())
+        return made[0], fresh
+
+    monkeypatch.setattr(latent_fit, "_encoded", watched)
+    latent_fit.losses(world, memories, batch, generator(0), 0)["likelihood_loss"].backward()
+    assert float(made[0].grad[0, 0].abs().sum()) > 0
+    assert float(made[0].grad[0, -1].abs().sum()) == 0
+
+
 def test_gains_that_are_measured_now_and_then_are_learnt_as_sums() -> None:
     from rlflow.agents.rlflow.latent import squash, unsquash
     from rlflow.agents.rlflow.latent_fit import Sequences, reward_loss

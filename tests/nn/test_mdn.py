@@ -89,3 +89,17 @@ def test_temperature_acts_on_the_choice() -> None:
 def test_a_negative_temperature_is_a_sentence() -> None:
     with pytest.raises(UsageError, match="expected 0 or more"):
         draws(mixture(batch=1), -1.0, 1)
+
+
+def test_the_head_gives_each_component_its_own_numbers_and_bounds_the_spread() -> None:
+    from rlflow.nn.mdn import MAX_STD, MIN_STD, MixtureHead
+
+    head = MixtureHead(2, size=3, mixtures=2)
+    with torch.no_grad():
+        head.out.weight.zero_()
+        head.out.bias.copy_(torch.tensor([0.5, -0.5, 1.0, 2, 3, -50, 1, 50, 4, 5, 6, 1, 1, 1.5]))
+    found = head(torch.zeros(4, 2))
+    assert found.logits.shape == (4, 2)
+    assert found.mean[0].tolist() == [[1, 2, 3], [4, 5, 6]]
+    expected = torch.tensor([[math.log(MIN_STD), 0.0, math.log(MAX_STD)], [0.0, 0.0, 0.5]])
+    torch.testing.assert_close(found.log_std[0], expected)

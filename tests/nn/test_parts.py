@@ -73,3 +73,21 @@ def test_samples_follow_the_probabilities_whatever_the_company() -> None:
     np.testing.assert_allclose(np.bincount(drawn, minlength=3) / 4000, [0.2, 0.5, 0.3], atol=0.03)
     alone = RaggedCategorical(logits, torch.zeros(3, dtype=torch.long), 1)
     assert [int(alone.sample([np.random.default_rng(seed)])[0]) for seed in range(20)] == drawn[:20].tolist()
+
+
+@needs_torch
+def test_the_surrogate_is_clipped_on_the_side_that_pays() -> None:
+    import torch
+
+    from rlflow.nn.clipping import clipped_surrogate, divergence
+
+    for ratio, advantage, worth in (
+        (1.0, 2.0, 2.0), (1.5, 2.0, 2.4), (0.5, 2.0, 1.0), (1.5, -2.0, -3.0), (0.5, -2.0, -1.6), (0.9, -1.0, -0.9),
+    ):  # fmt: skip
+        loss = clipped_surrogate(torch.tensor([ratio]).log(), torch.tensor([advantage]), 0.2)
+        assert float(loss) == -np.float32(worth) or abs(float(loss) + worth) < 1e-6
+    old, new = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.2, 0.3, 0.5])
+    drawn = torch.arange(3).repeat_interleave(torch.tensor([500, 300, 200]))  # as often as the old policy draws them
+    exact = float((old * (old / new).log()).sum())
+    assert abs(divergence((new / old).log()[drawn]) - exact) < 1e-5
+    assert divergence((new / old).log()[:1]) > 0  # of any sample, not on average alone
