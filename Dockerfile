@@ -5,8 +5,8 @@
 #   docker run --rm -v "$PWD:/models" rlflow optimize /models/in.onnx -o /models/out.onnx
 #   docker run --rm rlflow make reproduce-quick
 #
-# Pin the base where you need the same image again: --build-arg BASE=python:3.11-slim-bookworm@sha256:… (`docker buildx imagetools inspect`
-# prints the digest).
+# The base is named by its tag, not by a digest: no registry of images could be asked where this file was written, and a digest that nobody
+# looked up would be worse than none. `make pin-base` asks one and writes the digest into the next line; commit it, and the same image is built again.
 ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS build

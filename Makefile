@@ -275,6 +275,10 @@ install-wheelhouse: ## the virtual environment out of build/wheelhouse: no compi
 	$(PIP) install --quiet --no-index --find-links $(WHEELHOUSE) 'rlflow[$(EXTRAS_OF)]'
 	touch $(VENV)/.base $(VENV)/.dev
 
+.PHONY: pin-base
+pin-base: ## write the digest of the Dockerfile's base image into it (asks docker or skopeo; or DIGEST=sha256:…)
+	@"$(PYTHON)" .ci/pin_base.py --digest "$(DIGEST)"
+
 # Whether the pins go together on every promised Python; needs uv, and asks the package index, but installs nothing.
 .PHONY: constraints-check
 constraints-check: ## constraints.txt on Python 3.10 to 3.14 (needs uv)
