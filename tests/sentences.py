@@ -20,6 +20,10 @@ AVERAGE, LONGEST = 20.0, 40
 HELD = (
     "README.md", "docs/tour.md", "docs/faq.md", "docs/worldmodel.md", "docs/search.md", "docs/cost.md",
     "docs/agents.md", "docs/comparison.md", "docs/rules.md", "docs/settings.md", "docs/generator.md", "docs/metrics.md",
+    "docs/eqsat.md", "docs/gpu.md", "docs/environment.md", "docs/kernels.md", "docs/integrations.md", "docs/split.md",
+    "docs/workers.md", "docs/compat-taso.md", "docs/architecture.md", "docs/shrink.md", "docs/add-a-cost-model.md",
+    "docs/add-a-runtime.md", "docs/add-a-strategy.md", "docs/add-a-taso-operator.md", "docs/add-a-verb.md",
+    "docs/add-a-zoo-model.md", "docs/add-an-agent.md", "docs/add-an-operator.md",
 )  # fmt: skip
 _FENCE = re.compile(r"^ *```.*?^ *```\s*$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
