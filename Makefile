@@ -13,6 +13,7 @@ SHELL := /bin/sh
 PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= .venv-extras
+PEERS ?= .venv-peers
 JOBS ?= 2
 MODEL ?=
 DEMO_MODEL ?= llama-decoder-step
@@ -71,6 +72,14 @@ $(EXTRAS)/.extras: $(CORE) $(RECIPE) | $(VENV)/.dev
 	@$(EXTRAS)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt -e '.[dev,rl,torch,tuner,ray]'
 	@touch $@
 
+# The third: projects that rlflow works with, and that want other versions of transformers than our exports.
+$(PEERS)/.peers: $(CORE) $(RECIPE) | $(VENV)/.dev
+	@test -x $(PEERS)/bin/python || "$(PYTHON)" -m venv "$(PEERS)"
+	@mkdir -p build && grep -v '^transformers==' constraints.txt > build/peers.txt
+	@echo "Installing rlflow, Olive and Optimum into $(PEERS): torch and transformers are large, which takes some minutes."
+	@$(PEERS)/bin/python -m pip --disable-pip-version-check install --quiet -c build/peers.txt -e '.[dev,olive]' optimum-onnx==0.1.0
+	@touch $@
+
 .PHONY: install
 install: $(VENV)/.base ## a virtual environment with rlflow in it
 	@echo "rlflow is ready: $(RLFLOW) --help"
@@ -108,6 +117,10 @@ test-extras: $(EXTRAS)/.extras ## the tests that `make test` skipped for want of
 	@test -s build/again.txt || { echo "make: make test skipped no test that these extras would let run" >&2; exit 1; }
 	$(EXTRAS)/bin/python -m pytest -q -n $(JOBS) --dist loadgroup --skips=build/skips-extras.json @build/again.txt
 	@$(BIN)/python tests/ci/skips.py build/skips-extras.json --in extras
+
+.PHONY: test-peers
+test-peers: $(PEERS)/.peers ## rlflow as a pass of the real Olive, and its files in the real Optimum, in an environment of their own (not in CI)
+	$(PEERS)/bin/python -m pytest -q -m peers tests/test_olive.py tests/test_optimum.py
 
 .PHONY: test-all
 test-all: $(VENV)/.dev ## the test suite with the slow tests
@@ -297,8 +310,8 @@ release-notes: ## what CHANGELOG.md says of VERSION=0.2.0 (by default of what is
 .PHONY: clean
 clean: ## remove what was built (the virtual environment stays)
 	rm -rf build dist *.egg-info rlflow/_core*.so rlflow/_kernels.so rlflow/_core.pyi .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -f $(VENV)/.base $(VENV)/.dev $(EXTRAS)/.extras
+	rm -f $(VENV)/.base $(VENV)/.dev $(EXTRAS)/.extras $(PEERS)/.peers
 
 .PHONY: distclean
 distclean: clean ## remove the virtual environments too
-	rm -rf "$(VENV)" "$(EXTRAS)"
+	rm -rf "$(VENV)" "$(EXTRAS)" "$(PEERS)"

@@ -1,4 +1,4 @@
-"""rlflow as a pass of the real Olive, in an environment that has it: pip install 'rlflow[olive]'."""
+"""rlflow as a pass of the real Olive, in an environment that has it: make test-peers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ import pytest
 from rlflow import verify
 from tests.cli.commands import merge_model
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("olive") is None, reason="Olive is not installed: pip install 'rlflow[olive]'"
-)
+pytestmark = [
+    pytest.mark.peers,
+    pytest.mark.skipif(
+        importlib.util.find_spec("olive") is None, reason="Olive is not installed: pip install 'rlflow[olive]'"
+    ),
+]
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""The recipe of docs/integrations.md with the real Optimum, in an environment that has it: pip install optimum-onnx."""
+"""The recipe of docs/integrations.md with the real Optimum, in an environment that has it: make test-peers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ def installed() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in ("optimum", "optimum.onnxruntime"))
 
 
-pytestmark = pytest.mark.skipif(not installed(), reason="Optimum is not installed: pip install optimum-onnx")
+pytestmark = [
+    pytest.mark.peers,
+    pytest.mark.skipif(not installed(), reason="Optimum is not installed: pip install optimum-onnx"),
+]
 
 
 def test_an_optimised_file_is_loaded_by_its_name_and_its_axes_stay_dynamic(tmp_path: Path) -> None:

@@ -39,8 +39,6 @@ REASONS = (
            r"[Gg]ymnasium is not installed|needs? (PyTorch|torch|gymnasium)", extras=False),
     Reason("GPU", r"no GPU|needs a GPU|CUDA"),
     Reason("OpenVINO", r"[Oo]pen[Vv][Ii][Nn][Oo]"),
-    Reason("Olive", r"rlflow\[olive\]"),
-    Reason("Optimum", r"optimum-onnx"),
     Reason("outside data", r"the outside data|\.\./shared"),  # files of other projects, not part of a clone
     Reason("runtime", r"the runtime has no kernel for the source"),  # a rule on a type that ONNX Runtime lacks
     Reason("processor", r"this processor's ONNX Runtime has no blocked layout"),
