@@ -92,7 +92,8 @@ class Matcher {
     auto count = element_count(type_at(g_, v));
     return count && *count == 1;
   }
-  bool constant(ValueId v) const { return v != kNoValue && g_.is_const(v); }
+  // A constant or a vector: what ONNX Runtime takes for a normalisation's scale or shift.
+  bool given(ValueId v) const { return v != kNoValue && (g_.is_const(v) || type_at(g_, v).rank == 1); }
   ValueId in(NodeId n, uint32_t slot) const { return slot < g_.inputs(n).size() ? g_.inputs(n)[slot] : kNoValue; }
   NodeId take(NodeId n) {
     if (m_->count < std::size(m_->nodes)) m_->nodes[m_->count++] = n;
@@ -211,7 +212,7 @@ class Matcher {
   }
   bool rms() {
     for (uint32_t s = 0; s < 2; ++s) {
-      if (!constant(in(root_, s))) continue;
+      if (!given(in(root_, s))) continue;
       m_->count = 0;
       m_->entry = normalised(in(root_, 1 - s));
       if (m_->entry != kNoValue) return true;
@@ -221,10 +222,10 @@ class Matcher {
   bool layer_norm() {
     const OpIds& ops = op_ids();
     for (uint32_t s = 0; s < 2; ++s) {
-      NodeId scale = constant(in(root_, s)) ? made_by(in(root_, 1 - s), ops.mul) : kNoNode;
+      NodeId scale = given(in(root_, s)) ? made_by(in(root_, 1 - s), ops.mul) : kNoNode;
       if (scale == kNoNode) continue;
       for (uint32_t t = 0; t < 2; ++t) {
-        if (!constant(in(scale, t))) continue;
+        if (!given(in(scale, t))) continue;
         m_->count = 0;
         NodeId centred = made_by(normalised(in(scale, 1 - t)), ops.sub);
         if (centred == kNoNode) continue;

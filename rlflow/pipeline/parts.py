@@ -81,7 +81,7 @@ class Parts:
         self._kernels = KERNELS * seconds if kernels and seconds is not None else 0.0
         self.given: dict[str, float] = {}
         self._began: float | None = None
-        self._race = self._check = 0.0
+        self._race = self._check = self._advice = 0.0
         self.pace: ModelTimes | None = None
 
     def begin(self) -> None:
@@ -111,11 +111,14 @@ class Parts:
         part = self._granted("pricing", PRICING * self.seconds)
         return max(part - (self.seconds - self.left), part / 2.0)
 
-    def plan(self, pace: ModelTimes, models: int) -> None:
-        """Set aside what comparing so many ``models`` (0: none) and the check of one need."""
+    def plan(self, pace: ModelTimes, models: int, advice: float = 0.0) -> None:
+        """Set aside what comparing so many ``models`` (0: none) and the check of one need, and seconds for saying what
+        the user might allow (``advice``).
+        """
         self.pace = pace
         if self.seconds is None:
             return
+        self._advice = advice
         low, high = RACE_BOUNDS
         usual = min(high, max(low, self.seconds / 3.0))
         self._race = min(max(usual, pace.race(models)), RACE_MOST * self.seconds) if models else 0.0
@@ -127,11 +130,12 @@ class Parts:
         """Seconds for the search."""
         if self.seconds is None:
             return None
-        return self._granted("searching", max(self.left - self._after, SEARCH_LEAST * self.seconds))
+        left = self.left - self._after - self._advice
+        return self._granted("searching", max(left, SEARCH_LEAST * self.seconds))
 
     @property
     def spare(self) -> float:
-        """Seconds that nobody has been promised."""
+        """Seconds after the search that no later stage has been promised."""
         return max(self.left - self._after, 0.0)
 
     def timing(self) -> Timing:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlflow import search as _search
 from rlflow.equivalence.sizes import usual
+from rlflow.pipeline.allowances import seconds_wanted
 from rlflow.pipeline.parts import ModelTimes
 from rlflow.pipeline.precision import tolerance_of
 from rlflow.rulesets import ALGORITHMS, TARGETS
@@ -172,7 +173,8 @@ def _set_time(problem: Problem, loaded: Loaded, context: Context) -> None:
         )
     timed = context.cost_model.measures or options.place.command is not None
     known = context.cost_model.measures and options.place.command is None
-    parts.plan(context.pace(loaded) if known else ModelTimes(), models=2 if timed else 0)
+    pace = context.pace(loaded) if known else ModelTimes()
+    parts.plan(pace, models=2 if timed else 0, advice=seconds_wanted(loaded, context))
     seconds = parts.searching()
     assert seconds is not None
     problem.meter.end_after(seconds)

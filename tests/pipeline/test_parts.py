@@ -103,6 +103,19 @@ def test_kernels_have_a_part_of_the_budget() -> None:
     assert Parts(None, kernels=True).kernels() is None
 
 
+def test_a_search_that_uses_all_its_time_leaves_some_for_advice() -> None:
+    clock = Clock()
+    plain, parts = Parts(60.0, clock=clock), Parts(60.0, clock=clock)
+    for one, advice in ((plain, 0.0), (parts, 3.0)):
+        one.begin()
+        one.plan(SMALL, models=2, advice=advice)
+    assert parts.searching() == pytest.approx((plain.searching() or 0.0) - 3.0)
+    clock.now += plain.searching() or 0.0
+    assert plain.spare == pytest.approx(0.0, abs=0.1)
+    clock.now -= 3.0
+    assert parts.spare == pytest.approx(3.0, abs=0.1)
+
+
 def test_no_clock_no_comparison() -> None:
     clock = Clock()
     parts = Parts(10.0, clock=clock)

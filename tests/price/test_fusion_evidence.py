@@ -41,6 +41,7 @@ e = Conv{kernel_shape=[1,1], pads=[0,0,0,0], strides=[1,1], dilations=[1,1], gro
 ROWS = """
 x: f32[4,32] = input
 z: f32[2,4,32] = input
+i: f32[32] = input
 r: f32[2,4,32] = input
 q: f32[2,4,32] = input
 w: f32[32,64] = const
@@ -167,11 +168,12 @@ CASES = [
         ["Gelu"],
     ),
     ("silu", ROWS, "d = Sigmoid(z)\ny = Mul(z, d)\nreturn y", ["QuickGelu"]),
+    ("rms", ROWS, RMS, ["SimplifiedLayerNormalization"]),
     (
-        "rms",
+        "rms whose scale is computed",
         ROWS,
-        RMS,
-        ["SimplifiedLayerNormalization"],
+        RMS.replace("p = ", "u = Tanh(i)\np = ").replace("Mul(n, g)", "Mul(n, u)"),
+        ["SimplifiedLayerNormalization", "Tanh"],
     ),
     (
         "pointwise work is not fused",
@@ -224,7 +226,7 @@ def test_regions_of_rewritten_models_are_the_runtimes_kernels_too(worker: Worker
     pricer = Pricer.table("onnxruntime", block=block)
     seen: dict[str, Counter[str]] = {}
     together = apart = 0
-    for graph in (imported.graph, *(one.graph for one in variants(imported.graph, load_library(None), 8, seed=0))):
+    for graph in (imported.graph, *(one.graph for one in variants(imported.graph, load_library(None), 16, seed=0))):
         whole, parts = kernels(save_model(imported, graph).SerializeToString()), Counter[str]()
         for region in pricer.regions(graph):
             if region.view:
