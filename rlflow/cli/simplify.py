@@ -22,7 +22,8 @@ def simplify(
 ) -> None:
     """Clean IN up and write it to OUT: folded constants and normalisations, no idle nodes, the same outputs.
 
-    Nothing is timed; rlflow optimize looks for what is faster. Names of inputs and outputs stay.
+    Bodies of If, Loop and Scan are cleaned up, too. Names of inputs and outputs stay. Nothing is timed; rlflow optimize
+    looks for what is faster.
     """
     from rlflow.runtime import Worker
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import onnx
@@ -88,6 +88,10 @@ class ImportedModel:
             return read_file(self.source_path)
         source = self.origin.model if self._source is None else self._source
         return source.SerializeToString(deterministic=True)
+
+    def in_place_of(self, other: ImportedModel) -> ImportedModel:
+        """This model, which came as ``other`` came: where nothing is gained, that is what is written."""
+        return replace(self, source_path=other.source_path, _source=other._source, external=other.external)
 
     def inexpressible(self, graph: Graph) -> str | None:
         """Why ``graph``, a rewrite of this model's, cannot be written for the newest opset that it may have (the

@@ -56,11 +56,12 @@ def captures(node: onnx.NodeProto) -> list[str]:
     """Names that a node's bodies read from the scopes around it, in order of first use."""
     found: dict[str, None] = {}
     for body in bodies(node):
-        found.update(dict.fromkeys(_free_names(body)))
+        found.update(dict.fromkeys(free_names(body)))
     return list(found)
 
 
-def _free_names(graph: onnx.GraphProto) -> Iterator[str]:
+def free_names(graph: onnx.GraphProto) -> Iterator[str]:
+    """Names that a body reads from the scopes around it, as often as it reads them."""
     own = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
     own |= {tensor.values.name for tensor in graph.sparse_initializer}
     own |= {name for node in graph.node for name in node.output}

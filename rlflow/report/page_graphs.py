@@ -66,13 +66,16 @@ def _printed(nodes: Sequence[DrawnNode], title: str) -> str:
 
 
 def drawn(model: Any, states: Mapping[int, str]) -> list[DrawnNode]:
-    """A ModelProto's main graph; constants are left out. ``states``: by position in ``model.graph.node``."""
+    """A ModelProto's main graph without constants, which many nodes may read.
+
+    ``states``: by position in ``model.graph.node``.
+    """
     from rlflow.frontends.difference import operator
 
     made: dict[str, int] = {}
     nodes: list[DrawnNode] = []
     for place, node in enumerate(model.graph.node):
-        if node.op_type == "Constant" and states.get(place, "same") == "same":
+        if node.op_type == "Constant":
             continue
         name = node.name or next((output for output in node.output if output), "")
         reads = tuple(dict.fromkeys(made[one] for one in node.input if one in made))
