@@ -4,9 +4,10 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <random>
 #include <vector>
 
-#include "rlflow/choices.h"
+#include "choice_reduce.h"
 
 namespace rlflow {
 
@@ -17,39 +18,50 @@ struct ChoiceField {
     bool first;  // whether this node is the edge's first
   };
 
-  explicit ChoiceField(const ChoiceGraph& graph);
-  int32_t count(int32_t i) const { return g.choice_begin[i + 1] - g.choice_begin[i]; }
-  // The cost of an arc's edge where the node has the choice `own`, and the other node `other`.
-  double pair(const Arc& a, int32_t own, int32_t other) const {
-    const int64_t at = g.table_begin[a.edge];
-    return a.first ? table[at + int64_t{own} * count(a.other) + other] : table[at + int64_t{other} * count(g.second[a.edge]) + own];
+  explicit ChoiceField(const ChoiceCore& core);
+  int32_t count(int32_t i) const { return g.count(i); }
+  // The costs of an arc's edge where the node has the choice `own`, by the other node's choice.
+  const double* row(const Arc& a, int32_t own) const {
+    const std::vector<double>& seen = a.first ? table : turned;
+    return seen.data() + g.table_begin[a.edge] + int64_t{own} * count(a.other);
   }
-  double use(int32_t i, int32_t a) const { return g.usage[g.choice_begin[i] + a]; }
-  double worth(int32_t i, int32_t a) const;    // what the choice costs beside the choices of now
-  bool allowed(int32_t i, int32_t a) const;    // whether it stays within the limit
-  bool within() const {
-    return std::all_of(load.begin(), load.end(), [&](double one) { return one <= g.limit; });
-  }
+  // By this node's choice, where the other node has the choice `other`.
+  const double* column(const Arc& a, int32_t other) const { return row({a.edge, a.first ? g.first[a.edge] : g.second[a.edge], !a.first}, other); }
+  double worth(int32_t i, int32_t a) const;  // what the choice costs beside the choices of now
+  bool allowed(int32_t i, int32_t a) const;  // whether it stays within the room
+  bool within() const { return over() <= 0; }
+  double over() const;  // how far the load is above the room at worst
   void move(int32_t i, int32_t a);
+  // Gives the nodes the choices `after`, whether that stays within the room or not; whether it does.
+  bool change(const std::vector<int32_t>& nodes, const std::vector<int32_t>& after);
+  double cost_around(const std::vector<int32_t>& nodes);  // of nodes and of edges that touch one of them
+  double total() const;
   void reload();  // from the choices of now
   void reprice();
+  void reprice(const std::vector<int32_t>& nodes);
   // What costs more than any good choice is as good as forbidden; large numbers would drown the small ones.
   void cap(double most);
+  double enough(double total) const;  // a cap that no choices reach that cost less than so much
 
-  const ChoiceGraph& g;
-  int32_t n, sections = 0;         // a section: between two moments at which something begins or ends
-  std::vector<int32_t> arc_begin;  // [n + 1]
+  const ChoiceCore& g;
+  int32_t n, sections;
+  std::vector<int32_t> arc_begin;     // [n + 1]
   std::vector<Arc> arc;
-  std::vector<int32_t> from, to;     // sections of each node
-  std::vector<double> price, load;   // by section
-  std::vector<double> cost, table;   // with a cap
-  std::vector<double> priced;        // costs with the prices of their use
-  std::vector<int32_t> x;            // the choices of now
-  double dear = 0;                   // the cap
+  std::vector<double> price, load;    // by section
+  std::vector<double> cost, table;    // with a cap
+  std::vector<double> turned;         // the tables seen from the second node
+  std::vector<double> priced;         // costs with the prices of their use
+  std::vector<int32_t> x;             // the choices of now
+  double dear = 0;                    // the cap
 
  private:
   void arcs();
-  void times();
+  void turn();
+  void sum_prices();
+  void price_one(int32_t i);
+
+  std::vector<double> sum_, change_;  // of prices, up to a section; of loads, from a section on
+  std::vector<char> mark_;
 };
 
 // Sequential tree-reweighted message passing.
@@ -71,21 +83,45 @@ class ChoiceMessages {
   std::vector<double> message_;
 };
 
-// Exact choices of random forests, all other nodes held.
-class ChoiceForest {
+// Exact choices of many nodes at once, the others held: nodes are taken out one after the other, the cheapest first, and those that
+// would need a table of more than `cells` cells are held as well (bucket elimination over a random cutset).
+class ChoiceBuckets {
  public:
-  explicit ChoiceForest(ChoiceField& field);
-  void choose(std::vector<int32_t>& nodes, uint64_t draw);  // of a forest among these, at the prices of now
+  explicit ChoiceBuckets(ChoiceField& field);
+  // At the prices of now; the choices are in the field's `x`. Returns the cells that were filled.
+  int64_t choose(const std::vector<int32_t>& nodes, double cells, std::mt19937_64& random);
 
  private:
-  void plant(const std::vector<int32_t>& nodes);
-  std::vector<int32_t> walk(const std::vector<int32_t>& nodes);
-  const ChoiceField::Arc* to_parent(int32_t i) const;
-  void solve(const std::vector<int32_t>& sequence);
+  struct Bucket {
+    int32_t node;
+    std::vector<int32_t> scope;       // nodes that its message looks at, the last to go first
+    std::vector<const ChoiceField::Arc*> arcs;  // to nodes that go later
+    std::vector<int32_t> messages;    // buckets whose message ends here
+    int64_t at = 0;                   // where its message is
+  };
+  struct Factor {
+    const double* table;
+    std::vector<int64_t> stride;  // by place in the scope
+  };
+
+  void connect(const std::vector<int32_t>& nodes);
+  double weight(int32_t k) const;
+  void line_up(double cells, std::mt19937_64& random);
+  int32_t heaviest(std::mt19937_64& random) const;
+  void remove(int32_t k, bool joined);
+  void own_costs(int32_t i, double* own) const;
+  std::vector<Factor> factors(const Bucket& bucket) const;
+  int64_t fill(Bucket& bucket);
+  void hand_out();
 
   ChoiceField& f_;
-  std::vector<double> up_;
-  std::vector<int32_t> root_, inside_, parent_;
+  std::vector<int32_t> place_, number_;           // of each node: in the order of going, or -1; in nodes_, or -1
+  std::vector<int32_t> nodes_;
+  std::vector<std::vector<int32_t>> next_;        // neighbours that are left, sorted
+  std::vector<Bucket> buckets_;
+  std::vector<double> message_, logs_;
+  std::vector<int32_t> best_;                     // of each cell of a message
+  std::vector<char> gone_;
 };
 
 }  // namespace rlflow

@@ -38,7 +38,8 @@ double ChoiceMessages::send(int32_t i, const std::vector<double>& sum, double sh
     std::fill(to, to + others, ChoiceField::kInfinite);
     for (int32_t a = 0; a < own; ++a) {
       const double base = share * sum[a] - m[a];
-      for (int32_t b = 0; b < others; ++b) to[b] = std::min(to[b], base + f_.pair(arc, a, b));
+      const double* row = f_.row(arc, a);
+      for (int32_t b = 0; b < others; ++b) to[b] = std::min(to[b], base + row[b]);
     }
     const double least = *std::min_element(to, to + others);
     for (int32_t b = 0; b < others; ++b) to[b] -= least;
@@ -63,8 +64,8 @@ double ChoiceMessages::pass() {
       total += least + send(i, sum, 1.0 / std::max({before, behind, 1}), forward);
     }
   }
-  for (double price : f_.price) total -= price * f_.g.limit;
-  return total;
+  for (int32_t s = 0; s < f_.sections; ++s) total -= f_.price[s] * f_.g.room[s];
+  return total + f_.g.decided;
 }
 
 void ChoiceMessages::decode() {
@@ -73,8 +74,8 @@ void ChoiceMessages::decode() {
     sum.assign(f_.priced.begin() + f_.g.choice_begin[i], f_.priced.begin() + f_.g.choice_begin[i + 1]);
     for (int32_t k = f_.arc_begin[i]; k < f_.arc_begin[i + 1]; ++k) {
       const ChoiceField::Arc& arc = f_.arc[k];
-      const double* m = in(arc);
-      for (int32_t a = 0; a < f_.count(i); ++a) sum[a] += arc.other < i ? f_.pair(arc, a, f_.x[arc.other]) : m[a];
+      const double* m = arc.other < i ? f_.column(arc, f_.x[arc.other]) : in(arc);
+      for (int32_t a = 0; a < f_.count(i); ++a) sum[a] += m[a];
     }
     f_.x[i] = static_cast<int32_t>(std::min_element(sum.begin(), sum.end()) - sum.begin());
   }

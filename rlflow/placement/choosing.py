@@ -1,8 +1,10 @@
 """One choice a node, with costs of single nodes and of pairs, under a limit on what all choices use at any time.
 
 How a node of a graph is sharded over devices is such a choice (the IOPDDL contest of ASPLOS 2025 has instances). The
-core searches by message passing, whose bound says how far from the best the result is at most, and by exact dynamic
-programmes over random forests of the graph.
+core first takes out what is decided anyway: nodes whose choice follows from a neighbour's, choices that another one of
+the node beats whatever the neighbours do, uses that no limit can stop. On what is left it searches by message passing,
+whose bound says how far from the best the result is at most, and by exact dynamic programmes over most of the nodes at
+once, at prices of their use.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ __all__ = ["Choices", "Chosen", "best_choices"]
 class Choices:
     """``costs`` and ``usages``: of each node an array [choices]; ``spans`` int [n, 2]: a node uses in [begin, end).
     ``edges`` int [m, 2] and ``tables``: of each edge an array [choices of the first, choices of the second].
-    ``limit``: on the sum of uses at any time.
+    ``limit``: on the sum of uses at any time. A cost of 1e15 or more says that a choice, or a pair, must not be: no
+    such choices are returned unless there are no others.
     """
 
     costs: Sequence[np.ndarray]

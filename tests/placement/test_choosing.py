@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import sys
@@ -16,10 +17,13 @@ from rlflow.errors import UsageError
 from rlflow.placement.choosing import Choices, best_choices
 
 ROOT = Path(__file__).resolve().parents[2]
+FORBIDDEN = 1e18  # as the contest's instances write it
 IOPDDL = ROOT.parent / "shared" / "data" / "iopddl"
 
 
-def drawn(rng: np.random.Generator, nodes: int, *, tight: float = 0.6, many: int = 3) -> Choices:
+def drawn(
+    rng: np.random.Generator, nodes: int, *, tight: float = 0.6, many: int = 3, forbidden: float = 0.0
+) -> Choices:
     counts = rng.integers(1, many + 1, nodes)
     costs = [rng.integers(0, 20, count).astype(float) for count in counts]
     usages = [rng.integers(0, 10, count).astype(float) for count in counts]
@@ -27,6 +31,8 @@ def drawn(rng: np.random.Generator, nodes: int, *, tight: float = 0.6, many: int
     spans = np.stack([begin, begin + rng.integers(0, 4, nodes)], axis=1)
     pairs = [pair for pair in itertools.combinations(range(nodes), 2) if rng.random() < min(1.0, 3.0 / nodes)]
     tables = [rng.integers(0, 30, (counts[a], counts[b])).astype(float) for a, b in pairs]
+    for table in tables if forbidden else []:
+        table[rng.random(table.shape) < forbidden] = FORBIDDEN
     edges = np.array(pairs, np.int64).reshape(-1, 2)
     free = Choices(costs, usages, spans, edges, tables, np.inf)
     most = free.peak(np.array([int(np.argmax(one)) for one in usages]))
@@ -40,9 +46,11 @@ def optimum(problem: Choices) -> float:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 7))
-def test_the_result_is_within_the_limit_and_between_bound_and_nothing_better(seed: int, nodes: int) -> None:
-    problem = drawn(np.random.default_rng(seed), nodes)
+@given(st.integers(0, 10**6), st.integers(1, 7), st.sampled_from([0.0, 0.3, 0.6]))
+def test_the_result_is_within_the_limit_and_between_bound_and_nothing_better(
+    seed: int, nodes: int, forbidden: float
+) -> None:
+    problem = drawn(np.random.default_rng(seed), nodes, forbidden=forbidden)
     best = optimum(problem)
     if np.isinf(best):
         with pytest.raises(UsageError, match="No choices were found"):
@@ -70,6 +78,44 @@ def test_how_often_small_problems_are_solved_to_the_optimum() -> None:
         solved += found.cost <= best + 1e-9
     assert possible >= 30
     assert solved >= 0.9 * possible
+
+
+@pytest.mark.parametrize("forbidden", [0.0, 0.2, 0.4])
+def test_without_a_limit_small_problems_are_solved_exactly(forbidden: float) -> None:
+    allowed = 0
+    for seed in range(40):
+        problem = dataclasses.replace(
+            drawn(np.random.default_rng(seed), 8, forbidden=forbidden), limit=np.inf
+        )  # fmt: skip
+        best = optimum(problem)
+        if best >= FORBIDDEN:
+            continue
+        found = best_choices(problem, rounds=5)
+        assert found.cost == best == problem.cost(found.choice)
+        allowed += 1
+    assert allowed >= 8
+
+
+def test_where_every_choice_is_forbidden_the_limit_still_holds() -> None:
+    table = np.full((2, 2), FORBIDDEN)
+    costs, usages = [np.array([1.0, 0.0])] * 2, [np.array([0.0, 3.0])] * 2
+    problem = Choices(costs, usages, np.array([[0, 2], [0, 2]]), np.array([[0, 1]]), [table], 3.0)
+    found = best_choices(problem, rounds=20)
+    assert problem.peak(found.choice) <= 3.0
+    assert found.cost == problem.cost(found.choice) >= FORBIDDEN
+
+
+def test_equal_nodes_in_a_row_are_decided_together() -> None:
+    """A chain whose nodes must all choose the same: one decision in truth, however long it is."""
+    length, same = 400, np.where(np.eye(3, dtype=bool), 0.0, FORBIDDEN)
+    costs = [np.array([0.0, 1.0, 2.0])] * length
+    usages = [np.array([9.0, 4.0, 1.0])] * length
+    begin = np.arange(length)
+    edges = np.stack([begin[:-1], begin[1:]], axis=1)
+    problem = Choices(costs, usages, np.stack([begin, begin + 2], axis=1), edges, [same] * (length - 1), 8.0)
+    found = best_choices(problem, rounds=3)
+    assert found.cost == length
+    assert set(found.choice.tolist()) == {1}
 
 
 def test_without_a_limit_a_tree_is_solved_exactly_and_the_bound_says_so() -> None:

@@ -25,10 +25,12 @@ struct Chosen {
 
 // Looks for cheap choices within the limit for about `seconds` of processor time, or `rounds` rounds where that is above 0.
 //
-// A round begins with sequential tree-reweighted message passing (Kolmogorov 2006) over costs in which each use has a price at each time;
-// what it takes off its messages bounds the cost from below. Then exact dynamic programmes over random forests of the graph, the other nodes
-// held (Hamze and de Freitas 2004), a repair of what is above the limit, and the same for small parts of the best choices so far. Prices
-// follow the loads (Lagrangian relaxation, Polyak's steps). Throws Error (usage) for arrays that do not fit.
+// What is decided anyway is taken out first (choice_reduce.h); costs of 1e15 and more count as forbidden while any choices do without. A
+// round begins with sequential tree-reweighted message passing (Kolmogorov 2006) over costs in which each use has a price at each time; what
+// it takes off its messages bounds the cost from below. Then comes an exact dynamic programme over all nodes but a few that are held (bucket
+// elimination, Dechter 1999, over a random cutset), a repair of what is above the limit, and the same for small parts of the best choices so
+// far, at prices of their own. Prices follow the loads (Lagrangian relaxation, Polyak's steps). Throws Error (usage) for arrays that do not
+// fit.
 Chosen choose(const ChoiceGraph& graph, double seconds, int64_t rounds, uint64_t seed);
 
 }  // namespace rlflow
