@@ -3,8 +3,8 @@
     python reproduce/go/run.py [--only PART ...] [--data DIR] [--evaluations 10000] [--seeds 5] [--updates 150]
 
 doppler: DOPPLER's four graphs (`DIR/doppler/*.txt`) on 4 equal devices in the rules of its simulator; the placers that
-search have equal evaluations, and the median over seeds is printed. ratio: time by the critical path over time by the
-placer; gap: time over the lower bound. simulator: node events a second of processor time. split: `rlflow split -n 2`,
+search or learn have equal evaluations, and the median over seeds is printed (GDP-style, Placeto-style: rivals.py).
+ratio: time by the critical path over time by the placer; gap: time over the lower bound. simulator: node events a second of processor time. split: `rlflow split -n 2`,
 then `rlflow run --requests 50 --pin --against`: requests a second in two pinned processes over those in one; and the
 same by processor time, which other programs cannot spoil.
 
@@ -38,6 +38,7 @@ import iopddl
 import learned
 import offsets
 import results
+import rivals
 
 from rlflow.placement import PLACERS, Devices, PlacementTask, lower_bound
 from rlflow.placement.sketches import FAMILIES
@@ -45,6 +46,7 @@ from rlflow.testing.placers import layered_work
 
 PARTS = ("simulator", "doppler", "split", "minimalloc", "iopddl", "large", "policy", "without")
 SEARCHING = ("random", "annealing", "brkga")
+RIVALS = {"GDP-style": rivals.gdp_style, "Placeto-style": rivals.placeto_style}
 BUILDING = ("single", "contiguous", "critical-path", "etf", "heft", "min-cut")
 MODELS = ("squeezenet1.1", "resnet-18", "mobilenet-v2", "densenet-121", "inception-v3")
 RESULTS = HERE / "results" / "go.jsonl"
@@ -75,10 +77,13 @@ def placed(folder: Path, evaluations: int, seeds: int) -> Iterator[dict[str, Any
     for path in sorted(folder.glob("*.txt")):
         task = PlacementTask(doppler.read_graph(path), doppler.machine())
         bound, base = lower_bound(task), 0.0
-        for name in ("critical-path", *(one for one in BUILDING if one != "critical-path"), *SEARCHING):
-            options = {"evaluations": evaluations} if name in SEARCHING else {}
+        for name in ("critical-path", *(one for one in BUILDING if one != "critical-path"), *SEARCHING, *RIVALS):
+            options = {"evaluations": evaluations} if name in (*SEARCHING, *RIVALS) else {}
             found = []
-            for seed in range(seeds if name in SEARCHING else 1):
+            for seed in range(seeds if options else 1):
+                if name in RIVALS:
+                    found.append(RIVALS[name](task, evaluations, seed))
+                    continue
                 decisions = PLACERS.make(name, **options).decide(task, np.random.default_rng(seed))
                 found.append(task.evaluate(decisions).objective)
             value = float(np.median(found))

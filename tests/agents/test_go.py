@@ -15,6 +15,7 @@ from click.testing import CliRunner  # noqa: E402
 from rlflow.agents.checkpoint import shipped  # noqa: E402
 from rlflow.agents.go import surrogate  # noqa: E402
 from rlflow.agents.go.config import CHOICES, TASKS, GoConfig  # noqa: E402
+from rlflow.agents.go.imitating import demonstrated, imitate, renamed  # noqa: E402
 from rlflow.agents.go.lessons import drawn_lessons, lesson_of, rewards  # noqa: E402
 from rlflow.agents.go.network import UNDECIDED, Gate, MaxPoolEncoder, SegmentAttention, make_go, told  # noqa: E402
 from rlflow.agents.go.teaching import GoTraining, fine_tuned, score_of  # noqa: E402
@@ -321,6 +322,50 @@ def test_it_learns_a_toy(baseline: str) -> None:
     assert surrogate.best_of(learnt, one, 1, np.random.default_rng(0))[0][0] == 12.0
 
 
+def test_an_update_on_two_graphs_is_the_mean_of_both() -> None:
+    """Seen by the gradient's share: the same graph twice is the graph once."""
+    weights = []
+    for count in (1, 2):
+        policy = make_go(SMALL, 0)
+        optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
+        one = lesson()
+        drawn = surrogate.draw(policy, one, 4, np.random.default_rng(0))
+        advantages = [torch.tensor([1.0, -1.0, 0.5, 0.0])] * 3
+        surrogate._step(policy, optimizer, [surrogate._Share(one, drawn, advantages)] * count, 0.01)
+        weights.append(torch.cat([weight.detach().flatten() for weight in policy.parameters()]))
+    assert torch.allclose(weights[0], weights[1], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("shown", "before", "found"),
+    [
+        ([2, 2, 0, 1], [UNDECIDED] * 4, [0, 0, 1, 2]),
+        ([2, 2, 0, 1], [1, 1, 3, 0], [1, 1, 3, 0]),
+        ([0, 0, 0, 1], [1, 1, 0, 0], [1, 1, 1, 0]),
+    ],
+)
+@pytest.mark.parametrize("choices", [4, 6])
+def test_devices_are_renamed_to_what_was_decided_before(
+    shown: list[int], before: list[int], found: list[int], choices: int
+) -> None:
+    assert renamed(np.array(shown), np.array(before), choices).tolist() == found
+
+
+def test_what_was_shown_is_learnt() -> None:
+    one, policy = lesson(), make_go(SMALL, 0)
+    rng = np.random.default_rng(0)
+    shown = [demonstrated(one, 200, SMALL.iterations, rng)]
+    for number, task in one.asked():
+        row = one.view.told(shown[0][number])[None].astype(np.int32)
+        assert rewards(task.scores(row), one.reference[number])[0] == one.best[number]
+    optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
+    losses = [imitate(policy, optimizer, [one], shown, rng) for _ in range(150)]
+    assert losses[-1] < 0.3 * losses[0]
+    drawn = surrogate.draw(policy, one, 1, rng, likeliest=True)
+    agree = [float((drawn.decided[n][-1, 0].numpy() == shown[0][n]).mean()) for n, _ in one.asked()]
+    assert min(agree[1:]) > 0.8
+
+
 def test_the_best_of_more_is_no_worse_and_counts() -> None:
     one, policy = lesson(), make_go(SMALL, 0)
     spent = [task.spent for _, task in one.asked()]
@@ -339,13 +384,15 @@ def weights(checkpoint: GoCheckpoint) -> dict[str, np.ndarray]:
     return checkpoint.weights
 
 
-def test_a_resumed_training_is_bit_for_bit_the_one_that_was_not_interrupted(tmp_path) -> None:
-    whole = GoTraining(["wavenet"], SMALL, out=tmp_path / "whole.npz", seed=3)
+@pytest.mark.parametrize("changes", [{}, {"demonstrations": 20, "imitate": 2, "batch": 2, "pool": 3}])
+def test_a_resumed_training_is_bit_for_bit_the_one_that_was_not_interrupted(tmp_path, changes: dict) -> None:
+    config = dataclasses.replace(SMALL, **changes)
+    whole = GoTraining(["wavenet"], config, out=tmp_path / "whole.npz", seed=3)
     whole.train(4, judge_every=2)
-    first = GoTraining(["wavenet"], SMALL, out=tmp_path / "two.npz", seed=3)
+    first = GoTraining(["wavenet"], config, out=tmp_path / "two.npz", seed=3)
     stop = _StopAfter(2)
     first.train(4, judge_every=2, on_update=stop.count, stop=stop)
-    second = GoTraining(["wavenet"], SMALL, out=tmp_path / "two.npz", seed=3, resume=True)
+    second = GoTraining(["wavenet"], config, out=tmp_path / "two.npz", seed=3, resume=True)
     assert second.progress.updates == 2
     second.train(4, judge_every=2)
     ends = [GoCheckpoint.load(tmp_path / f"{name}.npz.last") for name in ("whole", "two")]
@@ -353,7 +400,18 @@ def test_a_resumed_training_is_bit_for_bit_the_one_that_was_not_interrupted(tmp_
     assert all(np.array_equal(ends[0].weights[name], ends[1].weights[name]) for name in ends[0].weights)
     assert ends[0].progress["rewards"] == ends[1].progress["rewards"]
     with pytest.raises(UsageError, match="other models, seed or options"):
-        GoTraining(["wavenet"], SMALL, out=tmp_path / "two.npz", seed=4, resume=True)
+        GoTraining(["wavenet"], config, out=tmp_path / "two.npz", seed=4, resume=True)
+
+
+def test_a_training_that_is_stopped_while_it_imitates_begins_anew(tmp_path) -> None:
+    class Stop:
+        stopped = True
+
+    config = dataclasses.replace(SMALL, demonstrations=20)
+    training = GoTraining(["wavenet"], config, out=tmp_path / "go.npz")
+    assert training.train(4, stop=Stop()).card["updates"] == 0
+    assert (tmp_path / "go.npz").exists()
+    assert not (tmp_path / "go.npz.last").exists()
 
 
 class _StopAfter:
@@ -400,6 +458,8 @@ def test_a_family_that_is_held_out_is_not_learnt_on() -> None:
         (lambda: GoConfig(hidden=10, heads=4), "'heads'"),
         (lambda: GoConfig(baseline="worst"), "'baseline'"),
         (lambda: GoConfig(samples=1), "'samples'"),
+        (lambda: GoConfig(batch=0), "'batch'"),
+        (lambda: GoConfig(demonstrations=-1), "'demonstrations'"),
         (lambda: GoConfig().with_options({"hiden": "3"}), "hiden"),
         (lambda: lesson_of("many", lesson().view, [PlacementTask(FOUR, Devices.alike(9))]), "8 choices"),
     ],

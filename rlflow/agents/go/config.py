@@ -27,8 +27,10 @@ class GoConfig:
     graph conditions; without one of them the rest stays as it is. ``together``: whether a task's step hears what the
     task before it made.
 
-    ``lr``: Adam's; ``clip``: of each node's ratio; ``epochs``: passes over the decisions of an update; ``samples``: of
-    them for each graph; ``entropy``: weight of this term; ``grad_norm``: gradients are cut to. ``baseline``: what a
+    ``demonstrations``: evaluations of a search for each graph and task that the policy imitates first, 0 for none;
+    ``imitate``: passes over these. ``batch``: graphs of a step. ``lr``: Adam's; ``clip``: of each node's ratio;
+    ``epochs``: passes over the decisions of an update; ``samples``: of them for each graph; ``entropy``: weight of this
+    term, which falls to nothing in the course of a training; ``grad_norm``: gradients are cut to. ``baseline``: what a
     reward is compared with, the best that was seen of the graph (``best``) or the update's own mean (``mean``).
     ``replay``: whether the best decisions that were seen of a graph are among each update's.
     ``pool``: graphs of each family to learn on; ``smallest``, ``largest``: about how many nodes they have.
@@ -44,6 +46,9 @@ class GoConfig:
     attention: bool = True
     gate: bool = True
     together: bool = True
+    demonstrations: int = 0
+    imitate: int = 20
+    batch: int = 1
     lr: float = 1e-3
     clip: float = 0.2
     epochs: int = 3
@@ -57,10 +62,11 @@ class GoConfig:
     largest: int = 150
 
     def __post_init__(self) -> None:
-        whole = ("hidden", "heads", "graph_layers", "layers", "segment", "iterations", "epochs", "pool", "smallest")
+        whole = ("hidden", "heads", "graph_layers", "layers", "segment", "iterations", "epochs", "pool", "smallest",
+                 "batch", "imitate")  # fmt: skip
         wrong = [name for name in whole if getattr(self, name) < 1]
         wrong += [name for name in ("lr", "clip", "grad_norm") if not getattr(self, name) > 0]
-        wrong += ["entropy"] if self.entropy < 0 else []
+        wrong += [name for name in ("entropy", "demonstrations") if getattr(self, name) < 0]
         wrong += ["samples"] if self.samples < 2 else []
         wrong += ["largest"] if self.largest < self.smallest else []
         wrong += ["heads"] if self.heads > 0 and self.hidden % self.heads else []

@@ -99,13 +99,39 @@ def advantages_over(earned: np.ndarray, best: float, baseline: str) -> np.ndarra
 # --- learning ---------------------------------------------------------------------------------------------------------
 
 
+class _Share(NamedTuple):
+    """What one graph has in an update."""
+
+    lesson: GoLesson
+    sample: Drawn
+    advantages: list[Tensor]
+
+
 def learn(
-    policy: GoPolicy, optimizer: torch.optim.Optimizer, lesson: GoLesson, rng: np.random.Generator
+    policy: GoPolicy,
+    optimizer: torch.optim.Optimizer,
+    lessons: Sequence[GoLesson],
+    rng: np.random.Generator,
+    *,
+    left: float = 1.0,
 ) -> dict[str, float]:
-    """One update on one graph; the figures of docs/go.md. The decisions are new ones but, with ``replay``, the best
-    that were seen before.
+    """One update on some graphs; the figures of docs/go.md. The decisions are new ones but, with ``replay``, the best
+    that were seen before. ``left``: the share of the training that is to come, by which the entropy counts.
     """
-    config = policy.config
+    config, shares, reward = policy.config, [], []
+    for lesson in lessons:
+        share, earned = _share(policy, lesson, rng)
+        shares.append(share)
+        reward += [earned[number].mean() for number, _ in lesson.asked()]
+    rows = [_step(policy, optimizer, shares, config.entropy * left) for _ in range(config.epochs)]
+    figures = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+    best = [lesson.best[number] for lesson in lessons for number, _ in lesson.asked()]
+    return {**figures, "reward": float(np.mean(reward)), "best": float(np.mean(best))}
+
+
+def _share(policy: GoPolicy, lesson: GoLesson, rng: np.random.Generator) -> tuple[_Share, list[np.ndarray]]:
+    """Decisions about a graph and their advantages; and what the new ones earned, [b] a task."""
+    config: GoConfig = policy.config
     drawn = draw(policy, lesson, config.samples, rng)
     earned = judge(lesson, drawn)
     before = list(lesson.best)
@@ -115,11 +141,7 @@ def learn(
         torch.from_numpy(advantages_over(worth[number], before[number], config.baseline))
         for number in range(len(lesson.tasks))
     ]
-    rows = [_step(policy, optimizer, lesson, sample, advantages) for _ in range(config.epochs)]
-    figures = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
-    asked = [number for number, _ in lesson.asked()]
-    return {**figures, "reward": float(np.mean([earned[number].mean() for number in asked])),
-            "best": float(np.mean([lesson.best[number] for number in asked]))}  # fmt: skip
+    return _Share(lesson, sample, advantages), earned
 
 
 def _with_kept(
@@ -166,26 +188,26 @@ def node_loss(log_ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
 
 
 def _step(
-    policy: GoPolicy, optimizer: torch.optim.Optimizer, lesson: GoLesson, sample: Drawn, advantages: Sequence[Tensor]
+    policy: GoPolicy, optimizer: torch.optim.Optimizer, shares: Sequence[_Share], entropy: float
 ) -> dict[str, float]:
-    """A step down the gradient."""
+    """A step down the gradient, graph after graph; every graph counts alike."""
     config: GoConfig = policy.config
-    found, entropy = log_probs(policy, lesson, sample.decided)
-    asked = [number for number, _ in lesson.asked()]
-    ratios = [found[number] - sample.log_probs[number] for number in asked]
-    losses = [node_loss(ratio, advantages[number], config.clip) for ratio, number in zip(ratios, asked, strict=True)]
-    loss = torch.stack(losses).sum() - config.entropy * entropy
     optimizer.zero_grad(set_to_none=True)
-    loss.backward()
+    rows = []
+    for share in shares:
+        found, disorder = log_probs(policy, share.lesson, share.sample.decided)
+        asked = [number for number, _ in share.lesson.asked()]
+        ratios = [found[number] - share.sample.log_probs[number] for number in asked]
+        losses = torch.stack([
+            node_loss(ratio, share.advantages[number], config.clip) for ratio, number in zip(ratios, asked, strict=True)
+        ])  # fmt: skip
+        ((losses.sum() - entropy * disorder) / len(shares)).backward()
+        kl = float(np.mean([divergence(ratio.detach()) for ratio in ratios]))
+        rows.append((float(losses.detach().mean()), float(disorder.detach()), kl))
     norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), config.grad_norm)
     optimizer.step()
-    with torch.no_grad():
-        return {
-            "policy_loss": float(torch.stack(losses).mean()),
-            "entropy": float(entropy),
-            "kl": float(np.mean([divergence(ratio) for ratio in ratios])),
-            "gradient_norm": float(norm),
-        }
+    means = (float(np.mean(column)) for column in zip(*rows, strict=True))
+    return {**dict(zip(("policy_loss", "entropy", "kl"), means, strict=True)), "gradient_norm": float(norm)}
 
 
 # --- what comes of it -------------------------------------------------------------------------------------------------

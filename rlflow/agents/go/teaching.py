@@ -16,6 +16,7 @@ import torch
 
 from rlflow.agents.checkpoint import known_score, part_of, progress_of, resumed
 from rlflow.agents.go.config import TASKS, GoConfig
+from rlflow.agents.go.imitating import demonstrated, imitate
 from rlflow.agents.go.lessons import GoLesson, drawn_lessons, lesson_of
 from rlflow.agents.go.network import GoPolicy, make_go
 from rlflow.agents.go.surrogate import best_of, learn
@@ -43,6 +44,7 @@ class GoProgress:
 
     updates: int = 0
     evaluations: int = 0
+    demonstrated: int = 0
     seconds: float = 0.0
     best_score: float = -math.inf
 
@@ -102,6 +104,8 @@ class GoTraining:
         with one_thread(), TrainingLog(None if logs is None else Path(logs)) as log:
             if self.progress.updates == 0:
                 self._judge()
+                if self.config.demonstrations > 0 and not self.progress.demonstrated and not self._shown(log, stop):
+                    return self.save_best()  # a training that was stopped here begins anew
             while self.progress.updates < updates and not stop.stopped:
                 figures = self._update(updates)
                 log.write("update", self.progress.updates, figures)
@@ -116,16 +120,37 @@ class GoTraining:
 
     def _update(self, updates: int) -> dict[str, Any]:
         begun = time.thread_time()
+        lessons = [self._next() for _ in range(self.config.batch)]
+        left = 1.0 - self.progress.updates / updates
+        self.optimizer.param_groups[0]["lr"] = self.config.lr * max(0.1, left)
+        figures = learn(self.policy, self.optimizer, lessons, self.rng, left=left)
+        self.progress.updates += 1
+        self.progress.evaluations += self.config.samples * sum(1 for lesson in lessons for _ in lesson.asked())
+        self.progress.seconds += time.thread_time() - begun
+        title = lessons[0].title if len(lessons) == 1 else f"{len(lessons)} graphs"
+        return {**figures, "update": self.progress.updates, "seconds": self.progress.seconds, "graph": title}
+
+    def _next(self) -> GoLesson:
         if not self._queue:  # each graph once, then all in another order
             self._queue = self.rng.permutation(len(self.lessons)).tolist()
-        lesson = self.lessons[self._queue.pop()]
-        left = max(0.1, 1.0 - self.progress.updates / updates)
-        self.optimizer.param_groups[0]["lr"] = self.config.lr * left
-        figures = learn(self.policy, self.optimizer, lesson, self.rng)
-        self.progress.updates += 1
-        self.progress.evaluations += self.config.samples * sum(1 for _ in lesson.asked())
+        return self.lessons[self._queue.pop()]
+
+    def _shown(self, log: TrainingLog, stop: StopToken) -> bool:
+        """Imitate what a search decides about the graphs; whether that came to its end."""
+        begun, shown = time.thread_time(), []
+        for lesson in self.lessons:
+            if stop.stopped:
+                return False
+            shown.append(demonstrated(lesson, self.config.demonstrations, self.config.iterations, self.rng))
+        self.progress.demonstrated = self.config.demonstrations * sum(1 for one in self.lessons for _ in one.asked())
+        for turn in range(self.config.imitate):
+            if stop.stopped:
+                self.progress.demonstrated = 0
+                return False
+            log.write("imitation", turn, {"loss": imitate(self.policy, self.optimizer, self.lessons, shown, self.rng)})
         self.progress.seconds += time.thread_time() - begun
-        return {**figures, "update": self.progress.updates, "seconds": self.progress.seconds, "graph": lesson.title}
+        self._judge()
+        return True
 
     def _judge(self) -> float:
         score = score_of(self.policy, self.judged_on, self.seed)
@@ -174,7 +199,8 @@ class GoTraining:
         return {
             "rlflow": __version__, "torch": torch.__version__, "families": self.families, "held_out": self.held_out,
             "tasks": self.tasks, "graphs": len(self.lessons), "seed": self.seed, "updates": self.progress.updates,
-            "evaluations": self.progress.evaluations, "seconds": round(self.progress.seconds, 1),
+            "evaluations": self.progress.evaluations, "demonstrated": self.progress.demonstrated,
+            "seconds": round(self.progress.seconds, 1),
             "score": known_score(self.progress.best_score),
         }  # fmt: skip
 
@@ -216,7 +242,7 @@ def fine_tuned(policy: GoPolicy, lesson: GoLesson, steps: int, rng: np.random.Ge
     found = copy.deepcopy(policy)
     optimizer = torch.optim.Adam(found.parameters(), lr=policy.config.lr, eps=1e-5)
     for _ in range(steps):
-        learn(found, optimizer, lesson, rng)
+        learn(found, optimizer, [lesson], rng)
     return found
 
 

@@ -1,0 +1,107 @@
+"""Two earlier learned placers, as far as their papers describe them, each learning on the graph at hand from nothing.
+
+GDP (Zhou et al. 2019) decides about all nodes at once: a graph encoder, attention over the nodes, proximal policy
+optimisation of the whole placement's time. Here that is our own network with one iteration and one task.
+
+Placeto (Addanki et al. 2019) visits the nodes one after the other and may move each; it is rewarded at every step by
+the time that this saved, and learns by REINFORCE with a baseline for each step. Here a graph encoder sees the placement
+of now, which nodes were visited, and where it is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlflow.placement import PlacementTask
+
+#: Episodes side by side, the discount of what later steps save, and the optimiser's rate: ours.
+EPISODES, DISCOUNT, RATE = 4, 0.95, 3e-3
+
+
+def gdp_style(task: PlacementTask, evaluations: int, seed: int) -> float:
+    """The best time that was seen."""
+    from rlflow.agents.go.config import GoConfig
+    from rlflow.agents.go.lessons import lesson_of
+    from rlflow.agents.go.network import make_go
+    from rlflow.agents.go.teaching import fine_tuned
+    from rlflow.placement.decisions import GraphView
+
+    config = GoConfig(iterations=1, baseline="mean", replay=False)
+    lesson = lesson_of("gdp", GraphView.of(task.work, task.devices), [task])
+    fine_tuned(make_go(config, seed), lesson, evaluations // config.samples, np.random.default_rng(seed))
+    return lesson.best[0] ** 2 * lesson.reference[0]
+
+
+def placeto_style(task: PlacementTask, evaluations: int, seed: int) -> float:
+    """The best time that was seen."""
+    import torch
+
+    from rlflow.agents.go.network import GraphTensors
+    from rlflow.placement.decisions import FEATURES, GraphView
+
+    view, rng = GraphView.of(task.work, task.devices), np.random.default_rng(seed)
+    torch.manual_seed(seed)
+    policy = _visitor(len(FEATURES), task.choices)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=RATE)
+    graph, best, spent = GraphTensors.of(view), np.inf, 0
+    unit = float(task.scores(np.zeros((1, task.nodes), np.int32))[0])
+    while spent + EPISODES * (task.nodes + 1) <= evaluations:
+        chances, saved = [], []
+        placed = rng.integers(0, task.choices, (EPISODES, task.nodes))
+        now = task.scores(view.told(placed).astype(np.int32))
+        for node in range(task.nodes):
+            logits = policy(graph, placed, node)
+            drawn = torch.distributions.Categorical(logits=logits)
+            chosen = drawn.sample()
+            chances.append(drawn.log_prob(chosen))
+            placed = placed.copy()
+            placed[:, node] = chosen.numpy()
+            after = task.scores(view.told(placed).astype(np.int32))
+            saved.append((now - after) / unit)
+            now, best = after, min(best, float(after.min()))
+        spent += EPISODES * (task.nodes + 1)
+        loss = -(torch.stack(chances) * torch.from_numpy(_advantages(np.array(saved)))).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return best
+
+
+def _advantages(saved: np.ndarray) -> np.ndarray:
+    """Discounted sums of what was saved, [steps, episodes], less their mean over episodes, in units of their spread."""
+    sums = np.zeros_like(saved)
+    later = np.zeros(saved.shape[1])
+    for step in range(len(saved) - 1, -1, -1):
+        later = saved[step] + DISCOUNT * later
+        sums[step] = later
+    sums -= sums.mean(axis=1, keepdims=True)
+    return (sums / max(float(sums.std()), 1e-8)).astype(np.float32)
+
+
+def _visitor(features: int, choices: int):  # type: ignore[no-untyped-def]
+    """Logits [b, choices] for one node, given a placement int [b, n] by place and the nodes before as visited."""
+    import torch
+    from torch import nn
+
+    from rlflow.agents.go.network import MaxPoolEncoder
+
+    class Visitor(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.reads = nn.Linear(features + choices + 2, 32)
+            self.graph = MaxPoolEncoder(32, 2)
+            self.head = nn.Linear(64, choices)
+
+        def forward(self, graph, placed, node):  # type: ignore[no-untyped-def]
+            b, n = placed.shape
+            where = nn.functional.one_hot(torch.from_numpy(placed), choices).float()
+            at = torch.zeros(b, n, 2)
+            at[:, :node, 0], at[:, node, 1] = 1.0, 1.0
+            told = torch.cat([graph.features.expand(b, n, -1), where, at], dim=-1).flatten(0, 1)
+            apart = (torch.arange(b) * n)[:, None]
+            nodes = self.graph(
+                self.reads(told).relu(), (graph.source + apart).flatten(), (graph.target + apart).flatten()
+            ).view(b, n, -1)
+            return self.head(torch.cat([nodes[:, node], nodes.mean(dim=1)], dim=-1))
+
+    return Visitor()
