@@ -4,9 +4,9 @@
 
 doppler: DOPPLER's four graphs (`DIR/doppler/*.txt`) on 4 equal devices in the rules of its simulator; the placers that
 search or learn have equal evaluations, and the median over seeds is printed (GDP-style, Placeto-style: rivals.py).
-ratio: time by the critical path over time by the placer; gap: time over the lower bound. simulator: node events a second of processor time. split: `rlflow split -n 2`,
-then `rlflow run --requests 50 --pin --against`: requests a second in two pinned processes over those in one; and the
-same by processor time, which other programs cannot spoil.
+ratio: time by the critical path over time by the placer; gap: time over the lower bound. simulator: node events
+a second of processor time. split: `rlflow split -n 2`, then `rlflow run --requests 50 --pin --against`: requests a
+second in two pinned processes over those in one; and the same by processor time, which other programs cannot spoil.
 
 policy: GO's policy on a family of graphs that it was not trained on. Every figure is over the best that any search or
 rule found on that graph, so 1 is as good, and less is better; all of the policy's columns try 64 decisions, those with
