@@ -45,6 +45,15 @@ std::optional<IntVec> known_ints(const Ctx& c, size_t i) {
   return out;
 }
 
+std::optional<size_t> list_length(const Ctx& c, size_t i) {
+  constexpr int64_t kMostAxes = 1024;
+  auto n = element_count(in(c, i));
+  if (!n) return std::nullopt;
+  if (*n > kMostAxes)
+    fail(c, "input " + std::to_string(i) + " lists " + std::to_string(*n) + " axes or extents, more than " + std::to_string(kMostAxes));
+  return static_cast<size_t>(*n);
+}
+
 void set_data(Ctx& c, size_t i, IntVec values) {
   if (i >= c.outputs.size() || values.size() > kMaxData) return;
   if (!values.empty() && std::all_of(values.begin(), values.end(), [](Int v) { return v == kUnknown; })) return;

@@ -49,6 +49,8 @@ inline bool ranked(const TensorType& t) { return t.rank >= 0; }
 // Known elements of a shape-like input: propagated data, or a constant's values (those beyond +-2^62 are clamped: they only ever
 // mean "to the end").
 std::optional<IntVec> known_ints(const Ctx& c, size_t i);
+// Elements of a list of extents or axes, where they are counted; throws where they are more than any tensor has axes.
+std::optional<size_t> list_length(const Ctx& c, size_t i);
 
 // ---- writing the outputs
 inline void set(Ctx& c, size_t i, int dtype, const IntVec& dims) {

@@ -147,12 +147,16 @@ void infer_split(Ctx& c) {
 }
 
 // ---- Expand, Tile, Pad ------------------------------------------------------------------------------------------------------
+void require_extents(const Ctx& c, const IntVec& target, bool known) {
+  for (Int d : target)
+    if ((known && d == kUnknown) || (is_plain(d) && d < 0)) fail(c, "the shape " + ints_text(target) + " has an entry that is no extent");
+}
+
 // Canonical: the output's dims, with 1 where the input's own dim stays and is not a plain number (so that it can be written).
 void expand_by_attribute(Ctx& c) {
   const TensorType& x = in(c, 0);
   const IntVec target = c.attrs.get_ints("shape");
-  for (Int d : target)
-    if (d == kUnknown || (is_plain(d) && d < 0)) fail(c, "the shape " + ints_text(target) + " has an entry that is no extent");
+  require_extents(c, target, true);
   if (!ranked(x)) return set_unranked(c, 0, x.dtype);
   IntVec out = broadcast_dims(c, x.dims, target), canonical = out;
   size_t own = out.size() - x.dims.size(), given = out.size() - target.size();
@@ -173,9 +177,10 @@ void infer_expand(Ctx& c) {
   if (c.inputs.size() == 1) {
     expand_by_attribute(c);
   } else if (auto target = known_ints(c, 1); target && ranked(x)) {
+    require_extents(c, *target, false);
     set(c, 0, x.dtype, broadcast_dims(c, x.dims, *target));
-  } else if (auto n = element_count(in(c, 1)); n && ranked(x)) {
-    IntVec out = broadcast_dims(c, x.dims, IntVec(static_cast<size_t>(*n), kUnknown));
+  } else if (auto n = list_length(c, 1); n && ranked(x)) {
+    IntVec out = broadcast_dims(c, x.dims, IntVec(*n, kUnknown));
     return set(c, 0, x.dtype, out);
   } else {
     return set_unranked(c, 0, x.dtype);

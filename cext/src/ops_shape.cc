@@ -42,7 +42,7 @@ void infer_constant_of_shape(Ctx& c) {
   require_rank(c, 0, 1, 1);
   auto dims = known_ints(c, 0);
   if (!dims) {
-    auto rank = element_count(in(c, 0));
+    auto rank = list_length(c, 0);
     return rank ? set_rank(c, 0, dtype, static_cast<int>(*rank)) : set_unranked(c, 0, dtype);
   }
   for (Int d : *dims)

@@ -142,7 +142,7 @@ void infer_dynamic_slice(Ctx& c) {
   for (size_t i : {size_t{1}, size_t{2}, size_t{3}, size_t{4}}) {
     auto known = present(c, i) ? known_ints(c, i) : std::nullopt;
     if (known) n = known->size();
-    else if (auto k = element_count(in(c, i)); present(c, i) && k) n = static_cast<size_t>(*k);
+    else if (auto k = list_length(c, i)) n = *k;
   }
   auto axes = present(c, 3) ? known_ints(c, 3) : std::optional<IntVec>(iota_axes(n));
   auto steps = present(c, 4) ? known_ints(c, 4) : std::optional<IntVec>(IntVec(n, 1));

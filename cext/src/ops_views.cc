@@ -95,7 +95,7 @@ void infer_reshape(Ctx& c) {
   else c.attrs.erase("allowzero");
   auto target = known_ints(c, 1);
   if (!target) {
-    auto rank = element_count(in(c, 1));
+    auto rank = list_length(c, 1);
     return rank ? set_rank(c, 0, x.dtype, static_cast<int>(*rank)) : set_unranked(c, 0, x.dtype);
   }
   IntVec out = resolve_shape(c, *target, allow_zero);
@@ -170,8 +170,8 @@ void infer_unsqueeze(Ctx& c) {
     int added = static_cast<int>(c.attrs.get_ints("axes").size());
     return ranked(x) ? set_unsqueezed(c, canonical_axes(c, "axes", x.rank + added)) : set_unranked(c, 0, x.dtype);
   }
-  auto n = element_count(in(c, 1));
-  if (auto known = known_ints(c, 1)) n = static_cast<int64_t>(known->size());
+  auto n = list_length(c, 1);
+  if (auto known = known_ints(c, 1)) n = known->size();
   if (!ranked(x) || !n) return set_unranked(c, 0, x.dtype);
   int rank = x.rank + static_cast<int>(*n);
   auto axes = axes_from_input(c, 1, rank);

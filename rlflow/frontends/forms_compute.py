@@ -69,6 +69,8 @@ def read_softmax(source: Source) -> Canonical:
         raise Declined("before opset 13 it flattens a shape that is not known")
     axis = source.attrs.get("axis", 1)
     axis = axis + len(shape) if axis < 0 else axis
+    if axis < 0:
+        raise Declined("its axis is not one of its operand's")
     wide = [index for index in range(axis, len(shape)) if shape[index] != 1]
     if len(wide) > 1 or not axis < len(shape):
         raise Declined("before opset 13 it normalises over several dimensions together")

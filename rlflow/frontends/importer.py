@@ -151,6 +151,8 @@ class _Importer:
         )
         try:
             first = self.values.builder.add(form.op, dict(form.attrs), operands, wanted)
+        except UnicodeEncodeError as error:
+            raise Declined("an attribute of it is not text in UTF-8") from error
         except GraphError as error:
             if form.otherwise is not None:
                 return self._add(node, values, form.otherwise)
@@ -183,7 +185,7 @@ class _Importer:
                 self.values.constant(node.output[0], attribute.t, node)
                 return True
             dtype = _CONSTANT_TYPES.get(attribute.name)
-            if dtype is not None:
+            if dtype is not None and attribute.type != onnx.AttributeProto.UNDEFINED:
                 proto = _literal(helper.get_attribute_value(attribute), dtype)
                 self.values.constant(node.output[0], proto, node)
                 return True

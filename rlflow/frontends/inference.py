@@ -11,6 +11,7 @@ from math import prod
 import onnx
 from onnx import helper
 
+from rlflow import forks
 from rlflow.frontends import symbolic
 from rlflow.frontends.symbolic import Dim
 
@@ -78,8 +79,9 @@ def infer(bare: onnx.ModelProto, symbols: frozenset[str]) -> tuple[dict[str, Val
     """
     try:
         inferred = _inferred(bare)
-    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError) as error:
-        return _types(bare.graph, symbols), str(error).strip().splitlines()[0]
+    except forks.Failed as error:
+        why = str(error).strip().splitlines() or [error.kind]
+        return _types(bare.graph, symbols), why[0] if error.kind else f"onnx's inference failed: {why[0]}"
     return _types(inferred.graph, symbols), None
 
 
@@ -88,9 +90,24 @@ def _inferred(bare: onnx.ModelProto) -> onnx.ModelProto:
     without numbers.
     """
     try:
-        return onnx.shape_inference.infer_shapes(bare, strict_mode=False, data_prop=True)
-    except MemoryError:
-        return onnx.shape_inference.infer_shapes(bare, strict_mode=False, data_prop=False)
+        return inferred_apart(bare, strict=False, numbers=True)
+    except forks.Failed as error:
+        if error.kind not in ("MemoryError", ""):
+            raise
+        return inferred_apart(bare, strict=False, numbers=False)
+
+
+def inferred_apart(bare: onnx.ModelProto, *, strict: bool, numbers: bool) -> onnx.ModelProto:
+    """onnx's shape inference, in a copy of this process: it trusts the numbers that it follows, and the wrong ones end
+    the process. Raises :class:`forks.Failed`.
+    """
+    data = bare.SerializeToString()
+
+    def work() -> bytes:
+        made: onnx.ModelProto = onnx.shape_inference.infer_shapes(data, strict_mode=strict, data_prop=numbers)
+        return made.SerializeToString()
+
+    return onnx.ModelProto.FromString(forks.apart(work))
 
 
 def _types(graph: onnx.GraphProto, symbols: frozenset[str]) -> dict[str, ValueType]:

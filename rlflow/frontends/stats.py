@@ -13,8 +13,9 @@ from typing import NamedTuple
 import onnx
 from onnx import helper
 
+from rlflow import forks
 from rlflow.errors import ModelError
-from rlflow.frontends.inference import bare_model
+from rlflow.frontends.inference import bare_model, inferred_apart
 
 _FLOATING = frozenset(
     {onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
@@ -85,8 +86,8 @@ def infer_types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
     Raises ModelError where the shapes contradict each other.
     """
     try:
-        inferred = onnx.shape_inference.infer_shapes(bare_model(model), strict_mode=True, data_prop=True)
-    except onnx.shape_inference.InferenceError as error:
+        inferred = inferred_apart(bare_model(model), strict=True, numbers=True)
+    except forks.Failed as error:
         raise ModelError(f"While inferring the shapes of model '{model.graph.name}': {error}") from error
     infos = [*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output]
     types = {info.name: info.type for info in infos if info.type.WhichOneof("value") is not None}

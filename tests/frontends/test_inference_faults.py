@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import onnx
 import pytest
@@ -54,10 +56,9 @@ def test_a_condition_without_inputs_is_no_exception() -> None:
 
 
 def test_numbers_larger_than_memory_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, asked = onnx.shape_inference.infer_shapes, []
+    real = onnx.shape_inference.infer_shapes
 
-    def short_of_memory(model: onnx.ModelProto, strict_mode: bool, data_prop: bool) -> onnx.ModelProto:
-        asked.append(data_prop)
+    def short_of_memory(model: bytes, strict_mode: bool, data_prop: bool) -> onnx.ModelProto:
         if data_prop:
             raise MemoryError("std::bad_alloc")
         return real(model, strict_mode=strict_mode, data_prop=data_prop)
@@ -66,4 +67,104 @@ def test_numbers_larger_than_memory_are_not_followed(monkeypatch: pytest.MonkeyP
     nodes = [helper.make_node("ConstantOfShape", ["n"], ["big"]), helper.make_node("Cast", ["big"], ["y"], to=T.INT32)]
     model = made(nodes, [value("x", 1)], [value("y", None, dtype=T.INT32)], {"n": [1 << 28]})
     types, trouble = inference.infer(inference.bare_model(model), frozenset())
-    assert (asked, trouble, types["y"][0]) == ([True, False], None, T.INT32)
+    assert (trouble, types["y"][0]) == (None, T.INT32)
+
+
+def attributed(node: onnx.NodeProto, **attributes: object) -> onnx.NodeProto:
+    node.attribute.extend(helper.make_attribute(name, what) for name, what in attributes.items())
+    return node
+
+
+def of_no_type(name: str) -> onnx.NodeProto:
+    node = helper.make_node("Constant", [], ["y"])
+    node.attribute.add(name=name)
+    return node
+
+
+@pytest.mark.parametrize(
+    ("model", "opset"),
+    [
+        pytest.param(
+            made(
+                [helper.make_node("Expand", ["x", "to"], ["s"]), helper.make_node("Reshape", ["y", "s"], ["z"])],
+                [value("x", 1 << 40, dtype=T.INT64), value("y", 4)],
+                [value("z", None)],
+                {"to": [1000, 1 << 40]},
+            ),
+            13,
+            id="a shape of more extents than fit in memory",
+        ),
+        pytest.param(
+            made([helper.make_node("Hardmax", ["x"], ["y"], axis=-(2**63))], [value("x", 3)], [value("y", 3)]),
+            11,
+            id="an axis before the first",
+        ),
+        pytest.param(
+            made(
+                [attributed(helper.make_node("DepthToSpace", ["x"], ["y"], blocksize=2), mode=b"DC\x97")],
+                [value("x", 1, 4, 2, 2)],
+                [value("y", None)],
+            ),
+            13,
+            id="an attribute that is no text",
+        ),
+        pytest.param(
+            made([helper.make_node("Expand", ["x", "to"], ["y"])], [value("x", 1)], [value("y", None)], {"to": [-1]}),
+            13,
+            id="an extent of -1",
+        ),
+        pytest.param(
+            made([of_no_type("value_strings")], [value("x", 1)], [value("y", None)]), 13, id="a value of no type"
+        ),
+    ],
+)
+def test_nodes_that_nothing_could_run_are_carried_as_they_are(model: onnx.ModelProto, opset: int) -> None:
+    """Found by the fuzz target of operators."""
+    model.opset_import[0].version = opset
+    imported = load_model(model)
+    written = save_model(imported, imported.graph)
+    assert written.graph.node[-1] == model.graph.node[-1]
+
+
+LARGEST = 2**63 - 1
+
+
+def sliced_shape(start: int, end: int, step: int) -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Slice", ["shape", "start", "end", "axis", "step"], ["part"]),
+        helper.make_node("Reshape", ["y", "part"], ["z"]),
+    ]
+    constants = {name: [number] for name, number in (("start", start), ("end", end), ("axis", 0), ("step", step))}
+    return made(nodes, [value("x", 2, 3, 4, 5), value("y", 8)], [value("z", None)], constants)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "step"),
+    [
+        (0, LARGEST, LARGEST),
+        (0, 4, LARGEST),
+        (1, LARGEST, LARGEST - 1),
+        (3, -9, -LARGEST),
+        (0, 4, 1 << 32),  # as an int it is 0, and a list grows until memory ends
+    ],
+)
+def test_a_step_that_no_int_holds_does_not_end_the_process(start: int, end: int, step: int) -> None:
+    """onnx's inference steps through the shape by an int; what it would read or fill is not its own."""
+    imported = load_model(sliced_shape(start, end, step))
+    assert save_model(imported, imported.graph).graph.node[-1].op_type == "Reshape"
+
+
+def test_a_crash_is_told_and_the_rest_is_inferred_without_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = made([helper.make_node("Relu", ["x"], ["y"])], [value("x", 2)], [value("y", None)])
+    real = onnx.shape_inference.infer_shapes
+
+    def crashing(data: bytes, strict_mode: bool, data_prop: bool) -> onnx.ModelProto:
+        return os.abort() if data_prop or always else real(data, strict_mode=strict_mode, data_prop=data_prop)
+
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", crashing)
+    always = False
+    assert inference.infer(inference.bare_model(model), frozenset()) == ({"x": (1, [2]), "y": (1, [2])}, None)
+    always = True
+    types, trouble = inference.infer(inference.bare_model(model), frozenset())
+    assert (types["y"], trouble) == ((1, [None]), "onnx's inference failed: it crashed (SIGABRT)")

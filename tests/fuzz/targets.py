@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import operators
 from onnx import TensorProto, helper, numpy_helper
 
 _SHIPPED = Path(__file__).parents[2] / "substitutions"
@@ -468,6 +469,7 @@ TARGETS = {
     target.name: target
     for target in (
         Target("models", _models, _read_model, structured=_changed_model, patterns=("*.onnx",)),
+        Target("operators", operators.seeds, _read_model, structured=operators.one_operator),
         Target("rules", _rule_files, _read_rules, _folder, _changed_json),
         Target("graphs", _graphs, _read_graph),
         Target("taso", _taso_files, _read_foreign("t.pb"), _folder, patterns=("*.pb",)),

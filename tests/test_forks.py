@@ -1,0 +1,92 @@
+"""Work in a copy of the process: what comes back, and the sentence where nothing does."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from rlflow import forks
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="A process is copied on Linux only")
+
+
+def raising() -> bytes:
+    raise ValueError("a number is odd\nand more")
+
+
+def sleeping() -> bytes:
+    time.sleep(60)
+    return b""
+
+
+def grasping() -> bytes:
+    return bytes(8 << 30)
+
+
+def crashing() -> bytes:
+    return ctypes.string_at(0)
+
+
+def aborting() -> bytes:
+    os.abort()
+
+
+@pytest.mark.parametrize("answer", [b"", b"=", b"!ValueError\nno", os.urandom(5_000_000)])
+def test_the_answer_comes_back(answer: bytes) -> None:
+    assert forks.apart(lambda: answer) == answer
+
+
+@pytest.mark.parametrize(
+    ("work", "kind", "text"),
+    [
+        (raising, "ValueError", "a number is odd\nand more"),
+        (grasping, "MemoryError", ""),
+        (crashing, "", "it crashed (SIGSEGV)"),
+        (aborting, "", "it crashed (SIGABRT)"),
+        (sleeping, "", "it took more than 0.5 s"),
+        (lambda: os._exit(7), "", "it crashed (exit status 7)"),
+    ],
+)
+def test_a_failure_is_a_sentence(work: Callable[[], bytes], kind: str, text: str, capfd: pytest.CaptureFixture) -> None:
+    with pytest.raises(forks.Failed) as caught:
+        forks.apart(work, seconds=0.5 if work is sleeping else 30.0, memory=1 << 30)
+    assert (caught.value.kind, str(caught.value)) == (kind, text)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_nothing_else_of_the_copy_is_kept() -> None:
+    seen: list[int] = []
+
+    def work() -> bytes:
+        seen.append(os.getpid())
+        return str(os.getpid()).encode()
+
+    copy = int(forks.apart(work))
+    assert (seen, copy != os.getpid()) == ([], True)
+    with pytest.raises(ProcessLookupError):
+        os.kill(copy, 0)  # it was waited for
+
+
+def test_an_interrupt_leaves_no_copy_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    born: list[int] = []
+    fork = os.fork
+
+    def watched() -> int:
+        child = fork()
+        born.append(child)
+        return child
+
+    def interrupted(inlet: int, until: float) -> tuple[bytes, bool]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fork", watched)
+    monkeypatch.setattr(forks, "_read", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        forks.apart(sleeping)
+    with pytest.raises(ProcessLookupError):
+        os.kill(born[0], 0)
