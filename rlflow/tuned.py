@@ -20,7 +20,9 @@ from rlflow.deployment import Inputs, open_worker, source_of, verified
 from rlflow.errors import OutputError, UsageError
 from rlflow.files import write_atomically
 from rlflow.kernels import KEY, Choice, KernelPlan
+from rlflow.kernels.known_sites import TUNED, FastKernel, site_key
 from rlflow.kernels.shared_library import library_path
+from rlflow.ledger import Ledger
 from rlflow.search import Budget, StopReason, StopToken
 from rlflow.tuner import (
     INVALID,
@@ -32,10 +34,12 @@ from rlflow.tuner import (
     TensorProgram,
     Tuner,
     TuningRound,
+    WarmStart,
     method,
 )
 from rlflow.tuner import unavailable as method_unavailable
 from rlflow.tuner.shared_engine import Measurer
+from rlflow.tuner.warm_starts import shipped_prior
 
 if TYPE_CHECKING:
     from rlflow.runtime import Worker
@@ -124,7 +128,7 @@ def tune(
         remembering = Remembering(shared, kept)
         told = None if on_round is None else lambda done: on_round(done, engine.subgraphs[done.subgraph].name)
         search = replace(limits, seconds=None if limits.seconds is None else _TUNING_PART * limits.seconds)
-        tuner = Tuner(remembering, config, seed)
+        tuner = Tuner(remembering, config, seed, WarmStart(shipped_prior(engine.subgraphs)))
         found = tuner.run(search, told, stop)
         ends = _Ends(whole, engine, tuner, inputs, threads, seed, limits.seconds)
         finals, plan, interval, note = ends.planned()
@@ -191,6 +195,7 @@ class _Ends:
                 model = self.engine.graph.with_kernels({one.node: one.attributes for one in choices})
                 difference = self._difference(model, worker)
                 if difference is None:
+                    self._remember(finals)
                     return finals, *self._raced(model, choices, worker)
                 why = f"the outputs differ by more than the model's own noise allows ({difference})"
         return finals, None, None, f"There is no plan: {why}."
@@ -208,6 +213,13 @@ class _Ends:
         seconds = least[-1] if taken else least[0]
         names = tuple(site.name for site in engine.groups[number])
         return TunedNodes(names, round(least[0] * 1e6, 1), round(seconds * 1e6, 1), algorithm, tuning)
+
+    def _remember(self, finals: list[TunedNodes]) -> None:
+        """Let prices with kernels know what is fastest at such nodes (``--cost onnxruntime+kernels``)."""
+        place = self.engine.site_place(self.threads)
+        for group, shape, one in zip(self.engine.groups, self.engine.sites.shapes, finals, strict=True):
+            name = site_key(place, group[0].kind, group[0].sizes, shape)
+            Ledger(TUNED).keep(name, FastKernel(one.algorithm, dict(one.tuning)))
 
     def _choices(self, finals: list[TunedNodes]) -> tuple[Choice, ...]:
         return tuple(

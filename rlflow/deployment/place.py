@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: What stands for the best runtime of this machine's GPU where a runtime is named.
 ON_GPU = "gpu"
+#: ONNX Runtime whose nodes our kernels do where they are faster: a runtime, and the cost model of that name.
+WITH_KERNELS = "onnxruntime+kernels"
 
 
 def open_worker(threads: int) -> Worker:
@@ -52,13 +54,15 @@ class Deployment:
     def priced_by(
         cls, cost: Any, threads: int, runtime: str, provider: str | None, command: str | DeviceCommand | None
     ) -> Deployment:
-        """As :meth:`of`; what was priced on the GPU is deployed there, unless the user says where."""
+        """As :meth:`of`; what was priced on the GPU, or with our kernels, is deployed so unless the user says where."""
         from rlflow.price import COSTS
         from rlflow.runtime import DEFAULT_RUNTIME
 
         unsaid = runtime == DEFAULT_RUNTIME and provider is None and command is None
-        on_gpu = unsaid and isinstance(cost, str) and COSTS.declared(name_of(cost))["on_gpu"]
-        return cls.of(threads, ON_GPU if on_gpu else runtime, provider, command)
+        if unsaid and isinstance(cost, str):
+            on_gpu = COSTS.declared(name_of(cost))["on_gpu"]
+            runtime = ON_GPU if on_gpu else name_of(cost) if name_of(cost) == WITH_KERNELS else runtime
+        return cls.of(threads, runtime, provider, command)
 
     @property
     def is_default(self) -> bool:
@@ -66,6 +70,11 @@ class Deployment:
         from rlflow.runtime import CPU_PROVIDER, DEFAULT_RUNTIME
 
         return self.runtime == DEFAULT_RUNTIME and self.provider == CPU_PROVIDER
+
+    @property
+    def with_kernels(self) -> bool:
+        """Whether our kernels work in it; then the result needs a plan that says where."""
+        return self.runtime == WITH_KERNELS
 
     def worker(self) -> Worker:
         from rlflow.runtime import RuntimeOptions, Worker

@@ -17,7 +17,7 @@ from rlflow.equivalence.sizes import usual
 from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable, VerificationFailed
 from rlflow.files import ScratchFolder, check_output
 from rlflow.pipeline.given import check_given
-from rlflow.pipeline.kernel_planning import check_kernels
+from rlflow.pipeline.kernel_planning import check_kernels, wants_kernels
 from rlflow.pipeline.parts import ModelTimes, Parts
 from rlflow.search import Progress, StopToken
 
@@ -85,7 +85,7 @@ class Context:
             self.output = check_output(self.output, model)
         check_kernels(options)
         self.cost_model  # noqa: B018
-        self.parts = Parts(options.limits.seconds, options.gate_seconds, kernels=bool(options.kernels))
+        self.parts = Parts(options.limits.seconds, options.gate_seconds, kernels=wants_kernels(options))
 
     def opened(self, resource: Any) -> Any:
         """A context manager that is closed with this one."""

@@ -159,6 +159,7 @@ RUNTIMES: Registry[type[Runtime]] = Registry(
     group="rlflow.runtimes",
     places={
         "onnxruntime": "rlflow.runtime.onnxruntime:OnnxRuntime",
+        "onnxruntime+kernels": "rlflow.kernels.kernel_runtime:OnnxRuntimeWithKernels",
         "openvino": "rlflow.runtime.openvino:OpenVino",
         "cudnn": "rlflow.runtime.cuda:Cudnn",
         "torch": "rlflow.runtime.torch_cuda:TorchCuda",

@@ -102,7 +102,7 @@ class Samples:
 
 class NodeTime(NamedTuple):
     """Kernel time of one node of the runtime's own (optimised) graph: median microseconds over ``runs`` runs; the shape
-    of its first input, where the runtime tells.
+    of its first input, and the least microseconds, where the runtime tells.
     """
 
     name: str
@@ -110,6 +110,7 @@ class NodeTime(NamedTuple):
     us: float
     runs: int
     shape: tuple[int, ...] | None = None
+    least_us: float | None = None
 
     @property
     def rows(self) -> int | None:

@@ -258,10 +258,11 @@ def _node_times(events: Sequence[Mapping[str, Any]]) -> list[NodeTime]:
             durations.setdefault(key, []).append(float(event["dur"]))
             first: dict[str, list[int]] = next(iter(known.get("input_type_shape", [])), {})  # {"float": [1, 3]}
             shapes[key] = next((tuple(shape) for shape in first.values()), None)
-    return [
-        NodeTime(*key, float(np.median(times[1:] or times)), len(times) - 1, shapes[key])
-        for key, times in durations.items()
-    ]
+    found = []
+    for key, times in durations.items():
+        warm = times[1:] or times
+        found.append(NodeTime(*key, float(np.median(warm)), len(times) - 1, shapes[key], min(warm)))
+    return found
 
 
 def _info(arg: Any) -> TensorInfo:

@@ -19,6 +19,7 @@ from rlflow.tuner.trial_records import Records, Remembering
 from rlflow.tuner.tuning import Tuner, TuneResult, TuningRound
 from rlflow.tuner.tuning_methods import METHODS, TunerConfig, method, unavailable
 from rlflow.tuner.tvm_engine import TvmEngine, TvmOperator
+from rlflow.tuner.warm_starts import Observed, TransferPrior, WarmStart
 
 __all__ = [
     "GROUPS",
@@ -26,6 +27,7 @@ __all__ = [
     "METHODS",
     "Engine",
     "KernelEngine",
+    "Observed",
     "RecordedEngine",
     "Records",
     "Remembering",
@@ -35,6 +37,7 @@ __all__ = [
     "Steps",
     "TensorProgram",
     "Tile",
+    "TransferPrior",
     "TuneResult",
     "TunedSubgraph",
     "Tuner",
@@ -42,6 +45,7 @@ __all__ = [
     "TuningRound",
     "TvmEngine",
     "TvmOperator",
+    "WarmStart",
     "method",
     "record",
     "unavailable",

@@ -8,6 +8,7 @@ edit is scored from the tokens that it takes from and gives to. Illegal edits ha
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -238,7 +239,7 @@ class Agent:
         """By name."""
         return {name: value.detach().numpy().copy() for name, value in self.network.state_dict().items()}
 
-    def load(self, weights: dict[str, np.ndarray]) -> None:
+    def load(self, weights: Mapping[str, np.ndarray]) -> None:
         """Take over the weights of another agent of the same width."""
         self.network.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
 

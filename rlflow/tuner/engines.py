@@ -19,6 +19,7 @@ INVALID = math.inf
 class TunedSubgraph:
     """Part of a network that is tuned by itself. ``weight``: how often the network runs it. ``flops``: operations of
     one run. ``family``: subgraphs of one family are alike, so that the rate of one says what another may reach.
+    ``sizes``: what a cost model may know of it; their meaning is the family's.
     """
 
     name: str
@@ -26,6 +27,7 @@ class TunedSubgraph:
     flops: float
     weight: float = 1.0
     family: str = ""
+    sizes: tuple[int, ...] = ()
 
 
 class Engine(Protocol):

@@ -15,6 +15,8 @@ import numpy as np
 
 from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused
 from rlflow.kernels.algorithms import ALGORITHMS, worth_trying
+from rlflow.kernels.known_sites import SitePlace
+from rlflow.tuner import kernel_features
 from rlflow.tuner.child_time import ChildTime
 from rlflow.tuner.engines import INVALID, TunedSubgraph
 from rlflow.tuner.spaces import Sketch, Space, Steps, TensorProgram
@@ -28,17 +30,20 @@ if TYPE_CHECKING:
 OWN = "onnxruntime"
 #: Which edit changes a parameter; what is not named here is a tile's size.
 _EDITS = {"chunk": "parallel", "rows": "parallel"}
-#: Sites of one kind and sizes are alike where the runtime's own times differ by less than this factor: half as many
-#: pixels in each direction make it four.
+#: Sites of one kind and sizes whose shapes are not known are alike where the runtime's own times differ by less than
+#: this factor: half as many pixels in each direction make it four.
 _ALIKE = 2.5
 #: Runs of the whole model in a session: about so many milliseconds, within these bounds.
 _RUN_MS, _LEAST_RUNS, _MOST_RUNS = 300.0, 3, 10
 
 
 class KernelSites(NamedTuple):
-    """Sites of a model that are alike, in groups; and runs of the whole model in a session."""
+    """Sites of a model that are alike, in groups; the shape of the first input of each group, where it is known; and
+    runs of the whole model in a session.
+    """
 
     groups: Sequence[Sequence[Site]]
+    shapes: Sequence[tuple[int, ...] | None]
     runs: int
 
 
@@ -81,19 +86,24 @@ class KernelEngine:
 
     @cached_property
     def place(self) -> str:
-        """Processor, runtime, threads and the kernels' library."""
+        """Processor, runtime, threads, the kernels' library and how a time is made of runs."""
         from rlflow.kernels.shared_library import digest
 
         found = self._worker.describe()
-        names = ("device", "runtime", "version", "threads")
-        return "; ".join(["kernels", *(f"{name} {found.get(name, '')}" for name in names), digest()[:16]])
+        names = [f"{name} {found.get(name, '')}" for name in ("device", "runtime", "version", "threads")]
+        return "; ".join(["kernels, least of the runs", *names, digest()[:16]])
+
+    def site_place(self, threads: int) -> SitePlace:
+        """Where what is found here holds, as other parts of the program ask for it."""
+        from rlflow.kernels.shared_library import digest
+
+        found = self._worker.describe()
+        return SitePlace(str(found["device"]), str(found["version"]), threads, digest())
 
     @cached_property
     def subgraphs(self) -> Sequence[TunedSubgraph]:
         """One for each group of alike sites."""
-        return [
-            TunedSubgraph(self._name(group), space_of(group[0].kind), 0.0, 1.0, group[0].kind) for group in self.groups
-        ]
+        return [self._subgraph(*one) for one in zip(self.groups, self.sites.shapes, strict=True)]
 
     @property
     def cpu_seconds(self) -> float:
@@ -101,7 +111,7 @@ class KernelEngine:
         return self._time.of(self._worker.pid)
 
     def features(self, subgraph: int, programs: Sequence[TensorProgram]) -> np.ndarray:
-        return self.subgraphs[subgraph].space.features(programs)
+        return kernel_features.features(self.subgraphs[subgraph], programs)
 
     def measure(self, subgraph: int, programs: Sequence[TensorProgram]) -> list[float]:
         return [self._measured(self.groups[subgraph], one) for one in programs]
@@ -123,30 +133,38 @@ class KernelEngine:
 
     def _found(self) -> KernelSites:
         """Where kernels of ours have a place, by the runtime's own times."""
-        own = self._times({}, _LEAST_RUNS)
+        own = self.times({}, _LEAST_RUNS)
         whole = sum(one.us for one in own.values()) / 1000.0
         runs = int(min(max(_RUN_MS / max(whole, 0.001), _LEAST_RUNS), _MOST_RUNS))
         worth = [site for site in self.graph.sites() if site.name in own]
-        return KernelSites(_grouped([s for s in worth if worth_trying(s.kind, own[s.name].rows)], own), runs)
+        groups = _grouped([s for s in worth if worth_trying(s.kind, own[s.name].rows)], own)
+        return KernelSites(groups, [own[group[0].name].shape for group in groups], runs)
 
     def _measured(self, group: Sequence[Site], program: TensorProgram) -> float:
         found = self.attributes(next(at for at, one in enumerate(self.groups) if one is group), program)
         made = {} if found is None else ALGORITHMS[found[0]].attributes(found[1])
         try:
-            times = self._times({} if found is None else {site.name: made for site in group}, self.sites.runs)
+            times = self.times({} if found is None else {site.name: made for site in group}, self.sites.runs)
         except (RuntimeCrashed, RuntimeRefused):
             return INVALID
-        names = [name for site in group for name in (site.name, *site.others)]
-        return max(sum(times[name].us for name in names if name in times), 1e-3) * 1e-6
+        return sum(site_seconds(site, times) for site in group)
 
-    def _times(self, attributes: Mapping[str, Mapping[str, int]], runs: int) -> dict[str, NodeTime]:
+    def times(self, attributes: Mapping[str, Mapping[str, int]], runs: int) -> dict[str, NodeTime]:
+        """Times of the nodes, by name, where the sites of these names are done by kernels with these attributes."""
         model = self.graph.with_kernels(attributes)
         return {one.name: one for one in self._worker.profile(model, self._feeds, runs=runs)}
 
-    @staticmethod
-    def _name(group: Sequence[Site]) -> str:
-        sizes = "x".join(map(str, group[0].sizes))
-        return f"{group[0].kind} {sizes} at {group[0].name}, {len(group)} alike"
+    def _subgraph(self, group: Sequence[Site], shape: tuple[int, ...] | None) -> TunedSubgraph:
+        first = group[0]
+        name = f"{first.kind} {'x'.join(map(str, first.sizes))} at {first.name}, {len(group)} alike"
+        sizes = kernel_features.sizes_of(first.sizes, shape, self.graph.block)
+        return TunedSubgraph(name, space_of(first.kind), 0.0, 1.0, first.kind, sizes)
+
+
+def site_seconds(site: Site, times: Mapping[str, NodeTime]) -> float:
+    """What a site takes: the least of its runs, which what else the machine does disturbs least."""
+    found = (times[name] for name in (site.name, *site.others) if name in times)
+    return max(sum(one.us if one.least_us is None else one.least_us for one in found), 1e-3) * 1e-6
 
 
 def space_of(kind: str) -> Space:
@@ -162,13 +180,16 @@ def space_of(kind: str) -> Space:
 
 
 def _grouped(sites: Sequence[Site], own: Mapping[str, NodeTime]) -> list[list[Site]]:
-    """Sites that are alike, in the graph's order. Raises CostError where there is none."""
+    """Sites that are alike, in the graph's order. Raises CostError where there is none.
+
+    They have one kind, sizes and shape; where the runtime does not tell shapes, their times tell.
+    """
     groups: list[list[Site]] = []
     for site in (one for one in sites if one.name in own):
         for group in groups:
-            first = group[0]
-            ratio = own[site.name].us / max(own[first.name].us, 1e-9)
-            if (site.kind, site.sizes) == (first.kind, first.sizes) and 1 / _ALIKE < ratio < _ALIKE:
+            first, here, there = group[0], own[site.name], own[group[0].name]
+            known = here.shape is not None or 1 / _ALIKE < here.us / max(there.us, 1e-9) < _ALIKE
+            if (site.kind, site.sizes, here.shape) == (first.kind, first.sizes, there.shape) and known:
                 group.append(site)
                 break
         else:

@@ -1,4 +1,8 @@
-"""How fast a program will be, learnt from those that were measured: a score, 1 the best so far, 0 what cannot run."""
+"""How fast a program will be, learnt from those that were measured.
+
+Models learn *levels*: the natural logarithm of a program's rate, relative to the best one that was measured. So 0 is as
+fast as that, and what cannot run has :data:`LOWEST`.
+"""
 
 from __future__ import annotations
 
@@ -12,62 +16,85 @@ from rlflow.registry import not_installed
 
 #: Programs that a kernel ridge regression keeps: its cost grows with the cube of their number.
 MOST_KEPT = 512
+#: The level of what cannot run; slower programs than this are as bad.
+LOWEST = -3.0
 _TINY = 1e-12
 
 
 class ScoreModel(Protocol):
-    """``fit`` once there are measurements, ``predict`` after that."""
+    """``fit`` once there are measurements; before that every level is 0."""
 
-    def fit(self, features: np.ndarray, scores: np.ndarray) -> None:
-        """Learn from features [n, f] and scores [n] in [0, 1], the latest last."""
+    def fit(self, features: np.ndarray, levels: np.ndarray) -> None:
+        """Learn from features [n, f] and levels [n], the latest last."""
         ...
 
     def predict(self, features: np.ndarray) -> np.ndarray:
-        """[n] Scores of features [n, f]; 0.5 of everything before the first ``fit``."""
+        """[n] Levels of features [n, f]."""
+        ...
+
+    def spread(self, features: np.ndarray, beside: np.ndarray) -> np.ndarray:
+        """[n] How far the levels of features [n, f] may be from :meth:`predict` (a standard deviation), were features
+        [m, f] ``beside`` measured too; 0 where the model does not know.
+        """
         ...
 
 
 class KernelRidge:
     """Ridge regression with a Gaussian kernel on standardised features. Width and ridge are those of a grid with the
-    least leave-one-out error, which has a closed form (Rasmussen & Williams 2006, equation 5.12).
+    least leave-one-out error, which has a closed form (Rasmussen & Williams 2006, equation 5.12). As the mean of a
+    Gaussian process it has a spread too (equation 2.26), which does not depend on what a measurement will give.
     """
 
-    widths: Sequence[float] = (0.35, 0.7, 1.4, 2.8)
-    ridges: Sequence[float] = (1e-3, 1e-2, 1e-1)
-
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        widths: Sequence[float] = (0.35, 0.7, 1.4, 2.8),
+        ridges: Sequence[float] = (1e-3, 1e-2, 1e-1),
+        most_kept: int = MOST_KEPT,
+    ) -> None:
+        self.widths, self.ridges, self.most_kept = widths, ridges, most_kept
         self._points: np.ndarray | None = None
         self._scale: tuple[np.ndarray, np.ndarray] = (np.zeros(0), np.ones(0))
-        self._weights, self._mean, self._width = np.zeros(0), 0.5, 1.0
+        self._weights, self._mean, self._width, self._ridge, self._variance = np.zeros(0), 0.0, 1.0, 1.0, 0.0
 
-    def fit(self, features: np.ndarray, scores: np.ndarray) -> None:
-        features, scores = latest_and_best(features, scores)
+    def fit(self, features: np.ndarray, levels: np.ndarray) -> None:
+        features, levels = latest_and_best(features, levels, self.most_kept)
         spread = features.std(axis=0)
-        self._scale = features.mean(axis=0), np.where(spread > _TINY, spread, 1.0)
         # The mean squared distance of two points is then 2, whatever the number of features.
         used = max(1, int((spread > _TINY).sum()))
-        self._points = self._scaled(features) / np.sqrt(used)
-        self._scale = self._scale[0], self._scale[1] * np.sqrt(used)
-        self._mean = float(scores.mean())
-        target, distances = scores - self._mean, _squared_distances(self._points, self._points)
-        found: list[tuple[float, float, np.ndarray]] = []
+        self._scale = features.mean(axis=0), np.where(spread > _TINY, spread, 1.0) * np.sqrt(used)
+        self._points = self._scaled(features)
+        self._mean = float(levels.mean())
+        target, distances = levels - self._mean, _squared_distances(self._points, self._points)
+        found: list[tuple[float, float, float, np.ndarray]] = []
         for width in self.widths:
             kernel = np.exp(-distances / (2 * width * width))
             for ridge in self.ridges:
                 inverse = np.linalg.inv(kernel + ridge * np.eye(len(kernel)))
                 weights = inverse @ target
                 left_out = weights / np.diag(inverse)
-                found.append((float(np.mean(left_out**2)), width, weights))
-        _, self._width, self._weights = min(found, key=lambda one: one[0])
+                found.append((float(np.mean(left_out**2)), width, ridge, weights))
+        _, self._width, self._ridge, self._weights = min(found, key=lambda one: one[0])
+        self._variance = max(float(target @ self._weights) / len(target), 0.0)
 
     def predict(self, features: np.ndarray) -> np.ndarray:
         if self._points is None:
-            return np.full(len(features), 0.5)
-        distances = _squared_distances(self._scaled(features), self._points)
-        return self._mean + np.exp(-distances / (2 * self._width**2)) @ self._weights
+            return np.zeros(len(features))
+        return self._mean + self._kernel(self._scaled(features), self._points) @ self._weights
+
+    def spread(self, features: np.ndarray, beside: np.ndarray) -> np.ndarray:
+        if self._points is None:
+            return np.zeros(len(features))
+        points = np.concatenate([self._points, self._scaled(beside)]) if len(beside) else self._points
+        near = self._kernel(self._scaled(features), points)
+        whole = self._kernel(points, points) + self._ridge * np.eye(len(points))
+        explained = np.einsum("ij,ji->i", near, np.linalg.solve(whole, near.T))
+        return np.sqrt(self._variance * np.maximum(1.0 - explained, 0.0))
 
     def _scaled(self, features: np.ndarray) -> np.ndarray:
         return (features - self._scale[0]) / self._scale[1]
+
+    def _kernel(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        return np.exp(-_squared_distances(one, other) / (2 * self._width**2))
 
 
 class BoostedTrees:
@@ -84,7 +111,7 @@ class BoostedTrees:
         """``None``, or why it cannot be used here."""
         return not_installed("LightGBM", "lightgbm", "[tuner]")
 
-    def fit(self, features: np.ndarray, scores: np.ndarray) -> None:
+    def fit(self, features: np.ndarray, levels: np.ndarray) -> None:
         import lightgbm
 
         settings = {
@@ -92,13 +119,16 @@ class BoostedTrees:
             "lambda_l2": 0.1, "num_threads": 1, "deterministic": True, "force_row_wise": True, "seed": 0,
             "verbosity": -1,
         }  # fmt: skip
-        data = lightgbm.Dataset(features, label=scores, params={"verbosity": -1}, free_raw_data=True)
+        data = lightgbm.Dataset(features, label=levels, params={"verbosity": -1}, free_raw_data=True)
         self._booster = lightgbm.train(settings, data, num_boost_round=80)
 
     def predict(self, features: np.ndarray) -> np.ndarray:
         if self._booster is None:
-            return np.full(len(features), 0.5)
+            return np.zeros(len(features))
         return np.asarray(self._booster.predict(features, num_threads=1), dtype=np.float64)
+
+    def spread(self, features: np.ndarray, beside: np.ndarray) -> np.ndarray:
+        return np.zeros(len(features))
 
 
 COST_MODELS: dict[str, type[KernelRidge] | type[BoostedTrees]] = {"kernel-ridge": KernelRidge, "trees": BoostedTrees}
@@ -111,21 +141,21 @@ def make_cost_model(name: str) -> ScoreModel:
     return COST_MODELS[name]()
 
 
-def scores_of(seconds: np.ndarray) -> np.ndarray:
-    """Rates relative to the best: the least of the times over each, 0 for what cannot run."""
+def levels_of(seconds: np.ndarray) -> np.ndarray:
+    """[n] Logarithms of rates relative to the best, :data:`LOWEST` or more, of times [n]."""
     valid = np.isfinite(seconds)
     best = seconds[valid].min() if valid.any() else 1.0
-    return np.where(valid, best / np.where(valid, seconds, 1.0), 0.0)
+    return np.where(valid, np.maximum(np.log(best / np.where(valid, seconds, 1.0)), LOWEST), LOWEST)
 
 
-def latest_and_best(features: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """At most :data:`MOST_KEPT` of them, half of these the best ones."""
-    if len(scores) <= MOST_KEPT:
-        return features, scores
-    best = np.argsort(-scores, kind="stable")[: MOST_KEPT // 2]
-    others = np.setdiff1d(np.arange(len(scores)), best)[-(MOST_KEPT - len(best)) :]
+def latest_and_best(features: np.ndarray, levels: np.ndarray, most: int = MOST_KEPT) -> tuple[np.ndarray, np.ndarray]:
+    """At most ``most`` of them, half of these the best ones."""
+    if len(levels) <= most:
+        return features, levels
+    best = np.argsort(-levels, kind="stable")[: most // 2]
+    others = np.setdiff1d(np.arange(len(levels)), best)[-(most - len(best)) :]
     kept = np.sort(np.concatenate([best, others]))
-    return features[kept], scores[kept]
+    return features[kept], levels[kept]
 
 
 def _squared_distances(one: np.ndarray, other: np.ndarray) -> np.ndarray:

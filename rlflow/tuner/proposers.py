@@ -1,11 +1,11 @@
-"""Who proposes the programs that are measured next: HARL's tracks, evolution, or chance. All rank what they saw by the
-task's cost model and leave a part to chance, so that they differ in nothing else.
+"""Who proposes the programs that are measured next: HARL's tracks, evolution, or chance. The first two choose among
+what they saw by the task's cost model in the same way, and leave a part to chance, so that they differ in nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -46,14 +46,14 @@ class Evolution:
 
     by_sketch = False
 
-    def __init__(self, config: EvolutionConfig, chance: float) -> None:
-        self.config, self.chance = config, chance
+    def __init__(self, config: EvolutionConfig, picking: Picking) -> None:
+        self.config, self.picking = config, picking
 
     def propose(
         self, task: TuningTask, sketch: int | None, count: int, rng: np.random.Generator
     ) -> list[TensorProgram]:
         seen = evolved(task, sketch, self.config, rng) if task.informed else {}
-        return picked(task, sketch, seen, count, self.chance, rng)
+        return picked(task, sketch, seen, count, self.picking, rng)
 
 
 class Tracks:
@@ -61,8 +61,8 @@ class Tracks:
 
     by_sketch = True
 
-    def __init__(self, agent: Agent, config: TrackConfig, chance: float) -> None:
-        self.agent, self.config, self.chance = agent, config, chance
+    def __init__(self, agent: Agent, config: TrackConfig, picking: Picking) -> None:
+        self.agent, self.config, self.picking = agent, config, picking
 
     def propose(
         self, task: TuningTask, sketch: int | None, count: int, rng: np.random.Generator
@@ -71,21 +71,28 @@ class Tracks:
             raise AssertionError("tracks walk through one sketch")
         walks = task.informed and not task.subgraph.space.sketches[sketch].fixed
         seen = TrackWalk(task, sketch, self.agent, self.config, rng).run() if walks else {}
-        return picked(task, sketch, seen, count, self.chance, rng)
+        return picked(task, sketch, seen, count, self.picking, rng)
+
+
+class Picking(NamedTuple):
+    """How a batch is chosen among the programs that were seen: the part ``chance`` of it, drawn one by one, at random;
+    the others by level and ``optimism`` times its spread.
+    """
+
+    chance: float
+    optimism: float
 
 
 def picked(
     task: TuningTask,
     sketch: int | None,
-    seen: Mapping[TensorProgram, float],
+    seen: Collection[TensorProgram],
     count: int,
-    chance: float,
+    picking: Picking,
     rng: np.random.Generator,
 ) -> list[TensorProgram]:
-    """The ``count`` programs of ``seen`` with the highest scores that were not measured; the part ``chance``, drawn one
-    by one, at random instead, as is what is missing.
-    """
-    ranked = sorted((one for one in seen if one not in task.measured), key=lambda one: (-seen[one], one))
-    by_score = int((rng.random(count) >= chance).sum())
-    chosen = ranked[:by_score]
+    """The ``count`` most hopeful programs of ``seen`` that were not measured; what is missing is drawn at random."""
+    new = sorted(one for one in seen if one not in task.measured)
+    by_score = int((rng.random(count) >= picking.chance).sum())
+    chosen = task.most_hopeful(new, by_score, picking.optimism)
     return [*chosen, *task.fresh(rng, count - len(chosen), sketch, chosen)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,12 @@ import numpy as np
 
 from rlflow.errors import ModelError, UsageError
 from rlflow.files import check_readable, parse_json, write_atomically
+from rlflow.tuner import kernel_features
 from rlflow.tuner.engines import INVALID, Engine, TunedSubgraph
 from rlflow.tuner.space_files import plain, read_fields, subgraph_of
 from rlflow.tuner.spaces import TensorProgram
 
-_FORM = "rlflow tuner table 1"
+_FORM = "rlflow tuner table 2"
 #: The largest table: beyond this it cannot have been measured.
 _MOST_PROGRAMS = 1 << 20
 
@@ -42,16 +43,21 @@ class RecordedEngine:
         return self._subgraphs
 
     def features(self, subgraph: int, programs: Sequence[TensorProgram]) -> np.ndarray:
-        return self._subgraphs[subgraph].space.features(programs)
+        return kernel_features.features(self._subgraphs[subgraph], programs)
 
     def measure(self, subgraph: int, programs: Sequence[TensorProgram]) -> list[float]:
         self.cpu_seconds += self.trial_seconds * len(programs)
         return [self._times[subgraph][one] for one in programs]
 
-    def only(self, subgraph: int) -> RecordedEngine:
-        """An engine of that subgraph alone, which has spent nothing."""
-        times = np.array(list(self._times[subgraph].values()))
-        return RecordedEngine(self.place, [self._subgraphs[subgraph]], [times], self.trial_seconds)
+    def only(self, *subgraphs: int) -> RecordedEngine:
+        """An engine of those subgraphs alone, which has spent nothing."""
+        times = [np.array(list(self._times[number].values())) for number in subgraphs]
+        return RecordedEngine(self.place, [self._subgraphs[at] for at in subgraphs], times, self.trial_seconds)
+
+    @property
+    def seconds(self) -> Sequence[Mapping[TensorProgram, float]]:
+        """Of all programs of each subgraph."""
+        return self._times
 
     def optimum(self, subgraph: int) -> tuple[TensorProgram, float]:
         """The fastest program, and its seconds."""

@@ -12,6 +12,7 @@ from rlflow.tuner.spaces import Sketch, Space, Steps, Tile
 
 #: What a file may hold of each; beyond this somebody made it up.
 _MOST_SKETCHES, _MOST_PARAMETERS, _MOST_PARTS, _MOST_EXTENT, _MOST_TEXT = 64, 64, 8, 1 << 24, 200
+_MOST_SIZES, _LARGEST_SIZE = 32, 1 << 40
 
 
 def plain(subgraph: TunedSubgraph) -> dict[str, Any]:
@@ -23,12 +24,16 @@ def plain(subgraph: TunedSubgraph) -> dict[str, Any]:
 
 def subgraph_of(given: Any) -> TunedSubgraph:
     """The reverse of :func:`plain`; raises :class:`UsageError` with the reason for anything else."""
-    fields = read_fields(given, {"name": str, "flops": float, "weight": float, "family": str, "sketches": list})
+    kinds = {"name": str, "flops": float, "weight": float, "family": str, "sizes": list, "sketches": list}
+    fields = read_fields(given, kinds)
     sketches = _some(fields["sketches"], _MOST_SKETCHES, "sketches")
     space = Space(tuple(_sketch(one) for one in sketches))
     if not 0 < fields["weight"] < 1e12 or not 0 <= fields["flops"] < 1e18:
         raise UsageError(f"The subgraph {fields['name']!r} has a weight or a number of operations that cannot be.")
-    return TunedSubgraph(fields["name"], space, fields["flops"], fields["weight"], fields["family"])
+    sizes = tuple(_some(fields["sizes"], _MOST_SIZES, "sizes"))
+    if not all(type(one) is int and 0 <= one <= _LARGEST_SIZE for one in sizes):
+        raise UsageError(f"The subgraph {fields['name']!r} has sizes that cannot be.")
+    return TunedSubgraph(fields["name"], space, fields["flops"], fields["weight"], fields["family"], sizes)
 
 
 def _sketch(given: Any) -> Sketch:

@@ -23,6 +23,12 @@ from rlflow.tuner.proposers import Proposer
 from rlflow.tuner.spaces import TensorProgram
 from rlflow.tuner.tasks import TuningTask
 from rlflow.tuner.tuning_methods import TunerConfig, make_proposer
+from rlflow.tuner.warm_starts import TransferPrior, WarmStart
+
+#: Programs of a sketch by which a prior judges it.
+_EXPECTED = 256
+#: Measurements of other subgraphs from which on they say something.
+_LEAST_TRANSFERRED = 8
 
 
 @dataclass(frozen=True)
@@ -57,14 +63,18 @@ class TuneResult:
 
 
 class Tuner:
-    """Tunes the subgraphs of ``engine``. The same ``seed`` makes the same choices where measurements are the same."""
+    """Tunes the subgraphs of ``engine``. The same ``seed`` and ``start`` make the same choices where measurements are
+    the same.
+    """
 
-    def __init__(self, engine: Engine, config: TunerConfig, seed: int = 0) -> None:
-        self.engine, self.config = engine, config
+    def __init__(self, engine: Engine, config: TunerConfig, seed: int = 0, start: WarmStart | None = None) -> None:
+        self.engine, self.config, start = engine, config, start or WarmStart()
+        prior = start.prior if config.proposer != "random" else None
         self.tasks = [
-            TuningTask(number, engine, make_cost_model(config.cost)) for number in range(len(engine.subgraphs))
+            TuningTask(number, engine, make_cost_model(config.cost), None if prior is None else prior.levels(subgraph))
+            for number, subgraph in enumerate(engine.subgraphs)
         ]
-        self.proposer: Proposer = make_proposer(config, seed)
+        self.proposer: Proposer = make_proposer(config, seed, start.weights)
         self._rng = np.random.default_rng(seed)
         self._rule = GradientRule()
         self._subgraphs = SlidingWindowUCB(len(self.tasks), config.window, config.exploration)
@@ -73,6 +83,9 @@ class Tuner:
             for task in self.tasks
         ]
         self._trials, self._search_seconds = 0, 0.0
+        self._given = {task.number for task in self.tasks if task.informed}
+        for task in self.tasks:
+            self._expect(task)
 
     def run(
         self, budget: Budget, on_round: Callable[[TuningRound], None] | None = None, stop: StopToken | None = None
@@ -117,8 +130,10 @@ class Tuner:
         began = time.process_time()
         number = self._subgraph()
         task = self.tasks[number]
-        sketch = self._sketch(task) if task.rounds and self.proposer.by_sketch else None
-        programs = self._first(task, count) if not task.rounds else self._proposed(task, sketch, count)
+        self._transfer(task)
+        begins = not task.rounds and not task.informed
+        sketch = self._sketch(task) if self.proposer.by_sketch and not begins else None
+        programs = self._first(task, count) if begins else self._proposed(task, sketch, count)
         self._search_seconds += time.process_time() - began
         seconds = self.engine.measure(number, programs)
         began = time.process_time()
@@ -164,6 +179,28 @@ class Tuner:
     def _proposed(self, task: TuningTask, sketch: int | None, count: int) -> list[TensorProgram]:
         programs = self.proposer.propose(task, sketch, count, self._rng)
         return programs or task.fresh(self._rng, count, None, [])  # this sketch is used up
+
+    def _transfer(self, task: TuningTask) -> None:
+        """Let a subgraph's cost model begin with what its like were found to take so far, where no prior was given."""
+        if not self.config.transfer or task.number in self._given or self.config.proposer == "random":
+            return
+        alike = [one is not task and one.subgraph.family == task.subgraph.family for one in self.tasks]
+        known = [one.measured if there else {} for one, there in zip(self.tasks, alike, strict=True)]
+        if sum(map(len, known)) < _LEAST_TRANSFERRED:
+            return
+        task.expect(TransferPrior.of(self.engine, known).levels(task.subgraph))
+        if not task.rounds:
+            self._expect(task)
+
+    def _expect(self, task: TuningTask) -> None:
+        """Tell the bandit over sketches what a prior expects of each: its best rate as a part of the best of all."""
+        if not task.informed:
+            return
+        space = task.subgraph.space
+        some = [space.random(self._rng, _EXPECTED, number) for number in range(len(space.sketches))]
+        best = [float(task.predict(programs).max()) for programs in some]
+        for number, one in enumerate(best):
+            self._sketches[task.number].tell(number, one / max(best))
 
     def _reward(self, task: TuningTask, programs: Sequence[TensorProgram], seconds: Sequence[float]) -> None:
         """Tell both bandits what the round gave: the gradient as a part of the largest one; of each sketch that was

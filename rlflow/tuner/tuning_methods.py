@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from rlflow.errors import UsageError
 from rlflow.tuner.evolution import EvolutionConfig
-from rlflow.tuner.proposers import Evolution, Proposer, RandomReplay, Tracks
+from rlflow.tuner.proposers import Evolution, Picking, Proposer, RandomReplay, Tracks
 from rlflow.tuner.tracks import TrackConfig
 
 
@@ -15,16 +18,20 @@ from rlflow.tuner.tracks import TrackConfig
 class TunerConfig:
     """How to tune. ``subgraphs``: who gets the next round, by ``sw-ucb``, ``gradient`` (always the largest, as Ansor
     does) or ``round-robin``. ``sketches``: by ``sw-ucb`` or ``uniform``. ``proposer``: ``tracks``, ``evolution`` or
-    ``random``. ``batch``: programs measured in a round, of which the part ``chance`` is drawn at random. ``cost``: the
-    model, ``kernel-ridge`` or ``trees``. ``window``, ``exploration``: of the bandits.
+    ``random``. ``batch``: programs measured in a round, of which the part ``chance`` is drawn at random, and the others
+    by the model's level and ``optimism`` times its spread. ``cost``: the model, ``kernel-ridge`` or ``trees``.
+    ``transfer``: whether a subgraph's cost model begins with what is known of others of its family. ``window``,
+    ``exploration``: of the bandits.
     """
 
     subgraphs: str = "sw-ucb"
     sketches: str = "sw-ucb"
     proposer: str = "tracks"
-    batch: int = 8
-    chance: float = 0.1
+    batch: int = 4
+    chance: float = 0.05
+    optimism: float = 0.5
     cost: str = "kernel-ridge"
+    transfer: bool = True
     window: int = 256
     exploration: float = 0.25
     tracks: TrackConfig = field(default_factory=TrackConfig)
@@ -34,8 +41,11 @@ class TunerConfig:
         for name, known in _KNOWN.items():
             if getattr(self, name) not in known:
                 raise UsageError(f"The option {name} is {getattr(self, name)!r}; expected {', '.join(known)}.")
-        if self.batch < 1 or not 0 <= self.chance <= 1:
-            raise UsageError(f"A batch of {self.batch} with {self.chance} by chance cannot be measured.")
+        if self.batch < 1 or not 0 <= self.chance <= 1 or not self.optimism >= 0:
+            raise UsageError(
+                f"A batch of {self.batch} with {self.chance} by chance and an optimism of {self.optimism} cannot be "
+                "measured."
+            )
 
 
 _KNOWN = {
@@ -76,15 +86,19 @@ def unavailable(config: TunerConfig) -> str | None:
     return reason or (BoostedTrees.available() if config.cost == "trees" else None)
 
 
-def make_proposer(config: TunerConfig, seed: int) -> Proposer:
-    """Who proposes programs. Raises :class:`UsageError` where torch is absent."""
+def make_proposer(config: TunerConfig, seed: int, weights: Mapping[str, np.ndarray] | None = None) -> Proposer:
+    """Who proposes programs; an actor begins with ``weights``. Raises :class:`UsageError` where torch is absent."""
+    picking = Picking(config.chance, config.optimism)
     if config.proposer == "random":
         return RandomReplay()
     if config.proposer == "evolution":
-        return Evolution(config.evolution, config.chance)
+        return Evolution(config.evolution, picking)
     reason = unavailable(config)
     if reason is not None:
         raise UsageError(f"HARL's actor cannot be used here: {reason}. The method 'evolutionary' needs nothing.")
     from rlflow.tuner.actor_critic import ActorConfig, Agent
 
-    return Tracks(Agent(ActorConfig(), seed), config.tracks, config.chance)
+    agent = Agent(ActorConfig(), seed)
+    if weights is not None:
+        agent.load(weights)
+    return Tracks(agent, config.tracks, picking)

@@ -121,7 +121,7 @@ class TvmEngine:
 def _subgraph(operator: TvmOperator, flops: float, sketches: list[dict[str, object]]) -> TunedSubgraph:
     named = [{"name": f"sketch {number}", **one} for number, one in enumerate(sketches)]
     plain = {"name": operator.name, "flops": flops, "weight": operator.weight, "family": operator.kind}
-    return subgraph_of({**plain, "sketches": named})
+    return subgraph_of({**plain, "sizes": list(operator.sizes), "sketches": named})
 
 
 def unavailable() -> str | None:

@@ -16,7 +16,7 @@ import rlflow.kernels
 from rlflow.errors import UsageError
 from rlflow.frontends import kernel_kinds
 from rlflow.frontends.kernel_sites import Site
-from rlflow.kernels import KEY, KernelPlan, shared_library
+from rlflow.kernels import KEY, KernelPlan, shared_library, site_times
 from rlflow.pipeline import kernel_planning as stage
 from rlflow.race import gate
 from rlflow.runtime.interface import metadata_entry
@@ -166,14 +166,14 @@ def test_another_runtime_and_a_missing_library_are_refused_before_the_work(monke
 )
 def test_the_fastest_algorithm_is_chosen_where_it_is_faster(times: Any, algorithms: Any, expected: Any) -> None:
     one = Site("convolution", "c", (16, 16))
-    found = stage.chosen([one], {"c": times}, algorithms)
+    found = site_times.chosen([one], {"c": times}, algorithms)
     assert [(choice.algorithm, choice.ratio) for choice in found] == ([] if expected is None else [expected])
 
 
 @needs_library
 def test_a_product_of_many_rows_is_not_tried() -> None:
-    assert stage.worth_trying("product", 4) == ["row-product"]
-    assert stage.worth_trying("product", 5) == stage.worth_trying("product", None) == []
+    assert site_times.worth_trying("product", 4) == ["row-product"]
+    assert site_times.worth_trying("product", 5) == site_times.worth_trying("product", None) == []
     sites = [Site("product", "few", (8, 8)), Site("product", "many", (8, 8)), Site("convolution", "c", (16, 16))]
-    variants = list(stage._variants(sites, {"few": 1, "many": 128}))
+    variants = list(site_times.variants(sites, {"few": 1, "many": 128}))
     assert variants == [{}, {"few": "row-product", "c": "winograd-2x2"}, {"c": "winograd-4x4"}]

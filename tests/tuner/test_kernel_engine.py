@@ -70,7 +70,7 @@ def test_a_crash_makes_a_program_invalid(engine, monkeypatch) -> None:
     def crash(attributes, runs):
         raise RuntimeCrashed("it died")
 
-    monkeypatch.setattr(engine, "_times", crash)
+    monkeypatch.setattr(engine, "times", crash)
     program = next(iter(engine.subgraphs[0].space.programs()))
     assert engine.measure(0, [program]) == [INVALID]
 

@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,9 +20,10 @@ from rlflow.tuner.evolution import mutated
 from rlflow.tuner.program_scores import KernelRidge
 from rlflow.tuner.tasks import TuningTask
 from rlflow.tuner.tracks import TrackConfig
+from rlflow.tuner.warm_starts import SHIPPED
 from tests.tuner import toys
 
-TABLE = Path(__file__).resolve().parents[1] / "data" / "tuner" / "winograd.json"
+TABLE = SHIPPED
 NO_TORCH = importlib.util.find_spec("torch") is None
 WITHOUT_NETWORK = [name for name, config in METHODS.items() if config.proposer != "tracks"]
 ALL = [
@@ -111,12 +111,13 @@ def test_every_subgraph_has_a_round_before_any_has_two() -> None:
             toys.engine(3), method("evolutionary", subgraphs=subgraphs), 0
         ).run(Budget(measurements=48))  # fmt: skip
         assert [one.subgraph for one in found.rounds[:3]] == [0, 1, 2]
-    assert [one.subgraph for one in tuned("random", 64, subgraphs=3).rounds] == [0, 1, 2, 0, 1, 2, 0, 1]
+    assert [one.subgraph for one in tuned("random", 64, subgraphs=3, batch=8).rounds] == [0, 1, 2, 0, 1, 2, 0, 1]
 
 
 def test_the_first_round_has_programs_of_every_sketch() -> None:
-    first = tuned("random", 8).rounds[0]
+    first = tuned("random", 8, batch=8).rounds[0]
     assert [one.sketch for one in first.programs] == [0] * 4 + [1] * 4
+    assert [one.sketch for one in tuned("evolutionary", 4).rounds[0].programs] == [0, 0, 1, 1]
 
 
 def test_the_sketch_that_gives_more_gets_more() -> None:
@@ -129,7 +130,7 @@ def test_the_sketch_that_gives_more_gets_more() -> None:
 
 
 def test_the_curve_counts_trials_and_processor_time() -> None:
-    rounds = tuned("random", 24).rounds
+    rounds = tuned("random", 24, batch=8).rounds
     assert [one.trials for one in rounds] == [8, 16, 24]
     assert [one.best for one in rounds] == sorted((one.best for one in rounds), reverse=True)
     spent = [one.cpu_seconds for one in rounds]
@@ -172,7 +173,15 @@ def test_a_program_that_cannot_run_is_never_the_best() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"subgraphs": "dice"}, {"sketches": "all"}, {"proposer": "oracle"}, {"batch": 0}, {"chance": 2.0}]
+    "changes",
+    [
+        {"subgraphs": "dice"},
+        {"sketches": "all"},
+        {"proposer": "oracle"},
+        {"batch": 0},
+        {"chance": 2.0},
+        {"optimism": -1.0},
+    ],
 )
 def test_options_that_cannot_be_are_refused(changes) -> None:
     with pytest.raises(UsageError):
@@ -229,6 +238,9 @@ def test_a_table_is_written_and_read(table) -> None:
         lambda table: table["tables"][0]["subgraph"]["sketches"][0]["steps"][0].__setitem__("group", "x"),
         lambda table: table["tables"][0]["subgraph"]["sketches"][0]["steps"][0].__setitem__("values", [0.5]),
         lambda table: table["tables"][0]["subgraph"].__setitem__("sketches", []),
+        lambda table: table["tables"][0]["subgraph"].__setitem__("sizes", [1.5]),
+        lambda table: table["tables"][0]["subgraph"].__setitem__("sizes", [-1]),
+        lambda table: table["tables"][0]["subgraph"].__setitem__("sizes", [1] * 100),
     ],
 )
 def test_a_table_that_was_tampered_with_is_refused(table, damage) -> None:
@@ -239,7 +251,7 @@ def test_a_table_that_was_tampered_with_is_refused(table, damage) -> None:
         RecordedEngine.read(table)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", "[1, 2", '{"form": "rlflow tuner table 1"}'])
+@pytest.mark.parametrize("text", ["", "[]", "{", "[1, 2", '{"form": "rlflow tuner table 2"}'])
 def test_what_is_no_table_is_refused(table, text: str) -> None:
     table.write_text(text)
     with pytest.raises(ModelError, match=r"table\.json"):
@@ -288,8 +300,8 @@ def test_what_was_interrupted_goes_on_to_the_same_records(tmp_path, name: str) -
 
     assert run(tmp_path / "whole.sqlite").asked == 48
     first = run(tmp_path / "parts.sqlite", 20)
-    assert first.asked == 16
-    assert run(tmp_path / "parts.sqlite").asked == 48 - 16
+    assert first.asked == 20
+    assert run(tmp_path / "parts.sqlite").asked == 48 - 20
     assert kept(tmp_path / "whole.sqlite") == kept(tmp_path / "parts.sqlite")
     assert run(tmp_path / "parts.sqlite").asked == 0
 
