@@ -171,6 +171,39 @@ def test_circles_end() -> None:
     assert found is None or len(found.steps) >= 2
 
 
+def attention() -> str:
+    """Self-attention of 40 rows in 4 heads as exporters write it, its products with constants without biases."""
+    lines = ["x: f32[1,40,64] = input"]
+    for name, perm in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])):
+        lines += [f"w{name}: f32[64,64] = const", f"{name}0 = MatMul(x, w{name})"]
+        lines += [f"{name}1 = Reshape{{shape=[1,40,4,16]}}({name}0)", f"{name}2 = Transpose{{perm={perm}}}({name}1)"]
+    lines += ["s = MatMul(q2, k2)", "p = Softmax{axis=3}(s)", "c0 = MatMul(p, v2)"]
+    lines += ["c1 = Transpose{perm=[0,2,1,3]}(c0)", "c2 = Reshape{shape=[1,40,64]}(c1)"]
+    return "\n".join([*lines, "wo: f32[64,64] = const", "y = MatMul(c2, wo)", "return y"])
+
+
+def test_heads_of_attention_are_split_and_joined_as_channels() -> None:
+    """What is left are the permutations at the ends, and exchanges of the last two axes, which products take in."""
+    rules = load_rules(families=["layout", "shape", "linear"])
+    state = State(Graph.parse(attention()), rules.compile())
+    macros = Macros(rules.compile())
+    [plan] = [plan for plan in macros.plans if plan.name == "rows-as-single-convolutions"]
+    raw = state.moves()
+    begins, touched = np.asarray(raw.touched_begin).tolist(), np.asarray(raw.touched).tolist()
+    seeds = [
+        Seed(int(rule), tuple(touched[begins[i] : begins[i + 1]]))
+        for i, rule in enumerate(np.asarray(raw.rule).tolist())
+        if rule in plan.seeds
+    ]
+    applied = macros.run(state, plan, seeds)
+    assert applied is not None
+    graph = applied.state.graph
+    working = [node for node in graph.order() if not graph.is_const(node)]
+    perms = [graph.attrs(node)["perm"] for node in working if graph.op(node) == "Transpose"]
+    assert sum(graph.op(node) == "Conv" for node in working) == 4
+    assert sum(perm != [0, 1, 3, 2] for perm in perms) == 2
+
+
 def test_the_shipped_bundles_name_rules_that_exist() -> None:
     names = set(all_shipped())
     bundles = read_bundles()
