@@ -24,10 +24,10 @@ RACE_BOUNDS = (2.0, 20.0)
 RACE_UNLIMITED = 10.0
 #: A claim needs so many blocks of fresh sessions in a fresh process (seconds to start it), of a few runs each; one more
 #: screens and chooses.
-RACE_BLOCKS, RACE_RUNS, RACE_START = 9, 3, 0.3
+RACE_BLOCKS, RACE_RUNS, RACE_START = 10, 3, 0.3
 #: The blocks that a claim needs may end after the budget: so many times it, and so many seconds, after its beginning
 #: at most. The check that follows is not part of that.
-LATE, LATE_SECONDS = 1.1, 3.0
+LATE, LATE_SECONDS = 1.1, 5.0
 #: Seconds that the check has, however late it is.
 CHECK_LEAST = 4.0
 #: Measuring the peak memory may end so much after the budget: a part of it, and seconds.

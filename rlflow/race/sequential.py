@@ -14,8 +14,9 @@ is no faster is claimed at *any* look with probability alpha at most (Bonferroni
   and the next run goes on with the same sequence at the looks that are left. It is one experiment with one alpha.
 
 The corrected p value is the smallest over the looks of ``p / share``; it is at most alpha where a claim is made, and
-only there. At alpha = 0.01 the first look has 1/128: seven blocks that all show the gain are enough. Exactly 0.8 % of
-equals are called faster, because ranks are discrete and looks overlap.
+only there. At alpha = 0.01 the first look has 2/256: of eight blocks all show the gain, or all but the one that shows
+the least. A look after seven would need them all, for the same share: one that is off by a neighbour's burst would then
+cost five blocks more. Exactly 0.8 % of equals are called faster, because ranks are discrete and looks overlap.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from rlflow.price.student import student_tail
 from rlflow.price.timing import hodges_lehmann, signed_rank_p, standard_error
 
 #: Blocks after which it is looked whether a gain is clear, and the share of the level that each look has.
-LOOKS = {7: 0.79, 12: 0.075, 16: 0.05, 22: 0.04, 30: 0.025, 42: 0.02}
+LOOKS = {8: 0.79, 12: 0.075, 16: 0.05, 22: 0.04, 30: 0.025, 42: 0.02}
 #: Fewer blocks than this claim nothing, and after so many a comparison is decided either way.
 LEAST_BLOCKS, MOST_BLOCKS = min(LOOKS), max(LOOKS)
 #: After so many blocks it is looked whether a loss is clear already.

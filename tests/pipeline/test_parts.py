@@ -24,11 +24,11 @@ SMALL, LARGE = ModelTimes(0.1, 0.01), ModelTimes(3.0, 0.5)
     [
         # what pricing leaves over goes to the search; the comparison has a third of the budget, 20 s at most
         (60.0, SMALL, 10.0, 29.3, 20.0, 49.3),
-        (15.0, SMALL, 4.0, 5.3, 5.0, 10.3),
+        (15.0, SMALL, 4.0, 4.7, 5.6, 10.3),
         (600.0, SMALL, 10.0, 569.3, 20.0, 589.3),
         # a model that takes long to load and to run needs more for its comparison, but not all of the budget
         (60.0, LARGE, 10.0, 14.0, 24.0, 38.0),
-        (600.0, LARGE, 10.0, 483.3, 83.7, 567.0),
+        (600.0, LARGE, 10.0, 474.0, 93.0, 567.0),
         # a pricing that took too long leaves the search its least
         (30.0, SMALL, 25.0, 6.0, 4.3, 4.3),
     ],

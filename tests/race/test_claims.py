@@ -39,17 +39,17 @@ class Blocks:
 )
 def test_only_a_loss_in_every_block_ends_it_early(first: list[dict[str, float]], confirmed: bool) -> None:
     assert len(first) == SELECTION_BLOCKS
-    sampler = Blocks([*first, *[{"a": 0.1 + k / 1000} for k in range(7)]])
+    sampler = Blocks([*first, *[{"a": 0.1 + k / 1000} for k in range(8)]])
     found = decide(sampler, "base", ["a"], seconds=60.0, seed=0)
     assert found.improved is confirmed
     assert bool(sampler.ratios) is not confirmed
 
 
 def test_the_best_of_the_first_sample_is_confirmed_on_fresh_ones() -> None:
-    sampler = Blocks([{"a": 0.3, "b": 0.28}] * 3 + [{"a": 0.05 + k / 1000} for k in range(7)])
+    sampler = Blocks([{"a": 0.3, "b": 0.28}] * 3 + [{"a": 0.05 + k / 1000} for k in range(8)])
     found = decide(sampler, "base", ["a", "b"], seconds=60.0, seed=0)
     assert found.winner == "a"
-    assert found.speedup == pytest.approx(math.exp(0.053), rel=1e-6)
+    assert found.speedup == pytest.approx(math.exp(0.0535), rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -62,22 +62,22 @@ def test_the_best_of_the_first_sample_is_confirmed_on_fresh_ones() -> None:
     ],
 )
 def test_who_is_far_behind_is_timed_no_more(first: list[dict[str, float]], blocks: int) -> None:
-    sampler = Blocks([*first, *({"a": 0.05 + k / 1000} for k in range(7))])
+    sampler = Blocks([*first, *({"a": 0.05 + k / 1000} for k in range(8))])
     found = decide(sampler, "base", list(first[0]), seconds=60.0, seed=0)
-    assert (len(first), found.winner, found.blocks) == (blocks, "a", 7)
+    assert (len(first), found.winner, found.blocks) == (blocks, "a", 8)
     assert found.first_sample.keys() == first[0].keys()
 
 
 
 class Kept:
-    """A memory that holds one claim: seven blocks, each a gain."""
+    """A memory that holds one claim: eight blocks, each a gain."""
 
     def __init__(self) -> None:
         self.forgotten = False
 
     def recall(self, candidate: str) -> Evidence | None:
-        ratios = tuple(0.05 + k / 1000 for k in range(7))
-        return None if self.forgotten else Evidence(ratios, True, 1 / 128, 10.0, 21, 60.0, "2026-01-01T00:00:00+00:00")
+        ratios = tuple(0.05 + k / 1000 for k in range(8))
+        return None if self.forgotten else Evidence(ratios, True, 1 / 256, 10.0, 21, 60.0, "2026-01-01T00:00:00+00:00")
 
     def keep(self, candidate: str, found: Evidence) -> None:
         """Not asked for here."""

@@ -207,7 +207,7 @@ class TestGoingOn:
 
     def test_a_near_miss_is_decided_by_the_next_run(self) -> None:
         near = evidence(1.06, False, decided=False, spread=0.02)
-        near = replace(near, ratios=(-0.001, *near.ratios[1:]))
+        near = replace(near, ratios=(0.001, -0.002, *near.ratios[2:]))
         memory = Remembered(a=near)
         found = run(Simulated(1.06, 3), memory)
         assert found.improved
@@ -227,7 +227,7 @@ class TestGoingOn:
             assert len(memory.kept["a"].ratios) == 4
             assert not memory.kept["a"].decided
 
-    def test_seven_good_blocks_after_a_bad_start_are_no_claim(self) -> None:
+    def test_eight_good_blocks_after_a_bad_start_are_no_claim(self) -> None:
         """They would be one alone: who starts again after bad luck claims more often than was promised."""
         memory = Remembered(a=evidence(0.94, False, blocks=4, decided=False))
         found = run(Simulated(1.06, 0, bias=0.001), memory)

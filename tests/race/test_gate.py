@@ -143,8 +143,8 @@ class TestHowLongItGoesOn:
     @pytest.mark.parametrize(
         ("ratios", "limits", "blocks", "begin"),
         [
-            ([0.1] * 9, {}, 7, "The chosen candidate is 1.105 times"),
-            ([-0.001] + [0.02] * 30, {}, 12, "The chosen candidate"),
+            ([0.1] * 9, {}, 8, "The chosen candidate is 1.105 times"),
+            ([0.01, -0.015] + [0.02] * 30, {}, 12, "The chosen candidate"),
             ([0.1] * 6 + [-0.2] + [0.1] * 30, {}, 22, "The chosen candidate"),  # the largest is against it
             # At 12 blocks 5 of 4096 patterns are as good or better, 1.6 % corrected: twice the level would do.
             ([-0.01, -0.011] + [0.02 + k / 1e4 for k in range(10)], {"seconds": 6, "at_most": 12.0}, 12, "Undec"),
@@ -154,11 +154,11 @@ class TestHowLongItGoesOn:
             ([0.3, -0.3] * 20, {"seconds": 6}, 12, "This machine is too noisy to tell"),
             ([-0.1, -0.11, -0.12, -0.1, -0.11], {}, 5, "No gain"),
             ([0.001, -0.001] * 20, {}, 8, "No gain"),
-            ([0.1] * 9, {"seconds": 3, "at_most": 4.0}, 4, "No claim: of the 7 blocks"),
+            ([0.1] * 9, {"seconds": 3, "at_most": 4.0}, 4, "No claim: of the 8 blocks"),
             # the blocks that a claim needs may take longer, if all of them fit into that; further ones may not
-            ([0.1] * 9, {"seconds": 3, "at_most": 4.0, "for_least": 7.0}, 7, "The chosen candidate"),
-            ([0.1] * 9, {"seconds": 3, "at_most": 4.0, "for_least": 6.9}, 4, "No claim: of the 7 blocks"),
-            ([-0.01] + [0.1] * 9, {"seconds": 3, "at_most": 6.0, "for_least": 60.0}, 7, "Undecided"),
+            ([0.1] * 9, {"seconds": 3, "at_most": 4.0, "for_least": 8.0}, 8, "The chosen candidate"),
+            ([0.1] * 9, {"seconds": 3, "at_most": 4.0, "for_least": 7.9}, 4, "No claim: of the 8 blocks"),
+            ([-0.01, -0.02] + [0.1] * 9, {"seconds": 3, "at_most": 6.0, "for_least": 60.0}, 8, "Undecided"),
             ([0.03, -0.01] * 21, {"seconds": 99}, 42, "No gain"),
         ],
     )  # fmt: skip
@@ -212,7 +212,7 @@ class TestHowLongItGoesOn:
         assert (found.winner, given.now) == (None, 1.0)
         assert found.reason.startswith("No claim: to open and try")
 
-    @pytest.mark.parametrize(("at_most", "short"), [(20.0, False), (8.5, False), (7.5, False), (6.5, True)])
+    @pytest.mark.parametrize(("at_most", "short"), [(20.0, False), (9.5, False), (8.5, False), (7.5, True)])
     def test_blocks_are_short_where_those_of_a_claim_would_not_fit(
         self, at_most: float, short: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -376,11 +376,11 @@ class TestTime:
         large = decide(Slow(5.0, monkeypatch, truth, 0), "base", ["a", "b"], seconds=20.0, seed=0)
         assert large.winner == "a"
         assert large.blocks == LEAST_BLOCKS
-        assert large.seconds <= 50
+        assert large.seconds <= 55
         huge = decide(Slow(15.0, monkeypatch, truth, 0), "base", ["a", "b"], seconds=20.0, seed=0)
         assert huge.winner is None
         assert huge.seconds <= OVERRUN_SECONDS + 15
-        assert "No claim: of the 7 blocks" in huge.reason
+        assert f"No claim: of the {LEAST_BLOCKS} blocks" in huge.reason
         assert "--gate-seconds" in huge.reason
 
     def test_an_interrupt_before_anything_is_confirmed(self) -> None:
@@ -390,7 +390,7 @@ class TestTime:
         assert "interrupted" in found.reason
         assert found.timings["base"].ms > 0
 
-    @pytest.mark.parametrize(("blocks", "winner"), [(6, None), (10, "a")])
+    @pytest.mark.parametrize(("blocks", "winner"), [(6, None), (11, "a")])
     def test_an_interrupt_keeps_what_is_confirmed(self, blocks: int, winner: str | None) -> None:
         sampler = Simulated({"base": 10.0, "a": 9.0}, 0)
         found = decide(sampler, "base", ["a"], seconds=1e9, seed=0, stop=lambda: sampler.blocks >= blocks)

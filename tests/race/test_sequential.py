@@ -34,11 +34,12 @@ def signs(blocks: int) -> np.ndarray:
     return np.array(list(itertools.product((-1.0, 1.0), repeat=blocks)))
 
 
-def test_the_first_look_claims_one_pattern_of_128() -> None:
+def test_the_first_look_claims_two_patterns_of_256() -> None:
     """Exactly: all sign patterns are equally likely where two models are equally fast."""
     magnitudes = np.random.default_rng(0).permutation(LEAST_BLOCKS) + 1.0
     claims = [row for row in signs(LEAST_BLOCKS) if corrected_p(row * magnitudes) <= ALPHA]
-    assert [row.tolist() for row in claims] == [[1.0] * LEAST_BLOCKS]
+    all_but_the_least = np.where(magnitudes == 1.0, -1.0, 1.0)
+    assert [row.tolist() for row in claims] == [all_but_the_least.tolist(), [1.0] * LEAST_BLOCKS]
 
 
 def claimed(ratios: np.ndarray) -> np.ndarray:
@@ -100,15 +101,16 @@ def test_the_p_value_holds_at_every_level_and_not_at_this_one_alone() -> None:
 @pytest.mark.parametrize(
     ("ratios", "claim"),
     [
-        ([0.01] * 6, False),  # too few
-        ([0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07], True),
-        ([0.001, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9], True),  # how large a gain is does not matter, how often does
-        ([0.5, 0.5, 0.5, 0.5, 0.5, 0.5, -1e-6], False),  # one of seven shows none: not yet, however large the others
-        ([0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.0], False),
-        ([0.5] * 6 + [-1e-6] + [0.5] * 4, False),  # and it is not looked again before twelve
-        ([0.5] * 6 + [-1e-6] + [0.5] * 5, True),
-        ([0.5] * 6 + [-0.9] + [0.5] * 5, False),  # the largest of all is against it: sixteen
-        ([0.5] * 6 + [-0.9] + [0.5] * 15, True),
+        ([0.01] * 7, False),  # too few
+        ([0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08], True),
+        ([0.001, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9], True),  # how large a gain is does not matter, how often does
+        ([0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, -1e-6], True),  # one shows none, and is the least of all
+        ([0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, -0.9], False),
+        ([0.1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, -0.2], False),  # not the least: not yet, however large the others
+        ([0.1] + [0.5] * 6 + [-0.2] + [0.5] * 3, False),  # and it is not looked again before twelve
+        ([0.1] + [0.5] * 6 + [-0.2] + [0.5] * 4, True),
+        ([0.5] * 7 + [-0.9] + [0.5] * 4, False),  # the largest of all is against it: sixteen
+        ([0.5] * 7 + [-0.9] + [0.5] * 14, True),
         ([-0.03, 0.01, 0.02] + [0.04] * 12, False),  # fifteen are no look, though the third rank alone is against it
         ([-0.03, 0.01, 0.02] + [0.04] * 13, True),
         ([-0.01] * 42, False),
@@ -120,9 +122,9 @@ def test_what_it_takes(ratios: list[float], claim: bool) -> None:
 
 def test_the_p_value_is_that_of_the_look_over_its_share() -> None:
     ratios = np.random.default_rng(5).normal(0.5, 1.0, 12)
-    expected = min(signed_rank_p(ratios[:7]) / LOOKS[7], signed_rank_p(ratios) / LOOKS[12])
+    expected = min(signed_rank_p(ratios[:8]) / LOOKS[8], signed_rank_p(ratios) / LOOKS[12])
     assert corrected_p(ratios) == expected
-    assert corrected_p([0.1] * 7) == pytest.approx(1 / 128 / 0.79)
+    assert corrected_p([0.1] * 8) == pytest.approx(1 / 256 / 0.79)
     assert corrected_p([0.1] * 3) == corrected_p([-0.1] * 9) == 1.0
 
 
@@ -143,5 +145,5 @@ def test_when_going_on_is_hopeless(ratios: list[float], hopeless: bool) -> None:
 
 
 def test_the_looks_one_after_the_other() -> None:
-    assert [next_look(count) for count in (0, 7, 11, 12, 42)] == [7, 12, 12, 16, None]
-    assert math.isclose(LOOKS[LEAST_BLOCKS] * ALPHA, 1 / 128, rel_tol=0.02)
+    assert [next_look(count) for count in (0, 8, 11, 12, 42)] == [8, 12, 12, 16, None]
+    assert math.isclose(LOOKS[LEAST_BLOCKS] * ALPHA, 2 / 256, rel_tol=0.02)
