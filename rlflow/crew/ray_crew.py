@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
 from typing import Any
 
 import rlflow
@@ -176,6 +177,8 @@ def connected(address: str) -> tuple[Any, bool]:
     whether it was this call that connected it.
     """
     os.environ.update(SETTINGS)
+    if address != "ray":
+        send_token()
     import ray
 
     if ray.is_initialized():
@@ -188,13 +191,44 @@ def connected(address: str) -> tuple[Any, bool]:
             try:
                 ray.init(address="auto", **quiet)
             except ConnectionError:
-                ray.init(address="local", include_dashboard=False, **quiet)
+                begin(address="local", include_dashboard=False, **quiet)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         raise RlflowError(
-            f"The Ray cluster {address!r} cannot be reached: {_last_line(error)}. Is its port open, and the same "
-            "version of Ray and Python there?"
+            f"The Ray cluster {address!r} cannot be reached: {_last_line(error)}. Is its port open, are the "
+            "versions of Ray and Python the same there, and has this machine its token (~/.ray/auth_token), if it asks "
+            "for one?"
         ) from error
     return ray, True
+
+
+def send_token() -> None:
+    """Let Ray's client send the token of this machine, if it has one, from here on.
+
+    A cluster that begins on a machine with a token asks for it; a client sends it only where it is told to.
+    """
+    kept = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+    if "RAY_AUTH_TOKEN" in os.environ or kept.is_file():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+
+
+#: What Ray says where its parts did not find each other within its 30 s, as on a busy machine.
+LATE = "timed out during startup"
+
+
+def begin(**options: Any) -> None:
+    """``ray.init`` for a cluster of this machine, tried again where Ray was too late. Raises ConnectionError."""
+    import ray
+
+    for attempt in range(TRIES):
+        try:
+            ray.init(**options)
+            return
+        except Exception as error:  # Ray has no kind of its own for this
+            if LATE not in str(error):
+                raise
+            ray.shutdown()
+            if attempt == TRIES - 1:
+                raise ConnectionError(_last_line(error)) from error
 
 
 def _last_line(error: BaseException) -> str:

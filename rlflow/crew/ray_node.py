@@ -16,7 +16,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rlflow.crew.ray_crew import RESOURCE, SETTINGS
+from rlflow.crew.ray_crew import LATE, RESOURCE, SETTINGS
+from rlflow.crew.task_list import TRIES
 from rlflow.errors import RlflowError, UsageError
 from rlflow.processes import started
 from rlflow.registry import not_installed
@@ -70,24 +71,36 @@ class RayNode:
 
         Raises :class:`RlflowError` where Ray cannot start, or ends by itself.
         """
-        child = subprocess.Popen(
-            self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            start_new_session=True, env={**os.environ, **SETTINGS},
-        )  # fmt: skip
-        started(child)
-        said: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=_listen, args=(child, said), daemon=True).start()
+        child, said, address = self._begun()
         try:
-            deadline = time.monotonic() + _START
-            address = _address(said, deadline)
-            if self.join is None:
-                _await_port(self.client_port, child, deadline)
             ready(address)
             while said.get() is not None:
                 pass
             raise RlflowError(f"Ray ended by itself, with status {child.wait()}.")
         finally:
             _end(child)
+
+    def _begun(self) -> tuple[subprocess.Popen[bytes], queue.Queue[str | None], str]:
+        """Ray, what it says, and this machine's address. It is started again where it was too late for itself."""
+        for attempt in range(TRIES):
+            child = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                start_new_session=True, env={**os.environ, **SETTINGS},
+            )  # fmt: skip
+            started(child)
+            said: queue.Queue[str | None] = queue.Queue()
+            threading.Thread(target=_listen, args=(child, said), daemon=True).start()
+            deadline = time.monotonic() + _START
+            try:
+                address = _address(said, deadline)
+                if self.join is None:
+                    _await_port(self.client_port, child, deadline)
+                return child, said, address
+            except BaseException as error:
+                _end(child)
+                if LATE not in str(error) or attempt == TRIES - 1:
+                    raise
+        raise AssertionError("not reached")
 
 
 def _listen(child: subprocess.Popen[bytes], said: queue.Queue[str | None]) -> None:
@@ -139,3 +152,5 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
+    with contextlib.suppress(ProcessLookupError):  # what it had begun when it failed
+        os.killpg(child.pid, signal.SIGKILL)

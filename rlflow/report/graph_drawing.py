@@ -1,7 +1,8 @@
 """Graphs as SVG: nodes in layers from inputs to outputs, what changed in colour.
 
-The layers are longest paths from the inputs; the order within a layer follows the middle of the neighbours (Sugiyama,
-Tagawa and Toda 1981). No library is needed, and the result opens without one.
+The layers are longest paths from the inputs, and what reads nothing stands just above its first reader. The order
+within a layer follows the middle of the neighbours (Sugiyama, Tagawa and Toda 1981). No library is needed, and the
+result opens without one.
 """
 
 from __future__ import annotations
@@ -149,6 +150,9 @@ def _layers(nodes: Sequence[DrawnNode]) -> list[list[int]]:
     depth = [0] * len(nodes)
     for place, node in enumerate(nodes):
         depth[place] = max((depth[one] + 1 for one in node.inputs if one < place), default=0)
+    for place, reading in enumerate(_readers(nodes)):
+        if not nodes[place].inputs and reading:
+            depth[place] = min(depth[one] for one in reading) - 1
     layers: list[list[int]] = [[] for _ in range(max(depth) + 1)]
     for place, deep in enumerate(depth):
         layers[deep].append(place)

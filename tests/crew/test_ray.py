@@ -6,8 +6,6 @@ import importlib.util
 import json
 import os
 import signal
-import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -20,9 +18,8 @@ import pytest
 from rlflow import zoo
 from rlflow.comparison import compare
 from rlflow.crew import Workers
-from rlflow.crew.ray_crew import RESOURCE, SETTINGS, RayCrew
+from rlflow.crew.ray_crew import RESOURCE, SETTINGS, RayCrew, begin
 from rlflow.errors import ModelError, RlflowError, UsageError
-from rlflow.processes import python_command
 from rlflow.synthesis.generate import Effort, Recipe, generate_file, load_vocabulary
 from tests.crew import workers_of
 from tests.crew.test_crew import tuned, without_seconds
@@ -41,7 +38,7 @@ def cluster() -> Iterator[None]:
     import ray
 
     os.environ.update(SETTINGS)
-    ray.init(
+    begin(
         address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
         resources={RESOURCE + "board": 2},
     )  # fmt: skip
@@ -153,40 +150,3 @@ def test_four_workers_measure_three_and_a_half_times_as_fast(monkeypatch: pytest
     one, alone = tuned(Workers.parse("ray"), 0.1)
     assert one == four
     assert alone / shared >= 3.5, f"{alone:.2f} s against {shared:.2f} s"
-
-
-@pytest.mark.slow  # starts a cluster of its own
-def test_workers_join_send_and_leave(model: Path, tmp_path: Path) -> None:
-    """The command line from end to end: a machine begins a cluster as a device, and a comparison is sent there."""
-    port, client = free_port(), free_port()
-    worker = python_command("rlflow.cli", "main", ["worker", "--device", "here", "--cores", "2", f"--port={port}"])
-    told = subprocess.Popen([*worker, f"--client-port={client}"], stdout=subprocess.PIPE, text=True)
-    try:
-        assert told.stdout is not None
-        lines = until(told.stdout, "Working")
-        assert lines[0].startswith("Measures as 'here': ")
-        assert "rlflow worker --join " in lines[1] and lines[1].rstrip().endswith(f":{port}")
-        arguments = ["compare", str(model), "--search", "greedy,annealing", "--budget", "20x", "--seeds", "1"]
-        arguments += ["--cost", "analytic", "--workers", f"ray://127.0.0.1:{client}", "--device", "here", "-q"]
-        command = python_command("rlflow.cli", "main", [*arguments, "--json", "-"])
-        sent = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        assert sent.returncode == 0, sent.stderr
-        assert {row["strategy"] for row in json.loads(sent.stdout)["runs"]} == {"greedy", "annealing"}
-    finally:
-        told.send_signal(signal.SIGINT)
-        assert told.wait(30) == 0
-
-
-def until(stream: Any, word: str) -> list[str]:
-    lines: list[str] = []
-    while not lines or word not in lines[-1]:
-        line = stream.readline()
-        assert line, lines
-        lines.append(line)
-    return lines
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
