@@ -145,7 +145,8 @@ def test_records_cover_enough() -> None:
         # F(2, 7) interpolates at eight points, whose powers make roundings grow
         assert 1 <= record.growth < (128 if rule.name.startswith("winograd-2-of-7") else 64), rule.name
         assert not record.overflow, rule.name
-    wide = ("winograd", "winograd-lines", "targets")  # their sources have too many operands or channels to be counted through
+    # their sources have too many operands or channels to be counted through
+    wide = ("winograd", "winograd-lines", "targets")
     counted = [rule.proof.small > 0 for rule in LIBRARY.values() if rule.family not in wide]
     assert sum(counted) > 0.8 * len(counted)
 

@@ -7,8 +7,9 @@
 //   2. multiply:         for each point a matrix product M = V · U over the input channels;
 //   3. transform_output: each tile to Y = Aᵀ M A, then bias, residual and activation.
 // Where the taps are 1×r or r×1, so are tile and window, and there is one transform instead of two.
-// The weights are transformed, U = G g Gᵀ, a panel at a time and right before the product, which reads U from the cache.
-// Kept, U would be 1.8 or 4 times as large as the weights, and reading it from memory takes longer than making it.
+// The weights are either transformed, U = G g Gᵀ, a panel at a time and right before the product, which reads U from the
+// cache; or U is given. It is 1.1 to 4 times as large as the weights, and has to come from memory: that pays where few tiles
+// share the work of transforming, since the product can fetch a point's weights while it works on the point before.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -41,12 +42,21 @@ struct Chunk {
   int64_t v_stride;
 };
 
+// Where U lies: [point][input channel of the part][width · block] where it is made here, [block of outputs][point][input
+// channel][block] where it is `given`; so many floats from one to the next.
+struct Filters {
+  const float* u;
+  int64_t point, channel, block;
+  bool given;
+};
+
 // What one pass of the product works on: `width` blocks of output channels from `first_out` on, and a part of the input
-// channels. U lies as [point][input channel of the part][width · block], M as [point][block of outputs][tile][channel].
+// channels. M lies as [point][block of outputs][tile][channel].
 struct Panel {
   int64_t first_out, width, first_in, end_in;
-  float *u, *m;
-  int64_t u_stride, m_stride;
+  Filters filters;
+  float* m;
+  int64_t m_stride;
   const float* next;  // the weights that come after these, to be fetched meanwhile; null: none
   int64_t next_stride;  // from one block of outputs to the next
   int64_t next_lines;  // cache lines of each
@@ -66,7 +76,7 @@ struct Epilogue {
 struct Stages {
   int group;  // the most blocks of output channels of a panel; a smaller panel has one
   void (*transform_input)(const Geometry&, const Chunk&, const float* x, int64_t first_block, int64_t end_block);
-  void (*transform_weights)(const Geometry&, const Panel&, const float* w);
+  void (*transform_weights)(const Geometry&, const Panel&, const float* w, float* u);  // to where the panel's filters lie
   void (*multiply)(const Chunk&, const Panel&);
   void (*transform_output)(const Geometry&, const Chunk&, const Panel&, const Epilogue&, float* y);
 };

@@ -252,11 +252,11 @@ void transform_input(const Geometry& g, const Chunk& chunk, const float* x, int6
 // --- the weights --------------------------------------------------------------------------------------------------------
 
 template <int TILE_Y, int TILE_X, int TAPS_Y, int TAPS_X, int BLOCK>
-void transform_weights(const Geometry& g, const Panel& panel, const float* w) {
+void transform_weights(const Geometry& g, const Panel& panel, const float* w, float* u) {
   using V = typename Lanes<BLOCK>::Vector;
   constexpr int ROWS = TILE_Y + TAPS_Y - 1, COLUMNS = TILE_X + TAPS_X - 1, TAPS = TAPS_Y * TAPS_X;
   constexpr int64_t TAP = BLOCK * BLOCK, FILTERS = TAPS * TAP;
-  float* to = panel.u;
+  float* to = u;
   for (int64_t in = panel.first_in; in < panel.end_in; ++in) {
     for (int64_t lane = 0; lane < BLOCK; ++lane) {
       for (int64_t k = 0; k < panel.width; ++k, to += BLOCK) {
@@ -266,12 +266,12 @@ void transform_weights(const Geometry& g, const Panel& panel, const float* w) {
           taps[i] = load<BLOCK>(from + i * TAP);
           fetch(from + FILTERS + i * TAP);
         }
-        for (int i = 0; i < ROWS * COLUMNS; ++i) fetch_to_write(to + i * panel.u_stride + kAhead * 2 * BLOCK);
+        for (int i = 0; i < ROWS * COLUMNS; ++i) fetch_to_write(to + i * panel.filters.point + kAhead * 2 * BLOCK);
         for (int j = 0; j < TAPS_X; ++j) Axis<TILE_Y, TAPS_Y, V>::template filter<TAPS_X, TAPS_X>(taps + j, half + j);
         for (int i = 0; i < ROWS; ++i) {
           V row[COLUMNS];
           Axis<TILE_X, TAPS_X, V>::template filter<1, 1>(half + i * TAPS_X, row);
-          for (int j = 0; j < COLUMNS; ++j) store<BLOCK>(to + (i * COLUMNS + j) * panel.u_stride, row[j]);
+          for (int j = 0; j < COLUMNS; ++j) store<BLOCK>(to + (i * COLUMNS + j) * panel.filters.point, row[j]);
         }
       }
     }
@@ -282,16 +282,18 @@ void transform_weights(const Geometry& g, const Panel& panel, const float* w) {
 
 constexpr int64_t kLine = 16;  // floats of a cache line
 
+// What is needed soon: from `at` on, of each of a group's blocks of outputs, `stride` floats apart, so many cache lines with
+// each block of inputs.
 struct Ahead {
   const float* at;
-  int64_t lines;  // with each block
+  int64_t stride, lines;
 };
 
 // ROWS tiles times GROUP blocks of output channels; `v_next`, `m_next`: floats from one block of channels to the next.
-// `more`: the products are added to what is there. `ahead`: weights that the next panel needs; a little is fetched with each
-// block, while the arithmetic keeps the memory idle.
+// `more`: the products are added to what is there. `ahead`: weights that the next point or panel needs; a little is fetched with
+// each block, while the arithmetic keeps the memory idle.
 template <int BLOCK, int ROWS, int GROUP>
-RLFLOW_INLINE void inner_product(const float* v, int64_t v_next, const float* u, int64_t in_blocks, float* m, int64_t m_next, bool more,
+RLFLOW_INLINE void inner_product(const float* v, int64_t v_next, const Filters& f, int64_t in_blocks, float* m, int64_t m_next, bool more,
                                  Ahead ahead) {
   using V = typename Lanes<BLOCK>::Vector;
   V sums[ROWS][GROUP] = {};
@@ -301,14 +303,16 @@ RLFLOW_INLINE void inner_product(const float* v, int64_t v_next, const float* u,
 #pragma GCC unroll 4
       for (int k = 0; k < GROUP; ++k) sums[row][k] = load<BLOCK>(m + k * m_next + row * BLOCK);
   }
+  const float* u = f.u;
   for (int64_t block = 0; block < in_blocks; ++block, v += v_next) {
-    for (int64_t line = 0; line < ahead.lines; ++line, ahead.at += kLine) fetch_far(ahead.at);
-    for (int lane = 0; lane < BLOCK; ++lane, u += GROUP * BLOCK) {
+    for (int64_t line = 0; line < ahead.lines; ++line, ahead.at += kLine)
+      for (int k = 0; k < GROUP; ++k) fetch_far(ahead.at + k * ahead.stride);
+    for (int lane = 0; lane < BLOCK; ++lane, u += f.channel) {
       V weights[GROUP];
 #pragma GCC unroll 4
       for (int k = 0; k < GROUP; ++k) {
-        weights[k] = load<BLOCK>(u + k * BLOCK);
-        fetch(u + (kStepsAhead * GROUP + k) * BLOCK);
+        weights[k] = load<BLOCK>(u + k * f.block);
+        fetch(u + k * f.block + kStepsAhead * f.channel);
       }
       fetch(v + v_next + lane * BLOCK);
 #pragma GCC unroll 16
@@ -326,40 +330,52 @@ RLFLOW_INLINE void inner_product(const float* v, int64_t v_next, const float* u,
 }
 
 template <int BLOCK, int ROWS, int GROUP>
-RLFLOW_INLINE void some_rows(int64_t rows, const float* v, int64_t v_next, const float* u, int64_t in_blocks, float* m, int64_t m_next, bool more,
+RLFLOW_INLINE void some_rows(int64_t rows, const float* v, int64_t v_next, const Filters& f, int64_t in_blocks, float* m, int64_t m_next, bool more,
                              Ahead ahead) {
   if constexpr (ROWS > 1) {
-    if (rows < ROWS) return some_rows<BLOCK, ROWS - 1, GROUP>(rows, v, v_next, u, in_blocks, m, m_next, more, ahead);
+    if (rows < ROWS) return some_rows<BLOCK, ROWS - 1, GROUP>(rows, v, v_next, f, in_blocks, m, m_next, more, ahead);
   }
-  inner_product<BLOCK, ROWS, GROUP>(v, v_next, u, in_blocks, m, m_next, more, ahead);
+  inner_product<BLOCK, ROWS, GROUP>(v, v_next, f, in_blocks, m, m_next, more, ahead);
 }
 
 // All tiles of a chunk times one group of output channels, in steps that are as equal as possible: a step of one tile
 // would take nearly as long as one of many.
 template <int BLOCK, int ROWS, int GROUP>
-void all_rows(int64_t count, const float* v, const float* u, int64_t in_blocks, float* m, bool more, const float* next, int64_t next_lines) {
+void all_rows(int64_t count, const float* v, const Filters& f, int64_t in_blocks, float* m, bool more, Ahead ahead) {
   const int64_t steps = (count + ROWS - 1) / ROWS, stride = count * BLOCK;
-  const int64_t lines = (next_lines + steps * in_blocks - 1) / (steps * in_blocks);
+  const int64_t lines = (ahead.lines + steps * in_blocks - 1) / (steps * in_blocks);
   for (int64_t step = 0; step < steps; ++step) {
     const int64_t begin = count * step / steps, end = count * (step + 1) / steps;
-    some_rows<BLOCK, ROWS, GROUP>(end - begin, v + begin * BLOCK, stride, u, in_blocks, m + begin * BLOCK, stride, more,
-                                  {next + step * in_blocks * lines * kLine, lines});
+    some_rows<BLOCK, ROWS, GROUP>(end - begin, v + begin * BLOCK, stride, f, in_blocks, m + begin * BLOCK, stride, more,
+                                  {ahead.at + step * in_blocks * lines * kLine, ahead.stride, lines});
   }
+}
+
+// What the product of a point fetches: its part of the weights that the next panel is made of; or the next point of U that is
+// given, after the last point the next panel's first.
+template <int BLOCK>
+RLFLOW_INLINE Ahead ahead_of(const Chunk& chunk, const Panel& panel, int64_t point) {
+  const Filters& f = panel.filters;
+  if (f.given) {
+    const float* at = point + 1 < chunk.points ? f.u + (point + 1) * f.point : f.u + panel.width * f.block;
+    return {at, f.block, (panel.end_in - panel.first_in) * BLOCK * BLOCK / kLine};
+  }
+  const int64_t lines = panel.next ? (panel.next_lines + chunk.points - 1) / chunk.points : 0;
+  return {panel.next + lines * point * kLine, panel.next_stride, lines};
 }
 
 template <int BLOCK>
 void multiply(const Chunk& chunk, const Panel& panel) {
   constexpr int ROWS = RLFLOW_ROWS(BLOCK), GROUP = RLFLOW_GROUP(BLOCK);
   const int64_t in_blocks = panel.end_in - panel.first_in;
-  const int64_t lines = panel.next ? (panel.next_lines * panel.width + chunk.points - 1) / chunk.points : 0;
   for (int64_t point = 0; point < chunk.points; ++point) {
     const float* v = chunk.v + point * chunk.v_stride + panel.first_in * chunk.count * BLOCK;
-    const float* u = panel.u + point * panel.u_stride;
     float* m = panel.m + point * panel.m_stride;
-    const int64_t line = lines * point, region = line / panel.next_lines;
-    const float* next = panel.next + region * panel.next_stride + (line - region * panel.next_lines) * kLine;
-    if (panel.width == GROUP) all_rows<BLOCK, ROWS, GROUP>(chunk.count, v, u, in_blocks, m, panel.first_in > 0, next, lines);
-    else all_rows<BLOCK, ROWS, 1>(chunk.count, v, u, in_blocks, m, panel.first_in > 0, next, lines);
+    Filters f = panel.filters;
+    f.u += point * f.point;
+    const Ahead ahead = ahead_of<BLOCK>(chunk, panel, point);
+    if (panel.width == GROUP) all_rows<BLOCK, ROWS, GROUP>(chunk.count, v, f, in_blocks, m, panel.first_in > 0, ahead);
+    else all_rows<BLOCK, ROWS, 1>(chunk.count, v, f, in_blocks, m, panel.first_in > 0, ahead);
   }
 }
 

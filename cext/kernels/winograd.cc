@@ -36,8 +36,8 @@ Form form_of(int64_t tile, int64_t taps_y, int64_t taps_x) {
   return {along(taps_y), along(taps_x), count(taps_y), count(taps_x)};
 }
 
-Winograd::Winograd(Isa isa, Form form, int block, int64_t out_channels, int64_t in_channels, Padding padding, WinogradTuning tuning)
-    : form_(form), block_(block), padding_(padding), tuning_(tuning) {
+Winograd::Winograd(Isa isa, Form form, int block, int64_t out_channels, int64_t in_channels, Padding padding, WinogradTuning tuning, Weights given)
+    : form_(form), block_(block), padding_(padding), tuning_(tuning), given_(given) {
   stages_ = stages(isa, form, block);
   if (!stages_)
     throw std::invalid_argument("There is no Winograd kernel for tiles of " + of(form.tile_y) + "x" + of(form.tile_x) + ", " + of(form.taps_y) + "x" +
@@ -89,13 +89,13 @@ int64_t Winograd::m_stride(int64_t tiles) const { return stages_->group * tiles 
 Winograd::Cut Winograd::cut(const Geometry& g) const {
   const int64_t cache = second_level_cache() / static_cast<int64_t>(sizeof(float));
   const int64_t wanted = tuning_.part > 0 ? tuning_.part : kPart;
-  const int64_t parts = ceiling(in_blocks_ * block_, wanted), part = ceiling(in_blocks_, parts);
-  // V, and M and U of a panel, should take about two thirds of the cache.
-  const int64_t room = cache * 2 / 3 - points() * u_stride(part);
+  const int64_t parts = given_ == Weights::plain ? ceiling(in_blocks_ * block_, wanted) : 1, part = ceiling(in_blocks_, parts);
+  // V, and M and U of a panel, should take about two thirds of the cache; of U that is given, two points.
+  const int64_t room = cache * 2 / 3 - (given_ == Weights::plain ? points() : 2) * u_stride(part);
   const int64_t fitting = room / (points() * (in_blocks_ + stages_->group) * block_);
   const int64_t most = tuning_.chunk > 0 ? tuning_.chunk : std::max(kLeastTiles, fitting);
   const int64_t panels = ceiling(out_blocks_, stages_->group);
-  const bool fits = panels * points() * u_stride(in_blocks_) <= cache / 2;
+  const bool fits = given_ == Weights::plain && panels * points() * u_stride(in_blocks_) <= cache / 2;
   // Of one panel, only chunks give a second thread something to do.
   const int64_t least = panels == 1 && fits && g.tiles() >= 2 * kFewTiles ? 2 : 1, chunks = std::max(least, ceiling(g.tiles(), most));
   return {ceiling(g.tiles(), chunks), chunks, part, panels, chunks > 1 && fits, chunks >= (panels == 1 ? 2 : kSideBySide)};
@@ -117,7 +117,14 @@ struct Winograd::Job {
 
   Panel panel(int64_t number) const {
     const int64_t first = number * self.stages_->group, left = self.out_blocks_ - first;
-    return {first, std::min<int64_t>(left, self.stages_->group), 0, self.in_blocks_, nullptr, nullptr, 0, 0, nullptr, 0, 1};
+    return {first, std::min<int64_t>(left, self.stages_->group), 0, self.in_blocks_, {}, nullptr, 0, nullptr, 0, 1};
+  }
+  // U of a panel that is made at `u`, by parts of so many blocks of input channels.
+  Filters made(const float* u, const Panel& one, int64_t part) const { return {u, self.u_stride(part), one.width * self.block_, self.block_, 0}; }
+  // U of a panel that was given.
+  Filters given(const Panel& one) const {
+    const int64_t point = self.in_blocks_ * self.block_ * self.block_, block = self.points() * point;
+    return {weights + one.first_out * block, point, self.block_, block, true};
   }
   Chunk chunk_of(int64_t number, float* v) const {
     const int64_t first = number * cut.step, count = std::min(cut.step, g.tiles() - first);
@@ -129,18 +136,17 @@ struct Winograd::Job {
     Panel one = panel(number);
     one.m = memory;
     one.m_stride = self.m_stride(now.count);
-    if (kept) {
-      one.u = kept + number * kept_floats();
-      one.u_stride = self.u_stride(self.in_blocks_);
+    if (kept || self.given_ == Weights::transformed) {
+      one.filters = kept ? made(kept + number * kept_floats(), one, self.in_blocks_) : given(one);
       self.stages_->multiply(now, one);
     } else {
-      one.u = memory + self.points() * one.m_stride;
-      one.u_stride = self.u_stride(cut.part);
+      float* const u = memory + self.points() * one.m_stride;
+      one.filters = made(u, one, cut.part);
       for (int64_t in = 0; in < self.in_blocks_; in += cut.part) {
         one.first_in = in;
         one.end_in = std::min(in + cut.part, self.in_blocks_);
         fetch_next(one);
-        self.stages_->transform_weights(g, one, weights);
+        self.stages_->transform_weights(g, one, weights, u);
         self.stages_->multiply(now, one);
       }
     }
@@ -157,7 +163,7 @@ struct Winograd::Job {
     one.next_lines = std::min(cut.part, self.in_blocks_ - in) * filters / 16;
   }
   std::size_t panel_floats() const {
-    const int64_t u = kept ? 0 : self.u_stride(cut.part);
+    const int64_t u = kept || self.given_ == Weights::transformed ? 0 : self.u_stride(cut.part);
     return static_cast<std::size_t>(self.points() * (self.m_stride(cut.step) + u));
   }
   std::size_t chunk_floats() const { return static_cast<std::size_t>(self.points() * self.v_stride(cut.step)); }
@@ -184,9 +190,9 @@ struct Winograd::Job {
   static void weights_of(void* data, std::size_t number) {
     const Job& job = *static_cast<Job*>(data);
     Panel one = job.panel(static_cast<int64_t>(number));
-    one.u = job.kept + static_cast<int64_t>(number) * job.kept_floats();
-    one.u_stride = job.self.u_stride(job.self.in_blocks_);
-    job.self.stages_->transform_weights(job.g, one, job.weights);
+    float* const u = job.kept + static_cast<int64_t>(number) * job.kept_floats();
+    one.filters = job.made(u, one, job.self.in_blocks_);
+    job.self.stages_->transform_weights(job.g, one, job.weights, u);
   }
   static void input(void* data, std::size_t number) {
     const Job& job = *static_cast<Job*>(data);

@@ -22,17 +22,22 @@ struct WinogradTuning {
 // The form with that many outputs a tile along each axis that has several taps; there need be no kernel for it.
 Form form_of(int64_t tile, int64_t taps_y, int64_t taps_x);
 
+// What is given as weights: those of the convolution, or U (stages.h).
+enum class Weights { plain, transformed };
+
 class Winograd {
  public:
   // Throws std::invalid_argument with a sentence for what it cannot do.
-  Winograd(Isa isa, Form form, int block, int64_t out_channels, int64_t in_channels, Padding padding, WinogradTuning tuning = {});
+  Winograd(Isa isa, Form form, int block, int64_t out_channels, int64_t in_channels, Padding padding, WinogradTuning tuning = {},
+           Weights given = Weights::plain);
 
   // Sizes of the output for an input of that size; throws std::invalid_argument where it would be empty.
   int64_t out_height(int64_t height) const;
   int64_t out_width(int64_t width) const;
 
   // x: [batch][in_channels / block][height][width][block]; y likewise. `weights`: [out_channels / block]
-  // [in_channels / block][taps_y][taps_x][block of inputs][block of outputs], as ONNX Runtime lays them out. Throws std::bad_alloc.
+  // [in_channels / block][taps_y][taps_x][block of inputs][block of outputs], as ONNX Runtime lays them out; where transformed,
+  // [out_channels / block][points][in_channels][block of outputs]. Throws std::bad_alloc.
   void run(int64_t batch, int64_t height, int64_t width, const float* x, const float* weights, const Epilogue& epilogue, float* y,
            const Workers& workers) const;
 
@@ -60,6 +65,7 @@ class Winograd {
   int64_t in_blocks_, out_blocks_;
   Padding padding_;
   WinogradTuning tuning_;
+  Weights given_;
   const Stages* stages_;
   ScratchUser user_;
 };

@@ -79,6 +79,15 @@ class BlockedGraph:
             if not node.name:  # the runtime's fusions name their nodes, exporters need not
                 node.name = f"{node.op_type} to {next(filter(None, node.output), '')}"
 
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of all weights."""
+        return storage.weight_bytes(self._model)
+
+    def may_grow(self, more: int) -> bool:
+        """Whether the graph with so many bytes more is not too large for one piece."""
+        return self.weight_bytes + more < storage.LARGEST_FILE
+
     def sites(self) -> list[Site]:
         """The nodes that a kernel can do, in the graph's order."""
         around = Surroundings(self._model.graph, self.block)
@@ -88,7 +97,7 @@ class BlockedGraph:
         """The graph with the sites of these names done by the kernels, each with its attributes; where there are none,
         as the runtime wrote it.
 
-        Raises ModelError where a name is none of :meth:`sites`.
+        Raises ModelError where a name is none of :meth:`sites`, and where the weights become too large for one piece.
         """
         made = onnx.ModelProto()
         made.CopyFrom(self._model)
@@ -101,7 +110,14 @@ class BlockedGraph:
         if attributes:
             around.finish()
             made.opset_import.append(helper.make_opsetid(KERNELS, 1))
+        if storage.weight_bytes(made) >= storage.LARGEST_FILE:
+            raise ModelError("The weights as the kernels take them are too large for one piece.")
         return made.SerializeToString()
+
+
+def write_apart(model: bytes, path: str) -> None:
+    """Write a model with its weights in a file beside it. Raises OutputError; both are there, or neither."""
+    storage.write_apart(parse_model(model, "the graph with kernels"), path)
 
 
 def write_metadata(path: str, key: str, value: str | None) -> None:

@@ -21,6 +21,7 @@ from rlflow.frontends.kernel_sites import (
     input_of,
     replace,
 )
+from rlflow.frontends.winograd_weights import transformed
 
 _SAME = ("SAME_UPPER", "SAME_LOWER")
 
@@ -64,9 +65,17 @@ def _read_convolution(node: onnx.NodeProto, around: Surroundings) -> Site | None
 
 
 def _write_convolution(node: onnx.NodeProto, around: Surroundings, attributes: Mapping[str, int]) -> None:
-    given, shape = attributes_of(node), around.shape(node.input[1]) or ()
-    own = {**convolution_attributes(given), "block": around.block, "pads": _pads(given, shape[2:]), **attributes}
-    replace(node, "NchwcWinograd", list(node.input), list(node.output), own)
+    given, shape, block = attributes_of(node), around.shape(node.input[1]) or (), around.block
+    chosen = {name: value for name, value in attributes.items() if name != "kept"}
+    own = {**convolution_attributes(given), "block": block, "pads": _pads(given, shape[2:]), **chosen}
+    inputs = list(node.input)
+    if attributes.get("kept"):
+        tile = attributes["tile"]
+        inputs[1] = around.other_form(
+            inputs[1], f"transformed for {tile}", lambda values: transformed(values, tile, block)
+        )
+        own["taps"] = shape[2:]
+    replace(node, "NchwcWinograd", inputs, list(node.output), own)
 
 
 def _pads(given: Mapping[str, Any], kernel: tuple[int, ...]) -> list[int] | None:

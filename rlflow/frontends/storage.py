@@ -45,6 +45,11 @@ def write(model: onnx.ModelProto, path: str | os.PathLike[str], base_dir: str, w
     return _write_external(model, target, base_dir)
 
 
+def write_apart(model: onnx.ModelProto, path: str) -> None:
+    """Writes ``model``, which has its weights inside, to ``path`` and them to ``<path>.data``. Raises OutputError."""
+    _write_external(model, path, "")
+
+
 def needs_data_file(model: onnx.ModelProto, was_external: bool) -> bool:
     """Whether weights go to a file of their own: too many for one file, or many and outside where they came from."""
     total = weight_bytes(model)

@@ -7,9 +7,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 
 from rlflow.errors import UsageError
 
@@ -23,8 +24,9 @@ class Algorithm:
 
     ``fixed``: the attributes that make it this algorithm. ``space``: each parameter's values, of which the first is the
     default; any combination is valid at any site, gives the same result up to the order of additions, and differs in
-    speed. ``exact``: it rounds as the runtime's own kernel does, up to the order of additions. ``most_rows``: it is not
-    worth a trial for a larger first operand, counted in rows of its last axis.
+    speed. ``exact``: it rounds as the runtime's own kernel does, up to the order of additions. ``coarse``: it rounds so
+    much more that the others are tried where it differs too much. ``most_rows``, ``most_pixels``: it is not worth a
+    trial for a larger first operand, counted in rows of its last axis, or in numbers of its last two.
     """
 
     name: str
@@ -32,7 +34,29 @@ class Algorithm:
     fixed: Tuning = field(default_factory=dict)
     space: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     exact: bool = True
+    coarse: bool = False
     most_rows: int | None = None
+    most_pixels: int | None = None
+
+    @property
+    def keeps_weights(self) -> bool:
+        """Whether it takes transformed weights, which are larger, instead of the model's."""
+        return bool(self.fixed.get("kept"))
+
+    def more_bytes(self, sizes: Sequence[int]) -> int:
+        """How much more memory the weights of a site of these sizes take than the model's own."""
+        if not self.keeps_weights:
+            return 0
+        taps = [*sizes[2:]] or [3, 3]
+        points = prod(one + self.fixed["tile"] - 1 if one > 1 else 1 for one in taps)
+        return 4 * sizes[0] * sizes[1] * (points - prod(taps))
+
+    def is_worth_trying(self, shape: Sequence[int] | None) -> bool:
+        """Whether it may be fast for a first operand of this shape; ``None``: it is not known."""
+        if self.most_rows is None and self.most_pixels is None:
+            return True
+        rows = self.most_rows is None or (shape is not None and prod(shape[:-1]) <= self.most_rows)
+        return rows and (self.most_pixels is None or (shape is not None and prod(shape[-2:]) <= self.most_pixels))
 
     def points(self) -> Iterator[dict[str, int]]:
         """All combinations of the parameters, the defaults first."""
@@ -57,14 +81,26 @@ class Algorithm:
 #: Tiles worked on at a time, and input channels in a pass of the product (multiples of any block); 0: by the caches.
 _WINOGRAD = {"chunk": (0, 12, 24, 36, 48, 72, 96, 144, 192, 288, 384, 576), "part": (0, 64, 96, 128, 192, 256, 512)}
 
+#: Of few pixels only, the work of transforming the weights is worth more memory.
+_KEPT_PIXELS = 1600
+
+
+def _winograd(name: str, kind: str, tile: int, *, coarse: bool = False, kept: bool = True) -> Iterator[Algorithm]:
+    """With weights that are transformed in each call, and that are kept transformed."""
+    yield Algorithm(name, kind, {"tile": tile}, _WINOGRAD, exact=False, coarse=coarse)
+    if kept:
+        fixed, space = {"tile": tile, "kept": 1}, {"chunk": _WINOGRAD["chunk"]}
+        yield Algorithm(f"{name}-kept", kind, fixed, space, exact=False, coarse=coarse, most_pixels=_KEPT_PIXELS)
+
+
 ALGORITHMS: Mapping[str, Algorithm] = {
     one.name: one
     for one in (
-        Algorithm("winograd-2x2", "convolution", {"tile": 2}, _WINOGRAD, exact=False),
-        Algorithm("winograd-4x4", "convolution", {"tile": 4}, _WINOGRAD, exact=False),
-        Algorithm("winograd-2x2-of-5x5", "convolution-5x5", {"tile": 2}, _WINOGRAD, exact=False),
-        Algorithm("winograd-2-of-7", "convolution-7", {"tile": 2}, _WINOGRAD, exact=False),
-        Algorithm("winograd-4-of-3", "convolution-3", {"tile": 4}, _WINOGRAD, exact=False),
+        *_winograd("winograd-2x2", "convolution", 2),
+        *_winograd("winograd-4x4", "convolution", 4, coarse=True),
+        *_winograd("winograd-2x2-of-5x5", "convolution-5x5", 2, coarse=True, kept=False),
+        *_winograd("winograd-2-of-7", "convolution-7", 2, coarse=True),
+        *_winograd("winograd-4-of-3", "convolution-3", 4),
         Algorithm("row-product", "product", {}, {"ahead": (16, 0, 4, 8, 32, 64, 128, 256)}, most_rows=4),
         Algorithm("depthwise", "depthwise", {}, {"side_by_side": (4, 1, 2)}),
         Algorithm("grouped", "grouped", {}, {"side_by_side": (8, 4)}),
@@ -74,10 +110,9 @@ ALGORITHMS: Mapping[str, Algorithm] = {
 }
 
 
-def worth_trying(kind: str, rows: int | None) -> list[str]:
-    """The names of the algorithms for sites of a kind; ``rows``: those of the first operand, ``None``: unknown."""
-    few = [one for one in ALGORITHMS.values() if one.most_rows is None or (rows is not None and rows <= one.most_rows)]
-    return [one.name for one in few if one.kind == kind]
+def worth_trying(kind: str, shape: Sequence[int] | None) -> list[str]:
+    """The names of the algorithms for sites of a kind; ``shape``: that of the first operand, ``None``: unknown."""
+    return [one.name for one in ALGORITHMS.values() if one.kind == kind and one.is_worth_trying(shape)]
 
 
 def spaces() -> dict[str, dict[str, tuple[int, ...]]]:

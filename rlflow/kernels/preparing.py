@@ -1,6 +1,6 @@
 """From a model with a plan to the file that uses the kernels on this machine: ONNX Runtime's own optimised graph with
 the plan's nodes replaced. It fits one processor and one version of the runtime, so it is made here and kept in
-the user's cache.
+the user's cache. Its weights are in a file of their own, which ONNX Runtime maps: they are neither parsed nor copied.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from pathlib import Path
 
 from rlflow import ledger
 from rlflow.errors import ModelError, OutputError, RlflowError, RuntimeRefused
-from rlflow.files import check_readable, write_atomically
+from rlflow.files import check_readable
 from rlflow.kernels import shared_library
+from rlflow.kernels.algorithms import ALGORITHMS
 from rlflow.kernels.plan import KEY, KernelPlan
 
 #: Raised when prepared files of old are of no use any more.
-_FORM = "2"
+_FORM = "3"
 #: The cache is kept below this: the files that were not used for longest go first.
 _CACHE_BYTES = 4 << 30
 
@@ -68,7 +69,21 @@ def prepared(model: bytes | str) -> Prepared:
         return Prepared(model, False, str(error))
 
 
+def forget(path: str) -> None:
+    """Remove a prepared file with its weights; it is made again next time."""
+    for one in _files_of(Path(path)):
+        with suppress(OSError):
+            one.unlink()
+
+
+def _files_of(path: Path) -> list[Path]:
+    """A prepared file, and those of its weights."""
+    return [path, *path.parent.glob(f"{path.name}.data*")]
+
+
 def _with_plan(model: bytes | str, plan: KernelPlan) -> Prepared:
+    from rlflow.frontends import blocked
+
     path = ledger.home() / "kernels" / f"{_key(model)}.onnx"
     if path.is_file():
         with suppress(OSError):
@@ -79,7 +94,7 @@ def _with_plan(model: bytes | str, plan: KernelPlan) -> Prepared:
         return Prepared(model, False, note)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, made)
+        blocked.write_apart(made, os.fspath(path))
     except (OSError, OutputError):
         return Prepared(made, True, note)  # without a cache it is made again next time
     _prune(path)
@@ -93,10 +108,14 @@ def applied(model: bytes | str, plan: KernelPlan) -> tuple[bytes | None, str | N
 
     graph = BlockedGraph(inprocess.optimised(whole(model)), block_here())
     known = {one.name: one for one in graph.sites()}
-    fitting = (one for one in plan.choices if one.node in known)
-    chosen = {one.node: one.attributes for one in fitting if one.fits(known[one.node].kind, known[one.node].sizes)}
+    present = (one for one in plan.choices if one.node in known)
+    fitting = [one for one in present if one.fits(known[one.node].kind, known[one.node].sizes)]
+    chosen = {one.node: one.attributes for one in fitting}
     if not chosen:
         return None, "none of the plan's nodes is in the graph that this version of ONNX Runtime makes"
+    more = sum(ALGORITHMS[one.algorithm].more_bytes(known[one.node].sizes) for one in fitting)
+    if more and not graph.may_grow(more):
+        return None, "with the plan's transformed weights the model would be too large for one piece"
     missing = len(plan.choices) - len(chosen)
     note = f"{missing} of the plan's {len(plan.choices)} nodes are not as planned here" if missing else None
     return graph.with_kernels(chosen), note
@@ -143,10 +162,13 @@ def _contents(model: bytes | str) -> Iterator[bytes]:
 def _prune(kept: Path) -> None:
     """Remove the prepared files that were not used for longest while all of them take too much room."""
     with suppress(OSError):
-        found = [(path.stat().st_mtime, path.stat().st_size, path) for path in kept.parent.glob("*.onnx")]
+        found = [
+            (path.stat().st_mtime, sum(one.stat().st_size for one in _files_of(path)), path)
+            for path in kept.parent.glob("*.onnx")
+        ]
         total = sum(size for _, size, _ in found)
         for _, size, path in sorted(found):
             if total <= _CACHE_BYTES or path == kept:
                 return
-            path.unlink(missing_ok=True)
+            forget(os.fspath(path))
             total -= size

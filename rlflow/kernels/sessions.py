@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 from rlflow.errors import RuntimeRefused
 from rlflow.kernels import shared_library
-from rlflow.kernels.preparing import Prepared, prepared
+from rlflow.kernels.preparing import Prepared, forget, prepared
 
 
 class KernelsNotUsed(UserWarning):
@@ -40,8 +39,7 @@ def session(
             return opened
         except RuntimeRefused as error:
             if isinstance(found.source, str):
-                with suppress(OSError):
-                    os.unlink(found.source)  # of the cache; it is made again next time
+                forget(found.source)
             found = Prepared(source, False, str(error))
     _tell(found.note)
     return inprocess.open_session(source, chosen, providers)

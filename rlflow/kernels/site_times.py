@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,6 +19,10 @@ __all__ = ["Profiler", "chosen", "measured", "variants"]
 
 #: An algorithm is chosen for a node where it takes less than this part of the runtime's own time.
 _WORTH = 0.97
+#: One that keeps transformed weights takes memory: it must take less than this part of the time of one that does not.
+_WORTH_MEMORY = 0.95
+#: Models with more weights are not tried with transformed ones: a variant of them would be too large for one piece.
+_MOST_BYTES = 400_000_000
 #: Measuring: so many sessions of each variant in turn, with about so many milliseconds of runs in each.
 _ROUNDS, _ROUND_MS, _LEAST_RUNS, _MOST_RUNS = 3, 1000.0, 3, 15
 
@@ -41,15 +46,15 @@ def measured(
     """
     began, sites = time.monotonic(), graph.sites()
     found: dict[str, dict[str, float]] = {site.name: {} for site in sites}
-    runs, rows = _LEAST_RUNS, dict[str, int]()
+    runs, shapes = _LEAST_RUNS, dict[str, tuple[int, ...]]()
     for turn in range(_ROUNDS):
         if turn and seconds is not None and (time.monotonic() - began) * (turn + 1) / turn > seconds:
             break
-        for doing in variants(sites, rows):
+        for doing in variants(sites, shapes, graph.weight_bytes <= _MOST_BYTES):
             attributes = {name: ALGORITHMS[algorithm].attributes() for name, algorithm in doing.items()}
             nodes = profiler.profile(graph.with_kernels(attributes), feeds, runs=runs)
             us = {node.name: node.us for node in nodes}
-            rows |= {} if doing else {node.name: node.rows for node in nodes if node.rows is not None}
+            shapes |= {} if doing else {node.name: node.shape for node in nodes if node.shape is not None}
             for site in sites:
                 if site.name not in us or (doing and site.name not in doing):
                     continue
@@ -57,28 +62,80 @@ def measured(
                 spent = us[site.name] + sum(us.get(other, 0.0) for other in site.others)
                 found[site.name][algorithm] = min(found[site.name].get(algorithm, float("inf")), spent)
             runs = int(min(max(_ROUND_MS / max(sum(us.values()) / 1000.0, 0.001), _LEAST_RUNS), _MOST_RUNS))
-    return found
+    return _pooled(found, sites, shapes)
 
 
-def variants(sites: Sequence[Site], rows: Mapping[str, int]) -> Iterator[dict[str, str]]:
+def _pooled(
+    found: Mapping[str, Mapping[str, float]], sites: Sequence[Site], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, dict[str, float]]:
+    """Sites of one kind and size whose first operands have one shape do the same work: each has the mean of all, so
+    that noise does not choose another algorithm for each.
+    """
+    alike: dict[tuple[object, ...], list[str]] = {}
+    for site in sites:
+        alike.setdefault((site.kind, site.sizes, shapes.get(site.name, site.name)), []).append(site.name)
+    pooled: dict[str, dict[str, float]] = {}
+    for names in alike.values():
+        common = set.intersection(*(set(found[name]) for name in names))
+        means = {one: sum(found[name][one] for name in names) / len(names) for one in found[names[0]] if one in common}
+        pooled |= dict.fromkeys(names, means)
+    return pooled
+
+
+def variants(
+    sites: Sequence[Site], shapes: Mapping[str, Sequence[int]], may_keep: bool = True
+) -> Iterator[dict[str, str]]:
     """Algorithms by site, so that each site has each of its algorithms once; ONNX Runtime's own come first, and tell
-    the rows of each site's first operand, which are read after that.
+    the shape of each site's first operand, which are read after that. ``may_keep``: also those that keep transformed
+    weights.
     """
     yield {}
-    able = {site.name: worth_trying(site.kind, rows.get(site.name)) for site in sites}
+    tried = {site.name: worth_trying(site.kind, shapes.get(site.name)) for site in sites}
+    able = {site: [one for one in names if may_keep or not _keeps_weights(one)] for site, names in tried.items()}
     for turn in range(max(map(len, able.values()), default=0)):
         yield {name: names[turn] for name, names in able.items() if turn < len(names)}
 
 
-def chosen(sites: Sequence[Site], times: Mapping[str, Mapping[str, float]], algorithms: Sequence[str]) -> list[Choice]:
-    """The fastest of these algorithms for each site, where it is faster than the runtime's own."""
-    found = []
-    for one in sites:
-        own = times[one.name].get("")
-        known = [(times[one.name][name], name) for name in algorithms if name in times[one.name]]
-        if own is None or not known:
-            continue
-        least, name = min(known)
-        if 0.0 < least < _WORTH * own:
-            found.append(Choice(one.name, one.sizes, name, round(own / least, 3)))
-    return found
+def chosen(
+    sites: Sequence[Site], times: Mapping[str, Mapping[str, float]], algorithms: Sequence[str], room: float = math.inf
+) -> list[Choice]:
+    """The fastest of these algorithms for each site, where it is faster than the runtime's own. ``room``: by how many
+    bytes all weights together may grow; these go where one saves most.
+    """
+    small = [name for name in algorithms if not _keeps_weights(name)]
+    usual = {one.name: _fastest(one, times[one.name], small) for one in sites}
+    best = {one.name: _fastest(one, times[one.name], algorithms) for one in sites}
+    growth = {
+        one.name: ALGORITHMS[found.algorithm].more_bytes(one.sizes)
+        for one in sites
+        if (found := best[one.name]) is not None and _keeps_weights(found.algorithm)
+    }
+
+    def worth(name: str) -> float:
+        before, after = (times[name][one.algorithm if one else ""] for one in (usual[name], best[name]))
+        return (before - after) / max(growth[name], 1)
+
+    for name in sorted(growth, key=worth, reverse=True):
+        if growth[name] > room:
+            best[name] = usual[name]
+        else:
+            room -= growth[name]
+    return [found for one in sites if (found := best[one.name]) is not None]
+
+
+def _fastest(site: Site, times: Mapping[str, float], algorithms: Sequence[str]) -> Choice | None:
+    """The fastest of these algorithms, ``None`` where the runtime's own is as fast."""
+    own, known = times.get(""), [(times[name], name) for name in algorithms if name in times]
+    if own is None or not known:
+        return None
+    least, name = min(known, key=_with_memory)
+    return Choice(site.name, site.sizes, name, round(own / least, 3)) if 0.0 < least < _WORTH * own else None
+
+
+def _with_memory(known: tuple[float, str]) -> float:
+    """A time, longer by what the memory of the algorithm should gain."""
+    return known[0] / (_WORTH_MEMORY if _keeps_weights(known[1]) else 1.0)
+
+
+def _keeps_weights(name: str) -> bool:
+    return name in ALGORITHMS and ALGORITHMS[name].keeps_weights

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -111,11 +110,6 @@ class NodeTime(NamedTuple):
     runs: int
     shape: tuple[int, ...] | None = None
     least_us: float | None = None
-
-    @property
-    def rows(self) -> int | None:
-        """Rows of the last axis of the first input."""
-        return None if self.shape is None else prod(self.shape[:-1])
 
 
 def random_array(spec: FeedSpec, rng: np.random.Generator) -> np.ndarray:

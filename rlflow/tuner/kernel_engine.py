@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused
+from rlflow.errors import CostError, ModelError, RuntimeCrashed, RuntimeRefused
 from rlflow.kernels.algorithms import ALGORITHMS, worth_trying
 from rlflow.kernels.known_sites import SitePlace
 from rlflow.tuner import kernel_features
@@ -137,7 +137,7 @@ class KernelEngine:
         whole = sum(one.us for one in own.values()) / 1000.0
         runs = int(min(max(_RUN_MS / max(whole, 0.001), _LEAST_RUNS), _MOST_RUNS))
         worth = [site for site in self.graph.sites() if site.name in own]
-        groups = _grouped([s for s in worth if worth_trying(s.kind, own[s.name].rows)], own)
+        groups = _grouped([s for s in worth if worth_trying(s.kind, own[s.name].shape)], own)
         return KernelSites(groups, [own[group[0].name].shape for group in groups], runs)
 
     def _measured(self, group: Sequence[Site], program: TensorProgram) -> float:
@@ -145,7 +145,7 @@ class KernelEngine:
         made = {} if found is None else ALGORITHMS[found[0]].attributes(found[1])
         try:
             times = self.times({} if found is None else {site.name: made for site in group}, self.sites.runs)
-        except (RuntimeCrashed, RuntimeRefused):
+        except (ModelError, RuntimeCrashed, RuntimeRefused):
             return INVALID
         return sum(site_seconds(site, times) for site in group)
 

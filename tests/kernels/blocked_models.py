@@ -6,6 +6,8 @@ import numpy as np
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
+from rlflow.frontends.winograd_weights import transformed
+
 
 def opened(model: bytes, threads: int = 1) -> ort.InferenceSession:
     """A session that knows the kernels."""
@@ -36,13 +38,18 @@ def filter_blocks(w: np.ndarray, block: int) -> np.ndarray:
 
 
 def one_node(weights: np.ndarray, bias: np.ndarray | None, with_sum: bool, **attributes) -> bytes:
-    """A model of one blocked convolution by a kernel: inputs x and, where asked for, s."""
-    block = attributes.get("block", 8)
+    """A model of one blocked convolution by a kernel: inputs x and, where asked for, s. ``kept``: its weights are
+    transformed here.
+    """
+    block, values = attributes.get("block", 8), filter_blocks(weights, attributes.get("block", 8))
+    if attributes.pop("kept", 0):
+        values = transformed(values, attributes["tile"], block)
+        attributes.setdefault("taps", list(weights.shape[2:]))
     names = ["x", "w", "b" if bias is not None else "", "s" if with_sum else ""]
     while not names[-1]:
         names.pop()
     node = helper.make_node("NchwcWinograd", names, ["y"], domain="rlflow.kernels", name="conv", **attributes)
-    initial = [numpy_helper.from_array(filter_blocks(weights, block), "w")]
+    initial = [numpy_helper.from_array(values, "w")]
     initial += [] if bias is None else [numpy_helper.from_array(bias, "b")]
     inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None] * 4) for name in "xs" if name in names]
     outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * 4)]

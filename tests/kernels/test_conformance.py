@@ -40,7 +40,7 @@ OTHER_CASES = [
 ]
 
 
-def error_of(case, block: int, tile: int, fused: bool, threads: int, taps: tuple[int, int] = (3, 3)) -> float:
+def error_of(case, block: int, tile: int, fused: bool, threads: int, taps=(3, 3), kept: int = 0) -> float:
     batch, into, out, height, width, pads = case
     rng = np.random.default_rng(1)
     x = rng.standard_normal((batch, into, height, width)).astype(np.float32)
@@ -49,7 +49,7 @@ def error_of(case, block: int, tile: int, fused: bool, threads: int, taps: tuple
     bias = rng.standard_normal(out).astype(np.float32) if fused else None
     residual = rng.standard_normal(shape).astype(np.float32) if fused else None
     truth = models.convolution(x, w, bias, residual, pads)
-    more = {"activation": "Relu"} if fused else {}
+    more = {"kept": kept, **({"activation": "Relu"} if fused else {})}
     model = models.one_node(w, bias, fused, block=block, tile=tile, pads=list(pads), **more)
     feeds = {"x": models.to_blocks(x, block)} | ({"s": models.to_blocks(residual, block)} if fused else {})
     found = models.from_blocks(opened(model, threads).run(None, feeds)[0], block)
@@ -74,6 +74,14 @@ def test_other_taps_are_the_convolution(case, form, block: int, fused: bool, thr
     assert error_of(case, block, form[0], fused, threads, form[1:]) < BOUND[form]
 
 
+@pytest.mark.parametrize("block", [8, 16])
+@pytest.mark.parametrize("form", list(BOUND), ids=str)
+@pytest.mark.parametrize(("fused", "threads"), [(False, 1), (True, 2)])
+def test_weights_that_are_transformed_before_give_the_convolution(form, block: int, fused: bool, threads: int) -> None:
+    for case in CASES if form[1:] == (3, 3) else OTHER_CASES:
+        assert error_of(case, block, form[0], fused, threads, form[1:], kept=1) < BOUND[form]
+
+
 @pytest.mark.parametrize("isa", ["portable", "avx2", "avx512"])
 def test_each_instruction_set_by_force(isa: str) -> None:
     """In processes of their own, because the variable is read once; one that is not here is refused in a sentence."""
@@ -82,7 +90,8 @@ def test_each_instruction_set_by_force(isa: str) -> None:
         "for (tile, *taps), bound in t.BOUND.items():\n"
         "    for block in (8, 16):\n"
         "        case = t.CASES[3] if taps == [3, 3] else t.OTHER_CASES[3]\n"
-        "        assert t.error_of(case, block, tile, True, 2, tuple(taps)) < bound\n"
+        "        for kept in (0, 1):\n"
+        "            assert t.error_of(case, block, tile, True, 2, tuple(taps), kept) < bound\n"
     )
     environment = {**os.environ, "RLFLOW_KERNELS_ISA": isa}
     command = [sys.executable, "-c", script, os.fspath(HERE)]
@@ -112,6 +121,9 @@ def test_forms_without_a_kernel_are_refused(tile: int, taps: tuple[int, int]) ->
         ({"tile": 2, "activation": "Mish"}, "no activation Mish"),
         ({"tile": 2, "chunk": -5}, "A chunk of -5"),
         ({"tile": 2, "part": 12}, "A part of 12 channels"),
+        ({"tile": 2, "taps": [3]}, "taps has another count"),
+        ({"tile": 2, "taps": [3, 3]}, "the transformed weights have another shape"),
+        ({"tile": 4, "kept": 1, "taps": [5, 5]}, "the transformed weights have another shape"),
     ],
 )
 def test_what_a_node_may_not_say_is_refused(attributes, sentence: str) -> None:

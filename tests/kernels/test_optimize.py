@@ -172,8 +172,52 @@ def test_the_fastest_algorithm_is_chosen_where_it_is_faster(times: Any, algorith
 
 @needs_library
 def test_a_product_of_many_rows_is_not_tried() -> None:
-    assert site_times.worth_trying("product", 4) == ["row-product"]
-    assert site_times.worth_trying("product", 5) == site_times.worth_trying("product", None) == []
+    assert site_times.worth_trying("product", (2, 2, 8)) == ["row-product"]
+    assert site_times.worth_trying("product", (5, 8)) == site_times.worth_trying("product", None) == []
     sites = [Site("product", "few", (8, 8)), Site("product", "many", (8, 8)), Site("convolution", "c", (16, 16))]
-    variants = list(site_times.variants(sites, {"few": 1, "many": 128}))
+    variants = list(site_times.variants(sites, {"few": (1, 8), "many": (128, 8)}))
     assert variants == [{}, {"few": "row-product", "c": "winograd-2x2"}, {"c": "winograd-4x4"}]
+
+
+def test_transformed_weights_are_tried_for_few_pixels() -> None:
+    few, many = (site_times.worth_trying("convolution", (1, 64, size, size)) for size in (14, 56))
+    assert few == ["winograd-2x2", "winograd-2x2-kept", "winograd-4x4", "winograd-4x4-kept"]
+    assert many == ["winograd-2x2", "winograd-4x4"]
+
+
+@pytest.mark.parametrize(("kept", "expected"), [(90.0, "winograd-2x2-kept"), (97.0, "winograd-2x2")])
+def test_the_memory_of_transformed_weights_must_gain_more(kept: float, expected: str) -> None:
+    times = {"": 200.0, "winograd-2x2": 100.0, "winograd-2x2-kept": kept}
+    (choice,) = site_times.chosen([Site("convolution", "c", (16, 16))], {"c": times}, tuple(times)[1:])
+    assert choice.algorithm == expected
+    assert choice.ratio == round(200.0 / times[expected], 3)
+
+
+def test_memory_goes_where_a_byte_saves_most() -> None:
+    """F(2x2) of 16 by 16 channels keeps 7 · 4 · 256 bytes more, and of 32 by 32 four times as many."""
+    sites = [Site("convolution", "large", (32, 32)), Site("convolution", "small", (16, 16))]
+    fast = {"": 200.0, "winograd-2x2": 100.0, "winograd-2x2-kept": 50.0}
+    times = {"large": fast, "small": fast}
+
+    def kept(room: float) -> list[bool]:
+        return [one.algorithm.endswith("-kept") for one in site_times.chosen(sites, times, tuple(fast)[1:], room)]
+
+    assert [kept(7 * 4 * 256 * room) for room in (0.9, 1, 4.9, 5)] == [
+        [False, False], [False, True], [False, True], [True, True],
+    ]  # fmt: skip
+    only = {"large": {"": 100.0, "winograd-2x2-kept": 50.0}, "small": {"": 100.0}}
+    assert site_times.chosen(sites, only, ("winograd-2x2-kept",), 0) == []
+
+
+def test_sites_that_do_the_same_work_have_one_time() -> None:
+    sites = [Site("convolution", name, (16, 16)) for name in ("one", "same", "larger", "unknown")]
+    shapes = {"one": (1, 16, 7, 7), "same": (1, 16, 7, 7), "larger": (1, 16, 14, 14)}
+    times = {
+        "one": {"": 8.0, "a": 4.0, "b": 1.0},
+        "same": {"": 4.0, "a": 5.0},
+        "larger": {"": 1.0},
+        "unknown": {"": 2.0},
+    }
+    pooled = site_times._pooled(times, sites, shapes)
+    assert pooled["one"] == pooled["same"] == {"": 6.0, "a": 4.5}
+    assert [pooled[name] for name in ("larger", "unknown")] == [{"": 1.0}, {"": 2.0}]

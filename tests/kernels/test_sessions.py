@@ -14,10 +14,10 @@ import pytest
 
 import rlflow.kernels
 from rlflow.errors import ModelError
-from rlflow.frontends import blocked
+from rlflow.frontends import blocked, storage
 from rlflow.kernels import Choice, KernelPlan, KernelsNotUsed, preparing, shared_library
 
-WINOGRAD = ["winograd-2x2", "winograd-4x4"]
+WINOGRAD = ["winograd-2x2", "winograd-4x4", "winograd-2x2-kept", "winograd-4x4-kept"]
 needs_library = pytest.mark.skipif(rlflow.kernels.unavailable() is not None, reason=str(rlflow.kernels.unavailable()))
 
 
@@ -138,7 +138,23 @@ def test_old_prepared_files_make_room(own_cache: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(preparing, "_CACHE_BYTES", 10)
     for algorithm in WINOGRAD:
         rlflow.kernels.session(planned(algorithm))
-    assert len(list(own_cache.glob("*.onnx"))) == 1
+    (kept,) = own_cache.glob("*.onnx")
+    assert sorted(own_cache.iterdir()) == [kept, kept.with_name(f"{kept.name}.data")]
+
+
+@needs_library
+def test_weights_of_a_prepared_file_that_are_gone_are_made_again(own_cache: Path) -> None:
+    raw = planned()
+    rlflow.kernels.session(raw)
+    (weights,) = own_cache.glob("*.onnx.data")
+    assert weights.stat().st_size > 2 * 4 * 9 * 20 * 20  # they lie apart, and the runtime maps them
+    weights.unlink()
+    with pytest.warns(KernelsNotUsed, match="refused to load"):
+        rlflow.kernels.session(raw)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rlflow.kernels.session(raw)
+    assert weights.exists()
 
 
 @needs_library
@@ -193,6 +209,14 @@ def test_a_library_that_is_none_is_refused_and_the_model_runs_plainly(
 @pytest.mark.parametrize("text", ["", "{}", '{"version": 1}', "[" * 100_000, '{"version": 1, "choices": null}'])
 def test_a_hostile_plan_is_refused_and_the_model_runs_plainly(text: str) -> None:
     falls_back(with_metadata(models.small_network(), text), "is refused")
+
+
+@needs_library
+def test_a_plan_that_makes_the_model_too_large_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "LARGEST_FILE", 150_000)
+    raw = planned("winograd-4x4-kept")
+    falls_back(raw, "too large for one piece")
+    rlflow.kernels.session(planned("winograd-4x4"))
 
 
 @needs_library
