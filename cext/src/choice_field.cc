@@ -3,6 +3,12 @@
 #include <numeric>
 
 namespace rlflow {
+namespace {
+
+// A cap at what the choices cost would do for the search; but it bounds the cost from below the better, the more a forbidden pair costs.
+constexpr double kStronger = 1000;
+
+}  // namespace
 
 ChoiceField::ChoiceField(const ChoiceCore& core)
     : g(core),
@@ -38,7 +44,7 @@ double ChoiceField::enough(double total) const {
   };
   for (int32_t i = 0; i < n; ++i) add(cost.begin() + g.choice_begin[i], cost.begin() + g.choice_begin[i + 1]);
   for (size_t e = 0; e < g.first.size(); ++e) add(table.begin() + g.table_begin[e], table.begin() + g.table_begin[e + 1]);
-  return most + 2 * (total - floor);
+  return most + kStronger * (total - floor);
 }
 
 void ChoiceField::turn() {

@@ -49,7 +49,11 @@ void ChoiceSearch::relax() {
   f_.reprice();
   double now = -kInfinite;
   for (int sweep = 0; sweep < kSweeps; ++sweep) now = std::max(now, messages_.pass());
-  stale_ = now > result_.bound + 1e-7 * std::abs(now) ? 0 : stale_ + 1;
+  stale_ = now > top_ + 1e-7 * std::abs(now) ? 0 : stale_ + 1;
+  if (now > top_) {
+    top_ = now;
+    top_price_ = f_.price;
+  }
   result_.bound = std::max(result_.bound, now);
   messages_.decode();
   if (result_.rounds % every_ == 0) {
@@ -237,7 +241,8 @@ void ChoiceSearch::record() {
     f_.cap(enough);
     messages_.forget();
     std::fill(f_.price.begin(), f_.price.end(), 0.0);
-    warm_ = 0;
+    warm_ = stale_ = 0;
+    top_ = -kInfinite;
   }
 }
 
@@ -251,7 +256,8 @@ void ChoiceSearch::raise(double now) {
   }
   if (norm <= 0) return;
   const double known = result_.choice.empty() ? now + 0.1 * std::abs(now) + 1.0 : result_.cost;
-  const double step = std::pow(0.7, stale_ / 5) * std::max(known - now, 1e-9) / norm;
+  if (stale_ > 0 && stale_ % kEager == 0) f_.price = top_price_;  // and long steps from there again
+  const double step = std::pow(0.7, stale_ % kEager / 4) * std::max(known - now, 1e-9) / norm;
   for (int32_t s = 0; s < f_.sections; ++s) f_.price[s] = std::max(0.0, f_.price[s] + step * (f_.load[s] - f_.g.room[s]));
 }
 

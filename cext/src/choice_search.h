@@ -33,9 +33,11 @@ class ChoiceSearch {
   ChoiceBuckets buckets_;
   std::mt19937_64 random_;
   std::vector<int32_t> mark_, all_;
+  std::vector<double> top_price_;  // the prices of the best bound since they were nothing
   double end_ = 0;  // in seconds of processor time; infinite where rounds are counted
   int every_;       // of so many rounds, one looks for choices within the limit from what is relaxed
   int warm_ = 0;   // rounds since the prices were nothing
+  double top_ = -ChoiceField::kInfinite;  // that bound
   int stale_ = 0;  // rounds without a better bound
   Chosen result_;
 };
