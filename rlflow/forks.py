@@ -44,9 +44,14 @@ def apart(work: Callable[[], bytes], seconds: float = SECONDS, memory: int = MEM
     if sys.platform != "linux":
         return work()
     inlet, outlet = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of locks that threads hold; none is taken
-        copy = os.fork()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of locks that threads hold; none is taken
+            copy = os.fork()
+    except OSError as error:  # too many processes, or too little memory for one more
+        os.close(inlet)
+        os.close(outlet)
+        raise Failed("", f"no process could be started for it: {error.strerror}") from error
     if copy == 0:
         _compute(work, outlet, memory)
     os.close(outlet)

@@ -90,3 +90,14 @@ def test_an_interrupt_leaves_no_copy_behind(monkeypatch: pytest.MonkeyPatch) -> 
         forks.apart(sleeping)
     with pytest.raises(ProcessLookupError):
         os.kill(born[0], 0)
+
+
+def test_where_no_process_can_be_started_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> int:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(os, "fork", refused)
+    with pytest.raises(forks.Failed, match="no process could be started for it: Resource temporarily unavailable"):
+        forks.apart(lambda: b"")
+    assert len(os.listdir("/proc/self/fd")) == before
