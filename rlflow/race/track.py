@@ -20,9 +20,10 @@ WORTH_A_RACE = 1.01
 #: After so many blocks a model that was timed beside, and was slower than the candidate in each, is timed no more: what
 #: it takes is better spent on blocks of the two that are compared.
 BESIDE_BLOCKS = 4
-#: A candidate that is so much behind the best of the first sample (natural logarithm) is timed no more; where that
-#: leaves one, the selection is over. A block errs by two or three per cent, and such blocks make no claim.
-BEHIND = 0.05
+#: A candidate that is so much behind the best of the first sample (natural logarithm), after one block and after more,
+#: is timed no more; where that leaves one, the selection is over. Beside other programs a block of short runs errs by
+#: five per cent and more: who is chosen by one such block is often not the best.
+BEHIND = (0.15, 0.08)
 
 
 class Sampler(Protocol):
@@ -137,8 +138,8 @@ class Track:
     def leaves_one(self, blocks: Sequence[Block]) -> bool:
         """Take out what is ``BEHIND`` in a first sample; whether that leaves one candidate, of several."""
         ratios, several, loaded = self.ratios(blocks), len(self.candidates) > 1, len(self.alive)
-        best = max(ratios.values(), default=0.0)
-        self.candidates = [name for name in self.candidates if ratios[name] >= best - BEHIND]
+        least = max(ratios.values(), default=0.0) - BEHIND[min(len(blocks), len(BEHIND)) - 1]
+        self.candidates = [name for name in self.candidates if ratios[name] >= least]
         self.dearest *= len(self.alive) / loaded  # a block of fewer models
         return several and len(self.candidates) == 1
 

@@ -56,7 +56,8 @@ def test_the_best_of_the_first_sample_is_confirmed_on_fresh_ones() -> None:
     ("first", "blocks"),
     [
         ([{"a": 0.3, "b": 0.1}], 1),  # b is out, and a is chosen
-        ([{"a": 0.3, "b": 0.26}, {"a": 0.3, "b": 0.2}], 2),
+        ([{"a": 0.3, "b": 0.2}, {"a": 0.3, "b": 0.2}], 2),
+        ([{"a": 0.3, "b": 0.2}, {"a": 0.3, "b": 0.33}, {"a": 0.3, "b": 0.25}], 3),  # one block alone errs
         ([{"a": 0.3, "b": 0.28}] * 3, 3),
         ([{"a": 0.3, "b": 0.29, "c": 0.1}, {"a": 0.3, "b": 0.29}, {"a": 0.3, "b": 0.29}], 3),
     ],
