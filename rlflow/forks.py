@@ -46,7 +46,7 @@ def apart(work: Callable[[], bytes], seconds: float = SECONDS, memory: int = MEM
     inlet, outlet = os.pipe()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of locks that threads hold; none is taken
+            warnings.simplefilter("ignore", DeprecationWarning)  # of locks that threads hold; none is taken
             copy = os.fork()
     except OSError as error:  # too many processes, or too little memory for one more
         os.close(inlet)
