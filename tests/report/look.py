@@ -22,7 +22,7 @@ _PROBE = (
     " || (one.tagName == 'TD' && one.scrollWidth > one.clientWidth + 1)).length].join(' ')</script></body>"
 )
 #: So many pages on paper, at most, and so few points a letter: what a reader of the drawings can bear.
-PAGES, POINTS = 24, 5.0
+PAGES, POINTS = 40, 5.0
 
 
 def main() -> int:
