@@ -228,4 +228,4 @@ def rule_section(rule: Rule) -> str:
 
 def rule_page(rule: Rule) -> str:
     """A page with one rule."""
-    return document(f"{rule.name} ({rule.family})", rule.name, False, f"<section>{rule_section(rule)}</section>")
+    return document(f"A rule of the family {rule.family}", rule.name, False, f"<section>{rule_section(rule)}</section>")
