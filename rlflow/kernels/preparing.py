@@ -82,13 +82,13 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def _with_plan(model: bytes | str, plan: KernelPlan) -> Prepared:
-    from rlflow.frontends import blocked
-
     path = ledger.home() / "kernels" / f"{_key(model)}.onnx"
     if path.is_file():
         with suppress(OSError):
             os.utime(path)  # used: it is kept for longer
         return Prepared(os.fspath(path), True)
+    from rlflow.frontends import blocked  # the start of a session that finds its file does without
+
     made, note = applied(model, plan)
     if made is None:
         return Prepared(model, False, note)
