@@ -34,12 +34,23 @@ def signs(blocks: int) -> np.ndarray:
     return np.array(list(itertools.product((-1.0, 1.0), repeat=blocks)))
 
 
-def test_the_first_look_claims_two_patterns_of_256() -> None:
-    """Exactly: all sign patterns are equally likely where two models are equally fast."""
+def first_claims() -> tuple[np.ndarray, list[list[float]]]:
+    """Sizes of the blocks of the first look, and the patterns of signs for which there is a claim."""
     magnitudes = np.random.default_rng(0).permutation(LEAST_BLOCKS) + 1.0
-    claims = [row for row in signs(LEAST_BLOCKS) if corrected_p(row * magnitudes) <= ALPHA]
+    return magnitudes, [row.tolist() for row in signs(LEAST_BLOCKS) if corrected_p(row * magnitudes) <= ALPHA]
+
+
+def test_the_first_look_claims_no_more_patterns_than_its_share() -> None:
+    """Exactly: all sign patterns are equally likely where two models are equally fast."""
+    _, claims = first_claims()
+    assert [1.0] * LEAST_BLOCKS in claims
+    assert len(claims) / 2**LEAST_BLOCKS <= LOOKS[LEAST_BLOCKS] * ALPHA
+
+
+def test_of_the_blocks_for_a_first_claim_the_least_may_show_no_gain() -> None:
+    magnitudes, claims = first_claims()
     all_but_the_least = np.where(magnitudes == 1.0, -1.0, 1.0)
-    assert [row.tolist() for row in claims] == [all_but_the_least.tolist(), [1.0] * LEAST_BLOCKS]
+    assert claims == [all_but_the_least.tolist(), [1.0] * LEAST_BLOCKS]
 
 
 def claimed(ratios: np.ndarray) -> np.ndarray:
