@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rlflow.errors import UsageError
@@ -26,12 +26,19 @@ def open_worker(threads: int) -> Worker:
 
 @dataclass(frozen=True)
 class Deployment:
-    """Where the result will run: a runtime and its provider here, or a device behind a command."""
+    """Where the result will run: a runtime and its provider here, or a device behind a command.
+
+    ``with_kernels``: whether our kernels work in it; then the result needs a plan that says where.
+    """
 
     threads: int
     runtime: str
     provider: str
     command: DeviceCommand | None = None
+    with_kernels: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "with_kernels", self.runtime == WITH_KERNELS)
 
     @classmethod
     def of(cls, threads: int, runtime: str, provider: str | None, command: str | DeviceCommand | None) -> Deployment:
@@ -70,11 +77,6 @@ class Deployment:
         from rlflow.runtime import CPU_PROVIDER, DEFAULT_RUNTIME
 
         return self.runtime == DEFAULT_RUNTIME and self.provider == CPU_PROVIDER
-
-    @property
-    def with_kernels(self) -> bool:
-        """Whether our kernels work in it; then the result needs a plan that says where."""
-        return self.runtime == WITH_KERNELS
 
     def worker(self) -> Worker:
         from rlflow.runtime import RuntimeOptions, Worker

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from rlflow.tuner import kernel_features
 from rlflow.tuner.engines import Engine, TunedSubgraph
 from rlflow.tuner.program_scores import KernelRidge, levels_of
 from rlflow.tuner.recorded import RecordedEngine
@@ -65,12 +67,29 @@ class TransferPrior:
 def shipped_prior(subgraphs: Sequence[TunedSubgraph]) -> TransferPrior | None:
     """What the table in this package says of subgraphs of a model; ``None``: there is none like its own among them.
 
-    It was recorded on another machine than the user's, perhaps. Measurements correct what differs.
+    It was recorded on another machine than the user's, perhaps, and before a kernel got another sketch. Measurements
+    correct what differs.
     """
     table = RecordedEngine.read(SHIPPED)
-    known = {_key(one) for one in table.subgraphs}
-    alike = any(_key(one) in known for one in subgraphs)
-    return TransferPrior.of(table, table.seconds) if alike else None
+    kinds = {_key(one) for one in subgraphs}
+    observed = [
+        Observed(moved, kernel_features.features(moved, list(times)), np.array(list(times.values())))
+        for one, known in zip(table.subgraphs, table.seconds, strict=True)
+        for family, space, sizes in kinds
+        if (family, sizes) == (one.family, len(one.sizes)) and (times := _in_space(known, one.space, space))
+        for moved in [replace(one, space=space)]
+    ]
+    return TransferPrior(observed) if observed else None
+
+
+def _in_space(times: Mapping[TensorProgram, float], old: Space, new: Space) -> dict[TensorProgram, float]:
+    """The times of those programs whose sketch ``new`` has too, numbered as there."""
+    numbers = {sketch: number for number, sketch in enumerate(new.sketches)}
+    return {
+        TensorProgram(numbers[old.sketches[one.sketch]], one.values): seconds
+        for one, seconds in times.items()
+        if old.sketches[one.sketch] in numbers
+    }
 
 
 class WarmStart(NamedTuple):
