@@ -63,12 +63,14 @@ def apart(work: Callable[[], bytes], seconds: float = SECONDS, memory: int = MEM
         status = _wait(copy, kill=not ended)
     if not ended:
         raise Failed("", f"it took more than {seconds:g} s")
+    if status != 0:  # also where it was killed while it answered: half an answer may look like a whole one
+        raise Failed("", f"it crashed ({_reason(status)})")
     if answer[:1] == _DONE:
         return answer[1:]
     if answer[:1] == _RAISED:
         kind, _, text = answer[1:].decode(errors="replace").partition("\n")
         raise Failed(kind, text)
-    raise Failed("", f"it crashed ({_reason(status)})")
+    raise Failed("", "it ended without an answer")
 
 
 def _compute(work: Callable[[], bytes], outlet: int, memory: int) -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -90,6 +91,16 @@ def test_an_interrupt_leaves_no_copy_behind(monkeypatch: pytest.MonkeyPatch) -> 
         forks.apart(sleeping)
     with pytest.raises(ProcessLookupError):
         os.kill(born[0], 0)
+
+
+def test_half_an_answer_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(work: Callable[[], bytes], outlet: int, memory: int) -> None:
+        os.write(outlet, b"=half")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(forks, "_compute", killed)
+    with pytest.raises(forks.Failed, match=r"it crashed \(SIGKILL\)"):
+        forks.apart(lambda: b"half of it")
 
 
 def test_where_no_process_can_be_started_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
