@@ -81,6 +81,7 @@ class Parts:
         self._kernels = KERNELS * seconds if kernels and seconds is not None else 0.0
         self.given: dict[str, float] = {}
         self._began: float | None = None
+        self._search_ends = float("inf")
         self._race = self._check = self._advice = 0.0
         self.pace: ModelTimes | None = None
 
@@ -131,7 +132,14 @@ class Parts:
         if self.seconds is None:
             return None
         left = self.left - self._after - self._advice
-        return self._granted("searching", max(left, SEARCH_LEAST * self.seconds))
+        seconds = self._granted("searching", max(left, SEARCH_LEAST * self.seconds))
+        self._search_ends = self._clock() + seconds
+        return seconds
+
+    @property
+    def search_left(self) -> float:
+        """Seconds of the search's part that are left."""
+        return max(self._search_ends - self._clock(), 0.0)
 
     @property
     def spare(self) -> float:

@@ -121,9 +121,9 @@ def _entrants(finalists: Sequence[Visited], loaded: Loaded, context: Context) ->
 def _decision(
     loaded: Loaded, entrants: Mapping[str, Entrant], outputs: dict[str, list[dict[str, Any]]], context: Context
 ) -> Any:
-    options = context.options
+    options, given = context.options, context.parts.timing()
     # Of a large model only the original is timed beside: each further one is loaded again for every block.
-    plain = loaded.weights is None or options.freeze
+    plain = (loaded.weights is None and not _is_dear(given, context)) or options.freeze
     baseline = loaded.exports.export(loaded.graph).source if plain else loaded.source
     keeps_outputs = options.verify and loaded.weights is not None and not options.freeze
 
@@ -138,11 +138,16 @@ def _decision(
 
     beside = {} if baseline == loaded.source else {"original": loaded.source}
     keep = keep_outputs if keeps_outputs else None
-    given = context.parts.timing()
     if beside and given.at_most is not None:  # the clean-up may have to be compared too
         at_most = FIRST_RACE * given.at_most
         given = Timing(min(given.seconds, at_most), at_most, given.for_least, given.at_most - at_most)
     return _compared(baseline, entrants, beside, given, loaded, context, keep)
+
+
+def _is_dear(given: Timing, context: Context) -> bool:
+    """Whether comparing three models would take longer than a claim may: then it is two, and more blocks of them."""
+    pace = context.parts.pace
+    return given.for_least is not None and pace is not None and pace.race(3) > given.for_least
 
 
 def _compared(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rlflow import search as _search
 from rlflow.equivalence.sizes import usual
 from rlflow.pipeline.allowances import seconds_wanted
+from rlflow.pipeline.firming import FIRST_SHARE, firmed
 from rlflow.pipeline.parts import ModelTimes
 from rlflow.pipeline.precision import tolerance_of
 from rlflow.rulesets import ALGORITHMS, TARGETS
@@ -94,7 +95,7 @@ def search(problem: Problem, loaded: Loaded, context: Context) -> Found:
         context.notes.append(remark)
         return Found(result, None, setup)
     statistics = problem.observer = _search.Statistics(problem.rule_names)
-    result = _search.solve(problem, options.strategy)
+    result = firmed(_search.solve(problem, options.strategy), problem, lambda: _problem(loaded, context), context)
     if earlier is not None:
         earlier.keep(result)
     if refused := sorted(problem.frontier.rounding.refused):
@@ -177,7 +178,7 @@ def _set_time(problem: Problem, loaded: Loaded, context: Context) -> None:
     parts.plan(pace, models=2 if timed else 0, advice=seconds_wanted(loaded, context))
     seconds = parts.searching()
     assert seconds is not None
-    problem.meter.end_after(seconds)
+    problem.meter.end_after(seconds * FIRST_SHARE if context.cost_model.in_haste else seconds)
 
 
 def _earlier_searches(loaded: Loaded, context: Context) -> EarlierSearches | None:

@@ -38,7 +38,9 @@ class PricingProgress(NamedTuple):
 
 
 class Allowance:
-    """The time for ``total`` regions: ``seconds``, or any where it is ``None``. ``hasty``: in haste from the start."""
+    """The time for ``total`` regions: ``seconds``, or any where it is ``None``. ``hasty``: in haste from the start;
+    ``each``: seconds that one took before.
+    """
 
     def __init__(
         self,
@@ -46,13 +48,14 @@ class Allowance:
         total: int,
         *,
         hasty: bool = False,
+        each: float | None = None,
         tell: Callable[[PricingProgress], None] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.seconds, self.total, self.done = seconds, total, 0
         self.hasty = hasty or (seconds is not None and total * FULL_SECONDS > seconds)
         self._tell, self._clock, self._began = tell, clock, clock()
-        self._each: float | None = None
+        self._each = each
 
     @property
     def elapsed(self) -> float:
@@ -70,11 +73,16 @@ class Allowance:
 
     def batch(self) -> int:
         """How many regions to time next: few where time is short and they take long."""
-        if self.seconds is None:
+        if self.seconds is None and (self._each is None or not self.hasty):
             return BATCH
         if self._each is None:
             return 2
         return max(1, min(BATCH, int(min(ROUND_TRIP, max(self.left, 0.0)) / max(self._each, 1e-9))))
+
+    @property
+    def each(self) -> float | None:
+        """Seconds that a region took of late, as they are timed now."""
+        return self._each
 
     def took(self, count: int, seconds: float) -> None:
         """``count`` regions took so many ``seconds``; decides whether the others have to be timed in haste."""

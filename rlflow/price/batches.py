@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rlflow.errors import CostError, GraphError, ModelError, RuntimeCrashed, RuntimeRefused
 from rlflow.price import layouts
@@ -15,7 +15,11 @@ from rlflow.price.database import Price
 from rlflow.price.lookup import Lookup
 from rlflow.price.machine import Machine
 from rlflow.price.partition import Job, Partition
+from rlflow.price.protocol import FillReport
 from rlflow.runtime import Measurement, runtime
+
+if TYPE_CHECKING:
+    from rlflow.graph import Graph
 
 #: The best pace of a machine is that while the regions of a first graph are timed, or for so many seconds of it.
 PACE_SECONDS = 30.0
@@ -41,6 +45,13 @@ class _Timings:
     hasty: bool = False
 
 
+class Rushed(NamedTuple):
+    """A region that was timed in haste, with all signatures that have its price, and that price."""
+
+    job: Job
+    price: Price
+
+
 class Looked(NamedTuple):
     """How many regions were looked at, how many of these had the program of another one, and how many the runtime
     refused.
@@ -62,6 +73,10 @@ class Batches:
         self._priced = priced
         #: Whether regions are timed in haste from here on.
         self.hasty = False
+        #: Seconds that one of them took of late, in haste.
+        self.each: float | None = None
+        #: What was timed in haste, by key. It is not kept, but it is the price of every signature in this run.
+        self.rushed: dict[str, Rushed] = {}
 
     def measure(self, jobs: Sequence[Job], allowance: Allowance, stop: Callable[[], bool]) -> Looked:
         """Time and price ``jobs``, as far as the time reaches; ``stop`` is asked between batches."""
@@ -79,23 +94,60 @@ class Batches:
             if known or time.perf_counter() - started >= PACE_SECONDS:
                 refused, pending = refused + self._keep(pending), []
             allowance.took(len(one.jobs), time.perf_counter() - begun)
+        self.each = allowance.each if self.hasty else None
         looked = Looked(done, shared, refused + self._keep(pending))
         if self.hasty and allowance.seconds is not None:
-            self._in_full([job for job in jobs[:done] if job.key in self._lookup.hasty], allowance, stop)
+            self._in_full([job for job in jobs[:done] if job.key in self.rushed], allowance, stop)
         return looked
+
+    def again(self, jobs: Sequence[Job], allowance: Allowance, stop: Callable[[], bool]) -> int:
+        """Time ``jobs`` in full, one by one, as far as the time reaches; the number of them."""
+        was, self.hasty, took, done = self.hasty, False, 0.0, 0
+        try:
+            for job in jobs:
+                if allowance.left < took or allowance.over() or stop():
+                    break
+                begun = time.perf_counter()
+                self._keep([self._time([job], [])])
+                took, done = time.perf_counter() - begun, done + 1
+        finally:
+            self.hasty = was
+        return done
+
+    def known(self, jobs: Mapping[str, Job], cached: Container[str]) -> dict[str, Price]:
+        """The prices, had in haste before, of those of ``jobs`` that are not ``cached``."""
+        found = {key: self.rushed[key] for key in jobs if key in self.rushed and key not in cached}
+        for key, one in found.items():
+            one.job.waiting.update(jobs[key].waiting)
+        return {key: one.price for key, one in found.items()}
+
+    def firm(
+        self, graphs: Sequence[Graph], seconds: float, stop: Callable[[], bool], priced: Callable[[str], bool]
+    ) -> FillReport:
+        """Time in full what was timed in haste, or was not ``priced`` at all (by signature) because the time was over:
+        first of the regions that not all of ``graphs`` have, then of all others; those on which most depends first.
+        """
+        apart: list[Job] = []
+        for key, job in self._partition.differing(graphs).items():
+            rushed = self.rushed.get(key)
+            if rushed is not None and rushed.price.ms is not None:
+                rushed.job.waiting.update(job.waiting)
+                apart.append(rushed.job)
+            elif rushed is None and not any(map(priced, job.waiting)):
+                apart.append(job)
+        keys = {job.key for job in apart}
+        others = [one.job for key, one in self.rushed.items() if one.price.ms is not None and key not in keys]
+        jobs = [job for group in (apart, others) for job in sorted(group, key=lambda job: job.worth, reverse=True)]
+        started = time.perf_counter()
+        done = self.again(jobs, Allowance(seconds, len(jobs)), stop)
+        return FillReport(done, seconds=time.perf_counter() - started)
 
     def _in_full(self, jobs: Sequence[Job], allowance: Allowance, stop: Callable[[], bool]) -> None:
         """Time again in full what was timed in haste, as far as the time reaches after all: beside other programs the
         first rates say little, and one price in haste can hide a gain from the whole search.
         """
-        self.hasty, took = False, 0.0
-        for job in jobs:
-            if allowance.left < took or allowance.over() or stop():
-                break
-            begun = time.perf_counter()
-            self._keep([self._time([job], [])])
-            took = time.perf_counter() - begun
-        self.hasty = any(job.key in self._lookup.hasty for job in jobs)
+        self.again(jobs, allowance, stop)
+        self.hasty = any(job.key in self.rushed for job in jobs)
 
     # --- timing -----------------------------------------------------------------------------------------------------
 
@@ -160,8 +212,11 @@ class Batches:
         refused = sum(prices[job.key].ms is None for job in one.jobs)
         prices |= {program: prices[job.key] for program, (job, _) in one.took.items()}
         if one.hasty:
+            self.rushed.update({job.key: Rushed(_bare(job), prices[job.key]) for job in one.jobs})
             self._lookup.hasty.update(key for key in prices if key in one.programs)
         else:
+            for key in prices:
+                self.rushed.pop(key, None)
             self._lookup.hasty.difference_update(prices)
             self._lookup.keep(prices)
         return refused
@@ -182,3 +237,8 @@ class Batches:
             share = layouts.kernel_share(job, self._bench, self._partition.pricer.block) if by_profile else None
             ms = ms - beside if share is None else ms * share
         return Price(max(ms, machine.dispatch, _LEAST_MS), result.spread_ms, result.samples)
+
+
+def _bare(job: Job) -> Job:
+    """A job without its model, which is made again where it is timed again."""
+    return replace(job, model=None, source=b"", feeds={})

@@ -114,9 +114,6 @@ class OnnxRuntimeCost(CostModel):
         self.options = self._bench.options
         self.threads = self.options.threads
         self.dims = dict(dims or {})
-        #: What part of the first graph has prices.
-        self.coverage = Coverage(0, 0)
-        self.totals = FillReport()
         table = fusion or self._own_fusion()
         self._lookup = Lookup(self._bench, database)
         # Only the processor's own kernels of ONNX Runtime have the blocked layout that its table describes.
@@ -238,7 +235,7 @@ class OnnxRuntimeCost(CostModel):
         self.fill([graph])
         summary = self.pricer.summary(graph)
         found = self.pricer.regions(graph)
-        rows = [self._row(graph, region) for region in found]
+        rows = [_row(graph, region, self._prices, self._estimates) for region in found]
         refused = {row.signature: self.refusals[row.signature] for row in rows if row.signature in self.refusals}
         without = [row for row, region in zip(rows, found, strict=True) if region.opaque or row.signature in refused]
         return CostReport(
@@ -254,13 +251,6 @@ class OnnxRuntimeCost(CostModel):
             weight_bytes=summary["weight_bytes"],
             estimated=sum(row.signature in self._estimates.found for row in rows),
         )
-
-    def _row(self, graph: Graph, region: Region) -> RegionCost:
-        signature, operators = region.signature, regions.operators(graph, region)
-        note = "carried opaquely: counted as zero" if region.opaque else self.refusals.get(signature)
-        note = note or self._estimates.note(signature)
-        spread = self._prices.spread.get(signature)
-        return RegionCost(signature, region.kind, operators, region.ms, region.flops, region.bytes, spread, note)
 
     def fill(
         self,
@@ -283,27 +273,46 @@ class OnnxRuntimeCost(CostModel):
         self._meet(graphs)
         jobs = self._partition.jobs(graphs)
         cached = self._lookup.find(jobs)
+        cached |= self._batches.known(jobs, cached)
         for key, price in cached.items():
             self._prices.set(jobs[key], price)
         missing = [job for job in jobs.values() if job.key not in cached]
         waiting = self._estimates.rest(missing)
         left = None if seconds is None else max(seconds - (time.perf_counter() - started), 0.0)
         allowed = _allowed(waiting, limit, left)
-        allowance = Allowance(left, len(allowed), hasty=self._batches.hasty, tell=tell)
+        allowance = Allowance(left, len(allowed), hasty=self._batches.hasty, each=self._batches.each, tell=tell)
         looked = self._batches.measure(allowed, allowance, stop or (lambda: False))
         looked_at = {job.key for job in allowed[: looked.done]}
         remaining = sum(len(job.waiting) for job in waiting if job.key not in looked_at)
         if first and not remaining:
             self.coverage = Coverage.of(self.pricer.regions(graphs[0]), self.refusals)
         took, known = time.perf_counter() - started, len(cached) + looked.shared
-        estimated = len(missing) - len(waiting)
-        report = FillReport(looked.done - looked.shared, known, looked.refused, remaining, took, estimated)
+        counts = (looked.done - looked.shared, known, looked.refused, remaining)
+        report = FillReport(*counts, took, len(missing) - len(waiting))
         self.totals = self.totals + report
         return report
+
+    @property
+    def in_haste(self) -> bool:
+        return self._batches.hasty or bool(self._batches.rushed)
+
+    def firm(self, graphs: Sequence[Graph], seconds: float, stop: Callable[[], bool] | None = None) -> int:
+        report = self._batches.firm(graphs, seconds, stop or (lambda: False), self._prices.has)
+        self.totals = self.totals + report
+        return report.measured
 
     def _meet(self, graphs: Sequence[Graph]) -> bool:
         """Look at the first graphs, which say what kind of model it is; whether these were the first ones."""
         return self._prices.meet(graphs)
+
+
+def _row(graph: Graph, region: Region, prices: RegionPrices, estimates: Estimates) -> RegionCost:
+    """A region as a report shows it."""
+    signature, operators = region.signature, regions.operators(graph, region)
+    note = "carried opaquely: counted as zero" if region.opaque else prices.refusals.get(signature)
+    note = note or estimates.note(signature)
+    spread = prices.spread.get(signature)
+    return RegionCost(signature, region.kind, operators, region.ms, region.flops, region.bytes, spread, note)
 
 
 def regions_in(kind: type[Runtime]) -> type[OnnxRuntimeCost]:

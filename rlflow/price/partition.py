@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -99,6 +100,20 @@ class Partition:
                 job = jobs.setdefault(key, Job(key, graph, region, {}))
                 job.waiting.setdefault(region.signature, region)
         return jobs
+
+    def differing(self, graphs: Iterable[Graph]) -> dict[str, Job]:
+        """The regions that not all of ``graphs`` have equally often, by key: on them it depends which is cheaper."""
+        jobs: dict[str, Job] = {}
+        counts: list[Counter[str]] = []
+        for graph in graphs:
+            counts.append(Counter())
+            for region in self.pricer.regions(graph):
+                if region.opaque or region.view:
+                    continue
+                key = self.key(graph, region)
+                counts[-1][key] += 1
+                jobs.setdefault(key, Job(key, graph, region, {})).waiting.setdefault(region.signature, region)
+        return {key: job for key, job in jobs.items() if len({count[key] for count in counts}) > 1}
 
     def key(self, graph: Graph, region: Region) -> str:
         """The region's identity without its layout context, and with the sizes that symbols have.

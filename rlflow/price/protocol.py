@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -165,6 +165,17 @@ class CostModel(Protocol):
         ``tell`` hears how far it is.
         """
         ...
+
+    def firm(self, graphs: Sequence[Graph], seconds: float, stop: Callable[[], bool] | None = None) -> int:
+        """Make sure, in about so many ``seconds``, of the prices on which it depends which of ``graphs`` is cheapest,
+        where they were had in haste; the number of prices that were made again.
+        """
+        return 0
+
+    @property
+    def in_haste(self) -> bool:
+        """Whether some prices were had at less accuracy, because time was short."""
+        return False
 
     def graph_time(self, digest: str) -> GraphTime | None:
         """The time of a whole graph that was timed, by its digest; ``None`` for others."""

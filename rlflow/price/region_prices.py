@@ -81,6 +81,10 @@ class RegionPrices:
         far = self._bench.caches.far
         return least if far and least <= ms < MEMORY_SPREAD * least else max(ms, least)
 
+    def has(self, signature: str) -> bool:
+        """Whether a region was priced here, or refused."""
+        return signature in self.spread or signature in self.refusals
+
     @property
     def relative_noise(self) -> float:
         """Median over the prices in use of interquartile range divided by price."""
