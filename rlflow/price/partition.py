@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,9 +30,16 @@ STREAMING_FLOPS = 4.0
 _LOADED_IN_A_SECOND = 2e7
 
 
+class InGraph(NamedTuple):
+    """A region where it stands; its values mean nothing in another graph."""
+
+    graph: Graph
+    region: Region
+
+
 @dataclass
 class Job:
-    """A region that needs a price: its first-seen graph, and the signatures (layout contexts) that wait for it.
+    """A region that needs a price: its first-seen graph, and the layout contexts that wait for it, by signature.
 
     ``model`` is the region alone, with ``fronted`` operands that something was put in front of; ``source`` and
     ``feeds`` are that as ONNX, and its random inputs.
@@ -41,7 +48,7 @@ class Job:
     key: str
     graph: Graph
     region: Region
-    waiting: dict[str, Region]
+    waiting: dict[str, InGraph]
     fronted: Sequence[int] = ()
     model: Graph | None = None
     source: bytes = b""
@@ -98,7 +105,7 @@ class Partition:
             for region in self.pricer.regions(graph, unpriced_only=True):
                 key = self.key(graph, region)
                 job = jobs.setdefault(key, Job(key, graph, region, {}))
-                job.waiting.setdefault(region.signature, region)
+                job.waiting.setdefault(region.signature, InGraph(graph, region))
         return jobs
 
     def differing(self, graphs: Iterable[Graph]) -> dict[str, Job]:
@@ -112,7 +119,8 @@ class Partition:
                     continue
                 key = self.key(graph, region)
                 counts[-1][key] += 1
-                jobs.setdefault(key, Job(key, graph, region, {})).waiting.setdefault(region.signature, region)
+                job = jobs.setdefault(key, Job(key, graph, region, {}))
+                job.waiting.setdefault(region.signature, InGraph(graph, region))
         return {key: job for key, job in jobs.items() if len({count[key] for count in counts}) > 1}
 
     def key(self, graph: Graph, region: Region) -> str:

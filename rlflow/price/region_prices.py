@@ -66,13 +66,13 @@ class RegionPrices:
             least = self._machine.calibration.weights_ms(size, self._working_set or 0.0)
         self._lookup.go_by(job.key, price)
         pricer = self._partition.pricer
-        for signature, region in job.waiting.items():
+        for signature, (graph, region) in job.waiting.items():
             if price.ms is None:
                 self.refusals[signature] = price.refusal or "the runtime refused it"
                 pricer.set_prices([signature], [0.0])
                 continue
             self.spread[signature] = price.spread_ms or 0.0
-            changes = layouts.in_graph_ms(job.graph, region, self._machine, self._partition)
+            changes = layouts.in_graph_ms(graph, region, self._machine, self._partition)
             alone = self._with_weights(price.ms, least) + changes
             pricer.set_prices([signature], [self.in_model.ms(alone)])
 

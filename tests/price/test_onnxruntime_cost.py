@@ -256,6 +256,21 @@ def test_layout_changes_are_paid_where_they_happen(fake: OnnxRuntimeCost) -> Non
     assert second == pytest.approx(inside(alone - change - MACHINE.pool_ms(4 * 32 * 16 * 16)))
 
 
+def test_a_region_is_looked_at_in_the_graph_that_it_stands_in(fake: OnnxRuntimeCost) -> None:
+    """One region in two graphs and two contexts has one time, and each pays for its own changes of layout."""
+    short = Graph.parse(CONVOLUTIONS.split("s = ")[0] + "return b")
+    before = "".join(f"x{n} = Tanh(x{n - 1})\n" for n in range(1, 30))
+    text = (
+        CONVOLUTIONS.replace("x: f32", "x0: f32").replace("a = Conv", before + "a = Conv").replace("(x, w)", "(x29, w)")
+    )
+    long = Graph.parse(text.replace("s = Add(b, a)\ny = Relu(s)\nz = Elu(y)\nreturn z", "z = Elu(a)\nreturn z, b"))
+    fake.fill([short, long])
+    alone = {graph: OnnxRuntimeCost(worker=FakeWorker(), database=fake.database) for graph in (short, long)}
+    for graph, model in alone.items():
+        assert fake.cost(graph).total_ms == pytest.approx(model.cost(graph).total_ms)
+    assert fake.worker.asked < sum(len(fake.pricer.regions(graph)) for graph in (short, long))
+
+
 def test_symbols_are_measured_at_the_sizes_given(fake: OnnxRuntimeCost) -> None:
     text = TEXT.replace("[4,64]", "[N,64]")
     asked = []
