@@ -185,9 +185,32 @@ def attention() -> str:
 def test_heads_of_attention_are_split_and_joined_as_channels() -> None:
     """What is left are the permutations at the ends, and exchanges of the last two axes, which products take in."""
     rules = load_rules(families=["layout", "shape", "linear"])
-    state = State(Graph.parse(attention()), rules.compile())
-    macros = Macros(rules.compile())
-    [plan] = [plan for plan in macros.plans if plan.name == "rows-as-single-convolutions"]
+    graph = bundled(Graph.parse(attention()), rules, "rows-as-single-convolutions")
+    working = [node for node in graph.order() if not graph.is_const(node)]
+    perms = [graph.attrs(node)["perm"] for node in working if graph.op(node) == "Transpose"]
+    assert sum(graph.op(node) == "Conv" for node in working) == 4
+    assert sum(perm != [0, 1, 3, 2] for perm in perms) == 2
+
+
+def odd_channels() -> str:
+    """An inverted bottleneck of 18 channels with a gate, as mobile networks of odd widths have it."""
+    conv = "Conv{{kernel_shape=[{k},{k}], pads=[{p},{p},{p},{p}], strides=[1,1], dilations=[1,1], group={g}}}"
+    wide, deep = conv.format(k=1, p=0, g=1), conv.format(k=3, p=1, g=18)
+    return "\n".join(
+        [
+            "x: f32[1,16,8,8] = input",
+            "w1: f32[18,16,1,1] = const\nb1: f32[18] = const\nw2: f32[18,1,3,3] = const\nb2: f32[18] = const",
+            "w3: f32[16,18,1,1] = const\nb3: f32[16] = const\nlow: f32[] = const 0\nhigh: f32[] = const 6",
+            f"a = {wide}(x, w1, b1)\ng = Sigmoid(a)\ns = Mul(a, g)",
+            f"d = {deep}(s, w2, b2)\nc = Clip(d, low, high)\ny = {wide}(c, w3, b3)\nreturn y",
+        ]
+    )
+
+
+def bundled(graph: Graph, rules: Any, name: str) -> Any:
+    """The graph after a bundle at all of its seeds."""
+    state, macros = State(graph, rules.compile()), Macros(rules.compile())
+    [plan] = [plan for plan in macros.plans if plan.name == name]
     raw = state.moves()
     begins, touched = np.asarray(raw.touched_begin).tolist(), np.asarray(raw.touched).tolist()
     seeds = [
@@ -197,11 +220,51 @@ def test_heads_of_attention_are_split_and_joined_as_channels() -> None:
     ]
     applied = macros.run(state, plan, seeds)
     assert applied is not None
-    graph = applied.state.graph
+    return applied.state.graph
+
+
+@pytest.mark.parametrize("name", ["channels-in-fours", "channels-in-fours-throughout"])
+def test_channels_beside_odd_ones_are_computed_where_the_others_are(name: str) -> None:
+    """No zeros are written while the network runs: they are in weights and biases."""
+    graph = bundled(Graph.parse(odd_channels()), load_rules(families=["layout"]), name)
     working = [node for node in graph.order() if not graph.is_const(node)]
-    perms = [graph.attrs(node)["perm"] for node in working if graph.op(node) == "Transpose"]
-    assert sum(graph.op(node) == "Conv" for node in working) == 4
-    assert sum(perm != [0, 1, 3, 2] for perm in perms) == 2
+    assert not [node for node in working if graph.op(node) == "Pad"]
+    widths = [graph.shape(graph.node_outputs(node)[0])[1] for node in working if graph.op(node) == "Conv"]
+    assert widths == [20, 20, 16]
+    assert [graph.attrs(node)["group"] for node in working if graph.op(node) == "Conv"] == [1, 20, 1]
+
+
+def joint_heads(pick: str) -> str:
+    """Queries, keys and values of one product of 20 rows in 4 heads; ``pick`` takes one of
+    them from ``t``, a Split all where it is empty."""
+    facts = f"const @{1:032x} min=-1.0 max=1.0 finite"  # as a weight of a file has them
+    lines = ["x: f32[1,20,64] = input", f"w: f32[64,192] = {facts}", "b: f32[192] = const", "m = MatMul(x, w)"]
+    lines += ["a = Add(m, b)", "r = Reshape{shape=[1,20,3,4,16]}(a)", "t = Transpose{perm=[2,0,3,1,4]}(r)"]
+    if not pick:
+        lines += ["q1, k1, v1 = Split{axis=0, split=[1,1,1]}(t)", *(f"{n} = Squeeze{{axes=[0]}}({n}1)" for n in "qkv")]
+    for k, name in enumerate("qkv" if pick else ""):
+        lines += [pick.format(name=name, k=k, end=k + 1)]
+    lines += ["kt = Transpose{perm=[0,1,3,2]}(k)", "s = MatMul(q, kt)", "p = Softmax{axis=3}(s)", "y = MatMul(p, v)"]
+    return "\n".join([*lines, "return y"])
+
+
+@pytest.mark.parametrize(
+    "pick",
+    [
+        "{name}1 = Slice{{axes=[0], starts=[{k}], ends=[{end}], steps=[1]}}(t)\n{name} = Squeeze{{axes=[0]}}({name}1)",
+        "{name}i: i64[] = const {k}\n{name} = Gather{{axis=0}}(t, {name}i)",
+        "",
+    ],
+)
+def test_parts_of_a_joint_product_become_products(pick: str) -> None:
+    """Each part is made by a product of its own, and what is permuted has four axes, none of them cut."""
+    rules = load_rules(families=["merge", "select", "shape"])
+    graph = bundled(Graph.parse(joint_heads(pick)), rules, "parts-of-products")
+    working = [node for node in graph.order() if not graph.is_const(node)]
+    found = [graph.op(node) for node in working]
+    assert found.count("MatMul") == 5
+    assert not {"Slice", "Gather", "Split"} & set(found)
+    assert {len(graph.attrs(node)["perm"]) for node in working if graph.op(node) == "Transpose"} == {4}
 
 
 def test_the_shipped_bundles_name_rules_that_exist() -> None:

@@ -147,3 +147,30 @@ def test_what_needs_an_order_says_so_and_what_has_no_meaning_too() -> None:
     cubic = parse(X4 + '  y = Resize{mode="cubic", scales=[1.0,1.0,2.0,2.0]}(x)  return y')
     with pytest.raises(Unsupported):
         evaluator.run(cubic, evaluator.inputs(cubic, {}))
+
+
+@pytest.mark.parametrize(
+    ("line", "by_rows"), [("s = Softmax{axis=1}(x)", True), ("s = Softmax{axis=0}(x)", False), ("s = Tanh(x)", False)]
+)
+def test_a_softmax_is_nan_by_rows_and_nothing_else_is(line: str, by_rows: bool) -> None:
+    graph = parse(
+        f"x: f32[40,12] = input  {line}  n = IsNaN(s)  f = Slice{{axes=[1], starts=[0], ends=[1], steps=[1]}}(s)  m = IsNaN(f)  return n, m"
+    )
+    evaluator = Evaluator(Field(), 0)
+    everywhere, at_first = evaluator.run(graph, evaluator.inputs(graph, {}))
+    assert everywhere.any() and not everywhere.all()
+    assert (everywhere == at_first).all() == by_rows
+
+
+def test_onnx_runtime_agrees_that_a_softmax_is_nan_by_rows() -> None:
+    """Rows that a mask takes away, with an infinity, with a NaN, and with numbers; long enough for its vector loops."""
+    ort = pytest.importorskip("onnxruntime")
+    from rlflow.frontends import graph_to_model
+
+    x = np.random.default_rng(0).standard_normal((5, 67)).astype(np.float32)
+    x[0], x[1, 40], x[2, 3], x[3, 66] = -np.inf, np.inf, np.nan, -np.inf
+    model = graph_to_model(_core.Graph.parse("x: f32[5,67] = input\ny = Softmax{axis=1}(x)\nreturn y"))
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    found = np.isnan(session.run(None, {"x": x})[0])
+    assert (found.all(axis=1) == found.any(axis=1)).all()
+    assert not found[3:].any()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlflow.synthesis import field
-from rlflow.synthesis.domains import Array
-from rlflow.synthesis.operators import degrees
+from rlflow.synthesis.domains import Array, Field
+from rlflow.synthesis.operators import degrees, not_numbers
 from rlflow.synthesis.operators.exact import floats_only, function_of, rows_over
 from rlflow.synthesis.operators.facets import Call, Drawn, register
 from rlflow.synthesis.operators.native import Attributes, NativeKind
@@ -35,6 +35,14 @@ def _row_wise(c: Call) -> Array:
     if x.ndim == 0:
         return c.domain.rows(field.key_of(c.op, c.attrs.get("p")), x.reshape(1)).reshape(())
     return rows_over(c, x, [c.attrs["axis"]], field.key_of(c.op, c.attrs.get("p")))
+
+
+def _softmax(c: Call) -> Array:
+    """A row function, of which IsNaN asks the row."""
+    out = _row_wise(c)
+    if isinstance(c.domain, Field) and out.ndim:
+        not_numbers.note_rows(c.domain, out, c.attrs["axis"])
+    return out
 
 
 def _layer_norm(c: Call) -> Array | list[Array]:
@@ -145,10 +153,10 @@ register("LayerNormalization", meaning=_layer_norm, draw=_draw_layer_norm, integ
 register("RMSNormalization", meaning=_layer_norm, draw=_draw_layer_norm, integers=False)
 register("MeanVarianceNormalization", meaning=_mean_variance, integers=False)
 register("LRN", meaning=_lrn, integers=False)
-for _name in ("Softmax", "LogSoftmax"):
+for _name, _meaning in (("Softmax", _softmax), ("LogSoftmax", _row_wise)):
     register(
         _name,
-        meaning=_row_wise,
+        meaning=_meaning,
         draw=_draw_along_axis,
         integers=False,
         native=lambda a, op=_name: NativeKind("Rows", 1, [a["axis"]], key=field.key_of(op, None)),

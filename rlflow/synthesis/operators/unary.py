@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rlflow.synthesis import field
-from rlflow.synthesis.domains import Array, Ordered, Unsupported
+from rlflow.synthesis.domains import Array, Field, Ordered, Unsupported
 from rlflow.synthesis.integers import limits, wrapped
-from rlflow.synthesis.operators import degrees, exponentials, signs
+from rlflow.synthesis.operators import degrees, exponentials, not_numbers, signs
 from rlflow.synthesis.operators.exact import applied, function_of
 from rlflow.synthesis.operators.facets import (
     BOOL,
@@ -123,6 +123,12 @@ def by_flags(c: Call) -> Array:
     return out.astype(bool) if c.out_dtypes[0] == BOOL else out
 
 
+def _is_nan(c: Call) -> Array:
+    if c.is_float() and isinstance(c.domain, Field):
+        return not_numbers.is_nan(c.domain, c.arg(0))
+    return by_flags(c)
+
+
 def _leaky_relu(c: Call) -> Array:
     if c.is_float() and c.domain.ordered:
         return leaky(c.arg(0), c.domain.constant(c.attrs["alpha"]))
@@ -217,6 +223,7 @@ register(
     native=lambda a: NativeKind("Relu", 1, []),
 )
 register("HardSwish", meaning=_hard_swish)
+register("IsNaN", meaning=_is_nan)
 register("Sign", on_integers=np.sign, for_integers=True)
 register(
     "Neg",

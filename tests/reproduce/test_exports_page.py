@@ -1,0 +1,73 @@
+"""The page of reproduce/exports: its tables are those of the rows, and rows of other files take their places."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "reproduce" / "exports"
+sys.path.insert(0, str(FOLDER.parent / "common"))
+spec = importlib.util.spec_from_file_location("exports_page", FOLDER / "page.py")
+assert spec is not None and spec.loader is not None
+page = importlib.util.module_from_spec(spec)
+sys.modules[spec.name] = page
+spec.loader.exec_module(page)
+import results  # noqa: E402 - from reproduce/common
+
+ROW = {"kind": "report", "name": "resnet18", "exit_status": 0, "improved": True, "speedup": 1.2, "held_out": False}
+
+
+def row(**fields: Any) -> dict[str, Any]:
+    return {**ROW, "speedup_ci95": [1.1, 1.3], "bar": None, "trace": [], "run": "a", **fields}
+
+
+def test_the_tables_on_the_page_are_those_of_the_rows() -> None:
+    rows, _ = page.joined([page.LATEST])
+    assert rows
+    assert page.TABLES.search(page.PAGE.read_text(encoding="utf-8"))[0].strip().count("\n") > len(rows)
+    assert page.tables(rows).strip() in page.PAGE.read_text(encoding="utf-8")
+
+
+def test_every_row_is_of_a_model_and_says_where_it_was_made() -> None:
+    rows, runs = page.joined([page.LATEST])
+    found, _ = results.read(page.LATEST)
+    assert len(rows) == len(found) == len({one["name"] for one in found})
+    assert {one["run"] for one in rows} <= set(runs)
+
+
+def test_rows_of_other_files_take_the_places_of_those_with_their_names(tmp_path: Path) -> None:
+    for name, run, speed in (("old", "a", 1.2), ("new", "b", 1.4)):
+        rows = [row(run=run, speedup=speed), row(run=run, name="resnet50" if run == "a" else "swin_t")]
+        results.write_lines(tmp_path / name, [{"kind": "machine", "run": run, "commit": name}, *rows])
+    rows, runs = page.joined([tmp_path / "old", tmp_path / "new"])
+    assert [(one["name"], one["run"], one["speedup"]) for one in rows] == [
+        ("resnet18", "b", 1.4),
+        ("resnet50", "a", 1.2),
+        ("swin_t", "b", 1.2),
+    ]
+    page.write_rows(tmp_path / "both", rows, runs)
+    assert page.joined([tmp_path / "both"]) == (rows, runs)
+
+
+@pytest.mark.parametrize(
+    ("fields", "cells"),
+    [
+        ({}, "| resnet18 | 1.20 | 1.10 to 1.30 |  |  |"),
+        ({"trace": [{"rule": "a"}, {"rule": "b"}, {"rule": "a"}]}, "| 1.20 | 1.10 to 1.30 |  | a ×2, b |"),
+        ({"bar": 1.1}, "| 1.20 | 1.10 to 1.30 | 1.10 |  |"),
+        ({"improved": False, "reason": "No gain: 1.001"}, "| 1.00 |  |  |  |"),
+        ({"improved": False, "reason": "No claim: of the 8 blocks"}, "| 1.00 | undecided |  |  |"),
+        ({"exit_status": 1}, "| failed | |  | |"),
+    ],
+)
+def test_a_line_says_what_the_row_does(fields: dict[str, Any], cells: str) -> None:
+    assert cells in page.line(row(**fields))
+
+
+def test_the_mean_is_geometric_and_counts_what_was_kept() -> None:
+    rows = [row(speedup=1.21), row(improved=False, speedup=1.3)]
+    assert page.summary(rows) == "2 models, geometric mean 1.100, 1 at 1.05 or more."
