@@ -50,6 +50,9 @@ __all__ = ["TunedModel", "TunedNodes", "tune"]
 _ATTEMPTS = (frozenset[str](), frozenset({"winograd-4x4"}))
 #: Of a budget of seconds: what the tuning has. The check and the race have the rest; without one, so many seconds.
 _TUNING_PART, _CHECK_SECONDS, _RACE_SECONDS = 0.7, 8.0, 20.0
+#: The race should have this part of the budget; it may have so much, and so many seconds after it, but no longer than
+#: so many.
+_RACE_PART, _RACE_MOST, _RACE_LATE, _RACE_LONGEST = 0.2, 0.3, 5.0, 90.0
 #: How often finalists are timed again, in turn; and the part of the runtime's own time that a winner takes at most.
 _FINALS, _WORTH = 3, 0.97
 MODEL, TRIALS, REPORT = "model.onnx", "trials.sqlite", "report.json"
@@ -237,14 +240,21 @@ class _Ends:
         found = verified(run, self.inputs, self.source, model, self.seed, seconds=seconds)
         return None if found.passed else (found.failure() or "no reason was given").rstrip(".")
 
+    def _race_time(self) -> dict[str, Any]:
+        """Seconds of the race, as :class:`rlflow.race.track.Terms` has them."""
+        if self.seconds is None:
+            return {"seconds": _RACE_SECONDS}
+        seconds = min(_RACE_SECONDS, _RACE_PART * self.seconds)
+        return {"seconds": seconds, "at_most": min(_RACE_MOST * self.seconds + _RACE_LATE, _RACE_LONGEST)}
+
     def _raced(
         self, model: bytes, choices: tuple[Choice, ...], worker: Worker
     ) -> tuple[KernelPlan | None, tuple[float, float] | None, str]:
         from rlflow.race import gate
 
-        seconds = _RACE_SECONDS if self.seconds is None else min(_RACE_SECONDS, 0.2 * self.seconds)
         feeds = self.inputs.feeds[0]
-        decision = gate.choose(worker, self.source, {"tuned": model}, feeds, seconds=seconds, seed=self.seed, only=True)
+        how = {**self._race_time(), "seed": self.seed, "only": True}
+        decision = gate.choose(worker, self.source, {"tuned": model}, feeds, **how)
         if decision.winner is None:
             return None, None, f"There is no plan: {decision.reason.rstrip('.')}."
         speedup, version = round(float(decision.speedup or 1.0), 4), str(worker.describe()["version"])

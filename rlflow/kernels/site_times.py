@@ -23,8 +23,10 @@ _WORTH = 0.97
 _WORTH_MEMORY = 0.95
 #: Models with more weights are not tried with transformed ones: a variant of them would be too large for one piece.
 _MOST_BYTES = 400_000_000
-#: Measuring: so many sessions of each variant in turn, with about so many milliseconds of runs in each.
+#: Measuring: so many sessions of each variant in turn, with about so many milliseconds of runs in each. Where the time
+#: is limited, runs should take so large a part of one turn.
 _ROUNDS, _ROUND_MS, _LEAST_RUNS, _MOST_RUNS = 3, 1000.0, 3, 15
+_RUNS_PART = 0.5
 
 
 class Profiler(Protocol):
@@ -42,27 +44,48 @@ def measured(
 
     All are measured in the model's company, by the runtime's profiler, one variant of the whole model after the other:
     beside other layers' weights, a transformed filter may not stay in the cache. The least of some medians is kept,
-    because other programs on the machine can only add. No new turn begins after ``seconds``; there is one in any case.
+    because other programs on the machine can only add.
+
+    No variant is begun that would probably end after ``seconds``; what is not reached has no time. ONNX Runtime's own
+    and the first variant are measured in any case.
     """
     began, sites = time.monotonic(), graph.sites()
     found: dict[str, dict[str, float]] = {site.name: {} for site in sites}
-    runs, shapes = _LEAST_RUNS, dict[str, tuple[int, ...]]()
+    runs, shapes, dearest = _LEAST_RUNS, dict[str, tuple[int, ...]](), 0.0
+    most = _ROUND_MS if seconds is None else min(_ROUND_MS, 1000.0 * _RUNS_PART * seconds / _most_variants(sites))
     for turn in range(_ROUNDS):
-        if turn and seconds is not None and (time.monotonic() - began) * (turn + 1) / turn > seconds:
-            break
-        for doing in variants(sites, shapes, graph.weight_bytes <= _MOST_BYTES):
+        for number, doing in enumerate(variants(sites, shapes, graph.weight_bytes <= _MOST_BYTES)):
+            spent = time.monotonic() - began
+            if seconds is not None and (turn or number > 1) and spent + dearest >= seconds:
+                return _pooled(found, sites, shapes)
             attributes = {name: ALGORITHMS[algorithm].attributes() for name, algorithm in doing.items()}
             nodes = profiler.profile(graph.with_kernels(attributes), feeds, runs=runs)
             us = {node.name: node.us for node in nodes}
             shapes |= {} if doing else {node.name: node.shape for node in nodes if node.shape is not None}
-            for site in sites:
-                if site.name not in us or (doing and site.name not in doing):
-                    continue
-                algorithm = doing.get(site.name, "")
-                spent = us[site.name] + sum(us.get(other, 0.0) for other in site.others)
-                found[site.name][algorithm] = min(found[site.name].get(algorithm, float("inf")), spent)
-            runs = int(min(max(_ROUND_MS / max(sum(us.values()) / 1000.0, 0.001), _LEAST_RUNS), _MOST_RUNS))
+            _keep(found, sites, doing, us)
+            runs = int(min(max(most / max(sum(us.values()) / 1000.0, 0.001), _LEAST_RUNS), _MOST_RUNS))
+            dearest = max(dearest, time.monotonic() - began - spent)
+        if seconds is not None and (time.monotonic() - began) * (turn + 2) / (turn + 1) > seconds:
+            break
     return _pooled(found, sites, shapes)
+
+
+def _most_variants(sites: Sequence[Site]) -> int:
+    """How many variants there are at most."""
+    kinds = {site.kind for site in sites}
+    return 1 + max((sum(one.kind == kind for one in ALGORITHMS.values()) for kind in kinds), default=0)
+
+
+def _keep(
+    found: Mapping[str, dict[str, float]], sites: Sequence[Site], doing: Mapping[str, str], us: Mapping[str, float]
+) -> None:
+    """Keep the least times of the algorithms that a variant ran; with it, the nodes that it makes superfluous."""
+    for site in sites:
+        if site.name not in us or (doing and site.name not in doing):
+            continue
+        algorithm = doing.get(site.name, "")
+        spent = us[site.name] + sum(us.get(other, 0.0) for other in site.others)
+        found[site.name][algorithm] = min(found[site.name].get(algorithm, float("inf")), spent)
 
 
 def _pooled(
@@ -87,13 +110,19 @@ def variants(
 ) -> Iterator[dict[str, str]]:
     """Algorithms by site, so that each site has each of its algorithms once; ONNX Runtime's own come first, and tell
     the shape of each site's first operand, which are read after that. ``may_keep``: also those that keep transformed
-    weights.
+    weights. The time may end before the last: those come first of which one at least is often fast.
     """
     yield {}
     tried = {site.name: worth_trying(site.kind, shapes.get(site.name)) for site in sites}
     able = {site: [one for one in names if may_keep or not _keeps_weights(one)] for site, names in tried.items()}
-    for turn in range(max(map(len, able.values()), default=0)):
-        yield {name: names[turn] for name, names in able.items() if turn < len(names)}
+    ordered = {site: sorted(names, key=_comes_late) for site, names in able.items()}
+    for turn in range(max(map(len, ordered.values()), default=0)):
+        yield {name: names[turn] for name, names in ordered.items() if turn < len(names)}
+
+
+def _comes_late(name: str) -> bool:
+    """Large tiles suit many pixels, and small ones of transformed weights few; the other two are seldom the fastest."""
+    return ALGORITHMS[name].coarse == ALGORITHMS[name].keeps_weights
 
 
 def chosen(

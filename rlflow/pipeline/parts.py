@@ -28,6 +28,8 @@ RACE_BLOCKS, RACE_RUNS, RACE_START = 10, 3, 0.3
 #: The blocks that a claim needs may end after the budget: so many times it, and so many seconds, after its beginning
 #: at most. The check that follows is not part of that.
 LATE, LATE_SECONDS = 1.1, 5.0
+#: The same for the kernels, which are measured last.
+KERNELS_LATE_SECONDS = 2.0
 #: Seconds that the check has, however late it is.
 CHECK_LEAST = 4.0
 #: Measuring the peak memory may end so much after the budget: a part of it, and seconds.
@@ -163,18 +165,25 @@ class Parts:
             return None
         return self._granted("verifying", max(self.left - self._kernels, self._check, CHECK_LEAST))
 
-    def kernels(self) -> float | None:
-        """Seconds for measuring the kernels, comparing the whole models and checking their outputs."""
+    def kernels(self) -> Timing | None:
+        """Seconds for measuring the kernels, checking their outputs and comparing whole models, which no stage follows:
+        the comparison may end later. Both are 0 where it is too late for any of it.
+        """
         if self.seconds is None:
             return None
-        return self._granted("kernels", max(self.left, self._kernels / 2.0))
+        if self._race_seconds is not None:  # the user's own, whatever the budget is
+            seconds = self._granted("kernels", max(self.left, self._kernels / 2.0))
+            return Timing(seconds, seconds + self._race_seconds)
+        late = max(self.left + (LATE - 1.0) * self.seconds + KERNELS_LATE_SECONDS, 0.0)
+        seconds = self._granted("kernels", max(self.left, min(self._kernels / 2.0, late)))
+        return Timing(seconds, max(seconds, late))
 
     def allows_memory(self) -> bool:
         """Whether there is time to open and run two models once more, each in a process of its own."""
         if self.seconds is None or self.pace is None:
             return True
         needed = 2.0 * (RACE_START + self.pace.load + self.pace.run)
-        return needed <= max(self.left, 0.0) + MEMORY_SHARE * self.seconds + MEMORY_SECONDS
+        return needed <= max(self.left - self._kernels, 0.0) + MEMORY_SHARE * self.seconds + MEMORY_SECONDS
 
     @property
     def _after(self) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from rlflow import tuned as tuned_module
 from rlflow.cli import main
 from rlflow.kernels import KEY, KernelPlan, unavailable
 from rlflow.kernels.preparing import block_here
@@ -75,6 +76,15 @@ class TestATunedModel:
         assert "16 programs measured, 16 of them known before; budget-measurements." in done.stdout
         assert "model.onnx" in done.stdout
         assert "measured" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(None, {"seconds": 20.0}), (20.0, {"seconds": 4.0, "at_most": 11.0}), (600.0, {"seconds": 20.0, "at_most": 90.0})],
+)
+def test_the_race_ends_soon_after_the_budget(seconds: float | None, expected: dict[str, float]) -> None:
+    unused = (b"", None, None, None, 1, 0)
+    assert tuned_module._Ends(*unused, seconds)._race_time() == expected
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import blocked_models as models
@@ -13,12 +14,14 @@ import pytest
 
 import rlflow
 import rlflow.kernels
-from rlflow.errors import UsageError
+from rlflow.errors import CostError, UsageError
 from rlflow.frontends import kernel_kinds
 from rlflow.frontends.kernel_sites import Site
 from rlflow.kernels import KEY, KernelPlan, shared_library, site_times
 from rlflow.pipeline import kernel_planning as stage
+from rlflow.pipeline.parts import ModelTimes, Parts, Timing
 from rlflow.race import gate
+from rlflow.runtime import NodeTime
 from rlflow.runtime.interface import metadata_entry
 
 QUICK = {"cost": "analytic", "search": "greedy", "budget": "1x", "kernels": True}
@@ -176,7 +179,89 @@ def test_a_product_of_many_rows_is_not_tried() -> None:
     assert site_times.worth_trying("product", (5, 8)) == site_times.worth_trying("product", None) == []
     sites = [Site("product", "few", (8, 8)), Site("product", "many", (8, 8)), Site("convolution", "c", (16, 16))]
     variants = list(site_times.variants(sites, {"few": (1, 8), "many": (128, 8)}))
-    assert variants == [{}, {"few": "row-product", "c": "winograd-2x2"}, {"c": "winograd-4x4"}]
+    assert variants == [{}, {"few": "row-product", "c": "winograd-4x4"}, {"c": "winograd-2x2"}]
+
+
+class Machine:
+    """A profiler, and its clock: opening a session takes two seconds. ``runs`` are those of each session."""
+
+    def __init__(self) -> None:
+        self.now, self.runs, self.tried = 0.0, list[int](), list[dict[str, Any]]()
+
+    def profile(self, model: Any, feeds: Any, *, runs: int) -> list[NodeTime]:
+        self.now += 2.0
+        self.runs.append(runs)
+        self.tried.append({name: (one["tile"], one.get("kept", 0)) for name, one in model.items()})
+        return [NodeTime("few", "", 2e4, runs, (1, 16, 7, 7)), NodeTime("many", "", 2e4, runs, (1, 16, 56, 56))]
+
+
+SITES = [Site("convolution", "few", (16, 16)), Site("convolution", "many", (16, 16))]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "sessions", "runs"),
+    [(0.5, 2, 3), (3.0, 2, 7), (7.0, 3, 15), (11.0, 5, 15), (25.0, 10, 15), (None, 15, 15)],
+)
+def test_measuring_ends_with_its_time(
+    seconds: float | None, sessions: int, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five variants of 40 ms a run, the most promising first; the runtime's own and the first in any case."""
+    machine = Machine()
+    monkeypatch.setattr(site_times, "time", SimpleNamespace(monotonic=lambda: machine.now))
+    graph: Any = SimpleNamespace(sites=lambda: SITES, weight_bytes=1, with_kernels=lambda given: given)
+    found = site_times.measured(graph, machine, {}, seconds)
+    assert machine.tried[:3] == [{}, {"few": (2, 1), "many": (4, 0)}, {"few": (4, 0), "many": (2, 0)}][:sessions]
+    assert (len(machine.tried), machine.runs[-1]) == (sessions, runs)
+    assert set(found["many"]) == {"", *(("winograd-4x4", "winograd-2x2")[: sessions - 1])}
+
+
+def test_the_stage_leaves_the_race_and_the_check_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(stage, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    left = stage._Time(Timing(10.0, 18.0), ModelTimes(0.1, 0.03))
+    assert left.measuring() == pytest.approx(10.0 - 5.0 - 1.5)  # of these the race would like 6.8, and has half
+    now[0] += 6.0
+    left.need_check()
+    assert left.checking() == 1.5
+    assert left.racing() == pytest.approx({"seconds": 4.0, "at_most": 12.0})
+    now[0] += 11.5
+    assert left.racing() == pytest.approx({"seconds": 0.5, "at_most": 0.5})
+    with pytest.raises(CostError, match="over before their outputs could be compared"):
+        left.need_check()
+    now[0] += 1.0
+    with pytest.raises(CostError, match="over before the whole models could be compared"):
+        left.racing()
+    unlimited = stage._Time(None, ModelTimes())
+    assert (unlimited.measuring(), unlimited.checking(), unlimited.racing()) == (None, 8.0, {"seconds": 20.0})
+
+
+@needs_library
+def test_the_race_of_kernels_ends_soon_after_the_budget(
+    tmp_path: Path, winning: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+
+    class Decision:
+        winner, speedup, reason = None, 1.0, "it is as fast as before."
+
+    def choose(*_: Any, **how: Any) -> Decision:
+        asked.update(how)
+        return Decision()
+
+    monkeypatch.setattr(gate, "choose", choose)
+    optimised(tmp_path, budget="4s")
+    assert 0.0 < asked["seconds"] <= 4.0
+    assert asked["seconds"] < asked["at_most"] <= 1.1 * 4.0 + 2.0
+
+
+@needs_library
+def test_where_the_budget_is_over_nothing_is_measured(
+    tmp_path: Path, winning: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Parts, "kernels", lambda _: Timing(0.0, 0.0))
+    out, result = optimised(tmp_path, budget="1s")
+    assert plan_of(out) is None
+    assert why(result) == "There is no plan of kernels: the budget was over before they could be measured."
 
 
 def test_transformed_weights_are_tried_for_few_pixels() -> None:
