@@ -1,15 +1,73 @@
-"""DOPPLER's four computation graphs (CC BY 4.0) in the rules of its simulator."""
+"""DOPPLER's four computation graphs (CC BY 4.0) in the rules of its simulator, and who places them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import rivals
 
-from rlflow.placement import Devices, Work
+from rlflow.placement import PLACERS, Devices, PlacementTask, Work, lower_bound
 
 #: The published scores are the simulator's divided by this.
 UNIT = 1e10
+BUILDING = ("single", "contiguous", "critical-path", "etf", "heft", "min-cut")
+SEARCHING = ("random", "annealing", "brkga")
+#: GO as a placer: decisions that are tried, and updates on the graph before, of 16 evaluations each.
+TRIED, STEPS = 64, 50
+
+
+class Entrant(NamedTuple):
+    """``time``: of a task and a seed, the time of the placement that is found with so many evaluations."""
+
+    time: Callable[[PlacementTask, int], float]
+    evaluations: int = 1
+
+
+def entrants(evaluations: int) -> dict[str, Entrant]:
+    """All that take part, by name; those that search or learn on the graph have ``evaluations``, GO has fewer."""
+    known = {name: Entrant(_by(name)) for name in BUILDING}
+    known |= {name: Entrant(_by(f"{name}:evaluations={evaluations}"), evaluations) for name in SEARCHING}
+    for name, rival in (("GDP-style", rivals.gdp_style), ("Placeto-style", rivals.placeto_style)):
+        known[name] = Entrant(lambda task, seed, rival=rival: rival(task, evaluations, seed), evaluations)
+    for weights in ("trained", "untrained"):
+        spec = f"go:evaluations={TRIED}" + (",checkpoint=untrained" if weights == "untrained" else "")
+        known[f"GO {weights}"] = Entrant(_by(spec), TRIED)
+        known[f"GO {weights}, {STEPS} steps"] = Entrant(_by(f"{spec},steps={STEPS}"), TRIED + 16 * STEPS)
+    return known
+
+
+def _by(spec: str) -> Callable[[PlacementTask, int], float]:
+    def time(task: PlacementTask, seed: int) -> float:
+        return task.evaluate(PLACERS.make(spec).decide(task, np.random.default_rng(seed))).objective
+
+    return time
+
+
+def placed(
+    folder: Path, evaluations: int, seeds: int, names: list[str] | None, have: Callable[..., bool]
+) -> Iterator[dict[str, Any]]:
+    """A row for each graph and placer (default: all) that is not there with as many evaluations and seeds."""
+    if not folder.is_dir():
+        raise SystemExit(f"There is no folder {folder}; get the graphs with `make fetch-data`, or leave doppler out.")
+    known = entrants(evaluations)
+    for name, entrant in known.items():
+        if names and name not in names:
+            continue
+        for path in sorted(folder.glob("*.txt")):
+            key, repeated = f"doppler {path.stem} {name}", seeds if entrant.evaluations > 1 else 1
+            if have(key=key, evaluations=entrant.evaluations, seeds=repeated):
+                continue
+            task = PlacementTask(read_graph(path), machine())
+            found = [entrant.time(task, seed) for seed in range(repeated)]
+            value, base = float(np.median(found)), known["critical-path"].time(task, 0)
+            yield {
+                "kind": "doppler", "key": key, "graph": path.stem, "operations": task.nodes, "placer": name,
+                "value": value, "worst": max(found), "ratio": base / value, "gap": value / lower_bound(task),
+                "evidence": task.evidence, "evaluations": entrant.evaluations, "seeds": repeated,
+            }  # fmt: skip
 
 
 def read_graph(path: Path) -> Work:

@@ -9,25 +9,55 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rlflow.agents.go.config import TASKS, GoConfig
 from rlflow.placement import PLACERS, Devices, PlacementTask, lower_bound
 from rlflow.placement.level_search import AnnealedLevels
 from rlflow.placement.ordering import ORDERS
 from rlflow.placement.sketches import FAMILIES, drawn_sketch
 
 Row = dict[str, Any]
-#: Seeds that neither a training's graphs nor those that it is judged by are drawn with.
-TEST_SEED = 1000
-#: Decisions of the policy that are tried, in every one of its columns.
-TRIED = 64
-STEPS = 50
 WITHOUT = {"whole": {}, "no GNN": {"gnn": False}, "no attention": {"attention": False}, "no gate": {"gate": False},
            "T = 1": {"iterations": 1}, "tasks apart": {"together": False}}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How much is done. ``families``: that are left out, one after the other; ``seeds``: trainings for each;
+    ``updates``: of a training, after its imitation, whose other options are the usual ones but for ``changes``;
+    ``steps``: updates on the test graph where the policy is fine-tuned; ``tried``: its decisions that are tried, in
+    every column; ``evaluations``: of the searches beside it.
+    """
+
+    families: tuple[str, ...] = tuple(FAMILIES)
+    tasks: tuple[str, ...] = TASKS
+    seeds: int = 5
+    updates: int = 20
+    steps: int = 50
+    tried: int = 64
+    evaluations: int = 10_000
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def config(self) -> GoConfig:
+        """The training's."""
+        return GoConfig(**self.changes)
+
+
+SETTINGS = {
+    "full": Setting(),
+    "reduced": Setting(
+        families=("gnmt", "transformer", "nasnet"), tasks=("placement", "ordering"), seeds=2, updates=10,
+        changes={"pool": 4, "demonstrations": 300, "imitate": 15},
+    ),
+}  # fmt: skip
 
 
 def usual(task: Any, name: str) -> dict[str, float]:
@@ -46,12 +76,12 @@ def searched(task: Any, name: str, evaluations: int, seed: int) -> dict[str, flo
     """What equal searches find: by annealing, by drawing."""
     rng = np.random.default_rng(seed)
     drawn = PLACERS.make("random", evaluations=evaluations).decide(task, rng)
-    found = {"random": float(task.scores(drawn[None])[0])}
+    found = {f"random {evaluations}": float(task.scores(drawn[None])[0])}
     if name == "placement":
         row = PLACERS.make("annealing", evaluations=evaluations).decide(task, rng)
-        found["annealing"] = float(task.scores(row[None])[0])
+        found[f"annealing {evaluations}"] = float(task.scores(row[None])[0])
     else:
-        found["annealing"] = AnnealedLevels(evaluations).decide(task, rng)[0]
+        found[f"annealing {evaluations}"] = AnnealedLevels(evaluations).decide(task, rng)[0]
     return found
 
 
@@ -59,67 +89,98 @@ def bound_of(task: Any) -> float:
     return lower_bound(task) if isinstance(task, PlacementTask) else task.bound()
 
 
-def learnt(families: list[str], config: Any, updates: int, seed: int, held_out: str) -> Any:
-    from rlflow.agents.go.teaching import GoTraining
+def tests_of(family: str, setting: Setting) -> Any:
+    """A graph of the family, on four devices, that no training and no choice of weights has seen."""
+    from rlflow.agents.go.lessons import TEST_SEED, drawn_lessons
 
-    return GoTraining(families, config, held_out=[held_out], seed=seed).train(updates, judge_every=10**9).policy()
-
-
-def tests_of(family: str, config: Any) -> Any:
-    from rlflow.agents.go.lessons import drawn_lessons
-
-    return drawn_lessons([family], config, TEST_SEED, count=2)[1]  # of four devices
+    return drawn_lessons([family], setting.config, TEST_SEED, setting.tasks, count=2)[1]
 
 
-def left_out(families: list[str], updates: int, evaluations: int, seeds: int) -> Iterator[Row]:
-    """A row for each family that is left out of the training, each task and each seed."""
-    from rlflow.agents.go.config import TASKS, GoConfig
+@cache
+def others_on(family: str, name: str) -> dict[str, dict[str, float]]:
+    """Of each task, what everything without learning finds on the family's test graph: with as many evaluations as the
+    policy has, with as many as it has with its steps, and with many.
+    """
+    setting, found = SETTINGS[name], {}
+    for number, task in tests_of(family, setting).asked():
+        found[TASKS[number]] = usual(task, TASKS[number])
+        with_steps = setting.tried + setting.config.samples * setting.steps
+        for evaluations in (setting.tried, with_steps, setting.evaluations):
+            found[TASKS[number]] |= searched(task, TASKS[number], evaluations, 0)
+    return found
+
+
+def left_out(name: str, families: Sequence[str] | None, folder: Path, have: Callable[..., bool]) -> Iterator[Row]:
+    """A row for each seed, family that is left out of the training, and task, that is not there. ``name``: of the
+    setting; ``families``: only these of it; ``folder``: where trainings are kept, to go on with one that was stopped.
+    """
+    setting = SETTINGS[name]
+    for seed in range(setting.seeds):
+        for family in (one for one in setting.families if not families or one in families):
+            keys = {task: f"policy {name} {family} {task} {seed}" for task in setting.tasks}
+            if all(have(key=key) for key in keys.values()):
+                continue
+            for task, row in _left_out(family, name, seed, folder):
+                yield {"kind": "policy", "key": keys[task], "setting": name, "family": family, "task": task,
+                       "seed": seed, "updates": setting.updates, **row}  # fmt: skip
+
+
+def _left_out(family: str, name: str, seed: int, folder: Path) -> Iterator[tuple[str, Row]]:
     from rlflow.agents.go.network import make_go
     from rlflow.agents.go.surrogate import best_of
     from rlflow.agents.go.teaching import fine_tuned
+    from rlflow.nn.threads import one_thread
 
-    config = GoConfig()
-    for family in families:
-        lesson = tests_of(family, config)
-        known = {}
-        for number, task in lesson.asked():
-            known[number] = usual(task, TASKS[number]) | searched(task, TASKS[number], evaluations, 0)
-        for seed in range(seeds):
-            others = [one for one in FAMILIES if one != family]
-            policy, fresh = learnt(others, config, updates, seed, family), make_go(config, 100 + seed)
-            found = {}
-            for name, start, steps in (("untrained", fresh, 0), ("zero-shot", policy, 0),
-                                       ("fine-tuned", policy, STEPS), ("from scratch", fresh, STEPS)):  # fmt: skip
-                again = tests_of(family, config)  # nothing is remembered from the others
-                rng = np.random.default_rng(seed)
-                made = fine_tuned(start, again, steps, rng) if steps else start
-                found[name] = [one[0] for one in best_of(made, again, TRIED, rng)]
-                if steps:
-                    seen = [(value**2) * ref for value, ref in zip(again.best, again.reference, strict=True)]
-                    found[name] = [min(pair) for pair in zip(found[name], seen, strict=True)]
-            for number, task in lesson.asked():
-                yield {
-                    "kind": "policy", "key": f"policy {family} {TASKS[number]} {seed}", "family": family,
-                    "task": TASKS[number], "seed": seed, "nodes": task.nodes, "updates": updates,
-                    "evaluations": evaluations, "evidence": task.evidence, "bound": bound_of(task),
-                    **{name: values[number] for name, values in found.items()}, "others": known[number],
-                }  # fmt: skip
+    setting = SETTINGS[name]
+    policy = learnt([one for one in FAMILIES if one != family], setting, seed, folder / f"{name}-{family}-{seed}.npz")
+    fresh, found = make_go(setting.config, 100 + seed), {}
+    columns = {"untrained": (fresh, 0), "zero-shot": (policy, 0), "fine-tuned": (policy, setting.steps),
+               "from scratch": (fresh, setting.steps)}  # fmt: skip
+    for column, (start, steps) in columns.items():
+        again, rng = tests_of(family, setting), np.random.default_rng(seed)  # nothing is remembered from the others
+        with one_thread():
+            made = fine_tuned(start, again, steps, rng) if steps else start
+            found[column] = [one[0] for one in best_of(made, again, setting.tried, rng)]
+        if steps:
+            seen = [best**2 * unit for best, unit in zip(again.best, again.reference, strict=True)]
+            found[column] = [min(pair) for pair in zip(found[column], seen, strict=True)]
+    for number, task in tests_of(family, setting).asked():
+        yield TASKS[number], {
+            "nodes": task.nodes, "evidence": task.evidence, "bound": bound_of(task),
+            **{column: values[number] for column, values in found.items()},
+            "others": others_on(family, name)[TASKS[number]],
+        }  # fmt: skip
 
 
-def without(families: list[str], updates: int, seed: int = 0) -> Iterator[Row]:
-    """A row for each part that is left out: trained on all families, judged on other graphs of them."""
-    from rlflow.agents.go.config import GoConfig
-    from rlflow.agents.go.lessons import drawn_lessons
-    from rlflow.agents.go.teaching import GoTraining, score_of
+def learnt(families: list[str], setting: Setting, seed: int, out: Path) -> Any:
+    """The policy of a training, which goes on where it was stopped."""
+    from rlflow.agents.go.teaching import GoTraining
 
-    for name, changes in WITHOUT.items():
-        config = dataclasses.replace(GoConfig(), **changes)
-        policy = GoTraining(families, config, seed=seed).train(updates, judge_every=10**9).policy()
-        lessons = drawn_lessons(families, config, TEST_SEED, count=2)
+    begun = out.with_name(f"{out.name}.last").exists()
+    training = GoTraining(families, setting.config, tasks=setting.tasks, seed=seed, out=out, resume=begun)
+    return training.train(setting.updates).policy()
+
+
+def without(name: str, folder: Path, have: Callable[..., bool], seed: int = 0) -> Iterator[Row]:
+    """A row for each part that is left out: trained on all families, tried on other graphs of them."""
+    from rlflow.agents.go.lessons import TEST_SEED, drawn_lessons
+    from rlflow.agents.go.teaching import compared
+
+    for part, changes in WITHOUT.items():
+        setting, key = SETTINGS[name], f"without {name} {part}"
+        if have(key=key):
+            continue
+        setting = dataclasses.replace(setting, changes={**setting.changes, **changes})
+        policy = learnt(list(FAMILIES), setting, seed, folder / f"{name}-without-{part.replace(' ', '-')}.npz")
+        lessons = drawn_lessons(list(FAMILIES), setting.config, TEST_SEED, setting.tasks, count=2)
+        rows = compared({"policy": policy}, lessons, 0)
+        means = {
+            task: float(np.exp(np.mean([np.log(row["policy"]) for row in rows if row["task"] == task])))
+            for task in setting.tasks
+        }
         yield {
-            "kind": "without", "key": f"without {name}", "part": name, "updates": updates, "seed": seed,
-            "score": score_of(policy, lessons, 0),
-            "weights": sum(weight.numel() for weight in policy.parameters()),
+            "kind": "without", "key": key, "setting": name, "part": part, "updates": setting.updates, "seed": seed,
+            "graphs": len(lessons), "weights": sum(weight.numel() for weight in policy.parameters()), "means": means,
         }  # fmt: skip
 
 

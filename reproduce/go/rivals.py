@@ -14,8 +14,8 @@ import numpy as np
 
 from rlflow.placement import PlacementTask
 
-#: Episodes side by side, the discount of what later steps save, and the optimiser's rate: ours.
-EPISODES, DISCOUNT, RATE = 4, 0.95, 3e-3
+#: Episodes side by side, the discount of what later steps save, and the optimisers' rates: ours.
+EPISODES, DISCOUNT, VISITING_RATE, RATE = 4, 0.95, 3e-3, 1e-3
 
 
 def gdp_style(task: PlacementTask, evaluations: int, seed: int) -> float:
@@ -24,47 +24,59 @@ def gdp_style(task: PlacementTask, evaluations: int, seed: int) -> float:
     from rlflow.agents.go.lessons import lesson_of
     from rlflow.agents.go.network import make_go
     from rlflow.agents.go.teaching import fine_tuned
+    from rlflow.nn.threads import one_thread
     from rlflow.placement.decisions import GraphView
 
-    config = GoConfig(iterations=1, baseline="mean", replay=False)
+    config = GoConfig(iterations=1, baseline="mean", replay=False, lr=RATE)
     lesson = lesson_of("gdp", GraphView.of(task.work, task.devices), [task])
-    fine_tuned(make_go(config, seed), lesson, evaluations // config.samples, np.random.default_rng(seed))
+    with one_thread():
+        fine_tuned(make_go(config, seed), lesson, evaluations // config.samples, np.random.default_rng(seed))
     return lesson.best[0] ** 2 * lesson.reference[0]
 
 
 def placeto_style(task: PlacementTask, evaluations: int, seed: int) -> float:
-    """The best time that was seen."""
+    """The best time that was seen. Every step of a visit counts as an evaluation, because it earns a reward."""
     import torch
 
     from rlflow.agents.go.network import GraphTensors
+    from rlflow.nn.threads import one_thread
     from rlflow.placement.decisions import FEATURES, GraphView
 
     view, rng = GraphView.of(task.work, task.devices), np.random.default_rng(seed)
-    torch.manual_seed(seed)
-    policy = _visitor(len(FEATURES), task.choices)
-    optimizer = torch.optim.Adam(policy.parameters(), lr=RATE)
-    graph, best, spent = GraphTensors.of(view), np.inf, 0
-    unit = float(task.scores(np.zeros((1, task.nodes), np.int32))[0])
-    while spent + EPISODES * (task.nodes + 1) <= evaluations:
-        chances, saved = [], []
-        placed = rng.integers(0, task.choices, (EPISODES, task.nodes))
-        now = task.scores(view.told(placed).astype(np.int32))
-        for node in range(task.nodes):
-            logits = policy(graph, placed, node)
-            drawn = torch.distributions.Categorical(logits=logits)
-            chosen = drawn.sample()
-            chances.append(drawn.log_prob(chosen))
-            placed = placed.copy()
-            placed[:, node] = chosen.numpy()
-            after = task.scores(view.told(placed).astype(np.int32))
-            saved.append((now - after) / unit)
-            now, best = after, min(best, float(after.min()))
-        spent += EPISODES * (task.nodes + 1)
-        loss = -(torch.stack(chances) * torch.from_numpy(_advantages(np.array(saved)))).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+    graph, best = GraphTensors.of(view), np.inf
+    with one_thread(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        policy = _visitor(len(FEATURES), task.choices)
+        optimizer = torch.optim.Adam(policy.parameters(), lr=VISITING_RATE)
+        for _ in range(evaluations // (EPISODES * (task.nodes + 1))):
+            chances, saved, seen = _visits(task, view, graph, policy, rng)
+            best = min(best, seen)
+            loss = -(torch.stack(chances) * torch.from_numpy(_advantages(np.array(saved)))).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
     return best
+
+
+def _visits(task, view, graph, policy, rng):  # type: ignore[no-untyped-def]
+    """Episodes from random placements: log probabilities and what was saved, [episodes] a step, and the best time."""
+    import torch
+
+    unit = float(task.seconds.mean(axis=1).sum())
+    chances, saved = [], []
+    placed = rng.integers(0, task.choices, (EPISODES, task.nodes))
+    now = task.scores(view.told(placed).astype(np.int32))
+    best = float(now.min())
+    for node in range(task.nodes):
+        drawn = torch.distributions.Categorical(logits=policy(graph, placed, node))
+        chosen = drawn.sample()
+        chances.append(drawn.log_prob(chosen))
+        placed = placed.copy()
+        placed[:, node] = chosen.numpy()
+        after = task.scores(view.told(placed).astype(np.int32))
+        saved.append((now - after) / unit)
+        now, best = after, min(best, float(after.min()))
+    return chances, saved, best
 
 
 def _advantages(saved: np.ndarray) -> np.ndarray:

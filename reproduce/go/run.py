@@ -1,18 +1,21 @@
 """Placement and splitting: what the searches find, how fast the simulator is, and what parts serve.
 
-    python reproduce/go/run.py [--only PART ...] [--data DIR] [--evaluations 10000] [--seeds 5] [--updates 150]
+    python reproduce/go/run.py [--only PART ...] [--data DIR] [--evaluations 10000] [--seeds 5]
+    python reproduce/go/run.py --only policy --setting reduced      about 20 minutes of one core; full: many hours
 
 doppler: DOPPLER's four graphs (`DIR/doppler/*.txt`) on 4 equal devices in the rules of its simulator; the placers that
-search or learn have equal evaluations, and the median over seeds is printed (GDP-style, Placeto-style: rivals.py).
-ratio: time by the critical path over time by the placer; gap: time over the lower bound. simulator: node events
-a second of processor time. split: `rlflow split -n 2`, then `rlflow run --requests 50 --pin --against`: requests a
-second in two pinned processes over those in one; and the same by processor time, which other programs cannot spoil.
+search or learn on the graph have equal evaluations, and the median over seeds is printed (GDP-style, Placeto-style:
+rivals.py). GO has 64 evaluations, or 864 with its 50 steps. ratio: time by the critical path over time by the placer;
+gap: time over the lower bound. simulator: node events a second of processor time. split: `rlflow split -n 2`, then
+`rlflow run --requests 50 --pin --against`: requests a second in two pinned processes over those in one; and the same by
+processor time, which other programs cannot spoil.
 
-policy: GO's policy on a family of graphs that it was not trained on. Every figure is over the best that any search or
+policy: GO's policy on a graph of a family that it was not trained on. Every figure is over the best that any search or
 rule found on that graph, so 1 is as good, and less is better; all of the policy's columns try 64 decisions, those with
-steps 50 updates of 16 evaluations before. without: the policy with a part left out. large: one decision about 80,000
-nodes. minimalloc: its instances (`DIR/minimalloc/*.csv`) packed. iopddl: the contest's instances
-(`DIR/iopddl/*.json.gz`), `--seconds` of processor time each.
+steps 50 updates of 16 evaluations before. without: the policy with a part left out. Both go on where they were stopped,
+also within a training; `--setting` says how much is done, and is in every row. large: one decision about 80,000 nodes.
+minimalloc: its instances (`DIR/minimalloc/*.csv`) packed. iopddl: the contest's instances (`DIR/iopddl/*.json.gz`),
+`--seconds` of processor time each.
 """
 
 from __future__ import annotations
@@ -38,16 +41,11 @@ import iopddl
 import learned
 import offsets
 import results
-import rivals
 
-from rlflow.placement import PLACERS, Devices, PlacementTask, lower_bound
-from rlflow.placement.sketches import FAMILIES
+from rlflow.placement import Devices, PlacementTask
 from rlflow.testing.placers import layered_work
 
 PARTS = ("simulator", "doppler", "split", "minimalloc", "iopddl", "large", "policy", "without")
-SEARCHING = ("random", "annealing", "brkga")
-RIVALS = {"GDP-style": rivals.gdp_style, "Placeto-style": rivals.placeto_style}
-BUILDING = ("single", "contiguous", "critical-path", "etf", "heft", "min-cut")
 MODELS = ("squeezenet1.1", "resnet-18", "mobilenet-v2", "densenet-121", "inception-v3")
 RESULTS = HERE / "results" / "go.jsonl"
 DATA = HERE.parents[2] / "shared" / "data"
@@ -68,32 +66,6 @@ def simulator() -> Iterator[dict[str, Any]]:
             "devices": count,
             "events_per_s": round(rows.size / seconds),
         }
-
-
-def placed(folder: Path, evaluations: int, seeds: int) -> Iterator[dict[str, Any]]:
-    """A row for each graph and placer."""
-    if not folder.is_dir():
-        raise SystemExit(f"There is no folder {folder}; get the graphs with `make fetch-data`, or leave doppler out.")
-    for path in sorted(folder.glob("*.txt")):
-        task = PlacementTask(doppler.read_graph(path), doppler.machine())
-        bound, base = lower_bound(task), 0.0
-        for name in ("critical-path", *(one for one in BUILDING if one != "critical-path"), *SEARCHING, *RIVALS):
-            options = {"evaluations": evaluations} if name in (*SEARCHING, *RIVALS) else {}
-            found = []
-            for seed in range(seeds if options else 1):
-                if name in RIVALS:
-                    found.append(RIVALS[name](task, evaluations, seed))
-                    continue
-                decisions = PLACERS.make(name, **options).decide(task, np.random.default_rng(seed))
-                found.append(task.evaluate(decisions).objective)
-            value = float(np.median(found))
-            base = base or value
-            yield {
-                "kind": "doppler", "key": f"doppler {path.stem} {name}", "graph": path.stem,
-                "operations": task.nodes, "placer": name, "value": value,
-                "worst": max(found), "ratio": base / value, "gap": value / bound, "evidence": task.evidence,
-                "evaluations": evaluations if options else 1, "seeds": len(found),
-            }  # fmt: skip
 
 
 def split(models: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -119,8 +91,8 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
         for row in found["simulator"]:
             yield f"| {row['tasks']} | {row['devices']} | {row['events_per_s'] / 1e6:.2f} |"
     if found["doppler"]:
-        yield from results.heading("graph", "placer", "time", "ahead of critical path", "over the lower bound")
-        for row in found["doppler"]:
+        yield from results.heading("graph", "placer", "evaluations", "time", "ahead of critical path", "over the bound")
+        for row in sorted(found["doppler"], key=lambda row: row["graph"]):
             cells = (row["placer"], f"{row['value']:.4g}", f"{row['ratio']:.3f}", f"{row['gap']:.3f}")
             yield f"| {row['graph']} | {' | '.join(cells)} |"
     if found["split"]:
@@ -146,17 +118,26 @@ def learned_table(found: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
     """The tables of the policy."""
     if found["policy"]:
         columns = ("untrained", "zero-shot", "fine-tuned", "from scratch")
-        yield from results.heading("family", "task", "nodes", "best of the others", *columns, "evidence")
-        for family, task in sorted({(row["family"], row["task"]) for row in found["policy"]}):
-            rows = [row for row in found["policy"] if (row["family"], row["task"]) == (family, task)]
-            best = min(rows[0]["others"], key=rows[0]["others"].__getitem__)
-            over = [f"{np.median([row[one] for row in rows]) / rows[0]['others'][best]:.3f}" for one in columns]
-            cells = (task, str(rows[0]["nodes"]), best, *over, rows[0]["evidence"])
-            yield f"| {family} | {' | '.join(cells)} |"
+        yield from results.heading(
+            "setting", "family", "task", "nodes", "seeds", "best of the others", "annealing, as many", *columns
+        )
+        groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+        for row in found["policy"]:
+            groups.setdefault((row["setting"], row["family"], row["task"]), []).append(row)
+        for (setting, family, task), rows in sorted(groups.items()):
+            others = rows[0]["others"]
+            best = min(others, key=others.__getitem__)
+            figures = [others[f"annealing {learned.SETTINGS[setting].tried}"]]
+            figures += [float(np.median([row[one] for row in rows])) for one in columns]
+            over = [f"{figure / others[best]:.3f}" for figure in figures]
+            cells = (family, task, str(rows[0]["nodes"]), str(len(rows)), best, *over)
+            yield f"| {setting} | {' | '.join(cells)} |"
     if found["without"]:
-        yield from results.heading("policy", "weights", "mean log gain over usual decisions")
+        tasks = list(found["without"][0]["means"])
+        yield from results.heading("setting", "policy", "weights", *tasks)
         for row in found["without"]:
-            yield f"| {row['part']} | {row['weights']} | {row['score']:.3f} |"
+            means = (f"{row['means'].get(task, float('nan')):.3f}" for task in tasks)
+            yield f"| {row['setting']} | {row['part']} | {row['weights']} | {' | '.join(means)} |"
     if found["large"]:
         yield from results.heading("placer", "nodes", "processor s", "peak GB", "over the lower bound")
         for row in found["large"]:
@@ -164,31 +145,46 @@ def learned_table(found: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
             yield f"| {row['placer']} | {row['nodes']} | {figures} |"
 
 
-def main() -> None:
+def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--data", type=Path, default=DATA, help="folder with doppler/*.txt (make fetch-data)")
     parser.add_argument("--models", nargs="+", default=MODELS)
-    parser.add_argument("--evaluations", type=int, default=10_000)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--families", nargs="+", choices=list(FAMILIES), default=list(FAMILIES))
-    parser.add_argument("--updates", type=int, default=150, help="of a training of the policy")
+    parser.add_argument("--placers", nargs="+", metavar="NAME", help="of doppler (default: all)")
+    parser.add_argument("--evaluations", type=int, default=10_000, help="of doppler's placers that search or learn")
+    parser.add_argument("--seeds", type=int, default=5, help="of doppler's placers that draw")
+    parser.add_argument("--setting", choices=list(learned.SETTINGS), default="reduced", help="of policy and without")
+    parser.add_argument("--families", nargs="+", metavar="NAME", help="of policy (default: all of its setting)")
     parser.add_argument("--instances", nargs="+", metavar="NAME", help="of iopddl (default: all)")
     parser.add_argument("--seconds", type=float, default=300.0, help="for each instance of iopddl")
     parser.add_argument("--nodes", type=int, default=80_000, help="of the large graph")
+    parser.add_argument("--again", action="store_true", help="make rows of doppler, policy and without that are there")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="file of the rows")
     results.add_options(parser)
-    given = parser.parse_args()
-    file = results.Results(RESULTS, ["python", "reproduce/go/run.py", *sys.argv[1:]], resume=True, dirty=given.dirty)
+    return parser
+
+
+def main() -> None:
+    given = options().parse_args()
+    file = results.Results(given.out, ["python", "reproduce/go/run.py", *sys.argv[1:]], resume=True, dirty=given.dirty)
+    kept = results.RAW / "go" / str(file.commit)  # trainings, to go on with
+
+    def have(**fields: Any) -> bool:
+        """Whether a row has all of these."""
+        return not given.again and any(all(row.get(one) == fields[one] for one in fields) for row in file.rows)
+
     sources = {
         "simulator": simulator,
-        "doppler": lambda: placed(given.data / "doppler", given.evaluations, given.seeds),
+        "doppler": lambda: doppler.placed(
+            given.data / "doppler", given.evaluations, given.seeds, given.placers, have
+        ),
         "split": lambda: split(tuple(given.models)),
         "minimalloc": lambda: offsets.packed(given.data / "minimalloc"),
         "iopddl": lambda: iopddl.chosen(given.data / "iopddl", given.seconds, given.instances),
         "large": lambda: learned.large(given.nodes),
-        "policy": lambda: learned.left_out(given.families, given.updates, given.evaluations, given.seeds),
-        "without": lambda: learned.without(given.families, given.updates),
-    }
+        "policy": lambda: learned.left_out(given.setting, given.families, kept, have),
+        "without": lambda: learned.without(given.setting, kept, have),
+    }  # fmt: skip
     for part in given.only:
         for row in sources[part]():
             file.drop(lambda old, key=row["key"]: old["key"] == key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,16 +14,21 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 from click.testing import CliRunner  # noqa: E402
 
 from rlflow.agents.checkpoint import shipped  # noqa: E402
+from rlflow.agents.go import teaching  # noqa: E402
 from rlflow.agents.go.config import GoConfig  # noqa: E402
-from rlflow.agents.go.lessons import drawn_lessons, lesson_of  # noqa: E402
-from rlflow.agents.go.teaching import GoTraining, score_of  # noqa: E402
+from rlflow.agents.go.lessons import TEST_SEED, drawn_lessons, lesson_of  # noqa: E402
+from rlflow.agents.go.network import make_go  # noqa: E402
+from rlflow.agents.go.teaching import GoTraining, compared, score_of  # noqa: E402
 from rlflow.agents.go.trained import GoCheckpoint, load_go  # noqa: E402
 from rlflow.cli import main  # noqa: E402
 from rlflow.errors import ModelError, UsageError  # noqa: E402
 from rlflow.placement import PLACERS, Devices, PlacementTask  # noqa: E402
 from rlflow.testing.placers import check_placer, layered_work  # noqa: E402
 
-SMALL = GoConfig(hidden=16, heads=2, layers=2, segment=8, samples=4, pool=1, smallest=20, largest=30, epochs=2)
+SMALL = GoConfig(
+    hidden=16, heads=2, layers=2, segment=8, samples=4, pool=1, smallest=20, largest=30, epochs=2, demonstrations=0,
+    batch=1,
+)  # fmt: skip
 
 FOUR = layered_work(np.random.default_rng(0), 2, 2)
 
@@ -35,73 +41,94 @@ def lesson(nodes: int = 20, config: GoConfig = SMALL):
 # --- training ---------------------------------------------------------------------------------------------------------
 
 
-def weights(checkpoint: GoCheckpoint) -> dict[str, np.ndarray]:
-    return checkpoint.weights
+@pytest.fixture(autouse=True)
+def few_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Held-out graphs are tried at the end of each training; a few decisions do."""
+    monkeypatch.setattr(teaching, "TRIED", 5)
 
 
-@pytest.mark.parametrize("changes", [{}, {"demonstrations": 20, "imitate": 2, "batch": 2, "pool": 3}])
-def test_a_resumed_training_is_bit_for_bit_the_one_that_was_not_interrupted(tmp_path, changes: dict) -> None:
-    config = dataclasses.replace(SMALL, **changes)
-    whole = GoTraining(["wavenet"], config, out=tmp_path / "whole.npz", seed=3)
-    whole.train(4, judge_every=2)
-    first = GoTraining(["wavenet"], config, out=tmp_path / "two.npz", seed=3)
-    stop = _StopAfter(2)
-    first.train(4, judge_every=2, on_update=stop.count, stop=stop)
-    second = GoTraining(["wavenet"], config, out=tmp_path / "two.npz", seed=3, resume=True)
-    assert second.progress.updates == 2
-    second.train(4, judge_every=2)
-    ends = [GoCheckpoint.load(tmp_path / f"{name}.npz.last") for name in ("whole", "two")]
-    assert ends[0].weights.keys() == ends[1].weights.keys()
-    assert all(np.array_equal(ends[0].weights[name], ends[1].weights[name]) for name in ends[0].weights)
-    assert ends[0].progress["rewards"] == ends[1].progress["rewards"]
-    with pytest.raises(UsageError, match="other models, seed or options"):
-        GoTraining(["wavenet"], config, out=tmp_path / "two.npz", seed=4, resume=True)
+class _StopAt:
+    """A stop token that is set when it is asked for the n-th time."""
 
+    def __init__(self, n: int) -> None:
+        self.left = n
 
-def test_a_training_that_is_stopped_while_it_imitates_begins_anew(tmp_path) -> None:
-    class Stop:
-        stopped = True
-
-    config = dataclasses.replace(SMALL, demonstrations=20)
-    training = GoTraining(["wavenet"], config, out=tmp_path / "go.npz")
-    assert training.train(4, stop=Stop()).card["updates"] == 0
-    assert (tmp_path / "go.npz").exists()
-    assert not (tmp_path / "go.npz.last").exists()
-
-
-class _StopAfter:
-    """A stop token that stops after so many updates."""
-
-    def __init__(self, updates: int) -> None:
-        self.left, self.stopped = updates, False
-
-    def count(self, figures: dict) -> None:
+    @property
+    def stopped(self) -> bool:
         self.left -= 1
-        self.stopped = self.left == 0
+        return self.left <= 0
+
+
+def trained(out: Path, config: GoConfig, *stops: int) -> tuple[GoCheckpoint, GoCheckpoint]:
+    """(the best, the last) of a training of four updates that was stopped and resumed so often."""
+    for turn, stop in enumerate((*stops, 1 << 30)):
+        training = GoTraining(["wavenet"], config, out=out, seed=3, held_out=["nasnet"], resume=turn > 0)
+        training.train(4, judge_every=2, stop=_StopAt(stop))
+    return GoCheckpoint.load(out), GoCheckpoint.load(f"{out}.last")
+
+
+@pytest.mark.parametrize(
+    ("changes", "stops"),
+    [
+        ({}, (3,)),
+        ({"demonstrations": 20, "imitate": 2, "batch": 2, "pool": 3}, (7,)),
+        ({"demonstrations": 20, "imitate": 2, "batch": 2, "pool": 3}, (1, 3, 2, 1)),  # among what is shown
+    ],
+)
+def test_a_resumed_training_is_bit_for_bit_the_one_that_was_not_interrupted(
+    tmp_path, changes: dict, stops: tuple[int, ...]
+) -> None:
+    config = dataclasses.replace(SMALL, **changes)
+    whole, parts = trained(tmp_path / "whole.npz", config), trained(tmp_path / "parts.npz", config, *stops)
+    for one, other in zip(whole, parts, strict=True):
+        assert one.weights.keys() == other.weights.keys()
+        assert all(np.array_equal(one.weights[name], other.weights[name]) for name in one.weights)
+        assert {**one.card, "seconds": 0} == {**other.card, "seconds": 0}
+    assert whole[1].progress["rewards"] == parts[1].progress["rewards"]
+    assert whole[1].progress["rng"] == parts[1].progress["rng"]
+    with pytest.raises(UsageError, match="other models, seed or options"):
+        GoTraining(["wavenet"], config, out=tmp_path / "parts.npz", seed=4, held_out=["nasnet"], resume=True)
+
+
+def test_a_training_that_is_stopped_at_once_keeps_what_it_has(tmp_path) -> None:
+    config = dataclasses.replace(SMALL, demonstrations=20)
+    best, last = (tmp_path / "go.npz", tmp_path / "go.npz.last")
+    card = GoTraining(["wavenet"], config, out=best).train(4, stop=_StopAt(1)).card
+    assert (card["updates"], card["imitated"], card["demonstrated"]) == (0, 0, 0)
+    assert best.exists() and last.exists()
+
+
+def test_what_is_told_while_it_learns(tmp_path) -> None:
+    told: list[dict] = []
+    config = dataclasses.replace(SMALL, demonstrations=20, imitate=3)
+    GoTraining(["wavenet"], config).train(2, judge_every=2, on_update=told.append, logs=tmp_path)
+    assert [one.get("imitated", one.get("update")) for one in told] == [1, 2, 3, 1, 2]
+    assert "score" in told[-1] and "score" not in told[-2]
+    rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [row["kind"] for row in rows] == ["imitation"] * 3 + ["update"] * 2 + ["evaluation"]
 
 
 def test_a_checkpoint_is_judged_as_what_was_trained_and_says_what_it_is(tmp_path) -> None:
     training = GoTraining(["rnnlm"], SMALL, out=tmp_path / "go.npz", seed=1, held_out=["gnmt"], tasks=["placement"])
-    found = training.train(2, judge_every=1, logs=tmp_path / "logs")
+    found = training.train(2, judge_every=1)
     card = GoCheckpoint.load(tmp_path / "go.npz").card
-    assert (card["families"], card["held_out"], card["tasks"], card["updates"]) == (
-        ["rnnlm"],
-        ["gnmt"],
-        ["placement"],
-        2,
-    )
-    assert card["evaluations"] == 2 * SMALL.samples
-    lessons = drawn_lessons(["gnmt"], SMALL, 2, ["placement"], count=2)
-    assert score_of(load_go(tmp_path / "go.npz"), lessons, 1) == pytest.approx(card["score"], abs=1e-6)
-    assert card["score"] == found.card["score"]
-    rows = [json.loads(line) for line in (tmp_path / "logs" / "log.jsonl").read_text().splitlines()]
-    assert [row["kind"] for row in rows] == ["update", "evaluation"] * 2
+    assert (card["families"], card["held_out"], card["tasks"]) == (["rnnlm"], ["gnmt"], ["placement"])
+    assert (card["updates"], card["evaluations"]) == (2, 2 * SMALL.samples)
+    policy = load_go(tmp_path / "go.npz")
+    lessons = drawn_lessons(["rnnlm"], SMALL, 2, ["placement"], count=2)
+    assert score_of(policy, lessons, 1) == pytest.approx(card["score"], abs=1e-6)
+    assert card == found.card
+    tests = drawn_lessons(["gnmt"], SMALL, TEST_SEED, ["placement"], count=2)
+    assert card["tested"] == compared({"trained": policy, "untrained": make_go(SMALL, 1)}, tests, 1)
+    assert [row["graph"] for row in card["tested"]] == ["gnmt 0", "gnmt 1"]
 
 
-def test_a_family_that_is_held_out_is_not_learnt_on() -> None:
+def test_a_family_that_is_held_out_is_not_learnt_on_and_chooses_nothing() -> None:
     training = GoTraining(["rnnlm"], SMALL, held_out=["gnmt"])
-    assert {one.title.split()[0] for one in training.lessons} == {"rnnlm"}
-    assert {one.title.split()[0] for one in training.judged_on} == {"gnmt"}
+    assert {one.title.split()[0] for one in [*training.lessons, *training.judged_on]} == {"rnnlm"}
+    assert {one.title.split()[0] for one in training.tested_on} == {"gnmt"}
+    drawn = [[tuple(one.view.seconds) for one in some] for some in (training.lessons, training.judged_on)]
+    assert not set(drawn[0]) & set(drawn[1])
 
 
 @pytest.mark.parametrize(
@@ -110,6 +137,8 @@ def test_a_family_that_is_held_out_is_not_learnt_on() -> None:
         (lambda: GoTraining([], SMALL), "no family"),
         (lambda: GoTraining(["vgg"], SMALL), "vgg"),
         (lambda: GoTraining(["rnnlm"], SMALL, tasks=["sorting"]), "sorting"),
+        (lambda: GoTraining(["rnnlm"], SMALL, held_out=["rnnlm"]), "both to learn on and held out"),
+        (lambda: GoTraining(["rnnlm"], SMALL, held_out=["vgg"]), "vgg"),
         (lambda: GoConfig(hidden=10, heads=4), "'heads'"),
         (lambda: GoConfig(baseline="worst"), "'baseline'"),
         (lambda: GoConfig(samples=1), "'samples'"),
@@ -128,7 +157,7 @@ def test_train_go_by_the_command_line(tmp_path) -> None:
     out = tmp_path / "mine.npz"
     sizes = [
         f"--set={name}={getattr(SMALL, name)}"
-        for name in ("hidden", "heads", "segment", "samples", "pool", "smallest", "largest")
+        for name in ("hidden", "heads", "segment", "samples", "pool", "smallest", "largest", "demonstrations", "batch")
     ]
     run = CliRunner().invoke(
         main, ["train", "go", "--families", "nasnet", "--updates", "2", "--out", str(out), "--quiet", *sizes]

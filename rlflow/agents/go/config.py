@@ -46,18 +46,18 @@ class GoConfig:
     attention: bool = True
     gate: bool = True
     together: bool = True
-    demonstrations: int = 0
+    demonstrations: int = 600
     imitate: int = 20
-    batch: int = 1
-    lr: float = 1e-3
+    batch: int = 4
+    lr: float = 7e-4
     clip: float = 0.2
     epochs: int = 3
     samples: int = 16
     entropy: float = 0.003
     grad_norm: float = 0.5
-    baseline: str = "best"
+    baseline: str = "mean"
     replay: bool = True
-    pool: int = 4
+    pool: int = 6
     smallest: int = 50
     largest: int = 150
 

@@ -19,8 +19,10 @@ from rlflow.placement.sketches import FAMILIES, NetworkSketch, drawn_sketch
 from rlflow.placement.task import PlacementTask
 from rlflow.placement.work import Devices
 
-__all__ = ["GoLesson", "drawn_lessons", "lesson_of", "rewards"]
+__all__ = ["TEST_SEED", "GoLesson", "drawn_lessons", "lesson_of", "rewards"]
 
+#: Seed of graphs that nothing is learnt from, and no weights are chosen by.
+TEST_SEED = 1000
 #: A decision that is worth less teaches as this one does.
 WORST_REWARD = -10.0
 #: Of the link between devices of drawn graphs.

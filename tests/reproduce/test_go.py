@@ -1,0 +1,144 @@
+"""GO's bench at a toy's size: rows of families that were left out, DOPPLER's rules, and the two rivals."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlflow import nn
+from rlflow.placement import PLACERS, Devices, PlacementTask, Work, lower_bound
+
+pytestmark = pytest.mark.skipif(nn.available() is not None, reason="torch is not installed; pip install 'rlflow[rl]'")
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "reproduce" / "go"), str(ROOT / "reproduce" / "common")]
+
+import doppler  # noqa: E402 - from reproduce/go
+import learned  # noqa: E402
+import rivals  # noqa: E402
+
+SIZES = {"hidden": 16, "heads": 2, "layers": 1, "samples": 4, "pool": 1, "smallest": 20, "largest": 30,
+         "demonstrations": 10, "imitate": 1, "batch": 1, "epochs": 1}  # fmt: skip
+TOY = learned.Setting(
+    families=("gnmt", "nasnet"), tasks=("placement", "ordering"), seeds=1, updates=1, steps=2, tried=4, evaluations=30,
+    changes=SIZES,
+)  # fmt: skip
+
+
+class Kept:
+    """Rows, and whether one is among them."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def have(self, **fields: Any) -> bool:
+        return any(all(row.get(one) == fields[one] for one in fields) for row in self.rows)
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(learned.SETTINGS, "toy", TOY)
+    monkeypatch.setattr(learned, "FAMILIES", ("gnmt", "nasnet", "wavenet"))
+
+
+def test_a_row_for_each_family_and_task_that_is_not_there_yet(toy: None, tmp_path: Path) -> None:
+    kept = Kept()
+    kept.rows += learned.left_out("toy", ["gnmt"], tmp_path, kept.have)
+    assert [(row["family"], row["task"], row["seed"]) for row in kept.rows] == [
+        ("gnmt", "placement", 0),
+        ("gnmt", "ordering", 0),
+    ]
+    for row in kept.rows:
+        columns = {name: row[name] for name in ("untrained", "zero-shot", "fine-tuned", "from scratch")}
+        assert all(value >= row["bound"] * (1 - 1e-9) for value in [*columns.values(), *row["others"].values()])
+        assert {"random 4", "annealing 4", "annealing 12", "annealing 30"} <= set(row["others"])
+    assert any(row["zero-shot"] != row["untrained"] for row in kept.rows)
+    added = list(learned.left_out("toy", None, tmp_path, kept.have))
+    assert [row["family"] for row in added] == ["nasnet"] * 2
+    kept.rows += added
+    assert not list(learned.left_out("toy", None, tmp_path, kept.have))
+
+
+def test_nothing_of_the_family_is_learnt_from_or_chosen_by(
+    toy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rlflow.agents.go import teaching
+
+    seen: list[teaching.GoTraining] = []
+    real = teaching.GoTraining.train
+    monkeypatch.setattr(teaching.GoTraining, "train", lambda self, *a, **k: seen.append(self) or real(self, *a, **k))
+    assert list(learned.left_out("toy", ["nasnet"], tmp_path, lambda **fields: False))
+    graphs = {one.title.split()[0] for one in [*seen[0].lessons, *seen[0].judged_on]}
+    assert graphs == {"gnmt", "wavenet"}
+
+
+def test_the_same_rows_again(toy: None, tmp_path: Path) -> None:
+    first, second = (
+        list(learned.left_out("toy", ["gnmt"], tmp_path / name, lambda **fields: False)) for name in ("a", "b")
+    )
+    assert first == second
+
+
+def test_each_part_is_left_out(toy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learned, "WITHOUT", {"whole": {}, "no gate": {"gate": False}})
+    rows = list(learned.without("toy", tmp_path, lambda **fields: fields["key"].endswith("none")))
+    assert [row["part"] for row in rows] == ["whole", "no gate"]
+    assert rows[1]["weights"] < rows[0]["weights"]
+    assert all(0 < mean <= 10 for row in rows for mean in row["means"].values())
+
+
+# --- DOPPLER ----------------------------------------------------------------------------------------------------------
+
+GRAPH = """5
+0
+0,0,1,2
+1,2,3,3
+1e10,2e10
+2e10,1e10
+3e10,1e10
+1e10,1e10
+"""
+
+
+def test_a_graph_is_read_and_placed(tmp_path: Path) -> None:
+    (tmp_path / "diamond_5nodes.txt").write_text(GRAPH)
+    task = PlacementTask(doppler.read_graph(tmp_path / "diamond_5nodes.txt"), doppler.machine(2))
+    assert task.work.seconds.tolist() == [1, 2, 3, 1]
+    # 1 + 2 + 3 + 1; 1, a hand-over of 2, 2, one of 1, 1; 1, one of 2, 3, one of 1, 1
+    assert task.evaluate(np.array([0, 0, 0, 0])).objective == 7.0
+    assert task.evaluate(np.array([0, 1, 0, 0])).objective == 7.0
+    assert task.evaluate(np.array([0, 0, 1, 0])).objective == 8.0
+    names = ["critical-path", "annealing", "GDP-style", "Placeto-style"]
+    kept = Kept()
+    kept.rows += doppler.placed(tmp_path, 64, 2, names, kept.have)
+    assert [(row["placer"], row["evaluations"], row["seeds"]) for row in kept.rows] == [
+        ("critical-path", 1, 1),
+        ("annealing", 64, 2),
+        ("GDP-style", 64, 2),
+        ("Placeto-style", 64, 2),
+    ]
+    assert all(row["gap"] >= 1 for row in kept.rows)
+    assert not list(doppler.placed(tmp_path, 64, 2, names, kept.have))
+    assert [row["seeds"] for row in doppler.placed(tmp_path, 64, 3, names[1:2], kept.have)] == [3]
+
+
+@pytest.mark.parametrize("rival", [rivals.gdp_style, rivals.placeto_style])
+def test_a_rival_learns_keeps_to_its_evaluations_and_repeats_itself(rival: Any) -> None:
+    """A chain with dear hand-overs: all on one device is best, and random placements are far from that."""
+    chain = Work.of_edges([1.0] * 10, [(k, k + 1) for k in range(9)], [1.0] * 10)
+    task = PlacementTask(chain, Devices.alike(2, bandwidth=0.3, latency=0.0))
+    drawn = PLACERS.make("random", evaluations=4).decide(task, np.random.default_rng(0))
+    before = task.spent
+    found = rival(task, 150, 0)
+    assert task.spent - before <= 150 + task.choices  # and what rewards are in units of
+    assert lower_bound(task) <= found <= task.evaluate(drawn).objective
+    assert rival(task, 150, 0) == found
+
+
+def test_advantages_are_discounted_sums_less_their_mean() -> None:
+    found = rivals._advantages(np.array([[0.0, 0.0], [1.0, 0.0]]))
+    centred = np.array([[0.475, -0.475], [0.5, -0.5]])  # of 0.95 and 0 at the first step, 1 and 0 at the second
+    assert np.allclose(found, centred / centred.std(), atol=1e-6)
