@@ -4,6 +4,7 @@
     python reproduce/rlflow/run.py --stage steps           a dream's step against the engine's, analytic and end to end
     python reproduce/rlflow/run.py --stage temperatures    τ from 0.1 to 3.0
     python reproduce/rlflow/run.py --stage rewards         the reward functions
+    python reproduce/rlflow/run.py --stage controllers     PPO, CMA-ES and a variational encoder, and untrained ones
     python reproduce/rlflow/run.py --stage searches        the searches, at equal CPU seconds
     python reproduce/rlflow/run.py --stage ship            trains the two checkpoints that come with the package
     python reproduce/rlflow/run.py --stage tables          only prints the tables of what is there, and draws the curves
@@ -16,12 +17,13 @@ run goes on. Costs are the analytic model's unless said otherwise.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,14 @@ TEMPERATURES = (0.1, 0.5, 0.75, 1.0, 1.2, 1.5, 1.75, 2.0, 2.5, 3.0)
 KEPT = ("expansions", "score", "dream_return", "model_loss", "forced_reward_correlation", "free_reward_correlation",
         "free_structure_exact", "forced_return_error", "free_return_error", "seconds")  # fmt: skip
 REWARDS = ("improvement", "potential", "change", "runtime")
+#: What the controller learns by, and the same without a single dream: the options, by the name of the row.
+CONTROLLERS: dict[str, dict[str, str]] = {
+    "ppo": {},
+    "ppo, untrained": {"dream_updates": "0"},
+    "cma": {"controller": "cma", "dream_updates": "30"},
+    "cma, variational": {"controller": "cma", "dream_updates": "30", "encoder": "variational"},
+    "cma, untrained": {"controller": "cma", "dream_updates": "0"},
+}
 BASELINES = ("greedy", "backtracking", "rlflow", "rlflow:share=1", "beam:width=8", "xrlflow",
              "rlflow:worldmodel=latent", "random")  # fmt: skip
 #: Of these, another seed is another result.
@@ -159,23 +169,32 @@ def real_times(model: str) -> dict[str, float]:
 
 
 def studies(
-    rows: Results, size: Size, kind: str, values: tuple[Any, ...], options: Callable[[Any], dict[str, str]]
+    rows: Results,
+    size: Size,
+    kind: str,
+    values: Iterable[Any],
+    options: Callable[[Any], dict[str, str]],
+    seeds: Iterable[int | None] = (None,),
 ) -> None:
-    """The loop with one option in several values: what is dreamt, what is real, round by round."""
+    """The loop with one option in several values: what is dreamt, what is real, round by round; with the first seed, or
+    with each of ``seeds``, which is then part of the value.
+    """
     from rlflow.agents.rlflow import config as worldmodel_config
     from rlflow.agents.rlflow.train import WorldTrainer
 
     for model in size.studied:
-        for value in values:
-            key = f"{kind}/{model}/{value}"
+        for value, seed in itertools.product(values, seeds):
+            label = value if seed is None else f"{value}, seed {seed}"
+            key = f"{kind}/{model}/{label}"
             if rows.have(key):
                 continue
             config = worldmodel_config.preset("tuned").with_options({**size.latent, **SCRATCH, **options(value)})
             rounds: list[dict[str, Any]] = []
-            trainer, begun = WorldTrainer([ProblemSpec(model)], config), time.process_time()
+            trainer = WorldTrainer([ProblemSpec(model)], config, seed=seed or 0)
+            begun = time.process_time()
             card = trainer.train(size.study_expansions, rounds=size.study_rounds, on_round=rounds.append).card
             last = rounds[-1] if rounds else {}
-            rows.add({"kind": kind, "key": key, "model": model, "value": value, "score": card["score"],
+            rows.add({"kind": kind, "key": key, "model": model, "value": label, "score": card["score"],
                       "best": max(card["best_gains"].values()), "expansions": card["expansions"],
                       "seconds": card["seconds"], "cpu_seconds": time.process_time() - begun,
                       "model_losses": [round(one, 4) for one in trainer.agent.fitter.history],
@@ -254,6 +273,9 @@ STAGES: dict[str, Callable[[Results, Size], None]] = {
         rows, size, "temperature", TEMPERATURES, lambda t: {"temperature": str(t), "temperature_end": str(t)}
     ),
     "rewards": lambda rows, size: studies(rows, size, "reward", REWARDS, lambda name: {"reward": str(name)}),
+    "controllers": lambda rows, size: studies(
+        rows, size, "controller", CONTROLLERS, lambda name: CONTROLLERS[name], range(size.seeds)
+    ),
     "searches": searches,
     "ship": ship,
     "tables": lambda rows, size: None,

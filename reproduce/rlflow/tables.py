@@ -24,7 +24,7 @@ def tables(rows: Results) -> Iterator[str]:
     """Markdown, from the rows alone."""
     yield from efficiency_table(rows.of("efficiency"))
     yield from steps_table(rows.of("steps"))
-    for kind in ("temperature", "reward"):
+    for kind in ("temperature", "reward", "controller"):
         yield from study_table(kind, rows.of(kind))
     yield from search_table(rows.of("search"))
 

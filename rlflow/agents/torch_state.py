@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +27,7 @@ def optimizer_arrays(optimizer: torch.optim.Optimizer, network: torch.nn.Module,
 
 
 def load_optimizer(
-    optimizer: torch.optim.Optimizer, network: torch.nn.Module, name: str, arrays: dict[str, np.ndarray]
+    optimizer: torch.optim.Optimizer, network: torch.nn.Module, name: str, arrays: Mapping[str, np.ndarray]
 ) -> None:
     """The reverse of :func:`optimizer_arrays`; moments go where their parameters are."""
     for parameter_name, parameter in network.named_parameters():

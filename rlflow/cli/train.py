@@ -104,7 +104,7 @@ def xrlflow(**given: Any) -> None:
 @_options(
     click.option("--expansions", default=2_000, show_default=True, help="Graphs that are really opened, in all."),
     click.option("--rounds", default=0, show_default=True, help="Most rounds, 0 for any number."),
-    click.option("--preset", default="tuned", show_default=True, help="Hyper-parameters: paper, tuned or graph."),
+    click.option("--preset", default="tuned", show_default=True, help="Hyper-parameters: paper, tuned, cma or graph."),
     click.option("--capacity", default=6000, show_default=True, help="Graphs of the replay buffer in memory."),
     click.option("--resume", is_flag=True, help="Go on where OUT.last and OUT.replay ended."),
 )

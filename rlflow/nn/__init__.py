@@ -1,6 +1,6 @@
-"""Parts that learned searches are made of: observations, graph encoders, ragged distributions, advantages.
+"""Parts of learned searches: observations, graph encoders, ragged distributions, advantages, an evolution strategy.
 
-``observation``, ``token_vocabulary``, ``policy_config``, ``draws`` and ``advantages`` need numpy only, and
+``observation``, ``token_vocabulary``, ``policy_config``, ``draws``, ``advantages`` and ``cma`` need numpy only, and
 ``native_policy`` runs a trained policy in the core; the others open torch (``pip install 'rlflow[rl]'``) when they
 are imported.
 """

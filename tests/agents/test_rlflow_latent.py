@@ -292,9 +292,9 @@ def test_a_latent_vector_is_no_target_of_its_own_gradient(trained: Any, monkeypa
     plain = latent_fit._encoded
 
     def watched(*given: Any) -> Any:
-        z, fresh = plain(*given)
+        z, *rest = plain(*given)
         made.append(z.detach().requires_grad_())
-        return made[0], fresh
+        return made[0], *rest
 
     monkeypatch.setattr(latent_fit, "_encoded", watched)
     latent_fit.losses(world, memories, batch, generator(0), 0)["likelihood_loss"].backward()

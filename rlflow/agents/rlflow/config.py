@@ -9,11 +9,14 @@ from typing import Any
 
 from rlflow.agents.fields import read_fields
 from rlflow.errors import UsageError
+from rlflow.nn.cma import LEAST
 
 #: Forms of a world model.
 FORMS = ("latent", "graph")
 REWARDS = ("improvement", "potential", "change", "runtime")
 GAINS = ("price", "clock")
+CONTROLLERS = ("ppo", "cma")
+ENCODERS = ("plain", "variational")
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,9 @@ class WorldConfig:
     first; ``episodes``: a model and round by the current policy, and one more that is greedy and judges it.
     ``stop_chance``: of a random step to stop.
 
+    ``encoder``: ``plain``, whose vectors have mean 0 and variance 1; or ``variational``, which gives a normal
+    distribution over vectors, drawn from while fitting, and is held near the standard one with weight ``w_kl``.
+
     The model: ``encoder_hidden``, ``encoder_layers``, ``message``: of the graph network. ``latent``, ``hidden``,
     ``mixtures``: sizes of the MDN-RNN. ``locations``: most matches of a rule that can be told apart. ``ensemble``:
     heads that predict the reward, each fitted on its own share of the episodes.
@@ -41,10 +47,17 @@ class WorldConfig:
     to ``dream_horizon_end`` and the temperature from ``temperature`` to ``temperature_end`` over ``schedule`` rounds.
     ``disagreement``: standard deviations of the ensemble that a predicted reward is lowered by. ``reward``:
     ``improvement``, ``potential``, ``change`` (of the logarithm of the price), or ``runtime`` (the price itself, as the
-    published code has it, for comparison). The controller learns by PPO: ``controller_lr``, ``controller_size``,
-    ``gamma``, ``lam``, ``clip``, ``epochs``, ``minibatch``, ``entropy_weight``; ``prior``: what it begins with in
-    favour of a rule's better-priced matches, ``rule_prior`` of rules whose best match has a large share of the largest
-    gain (trained parameters; 0: none).
+    published code has it, for comparison). ``prior``: what the controller begins with in favour of a rule's
+    better-priced matches, ``rule_prior`` of rules whose best match has a large share of the largest gain (trained
+    parameters; 0: none). ``controller``: what it is and learns by.
+
+    ``ppo``: a network of ``controller_size`` that learns by PPO: ``controller_lr``, ``gamma``, ``lam``, ``clip``,
+    ``epochs``, ``minibatch``, ``entropy_weight``.
+
+    ``cma``: linear, as Ha and Schmidhuber's, adapted by CMA-ES, a generation for each of the ``dream_updates``:
+    ``population`` candidates (0: as many as usual for the number of parameters) with ``rollouts`` dreams each instead
+    of ``dreams``, discounted by ``gamma``; ``sigma``: first step size; ``full_size``: most parameters whose whole
+    covariance is learnt; of more, each one's variance alone.
 
     Looking ahead (``graph``): ``breadth`` candidates are followed ``depth`` steps in the latent graph; ``verify`` of
     them are opened at a time; after ``patience`` openings without a better graph it goes back (0: 6). ``discount``: of
@@ -62,6 +75,7 @@ class WorldConfig:
     episodes: int = 4
     stop_chance: float = 0.02
 
+    encoder: str = "plain"
     encoder_hidden: int = 32
     encoder_layers: int = 2
     message: str = "mean"
@@ -80,6 +94,7 @@ class WorldConfig:
     w_contrast: float = 0.1
     w_reward: float = 10.0
     w_structure: float = 3.0
+    w_kl: float = 0.01
 
     dreams: int = 64
     dream_updates: int = 40
@@ -90,6 +105,7 @@ class WorldConfig:
     schedule: int = 5
     disagreement: float = 0.0
     reward: str = "improvement"
+    controller: str = "ppo"
     controller_lr: float = 1e-3
     controller_size: int = 64
     gamma: float = 0.99
@@ -100,6 +116,10 @@ class WorldConfig:
     entropy_weight: float = 0.01
     prior: float = 0.0
     rule_prior: float = 0.0
+    population: int = 0
+    rollouts: int = 16
+    sigma: float = 0.1
+    full_size: int = 300
 
     breadth: int = 12
     depth: int = 2
@@ -109,11 +129,17 @@ class WorldConfig:
     opens: int = 40
 
     def __post_init__(self) -> None:
-        for name, allowed in (("worldmodel", FORMS), ("reward", REWARDS), ("gains", GAINS)):
+        words = (("worldmodel", FORMS), ("reward", REWARDS), ("gains", GAINS), ("controller", CONTROLLERS),
+                 ("encoder", ENCODERS))  # fmt: skip
+        for name, allowed in words:
             if getattr(self, name) not in allowed:
                 raise UsageError(
                     f"The training option {name!r} is {getattr(self, name)!r}; expected {', '.join(allowed)}."
                 )
+        if self.worldmodel == "graph" and (self.controller, self.encoder) != ("ppo", "plain"):
+            raise UsageError(
+                "The training options controller and encoder are of the latent form; worldmodel=graph has neither."
+            )
         if self.worldmodel == "graph" and self.gains == "clock":
             raise UsageError(
                 "The training options worldmodel=graph and gains=clock do not go together: the graph form learns from "
@@ -122,12 +148,12 @@ class WorldConfig:
         whole = (
             "every", "horizon", "encoder_hidden", "encoder_layers", "latent", "hidden", "mixtures",
             "locations", "ensemble", "batch", "graphs", "dreams", "dream_horizon", "dream_horizon_end", "schedule",
-            "controller_size", "epochs", "minibatch", "breadth", "depth", "verify", "opens",
+            "controller_size", "epochs", "minibatch", "breadth", "depth", "verify", "opens", "rollouts",
         )  # fmt: skip
         wrong = [name for name in whole if getattr(self, name) < 1]
         shares = ("gamma", "lam", "discount", "explore", "stop_chance")
         wrong += [name for name in shares if not 0 <= getattr(self, name) <= 1]
-        rates = ("lr", "controller_lr", "clip", "grad_norm")
+        rates = ("lr", "controller_lr", "clip", "grad_norm", "sigma")
         wrong += [name for name in rates if not getattr(self, name) > 0]
         zero = (
             "patience",
@@ -139,8 +165,11 @@ class WorldConfig:
             "temperature",
             "temperature_end",
             "disagreement",
+            "w_kl",
+            "full_size",
         )
         wrong += [name for name in zero if getattr(self, name) < 0]
+        wrong += ["population"] if self.population and self.population < LEAST else []
         if wrong:
             raise UsageError(f"The training option {wrong[0]!r} is {getattr(self, wrong[0])}, which is out of range.")
 
@@ -183,6 +212,8 @@ PRESETS: dict[str, WorldConfig] = {
         worldmodel="graph", patience=10, random_episodes=1, downhill_episodes=1, batch=12, fit_steps=80
     ),
 }
+# Ours, with a linear controller and CMA-ES in place of PPO.
+PRESETS["cma"] = dataclasses.replace(PRESETS["tuned"], controller="cma")
 
 
 def preset(name: str) -> WorldConfig:

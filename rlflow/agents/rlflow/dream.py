@@ -1,4 +1,5 @@
-"""Dreams: episodes that happen in the world model alone, and the controller that learns in them by PPO.
+"""Dreams: episodes that happen in the world model alone, and the controller that learns in them by PPO; the one that
+CMA-ES adapts is in :mod:`rlflow.agents.rlflow.evolving`.
 
 Nothing here can reach the engine: a dream is given latent vectors, structures and memories, and makes the next ones.
 """
@@ -6,6 +7,7 @@ Nothing here can reach the engine: a dream is given latent vectors, structures a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -57,7 +59,8 @@ def reward_of(name: str, before: Tensor, after: Tensor, best: Tensor, gamma: flo
 class Dream:
     """The world model as an environment. ``temperature``: of the next latent vector; ``random``: where draws come from.
     ``pessimism``: standard deviations of the ensemble that a step's change is lowered by, so that a controller gains
-    nothing by going where the model does not know.
+    nothing by going where the model does not know. ``copies``: the states are the same ones so many times over, one
+    block after the other, and each block sees the same draws.
     """
 
     world: LatentWorld
@@ -66,16 +69,16 @@ class Dream:
     pessimism: float
     random: torch.Generator
     gamma: float = 0.99
+    copies: int = 1
 
     def step(self, state: DreamState, row: Tensor, location: Tensor) -> tuple[DreamState, Tensor]:
         """The next state, and the rewards [b]; 0 for dreams that had ended. To stop ends one and earns nothing."""
         count, size = state.z.shape
         with torch.no_grad():
             found, memory = self.world.step(state.z, state.fires, row, location, state.memory)
-        uniform = torch.rand(count, generator=self.random)
-        normal = torch.randn(count, size, generator=self.random)
-        z = found.latent.sample(self.temperature, uniform, normal)
-        z = (z - z.mean(1, keepdim=True)) / (z.std(1, unbiased=False, keepdim=True) + 1e-5)  # as all encodings are
+        uniform = torch.rand(count // self.copies, generator=self.random).repeat(self.copies)
+        normal = torch.randn(count // self.copies, size, generator=self.random).repeat(self.copies, 1)
+        z = self.world.tidied(found.latent.sample(self.temperature, uniform, normal))
         fires = settled(found.log_counts, found.best)
         acts = state.alive & (row != STOP_ROW)
         change = unsquash(found.change)
@@ -85,6 +88,30 @@ class Dream:
         stuck = (fires.counts[:, 1:].sum(1) == 0) | (found.ends > 0)
         after = DreamState(z, fires, memory, gain, torch.maximum(state.best, gain), acts & ~stuck, state.spec)
         return after, reward
+
+
+class Chooser(Protocol):
+    """Who acts in a dream: what is seen and its value, then log probabilities of rules, and of a rule's matches."""
+
+    def __call__(self, z: Tensor, hidden: Tensor, fires: Fires) -> Any:
+        """``(seen [b, …], values [b])``."""
+
+    def rules(self, seen: Tensor, fires: Fires) -> Tensor:
+        """[b, rows]."""
+
+    def places(self, seen: Tensor, row: Tensor, fires: Fires) -> Tensor:
+        """[b, locations], of rule ``row`` [b]."""
+
+
+def masked_rules(scores: Tensor, fires: Fires) -> Tensor:
+    """[b, rows]: log probabilities of the rules; those that do not fire are masked."""
+    return torch.log_softmax(scores.masked_fill(fires.counts < 0.5, _NEVER), -1)
+
+
+def masked_places(scores: Tensor, row: Tensor, fires: Fires) -> Tensor:
+    """[b, locations]: log probabilities of the matches of rule ``row`` [b]; there are as many as it fires."""
+    there = torch.arange(scores.shape[-1]) < fires.counts.gather(-1, row.unsqueeze(-1)).clamp(min=1)
+    return torch.log_softmax(scores.masked_fill(~there, _NEVER), -1)
 
 
 class Controller(nn.Module):
@@ -119,14 +146,13 @@ class Controller(nn.Module):
         """[b, rows]: log probabilities of the rules; those that do not fire are masked."""
         largest = fires.best.abs().amax(-1, keepdim=True).clamp(min=1e-3)
         scores = self.rule(seen) + self.rule_prior * fires.best / largest
-        return torch.log_softmax(scores.masked_fill(fires.counts < 0.5, _NEVER), -1)
+        return masked_rules(scores, fires)
 
     def places(self, seen: Tensor, row: Tensor, fires: Fires) -> Tensor:
         """[b, locations]: log probabilities of the matches of rule ``row`` [b]; there are as many as it fires."""
         at = torch.arange(self.locations)
         scores = self.place(torch.cat((seen, self.embed(row)), dim=-1)) - self.prior * torch.log1p(at.float())
-        there = at < fires.counts.gather(-1, row.unsqueeze(-1)).clamp(min=1)
-        return torch.log_softmax(scores.masked_fill(~there, _NEVER), -1)
+        return masked_places(scores, row, fires)
 
 
 def make_controller(config: WorldConfig, rows: int, seed: int) -> Controller:
@@ -137,7 +163,7 @@ def make_controller(config: WorldConfig, rows: int, seed: int) -> Controller:
 
 
 def choose(
-    controller: Controller, z: Tensor, hidden: Tensor, fires: Fires, random: torch.Generator | None
+    controller: Chooser, z: Tensor, hidden: Tensor, fires: Fires, random: torch.Generator | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """``(row, location, log probability, value)``, each [b]; the likeliest without ``random``."""
     with torch.no_grad():

@@ -7,7 +7,7 @@ best known discounted gain is computed exactly.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from rlflow.agents.rlflow.latent_fit import correlation
 from rlflow.agents.rlflow.ranked import RankedSearch
 from rlflow.agents.rlflow.real import RealWorld
 from rlflow.agents.rlflow.replay import Key, Recorded, Replay, State
+from rlflow.agents.torch_state import load_optimizer, optimizer_arrays
 from rlflow.nn.batch import Batch
 from rlflow.nn.observation import Observation
 
@@ -83,7 +84,14 @@ class GraphAgent:
         self.config, self.networks, self.replay, self.rows = config, networks, replay, rows
         self.world: GraphWorld = networks["world"]
         self.optimizer = torch.optim.Adam(self.world.parameters(), lr=config.lr, eps=1e-6)
-        self.optimizers = {"world": self.optimizer}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What a resumed training needs beside the weights."""
+        return optimizer_arrays(self.optimizer, self.world, "adam-world")
+
+    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """The reverse of :meth:`arrays`."""
+        load_optimizer(self.optimizer, self.world, "adam-world", arrays)
 
     def learn(self, rounds: int, rng: np.random.Generator, stopped: Callable[[], bool]) -> dict[str, float]:
         """Gradient steps on states drawn from the buffer; the figures of ``docs/metrics.md``."""

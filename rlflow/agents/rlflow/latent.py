@@ -8,6 +8,7 @@ engine. ``docs/worldmodel.md`` says what differs from the published code and why
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from rlflow.agents.rlflow.replay import Structure
 from rlflow.graph.features import GraphFeatures
 from rlflow.nn.batch import GraphBatch
 from rlflow.nn.encoder import GraphEncoder
-from rlflow.nn.mdn import Mixture, MixtureHead
+from rlflow.nn.mdn import MAX_STD, MIN_STD, Mixture, MixtureHead
 from rlflow.nn.observation import GLOBAL_COLUMNS
 from rlflow.nn.token_vocabulary import STOP_ROW, TokenVocabulary
 
@@ -73,12 +74,11 @@ class LatentWorld(nn.Module):
         info = len(OWN_GLOBALS) + 2 * rows
         self.graph = GraphEncoder(len(vocabulary.ops), config.encoder_hidden, config.encoder_layers, _HEADS,
                                   config.message)  # fmt: skip
-        self.project = nn.Sequential(
-            nn.Linear(config.encoder_hidden + info, 128),
-            nn.ReLU(),
-            nn.Linear(128, size),
-            nn.LayerNorm(size, elementwise_affine=False),
-        )
+        self.variational = config.encoder == "variational"
+        first = nn.Linear(config.encoder_hidden + info, 128)
+        second = nn.Linear(128, 2 * size if self.variational else size)
+        normed: list[nn.Module] = [] if self.variational else [nn.LayerNorm(size, elementwise_affine=False)]
+        self.project = nn.Sequential(first, nn.ReLU(), second, *normed)
         self.decode = nn.Sequential(nn.Linear(size, 128), nn.ReLU(), nn.Linear(128, info + 1 + len(vocabulary.ops)))
         self.rule = nn.Embedding(rows, _RULE)
         self.place = nn.Embedding(config.locations, _PLACE)
@@ -98,9 +98,23 @@ class LatentWorld(nn.Module):
                 last.bias.zero_()
 
     def encode(self, scenes: Sequence[Scene]) -> Tensor:
-        """[n, latent]: each of mean 0 and variance 1 over its entries."""
+        """[n, latent]: each of mean 0 and variance 1 over its entries; of a variational encoder the likeliest."""
+        return self.belief(scenes)[0]
+
+    def belief(self, scenes: Sequence[Scene]) -> tuple[Tensor, Tensor | None]:
+        """The vectors [n, latent], and of a variational encoder the logarithms of their standard deviations."""
         _, pooled = self.graph(GraphBatch.of([one.graph for one in scenes], self.vocabulary.op_rows))
-        return self.project(torch.cat((pooled, info_of(scenes)), dim=1))
+        found = self.project(torch.cat((pooled, info_of(scenes)), dim=1))
+        if not self.variational:
+            return found, None
+        mean, log_std = found.chunk(2, 1)
+        return mean, log_std.clamp(math.log(MIN_STD), math.log(MAX_STD))
+
+    def tidied(self, z: Tensor) -> Tensor:
+        """Drawn vectors [n, latent] as encodings are: of mean 0 and variance 1, or of a variational encoder as is."""
+        if self.variational:
+            return z
+        return (z - z.mean(1, keepdim=True)) / (z.std(1, unbiased=False, keepdim=True) + 1e-5)
 
     def start(self, count: int) -> Memory:
         """The memory at the beginning of an episode: nothing."""
@@ -140,6 +154,11 @@ class LatentWorld(nn.Module):
         place = self.place(location.clamp(max=self.config.locations - 1))
         known = (z, self.rule(row), place, share.unsqueeze(-1), priced, torch.log1p(fires.counts), fires.best)
         return torch.cat(known, dim=-1)
+
+
+def divergence(mean: Tensor, log_std: Tensor) -> Tensor:
+    """[n]: of normal distributions from the standard one, in nats (Kingma and Welling 2014, appendix B)."""
+    return 0.5 * (mean.square() + (2 * log_std).exp() - 2 * log_std - 1).sum(-1)
 
 
 def info_of(scenes: Sequence[Scene]) -> Tensor:

@@ -1,24 +1,51 @@
-"""The paper's form: fits the latent world model, then trains the controller in its dreams, and acts by that."""
+"""The paper's form: fits the latent world model, then lets the controller learn in its dreams, and acts by that."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from rlflow.agents.rlflow.config import WorldConfig
-from rlflow.agents.rlflow.dream import Controller, Dream, dream, improve, random_of
+from rlflow.agents.rlflow.dream import Controller, Dream, DreamState, dream, improve, random_of
+from rlflow.agents.rlflow.evolving import DreamEvolution
 from rlflow.agents.rlflow.latent_fit import Fitter, Memories, judge
 from rlflow.agents.rlflow.pilot import ControllerPilot, dream_starts
 from rlflow.agents.rlflow.real import RealWorld
 from rlflow.agents.rlflow.replay import Recorded
+from rlflow.agents.torch_state import load_optimizer, optimizer_arrays
 
 _TINY = 1e-6
 #: How many times the controller's rate its two slopes over prices learn at.
 _SLOPES = 30.0
+
+
+class Proximal:
+    """Teaches a controller by PPO, with a rate of its own for its two slopes over prices."""
+
+    def __init__(self, config: WorldConfig, controller: Controller) -> None:
+        self.config, self.controller, self.dreams = config, controller, config.dreams
+        self.optimizer = torch.optim.Adam(_rates(controller, config.controller_lr), eps=1e-5)
+
+    def update(
+        self, env: Dream, state: DreamState, horizon: int, units: Tensor, rng: np.random.Generator
+    ) -> dict[str, float]:
+        """Dreams from ``state``, and one update on them; the figures of ``docs/metrics.md``."""
+        found = dream(env, self.controller, state, horizon, units, self.config)
+        figures = improve(self.controller, self.optimizer, found, self.config, rng)
+        return {"dream_return": found.total, "dream_length": found.length, "dream_steps": len(found), **figures}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What a resumed training needs."""
+        return optimizer_arrays(self.optimizer, self.controller, "adam-controller")
+
+    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """The reverse of :meth:`arrays`."""
+        load_optimizer(self.optimizer, self.controller, "adam-controller", arrays)
 
 
 class LatentAgent:
@@ -28,8 +55,18 @@ class LatentAgent:
         self.config, self.networks, self.memories = config, networks, memories
         self.controller = networks["controller"]
         self.fitter, self.history = Fitter(memories, seed), list[float]()
-        self.optimizer = torch.optim.Adam(_rates(self.controller, config.controller_lr), eps=1e-5)
-        self.optimizers = {"world": self.fitter.optimizer, "controller": self.optimizer}
+        self.teacher: Proximal | DreamEvolution = (
+            DreamEvolution(config, self.controller) if config.controller == "cma" else Proximal(config, self.controller)
+        )
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What a resumed training needs beside the weights."""
+        return optimizer_arrays(self.fitter.optimizer, self.networks["world"], "adam-world") | self.teacher.arrays()
+
+    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """The reverse of :meth:`arrays`."""
+        load_optimizer(self.fitter.optimizer, self.networks["world"], "adam-world", arrays)
+        self.teacher.load(arrays)
 
     def learn(self, rounds: int, rng: np.random.Generator, stopped: Callable[[], bool]) -> dict[str, float]:
         """Fit, then dream; the figures of ``docs/metrics.md``."""
@@ -51,15 +88,11 @@ class LatentAgent:
         for _ in range(config.dream_updates):
             if stopped():
                 break
-            state = dream_starts(self.memories, episodes, config.dreams, rng)
+            state = dream_starts(self.memories, episodes, self.teacher.dreams, rng)
             if not bool(state.alive.any()):
                 continue
-            found = dream(env, self.controller, state, horizon, units, config)
-            figures = improve(self.controller, self.optimizer, found, config, rng)
-            self.history.append(found.total)
-            rows.append(
-                {"dream_return": found.total, "dream_length": found.length, "dream_steps": len(found), **figures}
-            )
+            rows.append(self.teacher.update(env, state, horizon, units, rng))
+            self.history.append(rows[-1]["dream_return"])
         if not rows:
             return {}
         last = rows[-max(1, len(rows) // 5) :]

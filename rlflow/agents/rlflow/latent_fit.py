@@ -19,6 +19,7 @@ from rlflow.agents.rlflow.latent import (
     Prediction,
     Scene,
     content_of,
+    divergence,
     fires_of,
     settled,
     squash,
@@ -149,7 +150,7 @@ class Fitter:
         config = self.config
         weights = {"likelihood_loss": 1.0, "reward_loss": config.w_reward, "end_loss": 1.0,
                    "structure_loss": config.w_structure, "reconstruction_loss": config.w_reconstruct,
-                   "contrast_loss": config.w_contrast}  # fmt: skip
+                   "contrast_loss": config.w_contrast, "kl_loss": config.w_kl}  # fmt: skip
         loss = sum((weights[name] * value for name, value in terms.items()), torch.zeros(()))
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -168,7 +169,7 @@ def losses(
     contains (reconstruction) and be told from the others by the prediction (contrast); what makes it useful is the
     gradient of all predictions, the reward's among them, through the vectors that go *in*.
     """
-    z, fresh = _encoded(world, memories, batch, rng)
+    z, fresh, kl = _encoded(world, memories, batch, rng)
     fires = _fires(memories, batch)
     before = Fires(fires.counts[:, :-1], fires.best[:, :-1])
     prediction, _, _ = world.unroll(z[:, :-1], before, batch.row, batch.location)
@@ -181,7 +182,7 @@ def losses(
     ends = functional.binary_cross_entropy_with_logits(prediction.ends, batch.ends, reduction="none")
     content = content_of([memories.scene(key) for key in fresh], world.vocabulary.op_rows, len(world.vocabulary.ops))
     told = world.decode(torch.stack(list(fresh.values())))
-    return {
+    terms = {
         "likelihood_loss": -(log_prob * going).sum() / share / world.config.latent,
         "reward_loss": reward_loss(prediction.change, batch, seed),
         "end_loss": (ends * mask).sum() / mask.sum().clamp(min=1),
@@ -189,6 +190,7 @@ def losses(
         "reconstruction_loss": functional.smooth_l1_loss(told, content, reduction="none").sum(-1).mean(),
         "contrast_loss": contrast(prediction, target, going, batch),
     }
+    return terms if kl is None else terms | {"kl_loss": kl}
 
 
 def reward_loss(change: Tensor, batch: Sequences, seed: int) -> Tensor:
@@ -240,16 +242,23 @@ def contrast(prediction: Prediction, target: Tensor, going: Tensor, batch: Seque
 
 def _encoded(
     world: LatentWorld, memories: Memories, batch: Sequences, rng: np.random.Generator
-) -> tuple[Tensor, dict[Key, Tensor]]:
-    """``z`` [b, t + 1, latent], and those that have a gradient: a draw of the batch's states; the others' are as they
-    were when last refreshed.
+) -> tuple[Tensor, dict[Key, Tensor], Tensor | None]:
+    """``z`` [b, t + 1, latent]; those that have a gradient, a draw of the batch's states; and of a variational encoder,
+    which draws these vectors, the mean divergence from the standard normal. The other states' vectors are as they were
+    when last refreshed.
     """
     every = list(dict.fromkeys(key for keys in batch.keys for key in keys))
     some = sorted(rng.permutation(len(every))[: world.config.graphs].tolist())
-    fresh = dict(zip((every[i] for i in some), world.encode([memories.scene(every[i]) for i in some]), strict=True))
+    vectors, log_std = world.belief([memories.scene(every[i]) for i in some])
+    kl = None
+    if log_std is not None:
+        kl = divergence(vectors, log_std).mean()
+        noise = torch.from_numpy(rng.standard_normal(tuple(vectors.shape), dtype=np.float32))
+        vectors = vectors + log_std.exp() * noise
+    fresh = dict(zip((every[i] for i in some), vectors, strict=True))
     old = memories.latent([key for key in every if key not in fresh]) if len(fresh) < len(every) else ()
     known = {**dict(zip((key for key in every if key not in fresh), old, strict=True)), **fresh}
-    return torch.stack([torch.stack([known[key] for key in keys]) for keys in batch.keys]), fresh
+    return torch.stack([torch.stack([known[key] for key in keys]) for keys in batch.keys]), fresh, kl
 
 
 def _fires(memories: Memories, batch: Sequences) -> Fires:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlflow.agents.rlflow.dream import Controller, DreamState, choose
+from rlflow.agents.rlflow.dream import Chooser, DreamState, choose
 from rlflow.agents.rlflow.latent import OWN_GLOBALS, Fires, LatentWorld, Memory, Scene, fires_of
 from rlflow.agents.rlflow.latent_fit import Memories
 from rlflow.agents.rlflow.replay import Recorded, State, Structure, structure
@@ -24,7 +24,7 @@ class ControllerPilot:
     """
 
     world: LatentWorld
-    controller: Controller
+    controller: Chooser
     rows: np.ndarray
     random: torch.Generator | None = None
     temperature: float = 1.0

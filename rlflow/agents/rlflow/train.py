@@ -30,7 +30,7 @@ from rlflow.agents.rlflow.trained import (
     load_weights,
     make_networks,
 )
-from rlflow.agents.torch_state import card_of, load_optimizer, optimizer_arrays
+from rlflow.agents.torch_state import card_of
 from rlflow.env.spec import ProblemSpec
 from rlflow.errors import UsageError
 from rlflow.nn.observation import STOP_RULE
@@ -201,8 +201,7 @@ class WorldTrainer:
         self._count()
         self.replay.save()
         checkpoint = self._checkpoint(all_weights(self.agent.networks))
-        for name, optimizer in self.agent.optimizers.items():
-            checkpoint.extra |= optimizer_arrays(optimizer, self.agent.networks[name], f"adam-{name}")
+        checkpoint.extra |= self.agent.arrays()
         checkpoint.extra |= {f"best/{name}": array for name, array in self.best_weights.items()}
         checkpoint.progress = {
             **asdict(self.progress),
@@ -225,6 +224,5 @@ class WorldTrainer:
         self.replay.load(plain["parts"])
         self._make(last.vocabulary)
         load_weights(self.agent.networks, last.weights)
-        for name, optimizer in self.agent.optimizers.items():
-            load_optimizer(optimizer, self.agent.networks[name], f"adam-{name}", last.extra)
+        self.agent.load(last.extra)
         self.best_weights = part_of(last.extra, "best/")

@@ -39,10 +39,13 @@ def make_networks(config: WorldConfig, vocabulary: TokenVocabulary, seed: int) -
 
         return {"world": make_graph_world(config, vocabulary, seed)}
     from rlflow.agents.rlflow.dream import make_controller
+    from rlflow.agents.rlflow.evolving import LinearController
     from rlflow.agents.rlflow.latent import make_world
 
     world = make_world(config, vocabulary, seed)
-    return {"world": world.eval(), "controller": make_controller(config, world.rows, seed + 1).eval()}
+    by_cma = config.controller == "cma"
+    controller = LinearController(config, world.rows) if by_cma else make_controller(config, world.rows, seed + 1)
+    return {"world": world.eval(), "controller": controller.eval()}
 
 
 def all_weights(networks: dict[str, Any]) -> dict[str, np.ndarray]:
