@@ -6,27 +6,20 @@ first. A folder of models that somebody else filled may hold a ``json.py``; it m
 
 from __future__ import annotations
 
-import multiprocessing
-import multiprocessing.util
 import os
 import signal
 import subprocess
 import sys
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from multiprocessing.context import SpawnContext, SpawnProcess
-from typing import Any
+from collections.abc import Sequence
+from contextlib import suppress
 
-__all__ = ["kill_started", "module_path", "python_command", "safe_context", "started"]
+__all__ = ["kill_started", "module_path", "python_command", "started"]
 
 _started: weakref.WeakSet[subprocess.Popen[bytes]] = weakref.WeakSet()
 
 # Nothing but sys, which is built in, may be imported before the path is set: not even json.
 _BOOTSTRAP = "import sys; sys.path[:] = eval(sys.argv.pop(1)); from {module} import {name}; sys.exit({name}())"
-# -P leaves the current folder out; Python 3.10 lacks it, and its -I leaves out the user's own packages and PYTHON*
-# variables too, which costs nothing: multiprocessing tells its children the whole module path.
-_SAFE = ["-P"] if sys.version_info >= (3, 11) else ["-I"]
 
 
 def module_path() -> list[str]:
@@ -61,37 +54,8 @@ def kill_started() -> None:
                 os.killpg(child.pid, signal.SIGKILL)
             else:
                 child.kill()
-    for helper in multiprocessing.active_children():
-        helper.kill()
+    if "multiprocessing" in sys.modules:  # else there are no helpers
+        import multiprocessing
 
-
-class _Process(SpawnProcess):
-    @staticmethod
-    def _Popen(process_obj: Any) -> Any:  # noqa: N802 - multiprocessing's name
-        with _safe_flags():
-            return SpawnProcess._Popen(process_obj)
-
-
-class _Context(SpawnContext):
-    Process = _Process
-
-
-def safe_context() -> SpawnContext:
-    """``multiprocessing.get_context("spawn")``, but its processes do not look for modules in the current folder."""
-    if sys.platform != "win32":
-        from multiprocessing import resource_tracker
-
-        with _safe_flags():
-            resource_tracker.ensure_running()
-    return _Context()
-
-
-@contextmanager
-def _safe_flags() -> Iterator[None]:
-    """Meanwhile, ``multiprocessing`` starts interpreters with the safe flags; it has no option for that."""
-    usual = multiprocessing.util._args_from_interpreter_flags  # type: ignore[attr-defined]
-    multiprocessing.util._args_from_interpreter_flags = lambda: [*_SAFE, *usual()]  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        multiprocessing.util._args_from_interpreter_flags = usual  # type: ignore[attr-defined]
+        for helper in multiprocessing.active_children():
+            helper.kill()

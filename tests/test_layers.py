@@ -19,7 +19,7 @@ PACKAGE = ROOT / "rlflow"
 
 LAYERS: dict[str, int] = {
     "errors": 0, "plugins": 0,
-    "ops": 1, "files": 1, "specs": 1, "processes": 1, "interrupts": 1, "forks": 1, "protobuf_wire": 1,
+    "ops": 1, "files": 1, "specs": 1, "processes": 1, "spawning": 1, "interrupts": 1, "forks": 1, "protobuf_wire": 1,
     "graph": 2, "registry": 2, "ledger": 2, "footprint": 2,
     "frontends": 3, "rewrite": 3, "nn": 3, "runtime": 3, "crew": 3,
     "zoo": 4, "synthesis": 4, "price": 4, "equivalence": 4, "kernels": 4,
@@ -40,7 +40,7 @@ SIDEWAYS = {
 ABOUT = {
     "tuner": "tensor programs", "tuned": "models whose kernels are tuned",
     "ledger": "what one run keeps for the next", "plugins": "what is added by name",
-    "forks": "work in a copy of the process",
+    "forks": "work in a copy of the process", "spawning": "`multiprocessing` that is safe in any folder",
     "files": "writing without leaving halves", "specs": "options in a word", "registry": "what is known by name",
     "footprint": "how much memory a network needs while it runs, and bands of rows",
     "kernels": "what runs inside a stock ONNX Runtime",

@@ -59,7 +59,7 @@ def test_the_command_line(folder: Path, options: tuple[str, ...]) -> None:
 def test_a_script_elsewhere_that_uses_the_library(folder: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "from rlflow.processes import safe_context\n"
+        "from rlflow.spawning import safe_context\n"
         "if __name__ == '__main__':\n"
         "    with safe_context().Pool(2) as pool:\n"
         "        assert pool.map(abs, [-1, 2]) == [1, 2]\n"

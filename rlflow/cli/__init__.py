@@ -6,32 +6,34 @@ gain (optimize --check).
 
 from __future__ import annotations
 
+import importlib
+
 import click
 
-from rlflow.cli.bench import bench
 from rlflow.cli.common import ErrorGroup
-from rlflow.cli.compare import compare
-from rlflow.cli.cost import cost
-from rlflow.cli.diff import diff
-from rlflow.cli.dream import dream
-from rlflow.cli.explain import explain
-from rlflow.cli.info import info
-from rlflow.cli.inspect import inspect
-from rlflow.cli.optimize import optimize
-from rlflow.cli.place import place
-from rlflow.cli.rules import rules
-from rlflow.cli.run import run
-from rlflow.cli.search import search
-from rlflow.cli.shrink import shrink
-from rlflow.cli.simplify import simplify
-from rlflow.cli.split import split
-from rlflow.cli.train import train
-from rlflow.cli.tune import tune
-from rlflow.cli.verify import verify
-from rlflow.cli.worker import worker
-from rlflow.cli.zoo import zoo
 
 __all__ = ["main"]
+
+#: Each is a file of this folder, with a command of its name in it.
+_VERBS = (
+    "optimize", "simplify", "shrink", "verify", "diff", "bench", "search", "compare", "inspect", "cost", "rules",
+    "explain", "zoo", "train", "dream", "split", "run", "place", "tune", "worker", "info",
+)  # fmt: skip
+
+
+class _Verbs(ErrorGroup):
+    """The verbs in order; the file of one is opened when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All verbs."""
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb, or ``None`` where there is none of that name."""
+        if cmd_name not in _VERBS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"rlflow.cli.{cmd_name}"), cmd_name)
+        return command
 
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -43,7 +45,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 
 
 @click.group(
-    cls=ErrorGroup,
+    cls=_Verbs,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
@@ -60,8 +62,3 @@ def main(context: click.Context) -> None:
     """Make a trained network faster: measured, proved rule by rule, and checked end to end."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-
-
-for verb in (optimize, simplify, shrink, verify, diff, bench, search, compare, inspect, cost, rules, explain, zoo,
-             train, dream, split, run, place, tune, worker, info):  # fmt: skip
-    main.add_command(verb)

@@ -33,7 +33,8 @@ class VerbGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """As click's, but no sentence is cut."""
-        named = [(name, one) for name, one in self.commands.items() if not one.hidden]
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        named = [(name, one) for name, one in found if one is not None and not one.hidden]
         with formatter.section("Commands"):
             formatter.write_dl([(name, one.get_short_help_str(_WIDEST)) for name, one in named])
 
@@ -264,6 +265,13 @@ def with_egraph_out(spec: str, path: str | None, model: str) -> Strategy:
         raise UsageError(f"--egraph-out needs --search eqsat or tensat; the strategy {kind.name!r} makes no e-graph.")
     check_output(path, model)
     return search.make(spec, egraph_out=path)
+
+
+def one_output(positional: str | None, option: str | None) -> str | None:
+    """The output that is named as the last argument or by ``-o``; raises :class:`UsageError` where two are."""
+    if positional is not None and option is not None and positional != option:
+        raise UsageError(f"The output is given twice, {positional} and {option}; give it once.")
+    return option or positional
 
 
 def plural(count: int, noun: str, plural_noun: str | None = None) -> str:

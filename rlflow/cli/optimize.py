@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlflow.cli.common import NameChoice, emit_json, parse_dims, parse_pairs, show
+from rlflow.cli.common import NameChoice, emit_json, one_output, parse_dims, parse_pairs, show
 from rlflow.cli.model_files import MODEL
 from rlflow.errors import UsageError
 from rlflow.options import Options
@@ -108,12 +108,10 @@ def optimize(
     """
     if quiet and verbose:
         raise UsageError("--quiet and --verbose contradict each other; give one of them.")
-    if out is not None and output is not None and out != output:
-        raise UsageError(f"The output is given twice, {out} and {output}; give it once.")
     from rlflow import optimizer
     from rlflow.cli.common import device_command, with_egraph_out
 
-    target = output or out
+    target = one_output(out, output)
     if check and target is not None:
         raise UsageError(f"--check writes nothing; leave out {target}, or leave out --check.")
     _check_places((json_file, page_file), model, target)

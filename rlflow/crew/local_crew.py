@@ -8,7 +8,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from rlflow.crew.task_list import Crew, Hand, Make, TaskList, result_of
-from rlflow.processes import safe_context
+from rlflow.spawning import safe_context
 
 
 class HereCrew(Crew):

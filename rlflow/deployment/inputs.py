@@ -13,8 +13,8 @@ from rlflow.errors import RuntimeCrashed, RuntimeRefused
 
 if TYPE_CHECKING:
     from rlflow.equivalence import ProbePlan
+    from rlflow.equivalence.noise import Sessions
     from rlflow.equivalence.sizes import Sizes
-    from rlflow.runtime import Worker
 
 _VERIFY_INPUTS = 2
 #: A guess at the size of an open dimension that makes a run take longer is not used.
@@ -39,7 +39,7 @@ class Inputs:
     @classmethod
     def of(
         cls,
-        worker: Worker,
+        worker: Sessions,
         source: bytes | str,
         graph: Any,
         dims: Mapping[str, int],
@@ -85,7 +85,7 @@ class Inputs:
 
 
 def _accepted(
-    worker: Worker,
+    worker: Sessions,
     source: bytes | str,
     candidates: Sequence[Sizes],
     feeds_of: Callable[[Mapping[str, int]], list[dict[str, np.ndarray]]],

@@ -43,7 +43,6 @@ class Deployment:
     @classmethod
     def of(cls, threads: int, runtime: str, provider: str | None, command: str | DeviceCommand | None) -> Deployment:
         """Raises :class:`UsageError` for a combination that makes no sense."""
-        from rlflow.price.command import DeviceCommand
         from rlflow.runtime import CPU_PROVIDER, DEFAULT_RUNTIME, RuntimeOptions, provider_name
 
         if runtime == ON_GPU:
@@ -54,8 +53,11 @@ class Deployment:
             )
         chosen = CPU_PROVIDER if provider is None else provider_name(provider)
         RuntimeOptions(runtime=runtime, provider=chosen)  # refuses what does not go together
-        device = DeviceCommand(command) if isinstance(command, str) else command
-        return cls(threads, runtime, chosen, device)
+        if isinstance(command, str):
+            from rlflow.price.command import DeviceCommand
+
+            command = DeviceCommand(command)
+        return cls(threads, runtime, chosen, command)
 
     @classmethod
     def priced_by(

@@ -12,7 +12,7 @@ import numpy as np
 from rlflow.equivalence.outputs import flatten, noise_floor
 from rlflow.equivalence.probes import Probe, ProbePlan
 from rlflow.errors import RuntimeCrashed, RuntimeRefused
-from rlflow.runtime import ModelSource, Worker
+from rlflow.runtime import Handle, ModelIO, ModelSource
 
 Feeds = Mapping[str, np.ndarray]
 Outputs = dict[str, Any]
@@ -36,10 +36,22 @@ class Runner(Protocol):
     def __call__(self, model: ModelSource, feeds: Any, level: str) -> list[Outputs]: ...
 
 
-class WorkerRunner:
-    """A runner over a :class:`rlflow.runtime.Worker`."""
+class Sessions(Protocol):
+    """What opens models and runs them, as :class:`rlflow.runtime.Worker` does."""
 
-    def __init__(self, worker: Worker, *, time_limit: float | None = None) -> None:
+    def load(self, model: ModelSource, *, level: str | None = None, time_limit: float | None = None) -> Handle: ...
+
+    def unload(self, handle: Handle) -> None: ...
+
+    def interface(self, model: ModelSource) -> ModelIO: ...
+
+    def run(self, handle: Handle, feeds: Feeds, *, time_limit: float | None = None) -> Outputs: ...
+
+
+class WorkerRunner:
+    """A runner over a :class:`rlflow.runtime.Worker`, or what opens models as it does."""
+
+    def __init__(self, worker: Sessions, *, time_limit: float | None = None) -> None:
         self.worker, self.time_limit = worker, time_limit
 
     def __call__(self, model: ModelSource, feeds: Any, level: str) -> list[Outputs]:
@@ -75,11 +87,11 @@ class Runs:
     deepened: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass
 class Noise:
     """What the original does by itself on some inputs: its outputs per level, the noise floor per output, and what is
     random in it. ``groups``: the same and the probes, to be judged slice by slice; ``cut``: whether the time ended
-    before the probes did.
+    before the probes did; ``moved``: whether moved inputs and weights were run, which :func:`move` can do later.
     """
 
     plain: list[Outputs]
@@ -88,6 +100,7 @@ class Noise:
     random: frozenset[str] = frozenset()
     groups: Sequence[Runs] = ()
     cut: bool = False
+    moved: bool = True
 
     @property
     def probes(self) -> list[Runs]:
@@ -103,15 +116,18 @@ def calibrate(
     seed: int = 0,
     plan: ProbePlan | None = None,
     seconds: float | None = None,
+    moved: bool = True,
 ) -> Noise:
     """Run the original with the runtime's optimisations off (twice) and on, on inputs moved by one unit in the last
     place, and with weights moved likewise; then on the probes of ``plan``, as many as ``seconds`` allow.
 
-    Compute once and pass to several :func:`verify` calls that share inputs. Errors of the runtime on the original are
-    raised: nothing can be verified then.
+    Compute once and pass to several :func:`verify` calls that share inputs. ``moved=False`` puts the moved inputs and
+    weights off: the comparison asks for them where outputs differ by more than is allowed without them. Errors of the
+    runtime on the original are raised: nothing can be verified then.
     """
     allowed = SECONDS if seconds is None else seconds
-    course = _Course(runner, feeds, plan, seed, allowed / 2)
+    # As many probes as there are with their moved ones: those may be asked for later.
+    course = _Course(runner, feeds, plan, seed, allowed / 2 if moved else allowed / 4, moved)
     runs = _flat(runner(original, course.feeds(), "disable"))
     count = len(feeds)
     plain, again, nudged = runs[:count], runs[count], runs[count + 1 : course.fixed]
@@ -120,11 +136,46 @@ def calibrate(
     unstable = frozenset(name for name, difference in repeat.items() if difference > 0.0)
     variants = [deployed, *([nudged] if len(nudged) == count else [])]  # integers cannot be moved
     groups = [Runs("usual", list(feeds), plain, variants), *course.groups(runs)]
-    with_moved_weights(runner, original, groups, seed, allowed / 4)
+    calm = Noise(plain, deployed, {}, unstable, groups, course.cut, moved)
+    if moved:
+        _with_other_variants(runner, original, calm, seed, plan, allowed)
+    calm.floor = noise_floor(plain, variants)
+    return calm
+
+
+def move(
+    runner: Runner,
+    original: ModelSource,
+    calm: Noise,
+    *,
+    seed: int = 0,
+    plan: ProbePlan | None = None,
+    seconds: float | None = None,
+) -> None:
+    """Run the moved inputs and weights that :func:`calibrate` was told to put off, and put them into ``calm``."""
+    shifted = [
+        (group, _near(one, seed + number))
+        for group in calm.groups
+        for number, one in enumerate(() if group.exact else group.feeds)
+        if _has_floats(one)
+    ]
+    outputs = _flat(runner(original, [near for _, near in shifted], "disable"))
+    for group in calm.groups:
+        found = [one for (of, _), one in zip(shifted, outputs, strict=True) if of is group]
+        if found and len(found) == len(group.feeds) and all(found):
+            group.variants.append(found)
+    _with_other_variants(runner, original, calm, seed, plan, SECONDS if seconds is None else seconds)
+    calm.floor, calm.moved = noise_floor(calm.plain, calm.groups[0].variants), True
+
+
+def _with_other_variants(
+    runner: Runner, original: ModelSource, calm: Noise, seed: int, plan: ProbePlan | None, seconds: float
+) -> None:
+    """The variants that are no moved inputs: moved weights, and outputs that runtimes compute in steps."""
+    with_moved_weights(runner, original, calm.groups, seed, seconds / 4)
     if plan is not None and plan.sensitivity.stepped:
-        for group in groups:
+        for group in calm.groups:
             group.variants.append([_a_step_up(run, plan.sensitivity.stepped) for run in group.plain])
-    return Noise(plain, deployed, noise_floor(plain, variants), unstable, groups, course.cut)
 
 
 def deepen(runner: Runner, original: ModelSource, groups: Sequence[Runs], seed: int) -> None:
@@ -182,25 +233,41 @@ class _Course:
     """The inputs that the original is run on, in order, and which of them were what."""
 
     def __init__(
-        self, runner: Runner, feeds: Sequence[Feeds], plan: ProbePlan | None, seed: int, seconds: float
+        self,
+        runner: Runner,
+        feeds: Sequence[Feeds],
+        plan: ProbePlan | None,
+        seed: int,
+        seconds: float,
+        moved: bool,
     ) -> None:
         self.runner, self.base, self.plan, self.seed, self.seconds = runner, feeds, plan, seed, seconds
+        self.moved = moved
         self.fixed, self.cut = 0, False
         self.asked: list[tuple[Probe, bool]] = []
 
     def feeds(self) -> Iterator[Feeds]:
-        """The base, its first again, the base moved by a rounding; then each probe, and the same moved."""
-        moved = [moved_by_one_ulp(one, self.seed + index) for index, one in enumerate(self.base) if _has_floats(one)]
-        first = [*self.base, self.base[0], *moved]
+        """The base, its first again, the base moved by a rounding; then each probe, and the same moved (if wanted)."""
+        near = [_near(one, self.seed + index) for index, one in enumerate(self.base) if self.moved and _has_floats(one)]
+        first = [*self.base, self.base[0], *near]
         self.fixed, began = len(first), time.monotonic()
         yield from first
         if self.plan is None:
             return
         start = time.monotonic()
         pace = (start - began) / self.fixed
-        for probe in self.plan.probes(self.runner):
-            # A run and a moved one, by what an element took so far.
-            ahead = 2 * pace * max(1.0, _elements(probe) / max(1, _elements(self.base[0])))
+        each = (2 if self.moved else 1) * pace  # a run, and a moved one where that is wanted
+        if each > self.seconds / 2:  # none of them would have time: they need not be made
+            self.cut = True
+            return
+
+        def fits(runs: int) -> bool:
+            late = time.monotonic() + runs * pace > start + self.seconds
+            self.cut |= late
+            return not late
+
+        for probe in self.plan.probes(self.runner, fits):
+            ahead = each * max(1.0, _elements(probe) / max(1, _elements(self.base[0])))
             share = 0.5 if probe.is_rows else 1.0  # a large table must not take all the time
             if time.monotonic() + ahead > start + share * self.seconds:
                 self.cut |= not probe.is_rows  # those come again in smaller pieces
@@ -211,8 +278,8 @@ class _Course:
                 return
             self.asked.append((probe, False))
             yield probe
-            if not probe.refused and not probe.exact and _has_floats(probe):
-                shifted = Probe(probe.kind, moved_by_one_ulp(probe, self.seed + len(self.asked)))
+            if self.moved and not probe.refused and not probe.exact and _has_floats(probe):
+                shifted = _near(probe, self.seed + len(self.asked))
                 self.asked.append((shifted, True))
                 yield shifted
 
@@ -249,6 +316,12 @@ def moved_by_one_ulp(feeds: Feeds, seed: int) -> dict[str, np.ndarray]:
         else:
             moved[name] = array
     return moved
+
+
+def _near(feeds: Feeds, seed: int) -> Any:
+    """As :func:`moved_by_one_ulp`, of the same kind."""
+    moved = moved_by_one_ulp(feeds, seed)
+    return Probe(feeds.kind, moved) if isinstance(feeds, Probe) else moved
 
 
 def _a_step_up(outputs: Outputs, names: Collection[str]) -> Outputs:

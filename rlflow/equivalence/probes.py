@@ -75,11 +75,13 @@ class ProbePlan:
     given: Mapping[str, np.ndarray] = field(default_factory=dict)
     watched: ModelSource | None = None
 
-    def probes(self, run: Run) -> Iterator[Probe]:
-        """The probes in order. The consumer runs each before it asks for the next."""
+    def probes(self, run: Run, fits: Callable[[int], bool] = lambda runs: True) -> Iterator[Probe]:
+        """The probes in order. The consumer runs each before it asks for the next. ``fits`` says whether so many runs
+        at once have time, which a look at values inside takes.
+        """
         yield from self._thresholds()
         yield from self._sizes()
-        yield from self._scales(run)
+        yield from self._scales(run, fits)
         yield from self._signs()
         yield from self._equals()
         yield from self._rows()
@@ -121,12 +123,15 @@ class ProbePlan:
             yield probe
             accepted |= set() if probe.refused else set(sizes)
 
-    def _scales(self, run: Run) -> Iterator[Probe]:
+    def _scales(self, run: Run, fits: Callable[[int], bool]) -> Iterator[Probe]:
         half = self.sensitivity.half
         large, small = (_LARGE_HALF, _SMALL_HALF) if half else (_LARGE, _SMALL)
         if not self._scalable():
             return
-        for number, scale in enumerate([*large, small, *([] if half else self._crossing(run, [*large, small]))]):
+        tried = [*large, small]
+        for number, scale in enumerate(tried):
+            yield Probe(f"scale {scale:g}", self._scaled(scale, 30 + number))
+        for number, scale in enumerate([] if half else self._crossing(run, tried, fits), len(tried)):
             yield Probe(f"scale {scale:g}", self._scaled(scale, 30 + number))
 
     def _signs(self) -> Iterator[Probe]:
@@ -229,12 +234,12 @@ class ProbePlan:
 
     # -- values inside
 
-    def _crossing(self, run: Run, tried: Sequence[float]) -> list[float]:
+    def _crossing(self, run: Run, tried: Sequence[float], fits: Callable[[int], bool]) -> list[float]:
         """At most two more scales at which values inside lie on both sides of the constants that they meet."""
         wanted = [(name, bound) for name, bounds in self.sensitivity.inside.items() for bound in bounds]
-        if not wanted or self.watched is None:
-            return []
         scales = [1.0, *tried, *_LOOKS]
+        if not wanted or self.watched is None or not fits(len(scales)):
+            return []
         looks = [Probe(f"look {scale:g}", self._scaled(scale, 30)) for scale in scales]
         try:
             seen = run(self.watched, looks, "disable")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rlflow.equivalence.noise import Feeds, Outputs, Runner, WorkerRunner
-from rlflow.runtime import ModelSource, Worker
+from rlflow.runtime import Handle, ModelIO, ModelSource, Worker
 
 
 def runner(reference: Worker, deployed: Worker) -> Runner:
@@ -22,6 +22,38 @@ def runner(reference: Worker, deployed: Worker) -> Runner:
         return (tight if level == "disable" else loose)(model, feeds, level)
 
     return run
+
+
+class KeptSessions:
+    """A worker that opens ``model`` once at each level and keeps these sessions as long as it lives: for comparisons,
+    where nothing is timed. Other models come and go as ever.
+    """
+
+    def __init__(self, worker: Worker, model: ModelSource) -> None:
+        self._worker, self._model = worker, model
+        self._kept: dict[str, Handle] = {}
+
+    def load(self, model: ModelSource, *, level: str | None = None, time_limit: float | None = None) -> Handle:
+        """A session, new or kept."""
+        wanted = level or self._worker.options.level
+        if model != self._model:
+            return self._worker.load(model, level=wanted, time_limit=time_limit)
+        if wanted not in self._kept:
+            self._kept[wanted] = self._worker.load(model, level=wanted, time_limit=time_limit)
+        return self._kept[wanted]
+
+    def unload(self, handle: Handle) -> None:
+        """Free a model that is not kept."""
+        if all(handle is not one for one in self._kept.values()):
+            self._worker.unload(handle)
+
+    def interface(self, model: ModelSource) -> ModelIO:
+        """Inputs and outputs; of the model that is kept, from the session that its outputs will come from."""
+        return self.load(model, level="disable").io if model == self._model else self._worker.interface(model)
+
+    def run(self, handle: Handle, feeds: Feeds, *, time_limit: float | None = None) -> Outputs:
+        """Outputs by name."""
+        return self._worker.run(handle, feeds, time_limit=time_limit)
 
 
 class CheckProgress(NamedTuple):

@@ -61,12 +61,14 @@ def excess(
     *,
     scaled: bool = False,
     times: float = 1.0,
+    strictly: bool = False,
 ) -> Excess | None:
     """The first thing in which ``other`` is further from ``reference`` than its noise explains, or ``None``.
 
     All arrays have one shape and type per run; runs of other shapes than the first's are judged apart by the caller.
     ``dtype``: the coarsest float type involved. ``scaled``: values are large or small on purpose. ``times``: so many
-    times the usual differences are allowed.
+    times the usual differences are allowed. ``strictly``: as if there were no noise, without ``variants``, and not one
+    zero may change: what passes so passes beside any noise.
     """
     ours, theirs = np.stack(list(reference)), np.stack(list(other))
     if np.array_equal(ours, theirs):
@@ -74,7 +76,7 @@ def excess(
     moved = [np.stack(list(variant)) for variant in variants]
     if ours.dtype.kind not in "fc":
         return _unequal(ours, theirs, moved)
-    return _misplaced(ours, theirs, moved, scaled) or _floats(ours, theirs, moved, dtype, scaled, times)
+    return _misplaced(ours, theirs, moved, scaled) or _floats(ours, theirs, moved, dtype, scaled, times, strictly)
 
 
 def _unequal(ours: np.ndarray, theirs: np.ndarray, moved: Arrays) -> Excess | None:
@@ -109,7 +111,7 @@ def _same_special(one: np.ndarray, two: np.ndarray) -> np.ndarray:
 
 
 def _floats(
-    ours: np.ndarray, theirs: np.ndarray, moved: Arrays, dtype: str, scaled: bool, times: float
+    ours: np.ndarray, theirs: np.ndarray, moved: Arrays, dtype: str, scaled: bool, times: float, strictly: bool
 ) -> Excess | None:
     finite = np.isfinite(ours) & np.isfinite(theirs)
     for variant in moved:
@@ -122,7 +124,7 @@ def _floats(
     noises = [times * (np.where(finite, variant, 0).astype(wide) - base) for variant in moved]
     return (
         _peaks(np.abs(base), np.abs(error), [np.abs(noise) for noise in noises], dtype, scaled)
-        or _zeros(base, error, noises, finite, dtype)
+        or _zeros(base, error, noises, finite, dtype, strictly)
         or _gains(base, error, noises, dtype)
     )
 
@@ -154,7 +156,9 @@ def _peak(axis: int, at: int, worst: float, magnitude: float, allowed: float) ->
     return Excess(sentence, worst, worst / scale, allowed / scale)
 
 
-def _zeros(base: np.ndarray, error: np.ndarray, noises: Arrays, finite: np.ndarray, dtype: str) -> Excess | None:
+def _zeros(
+    base: np.ndarray, error: np.ndarray, noises: Arrays, finite: np.ndarray, dtype: str, strictly: bool
+) -> Excess | None:
     steady = (base == 0) & finite
     for noise in noises:
         steady &= noise == 0
@@ -162,7 +166,7 @@ def _zeros(base: np.ndarray, error: np.ndarray, noises: Arrays, finite: np.ndarr
     if least == 0.0 or not count:
         return None
     changed = int((np.abs(error[steady]) > least).sum())
-    if changed < 4 or changed <= _ZEROS_CHANGED * count:
+    if not changed or (not strictly and (changed < 4 or changed <= _ZEROS_CHANGED * count)):
         return None
     worst = float(np.abs(error[steady]).max())
     return Excess(

@@ -17,7 +17,7 @@ from rlflow.pipeline.allowances import advise
 from rlflow.pipeline.checking import check
 from rlflow.pipeline.context import Context
 from rlflow.pipeline.ends import check_at_ends, race_at_ends
-from rlflow.pipeline.kernel_planning import with_kernels
+from rlflow.pipeline.kernel_wishes import wants_kernels
 from rlflow.pipeline.loading import Loaded, load
 from rlflow.pipeline.peaks import peak_memory
 from rlflow.pipeline.racing import Raced, race
@@ -42,7 +42,11 @@ def run(model: Any, context: Context) -> OptimizeResult:
         raced, checked = check(came, raced, context)
         check_at_ends(came, raced, context)
     peaks = peak_memory(came, raced, context)
-    written = with_kernels(came, raced, write(came, raced, context), context)
+    written = write(came, raced, context)
+    if wants_kernels(context.options):
+        from rlflow.pipeline.kernel_planning import with_kernels
+
+        written = with_kernels(came, raced, written, context)
     told = report(came, best, raced, checked, written, context, context.stage.seconds())
     if peaks is not None:
         told = replace(told, peak_bytes_before=peaks[0], peak_bytes_after=peaks[1])

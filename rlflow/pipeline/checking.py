@@ -44,7 +44,9 @@ def check(
     known = {loaded.source: raced.outputs.get("baseline"), source: raced.outputs.get("optimised")}
     runs = counted(context.runner, context.on_checking, None if each is None else 2.0 * each)
     run = with_known_outputs(runs, inputs.feeds, known)
-    noise = equivalence.calibrate(run, loaded.source, inputs.feeds, seed=seed, plan=inputs.plan, seconds=each)
+    how: dict[str, Any] = {"seed": seed, "plan": inputs.plan, "seconds": each}
+    # In a hurry, noise is looked for where roundings show only.
+    noise = equivalence.calibrate(run, loaded.source, inputs.feeds, **how, moved=seconds is None)
     others = rounds_otherwise(loaded, raced.winner)
     times = max(1.0, context.options.tolerated / K) if others else 1.0
     found = verified(run, inputs, loaded.source, source, seed, noise, each, times)

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import Inputs, open_worker
-from rlflow.equivalence.runners import runner
+from rlflow.equivalence.runners import KeptSessions, WorkerRunner, runner
 from rlflow.equivalence.sizes import usual
 from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable, VerificationFailed
 from rlflow.files import ScratchFolder, check_output
 from rlflow.pipeline.given import check_given
-from rlflow.pipeline.kernel_planning import check_kernels, wants_kernels
+from rlflow.pipeline.kernel_wishes import check_kernels, wants_kernels
 from rlflow.pipeline.parts import ModelTimes, Parts
 from rlflow.search import Progress, StopToken
 
@@ -64,6 +64,7 @@ class Context:
         self._stack = ExitStack()
         self._worker: Worker | None = None
         self._given_worker = worker
+        self._kept: KeptSessions | None = None
         self._inputs: Inputs | None = None
 
     def __enter__(self) -> Context:
@@ -134,12 +135,17 @@ class Context:
     @property
     def runner(self) -> Any:
         """Runs models to compare their outputs."""
-        return runner(self.reference, self.worker)
+        return runner(self.reference, self.worker) if self._kept is None else WorkerRunner(self._kept)
 
     @property
     def runtime(self) -> dict[str, Any] | None:
         """What the deployment worker says of itself; ``None`` where none was opened."""
         return None if self._worker is None else self._worker.describe()
+
+    def keep_sessions(self, loaded: Loaded) -> None:
+        """Let the model as it came be opened once for all that it is run for, if it is small and nobody times it."""
+        if self.options.place.is_default and loaded.weights is None:
+            self._kept = KeptSessions(self.reference, loaded.source)
 
     def pace(self, loaded: Loaded) -> ModelTimes:
         """How long the model as it came takes here. Nothing is said of one that cannot be run: the stage that needs it
@@ -162,7 +168,7 @@ class Context:
             options = self.options
             said = {**usual(loaded.extents), **options.freeze}
             self._inputs = Inputs.of(
-                self.reference,
+                self._kept or self.reference,
                 loaded.source,
                 loaded.graph,
                 said,

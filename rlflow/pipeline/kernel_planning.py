@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import verified
-from rlflow.errors import CostError, ModelError, UsageError, VerificationFailed
+from rlflow.errors import CostError, ModelError, VerificationFailed
 from rlflow.kernels.algorithms import ALGORITHMS
 from rlflow.kernels.plan import KEY, Choice, KernelPlan
-from rlflow.kernels.shared_library import library_path, unavailable
+from rlflow.kernels.shared_library import library_path
 from rlflow.kernels.site_times import chosen, measured
 from rlflow.pipeline.parts import ModelTimes, Timing
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rlflow.pipeline.writing import Written
     from rlflow.runtime import Worker
 
-__all__ = ["check_kernels", "wants_kernels", "with_kernels"]
+__all__ = ["with_kernels"]
 
 #: All weights together may become so many times their own bytes larger. Prepared, they are mapped and not copied, which
 #: saves as much.
@@ -43,26 +43,8 @@ _ATTEMPTS = (
 )
 
 
-def wants_kernels(options: Any) -> bool:
-    """Whether a plan is made at the end: it was asked for, or the graph was chosen by prices with kernels."""
-    return bool(options.kernels) or options.place.with_kernels
-
-
-def check_kernels(options: Any) -> None:
-    """Refuse ``--kernels`` where no plan can be made, before any work begins. Raises :class:`UsageError`."""
-    if not wants_kernels(options):
-        return
-    if not (options.place.is_default or options.place.with_kernels) or options.place.command is not None:
-        raise UsageError("--kernels is for ONNX Runtime on the processor; leave out the other runtime, or --kernels.")
-    reason = unavailable()
-    if reason is not None:
-        raise UsageError(f"--kernels cannot be used here: {reason}.")
-
-
 def with_kernels(loaded: Loaded, raced: Raced, written: Written, context: Context) -> Written:
     """What was ``written``, with a plan in its metadata where one makes the model faster; a note says which."""
-    if not wants_kernels(context.options):
-        return written
     from rlflow.frontends import blocked
 
     context.stage("kernels", "measuring the kernels")

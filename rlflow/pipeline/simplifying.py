@@ -36,6 +36,7 @@ def simplify(model: Any, context: Context) -> OptimizeResult:
     if came.library is None:
         best, raced = None, Raced(f"the model is carried through as it came: {came.imported.passthrough}")
     else:
+        context.keep_sessions(came)
         settle_sizes(came, context)
         best = found(came, context)
         raced = Raced("simplified; no clock was used", _entrant(came, best))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -21,6 +22,9 @@ FORMAT = 1
 _LISTS = ("source", "target", "where", "fires", "silent", "derived")
 _TEXTS = ("name", "doc", "origin", "numerics")
 _NAME = re.compile(r'"name"\s*:\s*("(?:[^"\\]|\\.)*")')
+#: How a rule file begins, and how much of it is looked at for that.
+_HEAD = re.compile(r'\s*\{\s*"format"\s*:\s*\d+\s*,\s*"family"\s*:\s*("(?:[^"\\]|\\.)+")\s*,\s*"rules"')
+_HEAD_CHARACTERS = 400
 _FIELDS = {*_LISTS, *_TEXTS, "let", "samples", "proof"}
 #: Proves a rule that does not come with the package: returns its record, or raises RuleError with the reason.
 Prover = Callable[[Rule], ProofRecord]
@@ -114,10 +118,19 @@ def load_rules(
 def _of_families(names: Sequence[str]) -> RuleLibrary:
     """The shipped rules of these families, or with these names. Files of other families are not read where all names
     are families."""
-    families = {path: _read_data(path)[0]["family"] for path in (*_paths.library_files(), *_paths.named_files())}
+    families = {path: _family_of(path) for path in (*_paths.library_files(), *_paths.named_files())}
     if set(names) <= set(families.values()):
         return RuleLibrary(rule for path, family in families.items() if family in names for rule in _shipped_in(path))
     return RuleLibrary(_read_all()).select(names)
+
+
+def _family_of(path: Path) -> str:
+    """The family that a rule file names; its rules are not read where it names that first, as those that ship do."""
+    with contextlib.suppress(OSError, ValueError), path.open(encoding="utf-8") as file:
+        found = _HEAD.match(file.read(_HEAD_CHARACTERS))
+        if found is not None:
+            return str(json.loads(found[1]))
+    return str(_read_data(path)[0]["family"])
 
 
 @functools.cache

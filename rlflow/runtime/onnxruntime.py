@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,8 +21,10 @@ from rlflow.files import ScratchFolder
 from rlflow.runtime.base import CPU_PROVIDER, Runtime
 from rlflow.runtime.loops import cpu_model, short
 from rlflow.runtime.messages import ModelIO, NodeTime, TensorInfo
-from rlflow.runtime.residence import MemoryTrace, memory_trace
 from rlflow.runtime.session_options import RuntimeOptions
+
+if TYPE_CHECKING:
+    from rlflow.runtime.residence import MemoryTrace
 
 _LEVEL = {
     "disable": "ORT_DISABLE_ALL",
@@ -109,6 +111,8 @@ class OnnxRuntime(Runtime):
 
     def memory_trace(self, source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any]) -> MemoryTrace:
         """As the runtime's own allocator counts it."""
+        from rlflow.runtime.residence import memory_trace
+
         return memory_trace(functools.partial(Session, source, options), feeds)
 
     def describe(self, provider: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO, Protocol
 
 from rlflow.errors import CostError, RuntimeRefused, RuntimeUnavailable, UsageError
-from rlflow.runtime import loops, residence, wire
+from rlflow.runtime import loops, wire
 from rlflow.runtime.base import RUNTIMES, Runtime, runtime
 from rlflow.runtime.messages import TimingPlan
 from rlflow.runtime.session_options import RuntimeOptions
@@ -102,6 +102,8 @@ class Service:
         return self._runtime.memory_trace(source, options, feeds)
 
     def resident(self, source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any], runs: int) -> Any:
+        from rlflow.runtime import residence
+
         return residence.resident(self._runtime.open(source, options), feeds, runs)
 
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rlflow.errors import UsageError
-from rlflow.processes import safe_context
 from rlflow.search.budget import Budget, StopReason
 from rlflow.search.interrupt import InterruptGuard, StopToken
 from rlflow.search.problem import Problem
@@ -60,6 +59,8 @@ def solve_in_parallel(make_problem: MakeProblem, strategy: Strategy, budget: Bud
         )
     seeds = [int(child.generate_state(1, np.uint64)[0] >> 1) for child in np.random.SeedSequence(seed).spawn(workers)]
     share = shared_out(budget, workers)
+    from rlflow.spawning import safe_context
+
     context = safe_context()  # a copy of this process could inherit a runtime's threads and locks
     with InterruptGuard(StopToken()), context.Pool(workers) as pool:
         parts = [(0, 1) if randomised else (worker, workers) for worker in range(workers)]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -173,8 +172,10 @@ class MeasuredPrices(Prices):
         return self._estimate(region) if len(ratios) >= FEW else _roofline(region) * min([1.0, *ratios])
 
     def _estimate(self, region: Any) -> float:
+        import statistics  # it takes as long to import as a search on a small model
+
         ratios = self._ratios.get(region.kind) or [ratio for known in self._ratios.values() for ratio in known] or [1.0]
-        return _roofline(region) * median(ratios)
+        return _roofline(region) * statistics.median(ratios)
 
     def _learn(self, graph: Any) -> None:
         """How measured regions of each kind compare with the roofline."""

@@ -48,7 +48,7 @@ class Rounding:
             for k, macro in _macros(raw, index):
                 added[k] = sum(map(self._budget.share, (rule for rule, _ in macro.applied.steps)))
             fits = self._budget.allows(self._spent(node) + added)
-            self.refused.update(self._names[rule] for rule in np.unique(rules[~fits]))
+            self.refused.update(self._names[rule] for rule in {*rules[~fits].tolist()})
         else:
             fits = self._alone[rules]
             for k, macro in _macros(raw, index):

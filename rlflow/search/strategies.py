@@ -49,6 +49,20 @@ def _accept(name: str, kind: Any) -> None:
 STRATEGIES: Registry[type[Any]] = Registry(
     "search strategy",
     group="rlflow.strategies",
+    places={
+        "annealing": "rlflow.search.annealing:Annealing",
+        "backtracking": "rlflow.search.backtracking:Backtracking",
+        "beam": "rlflow.search.beam:Beam",
+        "eqsat": "rlflow.search.eqsat.saturation:EqSat",
+        "genetic": "rlflow.search.genetic:Genetic",
+        "greedy": "rlflow.search.greedy:Greedy",
+        "mcts": "rlflow.search.mcts:Mcts",
+        "mixed": "rlflow.search.portfolio:Mixed",
+        "partition": "rlflow.search.partitioned:PartitionedSearch",
+        "portfolio": "rlflow.search.portfolio:Portfolio",
+        "random": "rlflow.search.random_walk:RandomRestarts",
+        "tensat": "rlflow.search.eqsat.saturation:Tensat",
+    },
     capabilities={"has_trace": True, "randomised": False, "shares": False, "goes_on": False},
     accept=_accept,
 )

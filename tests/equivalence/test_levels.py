@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rlflow.equivalence import verify
+from rlflow.equivalence import WorkerRunner, calibrate, verify
+from rlflow.equivalence.runners import KeptSessions
+from rlflow.runtime import RuntimeOptions
 
 FEEDS = [{"x": np.random.default_rng(seed).standard_normal(64).astype(np.float32)} for seed in range(2)]
 #: By model: what is added to ``y`` with the runtime's optimisations off, and with them on; and a further output.
@@ -46,3 +49,51 @@ def test_an_output_that_is_random_is_not_compared() -> None:
     found = verify(random, "original", "same", FEEDS)
     assert found.passed
     assert found.vacuous
+
+
+@pytest.mark.parametrize(("added", "moved", "passed"), [(0.0, False, True), (5e-6, True, True), (0.05, True, False)])
+def test_moved_inputs_that_were_put_off_are_run_where_roundings_show(added: float, moved: bool, passed: bool) -> None:
+    runs = []
+
+    def steep(model: Any, feeds: Iterable[Mapping[str, Any]], level: str) -> list[dict[str, Any]]:
+        found = [np.sin(np.float32(1000) * one["x"]) + np.float32(added * (model == "other")) for one in feeds]
+        runs.append((model, level, len(found)))
+        return [{"y": one} for one in found]
+
+    noise = calibrate(steep, "original", FEEDS, moved=False)
+    assert runs == [("original", "disable", 3), ("original", "all", 2)]
+    found = verify(steep, "original", "other", FEEDS, noise=noise)
+    assert (found.passed, noise.moved) == (passed, moved)
+
+
+class Counted:
+    """What opens models, and how often it was asked to."""
+
+    options = RuntimeOptions()
+
+    def __init__(self) -> None:
+        self.opened: list[tuple[Any, str]] = []
+        self.closed: list[Any] = []
+
+    def load(self, model: Any, *, level: str, time_limit: float | None = None) -> Any:
+        self.opened.append((model, level))
+        return SimpleNamespace(key=len(self.opened), io=(model, level))
+
+    def unload(self, handle: Any) -> None:
+        self.closed.append(handle.io)
+
+    def run(self, handle: Any, feeds: Any, *, time_limit: float | None = None) -> Any:
+        return handle.io
+
+
+def test_sessions_of_one_model_are_kept() -> None:
+    counted: Any = Counted()
+    kept = KeptSessions(counted, "original")
+    assert kept.interface("original") == ("original", "disable")
+    run = WorkerRunner(kept)
+    for model in ("original", "other", "original", "other"):
+        for level in ("disable", "all"):
+            assert run(model, [{}, {}], level) == [(model, level)] * 2
+    assert sorted(counted.opened) == [("original", "all"), ("original", "disable"), *[("other", "all")] * 2,
+                                      *[("other", "disable")] * 2]  # fmt: skip
+    assert sorted(counted.closed) == [("other", "all")] * 2 + [("other", "disable")] * 2

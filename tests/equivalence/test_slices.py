@@ -83,3 +83,25 @@ def test_overflow_is_a_matter_of_order_only_at_scales_far_from_one(scaled: bool,
 def test_nothing_to_compare() -> None:
     empty = np.zeros((0, 3), np.float32)
     assert excess([empty], [empty], [], "float32") is None
+
+
+@pytest.mark.parametrize(
+    ("what", "other", "passes"),
+    [
+        ("the same", CHANNELS, True),
+        ("a rounding", noisy(CHANNELS, 1.0, seed=9), True),
+        ("forty roundings", noisy(CHANNELS, 40.0, seed=9), False),
+        ("a tiny channel zeroed", changed(CHANNELS, (0, 4), 0.0), False),
+    ],
+)  # fmt: skip
+def test_judged_strictly_no_variant_excuses_anything(what: str, other: np.ndarray, passes: bool) -> None:
+    loud = [[noisy(CHANNELS, 1000.0, seed=seed)] for seed in (2, 3)]
+    assert excess([CHANNELS], [other], loud, "float32") is None or what == "a tiny channel zeroed"
+    assert (excess([CHANNELS], [other], [], "float32", strictly=True) is None) is passes
+
+
+def test_judged_strictly_one_zero_that_changes_is_too_many() -> None:
+    array = np.maximum(normal(64, 64), 0)
+    one = changed(array, tuple(np.argwhere(array == 0)[0]), np.float32(2.5e-6))
+    assert excess([array], [one], [], "float32") is None
+    assert excess([array], [one], [], "float32", strictly=True) is not None

@@ -43,11 +43,14 @@ def compared(worker: Worker, original: bytes, other: bytes, dims: dict[str, int]
 
 
 class TestTable:
+    @pytest.mark.parametrize("moved", [True, False], ids=["", "noise put off"])
     @pytest.mark.parametrize("pair", [*WRONG, *NEIGHBOURS], ids=lambda pair: pair.name)
-    def test_the_wrong_one_is_caught_and_the_exported_clean_up_is_not(self, worker: Worker, pair: Pair) -> None:
+    def test_the_wrong_one_is_caught_and_the_exported_clean_up_is_not(
+        self, worker: Worker, pair: Pair, moved: bool
+    ) -> None:
         imported, run = load_model(pair.original), runner(worker, worker)
         inputs = Inputs.of(worker, pair.original, imported.graph, dict(pair.dims), None, 0)
-        noise = calibrate(run, pair.original, inputs.feeds, plan=inputs.plan)
+        noise = calibrate(run, pair.original, inputs.feeds, plan=inputs.plan, moved=moved)
         cleaned = save_model(imported, imported.graph).SerializeToString()
         right, wrong = (verified(run, inputs, pair.original, other, 0, noise) for other in (cleaned, pair.wrong))
         assert right.passed, right.failure()

@@ -88,6 +88,7 @@ NEEDLESS = [
     "rlflow.race.gate",
     "rlflow.price.measured",
     "rlflow.synthesis.prove",
+    "onnx.reference",
     "onnxruntime",
 ]
 
@@ -183,3 +184,26 @@ def test_the_clean_up_is_written_where_it_is_faster(
         assert (report.original_ms, report.baseline_ms, report.optimized_ms) == (2.0, 1.0, 1.0)
         assert report.verified is not None
         assert report.verified.passed
+
+
+def test_the_output_is_an_argument_or_an_option(tmp_path: Path) -> None:
+    source, target = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    onnx.save(layers(), source)
+    done = CliRunner().invoke(main, ["simplify", str(source), str(target)])
+    assert done.exit_code == 0, done.output
+    assert target.exists()
+    nowhere = CliRunner().invoke(main, ["simplify", str(source)])
+    assert nowhere.exit_code == 2
+    assert "rlflow simplify IN OUT" in nowhere.stderr
+
+
+def test_what_the_note_on_open_dimensions_advises_is_an_option(tmp_path: Path) -> None:
+    source = tmp_path / "in.onnx"
+    model = layers()
+    for info in (model.graph.input[0], model.graph.output[0]):
+        info.type.tensor_type.shape.dim[0].dim_param = "N"
+    onnx.save(model, source)
+    guessed = CliRunner().invoke(main, ["simplify", str(source), str(tmp_path / "a.onnx")])
+    assert "give --dim N=" in guessed.output
+    told = CliRunner().invoke(main, ["simplify", str(source), str(tmp_path / "b.onnx"), "--dim", "N=3"])
+    assert (told.exit_code, "give --dim" in told.output) == (0, False)

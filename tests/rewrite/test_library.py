@@ -12,7 +12,7 @@ from rlflow import _core
 from rlflow.errors import RuleError, UsageError
 from rlflow.rewrite import Rule, RuleLibrary, all_shipped, compiled, explain, load_rules, read_rules
 from rlflow.rewrite import paths as rule_paths
-from rlflow.rewrite.library import checked
+from rlflow.rewrite.library import _family_of, _read_data, _shipped_in, checked
 
 GOOD = {"name": "good", "source": ["(Relu (Relu ?x))"], "target": ["(Relu ?x)"]}
 
@@ -146,3 +146,27 @@ def test_reading_few_families_gives_what_reading_all_does(names: list[str]) -> N
     assert rule.file is not None
     assert rule.line is not None
     assert f'"{rule.name}"' in Path(rule.file).read_text(encoding="utf-8").splitlines()[rule.line - 1]
+
+
+def test_files_of_other_families_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+
+    def counted(path: Path) -> object:
+        read.append(path.stem)
+        return _read_data(path)
+
+    monkeypatch.setattr("rlflow.rewrite.library._shipped_in", _shipped_in.__wrapped__)
+    monkeypatch.setattr("rlflow.rewrite.library._read_data", counted)
+    assert load_rules(families=["linear"]).families == ["linear"]
+    assert read == ["linear"]
+
+
+@pytest.mark.parametrize("text", ['{"family": "f", "format": 1, "rules": []}', '{"format": 1, "family": "f"}'])
+def test_a_file_that_does_not_begin_with_its_family_is_read(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "odd.json"
+    path.write_text(text, encoding="utf-8")
+    if "rules" in text:
+        assert _family_of(path) == "f"
+    else:
+        with pytest.raises(RuleError, match='"rules"'):
+            _family_of(path)

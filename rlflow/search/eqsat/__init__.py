@@ -17,8 +17,9 @@ The e-graph itself is native; ``docs/eqsat.md`` says what it can do.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from rlflow._core import EGraph, EGraphRule, Extraction, Saturation
-from rlflow.search.eqsat.benchmarks import BENCHMARKS
 from rlflow.search.eqsat.extract import DECODERS, Extracted, extract
 from rlflow.search.eqsat.gym import GymGraph, gym_graph, read_gym, write_gym
 from rlflow.search.eqsat.tensat_text import (
@@ -30,6 +31,9 @@ from rlflow.search.eqsat.tensat_text import (
     tensat_rules,
     write_model,
 )
+
+if TYPE_CHECKING:
+    from rlflow.search.eqsat.benchmarks import BENCHMARKS
 
 __all__ = [
     "BENCHMARKS",
@@ -52,3 +56,12 @@ __all__ = [
     "write_gym",
     "write_model",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The benchmarks open the zoo, which no search needs."""
+    if name == "BENCHMARKS":
+        from rlflow.search.eqsat.benchmarks import BENCHMARKS
+
+        return BENCHMARKS
+    raise AttributeError(f"module 'rlflow.search.eqsat' has no attribute {name!r}")

@@ -14,9 +14,9 @@ from rlflow import _core
 from rlflow.crew import Workers
 from rlflow.errors import GraphError, UsageError
 from rlflow.files import write_atomically
-from rlflow.processes import safe_context
 from rlflow.rewrite import Rule, read_rules
 from rlflow.rewrite.paths import library_files
+from rlflow.spawning import safe_context
 from rlflow.synthesis.examples import of_constants, plain_text
 from rlflow.synthesis.field import key_of
 from rlflow.synthesis.generate.deriver import Deriver, sides_of
