@@ -39,7 +39,7 @@ class Setting:
     families: tuple[str, ...] = tuple(FAMILIES)
     tasks: tuple[str, ...] = TASKS
     seeds: int = 5
-    updates: int = 20
+    updates: int = 10
     steps: int = 50
     tried: int = 64
     evaluations: int = 10_000
@@ -54,8 +54,8 @@ class Setting:
 SETTINGS = {
     "full": Setting(),
     "reduced": Setting(
-        families=("gnmt", "transformer", "nasnet"), tasks=("placement", "ordering"), seeds=2, updates=10,
-        changes={"pool": 4, "demonstrations": 300, "imitate": 15},
+        families=("gnmt", "transformer", "nasnet"), tasks=("placement", "ordering"), seeds=2, updates=4,
+        changes={"pool": 3, "demonstrations": 300, "imitate": 25},
     ),
 }  # fmt: skip
 

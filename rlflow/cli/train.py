@@ -142,7 +142,7 @@ def worldmodel(**given: Any) -> None:
 )  # fmt: skip
 @click.option("--tasks", multiple=True, metavar="TASK", help="placement, ordering or fusing (default: all).")
 @click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The checkpoint to write.")
-@click.option("--updates", default=20, show_default=True, help="Updates in all, after what is imitated.")
+@click.option("--updates", default=10, show_default=True, help="Updates in all, after what is imitated.")
 @click.option("--judge-every", default=10, show_default=True, help="Updates between evaluations.")
 @click.option("--set", "options", multiple=True, metavar="NAME=VALUE", help="One hyper-parameter; repeatable.")
 @click.option("--start", type=click.Path(dir_okay=False), help="A checkpoint whose weights to begin with.")
@@ -186,9 +186,9 @@ def go(**given: Any) -> None:
 
 
 def _go_line(wanted: int, figures: dict[str, Any]) -> str:
-    if "imitated" in figures:
-        return f"imitation, pass {figures['imitated']:>3}  loss {figures['loss']:.4f}  {figures['seconds']:.0f} s"
     judged = f"  score {figures['score']:.4f}" if "score" in figures else ""
+    if "imitated" in figures:
+        return f"pass {figures['imitated']:>3}  loss {figures['loss']:.4f}  {figures['seconds']:.0f} s{judged}"
     return (
         f"{min(1.0, figures['update'] / wanted):4.0%}  {figures['graph']:<16} reward {figures['reward']:.4f}"
         f"  best {figures['best']:.4f}  entropy {figures['entropy']:.3f}  kl {figures['kl']:.4f}"

@@ -28,7 +28,8 @@ class GoConfig:
     task before it made.
 
     ``demonstrations``: evaluations of a search for each graph and task that the policy imitates first, 0 for none;
-    ``imitate``: passes over these. ``batch``: graphs of a step. ``lr``: Adam's; ``clip``: of each node's ratio;
+    ``imitate``: passes over these, a step for each graph. ``batch``: graphs of an update. ``lr``: Adam's, which falls
+    to a tenth over the passes; ``play_lr``: that after these, which falls likewise. ``clip``: of each node's ratio;
     ``epochs``: passes over the decisions of an update; ``samples``: of them for each graph; ``entropy``: weight of this
     term, which falls to nothing in the course of a training; ``grad_norm``: gradients are cut to. ``baseline``: what a
     reward is compared with, the best that was seen of the graph (``best``) or the update's own mean (``mean``).
@@ -47,9 +48,10 @@ class GoConfig:
     gate: bool = True
     together: bool = True
     demonstrations: int = 600
-    imitate: int = 20
+    imitate: int = 60
     batch: int = 4
-    lr: float = 7e-4
+    lr: float = 1e-3
+    play_lr: float = 2e-4
     clip: float = 0.2
     epochs: int = 3
     samples: int = 16
@@ -65,7 +67,7 @@ class GoConfig:
         whole = ("hidden", "heads", "graph_layers", "layers", "segment", "iterations", "epochs", "pool", "smallest",
                  "batch", "imitate")  # fmt: skip
         wrong = [name for name in whole if getattr(self, name) < 1]
-        wrong += [name for name in ("lr", "clip", "grad_norm") if not getattr(self, name) > 0]
+        wrong += [name for name in ("lr", "play_lr", "clip", "grad_norm") if not getattr(self, name) > 0]
         wrong += [name for name in ("entropy", "demonstrations") if getattr(self, name) < 0]
         wrong += ["samples"] if self.samples < 2 else []
         wrong += ["largest"] if self.largest < self.smallest else []

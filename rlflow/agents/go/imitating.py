@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rlflow.agents.go.config import GoConfig
 from rlflow.agents.go.lessons import GoLesson, rewards
 from rlflow.agents.go.network import UNDECIDED, GoPolicy
 from rlflow.agents.go.surrogate import draw
@@ -85,19 +84,15 @@ def imitate(
     shown: Sequence[Sequence[np.ndarray | None]],
     rng: np.random.Generator,
 ) -> float:
-    """A pass over all graphs, ``config.batch`` of them a step; returns the mean cross entropy (nats a node)."""
-    config: GoConfig = policy.config
+    """A pass over all graphs, a step for each; returns the mean cross entropy (nats a node)."""
     losses = []
-    order = rng.permutation(len(lessons)).tolist()
-    for begin in range(0, len(order), config.batch):
-        some = order[begin : begin + config.batch]
+    for number in rng.permutation(len(lessons)).tolist():
         optimizer.zero_grad(set_to_none=True)
-        for number in some:
-            loss = imitation_loss(policy, lessons[number], shown[number], rng)
-            (loss / len(some)).backward()
-            losses.append(float(loss.detach()))
-        torch.nn.utils.clip_grad_norm_(policy.parameters(), config.grad_norm)
+        loss = imitation_loss(policy, lessons[number], shown[number], rng)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(policy.parameters(), policy.config.grad_norm)
         optimizer.step()
+        losses.append(float(loss.detach()))
     return float(np.mean(losses))
 
 

@@ -120,7 +120,7 @@ class GoTraining:
         with one_thread(), TrainingLog(None if logs is None else Path(logs)) as log:
             if math.isinf(self.progress.best_score):
                 self._judge()
-            learning = self._imitated(log, tell, stop)
+            learning = self._imitated(judge_every, log, tell, stop)
             while learning and self.progress.updates < updates and not stop.stopped:
                 figures = self._update(updates)
                 log.write("update", self.progress.updates, figures)
@@ -134,7 +134,9 @@ class GoTraining:
                 self._tested = self._compare()
         return self.save_best()
 
-    def _imitated(self, log: TrainingLog, tell: Callable[[dict[str, Any]], None], stop: StopToken) -> bool:
+    def _imitated(
+        self, judge_every: int, log: TrainingLog, tell: Callable[[dict[str, Any]], None], stop: StopToken
+    ) -> bool:
         """Imitate what a search decides about the graphs, or go on with that; whether it came to its end."""
         config, progress = self.config, self.progress
         if not config.demonstrations or progress.updates:
@@ -148,21 +150,23 @@ class GoTraining:
         while progress.imitated < config.imitate:
             if stop.stopped:
                 return False
+            self.optimizer.param_groups[0]["lr"] = config.lr * max(0.1, 1.0 - progress.imitated / config.imitate)
             loss = imitate(self.policy, self.optimizer, self.lessons, self._shown, self.rng)
             progress.imitated += 1
             progress.seconds, begun = progress.seconds + time.thread_time() - begun, time.thread_time()
             figures = {"imitated": progress.imitated, "loss": loss, "seconds": progress.seconds}
+            if progress.imitated % judge_every == 0 or progress.imitated == config.imitate:
+                figures["score"] = self._judge()
             log.write("imitation", progress.imitated, figures)
             self.save_last()
             tell(figures)
-        self._judge()
         return True
 
     def _update(self, updates: int) -> dict[str, Any]:
         begun = time.thread_time()
         lessons = [self._next() for _ in range(self.config.batch)]
         left = 1.0 - self.progress.updates / updates
-        self.optimizer.param_groups[0]["lr"] = self.config.lr * max(0.1, left)
+        self.optimizer.param_groups[0]["lr"] = self.config.play_lr * max(0.1, left)
         figures = learn(self.policy, self.optimizer, lessons, self.rng, left=left)
         self.progress.updates += 1
         self.progress.evaluations += self.config.samples * sum(1 for lesson in lessons for _ in lesson.asked())
