@@ -58,6 +58,8 @@ def placed(
             continue
         for path in sorted(folder.glob("*.txt")):
             key, repeated = f"doppler {path.stem} {name}", seeds if entrant.evaluations > 1 else 1
+            if entrant.evaluations > 1:
+                key += f" {entrant.evaluations}"
             if have(key=key, evaluations=entrant.evaluations, seeds=repeated):
                 continue
             task = PlacementTask(read_graph(path), machine())
