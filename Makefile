@@ -101,11 +101,15 @@ test: $(VENV)/.dev ## the test suite (under ten minutes on two cores)
 	@mkdir -p build
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup --skips=build/skips-base.json $(TESTS)
 
+COVERED = COVERAGE_CORE=$$($(1)/bin/python -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")') \
+  $(1)/bin/python -m pytest -q -n $(JOBS) --dist loadgroup --cov --cov-report=
+
 .PHONY: coverage
-coverage: $(VENV)/.dev ## the test suite, counting which lines of rlflow it runs and prints the total (half as long again)
+coverage: $(VENV)/.dev $(EXTRAS)/.extras ## the tests of both environments, counting which lines of rlflow they run and prints the total (half as long again)
 	@mkdir -p build/coverage
-	COVERAGE_CORE=$$($(BIN)/python -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")') \
-	  $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup --cov --cov-report= $(TESTS)
+	$(call COVERED,$(VENV)) --skips=build/skips-base.json $(TESTS)
+	@$(BIN)/python tests/ci/skips.py build/skips-base.json --in base --again build/again.txt
+	$(call COVERED,$(EXTRAS)) --cov-append @build/again.txt
 	@$(BIN)/python -m coverage report --skip-covered --sort=cover | tail -n +3 > build/coverage/lines.txt
 	@echo "$$($(BIN)/python -m coverage report --format=total) % of the lines of rlflow/ were run in the tests' own processes; by file: build/coverage/lines.txt"
 
