@@ -113,7 +113,7 @@ def _matching(library: Any, item: str) -> list[str]:
 
     found = [name for name, rule in library.items() if item == rule.family or fnmatch.fnmatchcase(name, item)]
     if not found:
-        near = did_you_mean(item, [*library, *library.families])
+        near = did_you_mean(item, [*library, *library.families], "rlflow rules list")
         raise UsageError(f"No rule, and no family of rules, is called {item!r}. {near}")
     return found
 

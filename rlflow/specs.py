@@ -113,15 +113,19 @@ def arguments(maker: Callable[..., Any], given: Mapping[str, Any], what: str) ->
     return values
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A closing sentence for an unknown name: the nearest ones where some are near, else all, or how many there are."""
+def did_you_mean(word: str, known: Iterable[str], shown_by: str = "") -> str:
+    """A closing sentence for an unknown name: the nearest ones where some are near, else all, or how many there are and
+    the command that lists them, if ``shown_by`` names one.
+    """
     choices = sorted(known)
     if not choices:
         return "There is none."
     near = difflib.get_close_matches(word, choices, n=3, cutoff=0.6)
     if near:
         return f"Did you mean {' or '.join(near)}?"
-    return f"There are: {', '.join(choices)}." if len(choices) <= _LISTED else f"There are {len(choices)} others."
+    if len(choices) <= _LISTED:
+        return f"There are: {', '.join(choices)}."
+    return f"There are {len(choices)} others{f'; `{shown_by}` lists them' if shown_by else ''}."
 
 
 # --- options ---------------------------------------------------------------------------------------------------------

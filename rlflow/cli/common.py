@@ -31,6 +31,18 @@ class VerbGroup(click.Group):
         """In their own order."""
         return list(self.commands)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's, but an unknown verb is told with those that are near."""
+        unknown = bool(args) and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None
+        if unknown and not ctx.resilient_parsing:
+            from rlflow.specs import did_you_mean
+
+            near = did_you_mean(args[0], self.list_commands(ctx))
+            raise UsageError(f"There is no command '{ctx.command_path} {args[0]}'. {near}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """As click's, but no sentence is cut."""
         found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))

@@ -118,7 +118,7 @@ def import_prices(file: str, database: str | None) -> None:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UsageError(f"The file {file} cannot be read: {reason}.") from error
-    with _opened(database) as base:
+    with _opened(database, new=True) as base:
         read, changed = base.import_from(text.splitlines(), file)
         click.echo(f"{base.path}: {plural(read, 'price')} read, {changed} new or more recent")
 
@@ -195,11 +195,14 @@ def _installed() -> list[Any]:
     return found
 
 
-def _opened(path: str | None) -> PriceDatabase:
+def _opened(path: str | None, new: bool = False) -> PriceDatabase:
+    """The database; a file of the user's that is not there is made only where it may be ``new``."""
     from rlflow.price.database import PriceDatabase
 
     if path is not None and not Path(path).parent.is_dir():
         raise UsageError(f"The price database {path} cannot be opened: its folder does not exist.")
+    if path is not None and not new and not Path(path).is_file():
+        raise UsageError(f"The price database {path} does not exist; give the path of a file.")
     return PriceDatabase(path)
 
 

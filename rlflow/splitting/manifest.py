@@ -69,8 +69,11 @@ class Manifest:
     def read(cls, folder: str | os.PathLike[str]) -> Manifest:
         """The manifest in a folder. Raises ModelError for what is none."""
         path = Path(folder) / NAME
-        if not Path(folder).is_dir():
-            raise ModelError(f"'{folder}' is no folder of a split model; make one: `rlflow split MODEL -n 2 -o DIR`.")
+        if not path.is_file():
+            raise ModelError(
+                f"'{folder}' is no folder of a split model, as it holds no {NAME}; make one: "
+                "`rlflow split MODEL -n 2 -o DIR`."
+            )
         check_readable(path, "The manifest", ModelError)
         if path.stat().st_size > _MOST_BYTES:
             raise ModelError(f"The manifest '{path}' has {path.stat().st_size} bytes; expected {_MOST_BYTES} at most.")

@@ -42,6 +42,8 @@ def test_show(base: Path) -> None:
 
 
 def test_show_an_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "none.jsonl").write_text("")
+    run("import", tmp_path / "none.jsonl", "--database", tmp_path / "new.sqlite")
     assert "0 prices" in run("show", "--database", tmp_path / "new.sqlite").output
 
 

@@ -297,3 +297,25 @@ def test_a_zoo_name_may_have_a_slash(given: str, taken: str | None) -> None:
         found = MODEL.convert(given, None, context)
         assert str(found) == given
         assert isinstance(found, ZooFile) == (taken is not None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("optimise", "m.onnx"), "There is no command 'main optimise'. Did you mean optimize?"),
+        (("zoo", "exprt"), "There is no command 'main zoo exprt'. Did you mean export?"),
+        (("qqq",), "There are: bench, "),
+        (("rules", "show", "qqqqqqqq"), "`rlflow rules list` lists them"),
+        (("cost", "show", "--database", "gone.db"), "The price database gone.db does not exist"),
+        (("run", "."), "'.' is no folder of a split model"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_what_is_not_there_is_told_with_what_is(
+    arguments: tuple[str, ...], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = call(*arguments)
+    assert done.exit_code in (1, 2)
+    assert sentence in done.stderr
+    assert not list(tmp_path.iterdir())

@@ -35,7 +35,7 @@ def named_rule(library: RuleLibrary, name: str) -> Rule:
     from rlflow.specs import did_you_mean
 
     if name not in library:
-        raise UsageError(f"There is no rule {name!r}. {did_you_mean(name, library)}")
+        raise UsageError(f"There is no rule {name!r}. {did_you_mean(name, library, 'rlflow rules list')}")
     return library[name]
 
 
@@ -63,7 +63,7 @@ def rules_named(items: Sequence[str], everything: bool) -> list[Rule]:
         named = [rule for rule in shipped if item in (rule.name, rule.family)]
         if not named:
             names = [name for rule in shipped for name in (rule.name, rule.family)]
-            raise UsageError(f"{item!r} is no file, rule or family. {did_you_mean(item, names)}")
+            raise UsageError(f"{item!r} is no file, rule or family. {did_you_mean(item, names, 'rlflow rules list')}")
         found += named
     return list({(rule.file, rule.name): rule for rule in found}.values())
 
