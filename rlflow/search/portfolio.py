@@ -19,6 +19,7 @@ import numpy as np
 from rlflow import specs
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
+from rlflow.search.choice import BanditTable
 from rlflow.search.lead import follow_the_formula
 from rlflow.search.limits import SearchStopped
 from rlflow.search.node import SearchNode
@@ -45,11 +46,14 @@ class Portfolio(StrategyBase):
 
     ``members``: their names, joined by +, options in brackets and joined by a semicolon: beam(width=4;twins=1)+mcts.
     ``slice``: graphs that a member may open in its first turn. ``growth``: each further turn is so many times as long.
+    ``choice``: a table that says by features of the graph whose turns come first and are longer (``choice.py``); none:
+    all are alike, in the order given.
     """
 
     members: str = "beam+backtracking+annealing+genetic"
     slice: int = 60
     growth: float = 1.3
+    choice: str = ""
 
     name: ClassVar[str] = "portfolio"
     randomised: ClassVar[bool] = True
@@ -74,17 +78,22 @@ class Portfolio(StrategyBase):
         return found
 
     def ready(self) -> None:
-        """Raises the sentence of what a strategy inside lacks here."""
+        """Raises the sentence of what a strategy inside lacks here, or of a table that cannot be read."""
+        if self.choice:
+            BanditTable.read(self.choice)
         for one in self.strategies():
             require_ready(one)
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Turn after turn, until the budget is spent or no member has anything left to do."""
         strategies = self.strategies()
-        seeds, share = rng.integers(1 << 63, size=len(strategies)), 1.0 / len(strategies)
-        members = [
-            _Member(problem, strategy, int(seed), share) for strategy, seed in zip(strategies, seeds, strict=True)
-        ]
+        seeds = rng.integers(1 << 63, size=len(strategies))
+        parts = [1.0] * len(strategies)
+        if self.choice:
+            parts = BanditTable.read(self.choice).shares(problem, [one.name for one in strategies])
+        given = zip(strategies, seeds, parts, strict=True)
+        members = [_Member(problem, one, int(seed), part / len(strategies), part) for one, seed, part in given]
+        members.sort(key=lambda member: -member.part)
         try:
             return _Scheduler(self, problem, members).run()
         finally:
@@ -103,7 +112,7 @@ class Mixed(Portfolio):
 
     Where prices are measured it begins with a search by the formula (``lead.py``): one noisy price cannot lead it
     astray. What that found, and the best of every member, meet in the final comparison. ``alpha``: of the members that
-    have one; 0: their own. ``members``, ``slice``, ``growth``: as in portfolio.
+    have one; 0: their own. ``members``, ``slice``, ``growth``, ``choice``: as in portfolio.
     """
 
     members: str = "backtracking+eqsat(rounds=2;extraction=greedy-dag)+mcts"
@@ -138,12 +147,15 @@ class Mixed(Portfolio):
 
 @dataclass(eq=False)
 class _Member:
-    """A strategy with its thread. ``score``: gains per work, recent ones first; ``turns``: how often it was chosen."""
+    """A strategy with its thread. ``score``: gains per work, recent ones first; ``turns``: how often it was chosen;
+    ``share``: of the seconds, as it is told; ``part``: of the length of an even turn.
+    """
 
     problem: Problem
     strategy: Strategy
     seed: int
     share: float = 1.0
+    part: float = 1.0
     score: float = 0.0
     turns: int = 0
     view: View | None = None
@@ -219,7 +231,7 @@ class _Scheduler:
             before, spent = best.cost, _work(self.problem)
             member.turn(
                 self.problem.root() if member.runs == 0 else best,
-                self.options.slice * self.options.growth ** min(member.turns, 20),
+                member.part * self.options.slice * self.options.growth ** min(member.turns, 20),
             )
             found = member.view.best if member.view is not None else best
             best = min(best, found, key=lambda node: node.cost)
