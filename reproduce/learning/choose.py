@@ -19,6 +19,7 @@ import json
 import os
 import statistics
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ OUT = HERE / "results" / "choice.jsonl"
 TABLE = WEIGHTS / "choice.json"
 #: What the portfolio is made of, and what else it can be given.
 MEMBERS = ("beam", "backtracking", "annealing", "genetic")
-BUDGETS, JUDGED, SEEDS = ("100x", "300x"), ("1s", "3s"), 3
+BUDGETS, JUDGED, SEEDS = ("100x", "300x"), ("300x", "1s", "3s"), 3
 RIDGES = (0.1, 1.0, 10.0, 100.0)
 
 
@@ -55,7 +56,7 @@ def play(kept: Rows) -> None:
                     _search(kept, family, "training", name, "without", "", name, cost, budget)
 
 
-def judge(kept: Rows) -> None:
+def judge(kept: Rows, budgets: Sequence[str]) -> None:
     """The portfolio by each table on the unseen half."""
     table = BanditTable.read(TABLE)
     for seed in range(SEEDS):
@@ -69,7 +70,7 @@ def judge(kept: Rows) -> None:
          "portfolio by the table"),
     )  # fmt: skip
     for cost in COSTS:
-        for budget in JUDGED:
+        for budget in budgets:
             for family in CONFIG["unseen"]:
                 for name, spec, role, of in entrants:
                     _search(kept, family, "unseen", name, role, of, spec, cost, budget)
@@ -144,6 +145,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("play", "learn", "judge", "tables"))
     parser.add_argument("--resume", action="store_true", help="keep the rows that the file has")
+    parser.add_argument("--budgets", nargs="*", default=JUDGED, metavar="BUDGET", help="of judge")
     results.add_options(parser)
     options = parser.parse_args()
     if options.what == "learn":
@@ -157,7 +159,10 @@ def main() -> int:
     else:
         resume = options.resume or options.what == "judge"  # which adds to the rows that its table came from
         kept = Rows(OUT, ["python", "reproduce/learning/choose.py", options.what], resume=resume, dirty=options.dirty)
-        {"play": play, "judge": judge}[options.what](kept)
+        if options.what == "play":
+            play(kept)
+        else:
+            judge(kept, options.budgets)
     return 0
 
 
