@@ -50,12 +50,21 @@ def with_kernels(loaded: Loaded, raced: Raced, written: Written, context: Contex
     context.stage("kernels", "measuring the kernels")
     source = loaded.source if raced.winner is None else raced.winner.export.source
     try:
-        given = _Time(context.parts.kernels(), context.parts.pace or ModelTimes())
+        pace = _pace(loaded, context)
+        given = _Time(context.parts.kernels(), pace)
         plan = _Planning(blocked.whole(source), loaded, context, given).plan()
     except (CostError, ModelError, VerificationFailed) as error:
         context.notes.append(f"There is no plan of kernels: {str(error).rstrip('.')}.")
         plan = None
     return _marked(written, plan, context)
+
+
+def _pace(loaded: Loaded, context: Context) -> ModelTimes:
+    """That of the model as it came; prices that no clock made did not ask for it."""
+    known = context.parts.pace
+    if context.parts.seconds is None or (known is not None and known.run > 0.0):
+        return known or ModelTimes()
+    return context.pace(loaded)
 
 
 def _marked(written: Written, plan: KernelPlan | None, context: Context) -> Written:
