@@ -93,8 +93,8 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
     if found["doppler"]:
         yield from results.heading("graph", "placer", "evaluations", "time", "ahead of critical path", "over the bound")
         for row in sorted(found["doppler"], key=lambda row: row["graph"]):
-            cells = (row["placer"], f"{row['value']:.4g}", f"{row['ratio']:.3f}", f"{row['gap']:.3f}")
-            yield f"| {row['graph']} | {' | '.join(cells)} |"
+            figures = (f"{row['value']:.4g}", f"{row['ratio']:.3f}", f"{row['gap']:.3f}")
+            yield f"| {row['graph']} | {' | '.join((row['placer'], str(row['evaluations']), *figures))} |"
     if found["split"]:
         yield from results.heading("model", "parts serve", "by processor time", "outputs")
         for row in found["split"]:
