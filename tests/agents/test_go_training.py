@@ -197,7 +197,6 @@ def test_steps_on_the_graph_at_hand_are_no_worse() -> None:
 @pytest.mark.parametrize(
     ("options", "part", "kind"),
     [
-        ({}, "GO needs a policy", UsageError),
         ({"evaluations": 0}, "at least 1", UsageError),
         ({"steps": -1}, "0 steps", UsageError),
         ({"checkpoint": "no-such.npz"}, "no checkpoint no-such.npz", ModelError),

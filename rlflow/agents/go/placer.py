@@ -16,7 +16,7 @@ class LearnedPlacement:
 
     ``evaluations``: how many of its decisions are tried, the likeliest first; ``steps``: updates on the graph at hand
     before that, of ``samples`` evaluations each, as the checkpoint says (16 by default). ``checkpoint``: a file of
-    ``rlflow train go``, or ``untrained``; none comes with the package.
+    ``rlflow train go``, or ``untrained`` (default: the one that ships).
     """
 
     evaluations: int = 64
@@ -33,8 +33,8 @@ class LearnedPlacement:
         return nn.available()
 
     def decide(self, task: PlacementTask, rng: np.random.Generator) -> np.ndarray:
-        """A device for each node, int32 [n]. Raises UsageError where torch is absent, no checkpoint is named, or there
-        are more than 8 devices; ModelError for a checkpoint that cannot be read.
+        """A device for each node, int32 [n]. Raises UsageError where torch is absent or there are more than 8 devices;
+        ModelError for a checkpoint that cannot be read.
         """
         reason = self.available()
         if reason is not None:

@@ -22,7 +22,7 @@ from rlflow.agents.go.imitating import demonstrated, imitate
 from rlflow.agents.go.lessons import TEST_SEED, GoLesson, drawn_lessons, lesson_of
 from rlflow.agents.go.network import GoPolicy, make_go
 from rlflow.agents.go.surrogate import best_of, learn
-from rlflow.agents.go.trained import NO_WORDS, GoCheckpoint, load_go
+from rlflow.agents.go.trained import NO_WORDS, SHIPPED, GoCheckpoint, load_go
 from rlflow.agents.logs import TrainingLog
 from rlflow.agents.torch_state import load_optimizer, optimizer_arrays, weights_of
 from rlflow.errors import UsageError
@@ -290,13 +290,8 @@ def compared(policies: dict[str, GoPolicy], lessons: Sequence[GoLesson], seed: i
 
 
 def policy_of(checkpoint: str) -> GoPolicy:
-    """The policy of a file, or fresh weights for ``untrained``. Raises UsageError where nothing is named."""
-    if not checkpoint:
-        raise UsageError(
-            "GO needs a policy: checkpoint=FILE, as `rlflow train go` makes one, or checkpoint=untrained. None comes "
-            "with rlflow."
-        )
-    return make_go(GoConfig(), _FRESH_SEED) if checkpoint == UNTRAINED else load_go(checkpoint)
+    """The policy of a file (default: the one that ships), or fresh weights for ``untrained``."""
+    return make_go(GoConfig(), _FRESH_SEED) if checkpoint == UNTRAINED else load_go(checkpoint or SHIPPED)
 
 
 def fine_tuned(policy: GoPolicy, lesson: GoLesson, steps: int, rng: np.random.Generator) -> GoPolicy:

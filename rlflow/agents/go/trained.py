@@ -1,4 +1,4 @@
-"""GO's policy as a file."""
+"""GO's policy as a file, and the one that comes with the package."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any, ClassVar
 
 import torch
 
-from rlflow.agents.checkpoint import Checkpoint, read_once
+from rlflow.agents.checkpoint import Checkpoint, read_once, shipped
 from rlflow.agents.go.config import GoConfig
 from rlflow.agents.go.network import GoPolicy
 from rlflow.nn.token_vocabulary import TokenVocabulary
 
+#: File of the policy that ships.
+SHIPPED = shipped("go")
 #: GO reads sizes and edges, not names of operators.
 NO_WORDS = TokenVocabulary((), ())
 
