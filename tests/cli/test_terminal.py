@@ -45,7 +45,7 @@ def test_a_rule_is_explained_with_the_names_of_nodes(tmp_path: Path) -> None:
 
 
 def test_what_is_no_verb_is_said_with_one_mark() -> None:
-    assert "Did you mean 'optimize'? See: " in rlflow("optimise").output
+    assert rlflow("optimise").output.endswith(" optimise'. Did you mean optimize?\n")
 
 
 def test_a_proof_is_shown_short_unless_all_is_asked_for() -> None:
