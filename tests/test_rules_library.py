@@ -147,7 +147,9 @@ def test_records_cover_enough() -> None:
         assert not record.overflow, rule.name
     # their sources have too many operands or channels to be counted through
     wide = ("winograd", "winograd-lines", "targets")
-    counted = [rule.proof.small > 0 for rule in LIBRARY.values() if rule.family not in wide]
+    channels = ("channels-in-fours", "padded-channels-of-conv", "padded-channels-of-depthwise", "split-within-heads")
+    small = [one for one in LIBRARY.values() if one.family not in wide and not one.name.startswith(channels)]
+    counted = [rule.proof.small > 0 for rule in small]
     assert sum(counted) > 0.8 * len(counted)
 
 
