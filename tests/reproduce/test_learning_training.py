@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(nn.available() is not None, reason="torch is not
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "reproduce" / "learning")]
 #: Steps of one update's episodes, about.
-UPDATE = 250
+UPDATE = 200
 TINY = ("--graphs", "2", "--rounds", "1", "--teacher-budget", "20x", "--judge", "gemma_step", "--start", "none")
 
 

@@ -257,21 +257,32 @@ class Trainer(Training):
         try:
             with TrainingLog(self.logs) as log:
                 self._begin(players, stop, log)
+                if self._ends_between(steps):  # a resumed training that has nothing left to do
+                    self._evaluate(players)
                 while not self._finished(steps, stop):
                     figures = self._update(players, steps)
                     log.write("update", self.progress.steps, figures)
+                    if self._ends_between(steps):
+                        self.save_last()
                     if self.progress.updates % self.evaluate_every == 0 or self.progress.steps >= steps:
                         score = self._evaluate(players)
                         log.write("evaluation", self.progress.steps, score)
                         figures = {**figures, **score}
-                        self.save_last()
                     if on_update is not None:
                         on_update(figures)
+                    if self.progress.updates % self.evaluate_every == 0:
+                        self.save_last()
         finally:
             players.close()
-        if self.progress.demonstrated or not self.config.rounds:
+        if (self.progress.demonstrated or not self.config.rounds) and not self._ends_between(steps):
             self.save_last()
         return self.save_best()
+
+    def _ends_between(self, steps: int) -> bool:
+        """Whether the training ends between two evaluations. It is judged then, for the result alone: what is kept to
+        go on from knows nothing of that, so that a training that is resumed is the same as one that nobody stopped.
+        """
+        return self.progress.steps >= steps and self.progress.updates % self.evaluate_every != 0
 
     def _begin(self, players: Players, stop: StopToken, log: TrainingLog) -> None:
         """Imitate what is asked for; judge what the training begins with, which may be the best there is."""
