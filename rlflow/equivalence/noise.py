@@ -23,6 +23,8 @@ SECONDS = 10.0
 _PROBE_LIMIT = 60.0
 #: Where a run with moved weights takes less than this, it is repeated with others.
 _QUICK, _REPEATS = 0.3, 2
+#: A large model, whose variants take long to open, is moved again no more often than this.
+_REPEATS_OF_LARGE = 1
 _ROWS_TOGETHER = 16
 
 
@@ -199,34 +201,32 @@ def deepen(runner: Runner, original: ModelSource, groups: Sequence[Runs], seed: 
 def with_moved_weights(
     runner: Runner, original: ModelSource, groups: Sequence[Runs], seed: int, seconds: float, repeats: int = _REPEATS
 ) -> None:
-    """Add what the groups' inputs give where every weight is moved by a rounding; again where that is quick. Of a model
-    that is large, only the small tensors are moved, once: scales, biases and normalisations, which reach all elements.
+    """Add what the groups' inputs give where every weight is moved by a rounding; again where that is quick. Of a large
+    model only small tensors are moved (:func:`rlflow.frontends.instrument.moving`).
     """
     from rlflow.frontends import instrument
 
+    if not isinstance(original, (bytes, str)):
+        return
     start = time.monotonic()
-    for number in range(1 + repeats):
-        began = time.monotonic()
-        if not isinstance(original, (bytes, str)):
-            return
-        model, most = instrument.opened(original), None
-        if model is None and not number:
-            model, most, repeats = instrument.opened(original, instrument.MOST_BYTES_IN_PART), instrument.SMALL, 0
-        if model is None or not instrument.nudged(model, seed + number, most):
-            return
-        groups = [group for group in groups if not number or not group.rows]
-        try:
-            runs = iter(
-                _flat(runner(model.SerializeToString(), (one for group in groups for one in group.feeds), "disable"))
-            )
-        except (RuntimeRefused, RuntimeCrashed):
-            return
-        for group in groups:
-            found = [next(runs) for _ in group.feeds]
-            if all(found):
-                group.variants.append(found)
-        if (time.monotonic() - began > _QUICK and seconds < np.inf) or time.monotonic() - start > seconds:
-            return
+    with instrument.moving(original) as moved:
+        for number in range(1 + repeats):
+            began, variant = time.monotonic(), moved(seed + number)
+            if variant is None:
+                return
+            groups = [group for group in groups if not number or not group.rows]
+            try:
+                runs = iter(_flat(runner(variant, (one for group in groups for one in group.feeds), "disable")))
+            except (RuntimeRefused, RuntimeCrashed):
+                return
+            for group in groups:
+                found = [next(runs) for _ in group.feeds]
+                if all(found):
+                    group.variants.append(found)
+            if (time.monotonic() - began > _QUICK and seconds < np.inf) or time.monotonic() - start > seconds:
+                return
+            if isinstance(variant, str) and number == _REPEATS_OF_LARGE:
+                return
 
 
 class _Course:

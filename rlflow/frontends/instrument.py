@@ -4,21 +4,26 @@ weights are moved by a rounding.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from rlflow.errors import ModelError
+from rlflow.errors import ModelError, OutputError
+from rlflow.files import ScratchFolder
 from rlflow.frontends import storage
 from rlflow.frontends.opening import parse_model, read_model
 
-#: Models with more weights than this are not copied to be varied; up to the second figure, a copy in which only small
-#: tensors are moved is worth its memory.
-MOST_BYTES, MOST_BYTES_IN_PART = 1 << 28, 1 << 29
+#: Models with more bytes of weights than this are not copied to be watched.
+MOST_BYTES = 1 << 28
+#: Of models with more than the first figure only small tensors are moved, scales, biases and normalisations, which
+#: reach all elements: the others are written once, for all variants to map. Of those beyond the second nothing is.
+MOVED_BYTES, MOVED_IN_PART = 1 << 26, 1 << 29
 #: Elements of a small tensor, at most.
 SMALL = 1 << 16
 
@@ -38,6 +43,49 @@ def opened(source: bytes | str | os.PathLike[str], most: int = MOST_BYTES) -> on
         return None
 
 
+@contextlib.contextmanager
+def moving(source: bytes | str | os.PathLike[str]) -> Iterator[Callable[[int], bytes | str | None]]:
+    """Gives a variant of the model with its weights moved by a rounding (:func:`nudged`), by a seed: serialized, or a
+    path that is good until the context ends. ``None`` where the model is too large or has nothing to move.
+    """
+    if (model := opened(source, MOVED_BYTES)) is not None:
+        yield lambda seed: _moved(model, seed)
+        return
+    with ScratchFolder() as folder:
+        slim = _slim(source, folder)
+
+        def variant(seed: int) -> str | None:
+            found = None if slim is None else _moved(slim, seed)
+            return None if found is None else _written(found, os.path.join(folder, f"{seed}.onnx"))
+
+        yield variant
+
+
+def _moved(model: onnx.ModelProto, seed: int) -> bytes | None:
+    variant = onnx.ModelProto()
+    variant.CopyFrom(model)
+    return variant.SerializeToString() if nudged(variant, seed) else None
+
+
+def _written(data: bytes, path: str) -> str:
+    Path(path).write_bytes(data)
+    return path
+
+
+def _slim(source: bytes | str | os.PathLike[str], folder: str) -> onnx.ModelProto | None:
+    """The model with its small tensors inside and the others in a file in ``folder``; ``None`` if it is too large."""
+    try:
+        path = None if isinstance(source, bytes) else os.path.abspath(source)
+        if (len(source) if isinstance(source, bytes) else os.path.getsize(source)) > MOVED_IN_PART:
+            return None
+        model = parse_model(source, "the model") if isinstance(source, bytes) else read_model(os.fspath(source))
+        if storage.weight_bytes(model) > MOVED_IN_PART:
+            return None
+        return storage.SharedWeights(folder, "" if path is None else os.path.dirname(path)).without(model, SMALL)
+    except (ModelError, OutputError, OSError):
+        return None
+
+
 def watching(model: onnx.ModelProto, values: Sequence[str]) -> onnx.ModelProto:
     """``model`` with two outputs per value and no others: its least and its greatest element (``rlflow.least.0``)."""
     watched = onnx.ModelProto()
@@ -53,9 +101,8 @@ def watching(model: onnx.ModelProto, values: Sequence[str]) -> onnx.ModelProto:
     return watched
 
 
-def nudged(model: onnx.ModelProto, seed: int, most: int | None = None) -> int:
-    """Move every weight of ``model`` to one of its two neighbours, at random, in place; returns how many. ``most``:
-    elements of the largest tensor that is moved.
+def nudged(model: onnx.ModelProto, seed: int) -> int:
+    """Move every weight of ``model`` that is inside it to one of its two neighbours, at random, in place; how many.
 
     Zeros stay, and so does what Pow and Resize read, and scalars (an exponent of 2, say) but for those that only scale:
     a rewrite that multiplies by the reciprocal, or folds a scale into weights, rounds it anew, and that one rounding is
@@ -70,12 +117,7 @@ def nudged(model: onnx.ModelProto, seed: int, most: int | None = None) -> int:
         (node.output[0], attribute.t) for node in model.graph.node if node.op_type == "Constant"
         for attribute in node.attribute if attribute.name == "value"
     ]  # fmt: skip
-    sizes = {name: int(np.prod(tensor.dims, dtype=np.int64)) for name, tensor in tensors}
-    return sum(
-        _nudge(tensor, rng, 1 if name in scales else 2)
-        for name, tensor in tensors
-        if name not in kept and (most is None or sizes[name] <= most)
-    )
+    return sum(_nudge(tensor, rng, 1 if name in scales else 2) for name, tensor in tensors if name not in kept)
 
 
 def _readers(graph: onnx.GraphProto) -> dict[str, set[str]]:
@@ -107,7 +149,8 @@ _SCALING = frozenset({"Mul", "Div"})
 def _nudge(tensor: onnx.TensorProto, rng: np.random.Generator, least: int) -> int:
     """Move a tensor of ``least`` elements or more; returns how many there are."""
     kind = _WORDS.get(tensor.data_type)
-    if kind is None or int(np.prod(tensor.dims, dtype=np.int64)) < least:
+    outside = tensor.data_location == TensorProto.EXTERNAL
+    if kind is None or outside or int(np.prod(tensor.dims, dtype=np.int64)) < least:
         return 0
     if not tensor.raw_data:  # elements of the protobuf's own kinds
         tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name))

@@ -79,9 +79,15 @@ def _evaluated(added: Extension) -> type[OpRun]:
     return type(added.onnx_name, (OpRun,), {"op_domain": added.domain, "_run": values})
 
 
+#: Operators whose float results are elements of their operands, as they were: no precision is needed for them, and
+#: widening what they move takes longer than moving it.
+_JOINS, _CUTS = {"Concat", "Expand"}, {"Gather", "Slice", "Split"}
+_MOVES = _JOINS | _CUTS | {"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
+
+
 class Folder:
     """Evaluates constant subgraphs of a graph, node by node, floats in double precision; results are rounded once, at
-    the end.
+    the end. What is only moved keeps the single precision that it came in.
     """
 
     def __init__(self, graph: Graph, constants: ConstantStore) -> None:
@@ -121,21 +127,26 @@ class Folder:
                 raise GraphError(
                     f"While folding constants: nobody has the elements of constant {graph.const_digest(node)}."
                 )
-            self._known[outputs[0]] = (
-                array.astype(np.float64, copy=False) if is_float(graph.dtype(outputs[0])) else array
-            )
+            self._keep(outputs[0], array)
             return
-        operands = [value for value in graph.node_inputs(node) if value >= 0]
-        results = evaluate_node(graph, node, {value: self._known[value] for value in operands}, self._constants)
+        moves = graph.op(node) in _MOVES
+        operands = {value: self._operand(value, moves) for value in graph.node_inputs(node) if value >= 0}
+        results = evaluate_node(graph, node, operands, self._constants)
         cast = graph.op(node) == "Cast"
         for value, result in zip(outputs, results, strict=True):
             # A Cast is the one operator whose rounding is its meaning.
             narrowed = rounded(result, graph.dtype(value)) if cast and graph.dtype(value) else result
             self._keep(value, narrowed)
 
+    def _operand(self, value: int, moves: bool) -> Array:
+        known = self._known[value]
+        return known if moves or not is_float(self._graph.dtype(value)) else known.astype(np.float64, copy=False)
+
     def _keep(self, value: int, array: Array) -> None:
         """Not copied without need, so nobody may write to it: an operator that tried would fail, and not be folded."""
-        kept = array.astype(np.float64, copy=False) if is_float(self._graph.dtype(value)) else np.asarray(array)
+        kept = np.asarray(array)
+        if is_float(self._graph.dtype(value)) and kept.dtype != np.float32:  # of others not all are numpy's own
+            kept = kept.astype(np.float64, copy=False)
         self._known[value] = kept.view()
         self._known[value].flags.writeable = False
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import re
 from collections.abc import Iterable
@@ -206,6 +207,19 @@ class SharedWeights:
         slim.graph.initializer.extend(
             self.moved(tensor, f"original:{tensor.name}") for tensor in model.graph.initializer
         )
+        return slim
+
+    def without(self, model: onnx.ModelProto, most: int) -> onnx.ModelProto:
+        """``model``, the original, with its tensors of up to ``most`` elements inside and without the others."""
+        slim = onnx.ModelProto()
+        copy_fields(model, slim, skip=("graph",))
+        copy_fields(model.graph, slim.graph, skip=("initializer",))
+        for tensor in model.graph.initializer:
+            if math.prod(tensor.dims) > most:
+                slim.graph.initializer.append(self.moved(tensor, f"original:{tensor.name}"))
+            else:
+                slim.graph.initializer.append(tensor)
+                embed_tensor(slim.graph.initializer[-1], self._base_dir)
         return slim
 
     def moved(self, tensor: onnx.TensorProto, key: str) -> onnx.TensorProto:

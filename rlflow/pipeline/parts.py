@@ -16,7 +16,7 @@ from typing import NamedTuple
 #: Parts of the budget: what pricing may take, what the search gets at least, what the comparison and the check get at
 #: most where they need much, and what the kernels have where they are asked for.
 PRICING, SEARCH_LEAST, RACE_MOST, CHECK_MOST, KERNELS = 0.3, 0.2, 0.4, 0.2, 0.3
-#: Learning about a machine takes so many seconds, once; a shorter part of pricing does with less.
+#: Learning about a machine takes up to so many seconds, once; a shorter part of pricing does with less.
 MACHINE_SECONDS = 15.0
 #: The comparison should have a third of the budget, within these bounds (seconds).
 RACE_BOUNDS = (2.0, 20.0)
@@ -99,13 +99,13 @@ class Parts:
 
     @property
     def learning(self) -> float | None:
-        """Seconds for learning about a new machine in full, which the regions may then lack; none where that would take
-        more than pricing has anyway, any (``None``) where no seconds were given.
+        """Seconds for learning about a new machine in full, half of pricing's at most: the other half is the regions'.
+        None where it may take more than pricing has, any (``None``) where no seconds were given.
         """
         if self.seconds is None:
             return None
         part = PRICING * self.seconds
-        return 0.0 if part < MACHINE_SECONDS else max(part / 2.0, MACHINE_SECONDS)
+        return 0.0 if part < MACHINE_SECONDS else part / 2.0
 
     def pricing(self) -> float | None:
         """Seconds for the regions of the model, after what was learnt about the machine: half of pricing's at least."""

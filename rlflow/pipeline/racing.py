@@ -23,6 +23,11 @@ __all__ = ["Entrant", "Raced", "race"]
 NOTHING_CHEAPER = "the search found no cheaper graph"
 #: The name of the model as imported, without rewrites, where it is a candidate itself.
 CLEANUP = "clean-up"
+#: What a report says where the model as imported was not timed.
+TOGETHER = (
+    "The candidates were compared with the model as it came, because three models could not be compared in the time: "
+    "what the clean-up gains and what the rewrites gain are one figure."
+)
 #: Part of the time that the candidates of the search have, where the clean-up may be compared after them; they have
 #: the rest too where what is timed beside says that it will not be.
 FIRST_RACE = 0.6
@@ -123,8 +128,11 @@ def _decision(
 ) -> Any:
     options, given = context.options, context.parts.timing()
     # Of a large model only the original is timed beside: each further one is loaded again for every block.
-    plain = (loaded.weights is None and not _is_dear(given, context)) or options.freeze
+    dear = loaded.weights is None and _is_dear(given, context)
+    plain = (loaded.weights is None and not dear) or options.freeze
     baseline = loaded.exports.export(loaded.graph).source if plain else loaded.source
+    if dear and not plain and entrants:
+        context.notes.append(TOGETHER)
     keeps_outputs = options.verify and loaded.weights is not None and not options.freeze
 
     def keep_outputs(decision: Any, run: Callable[[str, Any], dict[str, Any]]) -> None:

@@ -201,8 +201,8 @@ class Contest:
         if known is not None:
             track.other_orders(known.taken_at)
         while not blocks or not (self._is_decided(values) or self._is_over(values, len(blocks)) or track.stop()):
-            in_haste = track.lacks(LEAST_BLOCKS - len(values))
-            blocks.append(track.block([track.baseline, challenger, *track.beside], 0.0 if in_haste else left / aim))
+            seconds = self._in_haste(len(values)) if track.lacks(LEAST_BLOCKS - len(values)) else left / aim
+            blocks.append(track.block([track.baseline, challenger, *track.beside], seconds))
             if challenger in track.dropped:
                 return self._failed(challenger, blocks, first_sample)
             values.append(track.ratio(blocks[-1], challenger))
@@ -236,6 +236,11 @@ class Contest:
         if spent < seconds or fresh < CLEAR_BLOCKS:
             return False
         return float(np.median(values)) <= 0.0 or (not bounded and spent >= LONGER * seconds)
+
+    def _in_haste(self, known: int) -> float:
+        """Seconds for a block where the time is short for the blocks that a claim needs."""
+        longer, more = self.terms.for_least, LEAST_BLOCKS - known
+        return 0.0 if longer is None or more <= 0 else self.track.part_of(longer, more)
 
     def _is_short(self, known: int) -> bool:
         """Whether the time that a comparison may take is too short for another block; beside ``known`` blocks the rest

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused
+from rlflow.price.sampler import ROUNDS_SHARE
 from rlflow.race.blocks import BadDuration, Block, by_name, check_durations, pooled, ratio, timings
 from rlflow.runtime import Samples
 
@@ -24,6 +25,8 @@ BESIDE_BLOCKS = 4
 #: is timed no more; where that leaves one, the selection is over. Beside other programs a block of short runs errs by
 #: five per cent and more: who is chosen by one such block is often not the best.
 BEHIND = (0.15, 0.08)
+#: What blocks in haste have of the time that they may take: the rest is for one that takes longer.
+HASTY_SHARE = 0.9
 
 
 class Sampler(Protocol):
@@ -75,8 +78,9 @@ class Terms:
 @dataclass
 class Track:
     """One comparison's models, by the names that ``sampler`` knows them by. ``dropped``: why some are out; ``started``:
-    when the seconds began to count; ``dearest``, ``latest``: the seconds of the block that took the longest, and of the
-    last one; ``reserve``: as in :class:`Terms`, and whether it is ``released`` to this comparison.
+    when the seconds began to count; ``dearest``, ``latest``, ``least``: the seconds of the block that took the longest,
+    of the last one, and of one with a single round; ``opening``: the most that one took before its rounds; ``reserve``:
+    as in :class:`Terms`, and whether it is ``released`` to this comparison.
     """
 
     sampler: Sampler
@@ -91,6 +95,8 @@ class Track:
     reserve: float = 0.0
     dearest: float = 0.0
     latest: float = 0.0
+    least: float = 0.0
+    opening: float = 0.0
     released: bool = False
     seeds: np.random.SeedSequence = field(init=False)
 
@@ -129,19 +135,32 @@ class Track:
         self.beside = [
             name for name in self.beside if any(ratio(block, name, challenger, clock) <= 0.0 for block in blocks)
         ]
-        self.dearest *= (len(self.beside) + 2) / loaded  # a block of fewer models
+        self._shrink((len(self.beside) + 2) / loaded)
 
     def fits(self, blocks: int, seconds: float) -> bool:
-        """Whether so many more blocks, as dear as the last one, end within ``seconds`` of the beginning."""
-        return self.elapsed() + blocks * self.latest <= seconds
+        """Whether so many more blocks, of a single round each, end within ``seconds`` of the beginning."""
+        return self.elapsed() + blocks * self.least <= seconds
+
+    def part_of(self, seconds: float, blocks: int) -> float:
+        """An even part for each of so many blocks, as a sampler is told it, where all of them have until ``seconds``
+        after the beginning. Where opening takes most of a block, one round more costs little, and may be what the
+        blocks lack to agree; but what opening leaves is all that the rounds may have.
+        """
+        part = HASTY_SHARE * (seconds - self.elapsed()) / blocks
+        rounds = max(part - self.opening, 0.0)
+        return part if rounds > ROUNDS_SHARE * self.opening else rounds
 
     def leaves_one(self, blocks: Sequence[Block]) -> bool:
         """Take out what is ``BEHIND`` in a first sample; whether that leaves one candidate, of several."""
         ratios, several, loaded = self.ratios(blocks), len(self.candidates) > 1, len(self.alive)
         least = max(ratios.values(), default=0.0) - BEHIND[min(len(blocks), len(BEHIND)) - 1]
         self.candidates = [name for name in self.candidates if ratios[name] >= least]
-        self.dearest *= len(self.alive) / loaded  # a block of fewer models
+        self._shrink(len(self.alive) / loaded)
         return several and len(self.candidates) == 1
+
+    def _shrink(self, share: float) -> None:
+        """A block has only this share of its models from now on."""
+        self.dearest, self.least, self.opening = self.dearest * share, self.least * share, self.opening * share
 
     def ratios(self, blocks: Sequence[Block]) -> dict[str, float]:
         """What each candidate came to in the blocks of a first sample that it was in (:func:`pooled`)."""
@@ -174,9 +193,15 @@ class Track:
                 self._drop(culprit, error)
                 names = [name for name in names if name != culprit]
                 continue
-            self.latest = time.perf_counter() - began
-            self.dearest = max(self.dearest, self.latest)
+            self._took(time.perf_counter() - began, samples)
             return by_name(samples, names)
+
+    def _took(self, seconds: float, samples: Samples) -> None:
+        """What a block took, in all and before its rounds."""
+        rounds = float(np.sum(samples.wall_ms * np.array(samples.inner))) / 1e3
+        self.latest, self.dearest = seconds, max(self.dearest, seconds)
+        self.opening = max(self.opening, seconds - rounds)
+        self.least = min(seconds, self.opening + rounds / len(samples.wall_ms))
 
     def _drop(self, culprit: str, error: Exception) -> None:
         if culprit == self.baseline:

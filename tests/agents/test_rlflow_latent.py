@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from policies import needs_torch
-from worlds import BY_NAME, tiny_spec
+from worlds import BY_NAME, after_a_round, best_gain, world_trainer
 
 from rlflow import search
 from rlflow.errors import ModelError, UsageError
@@ -37,23 +37,13 @@ def config(preset: str = "tuned", **options: str) -> Any:
 
 
 def trainer(name: str = TOY, preset: str = "tuned", seed: int = 0, **more: Any) -> Any:
-    from rlflow.agents.rlflow.train import WorldTrainer
-
-    torch.set_num_threads(1)
-    return WorldTrainer([tiny_spec(name)], config(preset, **more.pop("options", {})), seed=seed, **more)
-
-
-def best_gain(name: str) -> float:
-    return math.log(BY_NAME[name].problem("1x").root().cost / optimum(BY_NAME[name]).cost_ms)
+    return world_trainer(name, config(preset, **more.pop("options", {})), seed, **more)
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """One round on the toy that greedy does not solve: collected, fitted, dreamt, acted."""
-    folder = tmp_path_factory.mktemp("trained")
-    agent = trainer(out=folder / "agent.npz", logs=folder / "logs")
-    agent.train(1000, rounds=1)
-    return agent
+    return after_a_round(trainer, tmp_path_factory.mktemp("trained"))
 
 
 def test_a_policy_that_learnt_in_dreams_alone_solves_the_real_toy(trained: Any) -> None:

@@ -90,7 +90,7 @@ class TestRight:
         counts as one of which only small tensors are moved.
         """
         if large:
-            monkeypatch.setattr("rlflow.frontends.instrument.MOST_BYTES", 10)
+            monkeypatch.setattr("rlflow.frontends.instrument.MOVED_BYTES", 10)
 
         def squares(kind: str, factor: np.float32) -> bytes:
             names = ["x", *(f"m{k}" for k in range(layers - 1)), "y"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from rlflow.frontends.instrument import nudged, opened, watching
+from rlflow.frontends import instrument
+from rlflow.frontends.instrument import moving, nudged, opened, watching
+from rlflow.frontends.opening import parse_model
 from rlflow.frontends.sensitivity import Sensitivity, sensitivity
 
 
@@ -115,11 +119,42 @@ class TestNudged:
         assert ((moved == up) | (moved == down)).all()
         assert 0 < (moved > weights).sum() < 50
 
-    def test_of_a_large_model_only_small_tensors_move(self) -> None:
-        weights = {"w": np.full(50, 1.5, np.float32), "b": np.full(5, 1.5, np.float32)}
-        made = model("a = Mul(x, w)\n y = Add(a, b)", weights)
-        assert nudged(made, 1, most=10) == 5
-        assert (numpy_helper.to_array(made.graph.initializer[0]) == 1.5).all()
+    @pytest.mark.parametrize("kind", ["bytes", "file", "data"])
+    def test_of_a_large_model_only_small_tensors_move(
+        self, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The others are in a file that all variants share, wherever they were."""
+        monkeypatch.setattr(instrument, "MOVED_BYTES", 1000)
+        monkeypatch.setattr(instrument, "SMALL", 10)
+        weights = {"w": np.full(500, 1.5, np.float32), "b": np.full(5, 1.5, np.float32)}
+        made, path = model("a = Mul(x, w)\n y = Add(a, b)", weights), str(tmp_path / "model.onnx")
+        source: Any = made.SerializeToString()
+        if kind != "bytes":
+            onnx.save(made, path, save_as_external_data=kind == "data", location="w.data", size_threshold=100)
+            source = path
+        with moving(source) as variant:
+            paths = [variant(seed) for seed in (0, 1)]
+            for one in map(str, paths):
+                assert os.path.getsize(one) < 1000
+                w, b = map(numpy_helper.to_array, onnx.load(one).graph.initializer)
+                assert (w == 1.5).all()
+                assert (b != 1.5).all()
+        assert not any(os.path.exists(str(one)) for one in paths)
+        monkeypatch.setattr(instrument, "MOVED_IN_PART", 1000)
+        with moving(source) as variant:
+            assert variant(0) is None
+
+    def test_of_another_model_all_tensors_move_anew(self) -> None:
+        made = model("y = Mul(x, w)", {"w": np.full(50, 1.5, np.float32)})
+        with moving(made.SerializeToString()) as variant:
+            found = [variant(seed) for seed in (0, 1, 0)]
+        variants = [parse_model(one, "it") for one in found if isinstance(one, bytes)]
+        first, second, again = (numpy_helper.to_array(one.graph.initializer[0]) for one in variants)
+        assert (first != 1.5).all()
+        assert (first != second).any()
+        assert (first == again).all()
+        with moving(model("y = Relu(x)").SerializeToString()) as variant:
+            assert variant(0) is None
 
     def test_zeros_infinities_scalars_and_exponents_stay(self) -> None:
         kept = {"z": np.float32([0.0, -np.inf, np.nan, 0.0]), "s": TWO, "e": np.float32([2, 2, 2, 2])}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -10,7 +12,7 @@ from onnx import helper
 
 from rlflow.errors import GraphError
 from rlflow.frontends import ConstantStore, evaluate, graph_to_model, load_model
-from rlflow.frontends.reference import Folder
+from rlflow.frontends.reference import Folder, evaluate_node
 from rlflow.graph import Graph
 
 
@@ -115,6 +117,35 @@ def test_what_the_evaluator_cannot_run_is_said() -> None:
     graph = parse("x: f32[2,3] = input", "w: f32[3,4] = input", "y = MatMul(x, w)", "return y")
     with pytest.raises(GraphError, match="reference evaluator"):
         evaluate(graph, {"x": random(2, 3), "w": random(4, 4)})
+
+
+def test_what_is_only_moved_is_not_widened(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = parse(
+        "a: f32[2,2] = const [0.1, 0.2, 0.3, 0.4]",
+        "b: f32[2,2] = const [3.0, 5.0, 7.0, 9.0]",
+        "t = Transpose{perm=[1,0]}(a)",
+        "p = Mul(t, b)",
+        "y = Concat{axis=0}(t, p)",
+        "return t, y",
+    )
+    folder, seen = Folder(graph, ConstantStore()), []
+
+    def evaluated(graph: Any, node: int, operands: Any, constants: Any = None) -> Any:
+        seen.append((graph.op(node), sorted(str(one.dtype) for one in operands.values())))
+        return evaluate_node(graph, node, operands, constants)
+
+    monkeypatch.setattr("rlflow.frontends.reference.evaluate_node", evaluated)
+    moved, joined = (folder.folded(value) for value in graph.outputs())
+    a, b = np.float32([[0.1, 0.2], [0.3, 0.4]]), np.float32([[3, 5], [7, 9]])
+    np.testing.assert_array_equal(moved, a.T)
+    exact = a.T.astype(np.float64) * b
+    np.testing.assert_array_equal(joined, np.concatenate([a.T, exact.astype(np.float32)]))
+    assert moved.dtype == joined.dtype == np.float32
+    assert dict(seen) == {
+        "Transpose": ["float32"],
+        "Mul": ["float64", "float64"],
+        "Concat": ["float32", "float64"],
+    }
 
 
 def test_folding_rounds_casts_and_the_end_only() -> None:

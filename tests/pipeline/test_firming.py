@@ -14,7 +14,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import rlflow
 from rlflow.frontends import load_model
-from rlflow.pipeline import firming
+from rlflow.pipeline import firming, racing
 from rlflow.pipeline.parts import ModelTimes, Timing
 from rlflow.pipeline.racing import _is_dear
 from rlflow.price.allowance import Allowance
@@ -166,3 +166,26 @@ def test_two_models_are_compared_where_three_would_take_too_long(
 ) -> None:
     context: Any = SimpleNamespace(parts=SimpleNamespace(pace=pace))
     assert _is_dear(Timing(5.0, None if late is None else late - 8.0, late), context) is dear
+
+
+@pytest.mark.parametrize(
+    ("dear", "entrants", "baseline", "beside", "noted"),
+    [
+        (False, ["one"], b"cleaned", ["original"], False),
+        (True, ["one"], b"as it came", [], True),
+        (True, [], b"as it came", [], False),  # nothing gains
+    ],
+)
+def test_the_report_says_where_the_clean_up_is_part_of_the_gain(
+    dear: bool, entrants: list[str], baseline: bytes, beside: list[str], noted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(racing, "_is_dear", lambda given, context: dear)
+    monkeypatch.setattr(racing, "_compared", lambda *arguments: seen.append(arguments))
+    exports = SimpleNamespace(export=lambda graph: SimpleNamespace(source=b"cleaned"))
+    loaded: Any = SimpleNamespace(weights=None, exports=exports, graph=None, source=b"as it came")
+    options = SimpleNamespace(freeze=False, verify=True)
+    context: Any = SimpleNamespace(options=options, parts=SimpleNamespace(timing=lambda: Timing(5.0)), notes=[])
+    racing._decision(loaded, dict.fromkeys(entrants), {}, context)
+    assert (seen[0][0], list(seen[0][2])) == (baseline, beside)
+    assert (racing.TOGETHER in context.notes) is noted

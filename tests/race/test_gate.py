@@ -157,7 +157,7 @@ class TestHowLongItGoesOn:
             ([0.1] * 9, {"seconds": 3, "at_most": 4.0}, 4, "No claim: of the 8 blocks"),
             # the blocks that a claim needs may take longer, if all of them fit into that; further ones may not
             ([0.1] * 9, {"seconds": 3, "at_most": 4.0, "for_least": 8.0}, 8, "The chosen candidate"),
-            ([0.1] * 9, {"seconds": 3, "at_most": 4.0, "for_least": 7.9}, 4, "No claim: of the 8 blocks"),
+            ([0.1] * 9, {"seconds": 3, "at_most": 4.0, "for_least": 7.7}, 4, "No claim: of the 8 blocks"),
             ([-0.01, -0.02] + [0.1] * 9, {"seconds": 3, "at_most": 6.0, "for_least": 60.0}, 8, "Undecided"),
             ([0.03, -0.01] * 21, {"seconds": 99}, 42, "No gain"),
         ],
@@ -205,6 +205,34 @@ class TestHowLongItGoesOn:
         found = decide(given, "base", ["a"], seed=0, seconds=8.0, at_most=8.0, started=-5.0)
         assert (found.blocks, found.winner, given.now) == (0, None, 0.0)
         assert found.reason.startswith("No claim: to open and try the models took 5.0 s of the 8 s")
+
+    @pytest.mark.parametrize(
+        ("for_least", "rounds"),
+        # Opening takes 1 s of a block, a round 0.5; a first block says so.
+        [
+            (24.0, [1, 3, 4, 4, 4, 4, 5, 6]),
+            (20.0, [1, 2, 2, 3, 3, 3, 4, 5]),
+            (16.0, [1, 1, 1, 2, 2, 2, 2, 4]),
+            (14.2, [1, 1, 1, 1, 1, 2, 2, 2]),
+        ],
+    )  # fmt: skip
+    def test_blocks_in_haste_have_the_rounds_that_there_is_time_for(
+        self, for_least: float, rounds: list[int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        given, counts = Given([0.1] * 9, monkeypatch), []
+
+        def block(names: Sequence[str], seed: int, seconds: float) -> Samples:
+            count = max(1, int(max(seconds - 1.0, min(seconds, 0.5)) / 0.5))  # as WorkerSampler does
+            given.now += 1.0 + 0.5 * count
+            counts.append(count)
+            matrix = np.array([[250.0, 250.0 * math.exp(-0.1)]] * count)
+            return Samples(matrix, matrix, (1, 1))
+
+        monkeypatch.setattr(given, "block", block)
+        found = decide(given, "base", ["a"], seed=0, only=True, seconds=4.0, at_most=4.0, for_least=for_least)
+        assert found.improved
+        assert given.now <= for_least
+        assert counts == rounds
 
     def test_what_the_selection_left_may_be_too_little(self, monkeypatch: pytest.MonkeyPatch) -> None:
         given = Given([0.1] * 9, monkeypatch)
