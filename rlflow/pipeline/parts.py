@@ -99,13 +99,13 @@ class Parts:
 
     @property
     def learning(self) -> float | None:
-        """Seconds for learning about a new machine in full, half of pricing's at most: the other half is the regions'.
+        """Seconds for learning about a new machine in full, two thirds of pricing's or half: the rest is the regions'.
         None where it may take more than pricing has, any (``None``) where no seconds were given.
         """
         if self.seconds is None:
             return None
         part = PRICING * self.seconds
-        return 0.0 if part < MACHINE_SECONDS else part / 2.0
+        return 0.0 if part < MACHINE_SECONDS else max(part / 2.0, min(part / 1.5, MACHINE_SECONDS))
 
     def pricing(self) -> float | None:
         """Seconds for the regions of the model, after what was learnt about the machine: half of pricing's at least."""

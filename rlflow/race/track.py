@@ -27,6 +27,8 @@ BESIDE_BLOCKS = 4
 BEHIND = (0.15, 0.08)
 #: What blocks in haste have of the time that they may take: the rest is for one that takes longer.
 HASTY_SHARE = 0.9
+#: Their rounds, at most: the middle of three is not moved by one that a neighbour spoilt.
+HASTY_ROUNDS = 3
 
 
 class Sampler(Protocol):
@@ -79,8 +81,8 @@ class Terms:
 class Track:
     """One comparison's models, by the names that ``sampler`` knows them by. ``dropped``: why some are out; ``started``:
     when the seconds began to count; ``dearest``, ``latest``, ``least``: the seconds of the block that took the longest,
-    of the last one, and of one with a single round; ``opening``: the most that one took before its rounds; ``reserve``:
-    as in :class:`Terms`, and whether it is ``released`` to this comparison.
+    of the last one, and of one with a single round; ``opening``: the most that one took before its rounds; ``round``:
+    what a round took of late; ``reserve``: as in :class:`Terms`, and whether it is ``released`` to this comparison.
     """
 
     sampler: Sampler
@@ -97,6 +99,7 @@ class Track:
     latest: float = 0.0
     least: float = 0.0
     opening: float = 0.0
+    round: float = 0.0
     released: bool = False
     seeds: np.random.SeedSequence = field(init=False)
 
@@ -144,9 +147,11 @@ class Track:
     def part_of(self, seconds: float, blocks: int) -> float:
         """An even part for each of so many blocks, as a sampler is told it, where all of them have until ``seconds``
         after the beginning. Where opening takes most of a block, one round more costs little, and may be what the
-        blocks lack to agree; but what opening leaves is all that the rounds may have.
+        blocks lack to agree; but what opening leaves is all that the rounds may have, and more than ``HASTY_ROUNDS``
+        are not worth the time.
         """
-        part = HASTY_SHARE * (seconds - self.elapsed()) / blocks
+        enough = self.least + (HASTY_ROUNDS - 1) * self.round
+        part = min(HASTY_SHARE * (seconds - self.elapsed()) / blocks, enough)
         rounds = max(part - self.opening, 0.0)
         return part if rounds > ROUNDS_SHARE * self.opening else rounds
 
@@ -198,10 +203,10 @@ class Track:
 
     def _took(self, seconds: float, samples: Samples) -> None:
         """What a block took, in all and before its rounds."""
-        rounds = float(np.sum(samples.wall_ms * np.array(samples.inner))) / 1e3
+        self.round = float(np.mean(np.sum(samples.wall_ms * np.array(samples.inner), axis=1))) / 1e3
         self.latest, self.dearest = seconds, max(self.dearest, seconds)
-        self.opening = max(self.opening, seconds - rounds)
-        self.least = min(seconds, self.opening + rounds / len(samples.wall_ms))
+        self.opening = max(self.opening, seconds - len(samples.wall_ms) * self.round)
+        self.least = min(seconds, self.opening + self.round)
 
     def _drop(self, culprit: str, error: Exception) -> None:
         if culprit == self.baseline:

@@ -67,7 +67,7 @@ def test_what_a_machine_is_like_is_learnt_within_the_part_of_pricing() -> None:
     assert parts.pricing() == pytest.approx(12.0)
     clock.now += 30.0
     assert parts.pricing() == pytest.approx(9.0)  # half of it is for the regions, whatever the machine took
-    assert [Parts(seconds).learning for seconds in (None, 10.0, 60.0, 600.0)] == [None, 0.0, 9.0, 90.0]
+    assert [Parts(seconds).learning for seconds in (None, 10.0, 60.0, 600.0)] == [None, 0.0, 12.0, 90.0]
 
 
 def test_a_budget_of_counts_has_no_deadline() -> None:
