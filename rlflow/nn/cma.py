@@ -1,9 +1,11 @@
 """CMA-ES: minimises a function of real numbers by nothing but the order of its values.
 
-The (μ/μ_w, λ) strategy of Hansen's tutorial (arXiv:1604.00772, whose equation numbers these are): candidates are drawn
-from a normal distribution; its mean goes towards the better half of them, its covariance learns the steps that led
-there, and its step size the length of the path. The separable form (Ros and Hansen 2008) learns variances alone, in
-time and memory that grow with the parameters and not with their square.
+The (μ/μ_w, λ) strategy of Hansen's tutorial (arXiv:1604.00772): candidates are drawn from a normal distribution;
+its mean goes towards the better half of them, its covariance learns the steps that led there, and its step size the
+length of the path. The numbers of equations 41 and 45 to 58 are the tutorial's, as two other implementations quote them
+(cmaes of CyberAgent, and one by the tutorial's pages 28 to 32); the rest is named by its part of the algorithm. The
+separable form (Ros and Hansen 2008) learns variances alone, in time and memory that grow with the parameters and not
+with their square.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ class Rates:
         c_c = (4 + mu_eff / size) / (size + 4 + 2 * mu_eff / size)  # eq. 56
         faster = (size + 2) / 3 if separable else 1.0
         c_1 = faster * 2 / ((size + 1.3) ** 2 + mu_eff)  # eq. 57
-        c_mu = faster * 2 * (0.25 + mu_eff + 1 / mu_eff - 2) / ((size + 2) ** 2 + mu_eff)  # eq. 58
+        c_mu = faster * 2 * (0.25 + mu_eff + 1 / mu_eff - 2) / ((size + 2) ** 2 + mu_eff)  # eq. 58; 1/4: pycma
         c_mu = min(1 - c_1, c_mu)
         weights = np.maximum(raw, 0.0)
         weights[parents:] = 0.0
@@ -73,7 +75,7 @@ class Rates:
 
 
 def _effective(weights: np.ndarray) -> float:
-    """The variance effective selection mass, eq. 8."""
+    """The variance effective selection mass."""
     return float(weights.sum() ** 2 / np.square(weights).sum())
 
 
@@ -127,8 +129,8 @@ class CMAES:
         return math.sqrt(float(values.max() / max(values.min(), _FLOOR * values.max())))
 
     def ask(self, rng: np.random.Generator) -> np.ndarray:
-        """A generation, [population, size], eqs. 38 to 40. By the symmetric root of the covariance, which does not
-        depend on how its eigenvectors happen to be signed: a turned function gives a turned search.
+        """A generation, [population, size]. By the symmetric root of the covariance, which does not depend on how its
+        eigenvectors happen to be signed: a turned function gives a turned search.
         """
         drawn = rng.standard_normal((self.population, self.size))
         self._steps = self._times(drawn, self._root)
@@ -160,21 +162,21 @@ class CMAES:
             self.best, self.best_value = self.mean + self.sigma * steps[order[0]], float(values[order[0]])
         if values[order[0]] < values[order[-1]]:
             self._adapt(steps[order])
-        if values[order[0]] == values[order[math.ceil(0.7 * self.population) - 1]]:  # appendix B, flat fitness
+        if values[order[0]] == values[order[math.ceil(0.7 * self.population) - 1]]:  # flat, as in purecmaes.m
             wider = self.sigma * math.exp(0.2 + self.rates.c_sigma / self.rates.d_sigma)
             self.sigma = max(self.sigma, min(wider, _LARGEST_STEP * self.first_sigma))
 
     def _adapt(self, steps: np.ndarray) -> None:
-        """Eqs. 41 to 47 with ``steps`` [population, size], best first."""
+        """One update of everything that a search goes on from, with ``steps`` [population, size], best first."""
         rates, size = self.rates, self.size
-        step = rates.weights[: rates.parents] @ steps[: rates.parents]
-        self.mean += self.sigma * step  # eq. 42 with c_m = 1
+        step = rates.weights[: rates.parents] @ steps[: rates.parents]  # eq. 41
+        self.mean += self.sigma * step  # c_m = 1, eq. 54
         keep = 1 - rates.c_sigma
         gain = math.sqrt(rates.c_sigma * (2 - rates.c_sigma) * rates.mu_eff)
-        self.path_sigma = keep * self.path_sigma + gain * self._times(step, self._inverse)  # eq. 43
+        self.path_sigma = keep * self.path_sigma + gain * self._times(step, self._inverse)  # of the step size
         length = float(np.linalg.norm(self.path_sigma))
         unbiased = length / math.sqrt(1 - keep ** (2 * self.generations))
-        goes_on = float(unbiased < (1.4 + 2 / (size + 1)) * self._length)  # the Heaviside function of eq. 45
+        goes_on = float(unbiased < (1.4 + 2 / (size + 1)) * self._length)  # the Heaviside function in eq. 45
         gain = math.sqrt(rates.c_c * (2 - rates.c_c) * rates.mu_eff)
         self.path_c = (1 - rates.c_c) * self.path_c + goes_on * gain * step  # eq. 45
         lost = (1 - goes_on) * rates.c_c * (2 - rates.c_c)
@@ -183,11 +185,11 @@ class CMAES:
         weights = np.where(rates.weights >= 0, rates.weights, rates.weights * size / np.maximum(lengths, _FLOOR))
         one, many = self._spread(self.path_c[None], np.ones(1)), self._spread(steps, weights)
         self.covariance = keep * self.covariance + rates.c_1 * one + rates.c_mu * many  # eqs. 46, 47
-        self.sigma *= math.exp(rates.c_sigma / rates.d_sigma * (length / self._length - 1))  # eq. 44
+        self.sigma *= math.exp(rates.c_sigma / rates.d_sigma * (length / self._length - 1))
         self._refresh()
 
     def _refresh(self) -> None:
-        """The roots of the covariance; of a matrix only so often that they cost no more than the rest (appendix B)."""
+        """The roots of the covariance; of a matrix only so often that they cost no more than the rest (purecmaes.m)."""
         if self.separable:
             self._root = np.sqrt(self.covariance)
             self._inverse = 1 / self._root

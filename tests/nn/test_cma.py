@@ -89,7 +89,7 @@ def test_the_parameters_for_ten_dimensions_are_the_tutorials() -> None:
     mu = sum(good) ** 2 / sum(w * w for w in good)
     mu_bad = sum(bad) ** 2 / sum(w * w for w in bad)
     c_1 = 2 / ((n + 1.3) ** 2 + mu)
-    c_mu = min(1 - c_1, 2 * (1 / 4 + mu + 1 / mu - 2) / ((n + 2) ** 2 + 2 * mu / 2))
+    c_mu = min(1 - c_1, 2 * (1 / 4 + mu + 1 / mu - 2) / ((n + 2) ** 2 + 2 * mu / 2))  # 1 / 4: pycma
     alpha = min(1 + c_1 / c_mu, 1 + 2 * mu_bad / (mu + 2), (1 - c_1 - c_mu) / (n * c_mu))
     found = Rates.of(n, population)
     assert found.parents == 5
@@ -134,7 +134,7 @@ def test_the_separable_forms_rates_are_higher() -> None:
 
 
 def by_the_book(size: int, sigma: float, draws: list[np.ndarray], function: Function) -> dict[str, Any]:
-    """Generations of the tutorial's figure 6, one line an equation, with the roots taken every time."""
+    """Generations of the tutorial's algorithm, one line an equation, with the roots taken every time."""
     r = Rates.of(size, len(draws[0]))
     m, c, p_s, p_c = np.zeros(size), np.eye(size), np.zeros(size), np.zeros(size)
     expected = math.sqrt(size) * (1 - 1 / (4 * size) + 1 / (21 * size * size))
