@@ -67,6 +67,13 @@ def _commit() -> str | None:
     return f"{commit}-dirty" if commit and changed else commit or None
 
 
+def is_ancestor(commit: str | None) -> bool:
+    """Whether a row's commit is one of this branch's."""
+    name = (commit or "none").removesuffix("-dirty")
+    command = ["git", "-C", os.fspath(ROOT), "merge-base", "--is-ancestor", name, "HEAD"]
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
 def _git(*arguments: str) -> str:
     return subprocess.run(["git", "-C", os.fspath(ROOT), *arguments], capture_output=True, text=True).stdout.strip()
 

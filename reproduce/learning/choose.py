@@ -79,14 +79,13 @@ def judge(kept: Rows, budgets: Sequence[str]) -> None:
 def _search(
     kept: Rows, family: str, half: str, name: str, role: str, of: str, spec: str, cost: str, budget: str
 ) -> None:
-    graph = read(family)
     drawn = getattr(search.make(spec.format(seed=0)), "randomised", False)
     for seed in range(SEEDS if drawn else 1):
         key = f"{family}/{name}/{budget}/{seed}/{cost}"
         if not kept.have(key):
             about = {"family": family, "half": half, "name": name, "role": role, "of": of}
             where = {"cost": cost, "budget": budget, "seed": seed}
-            row = searched(graph, spec.format(seed=seed), cost, budget, seed)
+            row = searched(family, spec.format(seed=seed), cost, budget, seed)
             kept.add({"kind": "search", "key": key, **about, **where, **row})
 
 
@@ -145,6 +144,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("play", "learn", "judge", "tables"))
     parser.add_argument("--resume", action="store_true", help="keep the rows that the file has")
+    parser.add_argument("--renew", action="store_true", help="as --resume, but rows of lost commits are made again")
     parser.add_argument("--budgets", nargs="*", default=JUDGED, metavar="BUDGET", help="of judge")
     results.add_options(parser)
     options = parser.parse_args()
@@ -157,8 +157,9 @@ def main() -> int:
             print(f"\nCost of a {cost.upper()}:")
             print("\n".join(tables.lines([row for row in rows if row.get("cost") == cost])))
     else:
-        resume = options.resume or options.what == "judge"  # which adds to the rows that its table came from
-        kept = Rows(OUT, ["python", "reproduce/learning/choose.py", options.what], resume=resume, dirty=options.dirty)
+        told = {"renew": options.renew, "dirty": options.dirty}
+        resume = options.resume or options.renew or options.what == "judge"  # which adds to what its table came from
+        kept = Rows(OUT, ["python", "reproduce/learning/choose.py", options.what], resume=resume, **told)
         if options.what == "play":
             play(kept)
         else:

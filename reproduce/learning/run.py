@@ -4,16 +4,20 @@
     python reproduce/learning/run.py --size full --resume      goes on where it was stopped
     python reproduce/learning/run.py --size full --tables      prints the tables of what is there
     python reproduce/learning/run.py --size full --families swin_t --budgets 1s 3s --resume
+    python reproduce/learning/run.py --size reduced --cost measured --resume     by recorded prices, three CPU seconds
 
 A family is a block of an exported architecture (families.py); config.json says which are for training and which are
 not, and was written before any agent was trained on the first half. Costs are the analytic ones, of a CPU or (``--cost
-gpu``) of a GPU. Seconds are CPU seconds of this process, on one thread; "x" counts opened graphs. A search that draws
-runs once a seed; fresh weights are others with every seed. Each search is a row of results/SIZE-COST.jsonl.
+gpu``) of a GPU, or (``--cost measured``) those of regions that record_prices.py timed. Seconds are CPU seconds of this
+process, on one thread; "x" counts opened graphs. A search that draws runs once a seed; fresh weights are others with
+every seed. Each search is a row of results/SIZE-COST.jsonl. ``--renew`` makes rows again of which the commit is none of
+this branch's; the old ones stay until then.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import sys
 import time
@@ -24,8 +28,9 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [os.fspath(HERE), os.fspath(HERE.parent / "common")]
 
 import machine  # from the folder "common"
+import recorded  # from this folder
 import results
-import tables  # from this folder
+import tables
 from families import CONFIG, HALVES, read
 
 from rlflow import price, search
@@ -39,21 +44,53 @@ COSTS: dict[str, dict[str, float]] = {
     "cpu": {},
     "gpu": {"gflops": 15000.0, "vector_gflops": 5000.0, "gbps": 1400.0, "overhead_us": 4.0, "view_us": 0.0},
 }
+#: Prices by the clock, from a table.
+MEASURED = "measured"
 WEIGHTS = machine.ROOT / "build" / "learning"
 
 
 class Rows(results.Results):
-    """The results file; searches are shown by their gain."""
+    """The results file; searches are shown by their gain. ``renew``: rows of a commit that is none of this branch's
+    count as missing, and go once they are made again.
+    """
+
+    def __init__(self, path: Path, command: list[str], *, renew: bool = False, **options: Any) -> None:
+        super().__init__(path, command, **options)
+        runs = self._machines.items() if renew else ()
+        self._lost = {run for run, one in runs if run != self.run and not machine.is_ancestor(one["commit"])}
+
+    def have(self, key: str) -> bool:
+        return any(row.get("key") == key and row["run"] not in self._lost for row in self.rows)
+
+    def add(self, row: dict[str, Any]) -> dict[str, Any]:
+        self.drop(lambda old: old.get("key") == row["key"])
+        return super().add(row)
 
     def show(self, row: dict[str, Any]) -> None:
         print(f"{row['key']}: {row['gain']:.4f} %, {row['expansions']} opened, {row['seconds']:.2f} s",
               file=sys.stderr, flush=True)  # fmt: skip
 
 
-def searched(graph: Any, spec: str, cost: str, budget: str, seed: int) -> dict[str, Any]:
-    """One search, by the CPU clock; what it needs is read before the clock starts."""
+@functools.cache
+def table() -> Any:
+    """The rows of recorded prices, read once."""
+    return recorded.table()
+
+
+def priced(cost: str, family: str) -> price.CostModel:
+    """A cost model that has priced nothing yet."""
+    if cost == MEASURED:
+        return recorded.RecordedCost(table(), family)
+    return price.make("analytic", **COSTS[cost])
+
+
+def searched(family: str, spec: str, cost: str, budget: str, seed: int) -> dict[str, Any]:
+    """One search, by the CPU clock; what it needs is read before the clock starts. ``guessed``: regions of the best
+    graph that the recorded table lacks, and their part of its price.
+    """
     search.require_ready(search.make(spec))
-    problem = Problem(graph, RULES, price.make("analytic", **COSTS[cost]), budget, seed=seed, clock=time.process_time)
+    model = priced(cost, family)
+    problem = Problem(read(family), RULES, model, budget, seed=seed, clock=time.process_time)
     begun = time.process_time()
     found = search.solve(problem, spec)
     return {
@@ -64,6 +101,7 @@ def searched(graph: Any, spec: str, cost: str, budget: str, seed: int) -> dict[s
         "candidates": found.counts.candidates,
         "seconds": time.process_time() - begun,
         "stop_reason": str(found.stop_reason),
+        **({"guessed": model.guesses(found.graph)} if isinstance(model, recorded.RecordedCost) else {}),
     }
 
 
@@ -78,18 +116,18 @@ def play(kept: Rows, options: argparse.Namespace, size: dict[str, Any]) -> None:
     from entrants import entrants
 
     known = entrants(WEIGHTS, size["seeds"], options.checkpoint)
-    known = [one for one in known if not options.entrants or one.name in options.entrants]
+    wanted = options.entrants or size.get("entrants") or [one.name for one in known]
+    known = [one for one in known if one.name in wanted]
     for budget in options.budgets or size["budgets"]:
         for half in size["halves"]:
             for family in (name for name in CONFIG[half] if not options.families or name in options.families):
-                graph = read(family)
                 for seed in range(size["seeds"]):
                     for one in (one for one in known if seed in seeds_of(one, size["seeds"])):
                         about = {"family": family, "half": half, "name": one.name, "role": one.role, "of": one.of}
                         cost = options.cost
                         key = f"{family}/{one.name}/{budget}/{seed}" + ("" if cost == "cpu" else f"/{cost}")
                         if not kept.have(key):
-                            row = searched(graph, one.at(seed), cost, budget, seed)
+                            row = searched(family, one.at(seed), cost, budget, seed)
                             where = {"cost": cost, "budget": budget, "seed": seed}
                             kept.add({"kind": "search", "key": key, **about, **where, **row})
 
@@ -100,11 +138,12 @@ def main() -> int:
     every = [name for half in HALVES for name in CONFIG[half]]
     parser.add_argument("--families", nargs="*", choices=every, metavar="NAME")
     parser.add_argument("--budgets", nargs="*", metavar="BUDGET")
-    parser.add_argument("--cost", choices=list(COSTS), default="cpu", help="roofline of the analytic cost")
+    parser.add_argument("--cost", choices=[*COSTS, MEASURED], default="cpu", help="what prices a graph")
     parser.add_argument("--entrants", nargs="*", metavar="NAME", help="only these")
     parser.add_argument("--checkpoint", type=Path, help="the policy (default: the one that ships)")
     parser.add_argument("--out", type=Path, help="file of the rows (default: results/SIZE-COST.jsonl)")
     parser.add_argument("--resume", action="store_true", help="keep the rows that the file has")
+    parser.add_argument("--renew", action="store_true", help="as --resume, but rows of lost commits are made again")
     parser.add_argument("--tables", action="store_true", help="only print the tables of what is there")
     results.add_options(parser)
     options = parser.parse_args()
@@ -114,7 +153,7 @@ def main() -> int:
         print("\n".join([*results.about(rows, machines), *tables.lines(rows)]))
         return 0
     command = ["python", "reproduce/learning/run.py", "--size", options.size, "--cost", options.cost]
-    kept = Rows(out, command, resume=options.resume, dirty=options.dirty)
+    kept = Rows(out, command, resume=options.resume or options.renew, renew=options.renew, dirty=options.dirty)
     play(kept, options, CONFIG["sizes"][options.size])
     print("\n".join([kept.about(), *tables.lines(kept.rows)]))
     return 0

@@ -124,7 +124,7 @@ class BudgetMeter:
         self.candidates = 0
         self.expansions = 0
         self.measurements = 0
-        self._clock = clock
+        self.clock = clock
         self._started: float | None = None
 
     @classmethod
@@ -135,7 +135,7 @@ class BudgetMeter:
     def start(self) -> None:
         """Start the clock; later calls change nothing."""
         if self._started is None:
-            self._started = self._clock()
+            self._started = self.clock()
 
     def spending(self) -> dict[str, float]:
         """What was spent, by unit."""
@@ -144,7 +144,7 @@ class BudgetMeter:
 
     def rewind(self, seconds: float) -> None:
         """Set the clock to where ``seconds`` have elapsed."""
-        self._started = self._clock() - seconds
+        self._started = self.clock() - seconds
 
     def restore(self, spent: Mapping[str, float]) -> None:
         """Set counts and clock to what was spent until some moment (:meth:`spending`)."""
@@ -171,7 +171,7 @@ class BudgetMeter:
         """Elapsed seconds."""
         self.start()
         assert self._started is not None
-        return self._clock() - self._started
+        return self.clock() - self._started
 
     def spent(self) -> StopReason | None:
         """Which limit is reached, or ``None``; counts are looked at before the clock."""

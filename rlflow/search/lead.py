@@ -49,7 +49,8 @@ def _by_the_formula(problem: Problem) -> Result:
     left = problem.seconds_left()
     budget = Budget(expansions=EXPANSIONS, seconds=None if left is None else max(SHARE * left, 1e-3))
     root = problem.root()
-    told = {"seed": problem.seed, "stop": problem.stop, "tolerance": problem.settings.tolerance}
+    told = {"seed": problem.seed, "stop": problem.stop, "tolerance": problem.settings.tolerance,
+            "clock": problem.meter.clock}  # fmt: skip
     shadow = Problem(root.graph, _priced_by_the_formula(problem), price.make("analytic"), budget, **told)
     return Backtracking().run(shadow, np.random.default_rng(problem.seed))
 
