@@ -143,7 +143,8 @@ def verify(
     *,
     seed: int = 0,
     threads: int = 1,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, int | str | tuple[int, int, int]] | None = None,
+    shapes: Mapping[str, str] | None = None,
     input_data: Any = None,
     runtime: str = "onnxruntime",
     provider: str | None = None,
@@ -151,12 +152,14 @@ def verify(
     """Does ``other`` compute what ``original`` computes? Both are run on the same inputs, and their outputs compared.
 
     The inputs are ``input_data`` (as for :func:`optimize`), then random ones by ``seed``; random integers lie in the
-    ranges that the original's graph implies. ``dims``: sizes of open dimensions. The answer holds the largest
+    ranges that the original's graph implies. ``dims`` and ``shapes``: sizes of open dimensions, as for
+    :func:`optimize`; where three are given, the outputs are compared at all three. The answer holds the largest
     difference of each output and the input that shows it; ``passed`` says whether roundings explain them all.
 
     Raises :class:`rlflow.errors.ModelError` for what is no model, :class:`RuntimeRefused` where the original does not
-    run, :class:`UsageError` for inputs that do not fit.
+    run, :class:`UsageError` for inputs that do not fit and for dimensions that the original does not have.
     """
+    from rlflow.equivalence import sizes
     from rlflow.frontends import load_model
 
     with ExitStack() as stack:
@@ -165,10 +168,22 @@ def verify(
         deployed = reference if place.is_default else stack.enter_context(place.worker())
         imported = load_model(original)
         load_model(other)  # what is no model is refused as such, not called different
-        source = source_of(imported, original)
-        inputs = Inputs.of(reference, source, imported.graph, dict(dims or {}), input_data, seed)
-        found: Verification = verified(runner(reference, deployed), inputs, source, as_source(other), seed)
-    return replace(found, notes=[*inputs.notes, *found.notes])
+        source, theirs, run = source_of(imported, original), as_source(other), runner(reference, deployed)
+        extents = sizes.given(reference.interface(source).inputs, dims or {}, shapes or {})
+        inputs = Inputs.of(reference, source, imported.graph, sizes.usual(extents), input_data, seed)
+        found: Verification = verified(run, inputs, source, theirs, seed)
+        said = list(inputs.notes)
+        for end, bound in sizes.ends(extents).items():
+            if not found.passed:
+                break
+            every = {**inputs.sizes.values, **bound}
+            fed = Inputs.of(reference, source, imported.graph, every, None, seed, every)
+            there = verified(run, fed, source, theirs, seed)
+            at = sizes.told(end, bound)
+            told = f"The outputs were compared at {at}, too."
+            said.append(told if there.passed else f"They differ at {at}; at the usual sizes they agree.")
+            found = found if there.passed else there
+    return replace(found, notes=[*said, *found.notes])
 
 
 def replay(

@@ -228,6 +228,16 @@ def parse_pairs(option: str, pairs: Sequence[str], sign: str, example: str) -> d
     return found
 
 
+def parse_extents(pairs: Sequence[str]) -> dict[str, str]:
+    """``--dim`` options of one size or of three, as a mapping; raises :class:`UsageError`."""
+    return parse_pairs("--dim", pairs, "=", "--dim N=1 or --dim N=1..8..64")
+
+
+def parse_shapes(pairs: Sequence[str]) -> dict[str, str]:
+    """``--shape`` options as a mapping; raises :class:`UsageError`."""
+    return parse_pairs("--shape", pairs, ":", "--shape x:4x128 or --shape x:1x16,4x128,8x512")
+
+
 def show_rows(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     """A registry's rows: a line each with what it can do in brackets, and a line an option."""
     if as_json:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlflow.cli.common import NameChoice, emit_json, one_output, parse_dims, parse_pairs, show
+from rlflow.cli.common import NameChoice, emit_json, one_output, parse_dims, parse_extents, parse_shapes, show
 from rlflow.cli.model_files import MODEL
 from rlflow.errors import UsageError
 from rlflow.options import Options
@@ -47,8 +47,8 @@ def _options(given: dict[str, Any]) -> Options:
     """The values of the command line as one value."""
     for name in ("input_data", "rules"):
         given[name] = list(given[name]) or None
-    given["dims"] = parse_pairs("--dim", given["dims"], "=", "--dim N=1 or --dim N=1..8..64")
-    given["shapes"] = parse_pairs("--shape", given["shapes"], ":", "--shape x:4x128 or --shape x:1x16,4x128,8x512")
+    given["dims"] = parse_extents(given["dims"])
+    given["shapes"] = parse_shapes(given["shapes"])
     given["freeze"] = parse_dims("--freeze", given["freeze"])
     given["verify"] = not given["verify"]  # the flag is --no-verify
     return Options(**given)

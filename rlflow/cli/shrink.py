@@ -6,7 +6,7 @@ import re
 
 import click
 
-from rlflow.cli.common import emit_json, parse_dims, parse_pairs
+from rlflow.cli.common import emit_json, parse_dims, parse_extents
 from rlflow.cli.model_files import MODEL
 from rlflow.errors import UsageError
 
@@ -81,7 +81,7 @@ def shrink(
             seconds=search_seconds,
             race_seconds=race_seconds,
             threads=threads,
-            dims=parse_pairs("--dim", dims, "=", "--dim N=1 or --dim N=1..8..64"),
+            dims=parse_extents(dims),
             freeze=parse_dims("--freeze", freeze),
             input_data=list(input_data) or None,
             seed=seed,

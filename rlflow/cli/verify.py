@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlflow.cli.common import parse_dims, say
+from rlflow.cli.common import parse_extents, parse_shapes, say
 from rlflow.cli.model_files import MODEL
 from rlflow.errors import VerificationFailed
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 @click.argument("original", metavar="A", type=MODEL)
 @click.argument("other", metavar="B", type=MODEL)
 @click.option("--input-data", multiple=True, metavar="FILE", help="An .npz by input names, or name=file.npy.")
-@click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of a symbolic dimension.")
+@click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of an open dimension; or three: N=1..8..64.")
+@click.option(
+    "--shape", "shapes", multiple=True, metavar="X:4x128", help="Shape of an input; or three: x:1x16,4x128,8x512."
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the random inputs.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -29,19 +32,22 @@ def verify(
     other: str,
     input_data: tuple[str, ...],
     dims: tuple[str, ...],
+    shapes: tuple[str, ...],
     seed: int,
     as_json: bool,
 ) -> None:
     """Check that B computes what A computes: run both on the same inputs, and compare their outputs.
 
-    Roundings are allowed for as far as A itself shows them. Exit code 0: equal; 3: different; 1: one of the two is
-    no model, or A does not run.
+    Roundings are allowed for as far as A itself shows them. Where three sizes are given (the least, the usual and the
+    most), the outputs are compared at all three. Exit code 0: equal; 3: different; 1: one of the two is no model, or A
+    does not run.
     """
     from rlflow import optimizer
 
     found = optimizer.verify(
-        original, other, seed=seed, dims=parse_dims("--dim", dims), input_data=list(input_data) or None
-    )
+        original, other, seed=seed, dims=parse_extents(dims), shapes=parse_shapes(shapes),
+        input_data=list(input_data) or None,
+    )  # fmt: skip
     if as_json:
         click.echo(json.dumps(as_plain(original, other, seed, found), indent=2, ensure_ascii=False))
     else:

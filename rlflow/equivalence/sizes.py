@@ -13,8 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rlflow.errors import UsageError
+from rlflow.specs import did_you_mean
 
-__all__ = ["IMAGES", "LADDER", "Extent", "Sizes", "ends", "guesses", "of_shapes", "shown", "usual"]
+__all__ = [
+    "IMAGES", "LADDER", "Extent", "Sizes", "ends", "given", "guesses", "of_shapes", "shown", "together", "told",
+    "usual",
+]  # fmt: skip
 
 #: Sizes that are tried for dimensions of which nothing is known, until the runtime accepts one.
 LADDER = (1, 2, 8, 16, 32, 64, 128, 224, 256, 512)
@@ -100,6 +104,11 @@ def ends(extents: Mapping[str, Extent]) -> dict[str, dict[str, int]]:
     return {end: sizes for end, sizes in found.items() if sizes != usual(extents)}
 
 
+def told(end: str, sizes: Mapping[str, int]) -> str:
+    """Sizes of :func:`ends` in words: ``the most sizes (N=64)``."""
+    return f"the {end} sizes ({', '.join(f'{name}={size}' for name, size in sizes.items())})"
+
+
 def key(name: str, axis: int, dim: int | str | None) -> str:
     """What an open dimension is called."""
     return dim if isinstance(dim, str) else f"{name}.{axis}"
@@ -178,6 +187,31 @@ def of_shapes(shapes: Mapping[str, str], inputs: Mapping[str, Sequence[int | str
             else:
                 found[dim] = extent
     return found
+
+
+def together(by_name: Mapping[str, Extent], by_shape: Mapping[str, Extent]) -> dict[str, Extent]:
+    """What ``--dim`` and ``--shape`` say; raises UsageError where they say two things of one dimension."""
+    found = dict(by_shape)
+    for name, extent in by_name.items():
+        if found.setdefault(name, extent) != extent:
+            raise UsageError(f"The dimension {name!r} gets one size by --dim and another by --shape; give one of them.")
+    return found
+
+
+def given(infos: Sequence[Any], dims: Mapping[str, Any], shapes: Mapping[str, str]) -> dict[str, Extent]:
+    """The sizes that a user gives to open dimensions of inputs that a runtime tells of (``infos``), by their names or
+    by the shapes of inputs. Raises UsageError for what the model does not have.
+    """
+    inputs = {
+        one.name: [dim if isinstance(dim, int) else key(one.name, axis, dim) for axis, dim in enumerate(one.shape)]
+        for one in infos
+    }
+    known = {dim for row in inputs.values() for dim in row if isinstance(dim, str)}
+    for name in dims:
+        if name not in known:
+            raise UsageError(f"The model has no open dimension {name!r}. {did_you_mean(name, known)}")
+    by_name = {name: Extent.of(value, f"The size of the dimension {name!r}") for name, value in dims.items()}
+    return together(by_name, of_shapes(shapes, inputs))
 
 
 def _row(name: str, text: str, part: str) -> list[int]:

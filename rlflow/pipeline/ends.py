@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rlflow.deployment import Inputs, verified
-from rlflow.equivalence.sizes import ends
+from rlflow.equivalence.sizes import ends, told
 from rlflow.errors import VerificationFailed
 from rlflow.pipeline.checking import culprit_of, seconds_each
 
@@ -79,6 +79,6 @@ def _inputs_at_ends(loaded: Loaded, context: Context) -> Iterator[tuple[str, Inp
     """The sizes in words, and random inputs of them."""
     seed = context.options.seed
     for end, sizes in ends(loaded.extents).items():
-        where = f"the {end} sizes ({', '.join(f'{name}={size}' for name, size in sizes.items())})"
         bound = {**context.inputs(loaded).sizes.values, **sizes}
-        yield where, Inputs.of(context.reference, loaded.source, loaded.graph, bound, None, seed, fixed=bound)
+        how = (loaded.source, loaded.graph, bound, None, seed, bound)
+        yield told(end, sizes), Inputs.of(context.reference, *how)

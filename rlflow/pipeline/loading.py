@@ -107,11 +107,7 @@ def _extents(options: Options, imported: Any) -> dict[str, Extent]:
         dims = graph.shape(graph.node_outputs(node)[0])
         named = None if dims is None else [symbolic.unquote(dim) if isinstance(dim, str) else dim for dim in dims]
         shapes[graph.input_name(node)] = named
-    found = sizes.of_shapes(options.shapes, shapes)
-    for name, extent in options.extents.items():
-        if found.setdefault(name, extent) != extent:
-            raise UsageError(f"The dimension {name!r} gets one size by --dim and another by --shape; give one of them.")
-    return found
+    return sizes.together(options.extents, sizes.of_shapes(options.shapes, shapes))
 
 
 def _check_weights(imported: Any) -> None:

@@ -97,6 +97,61 @@ def test_dimensions_and_seeds_are_taken(at: Callable[[str, onnx.ModelProto], Pat
     assert differences[0] == differences[1] != differences[2]
 
 
+def cut_above(rows: int) -> onnx.ModelProto:
+    """x · W of any number of rows, of which all after the first `rows` are doubled."""
+    most = numpy_helper.from_array(np.int64([rows]), "most")
+    two = numpy_helper.from_array(np.float32([2.0]), "two")
+    zero = numpy_helper.from_array(np.int64([0]), "zero")
+    last = numpy_helper.from_array(np.int64([2**40]), "last")
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Slice", ["p", "zero", "most", "zero"], ["kept"]),
+        helper.make_node("Slice", ["p", "most", "last", "zero"], ["rest"]),
+        helper.make_node("Mul", ["rest", "two"], ["more"]),
+        helper.make_node("Concat", ["kept", "more"], ["y"], axis=0),
+    ]
+    found = model(rows="N")
+    del found.graph.node[:], found.graph.initializer[:]
+    found.graph.node.extend(nodes)
+    found.graph.initializer.extend([numpy_helper.from_array(WEIGHT, "w"), most, two, zero, last])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("sizes", "code", "says"),
+    [
+        (("--dim", "N=1..4..8"), 0, "note: The outputs were compared at the most sizes (N=8), too."),
+        (("--shape", "x:1x8,4x8,8x8"), 0, "note: The outputs were compared at the least sizes (N=1), too."),
+        (("--dim", "N=1..4..64"), 3, "note: They differ at the most sizes (N=64); at the usual sizes they agree."),
+        (("--shape", "x:64x8"), 3, "The output 'y' differs most on usual input "),
+        (("--shape", "x:4x8"), 0, "The output 'y' is the same to the last bit."),
+    ],
+)
+def test_outputs_are_compared_at_the_least_and_the_most(
+    sizes: tuple[str, str], code: int, says: str, at: Callable[[str, onnx.ModelProto], Path]
+) -> None:
+    done = verify(at("a", model(rows="N")), at("b", cut_above(16)), *sizes)
+    assert (done.exit_code, says in done.stdout) == (code, True), done.output
+
+
+@pytest.mark.parametrize(
+    ("sizes", "says"),
+    [
+        (("--dim", "M=3"), "The model has no open dimension 'M'. There are: N."),
+        (("--dim", "N=8..1..64"), "The size of the dimension 'N' is '8..1..64'; expected"),
+        (("--shape", "x:4x5"), "Dimension 1 of the shape of 'x' is 5, where 8 is known."),
+        (("--shape", "z:4x8"), "The model has no input 'z'; its inputs are x."),
+        (("--shape", "x:4x8", "--dim", "N=5"), "one size by --dim and another by --shape"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(
+    sizes: tuple[str, ...], says: str, at: Callable[[str, onnx.ModelProto], Path]
+) -> None:
+    a = at("a", model(rows="N"))
+    done = verify(a, a, *sizes)
+    assert done.exit_code == 2 and says in done.stderr, done.stderr
+
+
 def test_outputs_of_another_name_or_number_are_a_difference(at: Callable[[str, onnx.ModelProto], Path]) -> None:
     done = verify(at("a", model()), at("b", model(output="z")))
     assert done.exit_code == 3
