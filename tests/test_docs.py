@@ -87,6 +87,14 @@ def run(command: list[str], folder: Path, where: str, root: Path = ROOT) -> None
     assert result.returncode == 0, f"{where} ended with status {result.returncode}\n{result.stdout}\n{result.stderr}"
 
 
+def test_no_block_is_left_out_without_a_reason() -> None:
+    bare = [block.where for block in BLOCKS if block.language in ("bash", "sh", "") and not block.note]
+    named = [block.where for block in BLOCKS if block.language == "sh"]
+    hidden = re.compile(r"(rlflow|make|pip|python|import|from) ")
+    text = [block.where for block in BLOCKS if block.language == "text" and hidden.match(block.text)]
+    assert not bare + named + text, "run these blocks, or say above why not (<!-- not run: … -->), and call shell bash"
+
+
 def test_there_are_pages_and_blocks() -> None:
     assert ROOT / "README.md" in PAGES
     assert any(block.language == "python" for block in BLOCKS)
