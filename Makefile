@@ -275,7 +275,7 @@ wheel: $(VENV)/.dev ## build/dist: a wheel for this Python, installed without a 
 	$(BIN)/python -m build --wheel --outdir build/dist .
 	rm -rf build/bare && "$(PYTHON)" -m venv build/bare
 	build/bare/bin/python -m pip --disable-pip-version-check install --quiet --only-binary :all: -c constraints.txt "$$(ls -t build/dist/*.whl | head -n 1)"
-	env -i HOME="$$HOME" PATH="$(abspath build/bare/bin)" build/bare/bin/python .ci/try_wheel.py
+	env -i HOME="$$HOME" PATH="$(abspath build/bare/bin)" build/bare/bin/python .ci/try_wheel.py "$$(ls -t build/dist/*.whl | head -n 1)"
 
 # What the Dockerfile's two stages do: wheels of rlflow and of all that it needs, and an environment made of them alone.
 EXTRAS_OF ?= eqsat,prove,report

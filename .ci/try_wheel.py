@@ -1,6 +1,6 @@
 """What a user does first, with the rlflow that is installed and nothing of this repository: export, optimise, compare.
 
-    python .ci/try_wheel.py
+    python .ci/try_wheel.py [WHEEL]
 
 Ends with a line of sizes and seconds; an exception where something is missing or wrong.
 """
@@ -16,8 +16,8 @@ import time
 from importlib import metadata
 from pathlib import Path
 
-#: The bars: what is installed of rlflow itself, and ``import rlflow``.
-MOST_BYTES, MOST_SECONDS = 30e6, 0.1
+#: The bars: the wheel, what is installed of rlflow itself, and ``import rlflow``.
+MOST_WHEEL, MOST_BYTES, MOST_SECONDS = 15e6, 30e6, 0.1
 
 
 def rlflow(*arguments: str) -> None:
@@ -32,7 +32,11 @@ def import_seconds() -> float:
     return float(subprocess.run([sys.executable, "-c", timed], check=True, capture_output=True, text=True).stdout)
 
 
-def main() -> None:
+def main(wheel: str | None = None) -> None:
+    if wheel is not None:
+        packed = os.path.getsize(wheel)
+        assert packed < MOST_WHEEL, f"the wheel has {packed / 1e6:.1f} MB; expected under {MOST_WHEEL / 1e6:.0f} MB"
+        print(f"{os.path.basename(wheel)}: {packed / 1e6:.1f} MB")
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)  # what is imported is what was installed
         began = time.monotonic()
@@ -53,4 +57,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:2])
