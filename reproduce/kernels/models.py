@@ -51,21 +51,28 @@ def row_of(name: str, how: How) -> dict[str, Any]:
         model = zoo.build(name) if how.batch is None else zoo.build(name, batch=how.batch)
         Path(path).write_bytes(model.SerializeToString())
         del model
-        said = optimize(
+        report = optimize(
             path, output=out, kernels=True, cost=how.cost, search=how.search, budget=how.budget, threads=how.threads,
             skip_rules=how.skip_rules,
-        ).report.notes  # fmt: skip
+        ).report  # fmt: skip
         plan = _plan(out, how)
         row = {
             "kind": "model", "key": how.key(name), "model": name, "threads": how.threads,
-            "batch": how.batch or zoo.entry(name).batch, "note": [note for note in said if "kernels" in note][-1:],
-            "kernels": {} if plan is None else _used(plan),
+            "batch": how.batch or zoo.entry(name).batch, "kernels": {} if plan is None else _used(plan),
+            "note": [note for note in report.notes if "kernels" in note][-1:], "budget": how.budget,
+            "seconds": round(report.seconds_total, 1),
         }  # fmt: skip
-        source = blocked.whole(path)
-        made = blocked.whole(out) if plan is None else preparing.applied(blocked.whole(out), plan)[0]
-        assert made is not None, "the plan was made here"
+        made = blocked.whole(out) if plan is None else _prepared(out, plan, os.path.join(folder, "kernels.onnx"))
         costs = deployed.costs_of(path, out) if how.deployed and plan is not None else {}
-        return row | _compared(source, made, how) | costs
+        return row | _compared(blocked.whole(path), made, how) | costs
+
+
+def _prepared(out: str, plan: KernelPlan, path: str) -> str:
+    """The file that a session of the plan opens, at ``path``."""
+    made, _ = preparing.applied(blocked.whole(out), plan)
+    assert made is not None, "the plan was made here"
+    blocked.write_apart(made, path)
+    return path
 
 
 def _plan(path: str, how: How) -> KernelPlan | None:
@@ -82,7 +89,7 @@ def _used(plan: KernelPlan) -> dict[str, int]:
     return {one: count for one, count in counted.items() if count}
 
 
-def _compared(source: bytes, made: bytes, how: How) -> dict[str, Any]:
+def _compared(source: bytes, made: bytes | str, how: How) -> dict[str, Any]:
     """The race of both, and the largest error of each over the largest value of an output."""
     with Worker(RuntimeOptions(threads=how.threads, library=library_path())) as worker:
         feeds = make_inputs(worker.interface(source).inputs, 0, {}, None, {})

@@ -6,9 +6,11 @@ Convolutions work there on blocked tensors (NCHWc), where the processor has them
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
@@ -16,7 +18,7 @@ from rlflow.errors import ModelError
 from rlflow.files import write_atomically
 from rlflow.frontends import storage
 from rlflow.frontends.kernel_kinds import KINDS, found_sites
-from rlflow.frontends.kernel_sites import BLOCKED, KERNELS, Site, Surroundings
+from rlflow.frontends.kernel_sites import BLOCKED, KERNELS, Forms, Site, Surroundings
 from rlflow.frontends.opening import parse_model, read_model
 
 _PROBE_IN, _PROBE_OUT = 16, 24  # channels that blocks of 8 and of 16 pad differently
@@ -101,18 +103,66 @@ class BlockedGraph:
         """
         made = onnx.ModelProto()
         made.CopyFrom(self._model)
-        around, wanted = Surroundings(made.graph, self.block), dict(attributes)
-        chosen = [(node, site) for node, site in found_sites(made.graph, around) if site.name in wanted]
-        for node, site in chosen:
-            KINDS[site.kind].write(node, around, wanted.pop(site.name))
-        if wanted:
-            raise ModelError(f"The optimised graph has no node {next(iter(wanted))!r} that the kernels can do.")
-        if attributes:
-            around.finish()
-            made.opset_import.append(helper.make_opsetid(KERNELS, 1))
-        if storage.weight_bytes(made) >= storage.LARGEST_FILE:
-            raise ModelError("The weights as the kernels take them are too large for one piece.")
+        _put_kernels(made, attributes, Surroundings(made.graph, self.block))
         return made.SerializeToString()
+
+    def mapped(self, folder: str) -> MappedGraph:
+        """The same, as files in ``folder``."""
+        return MappedGraph(self._model, self.block, folder)
+
+
+class MappedGraph:
+    """As :class:`BlockedGraph`, whose ``model`` it shares, but as files in ``folder``: each is some kilobytes beside
+    weights that all of them refer to. The runtime maps those, as it does a prepared file's, and each weight is brought
+    into another form once.
+    """
+
+    def __init__(self, model: onnx.ModelProto, block: int, folder: str) -> None:
+        self._model, self.block, self._weights = model, block, storage.SharedWeights(folder)
+        self._forms, self._numbers = _FormsInFile(model.graph, self._weights), itertools.count(1)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of all weights as the runtime has them."""
+        return storage.weight_bytes(self._model)
+
+    def sites(self) -> list[Site]:
+        """The nodes that a kernel can do, in the graph's order."""
+        return [site for _, site in found_sites(self._model.graph, Surroundings(self._model.graph, self.block))]
+
+    def with_kernels(self, attributes: Mapping[str, Mapping[str, int]]) -> str:
+        """The path of the graph with kernels. Raises OutputError where there is no room, and what the other raises."""
+        made = self._weights.slim(self._model)
+        _put_kernels(made, attributes, Surroundings(made.graph, self.block, self._forms))
+        return self._weights.write(made, f"{next(self._numbers)}.onnx")
+
+
+class _FormsInFile(Forms):
+    """Keeps what it makes in the file of ``weights``."""
+
+    def __init__(self, graph: onnx.GraphProto, weights: storage.SharedWeights) -> None:
+        super().__init__(graph)
+        self._weights, self._made = weights, dict[str, TensorProto]()
+
+    def other(self, name: str, changed: str, change: Callable[[np.ndarray], np.ndarray]) -> TensorProto:
+        if changed not in self._made:
+            self._made[changed] = self._weights.moved(super().other(name, changed, change), f"other:{changed}")
+        return self._made[changed]
+
+
+def _put_kernels(made: onnx.ModelProto, attributes: Mapping[str, Mapping[str, int]], around: Surroundings) -> None:
+    """Let kernels do the sites of these names, in place."""
+    wanted = dict(attributes)
+    chosen = [(node, site) for node, site in found_sites(made.graph, around) if site.name in wanted]
+    for node, site in chosen:
+        KINDS[site.kind].write(node, around, wanted.pop(site.name))
+    if wanted:
+        raise ModelError(f"The optimised graph has no node {next(iter(wanted))!r} that the kernels can do.")
+    if attributes:
+        around.finish()
+        made.opset_import.append(helper.make_opsetid(KERNELS, 1))
+    if storage.weight_bytes(made) >= storage.LARGEST_FILE:
+        raise ModelError("The weights as the kernels take them are too large for one piece.")
 
 
 def write_apart(model: bytes, path: str) -> None:

@@ -39,13 +39,25 @@ class Site:
     others: tuple[str, ...] = ()
 
 
+class Forms:
+    """Makes other forms of the constants that ``graph`` holds."""
+
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        self._constants = {one.name: one for one in graph.initializer}
+
+    def other(self, name: str, changed: str, change: Callable[[np.ndarray], np.ndarray]) -> TensorProto:
+        """The constant ``name`` as ``change`` makes it, under the name ``changed``."""
+        values = np.ascontiguousarray(change(numpy_helper.to_array(self._constants[name])))
+        return numpy_helper.from_array(values, changed)
+
+
 class Surroundings:
     """What a node does not know by itself, and the changes that a kernel makes around it. ``block``: channels in a
     block, 0: there are no blocked tensors.
     """
 
-    def __init__(self, graph: onnx.GraphProto, block: int) -> None:
-        self._graph, self.block = graph, block
+    def __init__(self, graph: onnx.GraphProto, block: int, forms: Forms | None = None) -> None:
+        self._graph, self.block, self._forms = graph, block, forms or Forms(graph)
         given = {value.name for value in graph.input}
         self._constants = {one.name: one for one in graph.initializer if one.name not in given}
         self._producers = {name: node for node in graph.node for name in node.output if name}
@@ -75,16 +87,11 @@ class Surroundings:
         readers = self._readers.get(name, [])
         return readers[0] if len(readers) == 1 and self._uses[name] == 1 else None
 
-    def constant(self, name: str) -> np.ndarray:
-        """The values of a constant."""
-        return np.asarray(numpy_helper.to_array(self._constants[name]))
-
     def other_form(self, name: str, suffix: str, change: Callable[[np.ndarray], np.ndarray]) -> str:
         """The name of a constant in another form, which is made once; the first form goes where nothing reads it."""
         changed = f"{name}.{suffix}"
         if changed not in self._constants:
-            values = np.ascontiguousarray(change(numpy_helper.to_array(self._constants[name])))
-            self._graph.initializer.append(numpy_helper.from_array(values, changed))
+            self._graph.initializer.append(self._forms.other(name, changed, change))
             self._constants[changed] = self._graph.initializer[-1]
             self._replaced.add(name)
         return changed

@@ -129,7 +129,7 @@ class KernelChooser:
         attributes = self._attributes(graph, feeds) if graph.sites() else {}
         return (graph.with_kernels(attributes), self._library) if attributes else (source, stock)
 
-    def profile(self, model: bytes, feeds: Mapping[str, Any], *, runs: int) -> list[NodeTime]:
+    def profile(self, model: bytes | str, feeds: Mapping[str, Any], *, runs: int) -> list[NodeTime]:
         """The time of each node of a model with kernels."""
         return self.stock.profile(model, self._library, feeds, runs)
 

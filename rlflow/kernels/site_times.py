@@ -11,11 +11,10 @@ from rlflow.kernels.algorithms import ALGORITHMS, worth_trying
 from rlflow.kernels.plan import Choice
 
 if TYPE_CHECKING:
-    from rlflow.frontends.blocked import BlockedGraph
     from rlflow.frontends.kernel_sites import Site
     from rlflow.runtime import NodeTime
 
-__all__ = ["Profiler", "chosen", "measured", "variants"]
+__all__ = ["Profiler", "SiteGraph", "chosen", "measured", "variants"]
 
 #: An algorithm is chosen for a node where it takes less than this part of the runtime's own time.
 _WORTH = 0.97
@@ -29,16 +28,29 @@ _ROUNDS, _ROUND_MS, _LEAST_RUNS, _MOST_RUNS = 3, 1000.0, 3, 15
 _RUNS_PART = 0.5
 
 
+class SiteGraph(Protocol):
+    """A runtime's graph whose nodes kernels can do, as :mod:`rlflow.frontends.blocked` has two."""
+
+    @property
+    def weight_bytes(self) -> int: ...
+
+    def sites(self) -> Sequence[Site]: ...
+
+    def with_kernels(self, attributes: Mapping[str, Mapping[str, int]]) -> bytes | str:
+        """The model with kernels, or its path."""
+        ...
+
+
 class Profiler(Protocol):
     """What times the nodes of a model with kernels: a worker whose runtime has the library."""
 
-    def profile(self, model: bytes, feeds: Mapping[str, Any], *, runs: int) -> list[NodeTime]:
+    def profile(self, model: bytes | str, feeds: Mapping[str, Any], *, runs: int) -> list[NodeTime]:
         """The time of each node."""
         ...
 
 
 def measured(
-    graph: BlockedGraph, profiler: Profiler, feeds: Mapping[str, Any], seconds: float | None = None
+    graph: SiteGraph, profiler: Profiler, feeds: Mapping[str, Any], seconds: float | None = None
 ) -> dict[str, dict[str, float]]:
     """Microseconds of each site, by its name and then by algorithm ("" is ONNX Runtime's own).
 
@@ -51,12 +63,14 @@ def measured(
     """
     began, sites = time.monotonic(), graph.sites()
     found: dict[str, dict[str, float]] = {site.name: {} for site in sites}
-    runs, shapes, dearest = _LEAST_RUNS, dict[str, tuple[int, ...]](), 0.0
+    runs, shapes, took = _LEAST_RUNS, dict[str, tuple[int, ...]](), dict[int, float]()
     most = _ROUND_MS if seconds is None else min(_ROUND_MS, 1000.0 * _RUNS_PART * seconds / _most_variants(sites))
     for turn in range(_ROUNDS):
         for number, doing in enumerate(variants(sites, shapes, graph.weight_bytes <= _MOST_BYTES)):
             spent = time.monotonic() - began
-            if seconds is not None and (turn or number > 1) and spent + dearest >= seconds:
+            # The first time, weights are brought into other forms as well.
+            expected = took.get(number, max(took.values(), default=0.0))
+            if seconds is not None and (turn or number > 1) and spent + expected >= seconds:
                 return _pooled(found, sites, shapes)
             attributes = {name: ALGORITHMS[algorithm].attributes() for name, algorithm in doing.items()}
             nodes = profiler.profile(graph.with_kernels(attributes), feeds, runs=runs)
@@ -64,8 +78,8 @@ def measured(
             shapes |= {} if doing else {node.name: node.shape for node in nodes if node.shape is not None}
             _keep(found, sites, doing, us)
             runs = int(min(max(most / max(sum(us.values()) / 1000.0, 0.001), _LEAST_RUNS), _MOST_RUNS))
-            dearest = max(dearest, time.monotonic() - began - spent)
-        if seconds is not None and (time.monotonic() - began) * (turn + 2) / (turn + 1) > seconds:
+            took[number] = time.monotonic() - began - spent
+        if seconds is not None and time.monotonic() - began + sum(took.values()) > seconds:
             break
     return _pooled(found, sites, shapes)
 

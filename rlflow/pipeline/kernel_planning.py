@@ -8,18 +8,22 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import verified
-from rlflow.errors import CostError, ModelError, VerificationFailed
+from rlflow.errors import CostError, ModelError, OutputError, VerificationFailed
+from rlflow.files import ScratchFolder
 from rlflow.kernels.algorithms import ALGORITHMS
 from rlflow.kernels.plan import KEY, Choice, KernelPlan
 from rlflow.kernels.shared_library import library_path
 from rlflow.kernels.site_times import chosen, measured
-from rlflow.pipeline.parts import ModelTimes, Timing
+from rlflow.pipeline.parts import RACE_START, ModelTimes, Timing
+from rlflow.pipeline.peaks import in_file
+from rlflow.race.sequential import LEAST_BLOCKS
 
 if TYPE_CHECKING:
-    from rlflow.frontends.blocked import BlockedGraph
+    from rlflow.frontends.blocked import MappedGraph
     from rlflow.pipeline.context import Context
     from rlflow.pipeline.loading import Loaded
     from rlflow.pipeline.racing import Raced
@@ -31,10 +35,14 @@ __all__ = ["with_kernels"]
 #: All weights together may become so many times their own bytes larger. Prepared, they are mapped and not copied, which
 #: saves as much.
 _GROWTH = 1.0
-#: Seconds of the comparison of whole models, and of the check, at most; and which parts of the stage's seconds each is
-#: left, at least and at most. Measuring has the rest.
+#: Seconds of the comparison of whole models, and of what is checked beyond the usual inputs, at most.
 _RACE_SECONDS, _CHECK_SECONDS = 20.0, 8.0
-_RACE_PART, _CHECK_PART = (0.35, 0.5), (0.15, 0.25)
+#: Parts of the stage's seconds: of the comparison at least, of what is checked beyond the usual inputs at most, and of
+#: measuring at least, as long as what a claim needs ends in time.
+_RACE_PART, _CHECK_PART, _MEASURING_PART = 0.35, 0.12, 0.3
+#: Runs of each model in a block of the comparison at least: some warm it up; where a run takes longer than so many
+#: seconds, the first one counts.
+_BLOCK_RUNS, _BLOCK_LONG_RUNS, _LONG_RUN = 8, 2, 0.2
 #: The algorithms to try, the least exact one among them first; where the outputs differ too much, the others.
 _ATTEMPTS = (
     tuple(ALGORITHMS),
@@ -53,7 +61,7 @@ def with_kernels(loaded: Loaded, raced: Raced, written: Written, context: Contex
         pace = _pace(loaded, context)
         given = _Time(context.parts.kernels(), pace)
         plan = _Planning(blocked.whole(source), loaded, context, given).plan()
-    except (CostError, ModelError, VerificationFailed) as error:
+    except (CostError, ModelError, OutputError, VerificationFailed) as error:
         context.notes.append(f"There is no plan of kernels: {str(error).rstrip('.')}.")
         plan = None
     return _marked(written, plan, context)
@@ -86,11 +94,11 @@ def _marked(written: Written, plan: KernelPlan | None, context: Context) -> Writ
 
 class _Time:
     """The seconds of the stage, which begins now. ``given``: of the budget, ``None``: there is none. ``pace``: of the
-    model as it came.
+    model as it came. ``start``: of a process, as long as nobody measured it.
     """
 
     def __init__(self, given: Timing | None, pace: ModelTimes) -> None:
-        self._given, self._pace, self._began = given, pace, time.monotonic()
+        self._given, self._pace, self._began, self.start = given, pace, time.monotonic(), RACE_START
 
     @property
     def _taken(self) -> float:
@@ -101,6 +109,10 @@ class _Time:
         """Until the latest end."""
         return math.inf if self._given is None else (self._given.at_most or 0.0) - self._taken
 
+    @property
+    def is_limited(self) -> bool:
+        return self._given is not None
+
     def need(self, what: str, seconds: float = 0.0) -> None:
         """Raises CostError, with ``what`` could not be done, where not even so many seconds are left."""
         if self._left <= seconds:
@@ -110,33 +122,43 @@ class _Time:
         """Raises CostError where outputs can be compared no more."""
         self.need("their outputs could be compared", self._pace.check)
 
+    @property
+    def _claim(self) -> float:
+        """Seconds of the blocks that a claim needs, as short as they can be: each starts a process, opens two models
+        and runs them (:func:`rlflow.runtime.loops.time_interleaved`). With kernels neither takes longer.
+        """
+        runs = _BLOCK_RUNS if self._pace.run < _LONG_RUN else _BLOCK_LONG_RUNS
+        return LEAST_BLOCKS * (self.start + 2.0 * (self._pace.load + runs * self._pace.run))
+
     def measuring(self) -> float | None:
-        """What the race and the check will not need."""
+        """What the race and the check will not need; a little more, where these then end late but in time."""
         if self._given is None:
             return None
-        seconds = self._given.seconds
-        race = min(max(self._pace.race(models=2), _RACE_PART[0] * seconds), _RACE_PART[1] * seconds)
-        check = min(max(self._pace.check, _CHECK_PART[0] * seconds), _CHECK_PART[1] * seconds)
-        return max(seconds - race - check - self._taken, 0.0)
+        seconds, latest = self._given.seconds, self._given.for_least or self._given.at_most or 0.0
+        after = max(self._claim, _RACE_PART * seconds) + self._pace.check + self.checking() / 2.0
+        most = max(seconds - after, min(_MEASURING_PART * seconds, latest - after))
+        return max(most - self._taken, 0.0)
 
     def checking(self) -> float:
-        """For what is checked beyond the usual inputs."""
-        return _CHECK_SECONDS if self._given is None else min(_CHECK_SECONDS, _CHECK_PART[0] * self._given.seconds)
+        """For what is checked beyond the usual inputs; half of it is used where all is well."""
+        return _CHECK_SECONDS if self._given is None else min(_CHECK_SECONDS, _CHECK_PART * self._given.seconds)
 
     def racing(self) -> dict[str, Any]:
         """As :class:`rlflow.race.track.Terms` has it."""
         if self._given is None:
             return {"seconds": _RACE_SECONDS}
         self.need("the whole models could be compared")
-        left, planned = self._left, max(self._given.seconds - self._taken, _RACE_PART[0] * self._given.seconds)
-        return {"seconds": min(planned, _RACE_SECONDS, left), "at_most": left}
+        left, taken = self._left, self._taken
+        planned = max(self._given.seconds - taken, _RACE_PART * self._given.seconds)
+        least = None if self._given.for_least is None else self._given.for_least - taken
+        return {"seconds": min(planned, _RACE_SECONDS, left), "at_most": left, "for_least": least}
 
 
 @dataclass
 class _Planning:
     """The making of one plan, for the model that ``source`` is."""
 
-    source: bytes
+    source: bytes | str
     loaded: Loaded
     context: Context
     time: _Time
@@ -151,18 +173,27 @@ class _Planning:
         if self.context.options.tolerated <= 1.0:
             raise CostError("--tolerance strict allows no algorithm that rounds otherwise")
         self.time.need("they could be measured")
-        graph = BlockedGraph(self.context.worker.optimized(self.source), block_here())
-        if not graph.sites():
-            raise CostError("ONNX Runtime's graph of the model has no node that a kernel can do")
         options = RuntimeOptions(threads=self.context.options.threads, library=library_path())
-        with Worker(options) as worker:
-            return self._among(graph, measured(graph, worker, self._feeds, self.time.measuring()), worker)
+        with ScratchFolder("rlflow-kernels-") as folder, Worker(options) as worker:
+            self.source = in_file(self.source, Path(folder, "original.onnx"))
+            graph = BlockedGraph(self.context.worker.optimized(self.source), block_here())
+            if not graph.sites():
+                raise CostError("ONNX Runtime's graph of the model has no node that a kernel can do")
+            self._start(worker)
+            mapped = graph.mapped(folder)
+            return self._among(mapped, measured(mapped, worker, self._feeds, self.time.measuring()), worker)
+
+    def _start(self, worker: Worker) -> None:
+        """Start the worker, as each block of the comparison does."""
+        began = time.monotonic()
+        worker.describe()
+        self.time.start = time.monotonic() - began
 
     @property
     def _feeds(self) -> Mapping[str, Any]:
         return self.context.inputs(self.loaded).feeds[0]
 
-    def _among(self, graph: BlockedGraph, times: Mapping[str, Mapping[str, float]], worker: Worker) -> KernelPlan:
+    def _among(self, graph: MappedGraph, times: Mapping[str, Mapping[str, float]], worker: Worker) -> KernelPlan:
         """The fastest choices whose outputs are near enough, if they win the race."""
         if not any(algorithm for one in times.values() for algorithm in one):
             raise CostError("none is for operands of these sizes")
@@ -180,7 +211,7 @@ class _Planning:
             differs = f"the outputs differ by more than the model's own noise allows ({difference})"
         raise CostError(differs)
 
-    def _difference(self, model: bytes, worker: Worker) -> str | None:
+    def _difference(self, model: str, worker: Worker) -> str | None:
         from rlflow import equivalence
 
         self.time.need_check()
@@ -188,11 +219,12 @@ class _Planning:
         run, inputs, seed = equivalence.WorkerRunner(worker), context.inputs(self.loaded), context.options.seed
         if self._noise is None:
             how: dict[str, Any] = {"seed": seed, "plan": inputs.plan, "seconds": seconds}
-            self._noise = equivalence.calibrate(run, self.source, inputs.feeds, **how)
+            # In a hurry, noise is looked for where roundings show only.
+            self._noise = equivalence.calibrate(run, self.source, inputs.feeds, **how, moved=not self.time.is_limited)
         found = verified(run, inputs, self.source, model, seed, self._noise, seconds)
         return None if found.passed else (found.failure() or "no reason was given").rstrip(".")
 
-    def _raced(self, model: bytes, choices: Sequence[Choice], graph: BlockedGraph, worker: Worker) -> KernelPlan:
+    def _raced(self, model: str, choices: Sequence[Choice], graph: MappedGraph, worker: Worker) -> KernelPlan:
         from rlflow.race import gate
 
         options, how = self.context.options, self.time.racing()

@@ -167,16 +167,18 @@ class Parts:
 
     def kernels(self) -> Timing | None:
         """Seconds for measuring the kernels, checking their outputs and comparing whole models, which no stage follows:
-        the comparison may end later. Both are 0 where it is too late for any of it.
+        the comparison may end later, and the blocks that a claim needs still later. The first two are 0 where it is too
+        late for any of it.
         """
         if self.seconds is None:
             return None
         if self._race_seconds is not None:  # the user's own, whatever the budget is
             seconds = self._granted("kernels", max(self.left, self._kernels / 2.0))
             return Timing(seconds, seconds + self._race_seconds)
-        late = max(self.left + (LATE - 1.0) * self.seconds + KERNELS_LATE_SECONDS, 0.0)
+        over = self.left + (LATE - 1.0) * self.seconds
+        late = max(over + KERNELS_LATE_SECONDS, 0.0)
         seconds = self._granted("kernels", max(self.left, min(self._kernels / 2.0, late)))
-        return Timing(seconds, max(seconds, late))
+        return Timing(seconds, max(seconds, late), max(seconds, over + LATE_SECONDS))
 
     def allows_memory(self) -> bool:
         """Whether there is time to open and run two models once more, each in a process of its own."""

@@ -215,17 +215,34 @@ def test_measuring_ends_with_its_time(
     assert set(found["many"]) == {"", *(("winograd-4x4", "winograd-2x2")[: sessions - 1])}
 
 
+def test_weights_that_are_transformed_once_do_not_cost_later_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two variants keep transformed weights, which takes six seconds more the first time."""
+    machine, known = Machine(), set[str]()
+    monkeypatch.setattr(site_times, "time", SimpleNamespace(monotonic=lambda: machine.now))
+
+    def with_kernels(given: dict[str, Any]) -> dict[str, Any]:
+        if any(one.get("kept") for one in given.values()) and str(given) not in known:
+            known.add(str(given))
+            machine.now += 6.0
+        return given
+
+    graph: Any = SimpleNamespace(sites=lambda: SITES, weight_bytes=1, with_kernels=with_kernels)
+    site_times.measured(graph, machine, {}, 45.0)
+    assert (len(known), len(machine.tried), machine.now) == (2, 15, 42.0)
+
+
 def test_the_stage_leaves_the_race_and_the_check_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(stage, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    left = stage._Time(Timing(10.0, 18.0), ModelTimes(0.1, 0.03))
-    assert left.measuring() == pytest.approx(10.0 - 5.0 - 1.5)  # of these the race would like 6.8, and has half
+    left = stage._Time(Timing(10.0, 18.0, 20.0), ModelTimes(0.1, 0.03))
+    assert left.measuring() == pytest.approx(3.0)  # blocks take 7.8, the check 1.6: they end late, but in time
     now[0] += 6.0
+    assert left.measuring() == 0.0
     left.need_check()
-    assert left.checking() == 1.5
-    assert left.racing() == pytest.approx({"seconds": 4.0, "at_most": 12.0})
+    assert left.checking() == pytest.approx(1.2)
+    assert left.racing() == pytest.approx({"seconds": 4.0, "at_most": 12.0, "for_least": 14.0})
     now[0] += 11.5
-    assert left.racing() == pytest.approx({"seconds": 0.5, "at_most": 0.5})
+    assert left.racing() == pytest.approx({"seconds": 0.5, "at_most": 0.5, "for_least": 2.5})
     with pytest.raises(CostError, match="over before their outputs could be compared"):
         left.need_check()
     now[0] += 1.0
@@ -233,6 +250,22 @@ def test_the_stage_leaves_the_race_and_the_check_their_time(monkeypatch: pytest.
         left.racing()
     unlimited = stage._Time(None, ModelTimes())
     assert (unlimited.measuring(), unlimited.checking(), unlimited.racing()) == (None, 8.0, {"seconds": 20.0})
+
+
+@pytest.mark.parametrize(
+    ("pace", "start", "seconds"),
+    [
+        (ModelTimes(0.01, 0.001), 0.3, 30.0 - 0.35 * 30.0 - 0.066 - 1.8),  # a third of all is enough for the race
+        (ModelTimes(0.4, 0.08), 0.3, 9.0),  # of a large model, what a claim needs ends after the budget
+        (ModelTimes(0.4, 0.08), 1.2, 38.0 - 8 * 3.28 - 3.28 - 1.8),  # and on a busy machine as late as it may
+        (ModelTimes(0.2, 0.4), 0.3, 9.0),  # long runs are few in a block
+        (ModelTimes(2.0, 0.4), 0.8, 0.0),  # too large for a claim
+    ],
+)
+def test_measuring_has_what_the_blocks_of_a_claim_leave(pace: ModelTimes, start: float, seconds: float) -> None:
+    left = stage._Time(Timing(30.0, 35.0, 38.0), pace)
+    left.start = start
+    assert left.measuring() == pytest.approx(seconds, abs=0.01)
 
 
 @needs_library
