@@ -96,6 +96,9 @@ def tables(rows: Sequence[dict[str, Any]]) -> str:
         ("Held out:", [row for row in rows if row["held_out"]]),
     ):
         lines += [title, "", *heading, *map(line, part), "", summary(part), ""]
+    later = CONFIG["looked_at"]
+    unseen = [row for row in rows if row["held_out"] and row["name"].split("@")[0] not in later]
+    lines += [f"Without {' and '.join(later)}, which rules were written for later: {summary(unseen)}", ""]
     return "\n".join(lines)
 
 

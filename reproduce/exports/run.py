@@ -5,7 +5,8 @@
 Needs `pip install -c constraints.txt '.[bench]'`. Every model of architectures.py is exported with random weights by
 torch's exporter, those that config.json lists also by the older one (NAME@older), and kept under build/exports. Each is
 optimised for one thread; results/latest.jsonl holds the machine and one report a line. A third of the models is held
-out in config.json: no rule was written towards them. Exit status 1 when a model failed or was not verified.
+out in config.json, before any rule was written; `looked_at` there names those of them that rules were written for
+later. Exit status 1 when a model failed or was not verified.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from rlflow.rewrite import RuleLibrary, all_shipped
 LIBRARY: RuleLibrary = all_shipped()
 X = "x: f32[1,8,6,6] = input\n"
 ROWS = "x: f32[1,8,6] = input\n"
+ROWS12 = "x: f32[1,12,4] = input\n"
 GROUPED = (
     "q: f32[1,6,1,4] = input\nk: f32[1,2,5,4] = input\nc: f32[] = const 0.5\nu = Unsqueeze{axes=[2]}(k)\n"
     "e = Expand{shape=[1,2,3,5,4]}(u)\n"
@@ -110,6 +111,18 @@ KNOWN = {
         "mlp-of-rows-as-convs",
         "Conv",
     ),
+    "rows-that-become-a-map": (
+        ROWS12 + "w: f32[4,6] = const\nb: f32[6] = const\nm = MatMul(x, w)\na = Add(b, m)\n"
+        "t = Transpose{perm=[0,2,1]}(a)\ny = Reshape{shape=[1,6,3,4]}(t)",
+        "product-of-rows-as-conv-of-map",
+        "Conv",
+    ),
+    "a-map-that-becomes-rows": (
+        X + "w: f32[8,4] = const\nb: f32[4] = const\nr = Reshape{shape=[1,8,36]}(x)\n"
+        "t = Transpose{perm=[0,2,1]}(r)\nm = MatMul(t, w)\ny = Add(m, b)",
+        "product-of-map-as-conv",
+        "Conv",
+    ),
 }
 SILENT = {
     "another-power": (X + "h: f32[] = const 0.25\ny = Pow(x, h)", "power-half-is-root"),
@@ -139,6 +152,20 @@ SILENT = {
         GROUPED + "r = Reshape{shape=[6,5,4]}(e)\nt = Transpose{perm=[0,2,1]}(r)\nb = Reshape{shape=[1,6,2,10]}(t)\n"
         "y = Neg(b)",
         "turned-batch-of-matrices",
+    ),
+    "a-gate-of-full-size": (X + "g: f32[1,8,6,6] = input\nm = Mul(x, g)\ny = Add(x, m)", "sum-with-own-multiple"),
+    "multiple-of-another": (
+        X + "z: f32[1,8,6,6] = input\ng: f32[1,8,1,1] = input\nm = Mul(z, g)\ny = Add(x, m)",
+        "sum-with-own-multiple",
+    ),
+    "factors-of-full-size": (
+        X + "g: f32[1,8,6,6] = input\nw: f32[8,1,1] = const\nm = Mul(x, g)\ny = Mul(m, w)",
+        "small-factors-first",
+    ),
+    "rows-that-become-other-channels": (
+        ROWS12 + "w: f32[4,6] = const\nb: f32[6] = const\nm = MatMul(x, w)\na = Add(m, b)\n"
+        "t = Transpose{perm=[0,2,1]}(a)\ny = Reshape{shape=[1,3,6,4]}(t)",
+        "product-of-rows-as-conv-of-map",
     ),
 }
 
@@ -170,3 +197,22 @@ def test_repeated_keys_in_the_exporters_spelling_are_not_repeated() -> None:
     assert len(grouped.moves()) == 1
     child = grouped.child(0)
     assert "Expand" not in [child.op(node) for node in child.order()]
+
+
+def test_an_mlp_with_a_depthwise_convolution_stays_in_the_layout_of_maps() -> None:
+    """Rows are permuted at its two ends only, where they are narrow."""
+    lines = [
+        "x: f32[1,12,4] = input\nw: f32[4,6] = const\nb: f32[6] = const\nv: f32[6,1,3,3] = const\nc: f32[6] = const",
+        "u: f32[6,4] = const\nd: f32[4] = const\nm = MatMul(x, w)\na = Add(m, b)\nt = Transpose{perm=[0,2,1]}(a)",
+        "r = Reshape{shape=[1,6,3,4]}(t)\nf = Conv{group=6, kernel_shape=[3,3], pads=[1,1,1,1]}(r, v, c)",
+        "q = Reshape{shape=[1,6,12]}(f)\np = Transpose{perm=[0,2,1]}(q)\ng = Gelu(p)\nn = MatMul(g, u)\ny = Add(n, d)",
+    ]
+    names = ("product-of-rows-as-conv-of-map", "product-of-function-of-map-as-conv")
+    rules = _core.RuleSet([LIBRARY[name].core for name in names])
+    found = _core.State(_core.Graph.parse("\n".join([*lines, "return y"])), rules)
+    for _ in names:
+        assert len(found.moves()) >= 1
+        found = _core.State(found.child(0), rules)
+    working = [found.graph.op(node) for node in found.graph.order() if not found.graph.is_const(node)]
+    wanted = ["Reshape", "Transpose", "Conv", "Conv", "Gelu", "Conv", "Transpose", "Reshape"]
+    assert [op for op in working if op in {*wanted, "MatMul", "Add"}] == wanted

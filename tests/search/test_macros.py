@@ -234,6 +234,34 @@ def test_channels_beside_odd_ones_are_computed_where_the_others_are(name: str) -
     assert [graph.attrs(node)["group"] for node in working if graph.op(node) == "Conv"] == [1, 20, 1]
 
 
+def response_norm(*spelling: str) -> str:
+    """A gate by the norms of channels, with scale, shift and a residual, between two 1x1 convolutions."""
+    conv = "Conv{kernel_shape=[1,1]}"
+    lines = ["x: f32[1,16,8,8] = input", "w: f32[32,16,1,1] = const", "v: f32[16,32,1,1] = const"]
+    lines += ["b: f32[32] = const", "c: f32[16] = const", "e: f32[] = const 1e-6"]
+    lines += ["s: f32[1,32,1,1] = const", "o: f32[1,32,1,1] = const", f"f = {conv}(x, w, b)", "h = Gelu(f)"]
+    lines += ["n = ReduceL2{axes=[2,3]}(h)", "m = ReduceMean{axes=[1]}(n)", "a = Add(m, e)", "g = Div(n, a)"]
+    return "\n".join([*lines, *spelling, f"y = {conv}(t, v, c)", "return y"])
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        ("p = Mul(h, g)", "q = Mul(s, p)", "r = Add(o, q)", "t = Add(h, r)"),
+        ("p = Mul(g, h)", "q = Mul(p, s)", "r = Add(q, o)", "t = Add(r, h)"),
+        ("p = Mul(s, g)", "q = Mul(p, h)", "r = Add(q, o)", "t = Add(h, r)"),
+        ("p = Mul(s, h)", "q = Mul(g, p)", "r = Add(o, q)", "t = Add(r, h)"),
+    ],
+)
+def test_a_gate_with_a_residual_is_one_product(spelling: tuple[str, ...]) -> None:
+    """Of four passes over the map one is left; the shift is in the bias of the convolution behind it."""
+    rules = load_rules(families=["fold", "linear"])
+    graph = bundled(Graph.parse(response_norm(*spelling)), rules, "gates-as-one-factor")
+    working = [node for node in graph.order() if not graph.is_const(node)]
+    wide = [graph.op(node) for node in working if list(graph.shape(graph.node_outputs(node)[0])) == [1, 32, 8, 8]]
+    assert sorted(wide) == ["Conv", "Gelu", "Mul"]
+
+
 def joint_heads(pick: str) -> str:
     """Queries, keys and values of one product of 20 rows in 4 heads; ``pick`` takes one of
     them from ``t``, a Split all where it is empty."""
