@@ -105,7 +105,7 @@ class Contest:
             self._tell("selecting", done + 1, SELECTION_BLOCKS)
             if track.stop() or track.elapsed() >= max(SELECTION_SHARE * seconds, QUICK_SELECTION):
                 break
-            if track.lacks(LEAST_BLOCKS + 1) or track.leaves_one(blocks):
+            if track.is_short(LEAST_BLOCKS + 1, self.terms.for_least) or track.leaves_one(blocks):
                 break
         out = set(track.dropped)
         return [{name: one for name, one in block.items() if name not in out} for block in blocks]
@@ -246,10 +246,8 @@ class Contest:
         """Whether the time that a comparison may take is too short for another block; beside ``known`` blocks the rest
         of those that a claim needs may take longer, if they all fit into that.
         """
-        track, longer = self.track, self.terms.for_least
-        if not track.lacks(1):
-            return False
-        return longer is None or known >= LEAST_BLOCKS or not track.fits(LEAST_BLOCKS - known, longer)
+        more = LEAST_BLOCKS - known
+        return self.track.lacks(1) and (more <= 0 or self.track.is_short(more, self.terms.for_least))
 
     def _reason(self, found: Speedup, hopeless: bool) -> str:
         stopped, alpha = self.track.stop(), self.terms.alpha

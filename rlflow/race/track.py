@@ -121,6 +121,12 @@ class Track:
             return False
         return self.elapsed() + blocks * self.dearest > self.at_most + (self.reserve if self.released else 0.0)
 
+    def is_short(self, blocks: int, longer: float | None) -> bool:
+        """Whether the time is too short for so many more blocks, even ``longer``, as many seconds as the least that a
+        claim needs may take.
+        """
+        return self.lacks(blocks) and (longer is None or not self.fits(blocks, longer))
+
     def weigh_beside(self, blocks: Sequence[Block]) -> None:
         """Release the reserve, or take it back, by what the blocks so far say of the models that are timed beside."""
         if self.reserve > 0.0:
@@ -147,10 +153,10 @@ class Track:
     def part_of(self, seconds: float, blocks: int) -> float:
         """An even part for each of so many blocks, as a sampler is told it, where all of them have until ``seconds``
         after the beginning. Where opening takes most of a block, one round more costs little, and may be what the
-        blocks lack to agree; but what opening leaves is all that the rounds may have, and more than ``HASTY_ROUNDS``
-        are not worth the time.
+        blocks lack to agree; but what opening leaves is all that the rounds may have. More than
+        ``HASTY_ROUNDS`` long ones are not worth the time, nor short ones beyond what every block has.
         """
-        enough = self.least + (HASTY_ROUNDS - 1) * self.round
+        enough = max(self.least + (HASTY_ROUNDS - 1) * self.round, (1.0 + ROUNDS_SHARE) * self.opening)
         part = min(HASTY_SHARE * (seconds - self.elapsed()) / blocks, enough)
         rounds = max(part - self.opening, 0.0)
         return part if rounds > ROUNDS_SHARE * self.opening else rounds
