@@ -19,9 +19,10 @@ from rlflow.crew import Workers
 from rlflow.deployment import Inputs, open_worker, source_of, verified
 from rlflow.errors import OutputError, UsageError
 from rlflow.files import write_atomically
-from rlflow.kernels import KEY, Choice, KernelPlan
+from rlflow.kernels import ALGORITHMS, KEY, Choice, KernelPlan
 from rlflow.kernels.known_sites import TUNED, FastKernel, site_key
 from rlflow.kernels.shared_library import library_path
+from rlflow.kernels.site_times import GROWTH
 from rlflow.ledger import Ledger
 from rlflow.search import Budget, StopReason, StopToken
 from rlflow.tuner import (
@@ -46,8 +47,14 @@ if TYPE_CHECKING:
 
 __all__ = ["TunedModel", "TunedNodes", "tune"]
 
-#: What is tried where outputs differ by too much: without the algorithms that round most.
-_ATTEMPTS = (frozenset[str](), frozenset({"winograd-4x4"}))
+#: What is left out: nothing; where outputs differ by too much, what rounds most; then all that rounds more.
+_ATTEMPTS = (
+    frozenset[str](),
+    frozenset(name for name, one in ALGORITHMS.items() if one.coarse),
+    frozenset(name for name, one in ALGORITHMS.items() if not one.exact),
+)
+#: Algorithms whose weights are larger than the model's.
+_KEEPING = frozenset(name for name, one in ALGORITHMS.items() if one.keeps_weights)
 #: Of a budget of seconds: what the tuning has. The check and the race have the rest; without one, so many seconds.
 _TUNING_PART, _CHECK_SECONDS, _RACE_SECONDS = 0.7, 8.0, 20.0
 #: The race should have this part of the budget; it may have so much, and so many seconds after it, but no longer than
@@ -192,6 +199,7 @@ class _Ends:
         with Worker(RuntimeOptions(threads=self.threads, library=library_path())) as worker:
             for inexact in _ATTEMPTS:
                 finals = [self._final(number, inexact) for number in range(len(self.engine.groups))]
+                self._fit_into_memory(finals, inexact)
                 choices = self._choices(finals)
                 if not choices:
                     break
@@ -203,11 +211,30 @@ class _Ends:
                 why = f"the outputs differ by more than the model's own noise allows ({difference})"
         return finals, None, None, f"There is no plan: {why}."
 
-    def _final(self, number: int, inexact: frozenset[str]) -> TunedNodes:
-        """The runtime's own kernel and the best program of a group, timed again in turn; the least of each counts."""
+    def _fit_into_memory(self, finals: list[TunedNodes], inexact: frozenset[str]) -> None:
+        """Weights stay transformed where that saves most a byte, until all weights have grown by ``GROWTH``; elsewhere
+        another algorithm is taken.
+        """
+        growth = {
+            number: len(group) * ALGORITHMS[one.algorithm].more_bytes(group[0].sizes)
+            for number, (one, group) in enumerate(zip(finals, self.engine.groups, strict=True))
+            if one.algorithm in _KEEPING
+        }
+        saved = {number: (finals[number].own_us - finals[number].best_us) / max(growth[number], 1) for number in growth}
+        room = GROWTH * self.engine.graph.weight_bytes
+        for number in sorted(growth, key=saved.__getitem__, reverse=True):
+            if growth[number] <= room:
+                room -= growth[number]
+            else:
+                finals[number] = self._final(number, inexact | _KEEPING)
+
+    def _final(self, number: int, without: frozenset[str]) -> TunedNodes:
+        """The runtime's own kernel and a group's best program by another algorithm, timed again in turn; the least of
+        each counts.
+        """
         engine, task = self.engine, self.tuner.tasks[number]
         sketches, own = task.subgraph.space.sketches, TensorProgram(0, ())
-        known = (one for one in task.ranked() if one != own and sketches[one.sketch].name not in inexact)
+        known = (one for one in task.ranked() if one != own and sketches[one.sketch].name not in without)
         programs = [own, *([winner] if (winner := next(known, None)) is not None else [])]
         times = [engine.measure(number, programs) for _ in range(_FINALS)]
         least = [min(column) for column in zip(*times, strict=True)]

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
+from rlflow.files import write_atomically
 from rlflow.kernels.algorithms import ALGORITHMS
 from rlflow.tuner import KernelEngine, TensorProgram, TunedSubgraph
 from rlflow.tuner.kernel_engine import site_seconds
@@ -28,8 +29,8 @@ from rlflow.tuner.space_files import plain
 
 SHAPES = ("56x64", "28x128", "14x256", "7x512", "112x64", "56x128", "28x256", "14x512")
 OUTPUT = Path(__file__).resolve().parents[2] / "rlflow" / "tuner" / "winograd.json"
-#: Nodes of a chain, about half of a space; bytes that all its weights take at least; seconds of a session's runs.
-CHAIN, WEIGHT_BYTES, RUN_SECONDS = 85, 16 << 20, 1.5
+#: Nodes of a chain, half of a space; bytes that all its weights take at least; seconds of a session's runs.
+CHAIN, WEIGHT_BYTES, RUN_SECONDS = 97, 16 << 20, 1.5
 LEAST_RUNS, MOST_RUNS = 3, 20
 
 
@@ -69,6 +70,8 @@ class Recorder:
         flops = 2.0 * 9 * (channels * size) ** 2
         self.subgraph: TunedSubgraph = replace(self.engine.subgraphs[0], name=name, flops=flops)
         self.programs = list(self.subgraph.space.programs())
+        once = sum(one.us for one in self.engine.times({}, 1).values()) * 1e-6
+        self.runs = int(min(max(RUN_SECONDS / max(once, 1e-6), LEAST_RUNS), MOST_RUNS))
 
     def one_pass(self, number: int) -> np.ndarray:
         """[programs] Seconds."""
@@ -85,9 +88,7 @@ class Recorder:
             chosen = self.engine.attributes(0, program)
             if chosen is not None:
                 made[site.name] = ALGORITHMS[chosen[0]].attributes(chosen[1])
-        once = sum(one.us for one in self.engine.times(made, 1).values()) * 1e-6
-        runs = int(min(max(RUN_SECONDS / max(once, 1e-6), LEAST_RUNS), MOST_RUNS))
-        times = self.engine.times(made, runs)
+        times = self.engine.times(made, self.runs)
         return [site_seconds(site, times) for site, _ in zip(self.sites, programs, strict=False)]
 
 
@@ -132,16 +133,16 @@ def main() -> int:
             whole = {"form": "rlflow tuner table 2", "place": place, "trial_seconds": round(spent, 6), "tables": []}
         if whole["place"] != place:
             raise SystemExit(f"The table is of {whole['place']}; this is {place}.")
-        names = [one["subgraph"]["name"] for one in whole["tables"]]
-        if table["subgraph"]["name"] in names:
-            old = whole["tables"][names.index(table["subgraph"]["name"])]
+        old = next((one for one in whole["tables"] if one["subgraph"]["name"] == table["subgraph"]["name"]), None)
+        if old is not None:
+            if json.loads(json.dumps(table["subgraph"])) != old["subgraph"]:
+                raise SystemExit(f"The table has another space for {shape}: record it anew, without --resume.")
             old["nanoseconds"] = np.minimum(old["nanoseconds"], table["nanoseconds"]).tolist()
         else:
             whole["tables"].append(table)
         kept[shape] = np.minimum(kept.get(shape, halves), halves).tolist()
         print(f"{shape}: {spent:.3f} s a trial; {agreement(*map(np.array, kept[shape]))}", file=sys.stderr, flush=True)
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(json.dumps(whole) + "\n", encoding="utf-8")
+        write_atomically(options.output, json.dumps(whole) + "\n")
         if options.halves:
             options.halves.write_text(json.dumps(kept) + "\n", encoding="utf-8")
     return 0

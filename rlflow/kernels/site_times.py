@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from rlflow.frontends.kernel_sites import Site
     from rlflow.runtime import NodeTime
 
-__all__ = ["Profiler", "SiteGraph", "chosen", "measured", "variants"]
+__all__ = ["GROWTH", "Profiler", "SiteGraph", "chosen", "measured", "variants"]
 
+#: All weights of a model together may become so many times their own bytes larger. Prepared, they are mapped and not
+#: copied, which saves as much.
+GROWTH = 1.0
 #: An algorithm is chosen for a node where it takes less than this part of the runtime's own time.
 _WORTH = 0.97
 #: One that keeps transformed weights takes memory: it must take less than this part of the time of one that does not.

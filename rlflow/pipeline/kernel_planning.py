@@ -17,7 +17,7 @@ from rlflow.files import ScratchFolder
 from rlflow.kernels.algorithms import ALGORITHMS
 from rlflow.kernels.plan import KEY, Choice, KernelPlan
 from rlflow.kernels.shared_library import library_path
-from rlflow.kernels.site_times import chosen, measured
+from rlflow.kernels.site_times import GROWTH, chosen, measured
 from rlflow.pipeline.parts import RACE_START, ModelTimes, Timing
 from rlflow.pipeline.peaks import in_file
 from rlflow.race.sequential import LEAST_BLOCKS
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["with_kernels"]
 
-#: All weights together may become so many times their own bytes larger. Prepared, they are mapped and not copied, which
-#: saves as much.
-_GROWTH = 1.0
 #: Seconds of the comparison of whole models, and of what is checked beyond the usual inputs, at most.
 _RACE_SECONDS, _CHECK_SECONDS = 20.0, 8.0
 #: Parts of the stage's seconds: of the comparison at least, of what is checked beyond the usual inputs at most, and of
@@ -199,7 +196,7 @@ class _Planning:
             raise CostError("none is for operands of these sizes")
         differs, before = "", None
         for algorithms in _ATTEMPTS:
-            choices = chosen(graph.sites(), times, algorithms, _GROWTH * graph.weight_bytes)
+            choices = chosen(graph.sites(), times, algorithms, GROWTH * graph.weight_bytes)
             if not choices:
                 raise CostError(differs or "ONNX Runtime's own kernels are as fast")
             if choices == before:

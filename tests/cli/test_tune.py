@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
 from rlflow import tuned as tuned_module
 from rlflow.cli import main
-from rlflow.kernels import KEY, KernelPlan, unavailable
+from rlflow.frontends.kernel_sites import Site
+from rlflow.kernels import ALGORITHMS, KEY, KernelPlan, unavailable
 from rlflow.kernels.preparing import block_here
 from rlflow.runtime.interface import metadata_entry
+from rlflow.tuned import TunedNodes
 from tests.kernels import blocked_models
 
 needs_kernels = [
@@ -85,6 +88,38 @@ class TestATunedModel:
 def test_the_race_ends_soon_after_the_budget(seconds: float | None, expected: dict[str, float]) -> None:
     unused = (b"", None, None, None, 1, 0)
     assert tuned_module._Ends(*unused, seconds)._race_time() == expected
+
+
+def test_transformed_weights_stay_within_the_memory_that_is_allowed(monkeypatch) -> None:
+    """Two groups together need more than there is; the one that saves less a byte takes another algorithm."""
+    sites = [Site("convolution", name, (64, 64)) for name in "abc"]
+    more = ALGORITHMS["winograd-4x4-kept"].more_bytes((64, 64))
+    asked = []
+
+    def final(ends, number: int, without: frozenset[str]) -> TunedNodes:
+        asked.append((number, without))
+        return TunedNodes(("c",), 100.0, 60.0, "winograd-4x4", {})
+
+    monkeypatch.setattr(tuned_module._Ends, "_final", final)
+    for room, others in ((3 * more, []), (2 * more, [1]), (more, [0]), (0, [0, 1])):
+        engine = SimpleNamespace(groups=[sites[:2], sites[2:]], graph=SimpleNamespace(weight_bytes=room))
+        finals = [
+            TunedNodes(("a", "b"), 200.0, 80.0, "winograd-4x4-kept", {}),  # 60 a site
+            TunedNodes(("c",), 100.0, 50.0, "winograd-4x4-kept", {}),
+        ]
+        ends = tuned_module._Ends(b"", engine, None, None, 1, 0, None)  # type: ignore[arg-type]
+        asked.clear()
+        ends._fit_into_memory(finals, frozenset())
+        assert sorted(number for number, _ in asked) == others
+        assert all("winograd-4x4-kept" in without for _, without in asked)
+        assert [one.algorithm == "winograd-4x4" for one in finals] == [number in others for number in range(2)]
+
+
+def test_where_outputs_differ_no_algorithm_that_rounds_so_much_is_tried_again() -> None:
+    first, second, third = tuned_module._ATTEMPTS
+    assert not first
+    assert {"winograd-4x4", "winograd-4x4-kept"} <= second < third
+    assert all(ALGORITHMS[name].exact for name in set(ALGORITHMS) - third)
 
 
 @pytest.mark.parametrize(

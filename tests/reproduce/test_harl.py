@@ -1,0 +1,100 @@
+"""The bench of HARL: what a database holds, what is shown of tuned models, and TVM's own search."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rlflow.kernels import Choice, KernelPlan
+from rlflow.tuner import Records, TensorProgram
+from rlflow.tuner.tvm_engine import unavailable
+from tests.tuner import toys
+
+HERE = Path(__file__).resolve().parents[2] / "reproduce" / "harl"
+
+
+def opened(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"harl_{name}", HERE / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+models, summaries, metaschedule = (opened(name) for name in ("models", "summaries", "metaschedule"))
+
+
+def test_trials_are_those_of_the_database(tmp_path: Path) -> None:
+    assert models.trials_of(tmp_path) == {}
+    (subgraph,) = toys.engine().subgraphs
+    programs = [TensorProgram(0, row) for row in subgraph.space.sketches[0].all_rows()[:3].tolist()]
+    records = Records(tmp_path / "trials.sqlite")
+    records.put("here", subgraph, programs[:2], [0.5, 0.25])
+    before = models.trials_of(tmp_path)
+    assert sorted(seconds for seconds, _ in before.values()) == [0.25, 0.5]
+    records.put("here", subgraph, programs[2:], [1.0])
+    after = models.trials_of(tmp_path)
+    assert len(after) == 3
+    assert before.items() <= after.items()
+    records.put("here", subgraph, programs[:1], [2.0])
+    records.close()
+    assert not before.items() <= models.trials_of(tmp_path).items()
+
+
+def test_what_a_plan_chose() -> None:
+    choices = (
+        Choice("a", (8, 3, 3, 1, 1), "depthwise", 1.5, {"side_by_side": 2}),
+        Choice("b", (8, 3, 3, 1, 1), "depthwise", 1.5, {}),
+    )
+    plan = KernelPlan("1", 16, 1, 1.2, choices)
+    assert models.kernels_of(plan) == {"depthwise": 2}
+    assert models.choices_of(plan) == {"a": ("depthwise", {"side_by_side": 2}), "b": ("depthwise", {})}
+    assert models.kernels_of(None) == models.choices_of(None) == {}
+
+
+def test_a_line_for_each_row() -> None:
+    tuned = {
+        "kind": "model", "key": "net", "exit_status": 0, "ci95": [1.01, 1.03], "tuned_over_untuned": 1.02,
+        "untuned_over_stock": 1.1, "tuned_over_stock": 1.122, "tuned_kernels": {"depthwise": 7}, "other_parameters": 3,
+        "trials": 40, "cpu_seconds": 71.2,
+    }  # fmt: skip
+    interrupted = {
+        "kind": "interrupt", "key": "net interrupted random", "when_interrupted": 24, "after": 48, "alone": 48,
+        "kept_unchanged": True, "in_both": 48, "once_more_unchanged": True,
+    }  # fmt: skip
+    rows = [tuned, {"kind": "model", "key": "flat", "exit_status": 1}, interrupted]
+    kept: Any = SimpleNamespace(of=lambda kind: [row for row in rows if row["kind"] == kind])
+    lines = models.table(kept)
+    assert "| net | 1.020 | 1.010 to 1.030 | 1.100 | 1.122 | 7 depthwise | 3 | 40 | 71 |" in lines
+    assert "flat: ended with status 1" in lines
+    assert lines[-1] == "| net interrupted random | 24 | 48 | 48 | True | 48 | True |"
+
+
+def test_seconds_until_as_fast_as_tvms_own_search() -> None:
+    def row(method: str, *curve: list[float]) -> dict[str, Any]:
+        return {
+            "title": "op", "method": method, "gflops": 1.0, "cpu_seconds": curve[-1][2], "us": curve[-1][1],
+            "trials": 8, "curve": curve,
+        }  # fmt: skip
+
+    rows = [row("metaschedule", [4, 9.0, 5.0], [8, 6.0, 8.0]), row("harl", [4, 6.0, 3.0], [8, 5.0, 4.0]),
+            row("random", [4, 9.0, 2.0], [8, 7.0, 3.0])]  # fmt: skip
+    shown = [line.split(" | ")[5] for line in list(summaries.operators(rows))[3:]]
+    assert shown == ["8", "3", "never"]
+
+
+@pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
+def test_tvms_own_search_measures_batch_after_batch() -> None:
+    from tvm.s_tir import meta_schedule
+
+    operator = metaschedule.OperatorPrograms("gemm", (64, 64, 64), 0)
+    found = list(metaschedule.curve(operator, 32, 0, meta_schedule.CostModel.create("random")))
+    assert [done for done, _, _ in found] == [16, 32]
+    assert 0 < found[1][1] <= found[0][1] < 1e4
+    assert 0 < found[0][2] < found[1][2]
