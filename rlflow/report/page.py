@@ -71,22 +71,23 @@ def _notes(report: Report) -> str:
 
 
 def _latency(report: Report) -> str:
-    rows: list[tuple[str, ...]] = []
+    models: list[tuple[str, ...]] = []
     gate = report.gate or {}
     timed = {one["ms"]: one for one in (gate.get("timings") or {}).values()}
     for name, interval in report.intervals.items():
         one = timed.get(interval.ms, {})
         more = [one.get(key) for key in ("p99", "wall_ms", "wall_p99")]
         times = (f"{interval.ms:.4g}", _between(interval.low, interval.high), *map(_figure, more))
-        rows.append((_CALLED.get(name, escape(name)), *times))
-    if not rows:
+        models.append((_CALLED.get(name, escape(name)), *times))
+    if not models:
         costs = [("before", report.cost_before_ms), ("after", report.cost_after_ms)]
         rows = [(when, f"{ms:.4g}") for when, ms in costs if ms is not None]
         note = f"<p>No clock was used. These are costs by the model “{escape(report.cost_model)}”.</p>"
         return note + table(("", "ms"), rows) if rows else ""
     clock = _CLOCKS.get(gate.get("clock", ""), "the clock")
-    head = (f"median (p50) ms, {clock}", "95 % interval", "p99", "median (p50) ms, wall clock", "p99")
-    times_table = table(("", *head), rows, kind="times")
+    what = (f"median (p50), {clock}, ms", "95 % interval", "p99", "median (p50), wall clock, ms", "p99")
+    names, *figures = zip(*models, strict=True)
+    times_table = table(("", *names), [(said, *row) for said, row in zip(what, figures, strict=True)], kind="times")
     blocks = f"{gate.get('blocks', 0)} blocks of fresh sessions, {gate.get('rounds', 0)} rounds, in turn."
     return f'{_bars(report)}{times_table}<p class="dim">{blocks}</p>'
 
@@ -124,8 +125,9 @@ def _memory(report: Report) -> str:
 
 
 def _megabytes(what: str, before: int, after: int) -> tuple[str, ...]:
-    change = f"{100.0 * (after / before - 1.0):+.1f} %" if before else ""
-    return what, f"{before / 1e6:.2f}", f"{after / 1e6:.2f}", change
+    change = 100.0 * (after / before - 1.0) if before else 0.0
+    told = "±0 %" if abs(change) < 0.05 else f"{change:+.1f} %"
+    return what, f"{before / 1e6:.2f}", f"{after / 1e6:.2f}", told
 
 
 def _operators(report: Report) -> str:
@@ -200,7 +202,8 @@ def _environment(report: Report) -> str:
         rows.append(("model", f"{report.input['bytes']} bytes, SHA-256 <code>{escape(report.input['sha256'])}</code>"))
     if report.runtime is not None:
         version = report.runtime.version or "not opened"
-        rows.append(("runtime", escape(f"{report.runtime.name} {version}, {report.runtime.threads} threads")))
+        threads = f"{report.runtime.threads} thread{'s' if report.runtime.threads != 1 else ''}"
+        rows.append(("runtime", escape(f"{report.runtime.name} {version}, {threads}")))
     rows += [("rlflow", escape(report.version)), ("search", escape(report.strategy)), ("budget", escape(report.budget))]
     rows += [("cost model", escape(report.cost_model)), ("seed", str(report.seed))]
     stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in report.stages.items() if seconds >= 0.05)

@@ -18,7 +18,7 @@ def surroundings() -> dict[str, str]:
     """Date (UTC), processor, cores that this process may use, system, Python and packages, each in words."""
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "processor": f"{_processor()}, {_cores()} cores",
+        "processor": f"{_processor()}, {_cores()} core{'s' if _cores() != 1 else ''}",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "Python": platform.python_version(),
         "packages": ", ".join(filter(None, map(_version, _PACKAGES))),

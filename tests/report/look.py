@@ -17,9 +17,15 @@ from pathlib import Path
 WIDTHS = (400, 1400)
 #: How far the page reaches beyond the window, and how many cells of the steps, headings or boxes do.
 _PROBE = (
-    "<script>document.title = [document.documentElement.scrollWidth - innerWidth, [...document.querySelectorAll("
-    "'.steps td, h3, figure, pre, .bar')].filter((one) => one.getBoundingClientRect().right > innerWidth"
-    " || (one.tagName == 'TD' && one.scrollWidth > one.clientWidth + 1)).length].join(' ')</script></body>"
+    "<script>parent.postMessage([document.documentElement.scrollWidth - innerWidth, [...document.querySelectorAll("
+    "'.steps td, h3, figure, pre, .bar, .scroll')].filter((one) => one.getBoundingClientRect().right > innerWidth"
+    " || (one.matches('td, .scroll') && one.scrollWidth > one.clientWidth + 1)).length].join(' '), '*')"
+    "</script></body>"
+)
+#: The browser makes no window narrower than 500 pixels, so the page is shown in a frame, and tells it what it finds.
+_FRAME = (
+    "<title></title><script>onmessage = (told) => { document.title = told.data }</script>"
+    "<iframe style='border:0' width=%d height=3000 src='%s'></iframe>"
 )
 #: So many pages on paper, at most, and so few points a letter: what a reader of the drawings can bear.
 PAGES, POINTS = 40, 5.0
@@ -54,7 +60,9 @@ def look(browser: str, model: str, folder: Path) -> list[str]:
         window = f"--window-size={width},3000"
         shown = run(browser, window, f"--screenshot={page.with_suffix(f'.{width}.png')}", page)
         assert shown.returncode == 0, shown.stderr
-        wide = run(browser, window, "--dump-dom", probed)
+        frame = page.with_suffix(".frame.html")
+        frame.write_text(_FRAME % (width, probed.name), encoding="utf-8")
+        wide = run(browser, f"--window-size={width + 200},3200", "--virtual-time-budget=5000", "--dump-dom", frame)
         title = re.search(r"<title>(-?\d+) (\d+)</title>", wide.stdout)
         assert title is not None, "the page's own script did not run"
         if int(title[1]) > 0:

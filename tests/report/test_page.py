@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import rlflow
 from rlflow import zoo
+from rlflow.report import TimeInterval
 from rlflow.report.graph_drawing import DrawnNode, around, pieces, svg, tiles
 from rlflow.report.page import difference_page, page
 from rlflow.report.steps import replayed
@@ -228,3 +229,21 @@ def test_on_paper_every_change_is_there_once_and_large_enough(nodes: list[DrawnN
         assert pixels <= 730 and pixels >= 0.69 * width and height * 0.7 <= 1000  # A4 at 96 pixels an inch
         for a, b in re.findall(r"translate\((-?\d+) (-?\d+)\)", one):
             assert x <= int(a) and int(a) + 168 <= x + width and y <= int(b) and int(b) + 38 <= y + height
+
+
+def test_the_clock_has_a_column_a_model_so_that_a_narrow_window_holds_it(
+    model: onnx.ModelProto, result: rlflow.OptimizeResult
+) -> None:
+    timings = {str(ms): {"ms": ms, "p99": ms + 1, "wall_ms": ms + 2, "wall_p99": 9.0} for ms in (4.0, 3.0)}
+    intervals = {"original": TimeInterval(4.0, 3.5, 4.5), "optimized": TimeInterval(3.0, 2.5, 3.5)}
+    report = replace(result.report, intervals=intervals, gate={"clock": "cpu", "timings": timings})
+    shown = page(report, model, result.model).split('<table class="times">')[1].split("</table>")[0]
+    rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in shown.split("<tr>")[1:]]
+    assert rows == [
+        ["", "as it came", "optimised"],
+        ["median (p50), processor time, ms", "4", "3"],
+        ["95 % interval", "3.5 to 4.5", "2.5 to 3.5"],
+        ["p99", "5", "4"],
+        ["median (p50), wall clock, ms", "6", "5"],
+        ["p99", "9", "9"],
+    ]
