@@ -5,7 +5,7 @@
 `tables`: on recorded tables, where the optimum is known and every machine gives the same; from scratch ("cold") and
 with a cost model that learnt from the table's other shapes ("warm"), never from the one that is tuned. `ablation`: HARL
 without one of its parts. `network`: all shapes of a table as one network. `transfer`: an actor that was trained on half
-of the shapes, on the others. `live`: on TVM, measured here; the method `metaschedule` is TVM's own search.
+of the shapes, on the others. `live`: on TVM, measured here.
 A method's row says how near it came to the optimum within a tenth of the space's size (or how fast its best program
 is), after how many trials it was within 3 % and 1 %, and what processor time that took: its own and, for tables, what
 the trials took when the table was made.
@@ -14,9 +14,7 @@ the trials took when the table was made.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -38,8 +36,6 @@ TABLES = [HERE.parents[1] / "rlflow" / "tuner" / "winograd.json"]
 RESULTS = HERE / "results" / "curves.jsonl"
 #: What is compared by default.
 MAIN = ("harl", "evolutionary", "evolutionary-2048", "random")
-#: TVM's own search, on its operators only.
-METASCHEDULE = "metaschedule"
 #: A program this near to the optimum counts as it, and a stricter bound.
 NEAR, NEARER = 1.03, 1.01
 #: Trials of a run on a table; HARL is judged by what it has after a tenth of the space.
@@ -138,7 +134,7 @@ def shapes() -> Iterator[Shape]:
 def on_tables(kept: results.Results, options: argparse.Namespace) -> None:
     for shape in shapes():
         prior = shape.prior()
-        for name in (one for one in options.methods if one != METASCHEDULE):
+        for name in options.methods:
             for start in ("cold",) if METHODS[name].proposer == "random" else ("cold", "warm"):
                 warm = WarmStart(prior if start == "warm" else None)
                 variant = Variant(METHODS[name], start == "warm")
@@ -264,26 +260,12 @@ def on_live(kept: results.Results, options: argparse.Namespace) -> None:
                 key = f"live {title} {name} {seed}"
                 if kept.have(key):
                     continue
-                if name == METASCHEDULE:
-                    found, flops = by_metaschedule(kind, sizes, seed, options.trials)
-                else:
-                    engine: Engine = TvmEngine([TvmOperator(title, kind, sizes)])
-                    found = one_run(Tuner(engine, METHODS[name], seed), options.trials, None)
-                    flops = engine.subgraphs[0].flops
-                    engine.close()
+                engine: Engine = TvmEngine([TvmOperator(title, kind, sizes)])
+                found = one_run(Tuner(engine, METHODS[name], seed), options.trials, None)
+                flops = engine.subgraphs[0].flops
+                engine.close()
                 kept.add({"kind": "live", "key": key, "title": title, "method": name, "seed": seed, **found,
                           "gflops": round(flops / found["us"] * 1e-3, 2)})  # fmt: skip
-
-
-def by_metaschedule(kind: str, sizes: tuple[int, ...], seed: int, trials: int) -> tuple[dict[str, Any], float]:
-    """Fields of a row, and operations."""
-    command = [sys.executable, os.fspath(HERE / "metaschedule.py"), kind, *map(str, sizes)]
-    command += ["--trials", str(trials), "--seed", str(seed)]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    found = json.loads(ended.stdout.splitlines()[-1])
-    done, best, spent = found["curve"][-1]
-    row = {"trials": done, "us": best, "cpu_seconds": round(spent, 2), "curve": found["curve"]}
-    return row, found["flops"]
 
 
 STAGES = {
@@ -294,7 +276,7 @@ STAGES = {
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stage", nargs="*", choices=list(STAGES), default=("tables",))
-    parser.add_argument("--methods", nargs="*", choices=[*METHODS, METASCHEDULE], default=MAIN, metavar="NAME")
+    parser.add_argument("--methods", nargs="*", choices=list(METHODS), default=MAIN, metavar="NAME")
     parser.add_argument("--operators", nargs="*", choices=list(OPERATORS), default=list(OPERATORS), metavar="NAME")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--trials", type=int, default=TRIALS)
