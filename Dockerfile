@@ -1,7 +1,7 @@
 # Two stages: the first compiles, the second has neither a compiler nor root. Nothing is measured here: prices are those of the machine that
 # runs the container. `make clean-room` runs the same make steps without Docker.
 #
-#   docker build -t rlflow .                                          with torch: --build-arg EXTRAS=eqsat,prove,report,rl,torch
+#   docker build -t rlflow .                                          with torch: --build-arg EXTRAS=eqsat,prove,report,reproduce,rl,torch
 #   docker run --rm -v "$PWD:/models" rlflow optimize /models/in.onnx -o /models/out.onnx
 #   docker run --rm rlflow make reproduce-quick
 #
@@ -10,7 +10,7 @@
 ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS build
-ARG EXTRAS=eqsat,prove,report
+ARG EXTRAS=eqsat,prove,report,reproduce
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends g++ make \
  && rm -rf /var/lib/apt/lists/*
@@ -19,7 +19,7 @@ COPY . .
 RUN make wheelhouse PYTHON=python3 EXTRAS_OF="${EXTRAS}"
 
 FROM ${BASE}
-ARG EXTRAS=eqsat,prove,report
+ARG EXTRAS=eqsat,prove,report,reproduce
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends make \
  && rm -rf /var/lib/apt/lists/* \
@@ -29,6 +29,8 @@ USER rlflow
 WORKDIR /opt/rlflow
 COPY --from=build --chown=rlflow /opt/rlflow/Makefile /opt/rlflow/constraints.txt /opt/rlflow/pyproject.toml /opt/rlflow/setup.py ./
 COPY --from=build --chown=rlflow /opt/rlflow/reproduce ./reproduce
+COPY --from=build --chown=rlflow /opt/rlflow/substitutions ./substitutions
+COPY --from=build --chown=rlflow /opt/rlflow/tests ./tests
 COPY --from=build --chown=rlflow /opt/rlflow/.ci/entrypoint ./.ci/entrypoint
 RUN --mount=from=build,source=/opt/rlflow/build/wheelhouse,target=/opt/rlflow/build/wheelhouse \
     make install-wheelhouse PYTHON=python3 EXTRAS_OF="${EXTRAS}"

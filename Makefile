@@ -278,7 +278,7 @@ wheel: $(VENV)/.dev ## build/dist: a wheel for this Python, installed without a 
 	env -i HOME="$$HOME" PATH="$(abspath build/bare/bin)" build/bare/bin/python .ci/try_wheel.py "$$(ls -t build/dist/*.whl | head -n 1)"
 
 # What the Dockerfile's two stages do: wheels of rlflow and of all that it needs, and an environment made of them alone.
-EXTRAS_OF ?= eqsat,prove,report
+EXTRAS_OF ?= eqsat,prove,report,reproduce
 WHEELHOUSE := build/wheelhouse
 
 .PHONY: wheelhouse
