@@ -22,6 +22,8 @@ FORMAT = 1
 _LISTS = ("source", "target", "where", "fires", "silent", "derived")
 _TEXTS = ("name", "doc", "origin", "numerics")
 _NAME = re.compile(r'"name"\s*:\s*("(?:[^"\\]|\\.)*")')
+#: Characters of a rule's name, at most, and of what a sentence shows of other texts.
+_LONGEST_NAME = 200
 #: How a rule file begins, and how much of it is looked at for that.
 _HEAD = re.compile(r'\s*\{\s*"format"\s*:\s*\d+\s*,\s*"family"\s*:\s*("(?:[^"\\]|\\.)+")\s*,\s*"rules"')
 _HEAD_CHARACTERS = 400
@@ -243,11 +245,13 @@ def _read_rule(entry: Any, family: str, file: str, lines: Mapping[str, int]) -> 
     line = lines.get(json.dumps(name, ensure_ascii=False))
 
     def refuse(reason: str) -> RuleError:
-        return RuleError(f"the rule '{name}' is refused: {reason}", file, line)
+        return RuleError(f"the rule '{_shown(name)}' is refused: {reason}", file, line)
 
+    if len(name) > _LONGEST_NAME:
+        raise refuse(f"its name has {len(name)} characters; expected at most {_LONGEST_NAME}")
     unknown = sorted(set(entry) - _FIELDS)
     if unknown:
-        raise refuse(f'unknown field "{unknown[0]}" (the fields are {", ".join(sorted(_FIELDS))})')
+        raise refuse(f'unknown field "{_shown(unknown[0])}" (the fields are {", ".join(sorted(_FIELDS))})')
     for key in _LISTS:
         value = entry.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
@@ -261,7 +265,7 @@ def _read_rule(entry: Any, family: str, file: str, lines: Mapping[str, int]) -> 
     if not entry.get("source") or not entry.get("target"):
         raise refuse('"source" or "target" is missing')
     if entry.get("numerics", "reassociates") not in NUMERICS:
-        raise refuse(f'"numerics" is {entry["numerics"]!r}, expected one of {", ".join(NUMERICS)}')
+        raise refuse(f'"numerics" is {_shown(repr(entry["numerics"]))}, expected one of {", ".join(NUMERICS)}')
     samples = entry.get("samples", [])
     if not isinstance(samples, list) or not all(isinstance(item, dict) for item in samples):
         raise refuse('"samples" is not a list of objects')
@@ -283,6 +287,11 @@ def _read_rule(entry: Any, family: str, file: str, lines: Mapping[str, int]) -> 
         file=file,
         line=line,
     )
+
+
+def _shown(text: str) -> str:
+    """A text of a file as a sentence has it."""
+    return text if len(text) <= _LONGEST_NAME else f"{text[:40]}…"
 
 
 def _read_proof(data: Any, refuse: Callable[[str], RuleError]) -> ProofRecord | None:

@@ -52,6 +52,8 @@ def test_a_malformed_file_is_refused(tmp_path: Path, text: str, reason: str, lin
         ({"samples": [1]}, '"samples"'),
         ({"doc": 3}, '"doc" is not a text'),
         ({"proof": {"method": "field"}}, '"proof" is malformed'),
+        ({"s" * 100_000: []}, 'unknown field "sss'),
+        ({"numerics": "s" * 100_000}, '"numerics" is'),
     ],
 )
 def test_a_malformed_rule_is_refused_with_its_line(tmp_path: Path, change: dict, reason: str) -> None:
@@ -60,6 +62,18 @@ def test_a_malformed_rule_is_refused_with_its_line(tmp_path: Path, change: dict,
         read_rules([path])
     lines = path.read_text(encoding="utf-8").splitlines()
     assert caught.value.line is not None and '"bad"' in lines[caught.value.line - 1]
+    assert len(caught.value.reason) < 500
+
+
+@pytest.mark.parametrize(("length", "refused"), [(200, False), (201, True), (100_000, True)])
+def test_a_name_is_no_longer_than_a_sentence_can_show(tmp_path: Path, length: int, refused: bool) -> None:
+    path = file_of(tmp_path / "long.json", {**GOOD, "name": "n" * length})
+    if refused:
+        with pytest.raises(RuleError, match=f"its name has {length} characters; expected at most 200") as caught:
+            read_rules([path])
+        assert len(caught.value.reason) < 500
+    else:
+        assert [rule.name for rule in read_rules([path])] == ["n" * length]
 
 
 def test_a_rule_that_does_not_compile_is_refused_with_its_line(tmp_path: Path) -> None:
