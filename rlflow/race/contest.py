@@ -24,15 +24,11 @@ from rlflow.race.evidence import (
     more_checks,
     plain,
 )
-from rlflow.race.sequential import CLEAR_BLOCKS, LEAST_BLOCKS, corrected_p, half_interval, is_hopeless
+from rlflow.race.pacing import RaceClock
+from rlflow.race.sequential import LEAST_BLOCKS, corrected_p, half_interval, is_hopeless
 from rlflow.race.track import RaceProgress, Terms, Track
 from rlflow.runtime import Samples
 
-#: What the blocks that a claim needs may take where they need more than the time given: so many times that, and so many
-#: seconds at least. Then it ends without a claim.
-OVERRUN, OVERRUN_SECONDS = 3.0, 90.0
-#: A candidate that seems faster, but is not decided when the time is over, gets so many times as long.
-LONGER = 2.0
 #: Blocks that the time given is divided into: more of them say more than more rounds in fewer, but each loads the
 #: models again. Of models that take long to load there are fewer, with more rounds each.
 AIM_BLOCKS, AIM_OF_ONE = 14, 8
@@ -52,6 +48,10 @@ class Contest:
     memory: Memory | None
     earlier: Mapping[str, Any] | None = None
     first: Sequence[Block] = ()
+
+    @property
+    def _clock(self) -> RaceClock:
+        return RaceClock(self.track, self.terms)
 
     def run(self) -> GateDecision:
         """The decision."""
@@ -112,7 +112,7 @@ class Contest:
 
     def _confirm(self, challenger: str, first_sample: Mapping[str, float]) -> GateDecision:
         known = None if self.memory is None else self.memory.recall(challenger)
-        if self.first and self._is_short(0 if known is None else len(known.ratios)):
+        if self.first and self._clock.is_short([] if known is None else known.ratios):
             assert self.terms.at_most is not None
             reason = verdicts.no_time(self.track.elapsed(), self.terms.at_most)
             return self._decision(None, reason, self.first, first_sample=first_sample)
@@ -200,8 +200,8 @@ class Contest:
         blocks: list[dict[str, Samples]] = []
         if known is not None:
             track.other_orders(known.taken_at)
-        while not blocks or not (self._is_decided(values) or self._is_over(values, len(blocks)) or track.stop()):
-            seconds = self._in_haste(len(values)) if track.lacks(LEAST_BLOCKS - len(values)) else left / aim
+        while not blocks or not (self._is_decided(values) or self._clock.is_over(values, len(blocks)) or track.stop()):
+            seconds = self._clock.seconds(values, left / aim)
             blocks.append(track.block([track.baseline, challenger, *track.beside], seconds))
             if challenger in track.dropped:
                 return self._failed(challenger, blocks, first_sample)
@@ -225,29 +225,6 @@ class Contest:
 
     def _is_decided(self, values: Sequence[float]) -> bool:
         return corrected_p(values) <= self.terms.alpha or is_hopeless(values)
-
-    def _is_over(self, values: Sequence[float], fresh: int) -> bool:
-        """Whether the time is spent. That a candidate seems slower may end it, which makes no claim likelier."""
-        spent, seconds, bounded = self.track.elapsed(), self.terms.seconds, self.terms.at_most is not None
-        if self._is_short(len(values)):
-            return True
-        if len(values) < LEAST_BLOCKS:
-            return not bounded and spent >= max(OVERRUN * seconds, OVERRUN_SECONDS)
-        if spent < seconds or fresh < CLEAR_BLOCKS:
-            return False
-        return float(np.median(values)) <= 0.0 or (not bounded and spent >= LONGER * seconds)
-
-    def _in_haste(self, known: int) -> float:
-        """Seconds for a block where the time is short for the blocks that a claim needs."""
-        longer, more = self.terms.for_least, LEAST_BLOCKS - known
-        return 0.0 if longer is None or more <= 0 else self.track.part_of(longer, more)
-
-    def _is_short(self, known: int) -> bool:
-        """Whether the time that a comparison may take is too short for another block; beside ``known`` blocks the rest
-        of those that a claim needs may take longer, if they all fit into that.
-        """
-        more = LEAST_BLOCKS - known
-        return self.track.lacks(1) and (more <= 0 or self.track.is_short(more, self.terms.for_least))
 
     def _reason(self, found: Speedup, hopeless: bool) -> str:
         stopped, alpha = self.track.stop(), self.terms.alpha

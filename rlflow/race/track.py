@@ -60,7 +60,7 @@ class Terms:
 
     ``seconds`` is what the whole should take. Where a candidate seems faster and is not decided then, blocks are added
     up to ``LONGER`` times as long; the ``LEAST_BLOCKS`` that a claim needs may take up to ``OVERRUN`` times ``seconds``
-    or ``OVERRUN_SECONDS`` (:mod:`rlflow.race.contest`). ``at_most`` says instead how many seconds the whole may take in
+    or ``OVERRUN_SECONDS`` (:mod:`rlflow.race.pacing`). ``at_most`` says instead how many seconds the whole may take in
     either case: no block is begun that would probably end later, and where the time is short for the ``LEAST_BLOCKS``
     they are of few rounds. Where these alone would end within ``for_least`` seconds they may take longer than
     ``at_most``: seven blocks of eight are worth nothing. ``reserve``: seconds after ``at_most`` that are kept for a
