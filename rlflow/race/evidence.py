@@ -41,8 +41,8 @@ from rlflow.price.student import student_tail
 if TYPE_CHECKING:
     from rlflow.price.database import PriceContext
 
-#: Changes where blocks are formed in another way, so that old ratios do not go with new ones.
-PROTOCOL = 2
+#: Changes where blocks are formed or looked at in another way, so that no old comparison is read by a new rule.
+PROTOCOL = 3
 #: Fresh blocks that a kept verdict is checked by, and the part of a comparison's time that they should take. Of a claim
 #: one of them may show no gain, if further ones do.
 CHECK_BLOCKS, CHECK_SHARE = 3, 0.22
