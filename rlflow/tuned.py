@@ -142,9 +142,7 @@ def tune(
         found = tuner.run(search, told, stop)
         ends = _Ends(whole, engine, tuner, inputs, threads, seed, limits.seconds)
         finals, plan, interval, note = ends.planned()
-    write_atomically(folder / MODEL, whole)
-    if plan is not None:
-        blocked.write_metadata(os.fspath(folder / MODEL), KEY, plan.text())
+    write_atomically(folder / MODEL, blocked.with_metadata(whole, KEY, None if plan is None else plan.text()))
     result = TunedModel(
         os.fspath(folder / MODEL), None if plan is None else plan.speedup, interval, note, by, found.trials,
         remembering.read, str(found.stop), tuple(finals),

@@ -170,6 +170,16 @@ def write_apart(model: bytes, path: str) -> None:
     storage.write_apart(parse_model(model, "the graph with kernels"), path)
 
 
+def with_metadata(model: bytes, key: str, value: str | None) -> bytes:
+    """The serialised model with this value of a metadata entry, or without the entry (``None``). Raises ModelError
+    where it is no model.
+    """
+    parsed = parse_model(model, "the model")
+    set_metadata(parsed, key, value)
+    raw: bytes = parsed.SerializeToString(deterministic=True)
+    return raw
+
+
 def write_metadata(path: str, key: str, value: str | None) -> None:
     """Give a model file's metadata entry its value (``None``: remove it); weights in other files stay there.
 
