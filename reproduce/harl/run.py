@@ -5,7 +5,7 @@
 `tables`: on recorded tables, where the optimum is known and every machine gives the same; from scratch ("cold") and
 with a cost model that learnt from the table's other shapes ("warm"), never from the one that is tuned. `ablation`: HARL
 without one of its parts. `network`: all shapes of a table as one network. `transfer`: an actor that was trained on half
-of the shapes, on the others. `live`: on TVM, measured here.
+of the shapes, on the others. `live`: on TVM, measured here; the method `metaschedule` is TVM's own search.
 A method's row says how near it came to the optimum within a tenth of the space's size (or how fast its best program
 is), after how many trials it was within 3 % and 1 %, and what processor time that took: its own and, for tables, what
 the trials took when the table was made.
@@ -14,7 +14,12 @@ the trials took when the table was made.
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import functools
+import itertools
+import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -36,6 +41,8 @@ TABLES = [HERE.parents[1] / "rlflow" / "tuner" / "winograd.json"]
 RESULTS = HERE / "results" / "curves.jsonl"
 #: What is compared by default.
 MAIN = ("harl", "evolutionary", "evolutionary-2048", "random")
+#: TVM's own search, on its operators only.
+METASCHEDULE = "metaschedule"
 #: A program this near to the optimum counts as it, and a stricter bound.
 NEAR, NEARER = 1.03, 1.01
 #: Trials of a run on a table; HARL is judged by what it has after a tenth of the space.
@@ -134,7 +141,7 @@ def shapes() -> Iterator[Shape]:
 def on_tables(kept: results.Results, options: argparse.Namespace) -> None:
     for shape in shapes():
         prior = shape.prior()
-        for name in options.methods:
+        for name in (one for one in options.methods if one != METASCHEDULE):
             for start in ("cold",) if METHODS[name].proposer == "random" else ("cold", "warm"):
                 warm = WarmStart(prior if start == "warm" else None)
                 variant = Variant(METHODS[name], start == "warm")
@@ -195,30 +202,32 @@ def _at(curve: list[list[float]], trials: int) -> float:
 
 # --- transfer ---------------------------------------------------------------------------------------------------------
 
+ACTORS = ("from scratch", "untrained weights", "zero-shot", "fine-tuned")
+#: How far tracks walk in a round: as usual, where they see most programs of a sketch, or sixteen steps in all, where it
+#: matters more which way they go.
+WALKS: Mapping[str, TrackConfig] = {"usual": TrackConfig(), "short": TrackConfig(tracks=4, window=4, keep=4)}
+
 
 def on_transfer(kept: results.Results, options: argparse.Namespace) -> None:
     """Two folds: an actor that was trained on the even shapes works on the odd ones, and the other way round."""
     every = list(shapes())
-    for fold in range(2):
-        trained = [shape for shape in every if shape.number % 2 == fold]
-        for seed in range(options.seeds):
-            weights = None
-            for shape in (one for one in every if one.number % 2 != fold):
-                for actor in ("from scratch", "untrained weights", "zero-shot", "fine-tuned"):
-                    for start in ("cold", "warm"):
-                        key = f"transfer {shape.title} {actor} {start} {seed}"
-                        if kept.have(key):
-                            continue
-                        if weights is None:
-                            weights = trained_weights(trained, seed)
-                        prior = shape.prior([one.number for one in trained]) if start == "warm" else None
-                        row = transferred(shape, actor, WarmStart(prior, weights), seed, options.trials)
-                        kept.add({"kind": "transfer", "key": key, "title": shape.title, "actor": actor,
-                                  "start": start, "seed": seed, **row})  # fmt: skip
+    for fold, seed in itertools.product(range(2), range(options.seeds)):
+        trained = [one.number for one in every if one.number % 2 == fold]
+        others = (one for one in every if one.number % 2 != fold)
+        for shape, walk, actor, start in itertools.product(others, WALKS, ACTORS, ("cold", "warm")):
+            key = f"transfer {shape.title} {walk} {actor} {start} {seed}"
+            if kept.have(key):
+                continue
+            prior = shape.prior(trained) if start == "warm" else None
+            row = transferred(shape, walk, actor, WarmStart(prior, trained_weights(fold, seed)), seed, options.trials)
+            kept.add({"kind": "transfer", "key": key, "title": shape.title, "walk": walk, "actor": actor,
+                      "start": start, "seed": seed, **row})  # fmt: skip
 
 
-def trained_weights(trained: list[Shape], seed: int) -> Mapping[str, np.ndarray]:
-    """Of an actor that tuned these shapes together."""
+@functools.cache
+def trained_weights(fold: int, seed: int) -> Mapping[str, np.ndarray]:
+    """Of an actor that tuned the shapes of this fold together."""
+    trained = [one for one in shapes() if one.number % 2 == fold]
     table = trained[0].table.only(*(one.number for one in trained))
     tuner = Tuner(table, method("round-robin"), seed)
     tuner.run(Budget(measurements=TRAINING * len(trained)))
@@ -226,13 +235,13 @@ def trained_weights(trained: list[Shape], seed: int) -> Mapping[str, np.ndarray]
     return weights
 
 
-def transferred(shape: Shape, actor: str, start: WarmStart, seed: int, trials: int) -> dict[str, Any]:
+def transferred(shape: Shape, walk: str, actor: str, start: WarmStart, seed: int, trials: int) -> dict[str, Any]:
     """What an actor does on a shape that it never saw."""
     learns = actor in ("from scratch", "fine-tuned")
-    config = method("harl", tracks=TrackConfig() if learns else TrackConfig(train_every=0))
+    tracks = WALKS[walk] if learns else dataclasses.replace(WALKS[walk], train_every=0)
     mine = start if actor in ("zero-shot", "fine-tuned") else start._replace(weights=None)
     engine = shape.engine()
-    return one_run(Tuner(engine, config, seed, mine), trials, engine.optimum(0)[1])
+    return one_run(Tuner(engine, method("harl", tracks=tracks), seed, mine), trials, engine.optimum(0)[1])
 
 
 # --- TVM --------------------------------------------------------------------------------------------------------------
@@ -260,12 +269,26 @@ def on_live(kept: results.Results, options: argparse.Namespace) -> None:
                 key = f"live {title} {name} {seed}"
                 if kept.have(key):
                     continue
-                engine: Engine = TvmEngine([TvmOperator(title, kind, sizes)])
-                found = one_run(Tuner(engine, METHODS[name], seed), options.trials, None)
-                flops = engine.subgraphs[0].flops
-                engine.close()
+                if name == METASCHEDULE:
+                    found, flops = by_metaschedule(kind, sizes, seed, options.trials)
+                else:
+                    engine: Engine = TvmEngine([TvmOperator(title, kind, sizes)])
+                    found = one_run(Tuner(engine, METHODS[name], seed), options.trials, None)
+                    flops = engine.subgraphs[0].flops
+                    engine.close()
                 kept.add({"kind": "live", "key": key, "title": title, "method": name, "seed": seed, **found,
                           "gflops": round(flops / found["us"] * 1e-3, 2)})  # fmt: skip
+
+
+def by_metaschedule(kind: str, sizes: tuple[int, ...], seed: int, trials: int) -> tuple[dict[str, Any], float]:
+    """Fields of a row, and operations."""
+    command = [sys.executable, os.fspath(HERE / "metaschedule.py"), kind, *map(str, sizes)]
+    command += ["--trials", str(trials), "--seed", str(seed)]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    found = json.loads(ended.stdout.splitlines()[-1])
+    done, best, spent = found["curve"][-1]
+    row = {"trials": done, "us": best, "cpu_seconds": round(spent, 2), "curve": found["curve"]}
+    return row, found["flops"]
 
 
 STAGES = {
@@ -276,7 +299,7 @@ STAGES = {
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stage", nargs="*", choices=list(STAGES), default=("tables",))
-    parser.add_argument("--methods", nargs="*", choices=list(METHODS), default=MAIN, metavar="NAME")
+    parser.add_argument("--methods", nargs="*", choices=[*METHODS, METASCHEDULE], default=MAIN, metavar="NAME")
     parser.add_argument("--operators", nargs="*", choices=list(OPERATORS), default=list(OPERATORS), metavar="NAME")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--trials", type=int, default=TRIALS)
@@ -285,7 +308,8 @@ def main() -> int:
     results.add_options(parser)
     options = parser.parse_args()
     command = ["python", "reproduce/harl/run.py", *sys.argv[1:]]
-    kept = results.Results(options.output, command, resume=options.resume, dirty=options.dirty, bulky=("curve",))
+    bulky = () if options.stage == ["live"] else ("curve",)  # there its seconds are asked for
+    kept = results.Results(options.output, command, resume=options.resume, dirty=options.dirty, bulky=bulky)
     for stage in options.stage:
         STAGES[stage](kept, options)
     print(kept.about())

@@ -17,7 +17,7 @@ import results
 
 Row = dict[str, Any]
 #: Fields that name what is compared, by the kind of a row.
-WHAT = {"run": ("method", "start"), "ablation": ("variant",), "transfer": ("actor", "start")}
+WHAT = {"run": ("method", "start"), "ablation": ("variant",), "transfer": ("walk", "start", "actor")}
 NEAR = 1.03
 _DRAWS = 2000
 
@@ -83,14 +83,27 @@ def networks(rows: Sequence[Row]) -> Iterator[str]:
 
 def operators(rows: Sequence[Row]) -> Iterator[str]:
     """The best rate of each method on TVM, and processor seconds; medians over seeds."""
-    yield from results.heading("Operator", "Method", "GF/s", "Least, most", "CPU s", "Trials", "Seeds")
+    heads = ("GF/s", "Least, most", "CPU s", "CPU s to MetaSchedule's", "Trials", "Seeds")
+    yield from results.heading("Operator", "Method", *heads)
     for title, some in grouped(rows, ("title",)):
+        theirs = [row["us"] for row in some if row["method"] == "metaschedule"]
         for name, each in grouped(some, ("method",)):
             rates = [row["gflops"] for row in each]
             yield (
                 f"| {title} | {name} | {statistics.median(rates):.1f} | {min(rates):.1f}, {max(rates):.1f} | "
-                f"{statistics.median(row['cpu_seconds'] for row in each):.0f} | {each[0]['trials']} | {len(each)} |"
+                f"{statistics.median(row['cpu_seconds'] for row in each):.0f} | {_until(each, theirs)} | "
+                f"{each[0]['trials']} | {len(each)} |"
             )
+
+
+def _until(rows: Sequence[Row], theirs: Sequence[float]) -> str:
+    """Processor seconds, the median over seeds, until a program is as fast as the median of ``theirs``."""
+    if not theirs:
+        return ""
+    bound = statistics.median(theirs)
+    took = [next((spent for _, us, spent in row.get("curve", ()) if us <= bound), float("inf")) for row in rows]
+    found = statistics.median(took)
+    return "never" if found == float("inf") else f"{found:.0f}"
 
 
 def grouped(rows: Iterable[Row], what: Sequence[str]) -> list[tuple[str, list[Row]]]:

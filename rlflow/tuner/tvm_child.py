@@ -41,7 +41,7 @@ class TvmService:
 
     def __init__(self, answer: Callable[[Any], None]) -> None:
         self._answer = answer
-        self._spaces: list[_Operator] = []
+        self._spaces: list[OperatorPrograms] = []
 
     def start(self) -> None:
         """Open TVM; raises ImportError where it is absent."""
@@ -54,7 +54,7 @@ class TvmService:
 
     def open(self, operators: Sequence[tuple[str, tuple[int, ...]]], seed: int) -> list[tuple[float, list[Any]]]:
         """Operations and sketches of operators, as plain data; they are numbered in this order from here on."""
-        self._spaces = [_Operator(kind, sizes, seed) for kind, sizes in operators]
+        self._spaces = [OperatorPrograms(kind, sizes, seed) for kind, sizes in operators]
         return [(one.flops, one.sketches()) for one in self._spaces]
 
     def measure(self, number: int, programs: Sequence[tuple[int, tuple[int, ...]]], best: float) -> None:
@@ -91,8 +91,8 @@ DEFINITIONS: Mapping[str, str] = {
 }
 
 
-class _Operator:
-    """One operator: its sketches, and the building and timing of their programs."""
+class OperatorPrograms:
+    """One operator: its ``module`` and ``target``, its sketches, and the building and timing of their programs."""
 
     def __init__(self, kind: str, sizes: tuple[int, ...], seed: int) -> None:
         tvm = opened()
@@ -101,15 +101,16 @@ class _Operator:
         from tvm.s_tir.meta_schedule.testing import te_workload
 
         cpu = tvm.target.codegen.llvm_get_system_cpu()
-        self._target = tvm.target.Target({"kind": "llvm", "mcpu": str(cpu), "num-cores": 1})
+        self.target = tvm.target.Target({"kind": "llvm", "mcpu": str(cpu), "num-cores": 1})
         tensors = getattr(te_workload, DEFINITIONS[kind])(*sizes)
         function = te.create_prim_func(tensors)
         self._context = meta_schedule.TuneContext(
-            mod=tvm.IRModule({"main": function}), target=self._target, space_generator="post-order-apply",
+            mod=tvm.IRModule({"main": function}), target=self.target, space_generator="post-order-apply",
             num_threads=1, rand_state=1 + seed,
         )  # fmt: skip
+        self.module = self._context.mod
         self._traces = [one.trace for one in self._context.generate_design_space()]
-        self.flops = float(tvm.s_tir.analysis.estimate_tir_flops(self._context.mod))
+        self.flops = float(tvm.s_tir.analysis.estimate_tir_flops(self.module))
         self._arguments = _arguments([[int(size) for size in one.shape] for one in tensors], seed)
 
     def sketches(self) -> list[dict[str, Any]]:
@@ -124,12 +125,13 @@ class _Operator:
 
     def seconds(self, sketch: int, values: tuple[int, ...], best: float) -> float:
         """Of the program, infinite where it cannot be built."""
-        tvm = opened()
         schedule = self._scheduled(sketch, values)
-        if schedule is None:
-            return math.inf
+        return math.inf if schedule is None else self.seconds_of(schedule.mod, best)
+
+    def seconds_of(self, module: Any, best: float) -> float:
+        """Of a scheduled ``module``, infinite where it cannot be built; ``best``: of those before it."""
         try:
-            built = tvm.compile(schedule.mod, target=self._target)
+            built = opened().compile(module, target=self.target)
             return self._timed(built["main"], best)
         except Exception:  # noqa: BLE001 - TVM raises a dozen unrelated classes
             return math.inf
@@ -138,7 +140,7 @@ class _Operator:
         """The schedule of the program, or ``None`` where TVM refuses it."""
         tvm = opened()
         trace = self._traces[sketch]
-        schedule = tvm.s_tir.Schedule(self._context.mod, debug_mask=0, error_render_level="none")
+        schedule = tvm.s_tir.Schedule(self.module, debug_mask=0, error_render_level="none")
         try:
             changed = tvm.s_tir.schedule.Trace(trace.insts, _decisions(trace, values))
             changed.apply_to_schedule(schedule, remove_postproc=True)

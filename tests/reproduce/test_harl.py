@@ -1,4 +1,4 @@
-"""The bench of HARL: what a database holds, and what is shown of tuned models."""
+"""The bench of HARL: what a database holds, what is shown of tuned models, and TVM's own search."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import pytest
+
 from rlflow.kernels import Choice, KernelPlan
-from rlflow.tuner import Records, TensorProgram
+from rlflow.tuner import Records, TensorProgram, WarmStart
+from rlflow.tuner.tvm_engine import unavailable
 from tests.tuner import toys
 
 HERE = Path(__file__).resolve().parents[2] / "reproduce" / "harl"
@@ -24,7 +27,9 @@ def opened(name: str) -> ModuleType:
     return module
 
 
-models = opened("models")
+models, summaries, metaschedule = (opened(name) for name in ("models", "summaries", "metaschedule"))
+sys.modules["summaries"] = summaries  # as a script of that folder finds it
+bench = opened("run")
 
 
 def test_trials_are_those_of_the_database(tmp_path: Path) -> None:
@@ -71,3 +76,45 @@ def test_a_line_for_each_row() -> None:
     assert "| net | 1.020 | 1.010 to 1.030 | 1.100 | 1.122 | 7 depthwise | 3 | 40 | 71 |" in lines
     assert "flat: ended with status 1" in lines
     assert lines[-1] == "| net interrupted random | 24 | 48 | 48 | True | 48 | True |"
+
+
+def test_seconds_until_as_fast_as_tvms_own_search() -> None:
+    def row(method: str, *curve: list[float]) -> dict[str, Any]:
+        return {
+            "title": "op", "method": method, "gflops": 1.0, "cpu_seconds": curve[-1][2], "us": curve[-1][1],
+            "trials": 8, "curve": curve,
+        }  # fmt: skip
+
+    rows = [row("metaschedule", [4, 9.0, 5.0], [8, 6.0, 8.0]), row("harl", [4, 6.0, 3.0], [8, 5.0, 4.0]),
+            row("random", [4, 9.0, 2.0], [8, 7.0, 3.0])]  # fmt: skip
+    shown = [line.split(" | ")[5] for line in list(summaries.operators(rows))[3:]]
+    assert shown == ["8", "3", "never"]
+
+
+@pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
+def test_tvms_own_search_measures_batch_after_batch() -> None:
+    from tvm.s_tir import meta_schedule
+
+    operator = metaschedule.OperatorPrograms("gemm", (64, 64, 64), 0)
+    found = list(metaschedule.curve(operator, 32, 0, meta_schedule.CostModel.create("random")))
+    assert [done for done, _, _ in found] == [16, 32]
+    assert 0 < found[1][1] <= found[0][1] < 1e4
+    assert 0 < found[0][2] < found[1][2]
+
+
+def test_actors_learn_and_begin_as_their_names_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    from rlflow.tuner.actor_critic import ActorConfig, Agent
+
+    weights, calls, shape = Agent(ActorConfig(), 1).weights(), list[str](), next(bench.shapes())
+    for name in ("learn", "load"):
+        monkeypatch.setattr(Agent, name, lambda *_, name=name: calls.append(name))
+    found = {}
+    for actor in bench.ACTORS:
+        calls.clear()
+        row = bench.transferred(shape, "short", actor, WarmStart(None, weights), 0, 8)
+        assert row["trials"] == 8
+        found[actor] = set(calls)
+    assert found == {
+        "from scratch": {"learn"}, "untrained weights": set(), "zero-shot": {"load"}, "fine-tuned": {"load", "learn"},
+    }  # fmt: skip
