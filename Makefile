@@ -144,7 +144,7 @@ native-test: check ## the C++ unit tests under the address and undefined-behavio
 	"$(PYTHON)" tests/native/build_native.py --sanitize --run
 
 .PHONY: native-thread-test
-native-thread-test: check ## the same tests under the sanitizer of threads: data races of the kernels' tasks
+native-thread-test: check ## those that start threads under the sanitizer of threads: data races of the kernels' tasks (a minute or two)
 	"$(PYTHON)" tests/native/build_native.py --sanitize thread --run
 
 .PHONY: backend-test

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rlflow.kernels.algorithms import ALGORITHMS, worth_trying
@@ -28,7 +29,9 @@ _MOST_BYTES = 400_000_000
 #: Measuring: so many sessions of each variant in turn, with about so many milliseconds of runs in each. Where the time
 #: is limited, runs should take so large a part of one turn.
 _ROUNDS, _ROUND_MS, _LEAST_RUNS, _MOST_RUNS = 3, 1000.0, 3, 15
-_RUNS_PART = 0.5
+_RUNS_PART = 0.3
+#: What takes so many times the least time at its site after the first turn is not measured again.
+_BEHIND = 1.25
 
 
 class SiteGraph(Protocol):
@@ -61,30 +64,48 @@ def measured(
     beside other layers' weights, a transformed filter may not stay in the cache. The least of some medians is kept,
     because other programs on the machine can only add.
 
-    No variant is begun that would probably end after ``seconds``; what is not reached has no time. ONNX Runtime's own
-    and the first variant are measured in any case.
+    After the first turn only :func:`contenders` are measured again. No variant is begun that would probably end after
+    ``seconds``; what is not reached has no time. ONNX Runtime's own and the first variant are measured in any case.
     """
     began, sites = time.monotonic(), graph.sites()
     found: dict[str, dict[str, float]] = {site.name: {} for site in sites}
-    runs, shapes, took = _LEAST_RUNS, dict[str, tuple[int, ...]](), dict[int, float]()
+    runs, shapes, took = _LEAST_RUNS, dict[str, tuple[int, ...]](), list[float]()
     most = _ROUND_MS if seconds is None else min(_ROUND_MS, 1000.0 * _RUNS_PART * seconds / _most_variants(sites))
     for turn in range(_ROUNDS):
-        for number, doing in enumerate(variants(sites, shapes, graph.weight_bytes <= _MOST_BYTES)):
+        if turn == 0:
+            batch: Iterable[dict[str, str]] = variants(sites, shapes, graph.weight_bytes <= _MOST_BYTES)
+        else:
+            batch = again = contenders(_pooled(found, sites, shapes))
+            if seconds is not None and time.monotonic() - began + len(again) * median(took) > seconds:
+                break
+        for doing in batch:
             spent = time.monotonic() - began
             # The first time, weights are brought into other forms as well.
-            expected = took.get(number, max(took.values(), default=0.0))
-            if seconds is not None and (turn or number > 1) and spent + expected >= seconds:
+            expected = median(took) if turn else max(took, default=0.0)
+            if seconds is not None and (turn or len(took) > 1) and spent + expected >= seconds:
                 return _pooled(found, sites, shapes)
-            attributes = {name: ALGORITHMS[algorithm].attributes() for name, algorithm in doing.items()}
+            attributes = {name: ALGORITHMS[one].attributes() for name, one in doing.items() if one}
             nodes = profiler.profile(graph.with_kernels(attributes), feeds, runs=runs)
             us = {node.name: node.us for node in nodes}
             shapes |= {} if doing else {node.name: node.shape for node in nodes if node.shape is not None}
             _keep(found, sites, doing, us)
             runs = int(min(max(most / max(sum(us.values()) / 1000.0, 0.001), _LEAST_RUNS), _MOST_RUNS))
-            took[number] = time.monotonic() - began - spent
-        if seconds is not None and time.monotonic() - began + sum(took.values()) > seconds:
-            break
+            took.append(time.monotonic() - began - spent)
     return _pooled(found, sites, shapes)
+
+
+def contenders(times: Mapping[str, Mapping[str, float]]) -> list[dict[str, str]]:
+    """Algorithms by site ("" is ONNX Runtime's own), so that each site has each of those that may yet be its fastest;
+    sites with fewer of them begin again. ``times``: what is known, microseconds by site and algorithm.
+    """
+    able: dict[str, list[str]] = {}
+    for site, known in times.items():
+        within = _BEHIND * min(known.values(), default=0.0)
+        able[site] = [one for one, spent in known.items() if spent <= within]
+    return [
+        {name: names[turn % len(names)] for name, names in able.items() if names}
+        for turn in range(max(map(len, able.values()), default=0))
+    ]
 
 
 def _most_variants(sites: Sequence[Site]) -> int:

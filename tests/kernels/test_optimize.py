@@ -200,7 +200,7 @@ SITES = [Site("convolution", "few", (16, 16)), Site("convolution", "many", (16, 
 
 @pytest.mark.parametrize(
     ("seconds", "sessions", "runs"),
-    [(0.5, 2, 3), (3.0, 2, 7), (7.0, 3, 15), (11.0, 5, 15), (25.0, 10, 15), (None, 15, 15)],
+    [(0.5, 2, 3), (3.0, 2, 4), (7.0, 3, 10), (11.0, 5, 15), (25.0, 10, 15), (None, 15, 15)],
 )
 def test_measuring_ends_with_its_time(
     seconds: float | None, sessions: int, runs: int, monkeypatch: pytest.MonkeyPatch
@@ -215,15 +215,54 @@ def test_measuring_ends_with_its_time(
     assert set(found["many"]) == {"", *(("winograd-4x4", "winograd-2x2")[: sessions - 1])}
 
 
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ({"a": {"": 10.0, "x": 5.0, "y": 6.0, "z": 6.5}}, [{"a": "x"}, {"a": "y"}]),
+        ({"a": {"": 10.0, "x": 9.0}, "b": {"": 9.0, "y": 4.0}}, [{"a": "", "b": "y"}, {"a": "x", "b": "y"}]),
+        ({"a": {"": 10.0}, "never run": {}}, [{"a": ""}]),
+        ({}, []),
+    ],
+)
+def test_what_is_far_behind_is_measured_no_more(times: Any, expected: Any) -> None:
+    assert site_times.contenders(times) == expected
+
+
+def test_later_turns_are_those_of_the_contenders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At both sites F(4×4) is nearly as fast as another algorithm, and all else far behind: two variants a turn."""
+    machine = Machine()
+    fast = {(4, 0): 1.1e4, (2, 1): 1e4, (2, 0): 1e4}
+    slow = {"few": (2, 0), "many": (2, 1)}
+
+    def profile(model: Any, feeds: Any, *, runs: int) -> list[NodeTime]:
+        nodes = Machine.profile(machine, model, feeds, runs=runs)
+        kinds = machine.tried[-1]
+        return [
+            NodeTime(one.name, "", 2e4 if kinds.get(one.name) == slow[one.name] else fast.get(kinds.get(one.name), 2e4),
+                     runs, one.shape)
+            for one in nodes
+        ]  # fmt: skip
+
+    monkeypatch.setattr(site_times, "time", SimpleNamespace(monotonic=lambda: machine.now))
+    graph: Any = SimpleNamespace(sites=lambda: SITES, weight_bytes=1, with_kernels=lambda given: given)
+    found = site_times.measured(graph, SimpleNamespace(profile=profile), {}, 20.0)  # type: ignore[arg-type]
+    assert len(machine.tried) == 5 + 2 + 2
+    assert machine.tried[5:7] == machine.tried[7:]
+    assert {one: [tried[one] for tried in machine.tried[5:7]] for one in ("few", "many")} == {
+        "few": [(2, 1), (4, 0)], "many": [(4, 0), (2, 0)],
+    }  # fmt: skip
+    assert (found["few"][""], found["few"]["winograd-2x2-kept"]) == (2e4, 1e4)
+
+
 def test_weights_that_are_transformed_once_do_not_cost_later_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two variants keep transformed weights, which takes six seconds more the first time."""
-    machine, known = Machine(), set[str]()
+    """Two algorithms keep transformed weights, which takes six seconds more the first time."""
+    machine, known = Machine(), set[tuple[str, int]]()
     monkeypatch.setattr(site_times, "time", SimpleNamespace(monotonic=lambda: machine.now))
 
     def with_kernels(given: dict[str, Any]) -> dict[str, Any]:
-        if any(one.get("kept") for one in given.values()) and str(given) not in known:
-            known.add(str(given))
-            machine.now += 6.0
+        new = {(name, one["tile"]) for name, one in given.items() if one.get("kept")} - known
+        known.update(new)
+        machine.now += 6.0 * len(new)
         return given
 
     graph: Any = SimpleNamespace(sites=lambda: SITES, weight_bytes=1, with_kernels=with_kernels)

@@ -56,3 +56,12 @@ def test_an_unknown_unit_test_is_refused(program: Path) -> None:
     result = subprocess.run([os.fspath(program), "no_such_test"], capture_output=True, text=True)
     assert result.returncode == 2
     assert "no_such_test" in result.stderr
+
+
+def test_the_sanitizer_of_threads_has_the_tests_that_start_threads() -> None:
+    everything, threaded = (set(builder.sources(sanitizer)) for sanitizer in ("", "thread"))
+    tests = ROOT / "cext" / "tests"
+    assert {path for path in everything if path.parent != tests} == {path for path in threaded if path.parent != tests}
+    kept = {path.name for path in threaded if path.parent == tests}
+    assert kept >= {"main.cc", "test_kernels.cc"}
+    assert all("std::thread" in (tests / name).read_text(encoding="utf-8") for name in kept - {"main.cc"})
