@@ -67,6 +67,7 @@ offer(
     {
         "mcts-policy": "rlflow.agents.xrlflow.led:PolicyMcts",
         "rlflow": "rlflow.agents.rlflow.strategy:RLFlow",
+        "surrogate": "rlflow.agents.bayes.strategy:Surrogate",
         "xrlflow": "rlflow.agents.xrlflow.strategy:XRLflow",
         "xrlflow-mcts": "rlflow.agents.xrlflow.strategy:XRLflowTree",
     },

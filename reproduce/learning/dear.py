@@ -1,0 +1,189 @@
+"""Where the real step is dear: how many whole graphs must be timed until 90 % of the best known gain is found?
+
+    python reproduce/learning/dear.py record [--families NAME ...] [--seconds 200]    times graphs, adds to the table
+    python reproduce/learning/dear.py replay                                          the same from the table alone
+    python reproduce/learning/dear.py tables
+
+Every search is given 60 timings of whole graphs, end to end in ONNX Runtime on one thread, beside the original of the
+family; those that hope for five times fewer are given 12. ``record`` runs the searches, and times what the table lacks;
+it ends after ``--seconds`` with what it has and goes on the next time. ``replay`` needs no clock: it runs them again on
+what was recorded, and refuses where a search asks for something else. beam, mcts and random walks time what they open.
+``formula``: the way by the analytic cost is timed first, then backtracking goes on. ``surrogate`` begins with what
+regions of the *other* families took (results/prices.jsonl); its untrained double with nothing.
+
+Rows: a graph's time, results/times.jsonl; a search, results/dear.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [os.fspath(HERE), os.fspath(HERE.parent / "common")]
+
+import recorded  # from this folder
+import results  # from the folder "common"
+import whole_times
+from families import CONFIG, read
+from run import RULES, WEIGHTS
+
+from rlflow import search
+from rlflow.files import write_atomically
+from rlflow.search import Problem, StopReason
+from rlflow.search.backtracking import Backtracking
+from rlflow.search.lead import follow_the_formula
+from rlflow.search.strategy_base import StrategyBase
+
+OUT = HERE / "results" / "dear.jsonl"
+#: Timed graphs of a search, seeds of one that draws, the part of the best known gain that counts, and how many times
+#: fewer graphs were asked for.
+GRAPHS, SEEDS, PART, FEWER = 60, 3, 0.9, 5
+#: A family in which nobody gains so many per cent says nothing.
+WORTH = 2.0
+#: Searches that need many timings, which the surrogate is measured against. The others are given so few that they
+#: still need FEWER times fewer than a rival that needs all of its own.
+RIVALS = ("beam", "mcts", "random")
+
+
+@dataclass(frozen=True)
+class Formula(StrategyBase):
+    """What the analytic cost leads to is timed first; then backtracking, by the clock."""
+
+    name: ClassVar[str] = "formula"
+
+    def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
+        follow_the_formula(problem)
+        return Backtracking().search(problem, rng)
+
+
+def entrants(family: str, block: int) -> dict[str, Any]:
+    """Searches by name. The surrogate's file of timed regions has nothing of ``family``."""
+    others = WEIGHTS / f"others-of-{family}.jsonl"
+    rows = [row for row in recorded.table() if row["kind"] == "price" and row["family"] != family]
+    others.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(others, "".join(json.dumps(row) + "\n" for row in rows).encode())
+    return {
+        "surrogate": f"surrogate:block={block},prices={others}",
+        "surrogate untrained": f"surrogate:block={block}",
+        "formula": Formula(),
+        **{name: name for name in RIVALS},
+    }
+
+
+def limit(name: str) -> int:
+    """Graphs that a search may time."""
+    return GRAPHS if name in RIVALS else GRAPHS // FEWER
+
+
+def searched(family: str, spec: Any, graphs: int, seed: int, rows: list[Any], clock: Any) -> tuple[Any, list[Any]]:
+    """The gains of the graphs that a search timed, in order, and the rows that the clock added. ``seconds`` are
+    processor time of the search without the timing.
+    """
+    model = whole_times.TimedWhole(rows, family, clock)
+    graph = read(family)
+    if clock is not None:
+        clock.begin(graph)
+    begun = time.process_time()
+    problem = Problem(graph, RULES, model, f"{graphs + 1}meas", seed=seed)
+    try:
+        found = search.solve(problem, spec)
+    except whole_times.OutOfTime:
+        return None, model.fresh
+    row = {"timed": [round(gain, 3) for gain in model.asked], "stop_reason": str(found.stop_reason),
+           "seconds": round(time.process_time() - begun, 3)}  # fmt: skip
+    return row, model.fresh
+
+
+def play(options: argparse.Namespace) -> int:
+    """All searches that the file lacks, or, by ``replay``, all of them."""
+    table = recorded.table()
+    blocks = {row["family"]: row["block"] for row in table if row["kind"] == "family"}
+    command = ["python", "reproduce/learning/dear.py", options.what]
+    kept = results.Results(OUT, command, resume=True, dirty=options.dirty)
+    times = results.Results(whole_times.TABLE, command, resume=True, dirty=options.dirty)
+    clock = whole_times.Clock(options.seconds) if options.what == "record" else None
+    for seed in range(options.seeds):
+        for family in options.families:
+            for name, spec in entrants(family, blocks[family]).items():
+                key = f"{family}/{name}/{seed}"
+                drawn = getattr(search.make(spec), "randomised", False)
+                if (seed and not drawn) or (name not in options.entrants) or (clock is not None and kept.have(key)):
+                    continue
+                row, fresh = searched(family, spec, limit(name), seed, times.rows, clock)
+                if fresh:
+                    times.extend(fresh)
+                if row is None:
+                    print(f"{family}/{name}: {options.seconds:g} s are over; call this again.", file=sys.stderr)
+                    return 0
+                kept.drop(lambda old, key=key: old.get("key") == key)
+                kept.add({"kind": "search", "key": key, "family": family, "name": name, "seed": seed, **row})
+    return 0
+
+
+def needed(gains: Sequence[float], best: float) -> float:
+    """Timed graphs until PART of ``best``; infinite where that is not reached."""
+    return next((1.0 + i for i, gain in enumerate(gains) if gain >= PART * best), math.inf)
+
+
+def ahead(mine: float, other: float) -> bool:
+    """Whether FEWER times fewer were needed; who never got there needed one more than it was given."""
+    return FEWER * mine <= min(other, GRAPHS + 1)
+
+
+def lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The table, a line at a time: timed graphs until PART of the best known gain, mean over the seeds."""
+    by: dict[str, dict[str, list[list[float]]]] = {}
+    for row in rows:
+        by.setdefault(row["family"], {}).setdefault(row["name"], []).append(row["timed"])
+    names = list(dict.fromkeys(row["name"] for row in rows))
+    yield from results.heading("family", "best known gain, %", *names, "surrogate ahead of")
+    won = []
+    for family, mine in by.items():
+        best = max(gain for runs in mine.values() for gains in runs for gain in gains)
+        means = {name: statistics.fmean(needed(gains, best) for gains in runs) for name, runs in mine.items()}
+        beaten = [name for name in RIVALS if name in means and ahead(means.get("surrogate", math.inf), means[name])]
+        cells = [_cell(means.get(name), name) for name in names]
+        yield f"| `{family}` | {best:.1f} | {' | '.join(cells)} | {', '.join(beaten) if best >= WORTH else ''} |"
+        won.append(best >= WORTH and len(beaten) == len(RIVALS))
+    yield ""
+    yield f"{FEWER} times fewer than each of {', '.join(RIVALS)}: on {sum(won)} of {len(by)} families."
+
+
+def _cell(mean: float | None, name: str) -> str:
+    if mean is None:
+        return ""
+    return f"more than {limit(name)}" if math.isinf(mean) else f"{mean:.3g}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("record", "replay", "tables"))
+    known = CONFIG["unseen"]
+    names = ["surrogate", "surrogate untrained", "formula", *RIVALS]
+    parser.add_argument("--families", nargs="*", choices=known, metavar="NAME", default=known)
+    parser.add_argument("--entrants", nargs="*", choices=names, metavar="NAME", default=names)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--seconds", type=float, default=200.0, help="that record may time for")
+    results.add_options(parser)
+    options = parser.parse_args()
+    if options.what == "tables":
+        rows, machines = results.read(OUT)
+        print("\n".join([*results.about(rows, machines), *lines(rows)]))
+        return 0
+    return play(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
