@@ -34,7 +34,7 @@ DECLINES: dict[str, dict[str, str]] = {
             "MatMulInteger ConvInteger QuantizeLinear DequantizeLinear DynamicQuantizeLinear QLinearConv QLinearMatMul"
         ),
         "no rule is about it yet": (
-            "Einsum Det LpPool GlobalLpPool GridSample TopK GatherND ScatterElements ScatterND OneHot Compress"
+            "Det LpPool GlobalLpPool GridSample TopK GatherND ScatterElements ScatterND OneHot Compress"
             " ReverseSequence ConstantOfShape Range"
         ),
         "its shape depends on its operand's elements": "NonZero",
@@ -43,18 +43,18 @@ DECLINES: dict[str, dict[str, str]] = {
         "it is not computed from operands": "Input Constant Opaque",
         "it has no exact meaning, so that samples of it would say nothing": (
             "MatMulInteger ConvInteger QuantizeLinear DequantizeLinear DynamicQuantizeLinear QLinearConv QLinearMatMul"
-            " Einsum Det GlobalLpPool GridSample TopK GatherND ScatterElements ScatterND OneHot Compress"
+            " Det GlobalLpPool GridSample TopK GatherND ScatterElements ScatterND OneHot Compress"
             " ReverseSequence ConstantOfShape Range NonZero"
         ),
         "it stands in targets of rules only, or in their examples": (
-            "MeanVarianceNormalization LRN GatherElements Trilu Shape Size MultiHeadAttention"
+            "MeanVarianceNormalization LRN GatherElements Trilu Shape Size MultiHeadAttention RotaryEmbedding"
         ),
     },
     "enumerator": {
         "it is not computed from operands": "Input Constant Opaque",
         "it has no exact meaning": (
             "MatMulInteger ConvInteger QuantizeLinear DequantizeLinear DynamicQuantizeLinear QLinearConv QLinearMatMul"
-            " Einsum Det LpPool GlobalLpPool GridSample TopK GatherND ScatterElements ScatterND OneHot Compress"
+            " Det LpPool GlobalLpPool GridSample TopK GatherND ScatterElements ScatterND OneHot Compress"
             " ReverseSequence ConstantOfShape Range NonZero"
         ),
         "its values are no elements of the field, or its operands are none": (
@@ -65,7 +65,8 @@ DECLINES: dict[str, dict[str, str]] = {
             "Pow PRelu Mod Sum Mean Gemm ConvTranspose GlobalMaxPool BatchNormalization InstanceNormalization"
             " GroupNormalization RMSNormalization LpNormalization MeanVarianceNormalization Hardmax LRN ReduceMin"
             " ReduceProd ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceSumSquare Reshape Flatten Squeeze"
-            " Unsqueeze Expand Tile DepthToSpace SpaceToDepth EyeLike Attention MultiHeadAttention"
+            " Unsqueeze Expand Tile DepthToSpace SpaceToDepth EyeLike Einsum Attention MultiHeadAttention"
+            " RotaryEmbedding"
         ),
     },
 }  # fmt: skip

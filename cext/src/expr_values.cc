@@ -42,6 +42,43 @@ Range range_of(const ConstInfo& c) {
   return r;
 }
 
+bool has_name(const Graph& g, NodeId n, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), g.op(n).name) != names.end();
+}
+
+bool single_precision(double v) { return static_cast<double>(static_cast<float>(v)) == v; }
+
+// A quotient of constants that is one number, where single precision holds it exactly.
+Range quotient_of(const Range& above, const Range& below) {
+  bool uniform = above.known && below.known && above.uniform && below.uniform && below.min != 0;
+  double value = uniform ? above.min / below.min : 0;
+  uniform = uniform && single_precision(value);
+  return {uniform, value, value, uniform, uniform};
+}
+
+// Of a constant, and of one that is filled, moved, divided, or cast from one to a float type that holds its elements,
+// in so many steps at most.
+Range known_range(const Graph& g, ValueId v, int steps = 16) {
+  if (!g.is_const(v) || steps == 0) return {};
+  if (const ConstInfo* c = g.constant(v)) return range_of(*c);
+  NodeId n = g.producer(v);
+  bool is_float = type_of(g.type(v)).dtype == kF32 || type_of(g.type(v)).dtype == kF64;
+  if (has_name(g, n, {"ConstantOfShape"})) {
+    double value = g.attrs(n).get_float("value");
+    bool finite = std::isfinite(value);
+    return {finite, value, value, finite, finite};
+  }
+  if (has_name(g, n, {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Transpose"})) return known_range(g, g.inputs(n)[0], steps - 1);
+  if (!is_float) return {};
+  if (has_name(g, n, {"Div"})) return quotient_of(known_range(g, g.inputs(n)[0], steps / 2), known_range(g, g.inputs(n)[1], steps / 2));
+  if (has_name(g, n, {"Reciprocal"})) return quotient_of({true, 1, 1, true, true}, known_range(g, g.inputs(n)[0], steps - 1));
+  if (!has_name(g, n, {"Cast"})) return {};
+  Range r = known_range(g, g.inputs(n)[0], steps - 1);
+  r.known = r.known && single_precision(r.min) && single_precision(r.max);
+  r.uniform = r.uniform && r.known;
+  return r;
+}
+
 EVal of_value(int fn, const Graph& g, ValueId v, const EVal& argument) {
   const TensorType& t = type_of(g.type(v));
   switch (fn) {
@@ -75,17 +112,17 @@ EVal of_value(int fn, const Graph& g, ValueId v, const EVal& argument) {
     default: break;
   }
   const ConstInfo* c = g.constant(v);
-  if (!c) return EVal::unknown();
-  Range r = range_of(*c);
+  Range r = known_range(g, v);
+  bool told = r.known || (c && c->inline_values);
   switch (fn) {
-    case kValueOf: return inline_values(*c);
-    case kUniform: return r.known || c->inline_values ? EVal::boolean(r.uniform) : EVal::unknown();
-    case kFinite: return r.known || c->inline_values ? EVal::boolean(r.finite) : EVal::unknown();
+    case kValueOf: return c ? inline_values(*c) : EVal::unknown();
+    case kUniform: return told ? EVal::boolean(r.uniform) : EVal::unknown();
+    case kFinite: return told ? EVal::boolean(r.finite) : EVal::unknown();
     case kMinOf: return r.known ? EVal::real(r.min) : EVal::unknown();
     case kMaxOf: return r.known ? EVal::real(r.max) : EVal::unknown();
     case kScalar:
       if (!r.known || !r.uniform) return EVal::unknown();
-      return c->inline_values && !c->ints.empty() ? EVal::integer(c->ints[0]) : EVal::real(r.min);
+      return c && c->inline_values && !c->ints.empty() ? EVal::integer(c->ints[0]) : EVal::real(r.min);
     default: return EVal::unknown();
   }
 }

@@ -1,4 +1,4 @@
-// Matrix products: MatMul, Gemm, MatMulInteger, Einsum, Det, Attention.
+// Matrix products: MatMul, Gemm, MatMulInteger, Einsum, Det, Attention; the rotation of its operands, RotaryEmbedding.
 #include <algorithm>
 #include <map>
 
@@ -99,6 +99,18 @@ struct Equation {
 };
 
 bool is_label(char ch) { return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z'); }
+
+// Equations that differ in their letters only look equal: the letters go by the order in which they first occur.
+Equation renamed(Equation e) {
+  std::map<char, char> letters;
+  auto rename = [&](std::string& term) {
+    for (char& ch : term)
+      if (ch != kEllipsis) ch = letters.try_emplace(ch, static_cast<char>((letters.size() < 26 ? 'a' : 'A' - 26) + letters.size())).first->second;
+  };
+  for (std::string& term : e.operands) rename(term);
+  rename(e.output);
+  return e;
+}
 
 // Returns "" and fills `term`, or what is wrong.
 std::string read_term(std::string_view text, std::string& term) {
@@ -208,7 +220,7 @@ void infer_einsum(Ctx& c) {
   if (e.operands.size() != c.inputs.size())
     fail(c, "equation \"" + equation + "\" has " + std::to_string(e.operands.size()) + " operands, found " + std::to_string(c.inputs.size()) +
                 " inputs");
-  c.attrs.set("equation", e.text());
+  c.attrs.set("equation", renamed(e).text());
   Extents x = measure(c, e);
   IntVec out;
   for (char ch : e.output) {
@@ -325,6 +337,29 @@ double attention_flops(const AttrSet& attrs, std::span<const TypeId> in, std::sp
   return 2 * keys * (count(in[0]) + count(out[0])) + 12 * queries * heads * keys;
 }
 
+// ---- RotaryEmbedding --------------------------------------------------------------------------------------------------------
+// The operand is [batch, heads, length, size], or [batch, length, heads * size]. The tables of cosines and sines are
+// [batch, length, columns / 2], or [positions, columns / 2] where the positions are the fourth operand.
+void infer_rotary_embedding(Ctx& c) {
+  int dtype = common_dtype(c, 0, 1);
+  common_dtype(c, 0, 2);
+  require_rank(c, 0, 3, 4);
+  const TensorType& x = in(c, 0);
+  int rank = present(c, 3) ? 2 : 3;
+  for (size_t table : {1, 2}) require_rank(c, table, rank, rank);
+  if (!ranked(x)) return set_unranked(c, 0, dtype);
+  Int columns = c.attrs.get_int("rotary_embedding_dim", Int{0});
+  if (columns == 0 && x.rank == 4) columns = x.dims[3];
+  if (is_plain(columns) && columns % 2 != 0) fail(c, "an odd number of columns, " + int_text(columns) + ", is rotated");
+  for (size_t table : {1, 2}) {
+    if (!ranked(in(c, table))) continue;
+    Int half = in(c, table).dims.back();
+    if (is_plain(columns) && columns > 0 && is_plain(half) && half * 2 != columns)
+      fail(c, "tables of " + int_text(half) + " columns for " + int_text(columns) + " that are rotated (" + shapes(c) + ")");
+  }
+  set(c, 0, dtype, x.dims);
+}
+
 }  // namespace
 
 // clang-format off
@@ -344,6 +379,9 @@ void add_linear_rows(Table& t) {
   t.add({.name = "Attention", .since = 23, .min_inputs = 3, .max_inputs = 4, .outputs = 1, .flags = kPure, .fusion = anchor,
          .infer = infer_attention, .defaults = {{"is_causal", Int{0}}, {"softcap", 0.0}},
          .extra = {"kv_num_heads", "q_num_heads", "scale"}, .flops = attention_flops});
+  t.add({.name = "RotaryEmbedding", .since = 23, .min_inputs = 3, .max_inputs = 4, .outputs = 1, .flags = kPure,
+         .fusion = FusionClass::kMovement, .infer = infer_rotary_embedding,
+         .defaults = {{"interleaved", Int{0}}, {"num_heads", Int{0}}, {"rotary_embedding_dim", Int{0}}}, .flops_per_output = 6});
 }
 // clang-format on
 

@@ -246,6 +246,13 @@ TEST(ops_attention) {
       {"Attention", "f32[2,3,5,8] | f32[2,3,7,8] | f32[2,7,4]", "! differ in rank"},
       {"Attention", "f32[2,3,5,8] | f32[2,3,7,8] | f32[2,3,7,4] | f32[2,4,5,7]", "! the mask does not broadcast"},
       {"Attention", "f32[2,3,5,8] | f16[2,3,7,8] | f32[2,3,7,4]", "! element types differ"},
+      {"RotaryEmbedding", "f32[2,3,S,8] | f32[2,S,4] | f32[2,S,4]", "f32[2,3,S,8] @ {interleaved=0, num_heads=0, rotary_embedding_dim=0}"},
+      {"RotaryEmbedding{num_heads=2,rotary_embedding_dim=6}", "f32[2,5,32] | f32[9,3] | f32[9,3] | i64[2,5]", "f32[2,5,32]"},
+      {"RotaryEmbedding", "any | f32[2,5,4] | f32[2,5,4]", "f32[*]"},
+      {"RotaryEmbedding", "f32[2,3,5,7] | f32[2,5,4] | f32[2,5,4]", "! an odd number of columns, 7"},
+      {"RotaryEmbedding", "f32[2,3,5,8] | f32[2,5,4] | f32[2,5,8]", "! tables of 8 columns for 8 that are rotated"},
+      {"RotaryEmbedding", "f32[2,3,5,8] | f32[5,4] | f32[5,4]", "! expected rank 3"},
+      {"RotaryEmbedding", "f32[2,3,5,8] | f16[2,5,4] | f32[2,5,4]", "! element types differ"},
   };
   run_cases(cases);
 }
@@ -253,13 +260,13 @@ TEST(ops_attention) {
 TEST(ops_einsum) {
   static const Case cases[] = {
       {"Einsum{equation=\"ij,jk->ik\"}", "f32[2,3] | f32[3,4]", "f32[2,4]"},
-      {"Einsum{equation=\"ij, jk\"}", "f32[2,3] | f32[3,4]", "f32[2,4] @ {equation=\"ij,jk->ik\"}"},
+      {"Einsum{equation=\"ij, jk\"}", "f32[2,3] | f32[3,4]", "f32[2,4] @ {equation=\"ab,bc->ac\"}"},
       {"Einsum{equation=\"bhqd,bhkd->bhqk\"}", "f32[B,12,S,64] | f32[B,12,T,64]", "f32[B,12,S,T]"},
       {"Einsum{equation=\"ii->i\"}", "f32[3,3]", "f32[3]"},
       {"Einsum{equation=\"ij->\"}", "f32[3,4]", "f32[]"},
       {"Einsum{equation=\"...ij,...jk->...ik\"}", "f32[5,1,2,3] | f32[7,3,4]", "f32[5,7,2,4]"},
       {"Einsum{equation=\"...ij,jk->...ik\"}", "f32[*] | f32[3,4]", "f32[*]"},
-      {"Einsum{equation=\"i,i\"}", "f32[3] | f32[*]", "f32[] @ {equation=\"i,i->\"}"},
+      {"Einsum{equation=\"i,i\"}", "f32[3] | f32[*]", "f32[] @ {equation=\"a,a->\"}"},
       {"Einsum{equation=\"ij,jk->ik\"}", "f32[2,3] | f32[5,4]", "! label 'j' has two extents"},
       {"Einsum{equation=\"ij,jk->ik\"}", "f32[2,3]", "! has 2 operands, found 1 inputs"},
       {"Einsum{equation=\"ij->iz\"}", "f32[2,3]", "! output label 'z' is in no operand"},

@@ -1,10 +1,12 @@
 """Each idiom alone in a graph, in several spellings: does the command reach what is gained by hand?
 
-    python reproduce/idioms/run.py [--only NAME ...] [--budget 8s] [--resume]
+    python reproduce/idioms/run.py [--only NAME ...] [--unseen] [--budget 8s] [--resume]
 
-idioms.json names what exporters write and how many times as fast its replacement was by hand; a spelling reaches its
-bar where the command's result is at least 90 % of that. results/latest.jsonl holds the machine and one row a spelling.
-Exit status 1 when a run failed or a bar is missed.
+idioms.json names what exporters write, in spellings that rules were written towards, and its replacement by hand;
+unseen.json has spellings that were written before it was tried which rules fire there. A spelling reaches its bar where
+the command's result gains at least 90 % of what the replacement gains, timed right after it against the same graph.
+The table shows the gain that was measured by hand elsewhere, too. results/latest.jsonl holds the machine and one row a
+spelling. Exit status 1 when an idiom reaches its bar in fewer than four unseen spellings.
 """
 
 from __future__ import annotations
@@ -24,18 +26,31 @@ import results
 import sweep
 
 IDIOMS: list[dict[str, Any]] = json.loads((HERE / "idioms.json").read_text(encoding="utf-8"))
+UNSEEN: dict[str, dict[str, list[str]]] = json.loads((HERE / "unseen.json").read_text(encoding="utf-8"))
 #: A spelling must reach so much of the gain by hand.
 WITHIN = 0.9
+#: In so many unseen spellings.
+ENOUGH = 4
 #: The axes that reductions name: the last, and that of channels.
 AXES = "int64[1] ax = {-1}, int64[1] ch = {1}"
 
 
-def model_text(idiom: dict[str, Any], spelling: str) -> str:
-    """The graph in ONNX's own text."""
-    constants, body = idiom["spellings"][spelling]
+def spellings(idiom: dict[str, Any]) -> dict[str, list[str]]:
+    """Constants and body of the spellings, by name."""
+    return {**idiom["spellings"], **UNSEEN[idiom["name"]]}
+
+
+def by_hand(idiom: dict[str, Any], spelling: str) -> list[str]:
+    """Constants and body of the replacement."""
+    return idiom["hand"].get(spelling) or idiom["hand"][""]
+
+
+def model_text(idiom: dict[str, Any], form: list[str]) -> str:
+    """The graph in ONNX's own text, of a form's constants and body."""
+    constants, body = form
     used = [part for part in AXES.split(", ") if f", {part.split()[1]})" in body]
     given = ", ".join(part for part in [constants, *used] if part)
-    shape = idiom["input"].split(" x")[0]
+    shape = idiom.get("output") or idiom["input"].split(" x")[0]
     header = f'<ir_version: 10, opset_import: ["": {idiom["opset"]}]>'
     return f"{header}\nidiom ({idiom['input']}) => ({shape} y)" + (f" <{given}>" if given else "") + f" {{\n{body}\n}}"
 
@@ -44,11 +59,16 @@ def measure(idiom: dict[str, Any], spelling: str, options: argparse.Namespace, f
     """The row of one spelling."""
     import onnx
 
+    from rlflow.benchmark import bench
+
     name = f"{idiom['name']}/{spelling}"
-    source = folder / f"{idiom['name']}-{spelling}.onnx"
-    onnx.save(onnx.parser.parse_model(model_text(idiom, spelling)), source)
+    source, hand = (folder / f"{idiom['name']}-{spelling}{end}.onnx" for end in ("", "-hand"))
+    onnx.save(onnx.parser.parse_model(model_text(idiom, spellings(idiom)[spelling])), source)
+    onnx.save(onnx.parser.parse_model(model_text(idiom, by_hand(idiom, spelling))), hand)
     row = sweep.optimise_file(name, source, options.budget, options.seed, folder)
-    return {**row, "idiom": idiom["name"], "spelling": spelling, "by_hand": idiom["gain"]}
+    timed = bench([source, hand], seconds=options.seconds, blocks=3)[1]
+    unseen = spelling in UNSEEN[idiom["name"]]
+    return {**row, "idiom": idiom["name"], "spelling": spelling, "unseen": unseen, "by_hand": timed.ratio}
 
 
 def gain(row: dict[str, Any]) -> float:
@@ -60,21 +80,29 @@ def reached(row: dict[str, Any]) -> bool:
     return row["exit_status"] == 0 and gain(row) >= WITHIN * row["by_hand"]
 
 
+def met(rows: list[dict[str, Any]], idiom: str) -> bool:
+    """Whether an idiom reaches its bar in enough unseen spellings."""
+    return sum(row["unseen"] and reached(row) for row in rows if row["idiom"] == idiom) >= ENOUGH
+
+
 def table(rows: list[dict[str, Any]]) -> str:
-    """One line an idiom: the gain by hand, and that of each spelling."""
-    lines = ["| Idiom | by hand | by the command, spelling by spelling | reached |", "|---|--:|---|--:|"]
-    for name in dict.fromkeys(row["idiom"] for row in rows):
-        mine = [row for row in rows if row["idiom"] == name]
-        gains = ", ".join(f"{row['spelling']} {gain(row):.2f}" for row in mine)
-        met = f"{sum(map(reached, mine))} of {len(mine)}"
-        lines.append(f"| {name} | {mine[0]['by_hand']:.2f} | {gains} | {met} |")
+    """One line a spelling: the gain by hand, and by the command."""
+    facts = {idiom["name"]: idiom["gain"] for idiom in IDIOMS}
+    lines = ["| Idiom | Spelling | facts | by hand here | by the command | |", "|---|---|--:|--:|--:|---|"]
+    for row in rows:
+        name, how = row["idiom"], "unseen" if row["unseen"] else "seen"
+        verdict = "reached" if reached(row) else "missed"
+        gains = f"{facts[name]:.2f} | {row['by_hand']:.2f} | {gain(row):.2f}"
+        lines.append(f"| {name} | {row['spelling']} ({how}) | {gains} | {verdict} |")
     return "\n".join(lines)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=[], choices=[one["name"] for one in IDIOMS], metavar="NAME")
+    parser.add_argument("--unseen", action="store_true", help="only spellings that rules were not written towards")
     parser.add_argument("--budget", default="8s", help="of each run")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of the timing by hand")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=HERE / "results" / "latest.jsonl", help="file of the rows")
     parser.add_argument("--resume", action="store_true", help="keep the spellings that the file already has")
@@ -85,14 +113,18 @@ def main() -> int:
     done = {row["name"] for row in kept.rows}
     with tempfile.TemporaryDirectory(prefix="rlflow-idioms-") as scratch:
         for idiom in IDIOMS:
-            for spelling in idiom["spellings"]:
+            for spelling in spellings(idiom):
                 wanted = not options.only or idiom["name"] in options.only
+                wanted = wanted and (not options.unseen or spelling in UNSEEN[idiom["name"]])
                 if wanted and f"{idiom['name']}/{spelling}" not in done:
                     row = kept.add(measure(idiom, spelling, options, Path(scratch)))
-                    print(f"{row['name']}: {gain(row):.2f}", file=sys.stderr, flush=True)
+                    print(f"{row['name']}: {gain(row):.2f} of {row['by_hand']:.2f}", file=sys.stderr, flush=True)
     print(kept.about())
     print(table(kept.rows))
-    return 0 if all(map(reached, kept.rows)) else 1
+    names = {row["idiom"] for row in kept.rows}
+    enough = sum(met(kept.rows, name) for name in names)
+    print(f"{enough} of {len(names)} idioms reach their bar in {ENOUGH} unseen spellings.")
+    return 0 if enough == len(names) else 1
 
 
 if __name__ == "__main__":

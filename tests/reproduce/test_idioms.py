@@ -26,8 +26,10 @@ spec.loader.exec_module(idioms)
 
 @pytest.mark.parametrize("idiom", idioms.IDIOMS, ids=lambda idiom: idiom["name"])
 def test_four_spellings_at_least_and_each_is_a_model_of_its_own(idiom: dict) -> None:
-    texts = {idioms.model_text(idiom, spelling) for spelling in idiom["spellings"]}
-    assert len(texts) == len(idiom["spellings"]) >= 4
+    texts = {idioms.model_text(idiom, form) for form in idioms.spellings(idiom).values()}
+    assert len(texts) == len(idiom["spellings"]) + len(idioms.UNSEEN[idiom["name"]])
+    assert len(idiom["spellings"]) >= 4 and len(idioms.UNSEEN[idiom["name"]]) >= 4
+    texts |= {idioms.model_text(idiom, form) for form in idiom["hand"].values()}
     for text in texts:
         onnx.checker.check_model(onnx.parser.parse_model(text), full_check=True)
 
@@ -40,24 +42,29 @@ def test_a_spelling_reaches_its_bar_at_nine_tenths_of_the_gain_by_hand() -> None
     assert not idioms.reached({**row, "exit_status": 1})
 
 
-#: Spellings that no proved rule leads away from: 1/6 as a float is another number than the division by 6.
-UNPROVED = {"hard-swish/clip-quotient", "hard-swish/clip-gate"}
-SPELLINGS = [(idiom, spelling) for idiom in idioms.IDIOMS for spelling in idiom["spellings"]]
+#: Spellings that no rule of the library leads away from: 1/6 as a float is another number than the division by 6, an
+#: ellipsis stands for axes that no rule names, and a mean is no sum over a count, nor Neg a product with -1.
+MISSED = {"hard-swish/clip-quotient", "hard-swish/clip-gate", "hard-swish/relu-six-quotient", "hard-swish/times-sixth"}
+MISSED |= {"einsum/ellipsis", "rms-norm/sum", "rms-norm/sum-of-squares", "rotary/times-minus-one"}
+SPELLINGS = [(idiom, spelling) for idiom in idioms.IDIOMS for spelling in idioms.spellings(idiom)]
 STEPS, GRAPHS = 4, 600
 
 
 def is_fast(graph: Graph, idiom: dict[str, Any]) -> bool:
     found = Counter(graph.op(node) for node in graph.order() if not graph.is_const(node))
-    return not Counter(idiom["has"]) - found and not set(idiom["lacks"]) & set(found)
+    fits = found.total() <= idiom.get("size", found.total())
+    return fits and not Counter(idiom["has"]) - found and not set(idiom["lacks"]) & set(found)
 
 
 def steps_to_fast(idiom: dict[str, Any], spelling: str) -> int | None:
     """Rewrites from a spelling to a graph that has the operators of the fast form and none of the slow ones."""
-    imported = load_model(onnx.parser.parse_model(idioms.model_text(idiom, spelling)))
+    imported = load_model(onnx.parser.parse_model(idioms.model_text(idiom, idioms.spellings(idiom)[spelling])))
     targets = writable(load_rules(families=["targets"]), Allowed(idiom["opset"])).library
-    rules = RuleSet([rule.core for rule in (*load_rules(families=["idiom", "fold"]).values(), *targets.values())])
+    families = ["idiom", "fold", *idiom.get("families", [])]
+    found = [*load_rules(families=families).values(), *targets.values()]
+    rules = RuleSet([rule.core for rule in found])
     layer, seen = [State(imported.graph, rules)], {imported.graph.digest}
-    for depth in range(STEPS + 1):
+    for depth in range(idiom.get("steps", STEPS) + 1):
         if any(is_fast(state.graph, idiom) for state in layer):
             return depth
         children = [state.child(i) for state in layer for i in range(len(state.moves()))]
@@ -71,4 +78,4 @@ def steps_to_fast(idiom: dict[str, Any], spelling: str) -> int | None:
 def test_rules_lead_to_the_fast_form(idiom: dict[str, Any], spelling: str) -> None:
     steps = steps_to_fast(idiom, spelling)
     assert steps != 0, "it is spelled as the fast form already"
-    assert (steps is None) == (f"{idiom['name']}/{spelling}" in UNPROVED)
+    assert (steps is None) == (f"{idiom['name']}/{spelling}" in MISSED)

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention as one operator: ONNX's Attention and ONNX Runtime's MultiHeadAttention."""
+"""Attention as one operator (ONNX's, ONNX Runtime's MultiHeadAttention), and the RotaryEmbedding of its operands."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from rlflow.synthesis import field
 from rlflow.synthesis.domains import Array, Unsupported
+from rlflow.synthesis.operators import degrees
 from rlflow.synthesis.operators.degrees import Degree
 from rlflow.synthesis.operators.exact import floats_only, rows_over
 from rlflow.synthesis.operators.facets import FLOATS, Call, Drawn, register
@@ -73,6 +74,24 @@ def _degree(operands: list[Degree]) -> Degree:
     return above + 1, below
 
 
+def _rotary_embedding(c: Call) -> Array:
+    """Columns i and i + half turned by the angle of their row and column (Su et al. 2021, arXiv 2104.09864)."""
+    floats_only(c)
+    x = c.arg(0)
+    if c.present(3) or x.ndim != 4 or c.attrs["interleaved"] or c.attrs["rotary_embedding_dim"]:
+        raise Unsupported("rotations with positions, of rows, of neighbours, or of a part of the columns")
+    d, half = c.domain, x.shape[3] // 2
+    cos, sin = (c.arg(i)[:, None] for i in (1, 2))
+    left, right = x[..., :half], x[..., half:]
+    turned = [d.sub(d.mul(left, cos), d.mul(right, sin)), d.add(d.mul(right, cos), d.mul(left, sin))]
+    return np.concatenate(turned, axis=3)
+
+
+def _rotated_degree(operands: list[Degree]) -> Degree:
+    """Of a sum of two products, one with either table."""
+    return degrees.total([degrees.product([operands[0], operands[i]]) for i in (1, 2)])
+
+
 def _draw_attention(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     """Operands of rank 4, as rules about it have them."""
     q = d.child(term.children[0], Want(rank=4))
@@ -93,3 +112,4 @@ def _draw_attention(d: Draw, term: Term, op: str, want: Want) -> Drawn:
 
 register("Attention", meaning=_attention, draw=_draw_attention, degree=_degree, integers=False)
 register("MultiHeadAttention", meaning=_multi_head_attention, degree=_degree, integers=False)
+register("RotaryEmbedding", meaning=_rotary_embedding, degree=_rotated_degree, integers=False)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlflow.synthesis.domains import Array, Domain
+from rlflow.synthesis.domains import Array, Domain, Unsupported
 from rlflow.synthesis.operators import degrees
 from rlflow.synthesis.operators.exact import floats_only
 from rlflow.synthesis.operators.facets import Call, Drawn, register
@@ -122,7 +123,43 @@ def _draw_gemm(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     return inputs, attrs
 
 
+def _einsum(c: Call) -> Array:
+    """Sums of products over the labels that the output lacks."""
+    floats_only(c)
+    left, output = c.attrs["equation"].split("->")
+    terms = left.split(",")
+    if "." in left or any(len(set(term)) < len(term) for term in terms):
+        raise Unsupported("an equation with an ellipsis or a diagonal")
+    labels = output + "".join(sorted(set("".join(terms)) - set(output)))
+    d, factors = c.domain, []
+    for i, term in enumerate(terms):
+        order = sorted(range(len(term)), key=[labels.index(label) for label in term].__getitem__)
+        extents = dict(zip(term, c.arg(i).shape, strict=True))
+        factors.append(c.arg(i).transpose(order).reshape([extents.get(label, 1) for label in labels]))
+    return d.total(functools.reduce(d.mul, factors), tuple(range(len(output), len(labels))))
+
+
+def _einsum_degree(operands: list[degrees.Degree]) -> degrees.Degree:
+    return sum(above for above, _ in operands), sum(below for _, below in operands)
+
+
+def _draw_einsum(d: Draw, term: Term, op: str, want: Want) -> Drawn:
+    """Operands as a literal equation names them."""
+    equation = d.attr(term, op, "equation", lambda: "ab,bc->ac")
+    extents = {label: d.extent() for label in equation if label.isalpha()}
+    operands: list[int] = []
+    for part, child in zip(equation.split("->")[0].split(","), term.children, strict=True):
+        dtype = d.dtype_of(operands[0]) if operands else None
+        operands.append(d.child(child, Want(shape=tuple(extents[label] for label in part), dtype=dtype)))
+        found = d.shape(operands[-1])
+        if len(found) != len(part):
+            raise GiveUp
+        extents |= dict(zip(part, found, strict=True))
+    return operands, {"equation": equation}
+
+
 register(
     "MatMul", meaning=_matmul, draw=_draw_matmul, degree=degrees.product, native=lambda a: NativeKind("MatMul", 2, [])
 )
 register("Gemm", meaning=_gemm, draw=_draw_gemm, degree=degrees.product)
+register("Einsum", meaning=_einsum, draw=_draw_einsum, degree=_einsum_degree, integers=False)
