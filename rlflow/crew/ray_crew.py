@@ -1,31 +1,44 @@
 """Tasks done by the workers of a Ray cluster (extra ``[ray]``).
 
-Each worker is an actor. An actor that dies, with its process or with its machine, is lost for good; its task goes to
-another, and a new actor is asked for. One that cannot be placed yet (its machine is full, or gone) waits for its place
-and keeps nobody waiting.
+Each worker is an actor in a place of its own: a placement group of Ray, which holds what the worker needs. An actor
+that dies, with its process or with its machine, is lost for good; its task goes to another, and a new actor starts in
+its place. One whose place is not to be had yet (its machine is full, or gone) waits for it and keeps nobody waiting.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import rlflow
 from rlflow.crew.task_list import TRIES, Crew, Hand, Make, TaskList, result_of
 from rlflow.errors import RlflowError, UsageError
 
-#: So many seconds without a worker, and the cluster is given up.
+#: So many seconds without a place for any worker, and the cluster is given up.
 PATIENCE = 120.0
+#: So many seconds for a worker that has a place to start there. A busy machine takes minutes.
+STARTING = 900.0
+#: How often a crew without a working worker looks at its places, in seconds.
+_LOOK = 5.0
 #: What a machine that joined under a name has, as Ray's resource of that name with this before it.
 RESOURCE = "rlflow-device-"
 #: Environment of every process of Ray. It reports nothing, and takes up its coming default without a warning. A busy
-#: machine needs longer than Ray's 30 s to start what works for a sender.
+#: machine needs longer than Ray's 30 s to start what works for a sender, and than its 60 s to start a worker's process,
+#: which it would else end and begin again, in vain.
 SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "120",
+    "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "120", "RAY_worker_register_timeout_seconds": "600",
 }  # fmt: skip
+
+
+class _Worker(NamedTuple):
+    """An actor, and the placement group that it runs in."""
+
+    hand: Any
+    place: Any
 
 
 class RayCrew(Crew):
@@ -38,16 +51,18 @@ class RayCrew(Crew):
     def __init__(self, make: Make, address: str = "ray", device: str | None = None, count: int | None = None) -> None:
         self._ray, self._mine = connected(address)
         self._make, self._device = make, device
+        self._idle: list[_Worker] = []
+        self._joining: dict[Any, _Worker] = {}  # by what it answers first
+        self._reserved: list[Any] = []
+        self._failed = 0
         try:
             places = self._places()
             self.count = places if count is None else min(count, places)
-            self._idle: list[Any] = []
-            self._joining: dict[Any, Any] = {}  # by what it answers first: the worker
-            self._failed = 0
             for _ in range(self.count):
-                self._hire()
+                self._reserved.append(self._ray.util.placement_group([self._needs]))
+                self._hire(self._reserved[-1])
         except BaseException:
-            self._leave()
+            self.close()
             raise
 
     def as_done(
@@ -55,12 +70,12 @@ class RayCrew(Crew):
     ) -> Generator[tuple[int, Any], None, None]:
         """As a crew does."""
         waiting = TaskList(len(tasks))
-        busy: dict[Any, tuple[Any, int]] = {}  # by what it will answer: the worker, and its task
+        busy: dict[Any, tuple[_Worker, int]] = {}  # by what it will answer: the worker, and its task
         try:
             while waiting.left:
                 while self._idle and (number := waiting.take()) is not None:
                     worker = self._idle.pop(0)
-                    busy[worker.answer.remote(tasks[number])] = (worker, number)
+                    busy[worker.hand.answer.remote(tasks[number])] = (worker, number)
                     if begun is not None:
                         begun(number)
                 for answered in self._wait(busy):
@@ -70,7 +85,7 @@ class RayCrew(Crew):
                     worker, number = busy.pop(answered)
                     answer, why = self._get(answered)
                     if answer is None:
-                        self._hire()
+                        self._hire(worker.place)
                         waiting.lost(number, why)
                         continue
                     self._idle.append(worker)
@@ -78,16 +93,19 @@ class RayCrew(Crew):
                     yield number, result_of(answer)
         finally:
             for worker, _ in busy.values():
-                self._ray.kill(worker)
-                self._hire()
+                self._ray.kill(worker.hand)
+                self._hire(worker.place)
 
     def close(self) -> None:
         """End the workers; the cluster stays, but for one that was started here."""
         if self._ray.is_initialized():
             for worker in (*self._idle, *self._joining.values()):
-                self._ray.kill(worker)
+                self._ray.kill(worker.hand)
+            for place in self._reserved:
+                self._ray.util.remove_placement_group(place)
         self._idle.clear()
         self._joining.clear()
+        self._reserved.clear()
         self._leave()
 
     def _leave(self) -> None:
@@ -111,12 +129,20 @@ class RayCrew(Crew):
             )
         return places
 
-    def _hire(self) -> None:
-        """Ask for one more worker."""
-        needs = {} if self._device is None else {RESOURCE + self._device: 1}
-        kind = self._ray.remote(num_cpus=1, max_restarts=0, resources=needs)(RayHand)
-        worker = kind.remote(self._make, rlflow.__version__)
-        self._joining[worker.ready.remote()] = worker
+    @property
+    def _needs(self) -> dict[str, float]:
+        """Of Ray's resources, what one worker needs."""
+        return {"CPU": 1.0} if self._device is None else {"CPU": 1.0, RESOURCE + self._device: 1.0}
+
+    def _hire(self, place: Any) -> None:
+        """Ask for one more worker, in ``place``."""
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        needs = {name: amount for name, amount in self._needs.items() if name != "CPU"}
+        there = PlacementGroupSchedulingStrategy(placement_group=place)
+        kind = self._ray.remote(num_cpus=1, max_restarts=0, resources=needs, scheduling_strategy=there)(RayHand)
+        worker = _Worker(kind.remote(self._make, rlflow.__version__), place)
+        self._joining[worker.hand.ready.remote()] = worker
 
     def _join(self, first: Any) -> None:
         """A worker has answered for the first time, or never will."""
@@ -130,15 +156,34 @@ class RayCrew(Crew):
         self._failed += 1
         if self._failed >= TRIES:
             raise RlflowError(f"No worker of the Ray cluster can be started: {why}.")
-        self._hire()
+        self._hire(worker.place)
 
     def _wait(self, busy: dict[Any, Any]) -> list[Any]:
-        ready, _ = self._ray.wait([*busy, *self._joining], num_returns=1, timeout=PATIENCE)
-        if not ready and not busy:
-            raise RlflowError(
-                f"No worker of the Ray cluster was free for {PATIENCE:.0f} s; `ray status` shows what it waits for."
-            )
-        return list(ready)
+        """The answers that are there next. A worker at a task may take as long as it likes; without one, somebody has
+        to get a place, and to start there. Raises :class:`RlflowError` where neither happens for long.
+        """
+        since, placed = time.monotonic(), 0
+        while True:
+            ready, _ = self._ray.wait([*busy, *self._joining], num_returns=1, timeout=min(_LOOK, PATIENCE, STARTING))
+            if ready or busy:
+                return list(ready)
+            if (now := self._placed()) != placed:
+                since, placed = time.monotonic(), now
+            if not placed and time.monotonic() - since >= PATIENCE:
+                raise RlflowError(
+                    f"The Ray cluster had no place for a worker for {PATIENCE:g} s: others use it, or its machines "
+                    "are gone. `ray status` shows what it waits for."
+                )
+            if placed and time.monotonic() - since >= STARTING:
+                raise RlflowError(
+                    f"No worker of the Ray cluster started within {STARTING:g} s in the place that it had; the logs "
+                    "of Ray on its machine say why (/tmp/ray/session_latest/logs)."
+                )
+
+    def _placed(self) -> int:
+        """How many workers that have not answered yet have their places."""
+        states = (self._ray.util.placement_group_table(worker.place)["state"] for worker in self._joining.values())
+        return sum(state == "CREATED" for state in states)
 
     def _get(self, answered: Any) -> tuple[Any, str]:
         """The answer; ``None`` where the worker was lost, and why."""

@@ -17,7 +17,7 @@ import pytest
 
 from rlflow import zoo
 from rlflow.comparison import compare
-from rlflow.crew import Workers
+from rlflow.crew import Workers, ray_crew
 from rlflow.crew.ray_crew import RESOURCE, SETTINGS, RayCrew, begin
 from rlflow.errors import ModelError, RlflowError, UsageError
 from rlflow.synthesis.generate import Effort, Recipe, generate_file, load_vocabulary
@@ -94,6 +94,36 @@ def test_what_a_dead_worker_was_doing_is_done_again(tmp_path: Path) -> None:
     always = partial(workers_of.Dying, tmp_path / "always", 4, 99)
     with RayCrew(always, count=2) as crew, pytest.raises(RlflowError, match="Task 5 ended its worker 3 times"):
         crew.in_order(range(6))
+
+
+def test_nobody_works_for_longer_than_the_wait_for_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The only worker takes long to start, dies of a task, and its successor takes long again."""
+    monkeypatch.setattr(ray_crew, "PATIENCE", 0.2)
+    late = partial(workers_of.Late(1.0), partial(workers_of.Dying, tmp_path, 2, 1))
+    begun = time.monotonic()
+    with RayCrew(late, count=1) as crew:
+        assert crew.in_order(range(4)) == [0, 1, 4, 9]
+    assert len(list(tmp_path.iterdir())) == 1 and time.monotonic() - begun >= 2.0
+
+
+def test_a_place_that_others_have_is_awaited_and_then_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    with RayCrew(workers_of.squaring) as first:
+        assert len(first.in_order(range(4))) == 4
+        second = RayCrew(workers_of.squaring, count=1)
+        monkeypatch.setattr(ray_crew, "PATIENCE", 0.5)
+        with pytest.raises(RlflowError, match=r"no place for a worker for 0\.5 s"):
+            second.in_order([1])
+        monkeypatch.setattr(ray_crew, "PATIENCE", 60.0)
+        threading.Timer(0.5, first.close).start()
+        with second:
+            assert [square for square, _ in second.in_order([3])] == [9]
+
+
+def test_a_worker_that_never_starts_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_crew, "STARTING", 0.3)
+    late = partial(workers_of.Late(20.0), workers_of.squaring)
+    with RayCrew(late, count=1) as crew, pytest.raises(RlflowError, match=r"started within 0\.3 s in the place"):
+        crew.in_order([1])
 
 
 def test_a_device_has_as_many_workers_as_joined_under_its_name() -> None:

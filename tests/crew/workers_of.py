@@ -70,3 +70,17 @@ class FixedLatency:
 
     def close(self) -> None:
         """Nothing to end."""
+
+
+class Late:
+    """What its worker needs ``seconds`` to read, so that it is late."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def __setstate__(self, kept: dict[str, float]) -> None:
+        time.sleep(kept["_seconds"])
+        self.__dict__.update(kept)
+
+    def __call__(self, make: Callable[[], Callable[[int], int]]) -> Callable[[int], int]:
+        return make()
