@@ -193,7 +193,7 @@ class Options(_Meanings):
     budget: str | Budget = field(
         default="60s",
         metadata=_click(
-            "What all of it may take: 60s, 5m, 1h. Or how far the search goes: 500c (candidates), 50x (expansions), "
+            "What the run may take: 60s, 5m, 1h. Or how far the search goes: 500c (candidates), 50x (expansions), "
             "20meas (measurements).",
             show_default=True,
         ),
@@ -208,10 +208,10 @@ class Options(_Meanings):
         ),
     )
     fresh: bool = field(
-        default=False, metadata=_click("Search again and compare in full, whatever earlier runs found and kept.")
+        default=False, metadata=_click("Search again and compare in full; ignore what earlier runs kept.")
     )
     alpha: float | None = field(
-        default=None, metadata=_click("How much dearer than the best a graph may be and still be followed.", type=float)
+        default=None, metadata=_click("Follow graphs that cost up to so many times the best one.", type=float)
     )
     train_budget: str | None = field(
         default=None,
@@ -220,7 +220,7 @@ class Options(_Meanings):
             metavar="STEPS|60s",
         ),
     )
-    seed: int = field(default=0, metadata=_click("Seed of everything random.", show_default=True))
+    seed: int = field(default=0, metadata=_click("Seed of everything random.", show_default=True, least=0))
     threads: int = field(default=1, metadata=_click("Threads of the runtime.", show_default=True, least=1))
     dims: Mapping[str, int | str | tuple[int, int, int]] = field(
         default_factory=dict,
@@ -243,11 +243,11 @@ class Options(_Meanings):
     )
     only_usual: bool = field(
         default=False,
-        metadata=_click("Write also what is slower than the original at the least or the most of the sizes."),
+        metadata=_click("Also write a result that is slower than the original at the least or the most size."),
     )
     freeze: Mapping[str, int] = field(
         default_factory=dict,
-        metadata=_click("Size of an open dimension, for good: specialises the model.", multiple=True, metavar="N=1"),
+        metadata=_click("Size of an open dimension, for good.", multiple=True, metavar="N=1"),
     )
     input_data: Any = field(
         default=None,
@@ -256,7 +256,7 @@ class Options(_Meanings):
         ),
     )
     rules: Any = field(
-        default=None, metadata=_click("Rules to use instead of all that ship.", multiple=True, metavar="FILE|FAMILY")
+        default=None, metadata=_click("Use these rules instead of all that ship.", multiple=True, metavar="FILE|FAMILY")
     )
     skip_rules: Sequence[str] = field(
         default=(),
@@ -273,7 +273,7 @@ class Options(_Meanings):
     max_growth: float = field(
         default=1.25,
         metadata=_click(
-            "Largest weights that folding may make, in times the model's own.", type=float, show_default=True
+            "How large folding may make the weights, in times the model's own.", type=float, show_default=True
         ),
     )
     runtime: str = field(
@@ -303,7 +303,7 @@ class Options(_Meanings):
         ),
     )
     gate_seconds: float | None = field(
-        default=None, metadata=_click("Time of the final comparison. [default: a third of the budget]", type=float)
+        default=None, metadata=_click("Seconds for the final comparison. [default: a third of the budget]", type=float)
     )
     numerics: str | None = field(
         default=None,
@@ -313,7 +313,7 @@ class Options(_Meanings):
         ),
     )
     profile_rules: bool = field(
-        default=False, metadata=_click("Show what each rule took: tried, matched, applied, time.")
+        default=False, metadata=_click("Show for each rule how often it was tried, matched and applied, and its time.")
     )
     verify: bool = field(
         default=True, metadata=_click("Do not compare the outputs with the original's.", flags="--no-verify")
@@ -377,6 +377,12 @@ class Options(_Meanings):
             object.__setattr__(self, name, int(getattr(self, name)))
         if self.threads < 1:
             raise UsageError(f"The number of threads is {self.threads}; expected at least 1.")
+        if self.seed < 0:
+            raise UsageError(f"The seed is {self.seed}; expected 0 or more.")
+        if self.gate_seconds is not None and not self.gate_seconds > 0.0:
+            raise UsageError(
+                f"The time for the final comparison must be above zero seconds, not {self.gate_seconds!r}."
+            )
 
     def _check_allowed(self) -> None:
         if self.allow_opset is not None and (not isinstance(self.allow_opset, int) or self.allow_opset < 1):

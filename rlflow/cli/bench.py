@@ -25,18 +25,28 @@ _CLOCKS = {"cpu": "processor", "wall": "wall"}
 
 @click.command()
 @click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=MODEL)
-@click.option("--threads", default="1", show_default=True, metavar="1,2,4", help="Threads of the runtime, one or more.")
 @click.option(
-    "--seconds", type=float, default=10.0, show_default=True, help="For all models, with each number of threads."
+    "--threads", default="1", show_default=True, metavar="1,2,4",
+    help="How many threads the runtime has; several counts are timed one after another.",
 )
 @click.option(
-    "--blocks", type=click.IntRange(min=1), default=7, show_default=True, help="Fresh processes and sessions."
+    "--seconds", type=float, default=10.0, show_default=True,
+    help="Time for all models together, for each number of threads.",
+)
+@click.option(
+    "--blocks", type=click.IntRange(min=1), default=7, show_default=True,
+    help="Rounds; each one starts fresh processes and sessions.",
 )
 @click.option("--warmup", type=click.IntRange(min=0), default=3, show_default=True, help="Untimed runs in each block.")
 @click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of an open dimension.")
 @click.option("--input-data", multiple=True, metavar="FILE", help="An .npz by input names, or name=file.npy.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the random inputs, and of the order.")
-@click.option("--runtime", type=NameChoice(runtime_names), default="onnxruntime", show_default=True, help="Runtime.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True,
+    help="Seed of the random inputs and of the order.",
+)
+@click.option(
+    "--runtime", type=NameChoice(runtime_names), default="onnxruntime", show_default=True, help="What runs the models."
+)
 @click.option("--provider", metavar="NAME", help="Execution provider of ONNX Runtime: cuda, or any full name.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress.")

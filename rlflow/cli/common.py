@@ -262,9 +262,11 @@ def _capability(name: str, value: Any) -> str:
 #: Who works: for verbs whose work can be shared out.
 WORKERS = click.option(
     "--workers", default="0", show_default=True, metavar="N|ray|ray://…",
-    help="Processes of this machine (0: this one alone), or a Ray cluster.",
+    help="Who works: processes of this machine (0: this one alone), or a Ray cluster.",
 )  # fmt: skip
-DEVICE = click.option("--device", metavar="NAME", help="Of a Ray cluster: the workers that joined under this name.")
+DEVICE = click.option(
+    "--device", metavar="NAME", help="Use only the workers of a Ray cluster that joined under this name."
+)
 
 
 def device_command(command: str | None, jobs: int, time_limit: float) -> DeviceCommand | None:

@@ -22,18 +22,26 @@ if TYPE_CHECKING:
     metavar="A,B…",
     help="Strategies; options in brackets: beam(width=4;twins=1).",
 )
-@click.option("--budget", default="60s", show_default=True, help="Of each search: 60s, 5m, 500c, 50x or 20meas.")
-@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Searches of each kind.")
+@click.option("--budget", default="60s", show_default=True, help="Budget of each search: 60s, 5m, 500c, 50x or 20meas.")
+@click.option(
+    "--seeds", type=click.IntRange(min=1), default=3, show_default=True,
+    help="How many seeds each strategy searches with.",
+)
 @click.option("--cost", default="onnxruntime", show_default=True, help="Cost model; analytic times nothing.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of the runtime.")
-@click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of a symbolic dimension, for measuring only.")
-@click.option("--rules", multiple=True, metavar="FILE|FAMILY", help="Rules to use instead of all that ship.")
-@click.option("--gate-seconds", type=float, default=60.0, show_default=True, help="For timing the winners of a model.")
+@click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of an open dimension, for measuring only.")
+@click.option("--rules", multiple=True, metavar="FILE|FAMILY", help="Use these rules instead of all that ship.")
+@click.option(
+    "--gate-seconds", type=float, default=60.0, show_default=True, help="Seconds for timing the winners of each model."
+)
 @WORKERS
 @DEVICE
-@click.option("--keep", metavar="FILE", help="JSON lines, written as it goes; what FILE has already is not run again.")
+@click.option(
+    "--keep", metavar="FILE",
+    help="Keep finished searches in FILE (JSON lines), and do not run those again that it has.",
+)
 @click.option("--json", "json_file", metavar="FILE", help="Write everything as JSON; - is stdout.")
-@click.option("--csv", "csv_file", metavar="FILE", help="Write a line a search as CSV.")
+@click.option("--csv", "csv_file", metavar="FILE", help="Write CSV, one line for each search.")
 @click.option("--plot", "plot_file", metavar="FILE", help="Draw the anytime curves (extra [report]).")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 def compare(

@@ -37,7 +37,7 @@ def cost() -> None:
 @click.option("--dearest", type=click.IntRange(min=0), default=10, show_default=True, help="Regions to list per place.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(database: str | None, dearest: int, as_json: bool) -> None:
-    """Show where prices were taken: device, runtime, threads, number, dates, spread; and the dearest regions."""
+    """Show where prices were taken: device, runtime, threads, number, dates, spread; and the most expensive regions."""
     with _opened(database) as base:
         places = [
             {**vars(one.context), **{key: value for key, value in one._asdict().items() if key != "context"},
@@ -125,7 +125,9 @@ def import_prices(file: str, database: str | None) -> None:
 
 @cost.command("prune")
 @_DATABASE
-@click.option("--older-than", metavar="DAYS", type=click.FloatRange(min=0), help="Prices measured so many days ago.")
+@click.option(
+    "--older-than", metavar="DAYS", type=click.FloatRange(min=0), help="Prices measured at least so many days ago."
+)
 @click.option("--other-versions", is_flag=True, help="Prices of other versions of the runtimes installed here.")
 @click.option("--refusals", is_flag=True, help="Regions that a runtime would not run.")
 @click.option("--comparisons", is_flag=True, help="Kept final comparisons and searches of whole models.")
@@ -138,9 +140,9 @@ def prune(
     comparisons: bool,
     everything: bool,
 ) -> None:
-    """Delete prices (and, but for --refusals, kept comparisons of that kind); at least one option says which.
+    """Delete prices, and kept comparisons of the same kind; at least one option says which.
 
-    With --database, what is kept of comparisons and searches stays: that is not in the file.
+    With --refusals or --database, kept comparisons and searches stay.
     """
     if older_than is None and not (other_versions or refusals or comparisons or everything):
         raise UsageError("Say what to prune: --older-than DAYS, --other-versions, --refusals, --comparisons or --all.")
@@ -211,15 +213,20 @@ def _opened(path: str | None, new: bool = False) -> PriceDatabase:
 
 @cost.command("calibrate")
 @click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=MODEL)
-@click.option("--variants", type=click.IntRange(min=1), default=30, show_default=True, help="Rewritten graphs a model.")
+@click.option(
+    "--variants", type=click.IntRange(min=1), default=30, show_default=True, help="Rewritten graphs for each model."
+)
 @click.option("--cost", "cost_name", default="onnxruntime", show_default=True, help="Cost model to judge.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of the runtime.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of variants and inputs.")
-@click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of a symbolic dimension.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of variants and inputs.")
+@click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of an open dimension.")
 @click.option(
-    "--seconds", type=float, default=6.0, show_default=True, help="Longest time to time one variant for, about."
+    "--seconds", type=float, default=6.0, show_default=True, help="About how long one variant may be timed."
 )
-@click.option("--tolerance", type=float, default=0.01, show_default=True, help="Interval at which a variant is done.")
+@click.option(
+    "--tolerance", type=float, default=0.01, show_default=True,
+    help="Width of the interval at which timing a variant ends.",
+)
 @click.option(
     "--runtime", type=NameChoice(runtime_names), default="onnxruntime", show_default=True, help="Runtime that times."
 )
@@ -230,9 +237,9 @@ def _opened(path: str | None, new: bool = False) -> PriceDatabase:
     type=float,
     default=0.05,
     show_default=True,
-    help="Refuse a machine that noisy.",
+    help="Stop if the machine is noisier than this.",
 )
-@click.option("--no-operators", is_flag=True, help="Without the sum of single-operator times beside it.")
+@click.option("--no-operators", is_flag=True, help="Leave out the sum of single-operator times.")
 @click.option("--json", "json_file", metavar="FILE", help="Write every row; kept up to date while it runs.")
 @click.option("--resume", is_flag=True, help="Keep the rows that the JSON file has for these models.")
 @click.option("--plot", metavar="FILE", help="Draw predicted against measured times (.png, .svg or .pdf).")

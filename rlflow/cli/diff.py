@@ -24,7 +24,7 @@ _MOST = 40
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every node.")
 def diff(before: str, after: str, page_file: str | None, as_json: bool, verbose: bool) -> None:
-    """Show what B differs in from A, node by node.
+    """Show how B differs from A, node by node.
 
     Nodes that compute the same are the same, whatever they are called. Exit code 0, whether or not something differs;
     rlflow verify says whether the outputs agree.

@@ -16,12 +16,17 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("model")
-@click.option("--checkpoint", default="", metavar="FILE", help="Of `rlflow train worldmodel` (default: the shipped).")
-@click.option("--worldmodel", default="latent", show_default=True, help="Which shipped one: latent or graph.")
+@click.option(
+    "--checkpoint", default="", metavar="FILE",
+    help="What `rlflow train worldmodel` wrote. [default: the one that ships]",
+)
+@click.option("--worldmodel", default="latent", show_default=True, help="Which of those that ship: latent or graph.")
 @click.option("--steps", type=click.IntRange(min=1), default=20, show_default=True, help="Longest dream.")
-@click.option("--temperature", type=float, default=0.0, show_default=True, help="Of the next latent vector.")
-@click.option("--cost", default="analytic", show_default=True, help="Cost model that real returns are made of.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--temperature", type=float, default=0.0, show_default=True, help="Temperature of the next latent vector."
+)
+@click.option("--cost", default="analytic", show_default=True, help="Cost model for the real returns.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the steps as JSON.")
 @click.option("--plot", "plot_file", metavar="FILE", help="Draw predicted and real return (extra [report]).")
 def dream(

@@ -26,11 +26,12 @@ _SCHEMA = "report-schema"
 
 
 @click.command()
-@click.argument("kind", type=click.Choice([*_KINDS, _SCHEMA]), required=False)
+@click.argument("kind", metavar="[KIND]", type=click.Choice([*_KINDS, _SCHEMA]), required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def info(kind: str | None, as_json: bool) -> None:
     """Show versions, runtimes, cost models and where prices are kept; or everything of one KIND, with what each can do
-    and its options. report-schema is the JSON schema of what optimize --json writes.
+    and its options: strategies, costs, runtimes, decoders or importers. report-schema is the JSON schema of what
+    optimize --json writes.
     """
     if kind == _SCHEMA:
         from rlflow.report import schema

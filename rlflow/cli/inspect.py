@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=MODEL)
 @click.option("--rules", multiple=True, metavar="FILE|FAMILY", help="Rules to try instead of all that ship.")
-@click.option("--freeze", multiple=True, metavar="N=1", help="Size of a symbolic dimension.")
+@click.option("--freeze", multiple=True, metavar="N=1", help="Size of an open dimension.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def inspect(models: tuple[str, ...], rules: tuple[str, ...], freeze: tuple[str, ...], as_json: bool) -> None:
     """Show what a model is made of, and which rules could fire on it."""

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from rlflow.errors import UsageError
+from rlflow.specs import did_you_mean
 
 
 class ZooFile(os.PathLike[str]):
@@ -44,7 +45,8 @@ class ModelFile(click.ParamType):
         if name not in zoo.names():
             if _is_path(name):
                 return value
-            zoo.entry(name)  # says which are near
+            near = did_you_mean(name, zoo.names())
+            raise UsageError(f"There is no file '{name}', and the zoo has no model of that name. {near}")
         return value if ctx is None or ctx.resilient_parsing else _written(value, name, query, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -60,10 +61,12 @@ def _options(given: dict[str, Any]) -> Options:
 @click.option("-o", "--output", metavar="OUT", help="File to write. Without it, only the report is made.")
 @_with_options
 @click.option(
-    "--measure-jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Such commands at a time ({slot})."
+    "--measure-jobs", type=click.IntRange(min=1), default=1, show_default=True,
+    help="How many --measure-cmd commands may run at a time ({slot} tells them apart).",
 )
 @click.option(
-    "--measure-timeout", type=float, default=300.0, show_default=True, help="Seconds that one such command may take."
+    "--measure-timeout", type=float, default=300.0, show_default=True,
+    help="Seconds that one --measure-cmd command may take.",
 )
 @click.option(
     "--check", is_flag=True, help="Write nothing; exit code 4 where the model could be faster by --threshold or more."
@@ -108,6 +111,8 @@ def optimize(
     """
     if quiet and verbose:
         raise UsageError("--quiet and --verbose contradict each other; give one of them.")
+    if not 0.0 <= threshold < math.inf:
+        raise UsageError(f"--threshold is {threshold:g} percent; expected a number from 0 on.")
     from rlflow import optimizer
     from rlflow.cli.common import device_command, with_egraph_out
 

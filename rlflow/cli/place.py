@@ -22,17 +22,22 @@ if TYPE_CHECKING:
 @click.argument("model", type=MODEL)
 @click.option("--devices", required=True, metavar="FILE", help="The devices and their links, as JSON (docs/split.md).")
 @click.option("-o", "--output", required=True, metavar="OUT", help="File to write.")
-@click.option("--placer", "placers", multiple=True, metavar="NAME", help="Try this one; may be repeated.")
+@click.option(
+    "--placer", "placers", multiple=True, metavar="NAME", help="Use this placer; repeatable. [default: several]"
+)
 @click.option(
     "--cost",
     type=click.Choice(["measured", "analytic"]),
     default="measured",
     show_default=True,
-    help="What nodes take: a profile on this machine, or operations and bytes.",
+    help="How node times are found: a profile on this machine, or operations and bytes.",
 )
 @click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of an open dimension.")
 @click.option("--input-data", multiple=True, metavar="FILE", help="An .npz by input names, or name=file.npy.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of random inputs and of placers that draw.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True,
+    help="Seed of random inputs, and of placers that draw.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with the device of each node.")
 def place(
     model: str,

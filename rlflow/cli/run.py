@@ -20,10 +20,10 @@ _ROUNDINGS = 1e-3
 
 @click.command()
 @click.argument("parts", metavar="DIR")
-@click.option("--requests", type=click.IntRange(min=1), default=1, show_default=True, help="How many.")
+@click.option("--requests", type=click.IntRange(min=1), default=1, show_default=True, help="How many requests to send.")
 @click.option("--input-data", multiple=True, metavar="FILE", help="An .npz by input names, or name=file.npy.")
 @click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of an open dimension.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of random inputs.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random inputs.")
 @click.option("-o", "--output", metavar="FILE", help="Write the outputs of the first request to an .npz.")
 @click.option("--against", metavar="MODEL", help="Run the whole model, too; compare its outputs and its throughput.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of each worker.")

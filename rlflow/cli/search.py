@@ -34,14 +34,16 @@ def list_strategies(as_json: bool) -> None:
 @click.option("--search", "spec", default="backtracking", show_default=True, help="Strategy, with options.")
 @click.option("--cost", default="analytic", show_default=True, help="Cost model: analytic or onnxruntime.")
 @click.option("--budget", default="60s", show_default=True, help="60s, 5m, 500c, 50x or 20meas; see rlflow optimize.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of the runtime.")
-@click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of a symbolic dimension, for pricing only.")
-@click.option("--rules", multiple=True, metavar="FILE|FAMILY", help="Rules to use instead of all that ship.")
-@click.option("--stats", is_flag=True, help="Show what every rule was good for.")
+@click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of an open dimension, for pricing only.")
+@click.option("--rules", multiple=True, metavar="FILE|FAMILY", help="Use these rules instead of all that ship.")
+@click.option("--stats", is_flag=True, help="Show how often each rule matched, gained and won.")
 @click.option("--checkpoint", metavar="FILE", help="Keep the search and its best graphs in FILE while it runs.")
 @click.option("--resume", is_flag=True, help="Go on where the checkpoint was written; the budget comes on top.")
-@click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that work side by side."
+)
 @click.option("--json", "json_file", metavar="FILE", help="Write the result, trace and curve as JSON; - is stdout.")
 @click.option(
     "--egraph-out", metavar="FILE", help="Write the first e-graph of eqsat or tensat, as extraction-gym JSON."
@@ -147,9 +149,11 @@ def _decoders() -> list[str]:
     type=NameChoice(_decoders),
     default="greedy-dag",
     show_default=True,
-    help="ilp proves the optimum, or says how far it may be.",
+    help="How to choose; ilp proves the optimum, or says how far it may be.",
 )
-@click.option("--seconds", type=click.FloatRange(min=0), default=60.0, show_default=True, help="Limit of ilp.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0), default=60.0, show_default=True, help="Seconds that ilp may take."
+)
 @click.option("--json", "json_file", metavar="FILE", help="Write the choice: a node of every class that is needed.")
 def extract(egraph: str, method: str, seconds: float, json_file: str | None) -> None:
     """Choose the cheapest graph from EGRAPH, a file in the JSON of extraction-gym (--egraph-out writes such files)."""

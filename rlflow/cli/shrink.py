@@ -32,16 +32,22 @@ def parse_size(text: str) -> int:
     metavar="SIZE",
     help="Bytes beside the weights that the model may need, such as 32MB. [default: as few as can be]",
 )
-@click.option("--slower", type=float, default=1.1, show_default=True, help="Most time, in times the model's own.")
-@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads where it will run.")
+@click.option(
+    "--slower", type=float, default=1.1, show_default=True, help="How slow the result may be: 1.1 is 10 % slower."
+)
+@click.option(
+    "--threads", type=click.IntRange(min=1), default=1, show_default=True,
+    help="Threads that the model will have where it runs.",
+)
 @click.option("--search-seconds", type=float, default=20.0, show_default=True, help="Seconds that the search may take.")
 @click.option(
-    "--race-seconds", type=float, default=20.0, show_default=True, help="Seconds of one comparison by the clock."
+    "--race-seconds", type=float, default=20.0, show_default=True,
+    help="Seconds that one comparison by the clock may take.",
 )
 @click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of an open dimension, for measuring only.")
 @click.option("--freeze", multiple=True, metavar="N=1", help="Size of an open dimension, for good.")
 @click.option("--input-data", multiple=True, metavar="FILE", help="Real inputs (.npz) for the comparison of outputs.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of everything random.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON; - is stdout.")
 @click.option("--plot", metavar="FILE", help="Draw memory against time of what was found (png, svg or pdf).")
 @click.option("--arena", is_flag=True, help="Print where each value lies in one block of memory, and when.")
@@ -65,7 +71,7 @@ def shrink(
 ) -> None:
     """Make a model need less memory while it runs, at most --slower times as slow, with equal outputs; write it to OUT.
 
-    The largest values of a convolutional network are never there as a whole: stretches of it run in bands of rows.
+    Stretches of a convolutional network run in bands of rows, so that its largest values are never there as a whole.
     Where nothing is gained, OUT receives the model as it came.
     """
     from rlflow import optimizer

@@ -13,7 +13,7 @@ from rlflow.errors import UsageError
 @click.argument("model", metavar="IN", type=MODEL)
 @click.argument("out", metavar="[OUT]", required=False)
 @click.option("-o", "--output", metavar="OUT", help="File to write; or give it as the second argument.")
-@click.option("--freeze", multiple=True, metavar="N=1", help="Size of a symbolic dimension, for good.")
+@click.option("--freeze", multiple=True, metavar="N=1", help="Size of an open dimension, for good.")
 @click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of an open dimension, to compare outputs at.")
 @click.option("--input-data", multiple=True, metavar="FILE", help="An .npz by input names, or name=file.npy.")
 @click.option("--no-verify", is_flag=True, help="Do not compare the outputs with the original's.")

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     type=click.Choice(["measured", "analytic"]),
     default="measured",
     show_default=True,
-    help="What parts of equal time are judged by: runs on this machine, or operations and bytes.",
+    help="How the times of parts are found: runs on this machine, or operations and bytes.",
 )
 @click.option("--memory", metavar="200MB", help="Weights and values that a part may need at most.")
-@click.option("--bandwidth", metavar="1GB", help="Bytes a second between the parts; else this machine's.")
+@click.option("--bandwidth", metavar="1GB", help="Bytes a second between the parts. [default: this machine's]")
 @click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of an open dimension.")
 @click.option("--input-data", multiple=True, metavar="FILE", help="An .npz by input names, or name=file.npy.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the random inputs.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random inputs.")
 @click.option("--no-verify", is_flag=True, help="Do not compare the chain of parts with the whole.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def split(

@@ -47,12 +47,14 @@ def _options(*own: _Option) -> _Option:
         ),
         click.option("--set", "options", multiple=True, metavar="NAME=VALUE", help="One hyper-parameter; repeatable."),
         click.option("--cost", default="analytic", show_default=True, help="Cost model that prices graphs."),
-        click.option("--rules", multiple=True, metavar="FAMILY", help="Families of rules (default: all); repeatable."),
-        click.option("--seed", default=0, show_default=True),
+        click.option("--rules", multiple=True, metavar="FAMILY", help="Families of rules; repeatable. [default: all]"),
+        click.option(
+            "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random."
+        ),
         click.option(
             "--logs", type=click.Path(file_okay=False, path_type=Path), help="Folder of JSON lines and TensorBoard."
         ),
-        click.option("--quiet", is_flag=True, help="Only say how it ended."),
+        click.option("-q", "--quiet", is_flag=True, help="Only say how it ended."),
     )
 
     def decorate(command: Any) -> Any:
@@ -65,13 +67,15 @@ def _options(*own: _Option) -> _Option:
 
 @train.command()
 @_options(
-    click.option("--held-out", "held_out", multiple=True, metavar="MODEL", help="To judge the agent by; repeatable."),
+    click.option(
+        "--held-out", "held_out", multiple=True, metavar="MODEL", help="A model to judge the agent by; repeatable."
+    ),
     click.option("--steps", default=20_000, show_default=True, help="Environment steps in all."),
     click.option("--preset", default="tuned", show_default=True, help="Hyper-parameters: paper, tuned or taught."),
     WORKERS,
     click.option("--evaluate-every", default=10, show_default=True, help="Updates between evaluations."),
     click.option("--patience", default=0, show_default=True, help="Evaluations without a better score before the end."),
-    click.option("--device", default="cpu", show_default=True, help="Of the learner: cpu or cuda."),
+    click.option("--device", default="cpu", show_default=True, help="Where it learns: cpu or cuda."),
     click.option("--start", type=click.Path(dir_okay=False), help="A checkpoint whose weights to begin with."),
     click.option("--resume", is_flag=True, help="Go on where OUT.last ended."),
 )
@@ -103,7 +107,7 @@ def xrlflow(**given: Any) -> None:
 @train.command()
 @_options(
     click.option("--expansions", default=2_000, show_default=True, help="Graphs that are really opened, in all."),
-    click.option("--rounds", default=0, show_default=True, help="Most rounds, 0 for any number."),
+    click.option("--rounds", default=0, show_default=True, help="How many rounds at most; 0: any number."),
     click.option("--preset", default="tuned", show_default=True, help="Hyper-parameters: paper, tuned, cma or graph."),
     click.option("--capacity", default=6000, show_default=True, help="Graphs of the replay buffer in memory."),
     click.option("--resume", is_flag=True, help="Go on where OUT.last and OUT.replay ended."),
@@ -134,21 +138,24 @@ def worldmodel(**given: Any) -> None:
 @train.command()
 @click.option(
     "--families", multiple=True, metavar="FAMILY",
-    help="Families of graphs to learn on (default: all that are not held out); repeatable.",
+    help="Families of graphs to learn on; repeatable. [default: all that are not held out]",
 )  # fmt: skip
 @click.option(
     "--held-out", multiple=True, metavar="FAMILY",
-    help="Learn nothing from it, and say in the card what the policy does there; repeatable.",
+    help="A family to learn nothing from; the card says what the policy does there. Repeatable.",
 )  # fmt: skip
-@click.option("--tasks", multiple=True, metavar="TASK", help="placement, ordering or fusing (default: all).")
+@click.option(
+    "--tasks", multiple=True, metavar="TASK",
+    help="What to decide: placement, ordering or fusing; repeatable. [default: all]",
+)
 @click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The checkpoint to write.")
-@click.option("--updates", default=10, show_default=True, help="Updates in all, after what is imitated.")
+@click.option("--updates", default=10, show_default=True, help="Updates in all, after the imitation.")
 @click.option("--judge-every", default=10, show_default=True, help="Updates between evaluations.")
 @click.option("--set", "options", multiple=True, metavar="NAME=VALUE", help="One hyper-parameter; repeatable.")
 @click.option("--start", type=click.Path(dir_okay=False), help="A checkpoint whose weights to begin with.")
-@click.option("--seed", default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random.")
 @click.option("--logs", type=click.Path(file_okay=False, path_type=Path), help="Folder of JSON lines and TensorBoard.")
-@click.option("--quiet", is_flag=True, help="Only say how it ended.")
+@click.option("-q", "--quiet", is_flag=True, help="Only say how it ended.")
 @click.option("--resume", is_flag=True, help="Go on where OUT.last ended.")
 def go(**given: Any) -> None:
     """GO: one policy for placement, order and fusion of whole graphs, on drawn ones. Ctrl-C keeps what was learnt."""

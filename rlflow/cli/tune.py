@@ -26,10 +26,13 @@ def _methods() -> list[str]:
 @click.option("-o", "--output", required=True, metavar="FOLDER", help="Where the model, the trials and a report go.")
 @click.option("--budget", default="5m", show_default=True, help="A time (5m), or programs to measure (200meas).")
 @click.option("--method", default="harl", show_default=True, type=NameChoice(_methods), help="How to search.")
-@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Of the runtime.")
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of the runtime.")
 @click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of an open dimension.")
 @click.option("--input-data", multiple=True, metavar="FILE", help="An .npz by input names, or name=file.npy.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the search, and of random inputs.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True,
+    help="Seed of the search, and of random inputs.",
+)
 @WORKERS
 @DEVICE
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option(
     "--shape", "shapes", multiple=True, metavar="X:4x128", help="Shape of an input; or three: x:1x16,4x128,8x512."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the random inputs.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random inputs.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def verify(
@@ -38,7 +38,7 @@ def verify(
 ) -> None:
     """Check that B computes what A computes: run both on the same inputs, and compare their outputs.
 
-    Roundings are allowed for as far as A itself shows them. Where three sizes are given (the least, the usual and the
+    Differences as small as A's own rounding are allowed. Where three sizes are given (the least, the usual and the
     most), the outputs are compared at all three. Exit code 0: equal; 3: different; 1: one of the two is no model, or A
     does not run.
     """
@@ -67,7 +67,8 @@ def sentences(original: str, other: str, found: Verification) -> list[str]:
         lines = [f"{other} computes what {original} computes, on {', '.join(found.inputs)} inputs."]
     else:
         lines = [f"{other} does not compute what {original} computes. {found.failure()}"]
-    return [*lines, *map(_difference, found.outputs), *(f"note: {note}" for note in found.notes)]
+    notes = [note for note in found.notes if found.passed or note != found.failure()]
+    return [*lines, *map(_difference, found.outputs), *(f"note: {note}" for note in notes)]
 
 
 def _difference(check: OutputCheck) -> str:

@@ -10,9 +10,17 @@ import click
 @click.command()
 @click.option("--device", metavar="NAME", help="Measure under this name; machines of one name have to be alike.")
 @click.option("--join", metavar="HOST:PORT", help="The first machine of the cluster; without it, this is the first.")
-@click.option("--cores", type=click.IntRange(min=1), help="Tasks at a time that do not measure. Default: one a core.")
-@click.option("--port", type=int, default=6379, show_default=True, help="Of the first machine, for others to join.")
-@click.option("--client-port", type=int, default=10001, show_default=True, help="Of the first machine, for tasks.")
+@click.option(
+    "--cores", type=click.IntRange(min=1),
+    help="How many tasks that do not measure may run at a time. [default: one a core]",
+)
+@click.option(
+    "--port", type=int, default=6379, show_default=True, help="Port where other machines join; of the first machine."
+)
+@click.option(
+    "--client-port", type=int, default=10001, show_default=True,
+    help="Port where tasks are sent; of the first machine.",
+)
 def worker(device: str | None, join: str | None, cores: int | None, port: int, client_port: int) -> None:
     """Work for others until Ctrl-C: join this machine to a Ray cluster, or begin one.
 

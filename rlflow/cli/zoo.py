@@ -46,7 +46,7 @@ def list_models(as_json: bool) -> None:
 @click.option(
     "--seq", type=click.IntRange(min=1), help="Sequence length, cached tokens or time steps, where the model has them."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the weights.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the weights.")
 @click.option("--opset", type=click.IntRange(min=7), help="ONNX opset.")
 @click.option("--set", "sizes", multiple=True, metavar="OPTION=VALUE", help="Any other option that `zoo list` shows.")
 def export(

@@ -116,7 +116,9 @@ class _Importer:
         origin.unnamed = frozenset(self._symbols) - origin.symbols
         if self._opaque:
             listed = ", ".join(f"{name} ({count})" for name, count in sorted(self._opaque.items()))
-            self.notes.append(f"{sum(self._opaque.values())} nodes are carried as they are: {listed}.")
+            number = sum(self._opaque.values())
+            carried = "1 node is carried as it is" if number == 1 else f"{number} nodes are carried as they are"
+            self.notes.append(f"{carried}: {listed}.")
         self.notes.extend(f"{where} is carried as it is, because {reason}." for where, reason in self._refused.items())
 
     # -- nodes

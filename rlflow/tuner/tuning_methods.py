@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rlflow.errors import UsageError
+from rlflow.specs import did_you_mean
 from rlflow.tuner.evolution import EvolutionConfig
 from rlflow.tuner.proposers import Evolution, Picking, Proposer, RandomReplay, Tracks
 from rlflow.tuner.tracks import TrackConfig
@@ -73,7 +74,7 @@ METHODS: dict[str, TunerConfig] = {
 def method(name: str, **changes: object) -> TunerConfig:
     """The method of that name with other values of some options; raises :class:`UsageError`."""
     if name not in METHODS:
-        raise UsageError(f"There is no tuning method {name!r}; there are {', '.join(METHODS)}.")
+        raise UsageError(f"There is no tuning method {name!r}. {did_you_mean(name, METHODS)}")
     return dataclasses.replace(METHODS[name], **changes)  # type: ignore[arg-type]
 
 

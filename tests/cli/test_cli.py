@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import onnx
 import pytest
 from onnx import helper
 
+from rlflow.cli import main
 from rlflow.rewrite import load_rules
 from tests.cli.commands import plain_model, rlflow
 
@@ -78,3 +82,29 @@ def test_help_and_version(arguments: list[str]) -> None:
     done = rlflow(*arguments)
     assert done.exit_code == 0
     assert done.stdout
+
+
+def commands_of(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    """Every command that does something, by what one types."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from commands_of(command, (*path, name))
+        else:
+            yield " ".join((*path, name)), command
+
+
+def test_the_help_of_every_option_is_a_sentence() -> None:
+    """None begins in the middle (“Of the random inputs.”), and none is left out."""
+    for name, command in commands_of(main):
+        assert command.help and command.help.strip().endswith("."), name
+        for option in command.params:
+            if not isinstance(option, click.Option):
+                continue
+            place, text = f"{name} {option.opts[0]}", option.help or ""
+            assert text, f"{place} has no help"
+            assert re.search(r"(\.|\])$", text), f"{place}: {text}"
+            assert not re.match(r"(Of|For|With|Without|Such) ", text), f"{place}: {text}"
+            assert len(text.split()) > 1, f"{place}: {text}"

@@ -70,6 +70,7 @@ def test_strategies_are_compared(model: Path, tmp_path: Path) -> None:
 def test_a_rule_is_explained_at_a_node_by_name(model: Path) -> None:
     everywhere = rlflow("explain", model, "--rule", "merge-matmul-columns")
     assert everywhere.stdout == rlflow("rules", "explain", "merge-matmul-columns", model).stdout
+    assert rlflow("explain", "merge-matmul-columns", model).stdout == everywhere.stdout
     there = rlflow("explain", model, "--rule", "merge-matmul-columns", "--node", "product0")
     assert there.exit_code == 0, there.output
     assert there.stdout.strip() in everywhere.stdout

@@ -12,9 +12,9 @@ from rlflow.cli.model_files import MODEL
 from rlflow.cli.rules.shared import load_library, named_rule, rule_files
 from rlflow.errors import UsageError
 
-_NODE = click.option("--node", metavar="NAME", help="Only there: a node's name, or its canonical position.")
+_NODE = click.option("--node", metavar="NAME", help="Look only at this node: its name, or its canonical position.")
 _AT = re.compile(r"\bat position (\d+)\b")
-_FREEZE = click.option("--freeze", multiple=True, metavar="N=1", help="Size of a symbolic dimension.")
+_FREEZE = click.option("--freeze", multiple=True, metavar="N=1", help="Size of an open dimension.")
 
 
 @click.command("explain")
@@ -29,14 +29,25 @@ def explain(name: str, model: str, node: str | None, freeze: tuple[str, ...], fi
 
 
 @click.command("explain")
-@click.argument("model", type=MODEL)
-@click.option("--rule", "name", required=True, metavar="NAME", help="The rule; see rlflow rules list.")
+@click.argument("places", metavar="[RULE] MODEL", nargs=-1, shell_complete=MODEL.shell_complete)
+@click.option("--rule", "name", metavar="NAME", help="The rule, if it does not come first; see rlflow rules list.")
 @_NODE
 @_FREEZE
 @rule_files
-def explain_model(name: str, model: str, node: str | None, freeze: tuple[str, ...], files: tuple[str, ...]) -> None:
+@click.pass_context
+def explain_model(
+    context: click.Context,
+    places: tuple[str, ...],
+    name: str | None,
+    node: str | None,
+    freeze: tuple[str, ...],
+    files: tuple[str, ...],
+) -> None:
     """Say where a rule fires in MODEL, and why it does not elsewhere (as rlflow rules explain does)."""
-    _explain(name, model, node, freeze, files)
+    given = places if name is None else (name, *places)
+    if len(given) != 2:
+        raise UsageError("Name one rule and one model: rlflow explain RULE MODEL, or rlflow explain MODEL --rule RULE.")
+    _explain(given[0], MODEL.convert(given[1], None, context), node, freeze, files)
 
 
 def _explain(name: str, model: str, node: str | None, freeze: tuple[str, ...], files: tuple[str, ...]) -> None:

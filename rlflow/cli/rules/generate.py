@@ -19,7 +19,8 @@ _PHASES = {"enumerate": "enumerating", "prove": "pruning and proving", "examples
 
 @click.command("generate")
 @click.option(
-    "--vocabulary", default="taso", show_default=True, metavar="NAME|FILE", help="taso, wide, or a JSON file."
+    "--vocabulary", default="taso", show_default=True, metavar="NAME|FILE",
+    help="Which operators: taso, wide, or a JSON file.",
 )
 @click.option("--ops", metavar="OP,...", help="Only these operators: the vocabulary's names, or ONNX names.")
 @click.option("--groups", metavar="GROUP,...", help="Only these groups of the vocabulary.")
@@ -27,7 +28,10 @@ _PHASES = {"enumerate": "enumerating", "prove": "pruning and proving", "examples
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The rule file to write.")
 @click.option("--jobs", default=2, show_default=True, help="Threads that enumerate, then processes that prove.")
 @click.option("--workers", metavar="N|ray|ray://…", help="Who proves, instead of --jobs processes of this machine.")
-@click.option("--seed", default=0, show_default=True, help="Of the inputs' values and the proofs' samples.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True,
+    help="Seed of the inputs' values and of the proofs' samples.",
+)
 @click.option("--memory", default=1000, show_default=True, metavar="MB", help="Memory for enumerated graphs.")
 @click.option("--samples", default=200, show_default=True, help="Evaluations of each proof.")
 @click.option("--minutes", type=float, help="Stop proving after so long, and write what is proved.")
@@ -35,7 +39,7 @@ _PHASES = {"enumerate": "enumerating", "prove": "pruning and proving", "examples
 @click.option("--resume", is_flag=True, help="Go on where an interrupted run stopped.")
 @click.option("--statistics", type=click.Path(path_type=Path), help="Also write counts and seconds as JSON.")
 @click.option("--keep-work", is_flag=True, help="Keep the work folder (OUT.work) after a complete run.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress.")
 def generate(
     vocabulary: str,
     ops: str | None,

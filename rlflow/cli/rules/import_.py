@@ -38,9 +38,13 @@ _MEANINGS = {
 @click.option("--all", "everything", is_flag=True, help="Also write rules that the library has or implies.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the summary only.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-j", "--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes.")
-@click.option("--matches", type=click.IntRange(1), default=60, show_default=True, help="Exact comparisons a reading.")
-@click.option("--readings", is_flag=True, help="Also judge a true rule under stronger assumptions, for tables.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes that work side by side."
+)
+@click.option(
+    "--matches", type=click.IntRange(1), default=60, show_default=True, help="Exact comparisons for each reading."
+)
+@click.option("--readings", is_flag=True, help="Also judge true rules under stronger assumptions, for tables.")
 def import_rules(
     file: str,
     out: str | None,

@@ -24,7 +24,9 @@ _METHODS = ("auto", "field", "ordered", "float", "axiom")
 @click.command("prove")
 @click.argument("items", metavar="[FILE|NAME|FAMILY]...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All rules that ship.")
-@click.option("--jobs", "-j", type=click.IntRange(min=1), help="Processes; by default one a core.")
+@click.option(
+    "--jobs", "-j", type=click.IntRange(min=1), help="Processes that work side by side. [default: one a core]"
+)
 @click.option(
     "--method",
     type=click.Choice(_METHODS),
@@ -35,7 +37,7 @@ _METHODS = ("auto", "field", "ordered", "float", "axiom")
 @click.option(
     "--samples", type=click.IntRange(min=1), default=200, show_default=True, help="Firing samples of each rule."
 )
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random.")
 @click.option(
     "--axioms", is_flag=True, help="Look for a derivation from the operators' laws too, as a second argument."
 )

@@ -16,8 +16,10 @@ from rlflow.errors import UsageError
 @click.command("redundancy")
 @rule_files
 @click.option("--steps", type=click.IntRange(1, 4), default=2, show_default=True, help="Longest derivation.")
-@click.option("--samples", type=click.IntRange(1), default=24, show_default=True, help="Graphs a rule.")
-@click.option("-j", "--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes.")
+@click.option("--samples", type=click.IntRange(1), default=24, show_default=True, help="Graphs for each rule.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes that work side by side."
+)
 @click.option("--write", is_flag=True, help="Write the tags into the package's rule files.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def redundancy(files: tuple[str, ...], steps: int, samples: int, jobs: int, write: bool, as_json: bool) -> None:

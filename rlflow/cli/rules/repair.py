@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 @click.command("repair")
 @click.argument("file")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option("--jobs", "-j", type=click.IntRange(min=1), help="Processes; by default one a core.")
+@click.option(
+    "--jobs", "-j", type=click.IntRange(min=1), help="Processes that work side by side. [default: one a core]"
+)
 @click.option(
     "--samples", type=click.IntRange(min=1), default=200, show_default=True, help="Firing samples of each proof."
 )
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def repair(file: str, names: tuple[str, ...], jobs: int | None, samples: int, seed: int, as_json: bool) -> None:
     """Say which conditions the false rules of FILE lack (or those called NAME), and prove them with these.

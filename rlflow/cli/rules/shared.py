@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rlflow.rewrite import Rule, RuleLibrary
 
 rule_files = click.option(
-    "--rules", "files", multiple=True, metavar="FILE|FAMILY", help="Rules to use instead of all that ship."
+    "--rules", "files", multiple=True, metavar="FILE|FAMILY", help="Use these rules instead of all that ship."
 )
 
 
