@@ -62,7 +62,7 @@ bool ChildGraph::build(const GraphPtr& parent, const Rule& rule, const Bindings&
     return refuse(e.what());
   }
   if (replaced_.empty()) return refuse("the target is the source: nothing changes");
-  if (!exchange()) return refuse("the roots depend on each other: replacing them together would make a cycle");
+  if (!exchange()) return refuse("what takes the place of a root depends on it: that would make a cycle");
   for (NodeId n = first_new_; n < g_.nodes_.size(); ++n)
     if (g_.alive(n)) {
       note(n);

@@ -193,14 +193,18 @@ bool ChildGraph::may_merge() const {
   return false;
 }
 
-// Replacing several roots at once may close a cycle: a path from a new node through redirected users back to itself.
+// Replacing roots may close a cycle: a path from what takes a place, through redirected users, back to itself. That may be a new node, where
+// several roots are replaced, or one that was there and reads a root (the transpose of x xᵀ, in place of x xᵀ).
 bool ChildGraph::makes_cycle() const {
   std::vector<uint8_t> state(g_.nodes_.size(), 0);  // 1 on the path, 2 done
   uint32_t floor = UINT32_MAX;                      // nothing before the first root can depend on a redirected node
   for (auto [from, to] : replaced_) floor = std::min(floor, parent_->position(g_.value_node_[from]));
   std::vector<std::pair<NodeId, uint32_t>> stack;
-  for (NodeId start = first_new_; start < g_.nodes_.size(); ++start) {
-    if (state[start]) continue;
+  std::vector<NodeId> starts;
+  for (auto [from, to] : replaced_) starts.push_back(g_.value_node_[to]);
+  for (NodeId n = first_new_; n < g_.nodes_.size(); ++n) starts.push_back(n);
+  for (NodeId start : starts) {
+    if (state[start] || (start < first_new_ && parent_->position(start) <= floor)) continue;
     stack.emplace_back(start, 0);
     state[start] = 1;
     while (!stack.empty()) {

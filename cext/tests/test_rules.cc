@@ -115,6 +115,19 @@ TEST(a_move_that_would_close_a_cycle_is_refused) {
   CHECK(s.stats()[0].last_refusal.find("cycle") != std::string::npos);
 }
 
+TEST(a_replacement_that_is_there_and_reads_the_root_is_refused) {
+  auto set = std::make_shared<RuleSet>(std::vector<RulePtr>{
+      rule({"(MatMul ?a (Transpose{perm=?p} ?b))"}, {"(Transpose{perm=?p} (MatMul ?b (Transpose{perm=?p} ?a)))"}, {"perm_is_swap(?p)"})});
+  const std::string gram = "x: f32[2,3] = input\nt = Transpose{perm=[1,0]}(x)\ny = MatMul(x, t)\n";
+  State free(parse_graph(gram + "return y\n"), set, nullptr, -1, nullptr);
+  CHECK_EQ(free.moves().size(), 1u);
+  for (const char* ending : {"return z\n", "return y, z\n", "a = Relu(z)\nreturn a\n"}) {
+    State s(parse_graph(gram + "z = Transpose{perm=[1,0]}(y)\n" + ending), set, nullptr, -1, nullptr);
+    CHECK_EQ(s.moves().size(), 0u);
+    CHECK(s.stats()[0].last_refusal.find("cycle") != std::string::npos);
+  }
+}
+
 TEST(a_type_that_changes_is_refused) {
   auto set = std::make_shared<RuleSet>(std::vector<RulePtr>{rule({"(Relu ?x)"}, {"(ReduceSum{axes=[0], keepdims=0} ?x)"})});
   State s(parse_graph("x: f32[3] = input\ny = Relu(x)\nreturn y\n"), set, nullptr, -1, nullptr);

@@ -11,6 +11,10 @@ inputs moved by one unit in the last place, weights moved by one. The last stand
 a sum, or to fold a scale into weights, is to move the products by a rounding each. A slice of few elements may show
 little noise by luck, so there the median of all slices counts too, the more so the fewer the elements.
 
+Some noise is rare: beside a mask of -10000 scores are whole thousandths, and one that stands between two of them jumps
+from one to the other, here or there. Where variants show jumps, in slices that the others leave alone, every slice may
+have one as large as the largest, ``J`` times that for chance.
+
 Three more questions are asked, which no largest error answers:
 
 * **Gain**: is the whole, or a slice of enough elements, too large by a factor? Roundings have no preference; a
@@ -31,6 +35,10 @@ import numpy as np
 Arrays = Sequence[np.ndarray]
 
 K = 8.0
+#: A variant jumps in a slice where it is so many times as far off as variants usually are there.
+_JUMP = 16.0
+#: A jump may be so many times as large as the largest that was seen, as a part of the slice's magnitude.
+J = 2.0
 #: Units in the last place that a slice may differ by, and a whole be too large by, where there is no noise at all.
 _UNITS = {"float16": 4.0, "bfloat16": 2.0, "float32": 16.0, "float64": 2.0**23}
 _GAIN_UNITS = {"float16": 2.0, "bfloat16": 1.0, "float32": 16.0, "float64": 2.0**23}
@@ -140,11 +148,23 @@ def _peaks(size: np.ndarray, error: np.ndarray, noises: Arrays, dtype: str, scal
         usual = float(np.max(size) if scaled else np.median(magnitude[alive])) if alive.any() else 0.0
         allowed = np.maximum(_UNITS[dtype] * _EPS[dtype] * magnitude, K * own)
         allowed = np.maximum(allowed, (32.0 if scaled else 1.0) * _REST_UNITS * _EPS[dtype] * usual)
+        if noises:
+            apart = np.stack([one.max(axis=others) for one in noises])
+            allowed = np.maximum(allowed, J * _largest_jump(apart, magnitude, _EPS[dtype]) * magnitude)
         beyond = worst - allowed
         if (beyond > 0).any():
             at = int(np.argmax(worst / np.maximum(allowed, np.finfo(float).tiny)))
             return _peak(axis, at, float(worst[at]), float(magnitude[at]), float(allowed[at]))
     return None
+
+
+def _largest_jump(noises: np.ndarray, magnitude: np.ndarray, eps: float) -> float:
+    """Of the noises [v, s] of variants in slices of that ``magnitude`` [s]: the largest jump, as a part of its slice's;
+    0 where there is none.
+    """
+    usual = np.maximum(np.median(noises, axis=0), eps * magnitude)
+    jumps = np.where((noises > _JUMP * usual) & (magnitude > 0), noises, 0.0)
+    return float((jumps / np.where(magnitude > 0, magnitude, 1.0)).max())
 
 
 def _peak(axis: int, at: int, worst: float, magnitude: float, allowed: float) -> Excess:
@@ -186,6 +206,8 @@ def _gains(base: np.ndarray, error: np.ndarray, noises: Arrays, dtype: str) -> E
         gains = [np.where(enough, np.abs(one.sum(axis=others)) / np.where(enough, power, 1.0), 0.0) for one in shares]
         own = np.max(gains[1:], axis=0) if noises else np.zeros_like(gains[0])
         allowed = np.maximum(_GAIN_UNITS[dtype] * _EPS[dtype], K * np.maximum(own, float(np.median(own[enough]))))
+        if noises and axis >= 0:
+            allowed = np.maximum(allowed, J * _largest_jump(np.stack(gains[1:]), np.ones(enough.shape), _EPS[dtype]))
         if (gains[0] > allowed).any():
             found, room = np.ravel(gains[0]), np.ravel(allowed)
             at = int(np.argmax(found - room))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -105,3 +107,30 @@ def test_judged_strictly_one_zero_that_changes_is_too_many() -> None:
     one = changed(array, tuple(np.argwhere(array == 0)[0]), np.float32(2.5e-6))
     assert excess([array], [one], [], "float32") is None
     assert excess([array], [one], [], "float32", strictly=True) is not None
+
+
+ROWS = normal(64, 40)
+BESIDE = normal(40)
+
+
+def jumped(row: int, size: float, seed: int = 9) -> np.ndarray:
+    """``ROWS`` with a rounding's noise, and one row off by about ``size``."""
+    return changed(noisy(ROWS, 1.0, seed=seed), row, ROWS[row] + np.float32(size) * BESIDE)
+
+
+@pytest.mark.parametrize(
+    ("what", "other", "in_rows", "passes"),
+    [
+        ("a jump where no variant has one", jumped(40, 0.002), range(5), True),
+        ("one that is much larger", jumped(40, 0.02), range(5), False),
+        ("one beside calm variants", jumped(40, 0.002), (), False),
+        ("one row that is noisy in all variants is no jump", jumped(40, 0.002), [2] * 5, False),
+        ("all are too large, beside jumps", np.asarray(ROWS * np.float32(1.0005)), range(5), False),
+    ],
+)
+def test_rare_jumps_of_the_original_are_allowed_everywhere(
+    what: str, other: np.ndarray, in_rows: Sequence[int], passes: bool
+) -> None:
+    jumps = [[jumped(row, 0.002, seed)] for seed, row in enumerate(in_rows)]
+    variants = jumps or [[noisy(ROWS, 1.0, seed=seed)] for seed in range(5)]
+    assert (excess([ROWS], [other], variants, "float32") is None) is passes, what
