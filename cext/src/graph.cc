@@ -78,13 +78,13 @@ const ConstInfo* Graph::constant(ValueId v) const {
   return &const_of(std::get<ConstRef>(*attrs_of(n.attrs).find("value")).id);
 }
 
-Hash128 Graph::hash_node(NodeId id) const {
+Hasher Graph::hash_head(NodeId id) const {
   const Node& n = nodes_[id];
   Hasher h(n.op == kOpInput ? 1 : 2);
   if (n.op == kOpInput) {
     h.add(static_cast<uint64_t>(attrs_of(n.attrs).get_int("position")));
     h.add(type_digest(value_type_[n.out_begin]));
-    return h.finish();
+    return h;
   }
   // Operators are hashed by name, so that a digest survives a new row in the table.
   static const std::vector<Hash128>* names = [] {
@@ -95,6 +95,12 @@ Hash128 Graph::hash_node(NodeId id) const {
   h.add((*names)[n.op]);
   h.add(attrs_digest(n.attrs));
   h.add((static_cast<uint64_t>(n.in_count) << 32) | n.out_count);
+  return h;
+}
+
+Hash128 Graph::hash_node(NodeId id) const {
+  const Node& n = nodes_[id];
+  Hasher h = id < node_head_.size() ? node_head_[id] : hash_head(id);
   for (uint32_t i = 0; i < n.in_count; ++i) {
     ValueId v = pool_[n.in_begin + i];
     if (v == kNoValue) {
@@ -190,6 +196,11 @@ void Graph::hash_outputs() {
   digest_ = h.finish();
 }
 
+void Graph::hash_heads() {
+  node_head_.reserve(nodes_.size());
+  for (NodeId n = static_cast<NodeId>(node_head_.size()); n < nodes_.size(); ++n) node_head_.push_back(hash_head(n));
+}
+
 void Graph::build_digest_table() {
   size_t size = 16;
   while (size < 2 * order_.size() + 2) size *= 2;
@@ -202,6 +213,7 @@ void Graph::build_digest_table() {
 }
 
 void Graph::hash() {
+  hash_heads();
   node_digest_.resize(nodes_.size());
   for (NodeId n : order_) node_digest_[n] = hash_node(n);
   build_digest_table();
@@ -242,7 +254,7 @@ size_t Graph::memory_bytes() const {
   auto bytes = [](const auto& v) { return v.capacity() * sizeof(v[0]); };
   return sizeof(Graph) + bytes(nodes_) + bytes(pool_) + bytes(value_node_) + bytes(value_type_) + bytes(value_data_) + bytes(outputs_) +
          bytes(graph_inputs_) + bytes(order_) + bytes(position_) + bytes(use_begin_) + bytes(use_end_) + bytes(uses_) + bytes(output_uses_) +
-         bytes(node_digest_) + bytes(digest_table_);
+         bytes(node_digest_) + bytes(node_head_) + bytes(digest_table_);
 }
 
 std::string input_name(const Graph& g, NodeId n) { return g.attrs(n).get_string("name"); }

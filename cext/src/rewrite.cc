@@ -360,6 +360,7 @@ ChangeCount ChildGraph::count() const {
 GraphPtr ChildGraph::materialise() {
   auto g = std::make_shared<Graph>(g_);
   g->index();
+  g->hash_heads();
   g->build_digest_table();
   return g;
 }

@@ -37,6 +37,7 @@ void ChildGraph::copy(const GraphPtr& parent) {
   g_.uses_ = p.uses_;
   g_.output_uses_ = p.output_uses_;
   g_.node_digest_ = p.node_digest_;
+  g_.node_head_ = p.node_head_;
   first_new_ = static_cast<NodeId>(p.nodes_.size());
   noted_.assign(p.nodes_.size(), 0);
   dirty_.assign(p.nodes_.size(), 0);

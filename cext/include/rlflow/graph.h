@@ -71,8 +71,10 @@ class Graph {
   void index_uses();                                             // uses alone, by node id (a scratch graph has no order)
   template <class Nodes> void index_uses_of(Nodes nodes);       // those that the nodes make, in their order
   void hash();                                                   // node digests and the graph digest
+  void hash_heads();                                             // of the nodes that have none yet
   void hash_outputs();                                           // the graph digest from the node digests
   void build_digest_table();
+  Hasher hash_head(NodeId n) const;                              // what a node is apart from its operands
   Hash128 hash_node(NodeId n) const;                             // from its inputs' node digests
   std::vector<Node> nodes_;
   std::vector<ValueId> pool_;
@@ -87,6 +89,7 @@ class Graph {
   std::vector<Use> uses_;
   std::vector<uint16_t> output_uses_;
   std::vector<Hash128> node_digest_;
+  std::vector<Hasher> node_head_;                                // hash_head of the nodes that a finished graph has; new ones come after them
   std::vector<NodeId> digest_table_;                             // open addressing by node digest; kNoNode = free
   Hash128 digest_;
 };
