@@ -19,6 +19,9 @@ os.environ["RLFLOW_CACHE"] = _CACHE
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("NO_COLOR", "1")
 
+# Tests of the core alone make graphs as they are imported, which closes the table to the operators that this adds.
+import rlflow.ops  # noqa: E402, F401
+
 # Helper modules beside the tests (tests/search/words.py) are imported by their plain names.
 sys.path += [str(folder) for folder in sorted((ROOT / "tests").iterdir()) if folder.is_dir()]
 
