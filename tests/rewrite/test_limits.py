@@ -92,11 +92,16 @@ def test_a_sentence_is_cut_between_characters(before: int) -> None:
         "(relu " * 200 + "?x" + ")" * 200 + "=>?x",
         "(matmul " + "1" * 5000 + " ?x ?y)=>?x",
         "(transpose ?x 1_" + "0" * 5000 + " 1)=>?x",
+        "relu" * 10_000,
+        "(" + "relu" * 10_000,
+        "(relu ?" + "x" * 40_000 + ")=>?x",
     ],
 )
 def test_tensat(text: str) -> None:
-    with pytest.raises(RuleError, match=r"nested|a number of"):
+    """Refused, in a sentence that shows no more of the file than can be read."""
+    with pytest.raises(RuleError, match=r"nested|a number of|a name of") as refused:
         read_tensat(text)
+    assert len(str(refused.value)) < 300
 
 
 def test_an_error_may_quote_half_a_character() -> None:

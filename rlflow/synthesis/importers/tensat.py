@@ -18,7 +18,7 @@ _VARIABLE = re.compile(r"input_\d+")
 #: Infix words, longest first where one begins another: nothing separates one equation from the next.
 _WORD = re.compile(r"input_\d+|Imatmul|Iewmul|-?\d+|[A-Za-z_]\w*")
 _BLANK = re.compile(r"(?:\s+|[#;][^\n]*)*")
-_LONGEST_NUMBER, _DEEPEST = 40, 100
+_LONGEST_NUMBER, _LONGEST_WORD, _DEEPEST = 40, 200, 100
 _NUMBER = re.compile(r"-?\d+(_\d+)*(?=[\s,()])")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _BOUND = re.compile(r"\?[^\s()=]+")
@@ -56,6 +56,8 @@ class _Text:
         found = pattern.match(self.text, self.at)
         if not found:
             raise self.fail("expected an operator, a variable or a number")
+        if len(found.group()) > _LONGEST_WORD:  # no sentence that names it is longer than it can be read
+            raise self.fail(f"a name of {len(found.group())} characters; at most {_LONGEST_WORD} are read")
         self.at = found.end()
         return found.group()
 
