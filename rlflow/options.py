@@ -33,6 +33,12 @@ def _click(text: str, **more: Any) -> dict[str, Any]:
     return {"click": {"help": text, **more}}
 
 
+def check_race_seconds(seconds: float | None) -> None:
+    """Raises :class:`UsageError` where a final comparison cannot take so long; ``None`` leaves it to the budget."""
+    if seconds is not None and not seconds > 0.0:
+        raise UsageError(f"The time for the final comparison must be above zero seconds, not {seconds!r}.")
+
+
 def runtime_names() -> list[str]:
     """What may be said where a runtime is named; opens none."""
     from rlflow.deployment import ON_GPU
@@ -379,10 +385,7 @@ class Options(_Meanings):
             raise UsageError(f"The number of threads is {self.threads}; expected at least 1.")
         if self.seed < 0:
             raise UsageError(f"The seed is {self.seed}; expected 0 or more.")
-        if self.gate_seconds is not None and not self.gate_seconds > 0.0:
-            raise UsageError(
-                f"The time for the final comparison must be above zero seconds, not {self.gate_seconds!r}."
-            )
+        check_race_seconds(self.gate_seconds)
 
     def _check_allowed(self) -> None:
         if self.allow_opset is not None and (not isinstance(self.allow_opset, int) or self.allow_opset < 1):

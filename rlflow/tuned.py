@@ -24,6 +24,7 @@ from rlflow.kernels.known_sites import TUNED, FastKernel, site_key
 from rlflow.kernels.shared_library import library_path
 from rlflow.kernels.site_times import GROWTH
 from rlflow.ledger import Ledger
+from rlflow.options import check_race_seconds
 from rlflow.search import Budget, StopReason, StopToken
 from rlflow.tuner import (
     INVALID,
@@ -105,6 +106,7 @@ def tune(
     threads: int = 1,
     dims: Mapping[str, int] | None = None,
     input_data: Any = None,
+    gate_seconds: float | None = None,
     on_round: Callable[[TuningRound, str], None] | None = None,
     stop: StopToken | None = None,
     workers: Workers | str = "0",
@@ -112,13 +114,15 @@ def tune(
     """Tune the kernels of a model (a path, bytes or a message) and write the folder ``output``: the model with a plan,
     the trials, a report. A folder with trials is gone on with.
 
-    ``by``: a method of :data:`rlflow.tuner.METHODS`. ``on_round`` hears of each round, and the name of its nodes.
+    ``by``: a method of :data:`rlflow.tuner.METHODS`. ``gate_seconds``: for the final comparison, whatever the budget
+    is. ``on_round`` hears of each round, and the name of its nodes.
     ``workers``: who measures (:class:`rlflow.crew.Workers`); they have to be machines like this one, which checks and
     races the result.
     Raises UsageError where the method or the kernels cannot be used here, CostError where no kernel has a place in the
     model, ModelError and OutputError.
     """
     config, limits = method(by), Budget.parse(budget)
+    check_race_seconds(gate_seconds)
     crew = Workers.parse(workers) if isinstance(workers, str) else workers
     reason = method_unavailable(config)
     if reason is not None:
@@ -140,7 +144,7 @@ def tune(
         search = replace(limits, seconds=None if limits.seconds is None else _TUNING_PART * limits.seconds)
         tuner = Tuner(remembering, config, seed, WarmStart(shipped_prior(engine.subgraphs)))
         found = tuner.run(search, told, stop)
-        ends = _Ends(whole, engine, tuner, inputs, threads, seed, limits.seconds)
+        ends = _Ends(whole, engine, tuner, inputs, threads, seed, limits.seconds, gate_seconds)
         finals, plan, interval, note = ends.planned()
     write_atomically(folder / MODEL, blocked.with_metadata(whole, KEY, None if plan is None else plan.text()))
     result = TunedModel(
@@ -187,6 +191,7 @@ class _Ends:
     threads: int
     seed: int
     seconds: float | None
+    gate_seconds: float | None = None
 
     def planned(self) -> tuple[list[TunedNodes], KernelPlan | None, tuple[float, float] | None, str]:
         """The fastest kernels; the plan or ``None``, the interval of what it gains, and a sentence."""
@@ -267,8 +272,8 @@ class _Ends:
 
     def _race_time(self) -> dict[str, Any]:
         """Seconds of the race, as :class:`rlflow.race.track.Terms` has them."""
-        if self.seconds is None:
-            return {"seconds": _RACE_SECONDS}
+        if self.gate_seconds is not None or self.seconds is None:
+            return {"seconds": self.gate_seconds or _RACE_SECONDS}
         seconds = min(_RACE_SECONDS, _RACE_PART * self.seconds)
         return {"seconds": seconds, "at_most": min(_RACE_MOST * self.seconds + _RACE_LATE, _RACE_LONGEST)}
 

@@ -78,12 +78,25 @@ def command_reference() -> str:
         context = click.Context(command, info_name=" ".join(path))
         usage = " ".join([*path, *command.collect_usage_pieces(context)])
         lines += ["", f"## {' '.join(path)}", "", f"`{usage}`", "", inspect.cleandoc(command.help or "").strip()]
-        rows = [record for one in command.get_params(context) if (record := one.get_help_record(context))]
-        rows = [row for row in rows if row[0] != "--help"]
-        if rows:
-            lines += ["", "| Option | |", "|---|---|"]
+        for title, rows in _options(command, context):
+            lines += ["", f"| {title} | |", "|---|---|"]
             lines += [f"| `{_cell(option)}` | {_cell(about)} |" for option, about in rows]
     return "\n".join(lines) + "\n"
+
+
+def _options(command: Any, context: Any) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """The options of a command with what they do, by heading where its help has some; without ``--help``."""
+    from rlflow.cli.sections import SectionedCommand
+
+    if isinstance(command, SectionedCommand):
+        found = list(command.parts(context))
+    else:
+        params = command.get_params(context)
+        found = [("Option", [record for one in params if (record := one.get_help_record(context))])]
+    for title, records in found:
+        rows = [row for row in records if row[0] != "--help"]
+        if rows:
+            yield title, rows
 
 
 def _commands(command: Any, path: list[str]) -> Iterator[tuple[list[str], Any]]:

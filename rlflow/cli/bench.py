@@ -11,6 +11,7 @@ import click
 
 from rlflow.cli.common import NameChoice, parse_dims, plural, show
 from rlflow.cli.model_files import MODEL
+from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import UsageError
 from rlflow.options import runtime_names
 
@@ -23,7 +24,14 @@ if TYPE_CHECKING:
 _CLOCKS = {"cpu": "processor", "wall": "wall"}
 
 
-@click.command()
+_SECTIONS = {
+    "Timing": ("seconds", "blocks", "warmup", "threads", "runtime", "provider"),
+    "Inputs": ("dims", "input_data", "seed"),
+    "Result": ("as_json", "quiet"),
+}  # fmt: skip
+
+
+@click.command(cls=SectionedCommand, sections=_SECTIONS)
 @click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=MODEL)
 @click.option(
     "--threads", default="1", show_default=True, metavar="1,2,4",

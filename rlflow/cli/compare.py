@@ -8,12 +8,21 @@ import click
 
 from rlflow.cli.common import DEVICE, WORKERS, console, emit_json, parse_dims
 from rlflow.cli.model_files import MODEL
+from rlflow.cli.sections import SectionedCommand
 
 if TYPE_CHECKING:
     from rlflow.comparison import Comparison, Difference
 
 
-@click.command()
+_SECTIONS = {
+    "What is compared": ("searches", "budget", "seeds", "cost", "rules"),
+    "Timing": ("gate_seconds", "threads", "dims"),
+    "Who works": ("workers", "device"),
+    "Result": ("keep", "json_file", "csv_file", "plot_file", "quiet"),
+}  # fmt: skip
+
+
+@click.command(cls=SectionedCommand, sections=_SECTIONS)
 @click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=MODEL)
 @click.option(
     "--search",

@@ -14,6 +14,7 @@ import click
 
 from rlflow.cli.common import NameChoice, VerbGroup, console, device_command, parse_dims, plural
 from rlflow.cli.model_files import MODEL
+from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import ModelError, RuntimeUnavailable, UsageError
 from rlflow.ledger import Ledger
 from rlflow.options import runtime_names
@@ -211,7 +212,14 @@ def _opened(path: str | None, new: bool = False) -> PriceDatabase:
 # --- calibrate --------------------------------------------------------------------------------------------------------
 
 
-@cost.command("calibrate")
+_SECTIONS = {
+    "What is judged": ("cost_name", "variants", "no_operators", "seed"),
+    "Timing": ("seconds", "tolerance", "max_noise", "threads", "dims", "runtime", "provider", "measure_cmd"),
+    "Result": ("json_file", "resume", "plot"),
+}  # fmt: skip
+
+
+@cost.command("calibrate", cls=SectionedCommand, sections=_SECTIONS)
 @click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=MODEL)
 @click.option(
     "--variants", type=click.IntRange(min=1), default=30, show_default=True, help="Rewritten graphs for each model."

@@ -98,7 +98,7 @@ def _tables(found: dict[str, Any]) -> list[RenderableType]:
     if found["passthrough"] is not None:
         lines.append(f"carried through as it comes: {found['passthrough']}")
     if found["open_dimensions"]:
-        lines.append(f"open dimensions (--dim, --freeze): {', '.join(found['open_dimensions'])}")
+        lines.append(f"open dimensions (--freeze sets one): {', '.join(found['open_dimensions'])}")
     parts: list[RenderableType] = [Text("\n".join(lines), style="bold")]
     for title, key in (("Inputs", "inputs"), ("Outputs", "outputs")):
         table = Table(title=title, title_justify="left", box=box.SIMPLE, pad_edge=False, show_header=False)

@@ -13,6 +13,7 @@ import click
 
 from rlflow.cli.common import NameChoice, emit_json, one_output, parse_dims, parse_extents, parse_shapes, show
 from rlflow.cli.model_files import MODEL
+from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import UsageError
 from rlflow.options import Options
 
@@ -55,7 +56,20 @@ def _options(given: dict[str, Any]) -> Options:
     return Options(**given)
 
 
-@click.command()
+_SECTIONS = {
+    "Result": ("output", "json_file", "page_file", "check", "threshold", "verify", "quiet", "verbose"),
+    "Time": ("budget", "patience", "gate_seconds", "fresh", "seed"),
+    "Inputs": ("dims", "shapes", "only_usual", "freeze", "input_data", "keep_initializer_inputs"),
+    "What may change": (
+        "rules", "skip_rules", "only_rules", "numerics", "tolerance", "max_growth", "allow_opset", "allow_domain",
+        "kernels",
+    ),
+    "Where it will run": ("threads", "runtime", "provider", "measure_cmd", "measure_jobs", "measure_timeout"),
+    "Prices and search": ("cost", "measure", "search", "alpha", "train_budget", "egraph_out", "profile_rules"),
+}  # fmt: skip
+
+
+@click.command(cls=SectionedCommand, sections=_SECTIONS)
 @click.argument("model", metavar="IN", type=MODEL)
 @click.argument("out", metavar="[OUT]", required=False)
 @click.option("-o", "--output", metavar="OUT", help="File to write. Without it, only the report is made.")

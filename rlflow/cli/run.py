@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlflow.cli.common import parse_dims, plural
+from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import UsageError, VerificationFailed
 
 if TYPE_CHECKING:
@@ -18,7 +19,14 @@ if TYPE_CHECKING:
 _ROUNDINGS = 1e-3
 
 
-@click.command()
+_SECTIONS = {
+    "Requests": ("requests", "input_data", "dims", "seed"),
+    "Workers": ("threads", "pin", "timeout", "connect", "worker", "listen", "token_file"),
+    "Result": ("output", "against", "as_json"),
+}  # fmt: skip
+
+
+@click.command(cls=SectionedCommand, sections=_SECTIONS)
 @click.argument("parts", metavar="DIR")
 @click.option("--requests", type=click.IntRange(min=1), default=1, show_default=True, help="How many requests to send.")
 @click.option("--input-data", multiple=True, metavar="FILE", help="An .npz by input names, or name=file.npy.")

@@ -9,6 +9,7 @@ import click
 
 from rlflow.cli.common import NameChoice, VerbGroup, console, emit_json, parse_dims, show_rows, with_egraph_out
 from rlflow.cli.model_files import MODEL
+from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +30,15 @@ def list_strategies(as_json: bool) -> None:
     show_rows(catalogue(), as_json)
 
 
-@search.command("run")
+_SECTIONS = {
+    "Search": ("spec", "cost", "budget", "seed", "rules", "workers"),
+    "Prices": ("threads", "dims"),
+    "Checkpoints": ("checkpoint", "resume"),
+    "Result": ("stats", "json_file", "egraph_out", "quiet"),
+}  # fmt: skip
+
+
+@search.command("run", cls=SectionedCommand, sections=_SECTIONS)
 @click.argument("model", type=MODEL)
 @click.option("--search", "spec", default="backtracking", show_default=True, help="Strategy, with options.")
 @click.option("--cost", default="analytic", show_default=True, help="Cost model: analytic or onnxruntime.")

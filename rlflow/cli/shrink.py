@@ -8,6 +8,7 @@ import click
 
 from rlflow.cli.common import emit_json, parse_dims, parse_extents
 from rlflow.cli.model_files import MODEL
+from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import UsageError
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(|[kKMG])(i?)(B|b|)\s*")
@@ -24,7 +25,14 @@ def parse_size(text: str) -> int:
     return int(float(number) * (1024 if binary else 1000) ** power)
 
 
-@click.command()
+_SECTIONS = {
+    "Result": ("output", "json_file", "plot", "arena", "quiet"),
+    "Bounds": ("memory", "slower", "search_seconds", "race_seconds"),
+    "Inputs": ("dims", "freeze", "input_data", "seed", "threads"),
+}  # fmt: skip
+
+
+@click.command(cls=SectionedCommand, sections=_SECTIONS)
 @click.argument("model", metavar="IN", type=MODEL)
 @click.option("-o", "--output", metavar="OUT", help="File to write. Without it, only the report is made.")
 @click.option(

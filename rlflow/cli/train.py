@@ -11,11 +11,29 @@ from typing import Any
 import click
 
 from rlflow.cli.common import WORKERS, ErrorGroup, console
+from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import UsageError
 from rlflow.specs import pair
 
 _Option = Callable[[Any], Any]
 _CHOICE = re.compile(r"\{([^{}]*)\}")
+_RESULT = ("out", "logs", "quiet")
+_XRLFLOW = {
+    "What it learns on": ("models", "held_out", "rules", "cost"),
+    "Learning": ("steps", "preset", "options", "patience", "evaluate_every", "seed", "device", "start", "resume"),
+    "Who works": ("workers",),
+    "Result": _RESULT,
+}
+_WORLD_MODEL = {
+    "What it learns on": ("models", "rules", "cost"),
+    "Learning": ("expansions", "rounds", "preset", "options", "capacity", "seed", "resume"),
+    "Result": _RESULT,
+}
+_GO = {
+    "What it learns on": ("families", "held_out", "tasks"),
+    "Learning": ("updates", "judge_every", "options", "seed", "start", "resume"),
+    "Result": _RESULT,
+}
 
 
 @click.group(cls=ErrorGroup)
@@ -65,7 +83,7 @@ def _options(*own: _Option) -> _Option:
     return decorate
 
 
-@train.command()
+@train.command(cls=SectionedCommand, sections=_XRLFLOW)
 @_options(
     click.option(
         "--held-out", "held_out", multiple=True, metavar="MODEL", help="A model to judge the agent by; repeatable."
@@ -104,7 +122,7 @@ def xrlflow(**given: Any) -> None:
     )
 
 
-@train.command()
+@train.command(cls=SectionedCommand, sections=_WORLD_MODEL)
 @_options(
     click.option("--expansions", default=2_000, show_default=True, help="Graphs that are really opened, in all."),
     click.option("--rounds", default=0, show_default=True, help="How many rounds at most; 0: any number."),
@@ -135,7 +153,7 @@ def worldmodel(**given: Any) -> None:
     )
 
 
-@train.command()
+@train.command(cls=SectionedCommand, sections=_GO)
 @click.option(
     "--families", multiple=True, metavar="FAMILY",
     help="Families of graphs to learn on; repeatable. [default: all that are not held out]",

@@ -9,6 +9,7 @@ import click
 
 from rlflow.cli.common import DEVICE, WORKERS, NameChoice, console, parse_dims
 from rlflow.cli.model_files import MODEL
+from rlflow.cli.sections import SectionedCommand
 
 if TYPE_CHECKING:
     from rlflow.tuned import TunedModel
@@ -21,11 +22,22 @@ def _methods() -> list[str]:
     return list(METHODS)
 
 
-@click.command()
+_SECTIONS = {
+    "Search": ("budget", "method", "gate_seconds", "threads", "seed"),
+    "Inputs": ("dims", "input_data"),
+    "Who works": ("workers", "device"),
+    "Result": ("output", "as_json", "quiet"),
+}  # fmt: skip
+
+
+@click.command(cls=SectionedCommand, sections=_SECTIONS)
 @click.argument("model", metavar="MODEL", type=MODEL)
 @click.option("-o", "--output", required=True, metavar="FOLDER", help="Where the model, the trials and a report go.")
 @click.option("--budget", default="5m", show_default=True, help="A time (5m), or programs to measure (200meas).")
 @click.option("--method", default="harl", show_default=True, type=NameChoice(_methods), help="How to search.")
+@click.option(
+    "--gate-seconds", type=float, help="Seconds for the final comparison. [default: a fifth of the budget, at most 20]"
+)
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of the runtime.")
 @click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of an open dimension.")
 @click.option("--input-data", multiple=True, metavar="FILE", help="An .npz by input names, or name=file.npy.")
@@ -42,6 +54,7 @@ def tune(
     output: str,
     budget: str,
     method: str,
+    gate_seconds: float | None,
     threads: int,
     dims: tuple[str, ...],
     input_data: tuple[str, ...],
@@ -70,7 +83,7 @@ def tune(
     with InterruptGuard(stop):
         found = tuned.tune(
             model, output, budget=budget, by=method, seed=seed, threads=threads, dims=parse_dims("--dim", dims),
-            input_data=list(input_data) or None, on_round=report, stop=stop,
+            input_data=list(input_data) or None, gate_seconds=gate_seconds, on_round=report, stop=stop,
             workers=Workers.parse(workers, device),
         )  # fmt: skip
     if as_json:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import onnx
 import pytest
+from click.testing import CliRunner
 from onnx import helper
 
 from rlflow.cli import main
+from rlflow.cli.sections import SectionedCommand
 from rlflow.rewrite import load_rules
-from tests.cli.commands import plain_model, rlflow
+from tests.cli.commands import commands_of, plain_model, rlflow
 
 
 def test_inspect_shows_what_a_model_is_made_of(model: Path) -> None:
@@ -84,16 +86,36 @@ def test_help_and_version(arguments: list[str]) -> None:
     assert done.stdout
 
 
-def commands_of(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
-    """Every command that does something, by what one types."""
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        if isinstance(command, click.Group):
-            yield from commands_of(command, (*path, name))
+#: With more options than this, a verb shows them under headings.
+MANY = 12
+
+
+def test_where_options_are_many_they_are_under_headings_each_once() -> None:
+    for name, command in commands_of(main):
+        options = sorted(one.name for one in command.params if isinstance(one, click.Option))
+        if isinstance(command, SectionedCommand):
+            assert sorted(itertools.chain.from_iterable(command.sections.values())) == options, name
         else:
-            yield " ".join((*path, name)), command
+            assert len(options) <= MANY, f"{name} has {len(options)} options in one list"
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_help_with_headings_shows_every_option_in_full(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    shown = CliRunner().invoke(main, ["optimize", "--help"]).stdout
+    lines = shown.splitlines()
+    assert max(map(len, lines)) <= min(width, 110)
+    assert [line for line in lines if re.fullmatch(r"[A-Z][a-z ]+:", line)] == [
+        "Result:", "Time:", "Inputs:", "What may change:", "Where it will run:", "Prices and search:", "Other options:",
+    ]  # fmt: skip
+    optimize = dict(commands_of(main))["optimize"]
+    words = "".join(shown.split())  # a hyphen may end a line
+    for option in optimize.params:
+        if isinstance(option, click.Option):
+            assert re.search(rf"^  (-\w, )?{option.opts[-1]}\b", shown, re.MULTILINE), option.name
+            assert "".join((option.help or "").split()) in words, option.name
+    texts = {len(line) - len(line.lstrip()) for line in lines if line.startswith(" " * 12)}
+    assert len(texts) == 1, "the texts of all headings begin in one column"
 
 
 def test_the_help_of_every_option_is_a_sentence() -> None:

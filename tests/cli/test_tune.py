@@ -82,12 +82,20 @@ class TestATunedModel:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [(None, {"seconds": 20.0}), (20.0, {"seconds": 4.0, "at_most": 11.0}), (600.0, {"seconds": 20.0, "at_most": 90.0})],
+    ("seconds", "gate_seconds", "expected"),
+    [
+        (None, None, {"seconds": 20.0}),
+        (20.0, None, {"seconds": 4.0, "at_most": 11.0}),
+        (600.0, None, {"seconds": 20.0, "at_most": 90.0}),
+        (600.0, 40.0, {"seconds": 40.0}),
+        (None, 5.0, {"seconds": 5.0}),
+    ],
 )
-def test_the_race_ends_soon_after_the_budget(seconds: float | None, expected: dict[str, float]) -> None:
+def test_the_race_ends_soon_after_the_budget_or_has_what_it_is_given(
+    seconds: float | None, gate_seconds: float | None, expected: dict[str, float]
+) -> None:
     unused = (b"", None, None, None, 1, 0)
-    assert tuned_module._Ends(*unused, seconds)._race_time() == expected
+    assert tuned_module._Ends(*unused, seconds, gate_seconds)._race_time() == expected
 
 
 def test_transformed_weights_stay_within_the_memory_that_is_allowed(monkeypatch) -> None:
@@ -128,6 +136,7 @@ def test_where_outputs_differ_no_algorithm_that_rounds_so_much_is_tried_again() 
         (["--method", "ansor"], 2, "ansor"),
         (["--budget", "12x"], 2, "neither time nor measurements"),
         (["--budget", "soon"], 2, "budget"),
+        (["--gate-seconds", "0"], 2, "final comparison must be above zero seconds"),
     ],
 )
 def test_a_mistake_is_a_sentence(model, tmp_path, arguments, code, sentence) -> None:

@@ -11,13 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rlflow.cli.sections import SectionedCommand
+
 if TYPE_CHECKING:
     from rlflow.synthesis.generate import PhaseProgress, Vocabulary
 
 _PHASES = {"enumerate": "enumerating", "prove": "pruning and proving", "examples": "finding examples"}
 
 
-@click.command("generate")
+_SECTIONS = {
+    "Which rules": ("vocabulary", "ops", "groups", "max_ops"),
+    "Effort": ("memory", "samples", "minutes", "jobs", "workers", "seed"),
+    "Result": ("out", "statistics", "date", "resume", "keep_work", "quiet"),
+}  # fmt: skip
+
+
+@click.command("generate", cls=SectionedCommand, sections=_SECTIONS)
 @click.option(
     "--vocabulary", default="taso", show_default=True, metavar="NAME|FILE",
     help="Which operators: taso, wide, or a JSON file.",
