@@ -97,8 +97,9 @@ class ValueDraw(NumberDraw):
             values = self._integer_values(dtype, count)
         elif name in self.hints.valued or self.rng.random() < 0.1:
             values = self._float_values(count)
-        digest = f"{key_of(self.rng.random(), name, 0):016x}{key_of(self.rng.random(), name, 1):016x}"
-        v = self.builder.constant(dtype, list(shape), digest, values, None)
+        known = [] if values is None else [(dtype, *shape, *values)]  # one digest is one constant, in the whole process
+        keys = [key_of(self.rng.random(), name, half, *known) for half in (0, 1)]
+        v = self.builder.constant(dtype, list(shape), "".join(f"{key:016x}" for key in keys), values, None)
         self.made.append(v)
         return v
 

@@ -106,6 +106,8 @@ class _Counted(Draw):
             equal = [self.shape(self.values[n]) for n in self.hints.same.get(name, ()) if n in self.values]
             shape = self.odometer.pick(equal[:1] or self._fixed(want) or self._shapes(name))
         self.reached = max(self.reached, len(shape))
+        if name in self.hints.elements:
+            return self.constant(name, dtype, shape, value=self.hints.elements[name])
         if name in self.hints.constants:
             return self.constant(name, dtype, shape, want.index_below)
         v = self.input(dtype, shape)

@@ -19,6 +19,7 @@ _RANK = re.compile(r"\brank\(\s*(\?\w+)(?:\.\.\.)?\s*\)\s*==\s*(\d+)")
 _LEN = re.compile(r"\blen\(\s*(\?\w+)\s*\)\s*==\s*(\d+)")
 _REST = re.compile(r"\battr\(\s*(\?\w+)\s*,\s*\"(\w+)\"[^)]*\)\s*==\s*(-?[\d.]+|\"[^\"]*\"|\[[^\]?]*\])")
 _PLAIN = re.compile(r"(?<![\w(,.])(\?\w+)\s*==\s*(-?[\d.]+|\"[^\"]*\"|\[[^\]?]*\])(?!\s*[-+*/%])")
+_ELEMENT = re.compile(r"^scalar\(\s*(\?\w+)\s*\)\s*==\s*(-?\d+(?:\.\d+)?)$")
 _SAME = re.compile(r"\bsame_(?:shape|type)\(([^()]*)\)")
 _DIM = r"dim\(\s*(\?\w+)\s*,\s*(-?\d+)\s*\)"
 _DIMS = re.compile(rf"\b{_DIM}\s*==\s*(?:{_DIM}|(\d+)(?!\s*[-+*/%\w]))")
@@ -42,6 +43,7 @@ class SamplingHints:
     dtypes: dict[str, list[str]] = field(default_factory=dict)
     same: dict[str, list[str]] = field(default_factory=dict)
     dims: dict[str, list[tuple[int, str | int, int]]] = field(default_factory=dict)
+    elements: dict[str, float] = field(default_factory=dict)  # of constants all of whose elements are one given number
     samples: list[dict[str, Any]] = field(default_factory=list)
     boundaries: Boundaries = field(default_factory=Boundaries)
 
@@ -85,6 +87,8 @@ def make_hints(
         hints.rest_attributes.setdefault((rest, name), []).append(literal(value))
     for name, value in _collect(_PLAIN, conditions):
         hints.attributes.setdefault(name, []).append(literal(value))
+    for name, number in _collect(_ELEMENT, conditions):
+        hints.elements[name] = float(number)
     for name, value in _collect(_DTYPE, conditions):
         hints.dtypes.setdefault(name, []).append(value)
     _relations(hints, conditions)

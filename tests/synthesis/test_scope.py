@@ -41,6 +41,16 @@ def test_small_graphs_are_all_there_once(source: str, where: tuple[str, ...], ra
     assert len(found) == len(set(found)) == count
 
 
+@pytest.mark.parametrize("number", ["-1", "3", "0.5"])
+def test_constants_of_one_number_hold_it_in_small_graphs(number: str) -> None:
+    """Whatever graphs with other numbers the process counted through before."""
+    found = [s.graph for s in small_graphs(rule("(Mul ?x ?c)", "?x", f"scalar(?c) == {number}"), 1) if s is not None]
+    assert len(found) == 8
+    for graph in found:
+        values = [graph.const_values(n) for n in graph.order() if graph.op(n) == "Constant"]
+        assert values and all(set(one) == {float(number)} for one in values)
+
+
 def test_a_window_that_sees_only_padding_is_found_by_counting() -> None:
     """The random samples of this rule never drew one."""
     lie = rule("(AveragePool{..?p} (Add ?x ?c))", "(Add (AveragePool{..?p} ?x) ?c)", "constant(?c)", "rank(?c) == 0",
