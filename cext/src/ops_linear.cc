@@ -211,6 +211,33 @@ Extents measure(Ctx& c, const Equation& e) {
   return x;
 }
 
+// With letters for the ellipsis, where it stands for axes of the same extents in every operand.
+Equation spelled_out(Ctx& c, Equation e) {
+  IntVec axes;
+  bool met = false;
+  for (size_t i = 0; i < e.operands.size(); ++i) {
+    if (e.operands[i].find(kEllipsis) == std::string::npos) continue;
+    IntVec own;
+    std::vector<std::pair<char, Int>> labels;
+    if (!ranked(in(c, i)) || !bind_operand(e.operands[i], in(c, i), own, labels).empty() || (met && own != axes)) return e;
+    axes = own;
+    met = true;
+  }
+  bool unknown = std::find(axes.begin(), axes.end(), kUnknown) != axes.end();
+  if (!met || unknown || e.output.find(kEllipsis) == std::string::npos) return e;
+  std::string terms = e.output, letters;
+  for (const std::string& term : e.operands) terms += term;
+  for (char ch = 'A'; ch <= 'z' && letters.size() < axes.size(); ++ch)
+    if (is_label(ch) && terms.find(ch) == std::string::npos) letters += ch;
+  if (letters.size() < axes.size()) return e;
+  auto spell = [&](std::string& term) {
+    if (size_t at = term.find(kEllipsis); at != std::string::npos) term.replace(at, 1, letters);
+  };
+  for (std::string& term : e.operands) spell(term);
+  spell(e.output);
+  return e;
+}
+
 void infer_einsum(Ctx& c) {
   int dtype = in(c, 0).dtype;
   for (size_t i = 1; i < c.inputs.size(); ++i) dtype = common_dtype(c, 0, i);
@@ -220,6 +247,7 @@ void infer_einsum(Ctx& c) {
   if (e.operands.size() != c.inputs.size())
     fail(c, "equation \"" + equation + "\" has " + std::to_string(e.operands.size()) + " operands, found " + std::to_string(c.inputs.size()) +
                 " inputs");
+  e = spelled_out(c, e);
   c.attrs.set("equation", renamed(e).text());
   Extents x = measure(c, e);
   IntVec out;

@@ -55,14 +55,17 @@ def optimise(name: str, budget: str, seed: int, folder: Path) -> dict[str, Any]:
     return row
 
 
-def optimise_file(name: str, source: Path, budget: str, seed: int, folder: Path) -> dict[str, Any]:
+def optimise_file(
+    name: str, source: Path, budget: str, seed: int, folder: Path, *, keep: bool = False
+) -> dict[str, Any]:
     """Optimises a model's file with one thread, in ``folder``; the report as ``--json`` wrote it, with the exit
-    status."""
+    status. ``keep``: the model that was written stays there, under the name that the report gives."""
     target, report = (folder / f"{source.stem}{suffix}" for suffix in (".optimized.onnx", ".json"))
     command = [*CLI, "optimize", os.fspath(source), "-o", os.fspath(target), "--json", os.fspath(report)]
     status = run([*command, "--budget", budget, "--seed", str(seed), "--threads", "1", "--quiet"], check=False)
     found = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {}
-    target.unlink(missing_ok=True)
+    if not keep:
+        target.unlink(missing_ok=True)
     names = {"model": source.name, "written": target.name}
     return {"kind": "report", "name": name, "exit_status": status, **found, **names}
 

@@ -1,8 +1,9 @@
-"""Operators in double precision that ONNX's evaluator would give other constants than single precision has.
+"""Operators in double precision that ONNX's evaluator would give other constants than are meant.
 
 A graph of single precision is evaluated in double precision to see it without roundings. Its constants stay what they
 are: the nearest single-precision numbers. ONNX's evaluator takes those of GELU anew in double precision, and the root
-of Attention's scale in single precision.
+of Attention's scale in single precision. HardSwish's own constant is 1/6 by definition, which no model could write;
+ONNX's evaluator rounds it to single precision, and an alpha of HardSigmoid comes rounded from the file.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from onnx.reference.op_run import OpRun
 from onnx.reference.ops.op_attention import Attention_23
 
 from rlflow.frontends.constants import Array
+from rlflow.ops.numbers import meant
 
 __all__ = ["WIDENED"]
 
@@ -45,4 +47,23 @@ class Attention(Attention_23):
         return super()._run(*operands, **attributes)
 
 
-WIDENED: tuple[type[OpRun], ...] = (Gelu, Attention)
+class HardSigmoid(OpRun):
+    """A ramp from 0 to 1, with the numbers that its attributes stand for."""
+
+    op_domain = ""
+
+    def _run(self, x: Array, alpha: float = 0.2, beta: float = 0.5) -> tuple[Array]:
+        slope, height = (float(meant(float(one))) if math.isfinite(one) else one for one in (alpha, beta))
+        return (np.clip(slope * x + height, 0, 1).astype(x.dtype),)
+
+
+class HardSwish(OpRun):
+    """x times the ramp whose slope is 1/6."""
+
+    op_domain = ""
+
+    def _run(self, x: Array) -> tuple[Array]:
+        return ((x * np.clip(x / 6 + 0.5, 0, 1)).astype(x.dtype),)
+
+
+WIDENED: tuple[type[OpRun], ...] = (Gelu, Attention, HardSigmoid, HardSwish)

@@ -35,17 +35,13 @@ def test_four_spellings_at_least_and_each_is_a_model_of_its_own(idiom: dict) -> 
 
 
 def test_a_spelling_reaches_its_bar_at_nine_tenths_of_the_gain_by_hand() -> None:
-    row = {"exit_status": 0, "improved": True, "speedup": 1.81, "by_hand": 2.0}
+    row = {"exit_status": 0, "by_command": 1.81, "by_hand": 2.0}
     assert idioms.reached(row)
-    assert not idioms.reached({**row, "speedup": 1.79})
-    assert not idioms.reached({**row, "improved": False})
+    assert not idioms.reached({**row, "by_command": 1.79})
+    assert not idioms.reached({**row, "by_command": 1.0})
     assert not idioms.reached({**row, "exit_status": 1})
 
 
-#: Spellings that no rule of the library leads away from: 1/6 as a float is another number than the division by 6, an
-#: ellipsis stands for axes that no rule names, and a mean is no sum over a count, nor Neg a product with -1.
-MISSED = {"hard-swish/clip-quotient", "hard-swish/clip-gate", "hard-swish/relu-six-quotient", "hard-swish/times-sixth"}
-MISSED |= {"einsum/ellipsis", "rms-norm/sum", "rms-norm/sum-of-squares", "rotary/times-minus-one"}
 SPELLINGS = [(idiom, spelling) for idiom in idioms.IDIOMS for spelling in idioms.spellings(idiom)]
 STEPS, GRAPHS = 4, 600
 
@@ -78,4 +74,4 @@ def steps_to_fast(idiom: dict[str, Any], spelling: str) -> int | None:
 def test_rules_lead_to_the_fast_form(idiom: dict[str, Any], spelling: str) -> None:
     steps = steps_to_fast(idiom, spelling)
     assert steps != 0, "it is spelled as the fast form already"
-    assert (steps is None) == (f"{idiom['name']}/{spelling}" in MISSED)
+    assert steps is not None, "no rules of the library lead there"

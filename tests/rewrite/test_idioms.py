@@ -19,6 +19,7 @@ CONSTANTS = (
     "half: f32[] = const 0.5\none: f32[1] = const [1.0]\nc: f32[] = const 0.044715\nk: f32[] = const 0.79788458\n"
     "three: f32[] = const 3.0\n"
 )
+SIX = "three: f32[] = const 3.0\nz: f32[] = const 0.0\nsix: f32[] = const 6.0\n"
 GELU = X + CONSTANTS + "p = Pow(x, three)\nr = Mul(p, c)\ns0 = Add(x, r)\nu = Mul(s0, k)\n"
 KNOWN = {
     "mish": (X + "y = Mish(x)", "mish-is-quotient", "Exp"),
@@ -84,6 +85,30 @@ KNOWN = {
         "turned-batch-of-matrices",
         "Transpose",
     ),
+    "hard-swish-of-clip": (
+        X + SIX + "a = Add(x, three)\nb = Clip(a, z, six)\nm = Mul(b, x)\ny = Div(m, six)",
+        "hard-swish-of-quotient",
+        "HardSwish",
+    ),
+    "hard-swish-of-gate": (
+        X + SIX + "a = Add(three, x)\nb = Clip(a, z, six)\ng = Div(b, six)\ny = Mul(g, x)",
+        "hard-swish-of-gate",
+        "HardSwish",
+    ),
+    "hard-swish-scaled": (
+        X + SIX + "k: f32[] = const 0.16666667\na = Add(three, x)\nb = Clip(a, z, six)\ng = Mul(k, b)\ny = Mul(g, x)",
+        "hard-swish-of-scaled-gate",
+        "HardSwish",
+    ),
+    "relu-six": (X + SIX + "a = Relu(x)\ny = Min(six, a)", "clip-of-relu-and-least", "Clip"),
+    "bounds": (X + SIX + "a = Min(x, six)\ny = Max(z, a)", "clip-of-least-and-greatest", "Clip"),
+    "bounds-turned": (X + SIX + "a = Max(x, z)\ny = Min(a, six)", "clip-of-greatest-and-least", "Clip"),
+    "sum-over-count": (
+        ROWS + "n: f32[1] = const [48.0]\ns = ReduceSum{axes=[1,2]}(x)\ny = Div(s, n)",
+        "sum-over-count-is-mean",
+        "ReduceMean",
+    ),
+    "negative": (X + "m: f32[] = const -1.0\ny = Mul(m, x)", "times-minus-one-is-negative", "Neg"),
     "shuffle": (
         X + "a = Reshape{shape=[1,2,4,6,6]}(x)\nb = Transpose{perm=[0,2,1,3,4]}(a)\ny = Reshape{shape=[1,8,6,6]}(b)",
         "channel-shuffle-as-gather",
@@ -136,6 +161,15 @@ SILENT = {
         "tanh-gate-is-sigmoid",
     ),
     "another-hard-gate": (X + "g = HardSigmoid{alpha=0.2, beta=0.5}(x)\ny = Mul(g, x)", "hard-gate-is-hard-swish"),
+    "bounds-that-cross": (X + SIX + "a = Min(x, z)\ny = Max(a, six)", "clip-of-least-and-greatest"),
+    "sum-over-another-count": (
+        ROWS + "n: f32[] = const 8.0\ns = ReduceSum{axes=[1,2]}(x)\ny = Div(s, n)",
+        "sum-over-count-is-mean",
+    ),
+    "hard-swish-of-another-bound": (
+        X + SIX + "a = Add(x, six)\nb = Clip(a, z, six)\nm = Mul(b, x)\ny = Div(m, six)",
+        "hard-swish-of-quotient",
+    ),
     "no-shuffle": (
         X + "a = Reshape{shape=[1,2,4,6,6]}(x)\nb = Transpose{perm=[0,2,1,3,4]}(a)\ny = Reshape{shape=[1,4,12,6]}(b)",
         "channel-shuffle-as-gather",

@@ -76,6 +76,11 @@ def pair(before: str, after: str, count: int = 3) -> tuple[_core.Graph, _core.Gr
 
 
 MAX3 = "a: f32[] = Max(x0, x1)\nb: f32[] = Max(a, x2)\nreturn b"
+RAMP = (
+    "three: f32[] = const 3.0\nz: f32[] = const 0.0\nsix: f32[] = const 6.0\ns: f32[] = Add(x1, x2)\n"
+    "b: f32[] = Add(x0, three)\nc: f32[] = Clip(b, z, six)\n"
+)
+SUM = "r: f32[] = Add(y, s)\nreturn r"
 DECISIONS = [
     (MAX3, "a: f32[] = Max(x1, x2)\nb: f32[] = Max(x0, a)\nreturn b", "equal"),
     (MAX3, "a: f32[] = Max(x0, x1)\nb: f32[] = Min(a, x2)\nreturn b", "unequal"),
@@ -87,6 +92,12 @@ DECISIONS = [
      "a: f32[] = Max(x0, x1)\nb: f32[] = Add(a, x2)\nreturn b", "equal"),
     ("a: f32[] = Relu(x0)\nb: f32[] = Add(a, x1)\nc: f32[] = Mul(b, x2)\nreturn c",
      "b: f32[] = Add(x0, x1)\na: f32[] = Relu(b)\nc: f32[] = Mul(a, x2)\nreturn c", "unequal"),
+    (RAMP + "d: f32[] = Mul(x0, c)\ny: f32[] = Div(d, six)\nr: f32[] = Add(y, s)\nreturn r",
+     "s: f32[] = Add(x1, x2)\ny: f32[] = HardSwish(x0)\nr: f32[] = Add(y, s)\nreturn r", "equal"),
+    (RAMP + "y: f32[] = Div(c, six)\nr: f32[] = Add(y, s)\nreturn r",
+     "s: f32[] = Add(x1, x2)\ny: f32[] = HardSigmoid{alpha=0.16666667, beta=0.5}(x0)\n" + SUM, "equal"),
+    (RAMP + "y: f32[] = Div(c, six)\nr: f32[] = Add(y, s)\nreturn r",
+     "s: f32[] = Add(x1, x2)\ny: f32[] = HardSigmoid{alpha=0.2, beta=0.5}(x0)\n" + SUM, "unequal"),
 ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rlflow.ops.numbers import meant
 from rlflow.synthesis import field
 from rlflow.synthesis.domains import Array, Field, Ordered, Unsupported
 from rlflow.synthesis.integers import limits, wrapped
@@ -143,11 +144,26 @@ def _swish(c: Call) -> Array:
     return d.mul(x, function_of(d, "Sigmoid", d.mul(x, d.constant(c.attrs["alpha"]))))
 
 
+def _ramp(d: Ordered, x: Array, slope: Fraction, height: Fraction) -> Array:
+    """min(1, max(0, slope · x + height))."""
+    line = d.add(d.mul(d.constant(slope), x), d.constant(height))
+    return d.extreme(d.extreme(line, d.constant(0), True), d.constant(1), False)
+
+
+def _hard_sigmoid(c: Call) -> Array:
+    """A ramp where there is an order, with the numbers that its attributes stand for."""
+    if c.is_float() and isinstance(c.domain, Ordered):
+        return _ramp(c.domain, c.arg(0), meant(c.attrs["alpha"]), meant(c.attrs["beta"]))
+    return by_flags(c)
+
+
 def _hard_swish(c: Call) -> Array:
-    """x · HardSigmoid(x) with alpha 1/6, as float32 holds it, and beta 1/2, whatever HardSigmoid is."""
+    """x · HardSigmoid(x) with alpha 1/6 and beta 1/2, whatever HardSigmoid is where there is no order."""
     if not c.is_float():
         return by_flags(c)
     x, d = c.arg(0), c.domain
+    if isinstance(d, Ordered):
+        return d.mul(x, _ramp(d, x, Fraction(1, 6), Fraction(1, 2)))
     key = field.key_of("HardSigmoid", [("alpha", float(np.float32(1 / 6))), ("beta", 0.5)])
     return d.mul(x, applied(d, "HardSigmoid", key, x))
 
@@ -222,7 +238,8 @@ register(
     for_integers=True,
     native=lambda a: NativeKind("Relu", 1, []),
 )
-register("HardSwish", meaning=_hard_swish)
+register("HardSigmoid", meaning=_hard_sigmoid, known="ordered")
+register("HardSwish", meaning=_hard_swish, known="ordered")
 register("IsNaN", meaning=_is_nan)
 register("Sign", on_integers=np.sign, for_integers=True)
 register(
