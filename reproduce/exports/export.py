@@ -8,19 +8,44 @@ Weights are drawn (see calibrate.py), nothing is downloaded. ``--older``: the ex
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import warnings
 from pathlib import Path
+from typing import Any
 
 # the packages may not look for weights or newer versions of themselves
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
 
 OLDER_OPSET = 17
+#: What is declared stays so as long as torch's object of it lives.
+_DECLARED: list[Any] = []
+
+
+def declare_vision_operators() -> None:
+    """Lets torchvision be imported where its operators cannot be loaded: built for CUDA, beside a torch for CPUs.
+
+    It describes them to torch as it is imported, so that they have to be declared. No architecture here runs one.
+    """
+    import torch
+
+    found = importlib.util.find_spec("torchvision")
+    libraries = list(Path(found.origin).parent.glob("_C.*")) if found and found.origin else []
+    try:
+        for library in libraries:
+            torch.ops.load_library(os.fspath(library))
+    except OSError:
+        kept = torch.library.Library("torchvision", "FRAGMENT")
+        for operator in ("nms", "qnms"):
+            kept.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        _DECLARED.append(kept)
 
 
 def export(name: str, path: Path, *, older: bool, seed: int) -> None:
     """Raises what torch raises where it cannot export the model; nothing is left behind then."""
     import torch
+
+    declare_vision_operators()
     from architectures import BUILDERS
     from calibrate import calibrate
 
