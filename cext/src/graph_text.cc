@@ -96,7 +96,7 @@ class Parser {
       try {
         statement(trim(without_comment(line)));
       } catch (const Error& e) {
-        throw Error(e.kind() == ErrorKind::kUsage ? ErrorKind::kGraph : e.kind(), "line " + std::to_string(line_number) + ": " + e.what());
+        throw Error(e.kind() == ErrorKind::kUsage ? ErrorKind::kGraph : e.kind(), "line " + std::to_string(line_number) + ": " + shown(e.what()));
       }
     }
     if (!returned_) throw Error(ErrorKind::kGraph, "the graph text has no `return` line");

@@ -247,7 +247,7 @@ OpId find_op(std::string_view name) {
   size_t best = 4;
   for (const OpInfo& row : op_table())
     if (size_t d = distance(name, row.name); d < best) best = d, nearest = row.name;
-  throw Error(ErrorKind::kGraph, "unknown operator '" + std::string(name) + "' (" +
+  throw Error(ErrorKind::kGraph, "unknown operator '" + shown(name) + "' (" +
                                      (nearest.empty() ? "the table has " + std::to_string(op_table().size()) + " operators, none like it"
                                                       : "did you mean '" + std::string(nearest) + "'?") +
                                      ")");

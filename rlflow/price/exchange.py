@@ -12,6 +12,8 @@ from rlflow.files import parse_json
 from rlflow.price.records import COLUMNS
 
 _FORMAT = "rlflow prices"
+#: Whole numbers below this are what the database holds.
+_LARGEST = 2**63
 
 
 def write_lines(rows: Sequence[Sequence[Any]], version: int, write: Callable[[str], Any]) -> None:
@@ -45,7 +47,7 @@ def _check_header(entry: Any, version: int, where: str) -> None:
     if not isinstance(entry, dict) or entry.get("format") != _FORMAT:
         raise UsageError(f"{where} this is no file of 'rlflow cost export'.")
     if entry.get("version") != version:
-        raise UsageError(f"{where} its version is {entry.get('version')}; this program reads {version}.")
+        raise UsageError(f"{where} its version is {_shown(entry.get('version'))}; this program reads {version}.")
 
 
 def _row(entry: Any, where: str) -> tuple[Any, ...]:
@@ -55,15 +57,32 @@ def _row(entry: Any, where: str) -> tuple[Any, ...]:
         raise UsageError(f"{where} expected the fields {', '.join(COLUMNS)}.")
     for key, kind in kinds.items():
         if not isinstance(entry[key], kind):
-            raise UsageError(f"{where} the field {key!r} is {entry[key]!r}; expected {kind.__name__}.")
+            raise UsageError(f"{where} the field {key!r} is {_shown(entry[key])}; expected {kind.__name__}.")
+        if kind is int and not 0 <= entry[key] < _LARGEST:
+            raise UsageError(
+                f"{where} the field {key!r} is {_shown(entry[key])}; expected a number from 0, below 2^63."
+            )
     ms = entry["ms"]
-    if ms is not None and not (isinstance(ms, (int, float)) and math.isfinite(ms) and ms >= 0):
-        raise UsageError(f"{where} the field 'ms' is {ms!r}; expected milliseconds, or null for a refusal.")
+    if ms is not None and not (_is_number(ms) and ms >= 0):
+        raise UsageError(f"{where} the field 'ms' is {_shown(ms)}; expected milliseconds, or null for a refusal.")
     for key in ("spread_ms", "flops", "bytes"):
         value = entry[key]
         absent = key == "spread_ms" and value is None
-        if not absent and not (isinstance(value, (int, float)) and math.isfinite(value)):
-            raise UsageError(f"{where} the field {key!r} is {value!r}; expected a number.")
+        if not absent and not _is_number(value):
+            raise UsageError(f"{where} the field {key!r} is {_shown(value)}; expected a number.")
     if not (entry["refusal"] is None or isinstance(entry["refusal"], str)):
-        raise UsageError(f"{where} the field 'refusal' is {entry['refusal']!r}; expected a sentence or null.")
+        raise UsageError(f"{where} the field 'refusal' is {_shown(entry['refusal'])}; expected a sentence or null.")
     return tuple(entry[name] for name in COLUMNS)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a finite number that the database can hold."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and abs(value) < _LARGEST
+
+
+def _shown(value: Any) -> str:
+    """A value of the file as a sentence can hold it."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"

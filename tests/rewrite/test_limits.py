@@ -108,3 +108,17 @@ def test_an_error_may_quote_half_a_character() -> None:
     """Found by fuzzing: the parser points at a byte, which is no text by itself."""
     with pytest.raises(RuleError, match="at column 5: unexpected"):
         Rule("r", "f", ("(Relu ?x)",), ("?x",), ("not üconstant(?x)",)).core  # noqa: B018 - compiles it
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "y: f32[2] = " + "Relu" * 10_000 + "(x)",
+        "y: f32[2] = " + "[" * 40_000 + "(x)",
+        "y: f32[2] = Relu{" + "alpha" * 10_000 + "=1}(x)",
+    ],
+)
+def test_a_graph_of_text(line: str) -> None:
+    with pytest.raises(GraphError, match="line 2: ") as refused:
+        Graph.parse(f"x: f32[2] = input\n{line}\nreturn y")
+    assert len(str(refused.value)) < 500
