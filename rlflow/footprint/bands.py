@@ -2,6 +2,10 @@
 
 The rows that a band needs are found backwards, from what is handed on to what is read: a value that several operators
 read is computed where any of them needs it. An operator that needs fewer rows of a value than the band has gets a cut.
+
+A stretch may have several *steps*: each hands its pieces to the next, so that no value between them is ever there as a
+whole. The pieces of such a value cover its rows once, from the top. A piece ends where the same band of the later steps
+stops reading; what they read above it lies in earlier pieces. So no row of it is computed twice.
 """
 
 from __future__ import annotations
@@ -17,28 +21,39 @@ from rlflow.footprint.rowmaps import Share
 
 class Stretch(NamedTuple):
     """The jobs ``first`` to ``last`` inclusive, in so many ``bands``. ``uneven``: no two bands have as many rows, so
-    that the runtime gives no value the buffer of another band's, which would then live on in between.
+    that the runtime gives no value the buffer of another band's, which would then live on in between. ``cuts``: the
+    last jobs of all steps but the last. ``hidden``: the runtime does not learn the shapes of the bands before it runs
+    them, so it gives none the buffer of another.
     """
 
     first: int
     last: int
     bands: int
     uneven: bool = False
+    cuts: tuple[int, ...] = ()
+    hidden: bool = False
+
+    @property
+    def steps(self) -> list[tuple[int, int]]:
+        """The first and the last job of each step."""
+        return list(zip((self.first, *(cut + 1 for cut in self.cuts)), (*self.cuts, self.last), strict=True))
 
 
 def in_bands(flow: Flow, stretches: Iterable[Stretch]) -> Flow | None:
     """The flow with these stretches, which do not overlap, in bands; ``None`` where one of them cannot be."""
     jobs: list[FlowJob] = []
     shapes, widths = dict(flow.shapes), dict(flow.widths)
+    hidden = set(flow.hidden)
     place = 0
     for number, stretch in enumerate(sorted(stretches)):
         banded = _Banded(flow, stretch, number, shapes, widths)
         found = banded.jobs()
         if found is None:
             return None
+        hidden |= banded.hidden
         jobs += [*flow.jobs[place : stretch.first], *found]
         place = stretch.last + 1
-    return replace(flow, jobs=(*jobs, *flow.jobs[place:]), shapes=shapes, widths=widths)
+    return replace(flow, jobs=(*jobs, *flow.jobs[place:]), shapes=shapes, widths=widths, hidden=frozenset(hidden))
 
 
 def exits(flow: Flow, stretch: Stretch) -> list[str]:
@@ -48,62 +63,29 @@ def exits(flow: Flow, stretch: Stretch) -> list[str]:
     return [value for value in made if value in later]
 
 
-class _Banded:
-    """The jobs of one stretch; ``shapes`` and ``widths`` receive what they make."""
+class Shared(NamedTuple):
+    """What one band of a step computes of ``wanted``, the rows that it hands on: the rows of each value, and each job's
+    share of its inputs.
+    """
 
-    def __init__(
-        self,
-        flow: Flow,
-        stretch: Stretch,
-        number: int,
-        shapes: dict[str, tuple[int, ...]],
-        widths: dict[str, int],
-    ) -> None:
-        self._flow, self._stretch, self._number = flow, stretch, number
-        self._shapes, self._widths = shapes, widths
-        self._range = flow.jobs[stretch.first : stretch.last + 1]
-        self._made = {value for job in self._range for value in job.outputs}
-        self._exits = exits(flow, stretch)
-        self._blocked = flow.blocked
+    wanted: Mapping[str, Cut]
+    need: Mapping[str, Cut]
+    shares: Sequence[Share | None]
 
-    def jobs(self) -> list[FlowJob] | None:
-        """All bands, one after another, and what joins them."""
-        heights = {value: self._flow.height(value) for value in self._exits}
-        places = _places(min(heights.values(), default=0), self._stretch.bands, self._stretch.uneven)
-        if places is None:
-            return None
-        least = places[-1]
-        pieces: dict[str, list[str]] = {value: [] for value in self._exits}
-        jobs: list[FlowJob] = []
-        for band in range(self._stretch.bands):
-            wanted = {
-                value: Cut(places[band] * height // least, places[band + 1] * height // least)
-                for value, height in heights.items()
-            }
-            shares = self._shares(wanted)
-            if shares is None:
-                return None
-            one = _Band(self, band, *shares)
-            jobs += one.jobs()
-            for value in self._exits:
-                pieces[value].append(one.piece(value, wanted[value]))
-            jobs += one.waiting()
-        joints = (FlowJob(tuple(pieces[value]), (value,), rows=None, joins=True) for value in self._exits)
-        return [*jobs, *joints]
 
-    def cut(self, value: str, given: str, made: str, cut: Cut, has: Cut) -> FlowJob:
-        """The job that takes ``cut`` of ``given``, which has the rows ``has`` of ``value``."""
-        if value not in self._made or value not in self._blocked:
-            return FlowJob((given,), (made,), cut=cut)
-        kernel = has.end - has.first - (cut.end - cut.first) + 1
-        flops = 2.0 * kernel * prod(self._shapes[made])
-        return FlowJob((given,), (made,), cut=cut, crops=True, flops=flops, layout=Layout.BLOCKED)
+class Step:
+    """The jobs ``first`` to ``last`` inclusive."""
 
-    def _shares(self, wanted: Mapping[str, Cut]) -> tuple[dict[str, Cut], list[Share | None]] | None:
-        """The rows of each value that a band computes or reads, and each job's share of its inputs."""
+    def __init__(self, flow: Flow, first: int, last: int) -> None:
+        self._flow = flow
+        self.jobs = flow.jobs[first : last + 1]
+        self.made = {value for job in self.jobs for value in job.outputs}
+
+    def shared(self, wanted: Mapping[str, Cut]) -> Shared | None:
+        """What a band that hands on ``wanted`` computes; ``None`` where it cannot."""
         need = dict(wanted)
         shares: list[Share | None] = []
-        for job in reversed(self._range):
+        for job in reversed(self.jobs):
             asked = [need[value] for value in job.outputs if value in need]
             if not asked:
                 shares.append(None)
@@ -117,82 +99,216 @@ class _Banded:
             shares.append(share)
             for value in banded:
                 need[value] = _hull([need.get(value, share), share])
-        return need, shares[::-1]
+        return Shared(wanted, need, shares[::-1])
+
+
+class _Piece(NamedTuple):
+    """Rows of a value, and their name."""
+
+    rows: Cut
+    name: str
+
+
+class _Banded:
+    """The jobs of one stretch; ``shapes`` and ``widths`` receive what they make."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        stretch: Stretch,
+        number: int,
+        shapes: dict[str, tuple[int, ...]],
+        widths: dict[str, int],
+    ) -> None:
+        self.flow, self.number = flow, number
+        self._stretch, self._shapes, self._widths = stretch, shapes, widths
+        self._steps = [Step(flow, first, last) for first, last in stretch.steps]
+        self._made = {value for step in self._steps for value in step.made}
+        self._exits = exits(flow, stretch)
+        self._pieces: dict[str, list[_Piece]] = {}
+        self._views: dict[str, str] = {}
+        self.hidden: set[str] = set()
+
+    def jobs(self) -> list[FlowJob] | None:
+        """All bands, one after another, and what joins them."""
+        planned = self._planned()
+        if planned is None:
+            return None
+        jobs: list[FlowJob] = []
+        for band in range(self._stretch.bands):
+            for number, step in enumerate(self._steps):
+                shared = planned[number][band]
+                if shared.wanted:
+                    one = _Band(self, step, number, band, shared)
+                    jobs += one.all_jobs(self._pieces)
+        pieces = {value: tuple(one.name for one in self._pieces[value]) for value in self._exits}
+        joints = (FlowJob(pieces[value], (value,), joins=True) for value in self._exits)
+        views = (FlowJob((value,), (view,), reuses=((0, 0),), alias=True) for value, view in self._views.items())
+        return [*views, *jobs, *joints]
+
+    def whole(self, value: str) -> str:
+        """A value that is there as a whole, or the view of it whose shape is hidden."""
+        if not self._stretch.hidden:
+            return value
+        if value not in self._views:
+            self._views[value] = self.new(value, Cut(0, self.flow.height(value)), f"{value}/hidden{self.number}")
+        return self._views[value]
+
+    def handed(self, value: str, rows: Cut) -> list[_Piece]:
+        """The pieces of a value of an earlier step that have some of these rows; none for one that is there whole."""
+        return [one for one in self._pieces.get(value, ()) if one.rows.first < rows.end and rows.first < one.rows.end]
+
+    def new(self, value: str, rows: Cut | Share, name: str) -> str:
+        """Rows of a value get a name, a shape and a width."""
+        shape = self.flow.shapes[value]
+        self._shapes[name] = (*shape[:ROWS], rows.end - rows.first, *shape[ROWS + 1 :])
+        self._widths[name] = self._widths[value]
+        if self._stretch.hidden:
+            self.hidden.add(name)
+        return name
+
+    def cut(self, given: str, made: str, cut: Cut, has: Cut, blocked: bool) -> FlowJob:
+        """The job that takes ``cut`` of ``given``, which has as many rows as ``has``."""
+        if not blocked:
+            return FlowJob((given,), (made,), cut=cut)
+        kernel = has.end - has.first - (cut.end - cut.first) + 1
+        flops = 2.0 * kernel * prod(self._shapes[made])
+        return FlowJob((given,), (made,), cut=cut, crops=True, flops=flops, layout=Layout.BLOCKED)
+
+    # --- which rows ---------------------------------------------------------------------------------------------------
+
+    def _planned(self) -> list[list[Shared]] | None:
+        """What each band of each step computes; ``None`` where one of them cannot."""
+        ends = self._last_ends()
+        if ends is None:
+            return None
+        planned = []
+        for step in reversed(self._steps):
+            found = []
+            for band in range(self._stretch.bands):
+                shared = step.shared(_between(ends, band, step.made))
+                if shared is None:
+                    return None
+                found.append(shared)
+                for value in self._made.intersection(shared.need) - step.made:
+                    asked = ends.setdefault(value, [0] * self._stretch.bands)
+                    asked[band:] = [max(end, shared.need[value].end) for end in asked[band:]]
+            planned.append(found)
+        return planned[::-1]
+
+    def _last_ends(self) -> dict[str, list[int]] | None:
+        """Where the pieces of what the stretch hands on end; ``None`` where there are too few rows."""
+        heights = {value: self.flow.height(value) for value in self._exits}
+        places = _places(min(heights.values(), default=0), self._stretch.bands, self._stretch.uneven)
+        if places is None:
+            return None
+        return {value: [place * height // places[-1] for place in places[1:]] for value, height in heights.items()}
 
 
 class _Band:
-    """One band of a stretch."""
+    """One band of a step."""
 
-    def __init__(self, whole: _Banded, band: int, need: Mapping[str, Cut], shares: Sequence[Share | None]) -> None:
-        self._whole, self._band, self._need, self._shares = whole, band, need, shares
+    def __init__(self, whole: _Banded, step: Step, number: int, band: int, shared: Shared) -> None:
+        self._whole, self._step, self._number, self._band = whole, step, number, band
+        self._shared, self._need = shared, shared.need
         self._cuts: dict[tuple[str, Cut], str] = {}
+        self._gathered: dict[str, str] = {}
         self._waiting: list[FlowJob] = []
 
-    def jobs(self) -> list[FlowJob]:
-        """The band of each job, after the cuts that it reads."""
+    def all_jobs(self, pieces: dict[str, list[_Piece]]) -> list[FlowJob]:
+        """The jobs; ``pieces`` receives what they hand on."""
         found: list[FlowJob] = []
-        for job, share in zip(self._whole._range, self._shares, strict=True):
-            if share is None:
-                continue
-            one = self._of(job, share)
-            found += [*self.waiting(), *one]
-        return found
+        for job, share in zip(self._step.jobs, self._shared.shares, strict=True):
+            if share is not None:
+                one = self._of(job, share)
+                found += [*self._asked(), *one]
+        for value, rows in self._shared.wanted.items():
+            pieces.setdefault(value, []).append(_Piece(rows, self._piece(value, rows)))
+        return [*found, *self._asked()]
 
-    def waiting(self) -> Iterator[FlowJob]:
+    def _asked(self) -> Iterator[FlowJob]:
         """The cuts that were asked for and not handed out yet."""
         yield from self._waiting
         self._waiting = []
 
-    def piece(self, value: str, rows: Cut) -> str:
+    def _piece(self, value: str, rows: Cut) -> str:
         """The name of these rows of a value."""
-        flow, name = self._whole._flow, value
-        if value in self._whole._made:
-            name, has = self._name(value), self._need[value]
-        else:
-            has = Cut(0, flow.height(value))
-        if (has.first, has.end) == (rows.first, rows.end):
-            return name
-        key = (value, Cut(rows.first, rows.end))
+        name, has = self._there(value)
+        return name if has == rows else self._cut(value, name, rows, has, self._is_blocked(value))
+
+    def _there(self, value: str) -> tuple[str, Cut]:
+        """What the band has of a value: rows of its own, of earlier steps' pieces, or the whole."""
+        if value in self._step.made:
+            return self._name(value), self._need[value]
+        pieces = self._whole.handed(value, self._need[value])
+        if not pieces:
+            return self._whole.whole(value), Cut(0, self._whole.flow.height(value))
+        if len(pieces) == 1:
+            return pieces[0].name, pieces[0].rows
+        return self._gather(value, pieces), self._need[value]
+
+    def _is_blocked(self, value: str) -> bool:
+        """Whether what the band has of a value probably lies in the runtime's blocked layout."""
+        inside = value in self._step.made or bool(self._whole.handed(value, self._need[value]))
+        return inside and value not in self._gathered and value in self._whole.flow.blocked
+
+    def _gather(self, value: str, pieces: Sequence[_Piece]) -> str:
+        """The rows that the band needs, of several pieces."""
+        if value not in self._gathered:
+            rows, parts = self._need[value], []
+            for one in pieces:
+                part = Cut(max(one.rows.first, rows.first), min(one.rows.end, rows.end))
+                parts.append(one.name if part == one.rows else self._cut(value, one.name, part, one.rows, False))
+            name = self._gathered[value] = self._whole.new(value, rows, f"{self._name(value)}_gathered")
+            self._waiting.append(FlowJob(tuple(parts), (name,), joins=True))
+        return self._gathered[value]
+
+    def _cut(self, value: str, name: str, rows: Cut, has: Cut, blocked: bool) -> str:
+        key = (name, rows)
         if key not in self._cuts:
-            self._cuts[key] = self._new(value, rows, f"{self._name(value)}_{rows.first}_{rows.end}")
+            self._cuts[key] = self._whole.new(value, rows, f"{name}_{rows.first}_{rows.end}/{self._label}")
             cut = Cut(rows.first - has.first, rows.end - has.first)
-            self._waiting.append(self._whole.cut(value, name, self._cuts[key], cut, has))
+            self._waiting.append(self._whole.cut(name, self._cuts[key], cut, has, blocked))
         return self._cuts[key]
 
     def _of(self, job: FlowJob, share: Share) -> list[FlowJob]:
         assert job.rows is not None
-        flow = self._whole._flow
         rows = self._need[job.outputs[0]]
         given = tuple(
-            value if place in job.whole else self.piece(value, Cut(share.first, share.end))
+            value if place in job.whole else self._piece(value, Cut(share.first, share.end))
             for place, value in enumerate(job.inputs)
         )
-        part = (rows.end - rows.first) / flow.height(job.outputs[0])
+        part = (rows.end - rows.first) / self._whole.flow.height(job.outputs[0])
         inside = (share.before, share.after)
+        new = self._whole.new
         if not job.rows.cuts or inside == (0, 0):
-            made = tuple(self._new(value, rows, self._name(value)) for value in job.outputs)
+            made = tuple(new(value, rows, self._name(value)) for value in job.outputs)
             band = None if job.rows.cuts else inside
             return [replace(job, inputs=given, outputs=made, flops=job.flops * part, band=band or (0, 0))]
         wide = Cut(rows.first - share.before, rows.end + share.after)
-        made = tuple(self._new(value, wide, f"{self._name(value)}_wide") for value in job.outputs)
+        made = tuple(new(value, wide, f"{self._name(value)}_wide") for value in job.outputs)
         cuts = [
             FlowJob(
                 (one,),
-                (self._new(value, rows, self._name(value)),),
+                (new(value, rows, self._name(value)),),
                 cut=Cut(share.before, wide.end - wide.first - share.after),
             )
             for value, one in zip(job.outputs, made, strict=True)
         ]
         return [replace(job, inputs=given, outputs=made, flops=job.flops * part, band=(0, 0)), *cuts]
 
-    def _name(self, value: str) -> str:
-        return f"{value}/rows{self._whole._number}.{self._band}"
+    @property
+    def _label(self) -> str:
+        return f"{self._whole.number}.{self._band}.{self._number}"
 
-    def _new(self, value: str, rows: Cut | Share, name: str) -> str:
-        shape = self._whole._flow.shapes[value]
-        self._whole._shapes[name] = (*shape[:ROWS], rows.end - rows.first, *shape[ROWS + 1 :])
-        self._whole._widths[name] = self._whole._widths[value]
-        return name
+    def _name(self, value: str) -> str:
+        return f"{value}/rows{self._label}"
+
+
+def _between(ends: Mapping[str, Sequence[int]], band: int, made: Iterable[str]) -> dict[str, Cut]:
+    """The rows of each value between the ends of the band before and of this one, where there are some."""
+    found = {value: Cut(ends[value][band - 1] if band else 0, ends[value][band]) for value in made if value in ends}
+    return {value: rows for value, rows in sorted(found.items()) if rows.first < rows.end}
 
 
 def _places(height: int, bands: int, uneven: bool) -> list[int] | None:

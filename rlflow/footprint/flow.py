@@ -36,6 +36,7 @@ class Cut(NamedTuple):
 class FlowJob:
     """One operator on activations; weights are not among its ``inputs``.
 
+    ``fuses``: it is computed in one kernel with what makes such an input, and never has a buffer beside that one's.
     ``rows``: how rows go through it, ``None`` where it needs whole values. ``whole``: places of ``inputs`` that are
     taken whole whatever rows are computed. ``reuses``: (input, output) places that may share a buffer; with ``alias``
     they do in any case. ``flops``: of the whole. ``workspace``: bytes that it takes while it runs.
@@ -52,6 +53,7 @@ class FlowJob:
     whole: frozenset[int] = frozenset()
     reuses: tuple[tuple[int, int], ...] = ()
     alias: bool = False
+    fuses: bool = False
     flops: float = 0.0
     workspace: int = 0
     band: tuple[int, int] | None = None
@@ -66,7 +68,8 @@ class FlowJob:
 class Flow:
     """Jobs in the order of their execution. ``shapes`` and ``widths`` (bytes an element) of all values but weights;
     ``inputs`` and ``outputs`` of the whole; ``whole``: the job of each node, before any stretch was put in bands;
-    ``blocked``: the values that the runtime will keep in its blocked layout.
+    ``blocked``: the values that the runtime will keep in its blocked layout; ``hidden``: those whose shapes it learns
+    only when it runs, so that they share no buffer; ``hides``: whether shapes can be hidden from it.
     """
 
     jobs: tuple[FlowJob, ...]
@@ -77,6 +80,8 @@ class Flow:
     notes: tuple[str, ...] = ()
     whole: Mapping[int, FlowJob] = field(default_factory=dict, repr=False)
     blocked: frozenset[str] = frozenset()
+    hidden: frozenset[str] = frozenset()
+    hides: bool = False
 
     def bytes(self, value: str) -> int:
         """Bytes of a value."""

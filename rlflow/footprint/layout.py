@@ -23,7 +23,7 @@ def blocked_values(flow: Flow) -> frozenset[str]:
 def with_copies(flow: Flow) -> Flow:
     """The flow with the copies between the layouts, and the sizes that values have in theirs."""
     laid = _Laid(flow)
-    return replace(flow, jobs=tuple(laid.jobs), shapes=laid.shapes, widths=laid.widths)
+    return replace(flow, jobs=tuple(laid.jobs), shapes=laid.shapes, widths=laid.widths, hidden=frozenset(laid.hidden))
 
 
 class _Laid:
@@ -31,6 +31,7 @@ class _Laid:
         self.jobs: list[FlowJob] = []
         self.shapes, self.widths = dict(flow.shapes), dict(flow.widths)
         self.blocked: set[str] = set()
+        self.hidden = set(flow.hidden)
         self._plain = flow.shapes
         self._copies: dict[tuple[str, bool], str] = {}
         self._outputs = set(flow.outputs)
@@ -61,6 +62,8 @@ class _Laid:
             name = self._copies[value, blocked] = f"{value}#{'blocked' if blocked else 'plain'}"
             self.shapes[name] = filled(self._plain[value]) if blocked else self._plain[value]
             self.widths[name] = self.widths[value]
+            if value in self.hidden:
+                self.hidden.add(name)
             self.jobs.append(FlowJob((value,), (name,), copies=True))
         return name
 

@@ -121,13 +121,14 @@ def _in_place(
         given = job.inputs[source]
         if job.alias:
             return given
-        if uses[home[given].value if given in home else given] == 1 and _same_size(flow, given, value):
+        fused = job.fuses and flow.shapes.get(given) == flow.shapes.get(value)
+        if uses[home[given].value if given in home else given] == 1 and (fused or _same_size(flow, given, value)):
             return given
     return None
 
 
 def _freed(flow: Flow, value: str, free: list[str]) -> str | None:
-    if not flow.shapes.get(value):
+    if not flow.shapes.get(value) or value in flow.hidden:
         return None
     for index, buffer in enumerate(free):
         if _same_size(flow, buffer, value):
@@ -137,7 +138,7 @@ def _freed(flow: Flow, value: str, free: list[str]) -> str | None:
 
 
 def _same_size(flow: Flow, one: str, other: str) -> bool:
-    known = one in flow.shapes and other in flow.shapes
+    known = one in flow.shapes and other in flow.shapes and not flow.hidden & {one, other}
     return known and flow.shapes[one] == flow.shapes[other] and flow.widths[one] == flow.widths[other]
 
 

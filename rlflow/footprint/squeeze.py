@@ -10,12 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import NamedTuple
 
 from rlflow.footprint.bands import Stretch, exits, in_bands
 from rlflow.footprint.flow import Flow
 from rlflow.footprint.layout import with_copies
 from rlflow.footprint.lifetimes import Footprint, footprint
+from rlflow.footprint.stepping import CALL, COPY, Stepping
 
 #: Numbers of bands that are tried.
 BANDS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -29,9 +31,6 @@ MOST_UNEVEN = 8
 STALE = 2
 #: Turns of the search; each adds one stretch.
 TURNS = 10
-#: What copying a byte, and calling a kernel, cost beside one operation of a product: about as on a core that
-#: multiplies 60e9 numbers and copies 15e9 bytes a second and needs 5 microseconds a call.
-COPY, CALL = 4.0, 3e5
 
 
 class Design(NamedTuple):
@@ -76,6 +75,7 @@ class Squeeze:
         self._base = work_of(start)
         self._runs = list(_runs(self.flow))
         self._alive = _alive(self.flow)
+        self._stepping = Stepping(self.flow)
         needs = footprint(start)
         seen: dict[tuple[Stretch, ...], Design] = {(): Design(needs.peak, 1.0, ())}
         beam: list[tuple[Design, Flow, Footprint]] = [(seen[()], start, needs)]
@@ -96,12 +96,10 @@ class Squeeze:
         """The design with one more stretch, in more and more bands as long as that is allowed and of use."""
         for first, last in self._around(design, flow, needs):
             kept = [one for one in design.stretches if one.last < first or one.first > last]
-            for uneven in (True, False):
+            for kind in self._kinds():
                 least, idle = design.peak, 0
-                for bands in BANDS:
-                    if uneven and bands > MOST_UNEVEN:
-                        break
-                    stretches = tuple(sorted([*kept, Stretch(first, last, bands, uneven)]))
+                for stretch in map(kind, repeat(first), repeat(last), BANDS):
+                    stretches = tuple(sorted([*kept, stretch])) if stretch is not None else ()
                     if stretches in seen:
                         continue
                     found = None if self._is_over() else self._tried(stretches)
@@ -110,6 +108,18 @@ class Squeeze:
                     seen[stretches] = found[0]
                     idle, least = (0, found[0].peak) if found[0].peak < least else (idle + 1, least)
                     yield found
+
+    def _kinds(self) -> Iterator[Callable[[int, int, int], Stretch | None]]:
+        """Ways to put jobs in so many bands; ``None`` where one does not differ from another."""
+        hides = self.flow.hides
+        yield lambda first, last, bands: self._in_steps(first, last, bands, hides)
+        yield lambda first, last, bands: Stretch(first, last, bands, hidden=hides)
+        if not hides:
+            yield lambda first, last, bands: Stretch(first, last, bands, True) if bands <= MOST_UNEVEN else None
+
+    def _in_steps(self, first: int, last: int, bands: int, hidden: bool) -> Stretch | None:
+        cuts = self._stepping.cuts(first, last, bands)
+        return Stretch(first, last, bands, False, cuts, hidden) if cuts else None
 
     def _is_over(self) -> bool:
         return time.monotonic() > self._end or self.stop()

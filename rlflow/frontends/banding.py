@@ -46,6 +46,8 @@ class _Writer:
         self._own = {name for node in model.graph.node for name in (*node.input, *node.output)} | taken
         self._names = UniqueNames(taken | own)
         self._written: dict[str, str] = {}
+        dims = (dim for one in model.graph.input for dim in one.type.tensor_type.shape.dim)
+        self._open = not all(dim.HasField("dim_value") for dim in dims)
         self.constants: dict[str, onnx.TensorProto] = {}
 
     def nodes(self) -> list[onnx.NodeProto]:
@@ -57,7 +59,7 @@ class _Writer:
         for job in self._flow.jobs:
             while idle and job.node > idle[0]:
                 found.append(_copy(source[idle.pop(0)]))
-            found.append(self._node(job))
+            found += self._nodes_of(job)
         return [*found, *(_copy(source[number]) for number in idle)]
 
     def _node(self, job: FlowJob) -> onnx.NodeProto:
@@ -68,6 +70,48 @@ class _Writer:
             return self._marked(self._crop(job) if job.crops else self._slice(job))
         source = self._model.graph.node[job.node]
         return _copy(source) if job.band is None else self._marked(self._band(source, job))
+
+    def _nodes_of(self, job: FlowJob) -> list[onnx.NodeProto]:
+        if job.alias and job.node < 0:
+            return self._hiding(job)
+        return self._joint(job) if self._ends(job) else [self._node(job)]
+
+    def _hiding(self, job: FlowJob) -> list[onnx.NodeProto]:
+        """Two views whose batch no inference of shapes finds out: the first is as long as a sum says that adds 0."""
+        given, made = self._named(job.inputs)[0], self._named(job.outputs)[0]
+        size, zero, length, flat = (self._names.fresh("rows") for _ in range(4))
+        shape = self._flow.shapes[job.inputs[0]]
+        nodes = [
+            helper.make_node("Size", [given], [size]),
+            helper.make_node("Sub", [size, size], [zero]),
+            helper.make_node("Add", [zero, self._ints([-1])], [length]),
+            helper.make_node("Reshape", [given, length], [flat]),
+            helper.make_node("Reshape", [flat, self._ints([-1, *shape[1:]])], [made]),
+        ]
+        return [self._marked(node) for node in nodes]
+
+    def _ends(self, job: FlowJob) -> bool:
+        """Whether this joins what a stretch hands on, and a view of its pieces can be written."""
+        return job.joins and job.outputs[0] in self._own and len(self._flow.shapes[job.outputs[0]]) == 4
+
+    def _joint(self, job: FlowJob) -> list[onnx.NodeProto]:
+        """The pieces joined, in an order of computation that is ours.
+
+        ONNX Runtime walks depth first from the outputs, and to the input first whose node came last. Which of the
+        copies out of its blocked layout that is changes from session to session. So each piece goes through a view,
+        and the views stand in the file from the last to the first.
+        """
+        if self._opset < 5:
+            return [self._node(job)]
+        flat, pieces = self._ints([0, 0, -1]), self._named(job.inputs)
+        height = self._flow.shapes[job.outputs[0]][ROWS]
+        views = {piece: self._names.fresh("rows") for piece in pieces}
+        joined = self._names.fresh("rows")
+        nodes = [helper.make_node("Reshape", [piece, flat], [views[piece]]) for piece in reversed(pieces)]
+        nodes.append(helper.make_node("Concat", [views[piece] for piece in pieces], [joined], axis=ROWS))
+        whole = self._ints([0, 0, height, -1] if self._open else self._flow.shapes[job.outputs[0]])
+        nodes.append(helper.make_node("Reshape", [joined, whole], self._named(job.outputs)))
+        return [self._marked(node) for node in nodes]
 
     def _marked(self, node: onnx.NodeProto) -> onnx.NodeProto:
         node.name = self._names.fresh(node.op_type)

@@ -6,6 +6,7 @@ so nothing that is not understood is ever split.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
@@ -28,6 +29,8 @@ _ACTIVATIONS = frozenset({
     "Celu", "Clip", "Elu", "HardSigmoid", "Identity", "LeakyRelu", "Relu", "Selu", "Sigmoid", "Softmax",
     "Softplus", "Softsign", "Tanh", "ThresholdedRelu",
 })  # fmt: skip
+#: What the runtime computes in one kernel with the convolution before it.
+_FUSED = frozenset({"Add", "Clip", "HardSigmoid", "LeakyRelu", "Relu", "Sigmoid", "Sum", "Tanh"})
 #: Operators that stay in ONNX Runtime's blocked layout.
 _KEEPING = _ACTIVATIONS | {"Add", "Sum", "Mul", "BatchNormalization", "Resize"}
 #: (input, output) places.
@@ -65,6 +68,7 @@ class _Reader:
             job = self._job(number, node)
             if job is not None:
                 jobs.append(job)
+        jobs = self._fused(jobs)
         values = {value for job in jobs for value in (*job.inputs, *job.outputs)} | self._inputs
         shapes: dict[str, tuple[int, ...]] = {}
         widths: dict[str, int] = {}
@@ -80,7 +84,29 @@ class _Reader:
         notes = (f"The size of {len(unknown)} values is not known, {unknown[0]!r} for one.",) if unknown else ()
         outputs = tuple(info.name for info in self._graph.output)
         flow = Flow(tuple(jobs), shapes, widths, self._inputs, outputs, notes, {job.node: job for job in jobs})
-        return replace(flow, blocked=blocked_values(flow))
+        return replace(flow, blocked=blocked_values(flow), hides=self._hides())
+
+    def _hides(self) -> bool:
+        """Whether the shapes of bands can be hidden from the runtime: the views for it need all dimensions but the
+        first, and sums of integers.
+        """
+        said = [self._shape(name) for name in self._inputs]
+        return self._opset >= 7 and all(
+            shape is not None and all(isinstance(dim, int) for dim in shape[1:]) for shape in said
+        )
+
+    def _fused(self, jobs: Sequence[FlowJob]) -> list[FlowJob]:
+        """The jobs, of which those know it that are computed with the convolution before them."""
+        readers = Counter(value for job in jobs for value in job.inputs)
+        ends: set[str] = set()
+        found = []
+        for job in jobs:
+            kind = self._graph.node[job.node].op_type
+            fuses = kind in _FUSED and any(value in ends and readers[value] == 1 for value in job.inputs)
+            found.append(replace(job, fuses=True) if fuses else job)
+            if fuses or kind in ("Conv", "FusedConv"):
+                ends.update(job.outputs)
+        return found
 
     def _job(self, number: int, node: onnx.NodeProto) -> FlowJob | None:
         outputs = tuple(name for name in node.output if name)

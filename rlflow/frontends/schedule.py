@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import onnx
+from onnx import numpy_helper
 
 from rlflow.errors import RuntimeRefused
 from rlflow.footprint import Flow, FlowJob, footprint
@@ -69,7 +70,33 @@ def schedule_of(optimised: bytes, nodes: Sequence[NodeRun], feeds: Mapping[str, 
             shapes[name], widths[name] = shape, _WIDTHS.get(kind, 4)
         for name in jobs[-1].outputs[len(one.outputs) :]:  # nobody reads them
             shapes[name], widths[name] = (0,), 1
-    return Flow(tuple(jobs), shapes, widths, frozenset(feeds), tuple(one.name for one in graph.output))
+    ends, hidden = tuple(one.name for one in graph.output), _hidden(graph)
+    return Flow(tuple(jobs), shapes, widths, frozenset(feeds), ends, hidden=hidden)
+
+
+def _hidden(graph: onnx.GraphProto) -> frozenset[str]:
+    """The values whose shape the runtime does not infer: what is reshaped as another node says, and what is made of
+    that, until a Reshape says all dimensions.
+    """
+    constants = {one.name: one for one in graph.initializer}
+    told = {info.name for info in graph.value_info if _is_told(info)}
+    hidden: set[str] = set()
+    for node in graph.node:
+        if node.op_type == "Reshape" and node.domain in ("", "ai.onnx"):
+            target = constants.get(node.input[1])
+            says_all = target is not None and bool((numpy_helper.to_array(target) > 0).all())
+            unknown = target is None or (node.input[0] in hidden and not says_all)
+        else:
+            unknown = node.op_type not in ("Shape", "Size") and not hidden.isdisjoint(node.input)
+        if unknown:
+            hidden.update(name for name in node.output if name not in told)
+    return frozenset(hidden)
+
+
+def _is_told(info: onnx.ValueInfoProto) -> bool:
+    """Whether the file says all dimensions of a value, by size or by name."""
+    kind = info.type.tensor_type
+    return kind.HasField("shape") and all(dim.HasField("dim_value") or dim.dim_param for dim in kind.shape.dim)
 
 
 def held(flow: Flow) -> list[int]:

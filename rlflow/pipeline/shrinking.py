@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 __all__ = ["ShrinkResult", "Wish", "shrink"]
 
 #: Designs of the front that are looked at in the runtime.
-MOST_LOOKED_AT = 8
+MOST_LOOKED_AT = 12
 #: Runs in which the resident memory of a fresh process is watched: the first allocates otherwise than the later ones.
 RUNS = 3
 #: Sessions that are looked at of each model.
 SESSIONS = 2
 #: The estimate of a design's work may be so much above the bound: the clock decides, and bands are often faster.
-SLACK = 0.1
+SLACK = 0.25
 #: A design whose first block is further above the bound than this is not timed again.
 NEAR = 1.03
 
@@ -219,10 +219,10 @@ class _Shrinking:
     def _said(self, stretch: Stretch) -> str:
         """A stretch in words: from which value to which, in how many bands."""
         first, last = self._flow.jobs[stretch.first], self._flow.jobs[stretch.last]
-        rows = self._flow.height(last.outputs[0])
+        rows, steps = self._flow.height(last.outputs[0]), len(stretch.steps)
         return (
             f"{first.inputs[0]} to {last.outputs[0]}: {stretch.last - stretch.first + 1} operators, "
-            f"{rows} rows in {stretch.bands} bands"
+            f"{rows} rows in {stretch.bands} bands" + (f", in {steps} steps" if steps > 1 else "")
         )
 
     def _refuse_too_large(self, seen: Seen, looked: Sequence[_Candidate]) -> None:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from rlflow.footprint import Flow, Stretch, in_bands
+from rlflow.footprint import Flow, Stretch, footprint, in_bands
 from rlflow.frontends.banding import with_bands
 from rlflow.frontends.flows import flow_of
 
@@ -68,11 +68,19 @@ def run(model: onnx.ModelProto, height: int, width: int) -> list[np.ndarray]:
     return session.run(None, {"x": x})
 
 
-def same(model: onnx.ModelProto, bands: int, height: int, width: int, whole: Flow | None = None) -> bool:
+def same(
+    model: onnx.ModelProto,
+    bands: int,
+    height: int,
+    width: int,
+    whole: Flow | None = None,
+    cuts: tuple[int, ...] = (),
+    hidden: bool = False,
+) -> bool:
     """Whether all of a model could be put in bands; that its outputs are equal then is asserted."""
     flow = whole or flow_of(model)
     assert all(job.rows is not None for job in flow.jobs), [job for job in flow.jobs if job.rows is None]
-    banded = in_bands(flow, [Stretch(0, len(flow.jobs) - 1, bands)])
+    banded = in_bands(flow, [Stretch(0, len(flow.jobs) - 1, bands, cuts=cuts, hidden=hidden)])
     if banded is None:
         return False
     written = with_bands(model, banded)
@@ -143,8 +151,8 @@ def _scalar(net: Net, value: float) -> str:
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-@given(nets(), st.integers(2, 5), st.integers(9, 23), st.integers(6, 11))
-def test_bands_compute_the_same(net: Net, bands: int, height: int, width: int) -> None:
+@given(nets(), st.integers(2, 5), st.integers(9, 23), st.integers(6, 11), st.data())
+def test_bands_compute_the_same(net: Net, bands: int, height: int, width: int, data: st.DataObject) -> None:
     model = net.model(height, width)
     try:
         run(model, height, width)
@@ -152,7 +160,8 @@ def test_bands_compute_the_same(net: Net, bands: int, height: int, width: int) -
         return
     flow = flow_of(model)
     if all(job.rows is not None for job in flow.jobs):
-        same(model, bands, height, width, flow)
+        cuts = data.draw(st.sets(st.integers(0, len(flow.jobs) - 2), max_size=3)) if len(flow.jobs) > 1 else ()
+        same(model, bands, height, width, flow, tuple(sorted(cuts)), data.draw(st.booleans()))
 
 
 def chain(*parts: tuple[str, dict[str, object]], channels: int = 4) -> Net:
@@ -304,3 +313,46 @@ def test_weights_are_shared_by_the_bands() -> None:
     large = [one.name for one in written.graph.initializer if len(one.dims) == 4]
     assert large == [one.name for one in model.graph.initializer]
     assert [node.op_type for node in written.graph.node].count("Conv") == 16
+
+
+def residual(blocks: int, channels: int = 16) -> Net:
+    """Blocks of two convolutions and a sum, on so many channels."""
+    net = Net(5, channels={"x": channels})
+    for _ in range(blocks):
+        start = net.last
+        for _ in range(2):
+            weight = net.constant(channels, channels, 3, 3)
+            net.add("Conv", net.last, weight, pads=[1, 1, 1, 1], channels=channels)
+        net.add("Add", start, net.last)
+    return net
+
+
+@pytest.mark.parametrize("bands", [2, 4, 7])
+def test_steps_compute_no_row_twice(bands: int) -> None:
+    model = residual(3).model(28, 9)
+    flow = flow_of(model)
+    convolutions = [place for place, job in enumerate(flow.jobs) if job.reuses == ()]
+    banded = in_bands(flow, [Stretch(0, len(flow.jobs) - 1, bands, cuts=tuple(convolutions[:-1]))])
+    assert banded is not None
+    done = sum(job.flops for job in banded.jobs if not job.crops)
+    assert done == pytest.approx(flow.flops, rel=0.01)
+    assert same(model, bands, 28, 9, flow, tuple(convolutions[:-1]))
+
+
+def test_a_hidden_stretch_has_pieces_that_share_no_buffer() -> None:
+    flow = flow_of(residual(2).model(32, 9))
+    last = len(flow.jobs) - 1
+    plain, hidden = (in_bands(flow, [Stretch(0, last, 8, hidden=hides)]) for hides in (False, True))
+    assert plain is not None and hidden is not None
+    assert not plain.hidden and hidden.hidden and not hidden.hidden & {*flow.shapes}
+    assert len(footprint(hidden).buffers) > len(footprint(plain).buffers)
+    assert footprint(hidden).peak < footprint(plain).peak
+
+
+def test_the_whole_has_its_shape_again_behind_a_hidden_stretch() -> None:
+    model = residual(1).model(16, 9)
+    flow = flow_of(model)
+    banded = in_bands(flow, [Stretch(0, 2, 4, hidden=True)])
+    assert banded is not None
+    written = onnx.shape_inference.infer_shapes(with_bands(model, banded), data_prop=True)
+    assert [dim.dim_value for dim in written.graph.output[0].type.tensor_type.shape.dim] == [2, 16, 16, 9]

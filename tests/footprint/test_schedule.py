@@ -78,6 +78,18 @@ def single(op: str, **attributes: object) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=8)
 
 
+@pytest.mark.parametrize("cuts", [(), (7, 15)])
+def test_the_rules_hold_where_shapes_are_hidden(worker: Worker, cuts: tuple[int, ...]) -> None:
+    model = zoo.build("mobilenet-v2", image=128)
+    flow = flow_of(model)
+    blocks = []
+    for hidden in (False, True):
+        banded = in_bands(flow, [Stretch(0, 23, 6, cuts=cuts, hidden=hidden)])
+        assert banded is not None
+        blocks.append(assert_exact(worker, with_bands(model, banded)))
+    assert blocks[1] < 0.7 * blocks[0]
+
+
 @pytest.mark.parametrize("op", sorted((IN_PLACE | VIEWS) - {"Squeeze", "Unsqueeze", "Identity"}))
 def test_what_is_computed_in_place(worker: Worker, op: str) -> None:
     model = single(op, **({"to": 1} if op == "Cast" else {}))
