@@ -31,12 +31,17 @@ _FILE = "bundles.json"
 
 @dataclass(frozen=True)
 class Bundle:
-    """Rules that are applied together: ``seeds`` at every match, then ``tidy`` around what they made."""
+    """Rules that are applied together: ``seeds`` at every match, then ``tidy`` around what they made.
+
+    ``consuming``: only where nobody else reads what a match replaces. Else the old node would stay beside the new one,
+    and its work would be done twice.
+    """
 
     name: str
     doc: str
     seeds: tuple[str, ...]
     tidy: tuple[str, ...]
+    consuming: bool = False
 
 
 class Seed(NamedTuple):
@@ -57,13 +62,14 @@ class Applied(NamedTuple):
 @dataclass(frozen=True)
 class Plan:
     """A macro for one rule set. ``seeds``: rule numbers. ``tidy``: the rules that follow, compiled, and their numbers;
-    ``None`` where none do. ``bundle``: whether it is one, and not a rule alone.
+    ``None`` where none do. ``consuming``: as the bundle's. ``bundle``: whether it is one, and not a rule alone.
     """
 
     name: str
     seeds: frozenset[int]
     tidy: RuleSet | None = None
     numbers: tuple[int, ...] = ()
+    consuming: bool = False
 
     @property
     def bundle(self) -> bool:
@@ -82,7 +88,7 @@ class Macros:
             tidy = tuple(numbers[name] for name in bundle.tidy if name in numbers)
             if seeds and tidy:
                 compiled = RuleSet([ruleset.rules[number] for number in tidy])
-                self.plans.append(Plan(bundle.name, seeds, compiled, tidy))
+                self.plans.append(Plan(bundle.name, seeds, compiled, tidy, bundle.consuming))
 
     def rule(self, number: int) -> Plan:
         """The plan of one rule, applied wherever it is told to."""
@@ -92,7 +98,7 @@ class Macros:
         """Apply ``plan`` at ``seeds``, those left out that no longer stand, in about ``most`` steps; ``None`` where
         there are fewer than two.
         """
-        run = _Run(state, self.names)
+        run = _Run(state, self.names, plan.consuming)
         for seed in seeds:
             run.take(seed.rule, seed.nodes)
         if run.steps and plan.tidy is not None:
@@ -105,8 +111,8 @@ class Macros:
 class _Run:
     """A macro while it is applied; ``first``: the lowest id of a node that it made."""
 
-    def __init__(self, state: State, names: Sequence[str]) -> None:
-        self.state, self.names, self.first = state, names, state.graph.id_limit
+    def __init__(self, state: State, names: Sequence[str], consuming: bool = False) -> None:
+        self.state, self.names, self.first, self.consuming = state, names, state.graph.id_limit, consuming
         self.steps: list[tuple[str, tuple[int, ...]]] = []
         self.touched: set[int] = set()
 
@@ -116,7 +122,7 @@ class _Run:
         if not all(map(graph.alive, nodes)):
             return False
         found = self.state.take(rule, nodes)
-        if found is None:
+        if found is None or (self.consuming and any(map(found[0].graph.alive, nodes))):
             return False
         self.state, key = found
         self.steps.append((self.names[rule], tuple(map(int, key))))
@@ -165,12 +171,14 @@ def read_file(path: Path) -> tuple[Bundle, ...]:
 
 def _read_bundle(entry: Any, groups: Any, file: str) -> Bundle:
     name = entry.get("name") if isinstance(entry, dict) else None
-    if not isinstance(name, str) or set(entry) - {"name", "doc", "seeds", "tidy"}:
-        raise RuleError('a bundle has "name", "doc", "seeds" and "tidy" and no other field', file)
+    if not isinstance(name, str) or set(entry) - {"name", "doc", "seeds", "tidy", "consuming"}:
+        raise RuleError('a bundle has "name", "doc", "seeds", "tidy", "consuming" and no other field', file)
+    if not isinstance(entry.get("consuming", False), bool):
+        raise RuleError(f'"consuming" of the bundle {name!r} is neither true nor false', file)
     lists = []
     for field in ("seeds", "tidy"):
         names = entry.get(field)
         if not isinstance(names, list) or not names or not all(isinstance(item, str) for item in names):
             raise RuleError(f'"{field}" of the bundle {name!r} is not a list of names', file)
         lists.append(tuple(dict.fromkeys(rule for item in names for rule in groups.get(item, [item]))))
-    return Bundle(name, str(entry.get("doc", "")), *lists)
+    return Bundle(name, str(entry.get("doc", "")), lists[0], lists[1], entry.get("consuming", False))

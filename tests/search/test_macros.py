@@ -295,6 +295,39 @@ def test_parts_of_a_joint_product_become_products(pick: str) -> None:
     assert {len(graph.attrs(node)["perm"]) for node in working if graph.op(node) == "Transpose"} == {4}
 
 
+def pooled(pick: str) -> str:
+    """Two blocks of self-attention with a residual sum and a normalisation, of 40 rows; ``pick`` takes the first of
+    ``h1``, which a classifier reads."""
+    lines = ["x: f32[1,40,64] = input", "one: f32[64] = const", "zero: f32[64] = const"]
+    for block, of in enumerate(("x", "h0")):
+        for name, perm in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])):
+            n = f"{name}{block}"
+            lines += [f"w{n}: f32[64,64] = const", f"m{n} = MatMul({of}, w{n})"]
+            lines += [f"r{n} = Reshape{{shape=[1,40,4,16]}}(m{n})", f"{n} = Transpose{{perm={perm}}}(r{n})"]
+        b = str(block)
+        lines += [f"s{b} = MatMul(q{b}, k{b})", f"p{b} = Softmax{{axis=3}}(s{b})", f"c{b} = MatMul(p{b}, v{b})"]
+        lines += [f"t{b} = Transpose{{perm=[0,2,1,3]}}(c{b})", f"j{b} = Reshape{{shape=[1,40,64]}}(t{b})"]
+        lines += [f"wo{b}: f32[64,64] = const", f"o{b} = MatMul(j{b}, wo{b})", f"a{b} = Add({of}, o{b})"]
+        lines += [f"h{b} = LayerNormalization{{axis=-1}}(a{b}, one, zero)"]
+    return "\n".join([*lines, pick, "wc: f32[64,3] = const", "y = MatMul(first, wc)", "return y"])
+
+
+@pytest.mark.parametrize(
+    "pick",
+    [
+        "i: i64[] = const 0\nfirst = Gather{axis=1}(h1, i)",
+        "f = Slice{axes=[1], starts=[0], ends=[1], steps=[1]}(h1)\nfirst = Squeeze{axes=[1]}(f)",
+    ],
+)
+def test_one_row_is_selected_before_the_last_block_and_no_work_is_done_twice(pick: str) -> None:
+    """Of the last block's products those of keys and values have all rows; the block before it is as it was."""
+    graph = bundled(Graph.parse(pooled(pick)), load_rules(families=["select"]), "rows-selected-first")
+    made = [graph.shape(graph.node_outputs(node)[0]) for node in graph.order() if graph.op(node) == "MatMul"]
+    rows = [list(shape)[-2] for shape in made if len(shape) == 3]
+    assert sorted(rows) == [1, 1, *[40] * 6]  # the queries and the output of the last block have one row
+    assert len(made) == 13
+
+
 def test_the_shipped_bundles_name_rules_that_exist() -> None:
     names = set(all_shipped())
     bundles = read_bundles()
@@ -310,6 +343,7 @@ def test_the_shipped_bundles_name_rules_that_exist() -> None:
         ({"bundles": [{"name": "a", "seeds": ["b"], "tidy": ["c"], "more": 1}]}, "no other field"),
         ({"bundles": [{"name": "a", "seeds": [], "tidy": ["c"]}]}, '"seeds" of the bundle'),
         ({"bundles": [{"name": "a", "seeds": ["b"], "tidy": [1]}]}, '"tidy" of the bundle'),
+        ({"bundles": [{"name": "a", "seeds": ["b"], "tidy": ["c"], "consuming": 1}]}, '"consuming" of the bundle'),
     ],
 )
 def test_malformed_bundles_are_refused(data: Any, says: str, tmp_path: Path) -> None:
