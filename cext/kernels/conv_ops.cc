@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "conv_steps.h"
 #include "isa.h"
 #include "operators.h"
 #include "scratch.h"
@@ -18,63 +19,7 @@
 namespace rlflow::kernels {
 namespace {
 
-constexpr int64_t kMostSteps = 1 << 20;  // of a padding, a stride or a dilation
 constexpr int64_t kTaskRows = 4096;  // outputs of a block of channels in a task
-
-struct Steps {
-  int64_t pads[4] = {0, 0, 0, 0}, strides[2] = {1, 1}, dilations[2] = {1, 1};
-};
-
-template <std::size_t COUNT>
-void read(const Attributes& attributes, const char* name, int64_t least, int64_t (&found)[COUNT]) {
-  const std::vector<int64_t> given = attributes.integers(name);
-  if (given.empty()) return;
-  if (given.size() != COUNT)
-    throw std::invalid_argument("rlflow.kernels: " + std::string(name) + " has " + std::to_string(given.size()) + " numbers; expected " +
-                                std::to_string(COUNT) + ".");
-  for (std::size_t at = 0; at < COUNT; ++at) {
-    if (given[at] < least || given[at] > kMostSteps)
-      throw std::invalid_argument("rlflow.kernels: " + std::string(name) + " has a " + std::to_string(given[at]) + ", which it may not have.");
-    found[at] = given[at];
-  }
-}
-
-Steps steps_of(const Attributes& attributes) {
-  Steps found;
-  read(attributes, "pads", 0, found.pads);
-  read(attributes, "strides", 1, found.strides);
-  read(attributes, "dilations", 1, found.dilations);
-  return found;
-}
-
-int64_t out_size(int64_t size, int64_t before, int64_t after, int64_t kernel, int64_t stride, int64_t dilation) {
-  const int64_t span = size + before + after - ((kernel - 1) * dilation + 1);
-  if (size < 1 || span < 0) throw std::invalid_argument("rlflow.kernels: an input of " + std::to_string(size) + " pixels leaves no output.");
-  return span / stride + 1;
-}
-
-// What both convolutions read of a call, and its output.
-struct Tensors {
-  std::vector<int64_t> in, out;
-  const float *x, *weights;
-  Epilogue epilogue;
-  float* y;
-};
-
-Tensors tensors_of(const Api& api, ort::KernelContext* context, const Steps& s, int64_t channels, const int64_t (&kernel)[2],
-                   const Epilogue& epilogue) {
-  const ort::Value* x = api.input(context, 0);
-  Tensors t{api.shape(x), {}, api.data(x), api.data(api.input(context, 1)), epilogue, nullptr};
-  if (t.in.size() != 4 || t.in[1] != channels)
-    throw std::invalid_argument("rlflow.kernels: the input has another number of channels than the weights.");
-  t.out = {t.in[0], channels, out_size(t.in[2], s.pads[0], s.pads[2], kernel[0], s.strides[0], s.dilations[0]),
-           out_size(t.in[3], s.pads[1], s.pads[3], kernel[1], s.strides[1], s.dilations[1])};
-  constexpr const char* refusal = "rlflow.kernels: the bias or the residual has another shape than the output.";
-  t.epilogue.bias = api.optional(context, 2, {channels}, refusal);
-  t.epilogue.sum = api.optional(context, 3, t.out, refusal);
-  t.y = api.output(context, 0, t.out);
-  return t;
-}
 
 int64_t side_by_side_of(const Attributes& attributes, int64_t most) {
   const int64_t found = attributes.integer("side_by_side", most);
@@ -105,7 +50,7 @@ class DepthwiseKernel {
   }
 
   void run(ort::KernelContext* context) const {
-    const Tensors t = tensors_of(api, context, steps_, channels_, kernel_, epilogue_);
+    const Tensors t = tensors_of(api, context, steps_, {channels_, channels_}, kernel_, epilogue_);
     const int64_t planes = t.in[0] * channels_;
     if (planes == 0) return;
     Job job{planes_of(t), routines(process_isa()).plane};
@@ -168,7 +113,7 @@ class GroupedKernel {
   }
 
   void run(ort::KernelContext* context) const {
-    const Tensors t = tensors_of(api, context, steps_, blocks_ * block_, kernel_, epilogue_);
+    const Tensors t = tensors_of(api, context, steps_, {blocks_ * block_, blocks_ * block_}, kernel_, epilogue_);
     const Steps& s = steps_;
     const Groups g{blocks_,        group_,         t.in[2],   t.in[3],   t.out[2],      t.out[3], kernel_[0], kernel_[1], s.strides[0], s.strides[1],
                    s.dilations[0], s.dilations[1], s.pads[0], s.pads[1], side_by_side_, t.x,      t.weights,  t.epilogue, t.y};

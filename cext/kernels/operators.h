@@ -11,6 +11,7 @@ const ort::CustomOp& product_operator();
 const ort::CustomOp& depthwise_operator();
 const ort::CustomOp& grouped_operator();
 const ort::CustomOp& gelu_operator();
+const ort::CustomOp& unrolled_operator();
 
 // The attributes activation and activation_params as ONNX Runtime writes them. Throws std::invalid_argument.
 Epilogue epilogue_of(const Attributes& attributes);

@@ -69,6 +69,29 @@ struct Groups {
   float* y;
 };
 
+// A convolution without groups on blocked tensors, as one matrix product: a row for each pixel of the output, a column for
+// each output channel. The rows' values lie in parts of a block of channels at one tap. `weights`: [block of outputs]
+// [block of inputs][kernel_y][kernel_x][input][output].
+struct Unrolled {
+  int64_t batch, in_blocks, out_blocks, height, width, out_height, out_width;
+  int64_t kernel_y, kernel_x, stride_y, stride_x, dilation_y, dilation_x, pad_top, pad_left;
+  const float *x, *weights;
+  Epilogue epilogue;
+  float* y;
+
+  int64_t plane() const { return out_height * out_width; }
+  int64_t taps() const { return kernel_y * kernel_x; }
+  int64_t parts() const { return in_blocks * taps(); }
+};
+
+// `count` rows from `first` on, in the order (image, row, column). They lie as [part][row][channel]; `stride`: floats
+// from part to part.
+struct UnrolledRows {
+  int64_t first, count;
+  float* values;
+  int64_t stride;
+};
+
 struct Routines {
   void (*norm)(const Norm&, int64_t first_row, int64_t end_row);
   void (*product)(const Product&, int64_t first_panel, int64_t end_panel);
@@ -76,6 +99,10 @@ struct Routines {
   void (*groups_8)(const Groups&, int64_t image, int64_t block, int64_t first_row, int64_t end_row);  // blocks of 8
   void (*groups_16)(const Groups&, int64_t image, int64_t block, int64_t first_row, int64_t end_row);
   void (*gelu)(const Gelu&, int64_t first_row, int64_t end_row);
+  void (*unroll_8)(const Unrolled&, const UnrolledRows&, int64_t first_block, int64_t end_block);  // blocks of 8 inputs
+  void (*unroll_16)(const Unrolled&, const UnrolledRows&, int64_t first_block, int64_t end_block);
+  void (*unrolled_8)(const Unrolled&, const UnrolledRows&, int64_t first_out, int64_t end_out);  // blocks of 8 outputs
+  void (*unrolled_16)(const Unrolled&, const UnrolledRows&, int64_t first_out, int64_t end_out);
 };
 
 // The tables; null where this build has none.

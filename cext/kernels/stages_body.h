@@ -289,26 +289,18 @@ struct Ahead {
   int64_t stride, lines;
 };
 
-// ROWS tiles times GROUP blocks of output channels; `v_next`, `m_next`: floats from one block of channels to the next.
-// `more`: the products are added to what is there. `ahead`: weights that the next point or panel needs; a little is fetched with
-// each block, while the arithmetic keeps the memory idle.
+// Adds to the sums of ROWS tiles and GROUP blocks of output channels; `v_next`: floats from one block of input channels to the
+// next. `ahead`: weights that the next point or panel needs; a little is fetched with each block, while the arithmetic keeps
+// the memory idle.
 template <int BLOCK, int ROWS, int GROUP>
-RLFLOW_INLINE void inner_product(const float* v, int64_t v_next, const Filters& f, int64_t in_blocks, float* m, int64_t m_next, bool more,
-                                 Ahead ahead) {
-  using V = typename Lanes<BLOCK>::Vector;
-  V sums[ROWS][GROUP] = {};
-  if (more) {
-#pragma GCC unroll 16
-    for (int row = 0; row < ROWS; ++row)
-#pragma GCC unroll 4
-      for (int k = 0; k < GROUP; ++k) sums[row][k] = load<BLOCK>(m + k * m_next + row * BLOCK);
-  }
+RLFLOW_INLINE void accumulate(const float* v, int64_t v_next, const Filters& f, int64_t in_blocks, Ahead ahead,
+                              typename Lanes<BLOCK>::Vector (&sums)[ROWS][GROUP]) {
   const float* u = f.u;
   for (int64_t block = 0; block < in_blocks; ++block, v += v_next) {
     for (int64_t line = 0; line < ahead.lines; ++line, ahead.at += kLine)
       for (int k = 0; k < GROUP; ++k) fetch_far(ahead.at + k * ahead.stride);
     for (int lane = 0; lane < BLOCK; ++lane, u += f.channel) {
-      V weights[GROUP];
+      typename Lanes<BLOCK>::Vector weights[GROUP];
 #pragma GCC unroll 4
       for (int k = 0; k < GROUP; ++k) {
         weights[k] = load<BLOCK>(u + k * f.block);
@@ -323,6 +315,22 @@ RLFLOW_INLINE void inner_product(const float* v, int64_t v_next, const Filters& 
       }
     }
   }
+}
+
+// ROWS tiles times GROUP blocks of output channels; `v_next`, `m_next`: floats from one block of channels to the next.
+// `more`: the products are added to what is there.
+template <int BLOCK, int ROWS, int GROUP>
+RLFLOW_INLINE void inner_product(const float* v, int64_t v_next, const Filters& f, int64_t in_blocks, float* m, int64_t m_next, bool more,
+                                 Ahead ahead) {
+  using V = typename Lanes<BLOCK>::Vector;
+  V sums[ROWS][GROUP] = {};
+  if (more) {
+#pragma GCC unroll 16
+    for (int row = 0; row < ROWS; ++row)
+#pragma GCC unroll 4
+      for (int k = 0; k < GROUP; ++k) sums[row][k] = load<BLOCK>(m + k * m_next + row * BLOCK);
+  }
+  accumulate<BLOCK, ROWS, GROUP>(v, v_next, f, in_blocks, ahead, sums);
 #pragma GCC unroll 16
   for (int row = 0; row < ROWS; ++row)
 #pragma GCC unroll 4

@@ -2,6 +2,7 @@
 // set of this machine.
 #include <cmath>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "isa.h"
@@ -100,6 +101,41 @@ void check_grouped(Isa isa, const Case& c, int64_t block, int64_t side_by_side) 
   compare(c, block, x, w, e, y);
 }
 
+// As a product, from `in` channels to `out`, in two pieces of rows that no image ends with.
+void check_unrolled(Isa isa, const Case& c, int64_t block, int64_t in, int64_t out, bool with_sum) {
+  const int64_t rows = out_of(c, c.height, c.pad_top), columns = out_of(c, c.width, c.pad_left), taps = c.kernel * c.kernel, plane = rows * columns;
+  const auto x = floats(2 * in * c.height * c.width, 1), w = floats(out * taps * in, 2), bias = floats(out, 3), sum = floats(2 * out * plane, 4);
+  std::vector<float> y(sum.size() + 1, std::nanf("")), blocked(w.size());
+  for (int64_t to = 0; to < out; ++to)
+    for (int64_t tap = 0; tap < taps; ++tap)
+      for (int64_t from = 0; from < in; ++from)
+        blocked[static_cast<std::size_t>((((to / block * (in / block) + from / block) * taps + tap) * block + from % block) * block + to % block)] =
+            w[static_cast<std::size_t>((to * taps + tap) * in + from)];
+  const Epilogue e{bias.data(), with_sum ? sum.data() : nullptr, Activation::relu, 0, 0};
+  const Unrolled u{2,        in / block, out / block, c.height,  c.width,    rows,     columns,        c.kernel, c.kernel, c.stride,
+                   c.stride, c.dilation, c.dilation,  c.pad_top, c.pad_left, x.data(), blocked.data(), e,        y.data()};
+  const Routines& table = routines(isa);
+  const int64_t all = 2 * plane, first = plane + plane / 3;
+  for (const auto& [begin, end] : {std::pair{int64_t{0}, first}, std::pair{first, all}}) {
+    const int64_t stride = (end - begin) * block + 16;
+    std::vector<float> values(static_cast<std::size_t>(u.parts() * stride), std::nanf(""));
+    const UnrolledRows some{begin, end - begin, values.data(), stride};
+    (block == 16 ? table.unroll_16 : table.unroll_8)(u, some, 0, u.in_blocks);
+    (block == 16 ? table.unrolled_16 : table.unrolled_8)(u, some, 0, u.out_blocks);
+  }
+  const Case dense{in, in, c.height, c.width, c.kernel, c.stride, c.dilation, c.pad_top, c.pad_left, c.more};
+  CHECK(std::isnan(y.back()));
+  for (int64_t to = 0; to < out; ++to) {
+    // `direct` reads the weights of a channel in the first group, so those of this one are brought there.
+    const std::vector<float> own(w.begin() + to * taps * in, w.begin() + (to + 1) * taps * in);
+    for (int64_t pixel = 0; pixel < plane; ++pixel) {
+      const auto at = static_cast<std::size_t>(out * plane + place(block, to, plane, pixel));
+      const double truth = direct(dense, block, x, own, 0, pixel / columns, pixel % columns) + bias[static_cast<std::size_t>(to)] + (with_sum ? sum[at] : 0.0f);
+      CHECK(std::abs(std::max(truth, 0.0) - y[at]) < 1e-5 * (1 + std::sqrt(static_cast<double>(taps * in))));
+    }
+  }
+}
+
 const std::vector<Isa>& isas_here() {
   static const std::vector<Isa> found = [] {
     std::vector<Isa> some;
@@ -125,4 +161,12 @@ TEST(grouped_convolutions_are_those_in_double_precision) {
       for (const int64_t block : {8, 16})
         for (const int64_t side_by_side : {4, 8})
           if (c.members > 1) check_grouped(isa, c, block, side_by_side);
+}
+
+TEST(unrolled_convolutions_are_those_in_double_precision) {
+  const Case cases[] = {{0, 0, 9, 7, 1, 1, 1, 0, 0, 0}, {0, 0, 8, 11, 1, 2, 1, 0, 0, 0}, {0, 0, 9, 10, 3, 2, 1, 1, 1, 1}, {0, 0, 12, 5, 3, 1, 2, 2, 1, 3}};
+  for (const Isa isa : isas_here())
+    for (const Case& c : cases)
+      for (const int64_t block : {8, 16})
+        for (const bool with_sum : {false, true}) check_unrolled(isa, c, block, 32, 48, with_sum);
 }

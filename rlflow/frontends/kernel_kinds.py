@@ -50,16 +50,26 @@ TAPS = {
 }  # fmt: skip
 
 
-def _read_convolution(node: onnx.NodeProto, around: Surroundings) -> Site | None:
-    """A convolution of stride 1 by one of the kernels above."""
+def _blocked_convolution(node: onnx.NodeProto, around: Surroundings) -> tuple[dict[str, Any], tuple[int, ...]] | None:
+    """The attributes and the weights' shape of a convolution without groups that reads and writes blocked tensors."""
     if node.domain != BLOCKED or node.op_type != "Conv" or not around.block:
         return None
     given, shape = attributes_of(node), around.shape(node.input[1]) or ()
-    kind = TAPS.get(shape[2:]) if len(shape) == 4 else None
-    plain = kind is not None and not shape[0] % around.block and not shape[1] % around.block
-    plain = plain and given.get("group", 1) == 1 and tuple(given.get("kernel_shape", shape[2:])) == shape[2:]
-    plain = plain and all(list(given.get(name, (1, 1))) == [1, 1] for name in ("strides", "dilations"))
-    if kind is None or not plain or given.get("activation", "") not in ACTIVATIONS or _pads(given, shape[2:]) is None:
+    blocked = len(shape) == 4 and not shape[0] % around.block and not shape[1] % around.block
+    blocked = blocked and given.get("group", 1) == 1 and tuple(given.get("kernel_shape", shape[2:])) == shape[2:]
+    if not blocked or given.get("activation", "") not in ACTIVATIONS or _pads(given, shape[2:]) is None:
+        return None
+    return given, shape
+
+
+def _read_convolution(node: onnx.NodeProto, around: Surroundings) -> Site | None:
+    """A convolution of stride 1 by one of the kernels above."""
+    found = _blocked_convolution(node, around)
+    if found is None:
+        return None
+    given, shape = found
+    kind = TAPS.get((shape[2], shape[3]))
+    if kind is None or any(list(given.get(name, (1, 1))) != [1, 1] for name in ("strides", "dilations")):
         return None
     return Site(kind, node.name, shape[:2] if kind == "convolution" else shape)
 
@@ -76,6 +86,21 @@ def _write_convolution(node: onnx.NodeProto, around: Surroundings, attributes: M
         )
         own["taps"] = shape[2:]
     replace(node, "NchwcWinograd", inputs, list(node.output), own)
+
+
+def _read_unrolled(node: onnx.NodeProto, around: Surroundings) -> Site | None:
+    """A convolution by another kernel or stride. ``sizes``: those of the weights, the strides."""
+    found = _blocked_convolution(node, around)
+    if found is None:
+        return None
+    given, shape = found
+    return Site("convolution-other", node.name, (*shape, *given.get("strides", (1, 1))))
+
+
+def _write_unrolled(node: onnx.NodeProto, around: Surroundings, attributes: Mapping[str, int]) -> None:
+    steps = _steps(attributes_of(node), (around.shape(node.input[1]) or ())[2:])
+    own = {**steps, "block": around.block, **attributes}
+    replace(node, "NchwcUnrolled", list(node.input), list(node.output), own)
 
 
 def _pads(given: Mapping[str, Any], kernel: tuple[int, ...]) -> list[int] | None:
@@ -281,6 +306,7 @@ KINDS: Mapping[str, KernelKind] = {
     one.name: one
     for one in (
         *(KernelKind(kind, _read_convolution, _write_convolution) for kind in dict.fromkeys(TAPS.values())),
+        KernelKind("convolution-other", _read_unrolled, _write_unrolled),
         KernelKind("norm", _read_norm, _write_norm),
         KernelKind("gelu", _read_gelu, _write_gelu),
         KernelKind("product", _read_product, _write_product),

@@ -24,6 +24,7 @@ class Site:
 
     * convolution (by a kernel 3×3): channels out and in, as they are stored;
     * convolution-5x5, convolution-7 (1×7 or 7×1), convolution-3 (1×3 or 3×1): the same, the kernel's height and width;
+    * convolution-other (another kernel or stride): the same, and the strides;
     * norm: values in a row, whether it is centred (0, 1), how many tensors are added first;
     * gelu: values of the bias, 0: there is none;
     * product: height and width of the constant matrix. The rows of the other operand are for the caller to know;

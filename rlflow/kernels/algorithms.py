@@ -81,6 +81,9 @@ class Algorithm:
 #: Tiles worked on at a time, and input channels in a pass of the product (multiples of any block); 0: by the caches.
 _WINOGRAD = {"chunk": (0, 12, 24, 36, 48, 72, 96, 144, 192, 288, 384, 576), "part": (0, 64, 96, 128, 192, 256, 512)}
 
+#: Pixels worked on at a time; 0: by the caches.
+_UNROLLED = {"chunk": (0, 48, 96, 144, 192, 288, 384, 576, 768, 1152)}
+
 #: Of few pixels only, the work of transforming the weights is worth more memory.
 _KEPT_PIXELS = 1600
 
@@ -101,6 +104,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         *_winograd("winograd-2x2-of-5x5", "convolution-5x5", 2, coarse=True, kept=False),
         *_winograd("winograd-2-of-7", "convolution-7", 2, coarse=True),
         *_winograd("winograd-4-of-3", "convolution-3", 4),
+        Algorithm("unrolled", "convolution-other", {}, _UNROLLED),
         Algorithm("row-product", "product", {}, {"ahead": (16, 0, 4, 8, 32, 64, 128, 256)}, most_rows=4),
         Algorithm("depthwise", "depthwise", {}, {"side_by_side": (4, 1, 2)}),
         Algorithm("grouped", "grouped", {}, {"side_by_side": (8, 4)}),
