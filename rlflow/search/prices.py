@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 #: Roofline of the estimates; only the proportions matter, because they are scaled by what was measured.
 _FLOPS_PER_MS, _BYTES_PER_MS, _OVERHEAD_MS = 60e6, 12e6, 0.002
-#: So many measured regions of a kind say what others of it may take. Of fewer the best is believed: where a model is
-#: one slow operator, all that could replace it would look as slow, and never be measured.
-FEW = 5
+#: So many measured regions of a kind and of like size say what others may take. Of fewer the best is believed: where a
+#: model is one slow operator, all that could replace it would look as slow, and never be measured. Of like size, because
+#: small regions cost their start and say nothing of large ones: five scalars made the product of two rows four times
+#: as dear as it is.
+FEW, LIKE = 5, 8.0
 #: A region that the runtime refuses must never look cheap; the search keeps away from a graph this dear.
 REFUSED_MS = 1e6
 
@@ -99,7 +101,7 @@ class MeasuredPrices(Prices):
         super().__init__(model.pricer)
         self._model = model
         self._estimates: dict[str, float] = {}
-        self._ratios: dict[str, list[float]] = defaultdict(list)
+        self._ratios: dict[str, list[tuple[float, float]]] = defaultdict(list)  # by kind: roofline, time / roofline
         self._learnt: set[str] = set()
         self._refused: set[str] = set()
 
@@ -164,25 +166,27 @@ class MeasuredPrices(Prices):
     def _guess(self, graph: Any) -> None:
         """Estimate every region of ``graph`` that has no price."""
         for region in self.pricer.regions(graph, unpriced_only=True):
-            self._estimates.setdefault(region.signature, self._hope(region))
+            if region.signature not in self._estimates:
+                self._estimates[region.signature] = self._hope(region)
 
     def _hope(self, region: Any) -> float:
         """What a region that a rewrite would bring may take: an estimate, or the roofline where little is known."""
-        ratios = self._ratios.get(region.kind, [])
-        return self._estimate(region) if len(ratios) >= FEW else _roofline(region) * min([1.0, *ratios])
+        roofline = _roofline(region)
+        known = self._ratios.get(region.kind, [])
+        ratios = [ratio for other, ratio in known if roofline / LIKE <= other <= roofline * LIKE]
+        return roofline * (_median(ratios) if len(ratios) >= FEW else min([1.0, *ratios]))
 
     def _estimate(self, region: Any) -> float:
-        import statistics  # it takes as long to import as a search on a small model
-
-        ratios = self._ratios.get(region.kind) or [ratio for known in self._ratios.values() for ratio in known] or [1.0]
-        return _roofline(region) * statistics.median(ratios)
+        known = self._ratios.get(region.kind) or [pair for pairs in self._ratios.values() for pair in pairs]
+        return _roofline(region) * _median([ratio for _, ratio in known] or [1.0])
 
     def _learn(self, graph: Any) -> None:
         """How measured regions of each kind compare with the roofline."""
         for region in self.pricer.regions(graph):
             if region.ms and not region.view and region.signature not in self._learnt:
                 self._learnt.add(region.signature)
-                self._ratios[region.kind].append(region.ms / _roofline(region))
+                roofline = _roofline(region)
+                self._ratios[region.kind].append((roofline, region.ms / roofline))
 
     def _replace_refused(self, graph: Any, price: Callable[[Any], float]) -> None:
         """The cost model counts what the runtime refuses as zero; a search would go and look for such regions."""
@@ -255,6 +259,12 @@ class GraphPrices(Prices):
 
     def is_settled(self, graph: Any) -> bool:
         return self._model.graph_time(graph.digest) is not None
+
+
+def _median(ratios: Sequence[float]) -> float:
+    import statistics  # it takes as long to import as a search on a small model
+
+    return statistics.median(ratios)
 
 
 def _roofline(region: Any) -> float:

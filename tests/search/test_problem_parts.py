@@ -181,6 +181,14 @@ def test_a_region_that_nobody_measured_is_hoped_to_be_fast_where_little_is_known
     region = SimpleNamespace(kind="pointwise", flops=60e6, bytes=0.0, signature="r", view=False)
     pricer = SimpleNamespace(regions=lambda graph, unpriced_only: [region])
     prices = MeasuredPrices(SimpleNamespace(pricer=pricer))  # type: ignore[arg-type]
-    prices._ratios["pointwise"] = ratios
+    prices._ratios["pointwise"] = [(1.0, ratio) for ratio in ratios]
     ms, exact = prices.appraised(SimpleNamespace(graph=None, cost=0.0))
     assert (ms, exact) == (pytest.approx(expected, rel=0.01), False)
+
+
+def test_small_regions_say_nothing_of_what_a_large_one_may_take() -> None:
+    region = SimpleNamespace(kind="pointwise", flops=60e6, bytes=0.0, signature="r", view=False)
+    pricer = SimpleNamespace(regions=lambda graph, unpriced_only: [region])
+    prices = MeasuredPrices(SimpleNamespace(pricer=pricer))  # type: ignore[arg-type]
+    prices._ratios["pointwise"] = [(0.002, 3.0)] * 9 + [(0.5, 0.4)]
+    assert prices.appraised(SimpleNamespace(graph=None, cost=0.0))[0] == pytest.approx(0.4, rel=0.01)
