@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 #: Roofline of the estimates; only the proportions matter, because they are scaled by what was measured.
 _FLOPS_PER_MS, _BYTES_PER_MS, _OVERHEAD_MS = 60e6, 12e6, 0.002
-#: So many measured regions of a kind and of like size say what others may take. Of fewer the best is believed: where a
-#: model is one slow operator, all that could replace it would look as slow, and never be measured. Of like size, because
-#: small regions cost their start and say nothing of large ones: five scalars made the product of two rows four times
-#: as dear as it is.
-FEW, LIKE = 5, 8.0
+#: So many measured regions of a kind and of like size say what others may take: small ones cost their start and say
+#: nothing of large ones. Of fewer the best is believed, because where a model is one slow operator, all that could
+#: replace it would look as slow, and never be measured. What replaces the best may take so much of its time: products
+#: run at twice the rate of Einsum.
+FEW, LIKE, HOPED = 5, 8.0, 0.5
 #: A region that the runtime refuses must never look cheap; the search keeps away from a graph this dear.
 REFUSED_MS = 1e6
 
@@ -170,11 +170,11 @@ class MeasuredPrices(Prices):
                 self._estimates[region.signature] = self._hope(region)
 
     def _hope(self, region: Any) -> float:
-        """What a region that a rewrite would bring may take: an estimate, or the roofline where little is known."""
+        """What a region that a rewrite would bring may take: an estimate, or what is hoped where little is known."""
         roofline = _roofline(region)
         known = self._ratios.get(region.kind, [])
         ratios = [ratio for other, ratio in known if roofline / LIKE <= other <= roofline * LIKE]
-        return roofline * (_median(ratios) if len(ratios) >= FEW else min([1.0, *ratios]))
+        return roofline * (_median(ratios) if len(ratios) >= FEW else HOPED * min([1.0, *ratios]))
 
     def _estimate(self, region: Any) -> float:
         known = self._ratios.get(region.kind) or [pair for pairs in self._ratios.values() for pair in pairs]
