@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rlflow.cli.common import NameChoice, parse_dims, plural, show
+from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.model_files import MODEL
 from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import UsageError
@@ -27,7 +27,7 @@ _CLOCKS = {"cpu": "processor", "wall": "wall"}
 _SECTIONS = {
     "Timing": ("seconds", "blocks", "warmup", "threads", "runtime", "provider"),
     "Inputs": ("dims", "input_data", "seed"),
-    "Result": ("as_json", "quiet"),
+    "Result": ("json_file", "quiet"),
 }  # fmt: skip
 
 
@@ -56,7 +56,7 @@ _SECTIONS = {
     "--runtime", type=NameChoice(runtime_names), default="onnxruntime", show_default=True, help="What runs the models."
 )
 @click.option("--provider", metavar="NAME", help="Execution provider of ONNX Runtime: cuda, or any full name.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress.")
 def bench(
     models: Sequence[str],
@@ -69,7 +69,7 @@ def bench(
     seed: int,
     runtime: str,
     provider: str | None,
-    as_json: bool,
+    json_file: str | None,
     quiet: bool,
 ) -> None:
     """Time MODELs side by side: interleaved, in fresh sessions, by the wall clock and by processor time.
@@ -95,9 +95,7 @@ def bench(
             provider=provider,
             on_progress=told.blocks,
         )
-    if as_json:
-        click.echo(json.dumps([one.to_dict() for one in found], indent=2, ensure_ascii=False))
-    else:
+    if not in_json(json_file, lambda: [one.to_dict() for one in found]):
         show(_times(found))
         show(_ratios(found))
 

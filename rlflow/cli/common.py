@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import sys
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from rlflow.cli.json_option import in_json
 from rlflow.cli.signals import INTERRUPTED, end_on_signals, ending_at_the_second_interrupt
 from rlflow.errors import RlflowError, UsageError
 
@@ -191,16 +191,6 @@ def show(what: RenderableType) -> None:
     out.print(what, crop=out.is_terminal, width=width)
 
 
-def emit_json(value: Mapping[str, Any], place: str) -> None:
-    """Write plain values as JSON to a file, or print them where ``place`` is ``-``."""
-    from rlflow.report import write_json
-
-    if place == "-":
-        click.echo(json.dumps(value, indent=2, ensure_ascii=False))
-    else:
-        write_json(value, place)
-
-
 def parse_dims(option: str, pairs: Sequence[str]) -> dict[str, int]:
     """``NAME=SIZE`` options as a mapping; raises :class:`UsageError`."""
     dims: dict[str, int] = {}
@@ -238,10 +228,9 @@ def parse_shapes(pairs: Sequence[str]) -> dict[str, str]:
     return parse_pairs("--shape", pairs, ":", "--shape x:4x128 or --shape x:1x16,4x128,8x512")
 
 
-def show_rows(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+def show_rows(rows: Sequence[Mapping[str, Any]], json_file: str | None) -> None:
     """A registry's rows: a line each with what it can do in brackets, and a line an option."""
-    if as_json:
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+    if in_json(json_file, lambda: rows):
         return
     for row in rows:
         can = [_capability(key, value) for key, value in row.items() if key not in ("name", "doc", "options")]

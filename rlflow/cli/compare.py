@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rlflow.cli.common import DEVICE, WORKERS, console, emit_json, parse_dims
+from rlflow.cli.common import DEVICE, WORKERS, console, parse_dims
+from rlflow.cli.json_option import emit_json, json_option
 from rlflow.cli.model_files import MODEL
 from rlflow.cli.sections import SectionedCommand
 
@@ -49,7 +50,7 @@ _SECTIONS = {
     "--keep", metavar="FILE",
     help="Keep finished searches in FILE (JSON lines), and do not run those again that it has.",
 )
-@click.option("--json", "json_file", metavar="FILE", help="Write everything as JSON; - is stdout.")
+@json_option("everything as JSON")
 @click.option("--csv", "csv_file", metavar="FILE", help="Write CSV, one line for each search.")
 @click.option("--plot", "plot_file", metavar="FILE", help="Draw the anytime curves (extra [report]).")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlflow.cli.common import NameChoice, VerbGroup, console, device_command, parse_dims, plural
+from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.model_files import MODEL
 from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import ModelError, RuntimeUnavailable, UsageError
@@ -36,8 +37,8 @@ def cost() -> None:
 @cost.command("show")
 @_DATABASE
 @click.option("--dearest", type=click.IntRange(min=0), default=10, show_default=True, help="Regions to list per place.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def show(database: str | None, dearest: int, as_json: bool) -> None:
+@json_option()
+def show(database: str | None, dearest: int, json_file: str | None) -> None:
     """Show where prices were taken: device, runtime, threads, number, dates, spread; and the most expensive regions."""
     with _opened(database) as base:
         places = [
@@ -46,9 +47,7 @@ def show(database: str | None, dearest: int, as_json: bool) -> None:
             for one in base.contexts()
         ]  # fmt: skip
         where, compared = str(base.path), 0 if database else len(_comparisons())
-    if as_json:
-        found = {"database": where, "comparisons": compared, "places": places}
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    if in_json(json_file, lambda: {"database": where, "comparisons": compared, "places": places}):
         return
     told = f", {plural(compared, 'comparison')} of whole models" if compared else ""
     click.echo(f"{where}: {plural(sum(place['prices'] for place in places), 'price')}{told}")
@@ -248,7 +247,7 @@ _SECTIONS = {
     help="Stop if the machine is noisier than this.",
 )
 @click.option("--no-operators", is_flag=True, help="Leave out the sum of single-operator times.")
-@click.option("--json", "json_file", metavar="FILE", help="Write every row; kept up to date while it runs.")
+@json_option("every row as JSON")
 @click.option("--resume", is_flag=True, help="Keep the rows that the JSON file has for these models.")
 @click.option("--plot", metavar="FILE", help="Draw predicted against measured times (.png, .svg or .pdf).")
 def calibrate(
@@ -276,10 +275,10 @@ def calibrate(
     """
     from rlflow.files import check_output
 
-    if resume and json_file is None:
+    if resume and json_file in (None, "-"):
         raise UsageError("--resume needs the file that --json names.")
-    for target in filter(None, (json_file, plot)):
-        check_output(target, None)
+    if plot is not None:
+        check_output(plot, None)
     how = {
         "count": variants, "cost": cost_name, "threads": threads, "seed": seed, "dims": parse_dims("--dim", dims),
         "runtime": runtime, "provider": provider, "measure_cmd": device_command(measure_cmd, 1, 300.0),
@@ -289,7 +288,8 @@ def calibrate(
     same = {key: str(value) for key, value in how.items() if key not in ("count", "seconds", "max_noise")}
     ledger = _Ledger(json_file, same, resume)
     found = [one for one in (_calibrated(os.fspath(model), how, ledger) for model in models) if one is not None]
-    _print_agreements(found)
+    if not in_json(json_file, ledger.plain):
+        _print_agreements(found)
     if plot is not None:
         _plot(found, plot)
     if any(one.interrupted for one in found):
@@ -328,7 +328,7 @@ class _Ledger:
     def __init__(self, path: str | None, how: dict[str, str], resume: bool) -> None:
         from rlflow.search import StopToken
 
-        self.path, self.how, self.stop = path, how, StopToken()
+        self.path, self.how, self.stop = None if path == "-" else path, how, StopToken()
         self._rows: list[dict[str, Any]] = self._kept() if resume else []
 
     def _kept(self) -> list[dict[str, Any]]:
@@ -366,7 +366,10 @@ class _Ledger:
             return
         self._rows.append({"model": os.path.basename(model), "key": key, **row.to_dict()})
         if self.path is not None:
-            write_json({"format": FORMAT, "how": self.how, "rows": self._rows}, self.path)
+            write_json(self.plain(), self.path)
+
+    def plain(self) -> dict[str, Any]:
+        return {"format": FORMAT, "how": self.how, "rows": self._rows}
 
 
 def _print_agreements(found: list[Fidelity]) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rlflow.cli.common import plural, say
+from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.model_files import MODEL
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ _MOST = 40
 @click.argument("before", metavar="A", type=MODEL)
 @click.argument("after", metavar="B", type=MODEL)
 @click.option("--html", "page_file", metavar="FILE", help="Draw both graphs, what differs in colour, as one HTML file.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @click.option("-v", "--verbose", is_flag=True, help="Show every node.")
-def diff(before: str, after: str, page_file: str | None, as_json: bool, verbose: bool) -> None:
+def diff(before: str, after: str, page_file: str | None, json_file: str | None, verbose: bool) -> None:
     """Show how B differs from A, node by node.
 
     Nodes that compute the same are the same, whatever they are called. Exit code 0, whether or not something differs;
@@ -41,9 +41,7 @@ def diff(before: str, after: str, page_file: str | None, as_json: bool, verbose:
 
         target = check_output(check_output(page_file, before), after)
         write_atomically(target, difference_page(models[0], models[1], f"{before} and {after}", lines[0]).encode())
-    if as_json:
-        plain = {"before": str(before), "after": str(after), **found.to_dict(*models)}
-        click.echo(json.dumps(plain, indent=2, ensure_ascii=False))
+    if in_json(json_file, lambda: {"before": str(before), "after": str(after), **found.to_dict(*models)}):
         return
     say("\n".join(lines))
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
 from rlflow.cli.common import console
+from rlflow.cli.json_option import in_json, json_option
 from rlflow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 )
 @click.option("--cost", default="analytic", show_default=True, help="Cost model for the real returns.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random.")
-@click.option("--json", "json_file", metavar="FILE", help="Write the steps as JSON.")
+@json_option("the steps as JSON")
 @click.option("--plot", "plot_file", metavar="FILE", help="Draw predicted and real return (extra [report]).")
 def dream(
     model: str, checkpoint: str, worldmodel: str, steps: int, temperature: float, cost: str, seed: int,
@@ -45,9 +45,9 @@ def dream(
         raise UsageError(f"Nothing can be dreamt here: {reason}.")
     from rlflow.agents.learned import one_thread
     from rlflow.agents.rlflow.watch import watch
-    from rlflow.files import check_output, write_atomically
+    from rlflow.files import check_output
 
-    for path in filter(None, (json_file, plot_file)):
+    for path in filter(None, (json_file if json_file != "-" else None, plot_file)):
         check_output(path, model)
     if plot_file is not None:
         from rlflow.report.plots import matplotlib_or_sentence
@@ -55,13 +55,13 @@ def dream(
         matplotlib_or_sentence()
     with one_thread():
         found = watch(model, checkpoint or None, worldmodel, steps, temperature, cost, seed)
-    if json_file is not None:
-        write_atomically(json_file, (json.dumps(found.to_dict(), indent=1) + "\n").encode())
+    printed = in_json(json_file, found.to_dict)
     if plot_file is not None:
         from rlflow.report.plots import predicted_and_real
 
         predicted_and_real(found.predicted, found.real, plot_file, title=model)
-    _print(found)
+    if not printed:
+        _print(found)
 
 
 def _print(found: Watched) -> None:

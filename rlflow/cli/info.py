@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
 import os
 import platform
 import sys
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlflow.cli.common import console, show_rows
+from rlflow.cli.json_option import emit_json, in_json, json_option
 
 if TYPE_CHECKING:
     from rlflow.registry import Registry
@@ -27,8 +27,8 @@ _SCHEMA = "report-schema"
 
 @click.command()
 @click.argument("kind", metavar="[KIND]", type=click.Choice([*_KINDS, _SCHEMA]), required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def info(kind: str | None, as_json: bool) -> None:
+@json_option()
+def info(kind: str | None, json_file: str | None) -> None:
     """Show versions, runtimes, cost models and where prices are kept; or everything of one KIND, with what each can do
     and its options: strategies, costs, runtimes, decoders or importers. report-schema is the JSON schema of what
     optimize --json writes.
@@ -36,14 +36,13 @@ def info(kind: str | None, as_json: bool) -> None:
     if kind == _SCHEMA:
         from rlflow.report import schema
 
-        click.echo(json.dumps(schema(), indent=2, ensure_ascii=False))
+        emit_json(schema(), json_file or "-")
         return
     if kind is not None:
-        show_rows(registries()[kind].rows(), as_json)
+        show_rows(registries()[kind].rows(), json_file)
         return
     found = collect()
-    if as_json:
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    if in_json(json_file, lambda: found):
         return
     from rich import box
     from rich.markup import escape

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rlflow.cli.common import console, parse_dims
+from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.model_files import MODEL
 
 if TYPE_CHECKING:
@@ -19,15 +19,14 @@ if TYPE_CHECKING:
 @click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=MODEL)
 @click.option("--rules", multiple=True, metavar="FILE|FAMILY", help="Rules to try instead of all that ship.")
 @click.option("--freeze", multiple=True, metavar="N=1", help="Size of an open dimension.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def inspect(models: tuple[str, ...], rules: tuple[str, ...], freeze: tuple[str, ...], as_json: bool) -> None:
+@json_option()
+def inspect(models: tuple[str, ...], rules: tuple[str, ...], freeze: tuple[str, ...], json_file: str | None) -> None:
     """Show what a model is made of, and which rules could fire on it."""
     from rlflow.rulesets import load_library
 
     library = load_library(list(rules) or None)
     found = [describe(path, library, parse_dims("--freeze", freeze)) for path in models]
-    if as_json:
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    if in_json(json_file, lambda: found):
         return
     out = console()
     for one in found:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlflow.cli.common import NameChoice, emit_json, one_output, parse_dims, parse_extents, parse_shapes, show
+from rlflow.cli.common import NameChoice, one_output, parse_dims, parse_extents, parse_shapes, show
+from rlflow.cli.json_option import emit_json, json_option
 from rlflow.cli.model_files import MODEL
 from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import UsageError
@@ -93,7 +94,7 @@ _SECTIONS = {
     metavar="PERCENT",
     help="Least gain that --check reports.",
 )
-@click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON; - is stdout.")
+@json_option("the report as JSON")
 @click.option("--report", "page_file", metavar="FILE", help="Write the report as one HTML file that needs no network.")
 @click.option(
     "--egraph-out", metavar="FILE", help="Write the first e-graph of eqsat or tensat, as extraction-gym JSON."

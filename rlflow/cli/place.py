@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rlflow.cli.common import parse_dims, plural, show
+from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.model_files import MODEL
 from rlflow.specs import bytes_text
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     "--seed", type=click.IntRange(min=0), default=0, show_default=True,
     help="Seed of random inputs, and of placers that draw.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, with the device of each node.")
+@json_option("JSON, with the device of each node")
 def place(
     model: str,
     devices: str,
@@ -48,7 +48,7 @@ def place(
     dims: tuple[str, ...],
     input_data: tuple[str, ...],
     seed: int,
-    as_json: bool,
+    json_file: str | None,
 ) -> None:
     """Place the nodes of MODEL on devices with memory limits and links, and write it with its placement.
 
@@ -66,8 +66,7 @@ def place(
         input_data=list(input_data) or None,
         seed=seed,
     )
-    if as_json:
-        click.echo(json.dumps(as_plain(found), indent=2, ensure_ascii=False))
+    if in_json(json_file, lambda: as_plain(found)):
         return
     show(_table(found))
     click.echo("\n".join(_sentences(output, found)))

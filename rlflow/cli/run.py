@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rlflow.cli.common import parse_dims, plural
+from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import UsageError, VerificationFailed
 
@@ -22,7 +22,7 @@ _ROUNDINGS = 1e-3
 _SECTIONS = {
     "Requests": ("requests", "input_data", "dims", "seed"),
     "Workers": ("threads", "pin", "timeout", "connect", "worker", "listen", "token_file"),
-    "Result": ("output", "against", "as_json"),
+    "Result": ("output", "against", "json_file"),
 }  # fmt: skip
 
 
@@ -41,7 +41,7 @@ _SECTIONS = {
 @click.option("--worker", type=int, metavar="K", help="Be the worker of part K, and wait for a coordinator.")
 @click.option("--listen", metavar="HOST:PORT", help="Where the worker waits.")
 @click.option("--token-file", metavar="FILE", help="A secret that both ends must have, at least 16 characters.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @click.pass_context
 def run(
     context: click.Context,
@@ -59,7 +59,7 @@ def run(
     worker: int | None,
     listen: str | None,
     token_file: str | None,
-    as_json: bool,
+    json_file: str | None,
 ) -> None:
     """Run the parts in DIR, which `rlflow split` made, as a pipeline of worker processes.
 
@@ -92,9 +92,7 @@ def run(
     )
     if output is not None:
         serving.write_outputs(output, served.outputs[0])
-    if as_json:
-        click.echo(json.dumps(_plain(served, beside), indent=2))
-    else:
+    if not in_json(json_file, lambda: _plain(served, beside)):
         click.echo("\n".join(_sentences(served, beside)))
     if beside is not None and beside.worst > _ROUNDINGS:
         context.exit(VerificationFailed.exit_code)

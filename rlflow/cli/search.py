@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlflow.cli.common import NameChoice, VerbGroup, console, emit_json, parse_dims, show_rows, with_egraph_out
+from rlflow.cli.common import NameChoice, VerbGroup, console, parse_dims, show_rows, with_egraph_out
+from rlflow.cli.json_option import emit_json, in_json, json_option
 from rlflow.cli.model_files import MODEL
 from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import UsageError
@@ -22,12 +23,12 @@ def search() -> None:
 
 
 @search.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def list_strategies(as_json: bool) -> None:
+@json_option()
+def list_strategies(json_file: str | None) -> None:
     """List the strategies, their options and the defaults."""
     from rlflow.search import catalogue
 
-    show_rows(catalogue(), as_json)
+    show_rows(catalogue(), json_file)
 
 
 _SECTIONS = {
@@ -53,7 +54,7 @@ _SECTIONS = {
 @click.option(
     "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that work side by side."
 )
-@click.option("--json", "json_file", metavar="FILE", help="Write the result, trace and curve as JSON; - is stdout.")
+@json_option("the result, trace and curve as JSON")
 @click.option(
     "--egraph-out", metavar="FILE", help="Write the first e-graph of eqsat or tensat, as extraction-gym JSON."
 )
@@ -163,22 +164,24 @@ def _decoders() -> list[str]:
 @click.option(
     "--seconds", type=click.FloatRange(min=0), default=60.0, show_default=True, help="Seconds that ilp may take."
 )
-@click.option("--json", "json_file", metavar="FILE", help="Write the choice: a node of every class that is needed.")
+@json_option("the choice as JSON, a node of every class that is needed")
 def extract(egraph: str, method: str, seconds: float, json_file: str | None) -> None:
     """Choose the cheapest graph from EGRAPH, a file in the JSON of extraction-gym (--egraph-out writes such files)."""
     from rlflow.files import check_output
-    from rlflow.report import write_json
     from rlflow.search import eqsat
 
-    if json_file is not None:
+    if json_file is not None and json_file != "-":
         check_output(json_file, egraph)
     gym = eqsat.read_gym(egraph)
     found = eqsat.extract(gym.problem, method, seconds=seconds)
     needed = found.needed(gym.problem)
+
+    def plain() -> dict[str, Any]:
+        choice = {gym.classes[cls]: gym.names[int(found.choice[cls])] for cls in needed}
+        return {"method": method, "status": found.status, "cost": found.cost, "bound": found.bound, "choices": choice}
+
+    if in_json(json_file, plain):
+        return
     click.echo(f"{len(gym.problem)} nodes in {gym.problem.classes} classes; {len(needed)} of them are needed")
     proof = "" if found.status == "heuristic" else f", gap {100 * found.gap:.2f} %"
     click.echo(f"cost {found.cost:.6g} by {method} ({found.status}{proof}) in {found.seconds:.1f} s")
-    if json_file is not None:
-        choice = {gym.classes[cls]: gym.names[int(found.choice[cls])] for cls in needed}
-        plain = {"method": method, "status": found.status, "cost": found.cost, "bound": found.bound, "choices": choice}
-        write_json(plain, json_file)

@@ -6,7 +6,8 @@ import re
 
 import click
 
-from rlflow.cli.common import emit_json, parse_dims, parse_extents
+from rlflow.cli.common import parse_dims, parse_extents
+from rlflow.cli.json_option import emit_json, json_option
 from rlflow.cli.model_files import MODEL
 from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import UsageError
@@ -56,7 +57,7 @@ _SECTIONS = {
 @click.option("--freeze", multiple=True, metavar="N=1", help="Size of an open dimension, for good.")
 @click.option("--input-data", multiple=True, metavar="FILE", help="Real inputs (.npz) for the comparison of outputs.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random.")
-@click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON; - is stdout.")
+@json_option("the report as JSON")
 @click.option("--plot", metavar="FILE", help="Draw memory against time of what was found (png, svg or pdf).")
 @click.option("--arena", is_flag=True, help="Print where each value lies in one block of memory, and when.")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rlflow.cli.common import parse_dims, plural
+from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.model_files import MODEL
 from rlflow.specs import byte_count, bytes_text
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--input-data", multiple=True, metavar="FILE", help="An .npz by input names, or name=file.npy.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random inputs.")
 @click.option("--no-verify", is_flag=True, help="Do not compare the chain of parts with the whole.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 def split(
     model: str,
     parts: int,
@@ -44,7 +44,7 @@ def split(
     input_data: tuple[str, ...],
     seed: int,
     no_verify: bool,
-    as_json: bool,
+    json_file: str | None,
 ) -> None:
     """Cut MODEL into consecutive parts of equal time, each a model of its own, for `rlflow run`.
 
@@ -65,9 +65,7 @@ def split(
         seed=seed,
         check=not no_verify,
     )
-    if as_json:
-        click.echo(json.dumps(as_plain(found), indent=2, ensure_ascii=False))
-    else:
+    if not in_json(json_file, lambda: as_plain(found)):
         click.echo("\n".join(sentences(output, found)))
 
 

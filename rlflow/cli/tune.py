@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 from typing import TYPE_CHECKING
 
 import click
 
 from rlflow.cli.common import DEVICE, WORKERS, NameChoice, console, parse_dims
+from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.model_files import MODEL
 from rlflow.cli.sections import SectionedCommand
 
@@ -26,7 +27,7 @@ _SECTIONS = {
     "Search": ("budget", "method", "gate_seconds", "threads", "seed"),
     "Inputs": ("dims", "input_data"),
     "Who works": ("workers", "device"),
-    "Result": ("output", "as_json", "quiet"),
+    "Result": ("output", "json_file", "quiet"),
 }  # fmt: skip
 
 
@@ -47,7 +48,7 @@ _SECTIONS = {
 )
 @WORKERS
 @DEVICE
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@json_option("the report as JSON")
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress.")
 def tune(
     model: str,
@@ -61,7 +62,7 @@ def tune(
     seed: int,
     workers: str,
     device: str | None,
-    as_json: bool,
+    json_file: str | None,
     quiet: bool,
 ) -> None:
     """Choose the kernels of MODEL and their parameters by measuring, with HARL or another search.
@@ -86,11 +87,7 @@ def tune(
             input_data=list(input_data) or None, gate_seconds=gate_seconds, on_round=report, stop=stop,
             workers=Workers.parse(workers, device),
         )  # fmt: skip
-    if as_json:
-        from dataclasses import asdict
-
-        click.echo(json.dumps(asdict(found), indent=2))
-    else:
+    if not in_json(json_file, lambda: dataclasses.asdict(found)):
         _show(found)
 
 

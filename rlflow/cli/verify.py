@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rlflow.cli.common import parse_extents, parse_shapes, say
+from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.model_files import MODEL
 from rlflow.errors import VerificationFailed
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "--shape", "shapes", multiple=True, metavar="X:4x128", help="Shape of an input; or three: x:1x16,4x128,8x512."
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random inputs.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @click.pass_context
 def verify(
     context: click.Context,
@@ -34,7 +34,7 @@ def verify(
     dims: tuple[str, ...],
     shapes: tuple[str, ...],
     seed: int,
-    as_json: bool,
+    json_file: str | None,
 ) -> None:
     """Check that B computes what A computes: run both on the same inputs, and compare their outputs.
 
@@ -48,9 +48,7 @@ def verify(
         original, other, seed=seed, dims=parse_extents(dims), shapes=parse_shapes(shapes),
         input_data=list(input_data) or None,
     )  # fmt: skip
-    if as_json:
-        click.echo(json.dumps(as_plain(original, other, seed, found), indent=2, ensure_ascii=False))
-    else:
+    if not in_json(json_file, lambda: as_plain(original, other, seed, found)):
         say("\n".join(sentences(original, other, found)))
     if not found.passed:
         context.exit(VerificationFailed.exit_code)

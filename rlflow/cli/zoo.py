@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from rlflow.cli.common import VerbGroup
+from rlflow.cli.json_option import in_json, json_option
 from rlflow.errors import UsageError
 
 
@@ -16,14 +15,13 @@ def zoo() -> None:
 
 
 @zoo.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def list_models(as_json: bool) -> None:
+@json_option()
+def list_models(json_file: str | None) -> None:
     """List the models: source, shapes, operators, parameters, multiply-accumulates."""
     from rlflow import zoo as models
 
     rows = [(models.entry(name), models.describe(name)) for name in models.names()]
-    if as_json:
-        click.echo(json.dumps([_plain(entry, row) for entry, row in rows], indent=2))
+    if in_json(json_file, lambda: [_plain(entry, row) for entry, row in rows]):
         return
     for entry, row in rows:
         most = ", ".join(f"{operator} {count}" for operator, count in list(row.operators.items())[:6])

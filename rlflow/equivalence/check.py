@@ -115,7 +115,7 @@ def verify(
     extra = sorted(set(seen.plain[0]) - set(calm.plain[0]))
     notes += [f"The other model has the output {name!r}, which the original lacks." for name in extra]
     if calm.cut or tried.cut:
-        notes.append(f"The check ended with its time, after {len(runs)} inputs; there are more.")
+        notes.append(f"The comparison of outputs ran out of time after {len(runs)} inputs; more were to come.")
     passed = not extra and all(check.passed for check in tight + loose)
     return Verification(passed, tight, loose, notes, _kinds(len(feeds), tried.groups))
 

@@ -80,7 +80,7 @@ def _bad_inputs(folder: Path) -> dict[str, tuple[list[str | Path], int, str]]:
         ),
         "output twice": (["optimize", good, "a.onnx", "-o", "b.onnx"], 2, "given twice"),
         "report = output": (["optimize", good, folder / "o", "--json", folder / "o"], 2, "both be written"),
-        "report = input": (["optimize", good, "--json", good], 1, "is the input itself"),
+        "report = input": (["optimize", good, "--json", good], 2, "a file that holds something else"),
         "runtime cannot run it": (["optimize", norun], 1, "Nonsense"),
         "a false rule": (["optimize", good, "--rules", false_rule, *analytic], 1, "wrong"),
         "a broken rule file": (["optimize", good, "--rules", broken_rule, *analytic], 1, "not JSON"),

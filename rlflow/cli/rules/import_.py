@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from rlflow.cli.common import console, plural
+from rlflow.cli.json_option import in_json, json_option
 from rlflow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _MEANINGS = {
 )
 @click.option("--all", "everything", is_flag=True, help="Also write rules that the library has or implies.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the summary only.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @click.option(
     "-j", "--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes that work side by side."
 )
@@ -51,7 +51,7 @@ def import_rules(
     kind: str | None,
     everything: bool,
     quiet: bool,
-    as_json: bool,
+    json_file: str | None,
     jobs: int,
     matches: int,
     readings: bool,
@@ -71,13 +71,12 @@ def import_rules(
         jobs=jobs,
         progress=_progress(quiet),
     )
-    if as_json:
-        click.echo(json.dumps([dataclasses.asdict(o) for o in outcomes], indent=1))
-    else:
+    printed = in_json(json_file, lambda: [dataclasses.asdict(one) for one in outcomes])
+    if not printed:
         _print(outcomes, quiet)
     if out is not None:
         count = write_imported(out, outcomes)
-        click.echo(f"{plural(count, 'rule')} written to {out}.", err=as_json)
+        click.echo(f"{plural(count, 'rule')} written to {out}.", err=printed)
 
 
 def _progress(quiet: bool) -> Callable[[int, int], None]:

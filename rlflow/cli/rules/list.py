@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rlflow.cli.common import plural
+from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.rules.shared import load_library, proof_fields, rule_files
 
 if TYPE_CHECKING:
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
 @click.command("list")
 @rule_files
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def list_rules(files: tuple[str, ...], as_json: bool) -> None:
+@json_option()
+def list_rules(files: tuple[str, ...], json_file: str | None) -> None:
     """List the rules by family."""
     library = load_library(files)
-    if as_json:
-        click.echo(json.dumps([_plain(rule) for rule in library.values()], indent=2, ensure_ascii=False))
+    if in_json(json_file, lambda: [_plain(rule) for rule in library.values()]):
         return
     for family in library.families:
         members = [rule for rule in library.values() if rule.family == family]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rlflow.cli.common import plural
+from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.rules.shared import Bar, rules_named
 from rlflow.errors import ProofError, UsageError
 
@@ -43,7 +43,7 @@ _METHODS = ("auto", "field", "ordered", "float", "axiom")
 )
 @click.option("--write", is_flag=True, help="Write the proof records into the files.")
 @click.option("--examples", is_flag=True, help="Find and write examples for rules without; prove nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON.")
+@json_option("the verdicts as JSON")
 @click.option("-q", "--quiet", is_flag=True, help="Print rules that are not proved only.")
 def prove(
     items: tuple[str, ...],
@@ -55,7 +55,7 @@ def prove(
     axioms: bool,
     write: bool,
     examples: bool,
-    as_json: bool,
+    json_file: str | None,
     quiet: bool,
 ) -> None:
     """Prove rules: those of FILEs, those called NAME or of a FAMILY, or --all. Exits with 1 where one is not proved.
@@ -71,12 +71,11 @@ def prove(
     verdicts = _verdicts(rules, method, samples, seed, axioms, jobs)
     if write:
         _write(rules, verdicts)
-    if as_json:
-        click.echo(json.dumps([v.to_json() for v in verdicts], indent=2, ensure_ascii=False))
-    else:
+    printed = in_json(json_file, lambda: [verdict.to_json() for verdict in verdicts])
+    if not printed:
         for verdict in verdicts:
             _print(verdict, quiet)
-    _end(rules, verdicts, quiet or as_json)
+    _end(rules, verdicts, quiet or printed)
 
 
 def _verdicts(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 import click
 
 from rlflow.cli.common import plural
+from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.rules.shared import load_library, rule_files
 from rlflow.errors import UsageError
 
@@ -21,8 +21,8 @@ from rlflow.errors import UsageError
     "-j", "--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes that work side by side."
 )
 @click.option("--write", is_flag=True, help="Write the tags into the package's rule files.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def redundancy(files: tuple[str, ...], steps: int, samples: int, jobs: int, write: bool, as_json: bool) -> None:
+@json_option()
+def redundancy(files: tuple[str, ...], steps: int, samples: int, jobs: int, write: bool, json_file: str | None) -> None:
     """List the rules that follow from other rules of the library, and from which.
 
     The others are a basis: they derive every rule that is listed.
@@ -34,9 +34,7 @@ def redundancy(files: tuple[str, ...], steps: int, samples: int, jobs: int, writ
         raise UsageError("Tags are about the whole library that ships: --write goes without --rules.")
     library = load_library(files)
     found = redundant(library, steps=steps, samples=samples, jobs=jobs, progress=_progress)
-    if as_json:
-        click.echo(json.dumps({name: list(chain) for name, chain in found.items()}, indent=1))
-    else:
+    if not in_json(json_file, lambda: {name: list(chain) for name, chain in found.items()}):
         for name, chain in found.items():
             click.echo(f"{name}: {', '.join(chain)}")
         click.echo(f"{plural(len(found), 'rule')} of {len(library)} follow from the other {len(library) - len(found)}.")

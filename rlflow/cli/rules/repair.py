@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rlflow.cli.common import plural
+from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.rules.shared import Bar, rules_named
 from rlflow.errors import ProofError
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     "--samples", type=click.IntRange(min=1), default=200, show_default=True, help="Firing samples of each proof."
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def repair(file: str, names: tuple[str, ...], jobs: int | None, samples: int, seed: int, as_json: bool) -> None:
+@json_option()
+def repair(file: str, names: tuple[str, ...], jobs: int | None, samples: int, seed: int, json_file: str | None) -> None:
     """Say which conditions the false rules of FILE lack (or those called NAME), and prove them with these.
 
     Nothing is written: put the conditions into "where" yourself. Exits with 1 where a rule could not be repaired.
@@ -43,9 +43,7 @@ def repair(file: str, names: tuple[str, ...], jobs: int | None, samples: int, se
     task = functools.partial(repair_or_say, samples=samples, seed=seed)
     with Bar("repairing", len(rules)) as bar:
         answers = run_all(task, rules, lambda answer: bar.step(answer.rule.name), jobs or default_jobs())
-    if as_json:
-        click.echo(json.dumps([_plain(answer) for answer in answers], indent=2, ensure_ascii=False))
-    else:
+    if not in_json(json_file, lambda: [_plain(answer) for answer in answers]):
         for answer in answers:
             click.echo(_sentence(answer))
     open_ones = len(rules) - sum(answer.status in ("proved", "repaired", "identity") for answer in answers)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rlflow.cli.common import console, plural
+from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.rules.shared import load_library, rule_files
 
 if TYPE_CHECKING:
@@ -19,13 +19,12 @@ if TYPE_CHECKING:
 
 @click.command("stats")
 @rule_files
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def stats(files: tuple[str, ...], as_json: bool) -> None:
+@json_option()
+def stats(files: tuple[str, ...], json_file: str | None) -> None:
     """Count the rules: by family, operator, roots, proof, class of rounding, redundancy."""
     library = load_library(files)
     counts = statistics(library.values())
-    if as_json:
-        click.echo(json.dumps(counts, indent=2, ensure_ascii=False))
+    if in_json(json_file, lambda: counts):
         return
     from rich.table import Table
 
