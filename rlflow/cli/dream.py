@@ -42,7 +42,7 @@ def dream(
 
     reason = nn.available()
     if reason is not None:
-        raise UsageError(f"Nothing can be dreamt here: {reason}.")
+        raise UsageError(f"rlflow dream runs a learned model, and this environment cannot: {reason}.")
     from rlflow.agents.learned import one_thread
     from rlflow.agents.rlflow.watch import watch
     from rlflow.files import check_output

@@ -246,7 +246,7 @@ def test_a_rule_is_left_out(tmp_path: Path) -> None:
 
 @shows("Merge parallel products and convolutions")
 def test_products_are_merged(model: Path) -> None:
-    assert re.search(r"the rule fires \(\d+ way", done("explain", model, "--rule", "merge-matmul-columns"))
+    assert re.search(r"the rule fires \(\d+ way", done("explain", "merge-matmul-columns", model))
 
 
 @shows("The same bytes every time")
