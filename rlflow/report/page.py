@@ -82,7 +82,7 @@ def _latency(report: Report) -> str:
     if not models:
         costs = [("before", report.cost_before_ms), ("after", report.cost_after_ms)]
         rows = [(when, f"{ms:.4g}") for when, ms in costs if ms is not None]
-        note = f"<p>No clock was used. These are costs by the model “{escape(report.cost_model)}”.</p>"
+        note = f"<p>No whole model was timed. These are costs by the model “{escape(report.cost_model)}”.</p>"
         return note + table(("", "ms"), rows) if rows else ""
     clock = _CLOCKS.get(gate.get("clock", ""), "the clock")
     what = (f"median (p50), {clock}, ms", "95 % interval", "p99", "median (p50), wall clock, ms", "p99")

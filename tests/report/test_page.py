@@ -112,6 +112,14 @@ def test_where_nothing_is_gained_it_says_so(model: onnx.ModelProto) -> None:
     assert "Nothing gained" in text and "the model is as it came" in text and "step by step" not in text
 
 
+def test_a_cost_without_a_final_comparison_claims_no_clock(
+    model: onnx.ModelProto, result: rlflow.OptimizeResult
+) -> None:
+    report = replace(result.report, cost_model="onnxruntime", intervals={})
+    text = page(report, model, result.model)
+    assert "No whole model was timed. These are costs by the model “onnxruntime”" in text
+
+
 def test_the_verb_writes_it(tmp_path: Path) -> None:
     out = tmp_path / "r.html"
     done = cli("optimize", "nasrnn?steps=1&hidden=4", "--cost", "analytic", "--budget", "20x", "--report", out, "-q")
