@@ -53,12 +53,14 @@ def _taken(path: str) -> str | None:
 
 
 def _foreign(path: str) -> str | None:
+    from rlflow.files import parse_json
+
     with open(path, "rb") as file:
         if file.read(64).lstrip()[:1] not in (b"", b"{", b"["):
             return "a file that holds something else"
         file.seek(0)
         try:
-            found = json.load(file)
+            found = parse_json(file.read().decode())
         except ValueError:
             return None  # a report that was cut short
     rules = isinstance(found, dict) and isinstance(found.get("rules"), list)

@@ -73,7 +73,7 @@ class Shared(NamedTuple):
     shares: Sequence[Share | None]
 
 
-class Step:
+class BandStep:
     """The jobs ``first`` to ``last`` inclusive."""
 
     def __init__(self, flow: Flow, first: int, last: int) -> None:
@@ -122,7 +122,7 @@ class _Banded:
     ) -> None:
         self.flow, self.number = flow, number
         self._stretch, self._shapes, self._widths = stretch, shapes, widths
-        self._steps = [Step(flow, first, last) for first, last in stretch.steps]
+        self._steps = [BandStep(flow, first, last) for first, last in stretch.steps]
         self._made = {value for step in self._steps for value in step.made}
         self._exits = exits(flow, stretch)
         self._pieces: dict[str, list[_Piece]] = {}
@@ -208,7 +208,7 @@ class _Banded:
 class _Band:
     """One band of a step."""
 
-    def __init__(self, whole: _Banded, step: Step, number: int, band: int, shared: Shared) -> None:
+    def __init__(self, whole: _Banded, step: BandStep, number: int, band: int, shared: Shared) -> None:
         self._whole, self._step, self._number, self._band = whole, step, number, band
         self._shared, self._need = shared, shared.need
         self._cuts: dict[tuple[str, Cut], str] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from rlflow.footprint.bands import Step
+from rlflow.footprint.bands import BandStep
 from rlflow.footprint.flow import Cut, Flow
 
 #: What copying a byte, and calling a kernel, cost beside one operation of a product: about as on a core that
@@ -67,7 +67,7 @@ class Stepping:
 
     def _of_a_band(self, start: int, end: int, bands: int) -> float:
         """What all bands compute twice, as if all were like the one in the middle."""
-        step, middle, wanted = Step(self.flow, start, end), bands // 2, {}
+        step, middle, wanted = BandStep(self.flow, start, end), bands // 2, {}
         for value in step.made:
             if self._last.get(value, -1) <= end:
                 continue

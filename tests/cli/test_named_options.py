@@ -30,6 +30,7 @@ SHOWN_BY: dict[str, dict[str, str]] = {
         "--search": "optimize, search run",
         "--help": "optimize",
     },
+    "cli/json_option.py": {"": "inspect, optimize, verify, rules prove"},
     "cli/rules/shared.py": {"": "rules prove"},
     "comparison/comparing.py": {"": "compare"},
     "crew/workers.py": {"": "compare, tune, train xrlflow, rules generate"},
