@@ -55,8 +55,14 @@ def test_each_kernel_has_its_algorithm_and_computes_the_same(suffix: str) -> Non
     assert 0.0 < np.abs(found - expected).max() < 1e-5 * np.abs(expected).max()
 
 
-def test_strides_are_left_to_the_runtime() -> None:
-    assert len(blocked(network(strides=(2, 2))).sites()) == len(TAPS) - 1
+def test_strides_are_for_the_product_alone() -> None:
+    """Winograd's algorithms know none; a convolution with strides is a place for the plain product of a matrix."""
+    sites = blocked(network(strides=(2, 2))).sites()
+    assert [site.kind for site in sites] == [
+        *(ALGORITHMS[name].kind for name in list(TAPS.values())[:-1]),
+        "convolution-other",
+    ]
+    assert sites[-1].sizes[2:] == (*list(TAPS)[-1], 2, 2)
 
 
 def test_a_choice_fits_only_sites_with_its_taps() -> None:
