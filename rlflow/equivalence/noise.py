@@ -93,7 +93,8 @@ class Runs:
 class Noise:
     """What the original does by itself on some inputs: its outputs per level, the noise floor per output, and what is
     random in it. ``groups``: the same and the probes, to be judged slice by slice; ``cut``: whether the time ended
-    before the probes did; ``moved``: whether moved inputs and weights were run, which :func:`move` can do later.
+    before the probes did; ``moved``: whether moved inputs and weights were run, and the first input twice, which
+    :func:`move` can do later.
     """
 
     plain: list[Outputs]
@@ -124,18 +125,17 @@ def calibrate(
     place, and with weights moved likewise; then on the probes of ``plan``, as many as ``seconds`` allow.
 
     Compute once and pass to several :func:`verify` calls that share inputs. ``moved=False`` puts the moved inputs and
-    weights off: the comparison asks for them where outputs differ by more than is allowed without them. Errors of the
-    runtime on the original are raised: nothing can be verified then.
+    weights off, and the second run of the same input: the comparison asks for them where outputs differ by more than
+    is allowed without them. Errors of the runtime on the original are raised: nothing can be verified then.
     """
     allowed = SECONDS if seconds is None else seconds
     # As many probes as there are with their moved ones: those may be asked for later.
     course = _Course(runner, feeds, plan, seed, allowed / 2 if moved else allowed / 4, moved)
     runs = _flat(runner(original, course.feeds(), "disable"))
     count = len(feeds)
-    plain, again, nudged = runs[:count], runs[count], runs[count + 1 : course.fixed]
+    plain, again, nudged = runs[:count], runs[count : count + moved], runs[count + moved : course.fixed]
     deployed = _flat(runner(original, feeds, "all"))
-    repeat = noise_floor(plain[:1], [[again]])
-    unstable = frozenset(name for name, difference in repeat.items() if difference > 0.0)
+    unstable = _unstable(plain, again)
     variants = [deployed, *([nudged] if len(nudged) == count else [])]  # integers cannot be moved
     groups = [Runs("usual", list(feeds), plain, variants), *course.groups(runs)]
     calm = Noise(plain, deployed, {}, unstable, groups, course.cut, moved)
@@ -154,7 +154,8 @@ def move(
     plan: ProbePlan | None = None,
     seconds: float | None = None,
 ) -> None:
-    """Run the moved inputs and weights that :func:`calibrate` was told to put off, and put them into ``calm``."""
+    """Run what :func:`calibrate` was told to put off, and put it into ``calm``."""
+    calm.random = _unstable(calm.plain, _flat(runner(original, calm.groups[0].feeds[:1], "disable")))
     shifted = [
         (group, _near(one, seed + number))
         for group in calm.groups
@@ -168,6 +169,12 @@ def move(
             group.variants.append(found)
     _with_other_variants(runner, original, calm, seed, plan, SECONDS if seconds is None else seconds)
     calm.floor, calm.moved = noise_floor(calm.plain, calm.groups[0].variants), True
+
+
+def _unstable(plain: Sequence[Outputs], again: Sequence[Outputs]) -> frozenset[str]:
+    """The outputs that differ between two runs of the first input; none is known where there is no second run."""
+    repeat = noise_floor(plain[: len(again)], [again]) if again else {}
+    return frozenset(name for name, difference in repeat.items() if difference > 0.0)
 
 
 def _with_other_variants(
@@ -247,9 +254,11 @@ class _Course:
         self.asked: list[tuple[Probe, bool]] = []
 
     def feeds(self) -> Iterator[Feeds]:
-        """The base, its first again, the base moved by a rounding; then each probe, and the same moved (if wanted)."""
-        near = [_near(one, self.seed + index) for index, one in enumerate(self.base) if self.moved and _has_floats(one)]
-        first = [*self.base, self.base[0], *near]
+        """The base (if wanted: its first again, and all moved by a rounding); then each probe, moved likewise."""
+        first = [*self.base]
+        if self.moved:
+            near = [_near(one, self.seed + index) for index, one in enumerate(self.base) if _has_floats(one)]
+            first += [self.base[0], *near]
         self.fixed, began = len(first), time.monotonic()
         yield from first
         if self.plan is None:

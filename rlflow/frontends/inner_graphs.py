@@ -24,7 +24,7 @@ def rewritten_bodies(model: onnx.ModelProto, improve: Improve) -> tuple[onnx.Mod
     """A copy of ``model`` whose bodies, inner ones first, are what ``improve`` made of them, and how many were changed;
     ``(None, 0)`` where none was. Bodies that read values of unknown type stay as they came.
     """
-    if not any(True for node in model.graph.node for _ in scopes.bodies(node)):
+    if not _has_bodies(model.graph):
         return None, 0
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -34,6 +34,10 @@ def rewritten_bodies(model: onnx.ModelProto, improve: Improve) -> tuple[onnx.Mod
         for body in scopes.bodies(node):
             count += _rewrite(body, copy, types, improve, taken)
     return (copy, count) if count else (None, 0)
+
+
+def _has_bodies(graph: onnx.GraphProto) -> bool:
+    return any(True for node in graph.node for _ in scopes.bodies(node))
 
 
 def _types(model: onnx.ModelProto) -> dict[str, ValueType]:
@@ -48,6 +52,9 @@ def _rewrite(
     body: onnx.GraphProto, around: onnx.ModelProto, types: Mapping[str, ValueType], improve: Improve, taken: set[str]
 ) -> int:
     """Change ``body`` in place; how many bodies were changed, those inside it included."""
+    operators = sum(node.op_type != "Constant" for node in body.node)
+    if operators < 2 and not _has_bodies(body):
+        return 0  # a single operator is left as it is, and to look at it would take as long as for a model
     alone = _alone(body, around, types)
     if alone is None:
         return 0
