@@ -59,7 +59,9 @@ def simplify(
         ).report
     if not quiet:
         before, after = (sum(counts.values()) for counts in (found.operators_before, found.operators_after))
-        checked = "outputs not compared" if found.verified is None else "outputs equal"
+        checked = "outputs equal" if found.verified is not None else "outputs not compared"
+        if not found.improved:
+            checked = found.reason
         click.echo(f"{target}: {before} -> {after} nodes, {checked}, {found.seconds_total:.2f} s")
         for note in found.notes:
             click.echo(f"note: {note}")

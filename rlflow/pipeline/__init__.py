@@ -40,7 +40,8 @@ def run(model: Any, context: Context) -> OptimizeResult:
             raced = race_at_ends(came, race(came, best, context), context)
     with context.blaming_guesses():
         raced, checked = check(came, raced, context)
-        check_at_ends(came, raced, context)
+        raced = check_at_ends(came, raced, context)
+        checked = None if raced.winner is None else checked
     peaks = peak_memory(came, raced, context)
     written = write(came, raced, context)
     if wants_kernels(context.options):

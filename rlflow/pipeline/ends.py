@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rlflow.deployment import Inputs, verified
 from rlflow.equivalence.sizes import ends, told
 from rlflow.errors import VerificationFailed
-from rlflow.pipeline.checking import culprit_of, seconds_each
+from rlflow.pipeline.checking import are_roundings, culprit_of, seconds_each, without_winner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,10 +55,12 @@ def race_at_ends(loaded: Loaded, raced: Raced, context: Context) -> Raced:
     return raced
 
 
-def check_at_ends(loaded: Loaded, raced: Raced, context: Context) -> None:
-    """Compare the outputs at the least and the most sizes; raises :class:`VerificationFailed`."""
+def check_at_ends(loaded: Loaded, raced: Raced, context: Context) -> Raced:
+    """``raced``, without its winner where its roundings show at the least or the most sizes; raises
+    :class:`VerificationFailed` where its outputs differ otherwise.
+    """
     if raced.winner is None or not context.options.verify:
-        return
+        return raced
     from rlflow import equivalence
 
     for where, inputs in _inputs_at_ends(loaded, context):
@@ -69,10 +71,14 @@ def check_at_ends(loaded: Loaded, raced: Raced, context: Context) -> None:
             context.runner, loaded.source, inputs.feeds, seed=seed, plan=inputs.plan, seconds=each
         )
         found = verified(context.runner, inputs, loaded.source, source, seed, noise, each)
+        if not found.passed and are_roundings(found):
+            kept = without_winner(raced, found, loaded, inputs, noise, context, each)
+            return replace(kept, reason=f"at {where} {kept.reason}")
         if not found.passed:
             culprit = culprit_of(raced.winner.visited, found, loaded, inputs, noise, context)
             raise VerificationFailed(f"At {where}: {culprit} {found.failure()} Nothing was written.")
         context.notes.append(f"The outputs were compared at {where}, too.")
+    return raced
 
 
 def _inputs_at_ends(loaded: Loaded, context: Context) -> Iterator[tuple[str, Inputs]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace as replaced
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,19 @@ def test_outputs_are_compared_at_the_least_and_the_most(sizes: dict[str, Any], w
         "The outputs were compared at the least sizes (N=1), too.",
         "The outputs were compared at the most sizes (N=8), too.",
     ]
+
+
+def test_where_roundings_show_at_an_end_only_the_original_stays(won: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rlflow.pipeline import ends
+
+    compare = ends.verified
+    monkeypatch.setattr(ends, "verified", lambda *how: replaced(compare(*how), passed=False))
+    source = twice(["N", 3])
+    result = rlflow.optimize(source, budget="20c", only_usual=True, dims={"N": "1..4..8"})
+    assert not result.improved
+    assert result.report.reason.startswith("at the least sizes (N=1) the candidate's roundings show")
+    assert result.report.verified is None
+    assert result.model == source
 
 
 def test_what_is_slower_at_an_end_is_not_written(won: None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -11,6 +12,7 @@ import onnx
 import pytest
 from onnx import helper
 
+from rlflow.pipeline import checking
 from rlflow.rewrite import RuleLibrary, load_rules
 from tests.cli.commands import RNG, plain_model, rlflow
 
@@ -146,15 +148,19 @@ def lying_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "load_library", lambda rules: library)
 
 
-def test_a_wrong_result_is_not_written_and_the_step_is_named(tmp_path: Path, lying_rules: None) -> None:
-    source, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
+def with_a_sine(path: Path) -> Path:
     nodes = [
         helper.make_node("Transpose", ["x"], ["a"], perm=[1, 0]),
         helper.make_node("Transpose", ["a"], ["b"], perm=[1, 0]),
         helper.make_node("Sin", ["b"], ["c"]),
         helper.make_node("Cos", ["c"], ["y"]),
     ]
-    source.write_bytes(plain_model(nodes, shape=[32, 32]).SerializeToString())
+    path.write_bytes(plain_model(nodes, shape=[32, 32]).SerializeToString())
+    return path
+
+
+def test_a_wrong_result_is_not_written_and_the_step_is_named(tmp_path: Path, lying_rules: None) -> None:
+    source, out = with_a_sine(tmp_path / "in.onnx"), tmp_path / "out.onnx"
     done = rlflow("optimize", source, out, "--cost", "analytic", "--budget", "50x", "--json", tmp_path / "r.json")
     assert done.exit_code == 3, done.output
     assert "rule 'drop-sine'" in done.stderr
@@ -164,3 +170,17 @@ def test_a_wrong_result_is_not_written_and_the_step_is_named(tmp_path: Path, lyi
     trusting = rlflow("optimize", source, out, "--cost", "analytic", "--budget", "50x", "--no-verify")
     assert trusting.exit_code == 0
     assert out.exists()
+
+
+def test_where_roundings_show_the_original_is_written_and_the_rule_is_named(
+    tmp_path: Path, lying_rules: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checking, "_ROUNDINGS", 10.0)  # a sine is no rounding: this stands for a rule that is near it
+    source, out, report = with_a_sine(tmp_path / "in.onnx"), tmp_path / "out.onnx", tmp_path / "r.json"
+    done = rlflow("optimize", source, out, "--cost", "analytic", "--budget", "50x", "--json", report)
+    assert done.exit_code == 0, done.output
+    found = json.loads(report.read_text())
+    assert not found["improved"]
+    why = r"roundings show: .* from step \d of \d on, rule 'drop-sine'; --skip-rule drop-sine"
+    assert re.search(why, found["reason"])
+    assert out.read_bytes() == source.read_bytes()
