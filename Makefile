@@ -136,7 +136,7 @@ fuzz: $(VENV)/.dev ## every reader of files for SECONDS=60 each; then 2,000 rand
 	$(BIN)/python tests/conformance/fuzz.py --jobs $(JOBS) --seeds $(or $(SEEDS),0:2000)
 
 .PHONY: mutants
-mutants: $(EXTRAS)/.extras ## 130 small faults, one at a time: does a test notice? Goes on where it was stopped (an hour; ONLY="NAME …")
+mutants: $(EXTRAS)/.extras ## 200 small faults, one at a time: does a test notice? Goes on where it was stopped (an hour; ONLY="NAME …")
 	$(EXTRAS)/bin/python tests/mutants/run.py --jobs $(JOBS) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: native-test
