@@ -18,6 +18,7 @@ from onnx import helper
 
 from rlflow.errors import ModelError
 from rlflow.frontends import dimensions, inference, intake, opening, scopes, stats, storage, symbolic
+from rlflow.frontends.emitter import UniqueNames
 from rlflow.frontends.inference import UNKNOWN, ValueType
 from rlflow.frontends.lean import ir
 from rlflow.frontends.symbolic import Dim
@@ -173,8 +174,10 @@ class Dissection:
                 found[name] = dtype, known
         return found
 
-    def piece(self, chosen: Collection[int], name: str, *, last: bool = False) -> Piece:
-        """The model of the working nodes ``chosen`` (indices); the ``last`` one also has constant outputs."""
+    def piece(self, chosen: Collection[int], name: str, *, last: bool = False, pooled: bool = False) -> Piece:
+        """The model of the working nodes ``chosen`` (indices); the ``last`` one also has constant outputs. ``pooled``:
+        images that other nodes hand it go through a pool of one pixel first, see :meth:`_pool`.
+        """
         inside = set(chosen)
         made = {one for index in inside for one in self.makes[index]}
         wanted = {one for index, names in enumerate(self.reads) if index not in inside for one in names}
@@ -201,7 +204,38 @@ class Dissection:
         graph.quantization_annotation.extend(
             one for one in self.model.graph.quantization_annotation if one.tensor_name in present
         )
+        if pooled:
+            self._pool(graph, [one for one in inputs if one not in self.inputs and self._may_be_blocked(one)])
         return Piece(model, tuple(inputs), tuple(outputs))
+
+    def _may_be_blocked(self, name: str) -> bool:
+        """Whether ONNX Runtime may keep a value in its blocked layout: its channels fill blocks of 8."""
+        tensor = self.tensor(name)
+        if tensor.dtype != "float32" or tensor.shape is None or len(tensor.shape) != 4:
+            return False
+        channels = tensor.shape[1]
+        return isinstance(channels, int) and channels % 8 == 0
+
+    def _pool(self, graph: onnx.GraphProto, names: Sequence[str]) -> None:
+        """Puts an average pool of one pixel behind each of these inputs, in place.
+
+        It changes no number (only the sign of a zero). But it is an operator for which the runtime puts its input into
+        the blocked layout, so what follows is computed by the same kernels as in the whole, where the value came from
+        an operator of that layout. A normalisation, for one, is a convolution there.
+        """
+        taken = {tensor.name for tensor in graph.initializer}.union(names)
+        scopes.walk(graph, lambda node: taken.update((*node.input, *node.output)))
+        fresh, read = UniqueNames(taken), {one for node in graph.node for one in node.input}
+        views = {name: fresh.fresh("handed") for name in names if name in read}
+        for node in graph.node:
+            for place, name in enumerate(node.input):
+                node.input[place] = views.get(name, name)
+        nodes = list(graph.node)
+        del graph.node[:]
+        graph.node.extend(
+            helper.make_node("AveragePool", [name], [view], view, kernel_shape=[1, 1]) for name, view in views.items()
+        )
+        graph.node.extend(nodes)
 
     def _constant_closure(self, names: Iterable[str]) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
         """The nodes (in order) and initialisers that the constants among ``names`` are made of."""

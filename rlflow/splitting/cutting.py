@@ -36,6 +36,10 @@ _ROUNDS, _SECONDS = 4, 1.5
 _PROFILE_RUNS = 5
 #: Seconds for trying cuts until outputs are those of the whole to the last bit, and how much longer a part may take.
 _TRYING, _NEARLY = 30.0, 1.1
+_ROUNDED = (
+    "ONNX Runtime fuses or lays out the parts otherwise than the whole, so roundings move; no cut was found that moves "
+    f"none and is at most {_NEARLY - 1:.0%} slower."
+)
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ def split(
                 raise VerificationFailed(
                     f"The parts do not compute what the whole computes, and nothing was written. {found.failure()}"
                 )
-    notes = (*taken.notes, *(inputs.notes if inputs else ()))
+    notes = (*taken.notes, *(inputs.notes if inputs else ()), *chosen.notes)
     return replace(chosen, folder=target, verification=found, notes=notes)
 
 
@@ -160,18 +164,20 @@ class _Cutting:
         return self._written(folder, best[1], best[2])
 
     def to_the_last_bit(self, folder: Path, chosen: SplitResult, memory: int | None) -> SplitResult:
-        """``chosen`` or, where a cut goes through what the runtime fuses and moves roundings, other cuts of nearly the
-        same time that move none, if there are any. The parts in ``folder`` are those of the answer.
+        """``chosen`` or, where it moves roundings, another that moves none, if there is one: the same cut with images
+        handed over in the runtime's own layout, then other cuts of nearly the same time, which do not go through what
+        the runtime fuses. The parts in ``folder`` are those of the answer.
         """
         if self.inputs is None or len(chosen.nodes) == 1:
             return chosen
         whole, cuts = self._whole(), [int(one) for one in np.cumsum(chosen.nodes)[:-1]]
-        first, limit, now = cuts, _NEARLY * max(self.chain.times(cuts)), chosen
+        first, limit, times = cuts, _NEARLY * max(self.chain.times(cuts)), chosen.times
         end = time.monotonic() + _TRYING
         while time.monotonic() < end:
-            if self._same(folder, now.manifest, whole):
-                return now
-            rounding = [one for one in cuts if not self._same(folder, self._written(folder, [one], []).manifest, whole)]
+            found = self._exact(folder, cuts, times, whole)
+            if found is not None:
+                return found
+            rounding = [one for one in cuts if self._exact(folder, [one], [], whole) is None] if len(cuts) > 1 else cuts
             handed = self.chain.handed.copy()
             handed[rounding or cuts] = np.inf
             self.chain = replace(self.chain, handed=handed)
@@ -179,11 +185,20 @@ class _Cutting:
                 cuts = best_cuts(self.chain, len(chosen.nodes), memory=memory)
             except UsageError:
                 break
-            times = self.chain.times(cuts)
+            times = tuple(self.chain.times(cuts))
             if max(times) > limit:
                 break
-            now = self._written(folder, cuts, times)
-        return self._written(folder, first, chosen.times)
+        return replace(self._written(folder, first, chosen.times), notes=(_ROUNDED,))
+
+    def _exact(
+        self, folder: Path, cuts: Sequence[int], times: Sequence[float], whole: Mapping[str, Any]
+    ) -> SplitResult | None:
+        """The parts of these cuts, plainly or with pools, if they give what the whole gives to the last bit."""
+        for pooled in (False, True):
+            written = self._written(folder, cuts, times, pooled)
+            if self._same(folder, written.manifest, whole):
+                return written
+        return None
 
     def _whole(self) -> Mapping[str, Any]:
         """What the whole gives for the first input, as deployed."""
@@ -238,14 +253,14 @@ class _Cutting:
         clock = samples.by(self.worker.options.effective_clock)
         return [float(one) / 1e3 for one in np.median(clock, axis=0)]
 
-    def _written(self, folder: Path, cuts: Sequence[int], times: Sequence[float]) -> SplitResult:
-        """Writes the parts, in place of those that are there."""
+    def _written(self, folder: Path, cuts: Sequence[int], times: Sequence[float], pooled: bool = False) -> SplitResult:
+        """Writes the parts, in place of those that are there; ``pooled``: see :meth:`Dissection.piece`."""
         for old in folder.iterdir():
             old.unlink()
         ends = [0, *cuts, self.chain.nodes]
         ranges = [range(begin, end) for begin, end in pairwise(ends)]
         last = len(ranges) - 1
-        pieces = [self.taken.piece(one, f"part_{k}", last=k == last) for k, one in enumerate(ranges)]
+        pieces = [self.taken.piece(one, f"part_{k}", last=k == last, pooled=pooled) for k, one in enumerate(ranges)]
         share = np.asarray(times if times else self.chain.times(cuts))
         share = share / max(float(share.sum()), 1e-30)
         written = tuple(self._part(folder, k, piece, float(share[k])) for k, piece in enumerate(pieces))

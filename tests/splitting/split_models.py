@@ -89,6 +89,31 @@ def with_sequence() -> onnx.ModelProto:
     return model(nodes, [], [("x", [2, 4])], [("y", [4, 4])])
 
 
+def dense(layers: int = 5, channels: int = 32) -> onnx.ModelProto:
+    """A dense block: each layer normalises all values so far, of which the runtime makes convolutions in its blocked
+    layout, and only where all of them lie in it.
+    """
+    rng = np.random.default_rng(4)
+
+    def weight(name: str, *shape: int) -> str:
+        weights.append(numpy_helper.from_array(rng.uniform(0.1, 1.0, shape).astype(np.float32), name))
+        return name
+
+    weights: list[onnx.TensorProto] = []
+    nodes = [helper.make_node("Conv", ["x", weight("w", channels, 4, 1, 1)], ["v0"])]
+    for k in range(1, layers + 1):
+        many = k * channels
+        norm = [weight(f"{one}{k}", many) for one in ("scale", "shift", "mean", "variance")]
+        nodes += [
+            helper.make_node("Concat", [f"v{one}" for one in range(k)], [f"c{k}"], axis=1),
+            helper.make_node("BatchNormalization", [f"c{k}", *norm], [f"n{k}"]),
+            helper.make_node("Relu", [f"n{k}"], [f"r{k}"]),
+            helper.make_node("Conv", [f"r{k}", weight(f"w{k}", channels, many, 3, 3)], [f"v{k}"], pads=[1] * 4),
+        ]
+    nodes.append(helper.make_node("GlobalAveragePool", [f"v{layers}"], ["y"]))
+    return model(nodes, weights, [("x", [1, 4, 12, 12])], [("y", [1, channels, 1, 1])])
+
+
 def model(nodes, weights, inputs, outputs) -> onnx.ModelProto:
     graph = helper.make_graph(
         nodes,

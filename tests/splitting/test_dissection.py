@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnx.reference
 import pytest
-from split_models import branches, mlp, with_body, with_sequence
+from split_models import branches, dense, mlp, with_body, with_sequence
 
 from rlflow.errors import ModelError
 from rlflow.frontends.dissection import Dissection, Piece, Tensor, dtype_name, onnx_number
@@ -57,6 +57,30 @@ def test_every_cut_computes_what_the_whole_computes(name: str) -> None:
         found = run_chain(taken, [cut], feeds)
         assert list(found) == list(whole)
         assert all(np.array_equal(found[one], whole[one]) for one in whole), cut
+
+
+def test_images_of_other_pieces_go_through_a_pool_that_changes_nothing() -> None:
+    taken = Dissection(dense())
+    feeds = {"x": np.random.default_rng(5).standard_normal((1, 4, 12, 12)).astype(np.float32)}
+    whole = run(dense(), feeds)
+    known = feeds
+    for chosen in (range(9), range(9, 22)):
+        piece = taken.piece(chosen, "part", last=True, pooled=True)
+        pools = [node for node in piece.model.graph.node if node.op_type == "AveragePool"]
+        assert [list(pool.input) for pool in pools] == ([] if chosen.start == 0 else [["v0"], ["v1"], ["v2"]])
+        views = {pool.output[0] for pool in pools}
+        others = [name for node in piece.model.graph.node if node not in pools for name in node.input]
+        assert views <= set(others)
+        assert not views or not {"v0", "v1", "v2"}.intersection(others)
+        known = known | run(piece.model, {name: known[name] for name in piece.inputs})
+    assert np.array_equal(known["y"], whole["y"])
+
+
+def test_what_is_no_image_is_handed_over_as_it_is() -> None:
+    piece = Dissection(mlp()).piece(range(6, 12), "part", pooled=True)
+    assert not any(node.op_type == "AveragePool" for node in piece.model.graph.node)
+    narrow = Dissection(dense(channels=12)).piece(range(9, 22), "part", pooled=True)
+    assert not any(node.op_type == "AveragePool" for node in narrow.model.graph.node)
 
 
 def test_pieces_hold_their_own_weights_only() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner
-from split_models import branches, mlp, with_body, with_sequence
+from split_models import branches, dense, mlp, with_body, with_sequence
 
 from rlflow.cli import main
 from rlflow.errors import ModelError, OutputError, RlflowError, UsageError, VerificationFailed
@@ -76,6 +76,26 @@ def test_a_cut_that_moves_roundings_is_not_taken_where_another_is_near(
     assert asked[0] == asked[1]
     assert found.nodes[0] == asked[-1] != asked[0]
     assert found.nodes[0] == len(onnx.load(tmp_path / "parts" / "part-0.onnx").graph.node)
+
+
+def test_images_are_handed_over_in_the_layout_of_the_whole(tmp_path: Path) -> None:
+    """Where the runtime has a blocked layout, a cut in the first half moves roundings without the pools."""
+    found = split(dense(), tmp_path / "parts", 2, cost="analytic")
+    assert found.verification is not None
+    assert found.notes == ()
+    assert all(check.run is None for check in found.verification.outputs)
+    assert 0 < found.nodes[0] < 18
+
+
+def test_that_roundings_move_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlflow.splitting.cutting._Cutting._same", lambda *_: False)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(mlp(layers=3).SerializeToString())
+    code, out, err = invoke("split", path, "-n", 2, "-o", tmp_path / "parts", "--cost", "analytic", "--dim", "N=2")
+    assert code == 0, err
+    assert "note: ONNX Runtime fuses or lays out the parts otherwise than the whole" in out
+    taken = [onnx.load(tmp_path / "parts" / f"part-{k}.onnx").graph.node for k in range(2)]
+    assert not any(node.op_type == "AveragePool" for nodes in taken for node in nodes)
 
 
 def test_measured_parts_are_balanced(tmp_path: Path) -> None:
