@@ -191,8 +191,8 @@ class Contest:
     def _compare(
         self, challenger: str, first_sample: Mapping[str, float], known: Evidence | None = None
     ) -> GateDecision:
-        """Add blocks, to those of an earlier comparison that was left undecided, until a claim is made or hopeless, or
-        the time is spent.
+        """Add blocks, to those of an earlier comparison that was left undecided, until a claim is made and its figure
+        is sharp, or it is hopeless, or the time is spent.
         """
         track, aim = self.track, AIM_OF_ONE if self.terms.only else AIM_BLOCKS
         left = max(self.terms.seconds - track.elapsed(), 0.0)
@@ -200,8 +200,8 @@ class Contest:
         blocks: list[dict[str, Samples]] = []
         if known is not None:
             track.other_orders(known.taken_at)
-        while not blocks or not (self._is_decided(values) or self._clock.is_over(values, len(blocks)) or track.stop()):
-            seconds = self._clock.seconds(values, left / aim)
+        while not blocks or self._goes_on(values, len(blocks)):
+            seconds = left / aim if self._is_claimed(values) else self._clock.seconds(values, left / aim)
             blocks.append(track.block([track.baseline, challenger, *track.beside], seconds))
             if challenger in track.dropped:
                 return self._failed(challenger, blocks, first_sample)
@@ -211,7 +211,8 @@ class Contest:
             self._tell("confirming", len(blocks), aim, values)
         if known is not None:
             self.earlier = plain(known, True, verdicts.gone_on(known, len(blocks)))
-        found = replace(speedup(values), p_value=corrected_p(values))
+        found = speedup(values)
+        found = replace(found, p_value=corrected_p(values) if found.value > 1.0 else 1.0)
         winner = challenger if found.p_value <= self.terms.alpha else None
         reason = self._reason(found, is_hopeless(values))
         decision = self._decision(winner, reason, blocks, challenger, first_sample, found)
@@ -223,8 +224,16 @@ class Contest:
         so_far = math.exp(float(np.median(ratios))) if ratios else None
         self.on_progress(RaceProgress(what, done, total, so_far, max(total - done, 0) * self.track.latest))
 
-    def _is_decided(self, values: Sequence[float]) -> bool:
-        return corrected_p(values) <= self.terms.alpha or is_hopeless(values)
+    def _goes_on(self, values: Sequence[float], fresh: int) -> bool:
+        """Whether there is another block after ``fresh`` ones of this run."""
+        if self.track.stop():
+            return False
+        if self._is_claimed(values):
+            return self._clock.may_sharpen(values)
+        return not (is_hopeless(values) or self._clock.is_over(values, fresh))
+
+    def _is_claimed(self, values: Sequence[float]) -> bool:
+        return corrected_p(values) <= self.terms.alpha
 
     def _reason(self, found: Speedup, hopeless: bool) -> str:
         stopped, alpha = self.track.stop(), self.terms.alpha

@@ -8,9 +8,9 @@ a "significant" difference between equals. The unit of evidence is therefore a *
 some interleaved rounds, reduced to the median of the paired log ratios.
 
 What a comparison may take is said in :class:`rlflow.race.track.Terms`, how blocks decide in
-:mod:`rlflow.race.sequential`: they are added until a claim is made or hopeless, or the time is spent. A comparison is
-kept (:mod:`rlflow.race.evidence`): one that was finished is repeated after a few fresh blocks that do not contradict
-it, one that was left undecided is gone on with.
+:mod:`rlflow.race.sequential`: they are added until a claim is made and its figure is sharp, or it is hopeless, or the
+time is spent. A comparison is kept (:mod:`rlflow.race.evidence`): one that was finished is repeated after a few fresh
+blocks that do not contradict it, one that was left undecided is gone on with.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlflow.race.sequential import CLEAR_BLOCKS, LEAST_BLOCKS, claim_ahead
+from rlflow.price.timing import speedup
+from rlflow.race.sequential import CLEAR_BLOCKS, LEAST_BLOCKS, MOST_BLOCKS, claim_ahead, half_interval
 from rlflow.race.track import Terms, Track
 
 #: What the blocks that a claim needs may take where they need more than the time given: so many times that, and so many
@@ -15,6 +16,8 @@ from rlflow.race.track import Terms, Track
 OVERRUN, OVERRUN_SECONDS = 3.0, 90.0
 #: A candidate that seems faster, but is not decided when the time is over, gets so many times as long.
 LONGER = 2.0
+#: A claim is made, and half of its interval (natural logarithm) is wider than this: the figure gets more blocks.
+SHARP = 0.03
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,14 @@ class RaceClock:
         if spent < seconds or fresh < CLEAR_BLOCKS:
             return False
         return float(np.median(values)) <= 0.0 or (not bounded and spent >= LONGER * seconds)
+
+    def may_sharpen(self, values: Sequence[float]) -> bool:
+        """Whether the interval of a claim is wide, and the time reaches for one more block. Such blocks change the
+        figure and not the claim, whose p value is that of the looks before.
+        """
+        found = speedup(values)
+        wide = half_interval(found.low, found.high) > SHARP and len(values) < MOST_BLOCKS
+        return wide and self.track.elapsed() < LONGER * self.terms.seconds and not self.track.lacks(1)
 
     def is_short(self, values: Sequence[float]) -> bool:
         """Whether the time that a comparison may take is too short for another block; the rest of those that a claim

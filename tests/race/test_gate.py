@@ -164,6 +164,14 @@ class TestHowLongItGoesOn:
             ([-0.01, -0.02] + [0.1] * 9, {"seconds": 3, "at_most": 9.0, "for_least": 17.0}, 9, "Undecided"),
             ([0.1] * 7 + [-0.2] + [0.1, -0.2] * 6, {"seconds": 3, "at_most": 6.0, "for_least": 60.0}, 18, "This"),
             ([0.03, -0.01] * 21, {"seconds": 99}, 42, "No gain"),
+            # a claim whose figure is not sharp gets more blocks while there is time, until it is
+            ([0.1, 0.3] * 21, {"seconds": 99}, 24, "The chosen candidate is 1.22"),
+            ([0.1, 0.3] + [0.2] * 40, {"seconds": 99}, 11, "The chosen candidate is 1.22"),
+            ([0.1, 0.3] * 5 + [0.2] * 32, {"seconds": 99}, 26, "The chosen candidate is 1.22"),
+            ([0.1, 0.3] * 21, {"seconds": 6}, 12, "The chosen candidate is 1.22"),
+            ([0.1, 0.3] * 21, {"seconds": 6, "at_most": 9.5}, 9, "The chosen candidate is 1.2"),
+            # and what they say can take the claim away, but not make one
+            ([0.05, 0.4] * 4 + [-0.4] * 34, {"seconds": 99}, 42, "No gain"),
         ],
     )  # fmt: skip
     def test_by_the_ratios_of_the_blocks(
