@@ -57,6 +57,11 @@ SETTINGS = {
         families=("gnmt", "transformer", "nasnet"), tasks=("placement", "ordering"), seeds=2, updates=4,
         changes={"pool": 3, "demonstrations": 300, "imitate": 25},
     ),
+    "tiny": Setting(
+        families=("gnmt", "nasnet"), tasks=("placement", "ordering"), seeds=1, updates=1, steps=2, tried=4,
+        evaluations=30, changes={"hidden": 16, "heads": 2, "layers": 1, "samples": 4, "pool": 1, "smallest": 20,
+                                 "largest": 30, "demonstrations": 10, "imitate": 1, "batch": 1, "epochs": 1},
+    ),
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
     python reproduce/go/run.py [--only PART ...] [--data DIR] [--evaluations 10000] [--seeds 5]
     python reproduce/go/run.py --only policy --setting reduced      about 20 minutes of one core; full: many hours
+    python reproduce/go/run.py --only policy without --setting tiny --out tiny.jsonl      only shows that they run
 
 doppler: DOPPLER's four graphs (`DIR/doppler/*.txt`) on 4 equal devices in the rules of its simulator; the placers that
 search or learn on the graph have equal evaluations, and the median over seeds is printed (GDP-style, Placeto-style:

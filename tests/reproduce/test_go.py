@@ -20,13 +20,6 @@ import doppler  # noqa: E402 - from reproduce/go
 import learned  # noqa: E402
 import rivals  # noqa: E402
 
-SIZES = {"hidden": 16, "heads": 2, "layers": 1, "samples": 4, "pool": 1, "smallest": 20, "largest": 30,
-         "demonstrations": 10, "imitate": 1, "batch": 1, "epochs": 1}  # fmt: skip
-TOY = learned.Setting(
-    families=("gnmt", "nasnet"), tasks=("placement", "ordering"), seeds=1, updates=1, steps=2, tried=4, evaluations=30,
-    changes=SIZES,
-)  # fmt: skip
-
 
 class Kept:
     """Rows, and whether one is among them."""
@@ -40,13 +33,12 @@ class Kept:
 
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(learned.SETTINGS, "toy", TOY)
     monkeypatch.setattr(learned, "FAMILIES", ("gnmt", "nasnet", "wavenet"))
 
 
 def test_a_row_for_each_family_and_task_that_is_not_there_yet(toy: None, tmp_path: Path) -> None:
     kept = Kept()
-    kept.rows += learned.left_out("toy", ["gnmt"], tmp_path, kept.have)
+    kept.rows += learned.left_out("tiny", ["gnmt"], tmp_path, kept.have)
     assert [(row["family"], row["task"], row["seed"]) for row in kept.rows] == [
         ("gnmt", "placement", 0),
         ("gnmt", "ordering", 0),
@@ -56,10 +48,10 @@ def test_a_row_for_each_family_and_task_that_is_not_there_yet(toy: None, tmp_pat
         assert all(value >= row["bound"] * (1 - 1e-9) for value in [*columns.values(), *row["others"].values()])
         assert {"random 4", "annealing 4", "annealing 12", "annealing 30"} <= set(row["others"])
     assert any(row["zero-shot"] != row["untrained"] for row in kept.rows)
-    added = list(learned.left_out("toy", None, tmp_path, kept.have))
+    added = list(learned.left_out("tiny", None, tmp_path, kept.have))
     assert [row["family"] for row in added] == ["nasnet"] * 2
     kept.rows += added
-    assert not list(learned.left_out("toy", None, tmp_path, kept.have))
+    assert not list(learned.left_out("tiny", None, tmp_path, kept.have))
 
 
 def test_nothing_of_the_family_is_learnt_from_or_chosen_by(
@@ -70,23 +62,24 @@ def test_nothing_of_the_family_is_learnt_from_or_chosen_by(
     seen: list[teaching.GoTraining] = []
     real = teaching.GoTraining.train
     monkeypatch.setattr(teaching.GoTraining, "train", lambda self, *a, **k: seen.append(self) or real(self, *a, **k))
-    assert list(learned.left_out("toy", ["nasnet"], tmp_path, lambda **fields: False))
+    assert list(learned.left_out("tiny", ["nasnet"], tmp_path, lambda **fields: False))
     graphs = {one.title.split()[0] for one in [*seen[0].lessons, *seen[0].judged_on]}
     assert graphs == {"gnmt", "wavenet"}
 
 
 def test_the_same_rows_again(toy: None, tmp_path: Path) -> None:
     first, second = (
-        list(learned.left_out("toy", ["gnmt"], tmp_path / name, lambda **fields: False)) for name in ("a", "b")
+        list(learned.left_out("tiny", ["gnmt"], tmp_path / name, lambda **fields: False)) for name in ("a", "b")
     )
     assert first == second
 
 
-def test_each_part_is_left_out(toy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learned, "WITHOUT", {"whole": {}, "no gate": {"gate": False}})
-    rows = list(learned.without("toy", tmp_path, lambda **fields: fields["key"].endswith("none")))
-    assert [row["part"] for row in rows] == ["whole", "no gate"]
-    assert rows[1]["weights"] < rows[0]["weights"]
+def test_each_part_is_left_out(toy: None, tmp_path: Path) -> None:
+    rows = list(learned.without("tiny", tmp_path, lambda **fields: fields["key"].endswith("no gate")))
+    assert [row["part"] for row in rows] == ["whole", "no GNN", "no attention", "T = 1", "tasks apart"]
+    weights = {row["part"]: row["weights"] for row in rows}
+    assert weights["no GNN"] < weights["whole"] and weights["no attention"] < weights["whole"]
+    assert weights["T = 1"] == weights["whole"]
     assert all(0 < mean <= 10 for row in rows for mean in row["means"].values())
 
 
