@@ -148,7 +148,7 @@ class _Writer:
         _rename(node.output, renamed)
         del node.metadata_props[:]
         assert job.band is not None
-        if node.op_type in ("Conv", "MaxPool", "AveragePool"):
+        if node.op_type in ("Conv", "FusedConv", "MaxPool", "AveragePool"):
             self._set_pads(node, source, *job.band)
         elif node.op_type == "ConvTranspose":
             self._set_pads(node, source, job.band[0], max(job.band[1], 0))

@@ -37,6 +37,8 @@ _KEEPING = _ACTIVATIONS | {"Add", "Sum", "Mul", "BatchNormalization", "Resize"}
 _FIRST = ((0, 0),)
 _EITHER = ((0, 0), (1, 0))
 _STANDARD = ("", "ai.onnx")
+#: What ONNX Runtime itself writes for a convolution and the activation behind it.
+_FUSED_CONV = ("com.microsoft", "FusedConv")
 
 
 def flow_of(model: onnx.ModelProto, sizes: Mapping[str, int] | None = None) -> Flow:
@@ -52,6 +54,7 @@ class _Reader:
         self._graph = model.graph
         self._opset = max([one.version for one in model.opset_import if one.domain in _STANDARD] or [1])
         bare = inference.bare_model(model)
+        _unfuse(bare)
         self._odd = settle_pools(bare)
         self._said, _ = inference.infer(bare, _symbols(bare))
         if sizes:
@@ -101,10 +104,10 @@ class _Reader:
         ends: set[str] = set()
         found = []
         for job in jobs:
-            kind = self._graph.node[job.node].op_type
+            kind = _kind(self._graph.node[job.node])
             fuses = kind in _FUSED and any(value in ends and readers[value] == 1 for value in job.inputs)
             found.append(replace(job, fuses=True) if fuses else job)
-            if fuses or kind in ("Conv", "FusedConv"):
+            if fuses or kind == "Conv":
                 ends.update(job.outputs)
         return found
 
@@ -127,12 +130,12 @@ class _Reader:
 
     def _layout(self, node: onnx.NodeProto, computed: tuple[str, ...]) -> Layout:
         """What ONNX Runtime's blocked layout means to a node."""
-        if node.domain not in _STANDARD or not computed or self._types.get(computed[0], inference.UNKNOWN)[0] != 1:
+        if not _kind(node) or not computed or self._types.get(computed[0], inference.UNKNOWN)[0] != 1:
             return Layout.PLAIN
         if node.op_type in ("MaxPool", "AveragePool"):
             size = self._size(node.input[0])
             return Layout.BLOCKED if len(size) == 4 and size[1] % BLOCK == 0 and len(node.output) == 1 else Layout.PLAIN
-        if node.op_type == "Conv":
+        if _kind(node) == "Conv":
             return self._layout_of_convolution(node)
         along = node.op_type == "Concat" and all(
             self._size(name)[1:2] and self._size(name)[1] % BLOCK == 0 for name in computed
@@ -169,7 +172,7 @@ class _Reader:
 
     def _rows(self, node: onnx.NodeProto, computed: tuple[str, ...]) -> RowMap | None:
         outputs = [name for name in node.output if name]
-        if node.domain not in _STANDARD or not computed or self._odd:
+        if not _kind(node) or not computed or self._odd:
             return None
         for name in outputs:
             shape = self._shape(name)
@@ -187,10 +190,10 @@ class _Reader:
     def _flops(self, node: onnx.NodeProto) -> float:
         """About the operations of a node: those of products, and one an element for the rest."""
         elements = _count(self._size(node.output[0])) if node.output else 0.0
-        if node.op_type not in ("Conv", "ConvTranspose", "MatMul", "Gemm") or len(node.input) < 2:
+        if _kind(node) not in ("Conv", "ConvTranspose", "MatMul", "Gemm") or len(node.input) < 2:
             return elements
         given, weight = self._size(node.input[0]), self._size(node.input[1])
-        if node.op_type == "Conv":
+        if _kind(node) == "Conv":
             return 2.0 * elements * _count(weight[1:])
         return (
             2.0 * _count(given) * _count(weight[1:])
@@ -203,6 +206,24 @@ class _Reader:
         if name in self._constants:
             return list(self._constants[name].dims)
         return self._types.get(name, inference.UNKNOWN)[1] or []
+
+
+def _kind(node: onnx.NodeProto) -> str:
+    """The operator of a node as the default domain has it; empty where it is none of that."""
+    if (node.domain, node.op_type) == _FUSED_CONV:
+        return "Conv"
+    return node.op_type if node.domain in _STANDARD else ""
+
+
+def _unfuse(bare: onnx.ModelProto) -> None:
+    """Let inference see fused convolutions as convolutions, in place: their shapes are the same."""
+    for node in bare.graph.node:
+        if (node.domain, node.op_type) == _FUSED_CONV:
+            node.domain, node.op_type = "", "Conv"
+            del node.input[3:]
+            kept = [one for one in node.attribute if not one.name.startswith("activation")]
+            del node.attribute[:]
+            node.attribute.extend(kept)
 
 
 def _count(dims: Sequence[Any]) -> float:

@@ -32,7 +32,9 @@ _MANY = frozenset({
 
 
 def rows_of(asked: Asked) -> RowMap | None:
-    """How rows go through a node of the default domain; ``None`` where it needs whole values."""
+    """How rows go through a node of the default domain, or ONNX Runtime's FusedConv; ``None`` where it needs whole
+    values.
+    """
     maker = _MAKERS.get(asked.node.op_type)
     return None if maker is None else maker(asked)
 
@@ -102,6 +104,26 @@ def _joined(asked: Asked) -> RowMap | None:
     if "axis" not in asked.attributes or not all(name in asked.computed for name in asked.node.input):
         return None
     return _not_over_rows(1)(asked)
+
+
+def _picked(asked: Asked) -> RowMap | None:
+    """Gather of whole channels (or columns), whose indices are a list that is not computed."""
+    if asked.node.input[1] in asked.computed or len(asked.shape(asked.node.input[1]) or ()) != 1:
+        return None
+    return _not_over_rows(0)(asked)
+
+
+def _sliced(asked: Asked) -> RowMap | None:
+    """Slice of channels (or columns) between bounds that are not computed."""
+    given, shape = asked.attributes, asked.shape(asked.node.input[0])
+    if asked.computed != (asked.node.input[0],) or shape is None:
+        return None
+    axes = given.get("axes")
+    if asked.opset >= 10:
+        axes = asked.constant(asked.node.input[3]) if len(asked.node.input) > 3 and asked.node.input[3] else None
+    if axes is None:
+        return None
+    return Along() if all((int(axis) + len(shape)) % len(shape) != ROWS for axis in axes) else None
 
 
 def _softmax(asked: Asked) -> RowMap | None:
@@ -219,6 +241,22 @@ def _resized(asked: Asked) -> RowMap | None:
     return Blending(factor) if mode == "linear" and whole and exact else None
 
 
+def _upsampled(asked: Asked) -> RowMap | None:
+    """Upsample by whole factors; a row's place is that of Resize with ``asymmetric`` and ``floor``."""
+    given, (before, after) = asked.attributes, (asked.shape(asked.node.input[0]), asked.shape(asked.outputs[0]))
+    scales = given.get("scales") if asked.opset < 9 else asked.constant(asked.node.input[1])
+    if asked.computed != (asked.node.input[0],) or before is None or after is None or len(before) != 4:
+        return None
+    if scales is None or len(scales) != 4 or any(one < 1 or one != int(one) for one in scales):
+        return None
+    height, factor = before[ROWS], int(scales[ROWS])
+    if scales[0] != 1 or scales[1] != 1 or not isinstance(height, int) or after[ROWS] != factor * height:
+        return None
+    if given.get("mode", "nearest") == "nearest":
+        return Repeating(factor)
+    return Blending(factor) if factor & (factor - 1) == 0 else None
+
+
 _MAKERS: dict[str, Callable[[Asked], RowMap | None]] = {
     **dict.fromkeys(_UNARY, _along),
     **dict.fromkeys(_MANY, _many),
@@ -231,11 +269,15 @@ _MAKERS: dict[str, Callable[[Asked], RowMap | None]] = {
     "LogSoftmax": _softmax,
     "QuantizeLinear": _quantised,
     "DequantizeLinear": _quantised,
+    "Gather": _picked,
+    "Slice": _sliced,
     "Conv": _convolution,
+    "FusedConv": _convolution,
     "MaxPool": _largest,
     "AveragePool": _average,
     "ConvTranspose": _transposed,
     "Resize": _resized,
+    "Upsample": _upsampled,
 }
 
 

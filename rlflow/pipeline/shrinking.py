@@ -120,10 +120,15 @@ class _Shrinking:
 
     def __init__(self, came: Loaded, folded: Visited, context: Context, wish: Wish) -> None:
         from rlflow.frontends.flows import flow_of
+        from rlflow.frontends.shuffles import with_gathers
 
         self._came, self._folded, self._context, self._wish = came, folded, context, wish
         self._feeds = context.inputs(came).feeds[0]
         self._base = came.exports.export(folded.graph, folded.trace)
+        gathering = with_gathers(self._base.model)
+        self._is_edited = gathering is not None
+        if gathering is not None:
+            self._base = came.exports.edited(lambda: gathering)
         self._flow = flow_of(self._base.model, context.inputs(came).sizes.values)
         context.notes.extend(self._flow.notes)
 
@@ -239,7 +244,8 @@ class _Shrinking:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def _entrant(self, one: _Candidate) -> Entrant:
-        return Entrant(self._folded._replace(trace=()) if one.design.stretches else self._folded, one.export)
+        written = self._is_edited or one.design.stretches
+        return Entrant(self._folded._replace(trace=()) if written else self._folded, one.export)
 
     def _use(self, seen: Seen, source: Any) -> MemoryUse:
         from rlflow.runtime.residence import resident_of

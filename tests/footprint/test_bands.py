@@ -339,6 +339,74 @@ def test_steps_compute_no_row_twice(bands: int) -> None:
     assert same(model, bands, 28, 9, flow, tuple(convolutions[:-1]))
 
 
+def picking(node: onnx.NodeProto, *weights: tuple[str, object], opset: int = 17) -> onnx.ModelProto:
+    """A convolution, a node that picks of ``v0``, and another convolution."""
+    net = chain(("Conv", {"pads": [1, 1, 1, 1]}))
+    net.opset = opset
+    net.weights += [numpy_helper.from_array(np.asarray(value), name) for name, value in weights]
+    net.nodes.append(node)
+    net.channels["p"] = net.channels["x"]
+    net.last = "p"
+    net.add("Conv", "p", net.constant(4, 4, 3, 3), pads=[1, 1, 1, 1])
+    return net.model(12, 8)
+
+
+def test_channels_are_picked_band_by_band() -> None:
+    order, bounds = ("i", np.array([2, 0, 3, 1])), [("s", [3]), ("e", [-5]), ("a", [1]), ("t", [-1])]
+    assert same(picking(helper.make_node("Gather", ["v0", "i"], ["p"], axis=1), order), 3, 12, 8)
+    assert same(picking(helper.make_node("Slice", ["v0", *"seat"], ["p"]), *bounds), 3, 12, 8)
+    old = helper.make_node("Slice", ["v0"], ["p"], starts=[0, 1], ends=[4, 8], axes=[1, 3])
+    assert same(picking(old, opset=9), 3, 12, 8)
+
+
+@pytest.mark.parametrize(
+    ("node", "weights"),
+    [
+        (helper.make_node("Gather", ["v0", "i"], ["p"], axis=2), [("i", [1, 0, 2])]),
+        (helper.make_node("Gather", ["v0", "i"], ["p"], axis=-2), [("i", [1, 0, 2])]),
+        (helper.make_node("Slice", ["v0", "s", "e", "a"], ["p"]), [("s", [1]), ("e", [9]), ("a", [-2])]),
+        (helper.make_node("Slice", ["v0", "s", "e"], ["p"]), [("s", [0, 0, 1]), ("e", [2, 4, 9])]),
+    ],
+)
+def test_rows_are_not_picked_band_by_band(node: onnx.NodeProto, weights: list[tuple[str, object]]) -> None:
+    assert flow_of(picking(node, *weights)).jobs[1].rows is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "scales", "exact"),
+    [("nearest", [1, 1, 2, 2], True), ("linear", [1, 1, 4, 1], True), ("nearest", [1, 1, 1.5, 2], False)],
+)
+@pytest.mark.parametrize("opset", [8, 9])
+def test_upsampling(mode: str, scales: list[float], exact: bool, opset: int) -> None:
+    if opset < 9:
+        model = picking(
+            helper.make_node("Upsample", ["v0"], ["p"], mode=mode, scales=list(map(float, scales))), opset=opset
+        )
+    else:
+        node = helper.make_node("Upsample", ["v0", "s"], ["p"], mode=mode)
+        model = picking(node, ("s", np.asarray(scales, np.float32)), opset=opset)
+    if exact:
+        assert same(model, 3, 12, 8)
+    else:
+        assert flow_of(model).jobs[1].rows is None
+
+
+def test_what_the_runtime_fused_goes_in_bands() -> None:
+    """A model that ONNX Runtime wrote has FusedConv, of which ONNX's inference knows nothing."""
+    net = chain(("Conv", {"pads": [1, 1, 1, 1], "strides": [2, 2]}), ("Conv", {"pads": [1, 1, 1, 1]}))
+    model = net.model(12, 8)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    for node in model.graph.node:
+        node.op_type, node.domain = "FusedConv", "com.microsoft"
+        node.attribute.append(helper.make_attribute("activation", "LeakyRelu"))
+        node.attribute.append(helper.make_attribute("activation_params", [0.5]))
+    flow = flow_of(model)
+    assert flow.shapes["v1"] == (2, 4, 6, 4) and flow.jobs[0].flops > 0
+    assert same(model, 3, 12, 8, flow)
+    model.graph.node[1].input.extend(["", "v0"])  # and adds another value
+    assert flow_of(model).jobs[1].rows is None
+
+
 def test_a_hidden_stretch_has_pieces_that_share_no_buffer() -> None:
     flow = flow_of(residual(2).model(32, 9))
     last = len(flow.jobs) - 1
