@@ -15,7 +15,7 @@ from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
-from rlflow.footprint.flow import ROWS, Cut, Flow, FlowJob, Layout
+from rlflow.footprint.flow import BLOCK, ROWS, Cut, Flow, FlowJob, Layout
 from rlflow.footprint.rowmaps import Share
 
 
@@ -23,7 +23,7 @@ class Stretch(NamedTuple):
     """The jobs ``first`` to ``last`` inclusive, in so many ``bands``. ``uneven``: no two bands have as many rows, so
     that the runtime gives no value the buffer of another band's, which would then live on in between. ``cuts``: the
     last jobs of all steps but the last. ``hidden``: the runtime does not learn the shapes of the bands before it runs
-    them, so it gives none the buffer of another.
+    them, so it gives none the buffer of another. ``rates``: into how many each step parts every band (empty: 1 each).
     """
 
     first: int
@@ -32,6 +32,7 @@ class Stretch(NamedTuple):
     uneven: bool = False
     cuts: tuple[int, ...] = ()
     hidden: bool = False
+    rates: tuple[int, ...] = ()
 
     @property
     def steps(self) -> list[tuple[int, int]]:
@@ -123,6 +124,7 @@ class _Banded:
         self.flow, self.number = flow, number
         self._stretch, self._shapes, self._widths = stretch, shapes, widths
         self._steps = [BandStep(flow, first, last) for first, last in stretch.steps]
+        self._rates = stretch.rates or (1,) * len(self._steps)
         self._made = {value for step in self._steps for value in step.made}
         self._exits = exits(flow, stretch)
         self._pieces: dict[str, list[_Piece]] = {}
@@ -136,15 +138,37 @@ class _Banded:
             return None
         jobs: list[FlowJob] = []
         for band in range(self._stretch.bands):
-            for number, step in enumerate(self._steps):
-                shared = planned[number][band]
-                if shared.wanted:
-                    one = _Band(self, step, number, band, shared)
-                    jobs += one.all_jobs(self._pieces)
+            for number, (step, rate) in enumerate(zip(self._steps, self._rates, strict=True)):
+                for part in range(band * rate, (band + 1) * rate):
+                    shared = planned[number][part]
+                    if shared.wanted:
+                        jobs += _Band(self, step, number, part, shared).all_jobs(self._pieces)
         pieces = {value: tuple(one.name for one in self._pieces[value]) for value in self._exits}
-        joints = (FlowJob(pieces[value], (value,), joins=True) for value in self._exits)
+        joints = [job for value in self._exits for job in self._joint(value, pieces[value])]
         views = (FlowJob((value,), (view,), reuses=((0, 0),), alias=True) for value, view in self._views.items())
         return [*views, *jobs, *joints]
+
+    def _joint(self, value: str, pieces: tuple[str, ...]) -> list[FlowJob]:
+        """What joins the pieces of a value that the stretch hands on."""
+        if not self.is_pooled(value, self.flow.jobs[self._stretch.last + 1 :]):
+            return [FlowJob(pieces, (value,), joins=True, ends=True)]
+        joined = f"{value}/joined"
+        self._shapes[joined], self._widths[joined] = self.flow.shapes[value], self._widths[value]
+        return [FlowJob(pieces, (joined,), joins=True, ends=True), self.pool(joined, value)]
+
+    def is_pooled(self, value: str, later: Iterable[FlowJob]) -> bool:
+        """Whether a value that was joined is brought into blocks by a pool: where it would lie there without bands,
+        and somebody reads it who works on blocks only if what he reads lies there already.
+        """
+        if not self.flow.pools or value not in self.flow.blocked or self.flow.shapes[value][1] % BLOCK:
+            return False
+        layouts = [job.layout for job in later if value in job.inputs]
+        return Layout.KEEPS in layouts
+
+    def pool(self, given: str, made: str) -> FlowJob:
+        """An average pool of one pixel, which changes nothing but the layout (and the sign of a zero)."""
+        flops = float(prod(self._shapes[given]))
+        return FlowJob((given,), (made,), pools=True, flops=flops, layout=Layout.BLOCKED)
 
     def whole(self, value: str) -> str:
         """A value that is there as a whole, or the view of it whose shape is hidden."""
@@ -173,23 +197,25 @@ class _Banded:
             return FlowJob((given,), (made,), cut=cut)
         kernel = has.end - has.first - (cut.end - cut.first) + 1
         flops = 2.0 * kernel * prod(self._shapes[made])
-        return FlowJob((given,), (made,), cut=cut, crops=True, flops=flops, layout=Layout.BLOCKED)
+        return FlowJob((given,), (made,), cut=cut, crops=True, convolves=True, flops=flops, layout=Layout.BLOCKED)
 
     # --- which rows ---------------------------------------------------------------------------------------------------
 
     def _planned(self) -> list[list[Shared]] | None:
-        """What each band of each step computes; ``None`` where one of them cannot."""
+        """What each part of each step computes; ``None`` where one of them cannot."""
         ends = self._last_ends()
         if ends is None:
             return None
         planned = []
-        for step in reversed(self._steps):
+        for step, rate in zip(reversed(self._steps), reversed(self._rates), strict=True):
             found = []
-            for band in range(self._stretch.bands):
-                shared = step.shared(_between(ends, band, step.made))
+            finer = {value: _parted(ends[value], rate) for value in step.made if value in ends}
+            for part in range(self._stretch.bands * rate):
+                shared = step.shared(_between(finer, part, step.made))
                 if shared is None:
                     return None
                 found.append(shared)
+                band = part // rate
                 for value in self._made.intersection(shared.need) - step.made:
                     asked = ends.setdefault(value, [0] * self._stretch.bands)
                     asked[band:] = [max(end, shared.need[value].end) for end in asked[band:]]
@@ -213,6 +239,7 @@ class _Band:
         self._shared, self._need = shared, shared.need
         self._cuts: dict[tuple[str, Cut], str] = {}
         self._gathered: dict[str, str] = {}
+        self._pooled: set[str] = set()
         self._waiting: list[FlowJob] = []
 
     def all_jobs(self, pieces: dict[str, list[_Piece]]) -> list[FlowJob]:
@@ -250,7 +277,8 @@ class _Band:
     def _is_blocked(self, value: str) -> bool:
         """Whether what the band has of a value probably lies in the runtime's blocked layout."""
         inside = value in self._step.made or bool(self._whole.handed(value, self._need[value]))
-        return inside and value not in self._gathered and value in self._whole.flow.blocked
+        plain = value in self._gathered and value not in self._pooled
+        return inside and not plain and value in self._whole.flow.blocked
 
     def _gather(self, value: str, pieces: Sequence[_Piece]) -> str:
         """The rows that the band needs, of several pieces."""
@@ -261,6 +289,10 @@ class _Band:
                 parts.append(one.name if part == one.rows else self._cut(value, one.name, part, one.rows, False))
             name = self._gathered[value] = self._whole.new(value, rows, f"{self._name(value)}_gathered")
             self._waiting.append(FlowJob(tuple(parts), (name,), joins=True))
+            if self._whole.is_pooled(value, self._step.jobs):
+                pooled = self._gathered[value] = self._whole.new(value, rows, f"{self._name(value)}_pooled")
+                self._waiting.append(self._whole.pool(name, pooled))
+                self._pooled.add(value)
         return self._gathered[value]
 
     def _cut(self, value: str, name: str, rows: Cut, has: Cut, blocked: bool) -> str:
@@ -303,6 +335,16 @@ class _Band:
 
     def _name(self, value: str) -> str:
         return f"{value}/rows{self._label}"
+
+
+def _parted(ends: Sequence[int], rate: int) -> list[int]:
+    """Where the parts end, if each band that ends there has ``rate`` of them."""
+    begins = [0, *ends[:-1]]
+    return [
+        begin + (end - begin) * (part + 1) // rate
+        for begin, end in zip(begins, ends, strict=True)
+        for part in range(rate)
+    ]
 
 
 def _between(ends: Mapping[str, Sequence[int]], band: int, made: Iterable[str]) -> dict[str, Cut]:

@@ -12,6 +12,8 @@ from rlflow.footprint.rowmaps import RowMap
 
 #: The axis of the rows in values of the layout NCHW.
 ROWS = 2
+#: Channels in a block on processors with 512-bit vectors; others have 8, and need a little less.
+BLOCK = 16
 
 
 class Layout(Enum):
@@ -36,14 +38,16 @@ class Cut(NamedTuple):
 class FlowJob:
     """One operator on activations; weights are not among its ``inputs``.
 
-    ``fuses``: it is computed in one kernel with what makes such an input, and never has a buffer beside that one's.
+    ``convolves``: a convolution, in whose kernel the runtime may compute what follows. ``fuses``: it is computed in one
+    kernel with what makes such an input, and never has a buffer beside that one's.
     ``rows``: how rows go through it, ``None`` where it needs whole values. ``whole``: places of ``inputs`` that are
     taken whole whatever rows are computed. ``reuses``: (input, output) places that may share a buffer; with ``alias``
     they do in any case. ``flops``: of the whole. ``workspace``: bytes that it takes while it runs.
 
     ``node``: the node of the model that it is, or is a band of; ``band`` then has the padding, or output padding, at
     either end. ``cut``: these rows of its input, and nothing else; with ``crops`` by a convolution, which can stay in
-    the runtime's blocked ``layout``. ``joins``: its inputs, one below the other. ``copies``: into another layout.
+    the runtime's blocked ``layout``. ``joins``: its inputs, one below the other; it ``ends`` a stretch. ``pools``:
+    pixel by pixel, so that its result lies in blocks. ``copies``: into another layout.
     """
 
     inputs: tuple[str, ...]
@@ -53,6 +57,7 @@ class FlowJob:
     whole: frozenset[int] = frozenset()
     reuses: tuple[tuple[int, int], ...] = ()
     alias: bool = False
+    convolves: bool = False
     fuses: bool = False
     flops: float = 0.0
     workspace: int = 0
@@ -60,6 +65,8 @@ class FlowJob:
     cut: Cut | None = None
     crops: bool = False
     joins: bool = False
+    ends: bool = False
+    pools: bool = False
     copies: bool = False
     layout: Layout = Layout.PLAIN
 
@@ -69,7 +76,8 @@ class Flow:
     """Jobs in the order of their execution. ``shapes`` and ``widths`` (bytes an element) of all values but weights;
     ``inputs`` and ``outputs`` of the whole; ``whole``: the job of each node, before any stretch was put in bands;
     ``blocked``: the values that the runtime will keep in its blocked layout; ``hidden``: those whose shapes it learns
-    only when it runs, so that they share no buffer; ``hides``: whether shapes can be hidden from it.
+    only when it runs, so that they share no buffer; ``hides``: whether shapes can be hidden from it; ``pools``: whether
+    a pool brings values into blocks again, for which it has to know their channels.
     """
 
     jobs: tuple[FlowJob, ...]
@@ -82,6 +90,7 @@ class Flow:
     blocked: frozenset[str] = frozenset()
     hidden: frozenset[str] = frozenset()
     hides: bool = False
+    pools: bool = False
 
     def bytes(self, value: str) -> int:
         """Bytes of a value."""

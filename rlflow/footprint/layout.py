@@ -6,13 +6,11 @@ in blocks, filled up to whole blocks. What cannot gets a plain copy, and a convo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from rlflow.footprint.flow import Flow, FlowJob, Layout
-
-#: Channels in a block on processors with 512-bit vectors; others have 8, and need a little less.
-BLOCK = 16
+from rlflow.footprint.flow import BLOCK, Flow, FlowJob, Layout
 
 
 def blocked_values(flow: Flow) -> frozenset[str]:
@@ -23,18 +21,21 @@ def blocked_values(flow: Flow) -> frozenset[str]:
 def with_copies(flow: Flow) -> Flow:
     """The flow with the copies between the layouts, and the sizes that values have in theirs."""
     laid = _Laid(flow)
-    return replace(flow, jobs=tuple(laid.jobs), shapes=laid.shapes, widths=laid.widths, hidden=frozenset(laid.hidden))
+    jobs = tuple(job for job in laid.jobs if job is not None)
+    return replace(flow, jobs=jobs, shapes=laid.shapes, widths=laid.widths, hidden=frozenset(laid.hidden))
 
 
 class _Laid:
     def __init__(self, flow: Flow) -> None:
-        self.jobs: list[FlowJob] = []
+        self.jobs: list[FlowJob | None] = []  # None: it became part of a later one
         self.shapes, self.widths = dict(flow.shapes), dict(flow.widths)
         self.blocked: set[str] = set()
         self.hidden = set(flow.hidden)
         self._plain = flow.shapes
         self._copies: dict[tuple[str, bool], str] = {}
         self._outputs = set(flow.outputs)
+        self._readers = Counter(value for job in flow.jobs for value in job.inputs)
+        self._makers: dict[str, int] = {}  # the places of convolutions that nothing was added to
         for job in flow.jobs:
             self._add(job)
 
@@ -44,9 +45,26 @@ class _Laid:
         reads = keeps or job.layout is Layout.BLOCKED
         makes = (reads or job.layout is Layout.MAKES) and not self._outputs.intersection(job.outputs)
         inputs = tuple(self._as(value, reads and value in here) for value in job.inputs)
-        self.jobs.append(job if inputs == job.inputs else replace(job, inputs=inputs))
+        job = job if inputs == job.inputs else replace(job, inputs=inputs)
         if makes:
             self._block(job.outputs)
+        if job.convolves:
+            self._makers[job.outputs[0]] = len(self.jobs)
+        self.jobs.append(self._added(job))
+
+    def _added(self, job: FlowJob) -> FlowJob:
+        """A sum as the convolution that it becomes part of; other jobs as they are."""
+        if not job.fuses or len(job.inputs) != 2 or len({self.shapes[value] for value in job.inputs}) > 1:
+            return job
+        for value, other in (job.inputs, job.inputs[::-1]):
+            place = self._makers.get(value, -1)
+            made = self.jobs[place] if place >= 0 else None
+            if made is None or value == other or self._readers[value] > 1 or value in self._outputs:
+                continue
+            self.jobs[place] = None
+            inputs, reuses = (*made.inputs, other), ((len(made.inputs), 0),)
+            return replace(made, inputs=inputs, outputs=job.outputs, reuses=reuses, flops=made.flops + job.flops)
+        return job
 
     def _block(self, values: Iterable[str]) -> None:
         for value in values:

@@ -1,8 +1,10 @@
 """The search for stretches that make a flow small: at each turn, one that covers the peak.
 
 A *design* is a set of stretches in bands. From each design of the beam, stretches are tried that begin and end where
-little is alive around the job at which most is alive, in so many bands; the smallest designs go on. What was tried and
-is not beaten in both memory and work by another design is the front that the caller chooses from.
+little is alive around the job at which most is alive, in so many bands. Where that job is in a stretch already, the
+step that it is in is tried in more parts than the others. The smallest designs go on, and the smallest of those that
+add little work. What was tried and is not beaten in both memory and work by another design is the front that the caller
+chooses from.
 """
 
 from __future__ import annotations
@@ -19,18 +21,24 @@ from rlflow.footprint.layout import with_copies
 from rlflow.footprint.lifetimes import Footprint, footprint
 from rlflow.footprint.stepping import CALL, COPY, Stepping
 
-#: Numbers of bands that are tried.
+#: Numbers of bands that are tried, and those below the last that give bands of one height.
 BANDS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
+#: How much finer the step at the peak may get in one turn, and places where that step is cut for it.
+FINER, CUTS = (2, 3), 3
+#: Parts of a step that are tried at most.
+MOST_PARTS = 64
 #: Beginnings and ends that are tried around a peak, and designs that go on.
 PLACES, BEAM = 10, 4
+#: The share of the work that may be added, up to which a design is among the cheap half of the beam.
+LITTLE = 0.4
 #: Numbers of bands that are tried in vain before the next stretch is.
 PATIENCE = 3
 #: Uneven bands are tried up to this number; the largest of more would be much larger than the others.
 MOST_UNEVEN = 8
 #: Turns that may go by without a smaller design: two peaks of one height need two stretches.
 STALE = 2
-#: Turns of the search; each adds one stretch.
-TURNS = 10
+#: Turns of the search; each adds one stretch, or makes a step of one finer.
+TURNS = 14
 
 
 class Design(NamedTuple):
@@ -43,7 +51,8 @@ class Design(NamedTuple):
 
 def work_of(flow: Flow) -> float:
     """Estimated work, in operations of a product."""
-    moved = sum(flow.bytes(job.outputs[0]) for job in flow.jobs if job.cut is not None or job.joins or job.copies)
+    moving = (job for job in flow.jobs if job.cut is not None or job.joins or job.copies or job.pools)
+    moved = sum(flow.bytes(job.outputs[0]) for job in moving)
     return flow.flops + COPY * moved + CALL * len(flow.jobs)
 
 
@@ -82,13 +91,20 @@ class Squeeze:
         best, stale = needs.peak, 0
         for _ in range(TURNS):
             fresh = [found for one in beam for found in self._turn(*one, seen)]
-            beam = sorted(fresh, key=lambda one: (one[0].peak, one[2].live, one[0].work))[:BEAM]
+            beam = self._best(fresh)
             if not beam or self._is_over():
                 break
             best, stale = (beam[0][0].peak, 0) if beam[0][0].peak < best else (best, stale + 1)
             if stale > STALE:
                 break
         return front_of(list(seen.values()))
+
+    def _best(self, fresh: Sequence[tuple[Design, Flow, Footprint]]) -> list[tuple[Design, Flow, Footprint]]:
+        """The smallest, and in the other half of the beam the smallest of those that add little work."""
+        ranked = sorted(fresh, key=lambda one: (one[0].peak, one[2].live, one[0].work))
+        cheap = [one for one in ranked[BEAM // 2 :] if one[0].work <= 1.0 + LITTLE * (self.most - 1.0)]
+        found = [*ranked[: BEAM // 2], *cheap[: BEAM // 2]]
+        return found + [one for one in ranked[BEAM // 2 :] if one not in cheap[: BEAM // 2]][: BEAM - len(found)]
 
     def _turn(
         self, design: Design, flow: Flow, needs: Footprint, seen: dict[tuple[Stretch, ...], Design]
@@ -98,7 +114,7 @@ class Squeeze:
             kept = [one for one in design.stretches if one.last < first or one.first > last]
             for kind in self._kinds():
                 least, idle = design.peak, 0
-                for stretch in map(kind, repeat(first), repeat(last), BANDS):
+                for stretch in map(kind, repeat(first), repeat(last), self._numbers(first, last)):
                     stretches = tuple(sorted([*kept, stretch])) if stretch is not None else ()
                     if stretches in seen:
                         continue
@@ -108,6 +124,38 @@ class Squeeze:
                     seen[stretches] = found[0]
                     idle, least = (0, found[0].peak) if found[0].peak < least else (idle + 1, least)
                     yield found
+        for stretches in self._refined(design, flow, needs):
+            refined = None if stretches in seen or self._is_over() else self._tried(stretches)
+            if refined is not None:
+                seen[stretches] = refined[0]
+                yield refined
+
+    def _numbers(self, first: int, last: int) -> list[int]:
+        """Numbers of bands: bands of one height leave no gaps where one takes the place of another."""
+        height = min((self.flow.height(value) for value in exits(self.flow, Stretch(first, last, 1))), default=0)
+        return sorted({*BANDS, *(bands for bands in range(2, BANDS[-1]) if height % bands == 0)})
+
+    def _refined(self, design: Design, flow: Flow, needs: Footprint) -> Iterator[tuple[Stretch, ...]]:
+        """The design with the step at the peak in more parts, as it is or after another cut."""
+        place = self._place(flow, needs.at)
+        for stretch in design.stretches:
+            if stretch.first <= place <= stretch.last:
+                others = [one for one in design.stretches if one != stretch]
+                for finer in self._finer(stretch, place):
+                    yield tuple(sorted([*others, finer]))
+
+    def _finer(self, stretch: Stretch, place: int) -> Iterator[Stretch]:
+        steps, rates = stretch.steps, list(stretch.rates or (1,) * len(stretch.steps))
+        number = next(index for index, (_, last) in enumerate(steps) if place <= last)
+        last, rate = steps[number][1], rates[number]
+        cuts = _records([(self._alive[cut + 1], cut) for cut in range(place, last)])[-CUTS:]
+        for factor in FINER:
+            if stretch.bands * rate * factor > MOST_PARTS:
+                return
+            yield stretch._replace(rates=(*rates[:number], rate * factor, *rates[number + 1 :]))
+            for cut in cuts:
+                parts = (*rates[:number], rate * factor, rate, *rates[number + 1 :])
+                yield stretch._replace(cuts=tuple(sorted([*stretch.cuts, cut])), rates=parts)
 
     def _kinds(self) -> Iterator[Callable[[int, int, int], Stretch | None]]:
         """Ways to put jobs in so many bands; ``None`` where one does not differ from another."""

@@ -68,6 +68,9 @@ class _Writer:
             return self._marked(helper.make_node("Concat", inputs, outputs, axis=ROWS))
         if job.cut is not None:
             return self._marked(self._crop(job) if job.crops else self._slice(job))
+        if job.pools:
+            inputs, outputs = self._named(job.inputs), self._named(job.outputs)
+            return self._marked(helper.make_node("AveragePool", inputs, outputs, kernel_shape=[1, 1]))
         source = self._model.graph.node[job.node]
         return _copy(source) if job.band is None else self._marked(self._band(source, job))
 
@@ -92,7 +95,7 @@ class _Writer:
 
     def _ends(self, job: FlowJob) -> bool:
         """Whether this joins what a stretch hands on, and a view of its pieces can be written."""
-        return job.joins and job.outputs[0] in self._own and len(self._flow.shapes[job.outputs[0]]) == 4
+        return job.joins and job.ends and len(self._flow.shapes[job.outputs[0]]) == 4
 
     def _joint(self, job: FlowJob) -> list[onnx.NodeProto]:
         """The pieces joined, in an order of computation that is ours.

@@ -16,8 +16,8 @@ import onnx
 from onnx import numpy_helper
 
 from rlflow.footprint import Along, Flow, FlowJob
-from rlflow.footprint.flow import ROWS, Layout
-from rlflow.footprint.layout import BLOCK, blocked_values
+from rlflow.footprint.flow import BLOCK, ROWS, Layout
+from rlflow.footprint.layout import blocked_values
 from rlflow.footprint.rowmaps import RowMap
 from rlflow.frontends import inference
 from rlflow.frontends.constants import numpy_dtype
@@ -87,7 +87,12 @@ class _Reader:
         notes = (f"The size of {len(unknown)} values is not known, {unknown[0]!r} for one.",) if unknown else ()
         outputs = tuple(info.name for info in self._graph.output)
         flow = Flow(tuple(jobs), shapes, widths, self._inputs, outputs, notes, {job.node: job for job in jobs})
-        return replace(flow, blocked=blocked_values(flow), hides=self._hides())
+        hides = self._hides()
+        return replace(flow, blocked=blocked_values(flow), hides=hides, pools=hides and self._is_fixed())
+
+    def _is_fixed(self) -> bool:
+        """Whether the file says the sizes of all inputs."""
+        return all(isinstance(dim, int) for name in self._inputs for dim in self._shape(name) or [None])
 
     def _hides(self) -> bool:
         """Whether the shapes of bands can be hidden from the runtime: the views for it need all dimensions but the
@@ -120,7 +125,10 @@ class _Reader:
             return None
         rows = self._rows(node, computed)
         layout = self._layout(node, computed)
-        job = FlowJob(computed, outputs, number, flops=self._flops(node), reuses=_planned_reuse(node), layout=layout)
+        reuses, convolves = _planned_reuse(node), node.op_type == "Conv"
+        job = FlowJob(
+            computed, outputs, number, flops=self._flops(node), reuses=reuses, layout=layout, convolves=convolves
+        )
         if rows is None:
             return job
         whole = frozenset(place for place, name in enumerate(computed) if not self._goes_along(name, outputs[0], rows))

@@ -225,9 +225,10 @@ class _Shrinking:
         """A stretch in words: from which value to which, in how many bands."""
         first, last = self._flow.jobs[stretch.first], self._flow.jobs[stretch.last]
         rows, steps = self._flow.height(last.outputs[0]), len(stretch.steps)
+        parts = f" ({', '.join(map(str, stretch.rates))} parts of a band)" if max(stretch.rates, default=1) > 1 else ""
         return (
             f"{first.inputs[0]} to {last.outputs[0]}: {stretch.last - stretch.first + 1} operators, "
-            f"{rows} rows in {stretch.bands} bands" + (f", in {steps} steps" if steps > 1 else "")
+            f"{rows} rows in {stretch.bands} bands" + (f", in {steps} steps{parts}" if steps > 1 else "")
         )
 
     def _refuse_too_large(self, seen: Seen, looked: Sequence[_Candidate]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import onnx
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from rlflow.footprint import Flow, Stretch, footprint, in_bands
+from rlflow.footprint.layout import with_copies
 from rlflow.frontends.banding import with_bands
 from rlflow.frontends.flows import flow_of
 
@@ -76,11 +77,12 @@ def same(
     whole: Flow | None = None,
     cuts: tuple[int, ...] = (),
     hidden: bool = False,
+    rates: tuple[int, ...] = (),
 ) -> bool:
     """Whether all of a model could be put in bands; that its outputs are equal then is asserted."""
     flow = whole or flow_of(model)
     assert all(job.rows is not None for job in flow.jobs), [job for job in flow.jobs if job.rows is None]
-    banded = in_bands(flow, [Stretch(0, len(flow.jobs) - 1, bands, cuts=cuts, hidden=hidden)])
+    banded = in_bands(flow, [Stretch(0, len(flow.jobs) - 1, bands, cuts=cuts, hidden=hidden, rates=rates)])
     if banded is None:
         return False
     written = with_bands(model, banded)
@@ -161,7 +163,8 @@ def test_bands_compute_the_same(net: Net, bands: int, height: int, width: int, d
     flow = flow_of(model)
     if all(job.rows is not None for job in flow.jobs):
         cuts = data.draw(st.sets(st.integers(0, len(flow.jobs) - 2), max_size=3)) if len(flow.jobs) > 1 else ()
-        same(model, bands, height, width, flow, tuple(sorted(cuts)), data.draw(st.booleans()))
+        rates = data.draw(st.tuples(*[st.integers(1, 3) for _ in range(len(cuts) + 1)]))
+        same(model, bands, height, width, flow, tuple(sorted(cuts)), data.draw(st.booleans()), rates)
 
 
 def chain(*parts: tuple[str, dict[str, object]], channels: int = 4) -> Net:
@@ -315,9 +318,11 @@ def test_weights_are_shared_by_the_bands() -> None:
     assert [node.op_type for node in written.graph.node].count("Conv") == 16
 
 
-def residual(blocks: int, channels: int = 16) -> Net:
-    """Blocks of two convolutions and a sum, on so many channels."""
+def residual(blocks: int, channels: int = 16, stem: bool = False) -> Net:
+    """Blocks of two convolutions and a sum, on so many channels; a ``stem`` before brings them into blocks."""
     net = Net(5, channels={"x": channels})
+    if stem:
+        net.add("Conv", "x", net.constant(channels, channels, 3, 3), pads=[1, 1, 1, 1], channels=channels)
     for _ in range(blocks):
         start = net.last
         for _ in range(2):
@@ -337,6 +342,62 @@ def test_steps_compute_no_row_twice(bands: int) -> None:
     done = sum(job.flops for job in banded.jobs if not job.crops)
     assert done == pytest.approx(flow.flops, rel=0.01)
     assert same(model, bands, 28, 9, flow, tuple(convolutions[:-1]))
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("rates", [(3, 1), (1, 2), (2, 3)])
+def test_a_step_may_have_more_parts_than_the_next(rates: tuple[int, int], hidden: bool) -> None:
+    model = residual(2).model(28, 9)
+    flow = flow_of(model)
+    assert same(model, 4, 28, 9, flow, (2,), hidden, rates)
+    plain, finer = (in_bands(flow, [Stretch(0, len(flow.jobs) - 1, 4, cuts=(2,), rates=one)]) for one in ((), rates))
+    assert plain is not None and finer is not None
+    counts = [sum(job.node == node for job in finer.jobs) for node in (0, len(flow.jobs) - 1)]
+    assert counts == [4 * rate for rate in rates]
+    tallest = [max(one.shapes[job.outputs[0]][2] for job in one.jobs if job.node == 0) for one in (plain, finer)]
+    assert (tallest[1] < tallest[0]) == (rates[0] > 1)
+
+
+def test_what_was_joined_lies_in_blocks_again_where_a_sum_reads_it() -> None:
+    """Without the pool the sum behind the stretch would be computed on plain values, and both copies be alive."""
+    net = residual(2, stem=True)
+    net.add("Conv", net.last, net.constant(4, 16, 3, 3), pads=[1, 1, 1, 1], channels=4)
+    model = net.model(28, 9)
+    flow = flow_of(model)
+    assert flow.pools
+    stretch = Stretch(0, 3, 7, hidden=True)
+    banded = in_bands(flow, [stretch])
+    without = in_bands(replace(flow, pools=False), [stretch])
+    assert banded is not None and without is not None
+    written = with_bands(model, banded)
+    assert [node.op_type for node in written.graph.node].count("AveragePool") == 1
+    for one, other in zip(run(model, 28, 9), run(written, 28, 9), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert footprint(with_copies(banded)).peak < footprint(with_copies(without)).peak
+
+
+def test_what_was_gathered_lies_in_blocks_again_where_a_sum_reads_it() -> None:
+    model = residual(2, stem=True).model(28, 9)
+    flow = flow_of(model)
+    banded = in_bands(flow, [Stretch(0, 6, 4, cuts=(3,))])
+    assert banded is not None
+    pools = [job for job in banded.jobs if job.pools]
+    assert len(pools) == 3  # the first band has one piece, which is there as it was made
+    assert same(model, 4, 28, 9, flow, (3,))
+
+
+def test_one_reader_that_is_a_convolution_needs_no_pool() -> None:
+    net = chain(("Conv", {"pads": [1, 1, 1, 1]}), ("Conv", {"pads": [1, 1, 1, 1]}), channels=16)
+    net.channels["x"] = 16
+    banded = in_bands(flow_of(net.model(16, 8)), [Stretch(0, 0, 4)])
+    assert banded is not None and not any(job.pools for job in banded.jobs)
+
+
+def test_open_sizes_need_plain_joints() -> None:
+    """A pool would have to know the channels behind a view that keeps open sizes open."""
+    model = residual(1).model(12, 8)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    assert not flow_of(model, {"N": 2}).pools
 
 
 def picking(node: onnx.NodeProto, *weights: tuple[str, object], opset: int = 17) -> onnx.ModelProto:

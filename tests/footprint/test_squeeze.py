@@ -1,0 +1,62 @@
+"""The search for small designs, on flows whose peak is known."""
+
+from __future__ import annotations
+
+from rlflow.footprint import Along, Flow, FlowJob, Sliding, footprint, in_bands
+from rlflow.footprint.squeeze import Squeeze, work_of
+
+
+def funnel() -> Flow:
+    """A large value, a pool, and two dear windows behind it."""
+    sizes = {"x": (1, 3, 112, 56), "v0": (1, 64, 112, 56), "v1": (1, 64, 56, 28), "v2": (1, 64, 56, 28)}
+    sizes["v3"] = (1, 16, 28, 14)
+    jobs = (
+        FlowJob(("x",), ("v0",), 0, Sliding(3, begin=1), flops=1e8),
+        FlowJob(("v0",), ("v1",), 1, Sliding(2, 2), flops=1e5),
+        FlowJob(("v1",), ("v2",), 2, Sliding(7, begin=3), flops=1e9),
+        FlowJob(("v2",), ("v3",), 3, Sliding(7, 2, begin=3), flops=1e9),
+    )
+    return Flow(jobs, sizes, dict.fromkeys(sizes, 4), frozenset({"x"}), ("v3",), hides=True)
+
+
+def test_the_step_at_the_peak_gets_more_parts() -> None:
+    flow = funnel()
+    front = Squeeze(flow, 1.1, 20.0).run()
+    finer = [one for one in front if any(max(stretch.rates, default=1) > 1 for stretch in one.stretches)]
+    assert finer
+    for design in front:
+        banded = in_bands(flow, design.stretches)
+        assert banded is not None
+        assert footprint(banded).peak == design.peak
+        assert work_of(banded) / work_of(flow) <= 1.1
+
+
+def test_bands_of_one_height_are_tried() -> None:
+    assert 7 in Squeeze(funnel())._numbers(0, 3) and 14 in Squeeze(funnel())._numbers(0, 3)
+
+
+def test_the_front_is_sorted_and_begins_with_the_smallest() -> None:
+    front = Squeeze(funnel(), 1.1, 20.0).run()
+    assert [one.peak for one in front] == sorted({one.peak for one in front})
+    assert [one.work for one in front] == sorted({one.work for one in front}, reverse=True)
+    assert front[-1].stretches == () and front[-1].work == 1.0
+
+
+def test_a_design_that_adds_little_work_stays_in_the_beam() -> None:
+    """The two smallest, then the smallest of the cheap ones."""
+    flow = Flow(
+        (FlowJob(("x",), ("y",), 0, Along()),),
+        {"x": (1, 1, 4), "y": (1, 1, 4)},
+        {"x": 4, "y": 4},
+        frozenset({"x"}),
+        ("y",),
+    )
+    search, needs = Squeeze(flow, 1.5), footprint(flow)
+    from rlflow.footprint.squeeze import Design
+
+    made = [
+        (Design(peak, work, ()), flow, needs)
+        for peak, work in ((1, 1.5), (2, 1.4), (3, 1.3), (4, 1.3), (5, 1.1), (6, 1.0))
+    ]
+    assert [one[0].peak for one in search._best(made)] == [1, 2, 5, 6]
+    assert [one[0].peak for one in search._best(made[:5])] == [1, 2, 5, 3]
