@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,31 @@ def test_the_quick_parts_name_scripts_and_options_that_exist() -> None:
         shared = (ROOT / "reproduce" / "common" / "sweep.py").read_text(encoding="utf-8")
         for option in [one for one in part.arguments if one.startswith("--")]:
             assert f'"{option}"' in script + shared, f"{part.name} has no option {option}"
+
+
+def test_a_part_that_hangs_is_stopped_with_all_that_it_started(tmp_path: Path) -> None:
+    import quick
+
+    child = "import subprocess, sys; subprocess.run(['sleep', '60'])"
+    began = time.monotonic()
+    hanging = [sys.executable, "-c", f"print('begun', flush=True); {child}"]
+    assert quick.status_of(hanging, tmp_path / "log", 0.02) is None
+    assert time.monotonic() - began < 20 and (tmp_path / "log").read_text(encoding="utf-8") == "begun\n"
+    assert quick.status_of([sys.executable, "-c", "raise SystemExit(3)"], tmp_path / "log", 1) == 3
+
+
+def test_what_failed_is_named_and_the_rest_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import quick
+
+    parts = {"good": (1, True), "bad": (1, False), "hanging": (None, True), "late": (0, False)}
+    monkeypatch.setattr(quick, "PARTS", tuple(quick.Part(name, (), 1, bars=bars) for name, (_, bars) in parts.items()))
+    monkeypatch.setattr(quick, "command", lambda part, into, dirty: [part.name])
+    monkeypatch.setattr(quick, "status_of", lambda command, log, minutes: parts[command[0]][0])
+    monkeypatch.setattr(sys, "argv", ["quick.py", "--into", str(tmp_path)])
+    assert quick.main() == 1
+    told = capsys.readouterr().out
+    assert "good: done, a bar was missed" in told and "late: done," in told
+    assert "bad: FAILED with status 1" in told and "hanging: FAILED (stopped after 6 minutes)" in told
+    assert "2 of 4 parts failed: bad, hanging" in told
