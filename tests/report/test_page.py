@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import onnx
@@ -15,8 +17,9 @@ from hypothesis import strategies as st
 
 import rlflow
 from rlflow import zoo
-from rlflow.report import TimeInterval
+from rlflow.report import TimeInterval, graph_layout
 from rlflow.report.graph_drawing import DrawnNode, around, pieces, svg, tiles
+from rlflow.report.graph_layout import layout
 from rlflow.report.page import difference_page, page
 from rlflow.report.steps import replayed
 
@@ -179,6 +182,101 @@ def test_boxes_never_overlap_and_edges_go_down(nodes: list[DrawnNode]) -> None:
         assert x >= 0 and y >= 0
         assert all(abs(x - a) >= 168 or abs(y - b) >= 38 for a, b in places[one + 1 :])
         assert all(places[other][1] < y for other in nodes[one].inputs)
+
+
+def lines(drawing: str) -> list[list[tuple[float, float]]]:
+    """Points of each line of a drawing, close to each other, from its first to its last."""
+    found = []
+    for path in re.findall(r' d="([^"]+)"', drawing):
+        points: list[tuple[float, float]] = []
+        for command, text in re.findall(r"([MVC])([^MVC]*)", path):
+            *rest, x, y = map(float, f"{points[-1][0] if command == 'V' else ''} {text}".split())
+            if command == "M":
+                points.append((x, y))
+                continue
+            a = points[-1]
+            b, c = ((rest[0], rest[1]), (rest[2], rest[3])) if rest else (a, (x, y))
+            steps = [step / 12 for step in range(1, 13)]
+            curve = [((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3) for t in steps]
+            corners = (a, b, c, (x, y))
+            points += [
+                (sum(w * q[0] for w, q in zip(ws, corners, strict=True)),
+                 sum(w * q[1] for w, q in zip(ws, corners, strict=True))) for ws in curve
+            ]  # fmt: skip
+        found.append(points)
+    return found
+
+
+def corners_of(drawing: str) -> list[tuple[int, int]]:
+    return [(int(x), int(y)) for x, y in re.findall(r"translate\((-?\d+) (-?\d+)\)", drawing)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs())
+def test_no_line_passes_behind_a_box_and_each_edge_ends_where_it_should(nodes: list[DrawnNode]) -> None:
+    drawing = svg(nodes, "g")
+    boxes = corners_of(drawing)
+    drawn = lines(drawing)
+    for line in drawn:
+        for x, y in line:
+            assert not any(a - 8 < x < a + 176 and b + 1 < y < b + 37 for a, b in boxes), (x, y)
+        assert all(one[1] <= other[1] + 1e-6 for one, other in pairwise(line)), "a line goes up"
+    for node, (x, y) in zip(nodes, boxes, strict=True):
+        assert sum(line[-1] == (x + 84, y) for line in drawn) == len(node.inputs)
+    begun = {line[0] for line in drawn}
+    for place, (x, y) in enumerate(boxes):
+        assert ((x + 84, y + 38) in begun) == any(place in node.inputs for node in nodes)
+    below = {(x + 84, y + 38) for x, y in boxes}
+    for line in drawn:  # a line begins at a box, or on a line that goes further
+        assert line[0] in below or any(passes(other, line[0]) for other in drawn if other is not line)
+
+
+def passes(line: list[tuple[float, float]], point: tuple[float, float]) -> bool:
+    steps = pairwise(line)
+    return any(abs(x - point[0]) < 1 and y - 1 <= point[1] <= lower + 1 for (x, y), (_, lower) in steps)
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs())
+def test_lines_of_a_part_stay_near_it(nodes: list[DrawnNode]) -> None:
+    for drawing in tiles(nodes, "g"):
+        y, height = map(int, re.findall(r'viewBox="-?\d+ (-?\d+) \d+ (\d+)"', drawing)[0])
+        for line in lines(drawing):
+            assert all(y - 250 < b < y + height + 250 for _, b in line)
+
+
+def test_a_long_edge_is_straight_and_the_drawing_narrow() -> None:
+    """A mask that twelve layers read, beside a column with a skip in each layer."""
+    nodes = [DrawnNode("Mask", "mask", ()), DrawnNode("Relu", "x", ())]
+    for layer in range(12):
+        at = len(nodes)
+        nodes += [
+            DrawnNode("MatMul", f"{layer}.a", (at - 1,)), DrawnNode("Where", f"{layer}.b", (at, 0)),
+            DrawnNode("MatMul", f"{layer}.c", (at + 1,)), DrawnNode("Add", f"{layer}.d", (at + 2, at - 1)),
+        ]  # fmt: skip
+    drawing = svg(nodes, "g")
+    wide = int(re.findall(r'viewBox="0 0 (\d+) ', drawing)[0])
+    assert wide < 800
+    trunk = max(lines(drawing), key=lambda line: line[-1][1] - line[0][1])
+    assert max(x for x, _ in trunk) - min(x for x, _ in trunk) < 150
+
+
+def test_large_graphs_are_drawn_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [DrawnNode("Input", str(place), ()) for place in range(4)]
+    while len(nodes) < 3000:
+        at = len(nodes)
+        last = at - 1 if at > 4 else 0
+        nodes += [DrawnNode("Add", "n", (last, 1 + at % 3)), *(DrawnNode("MatMul", one, (at,)) for one in "qkv")]
+        nodes += [DrawnNode("MatMul", "s", (at + 1, at + 2)), DrawnNode("Where", "m", (at + 4, 3))]
+        nodes += [DrawnNode("MatMul", "o", (at + 5, at + 3)), DrawnNode("Add", "r", (at + 6, last))]
+    began = time.process_time()
+    svg(nodes, "g")
+    assert time.process_time() - began < 5.0
+    every = layout([one.inputs for one in nodes])
+    monkeypatch.setattr(graph_layout, "_LANES", 2000)
+    few = layout([one.inputs for one in nodes])  # the longest edges are one curve each
+    assert len(few.centre) - few.boxes <= 2000 < len(every.centre) - every.boxes
+    assert set(few.lanes) < set(every.lanes)
 
 
 @settings(max_examples=60, deadline=None)
