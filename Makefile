@@ -267,15 +267,26 @@ learning: $(EXTRAS)/.extras ## does learning earn its place? every strategy and 
 ##@ Packages and cleaning
 
 .PHONY: sdist
-sdist: $(VENV)/.dev ## build/dist: the source distribution and the wheel
-	$(BIN)/python -m build --outdir build/dist .
+sdist: $(VENV)/.dev ## build/dist: the source distribution
+	$(BIN)/python -m build --sdist --outdir build/dist .
 
 .PHONY: wheel
-wheel: $(VENV)/.dev ## build/dist: a wheel for this Python, installed without a compiler into a bare environment and tried there
-	$(BIN)/python -m build --wheel --outdir build/dist .
+wheel: $(VENV)/.dev ## build/dist: a wheel for this Python, with its manylinux tag, installed without a compiler into a bare environment and tried there
+	rm -rf build/untagged
+	$(BIN)/python -m build --wheel --outdir build/untagged .
+	$(BIN)/python .ci/tag_wheel.py build/untagged/*.whl --into build/dist
 	rm -rf build/bare && "$(PYTHON)" -m venv build/bare
 	build/bare/bin/python -m pip --disable-pip-version-check install --quiet --only-binary :all: -c constraints.txt "$$(ls -t build/dist/*.whl | head -n 1)"
 	env -i HOME="$$HOME" PATH="$(abspath build/bare/bin)" build/bare/bin/python .ci/try_wheel.py "$$(ls -t build/dist/*.whl | head -n 1)"
+
+# Those of a release, as the workflow `wheels` builds them. The engine runs cibuildwheel's image of manylinux_2_28.
+ENGINE ?= $(firstword $(foreach one,docker podman,$(if $(shell command -v $(one)),$(one))))
+
+.PHONY: wheels
+wheels: $(VENV)/.dev ## build/wheels: a manylinux_2_28 wheel for every promised Python, each tried, by cibuildwheel (needs docker or podman)
+	@test -n "$(ENGINE)" || { echo "make: no container engine was found: install docker or podman, or name it: make wheels ENGINE=…" >&2; exit 1; }
+	@$(PIP) install --quiet -c constraints.txt cibuildwheel
+	CIBW_CONTAINER_ENGINE=$(ENGINE) $(BIN)/python -m cibuildwheel --platform linux --output-dir build/wheels .
 
 # What the Dockerfile's two stages do: wheels of rlflow and of all that it needs, and an environment made of them alone.
 EXTRAS_OF ?= eqsat,prove,report,reproduce

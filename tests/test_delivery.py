@@ -8,9 +8,12 @@ import runpy
 import shlex
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
+
+import rlflow._core
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -45,6 +48,17 @@ def test_every_service_of_the_compose_file_names_extras_that_exist() -> None:
     named = re.findall(r"EXTRAS[:=] ?([a-z,]+)", text("compose.yaml") + text("Dockerfile") + text("Makefile"))
     assert len(named) >= 3
     assert {extra for one in named for extra in one.split(",")} <= extras
+
+
+def test_what_the_compose_file_mounts_belongs_to_the_containers_user() -> None:
+    """A folder that the image lacks would be made by the engine, for root; likewise one of the host."""
+    owned = re.findall(r"install --directory --owner=rlflow (.*)", text("Dockerfile"))[0].split()
+    mounts = re.findall(r"- (?:(\S+?):(/[\w./-]+)$|\{type: bind, source: (\S+), target: ([\w./-]+),(.*)\})",
+                        text("compose.yaml"), re.MULTILINE)  # fmt: skip
+    assert len(mounts) == 3
+    for source, target, bound, target_of_bound, how in mounts:
+        assert (target or target_of_bound) in owned
+        assert "create_host_path: false" in how if bound else source in (".", "prices")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the entry point is a shell script, for the runtime of containers")
@@ -110,6 +124,36 @@ def test_the_hook_looks_at_each_file_and_stops_at_the_first_that_could_be_faster
     done = subprocess.run(command, env=rlflow_stub, capture_output=True, text=True)
     shown = [line.split("|")[1] for line in done.stdout.splitlines()]
     assert (done.returncode, shown) == (4, ["a b.onnx", "slow.onnx"]), done.stderr
+
+
+def wheel_of(folder: Path, files: dict[str, Path]) -> Path:
+    """A wheel as setuptools makes it, with these files in it."""
+    made = folder / f"rlflow-0-cp3{sys.version_info[1]}-cp3{sys.version_info[1]}-linux_x86_64.whl"
+    described = "Metadata-Version: 2.1\nName: rlflow\nVersion: 0\n"
+    tag = made.stem.split("-", 2)[2]
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, path in files.items():
+            archive.write(path, name)
+        archive.writestr("rlflow-0.dist-info/METADATA", described)
+        archive.writestr("rlflow-0.dist-info/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n")
+        archive.writestr("rlflow-0.dist-info/RECORD", "".join(f"{name},,\n" for name in archive.namelist()))
+    return made
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="manylinux is of Linux")
+def test_a_local_wheel_gets_the_tag_that_the_compiler_allows(tmp_path: Path) -> None:
+    core = Path(rlflow._core.__file__)
+    wheel = wheel_of(tmp_path, {f"rlflow/{core.name}": core})
+    tag_wheel = [sys.executable, str(ROOT / ".ci" / "tag_wheel.py")]
+    for _ in range(2):  # the second takes the place of the first
+        done = subprocess.run([*tag_wheel, str(wheel), "--into", str(tmp_path / "out")], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        (tagged,) = (tmp_path / "out").iterdir()
+        assert re.search(r"-manylinux_2_\d+_", tagged.name) and "linux_x86_64.whl" not in tagged.name.split("-")
+        assert done.stdout.startswith(f"{tagged}: this machine's compiler allows manylinux_2_")
+    pure = wheel_of(tmp_path, {"rlflow/__init__.py": ROOT / "rlflow" / "__init__.py"})
+    done = subprocess.run([*tag_wheel, str(pure), "--into", str(tmp_path / "out")], capture_output=True, text=True)
+    assert done.returncode == 1 and "has no manylinux tag; auditwheel ended with" in done.stderr
 
 
 def test_release_notes_are_a_section_of_the_change_log() -> None:
