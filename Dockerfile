@@ -24,7 +24,7 @@ RUN apt-get update \
  && apt-get install --yes --no-install-recommends make \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --create-home --uid 1000 rlflow \
- && install --directory --owner=rlflow /opt/rlflow /opt/rlflow/build /models
+ && install --directory --owner=rlflow /opt/rlflow /opt/rlflow/build /models /home/rlflow/.cache /home/rlflow/.cache/rlflow
 USER rlflow
 WORKDIR /opt/rlflow
 COPY --from=build --chown=rlflow /opt/rlflow/Makefile /opt/rlflow/constraints.txt /opt/rlflow/pyproject.toml /opt/rlflow/setup.py ./

@@ -61,7 +61,9 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """The commit, with ``-dirty`` behind it where a tracked file other than results differs; ``None`` outside git."""
+    """The commit, with ``-dirty`` behind it where a tracked file other than results differs; ``None`` where there is no
+    repository, or no git, as in the container.
+    """
     commit = _git("describe", "--always", "--abbrev=12", "--exclude=*")
     changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)reproduce/*/results/*")
     return f"{commit}-dirty" if commit and changed else commit or None
@@ -75,7 +77,11 @@ def is_ancestor(commit: str | None) -> bool:
 
 
 def _git(*arguments: str) -> str:
-    return subprocess.run(["git", "-C", os.fspath(ROOT), *arguments], capture_output=True, text=True).stdout.strip()
+    command = ["git", "-C", os.fspath(ROOT), *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    except FileNotFoundError:
+        return ""
 
 
 def _cpu_model() -> str:

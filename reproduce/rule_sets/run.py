@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 sys.path.insert(0, os.fspath(HERE.parent / "common"))
 
 import results  # from the folder "common"
@@ -29,6 +28,7 @@ from rlflow import zoo
 from rlflow.frontends import load_model
 from rlflow.price import make
 from rlflow.rewrite import RuleLibrary, State, compiled
+from rlflow.rewrite.paths import substitutions_dir
 from rlflow.search import Problem, solve
 from rlflow.synthesis import load_rules
 
@@ -39,13 +39,14 @@ DEPTH = 2
 
 def rule_sets(given: list[str]) -> dict[str, RuleLibrary]:
     """The sets by name, the smallest first."""
-    core = load_rules([ROOT / "substitutions" / "core"])
+    shipped = substitutions_dir()  # of the package: rules from elsewhere would be proved again first, for minutes
+    core = load_rules([shipped / "core"])
     sets = {"taso": RuleLibrary(rule for rule in core.values() if "TASO" in rule.origin), "core": core}
     for item in given:
         name, _, files = item.partition("=")
         sets[name] = load_rules(files.split(","))
     everything = {rule.digest: rule for library in sets.values() for rule in library.values()}
-    generated = sorted((ROOT / "substitutions" / "generated").glob("*.json"))
+    generated = sorted((shipped / "generated").glob("*.json"))
     if generated:
         everything |= {rule.digest: rule for rule in load_rules(generated).values()}
     return {**sets, "everything": RuleLibrary(distinct(everything.values()))}

@@ -111,3 +111,10 @@ def test_every_row_in_the_repository_says_where_it_is_from(path: Path) -> None:
     rows, machines = results.read(path)
     assert rows
     assert all(machines[row["run"]]["date"] for row in rows)
+
+
+def test_a_machine_without_git_has_no_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in the container, which has neither git nor a repository."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    header = machine.header(["make", "it"])
+    assert header["commit"] is None and "commit unknown" in machine.describe(header)
