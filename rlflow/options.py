@@ -347,7 +347,7 @@ class Options(_Meanings):
     tolerance: str | float = field(
         default="normal",
         metadata=_click(
-            "Rounding error that the result may have, in times the model's own: strict is 1, normal is 10.",
+            "How many times the model's own rounding error the result may have: strict is 1, normal is 10.",
             show_default=True,
             metavar="strict|normal|N",
             type=str,

@@ -47,6 +47,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 @click.group(
     cls=_Verbs,
     invoke_without_command=True,
+    epilog="Begin with: rlflow optimize model.onnx -o faster.onnx. `rlflow COMMAND --help` explains a command.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.option(

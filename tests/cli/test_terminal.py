@@ -22,6 +22,11 @@ def test_the_first_verb_is_the_one_that_most_people_want() -> None:
     assert rlflow().output.split("Commands:")[1].split()[0] == "optimize"
 
 
+def test_the_help_ends_with_where_to_begin() -> None:
+    last = rlflow().output.split("\n\n")[-1]
+    assert "rlflow optimize model.onnx -o faster.onnx" in last and "rlflow COMMAND --help" in last
+
+
 @pytest.mark.parametrize(
     ("line", "shown"),
     [

@@ -31,7 +31,7 @@ COMMANDS = (
     "rlflow diff nasrnn faster.onnx",
     "rlflow bench nasrnn faster.onnx --blocks 8",
     "rlflow rules show conv-bias-of-concat-pair",
-    "rlflow explain squeezenet1.1 --rule conv-bias-of-concat-pair",
+    "rlflow explain conv-bias-of-concat-pair squeezenet1.1",
     "rlflow optimise nasrnn",
     "rlflow inspect nasrn",
 )
@@ -85,6 +85,7 @@ def recorded(command: str, width: int, folder: Path) -> str:
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
     search = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     given = {**os.environ, "PATH": search, "TERM": "xterm-256color", "NO_COLOR": "1"}
+    given["RLFLOW_CACHE"] = os.fspath(folder / ".cache")  # a newcomer has nothing from earlier runs
     given = {name: value for name, value in given.items() if name not in ("COLUMNS", "LINES")}
     child = subprocess.Popen(command, shell=True, cwd=folder, env=given, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)

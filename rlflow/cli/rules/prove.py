@@ -44,7 +44,7 @@ _METHODS = ("auto", "field", "ordered", "float", "axiom")
 @click.option("--write", is_flag=True, help="Write the proof records into the files.")
 @click.option("--examples", is_flag=True, help="Find and write examples for rules without; prove nothing.")
 @json_option("the verdicts as JSON")
-@click.option("-q", "--quiet", is_flag=True, help="Print rules that are not proved only.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the rules that are not proved.")
 def prove(
     items: tuple[str, ...],
     everything: bool,
