@@ -318,6 +318,10 @@ constraints-check: ## constraints.txt on Python 3.10 to 3.14 (needs uv)
 clean-room: check ## the Dockerfile's steps in a fresh clone with an empty environment; then the wheel and the sdist, installed
 	PYTHON="$(PYTHON)" .ci/clean-room
 
+.PHONY: container-check
+container-check: ## the Dockerfile built by buildah and tried, also where there is no registry (root, buildah, debootstrap; BASE=image ONLY="micro …")
+	BASE="$(BASE)" ONLY="$(ONLY)" .ci/container
+
 .PHONY: release-notes
 release-notes: ## what CHANGELOG.md says of VERSION=0.2.0 (by default of what is unreleased)
 	@"$(PYTHON)" .ci/release_notes.py $(VERSION)
