@@ -23,7 +23,7 @@ HELD = (
     "docs/eqsat.md", "docs/gpu.md", "docs/environment.md", "docs/kernels.md", "docs/integrations.md", "docs/split.md",
     "docs/workers.md", "docs/compat-taso.md", "docs/architecture.md", "docs/shrink.md", "docs/add-a-cost-model.md",
     "docs/add-a-runtime.md", "docs/add-a-strategy.md", "docs/add-a-taso-operator.md", "docs/add-a-verb.md",
-    "docs/add-a-zoo-model.md", "docs/add-an-agent.md", "docs/add-an-operator.md",
+    "docs/add-a-zoo-model.md", "docs/add-an-agent.md", "docs/add-an-operator.md", "docs/go.md", "docs/tuner.md",
 )  # fmt: skip
 _FENCE = re.compile(r"^ *```.*?^ *```\s*$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)

@@ -74,3 +74,21 @@ def test_the_readmes_figures_are_those_of_the_last_run(name: str) -> None:
     assert float(after) == pytest.approx(row["optimized_ms"], rel=0.005)
     low, high = row["speedup_ci95"]
     assert gain == f"{row['speedup']:.2f} ({low:.2f} to {high:.2f})"
+
+
+def test_the_page_on_the_generator_says_how_many_of_its_rules_ship() -> None:
+    files = (ROOT / "substitutions" / "generated").glob("*.json")
+    shipped = sum(len(json.loads(path.read_text(encoding="utf-8"))["rules"]) for path in files)
+    page = (ROOT / "docs" / "generator.md").read_text(encoding="utf-8")
+    told = re.search(r"^(\d+) of these rules ship in `substitutions/generated/`", page, re.MULTILINE)
+    assert told is not None and int(told[1]) == shipped
+
+
+def test_the_page_on_prices_says_when_the_race_is_looked_at() -> None:
+    from rlflow.race.sequential import LOOKS
+
+    first, *others = LOOKS
+    *more, last = map(str, others)
+    assert first == 8, "the page says eight in a word"
+    page = " ".join((ROOT / "docs" / "cost.md").read_text(encoding="utf-8").split())
+    assert "Eight are enough if all show a gain" in page and f"again after {', '.join(more)} and {last} blocks." in page
