@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import onnx
 from onnx import defs
 
-from rlflow.errors import ModelError
+from rlflow.errors import ModelError, brief
 
 _RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
@@ -115,8 +115,8 @@ def sort_nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
                 needed.add(producer[name])
             elif name and name not in given:
                 raise ModelError(
-                    f"While reading graph '{graph.name}': {describe(node)} reads '{name}', which is neither an input, "
-                    "an initialiser nor the output of a node."
+                    f"While reading graph '{brief(graph.name)}': {describe(node)} reads '{brief(name)}', which is "
+                    "neither an input, an initialiser nor the output of a node."
                 )
         waiting.append(len(needed))
         for other in needed:
@@ -126,7 +126,7 @@ def sort_nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
         stuck = sorted(set(range(len(graph.node))) - set(order))
         names = ", ".join(describe(graph.node[index]) for index in stuck[:4])
         raise ModelError(
-            f"While reading graph '{graph.name}': {len(stuck)} nodes wait for each other in a cycle, "
+            f"While reading graph '{brief(graph.name)}': {len(stuck)} nodes wait for each other in a cycle, "
             f"among them {names}."
         )
     return [graph.node[index] for index in order]
@@ -143,7 +143,7 @@ def _producers(graph: onnx.GraphProto) -> dict[str, int]:
             first = describe(graph.node[producer[name]]) if name in producer else given.get(name)
             if first is not None:
                 raise ModelError(
-                    f"While reading graph '{graph.name}': the name '{name}' belongs to two values, "
+                    f"While reading graph '{brief(graph.name)}': the name '{brief(name)}' belongs to two values, "
                     f"made by {first} and by {describe(node)}."
                 )
             producer[name] = index
@@ -166,11 +166,9 @@ def _release(waiting: list[int], users: Mapping[int, list[int]]) -> list[int]:
 def describe(node: onnx.NodeProto) -> str:
     """A node for a sentence: its name and operator."""
     operator = f"{node.domain}.{node.op_type}" if domain_of(node) else node.op_type
-    return (
-        f"node '{node.name}' ({operator})"
-        if node.name
-        else f"the {operator} node that makes '{', '.join(node.output)}'"
-    )
+    if node.name:
+        return f"node '{brief(node.name)}' ({brief(operator)})"
+    return f"the {brief(operator)} node that makes '{brief(', '.join(node.output))}'"
 
 
 @dataclass

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import onnx
 
-from rlflow.errors import ModelError
+from rlflow.errors import ModelError, brief
 from rlflow.frontends import inference, symbolic
 from rlflow.frontends.canonical import Declined
 from rlflow.frontends.constants import CORE_DIGEST, Array, ConstantStore, facts, inline_values
@@ -44,7 +44,8 @@ class Values:
     def output(self, name: str) -> int:
         """The value of a graph output. Raises ModelError where nothing makes it."""
         if name not in self._ids:
-            raise ModelError(f"While reading graph '{self._graph.name}': nothing makes the graph output '{name}'.")
+            graph = brief(self._graph.name)
+            raise ModelError(f"While reading graph '{graph}': nothing makes the graph output '{brief(name)}'.")
         return self._ids[name]
 
     def operand(self, operand: Operand, values: list[int]) -> int:
@@ -80,7 +81,8 @@ class Values:
 
     def _read_input(self, info: onnx.ValueInfoProto, places: dict[tuple[str, int], str]) -> None:
         if info.name in self._ids:
-            raise ModelError(f"While reading graph '{self._graph.name}': two inputs have the name '{info.name}'.")
+            graph = brief(self._graph.name)
+            raise ModelError(f"While reading graph '{graph}': two inputs have the name '{brief(info.name)}'.")
         dtype, shape = inference.type_of(info)
         if shape is not None:
             named = [(dim, places.get((info.name, axis))) for axis, dim in enumerate(shape)]

@@ -70,6 +70,15 @@ def test_cycle() -> None:
     refused(model(nodes, [value("x", [3])], [value("b", [3])]), r"cycle, among them node 'one' \(Add\)")
 
 
+def test_a_sentence_is_short_where_names_are_long() -> None:
+    """Found by `make fuzz`: names of 7,000 characters made a sentence of 21,000."""
+    long = "a" * 7000
+    nodes = [helper.make_node("Neg", ["x"], [long]), helper.make_node("Exp", ["x"], [long])]
+    with pytest.raises(ModelError, match="belongs to two values") as found:
+        load_model(model(nodes, [value("x", [3])], [value(long, [3])]))
+    assert len(str(found.value)) < 1000
+
+
 def test_two_makers_of_one_name() -> None:
     nodes = [helper.make_node("Neg", ["x"], ["y"], name="one"), helper.make_node("Exp", ["x"], ["y"], name="two")]
     refused(model(nodes, [value("x", [3])], [value("y", [3])]), "belongs to two values, made by node 'one'")
