@@ -124,7 +124,24 @@ class Squeeze:
                     seen[stretches] = found[0]
                     idle, least = (0, found[0].peak) if found[0].peak < least else (idle + 1, least)
                     yield found
+                    if stretch is not None and stretch.cuts:
+                        yield from self._finer_at_once(found, stretch, seen)
         for stretches in self._refined(design, flow, needs):
+            refined = None if stretches in seen or self._is_over() else self._tried(stretches)
+            if refined is not None:
+                seen[stretches] = refined[0]
+                yield refined
+
+    def _finer_at_once(
+        self, found: tuple[Design, Flow, Footprint], stretch: Stretch, seen: dict[tuple[Stretch, ...], Design]
+    ) -> Iterator[tuple[Design, Flow, Footprint]]:
+        """The design with the step at its peak in twice as many parts. What the step needs may hide how small the rest
+        is, and the beam would drop the design before its turn.
+        """
+        design, place = found[0], self._place(found[1], found[2].at)
+        if stretch.first <= place <= stretch.last:
+            finer = next(self._finer(stretch, place), stretch)
+            stretches = tuple(sorted([*(one for one in design.stretches if one != stretch), finer]))
             refined = None if stretches in seen or self._is_over() else self._tried(stretches)
             if refined is not None:
                 seen[stretches] = refined[0]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rlflow.footprint import Along, Flow, FlowJob, Sliding, footprint, in_bands
+import pytest
+
+from rlflow.footprint import Along, Flow, FlowJob, Sliding, footprint, in_bands, squeeze
 from rlflow.footprint.squeeze import Squeeze, work_of
 
 
@@ -29,6 +31,12 @@ def test_the_step_at_the_peak_gets_more_parts() -> None:
         assert banded is not None
         assert footprint(banded).peak == design.peak
         assert work_of(banded) / work_of(flow) <= 1.1
+
+
+def test_a_step_is_made_finer_before_the_beam_drops_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(squeeze, "TURNS", 1)
+    front = Squeeze(funnel(), 1.1, 20.0).run()
+    assert any(max(stretch.rates, default=1) > 1 for design in front for stretch in design.stretches)
 
 
 def test_bands_of_one_height_are_tried() -> None:
