@@ -61,7 +61,7 @@ def simplify(
         before, after = (sum(counts.values()) for counts in (found.operators_before, found.operators_after))
         checked = "outputs equal" if found.verified is not None else "outputs not compared"
         if not found.improved:
-            checked = found.reason
+            checked = found.reason.partition("; --")[0]  # what follows is advice for rlflow optimize
         click.echo(f"{target}: {before} -> {after} nodes, {checked}, {found.seconds_total:.2f} s")
         for note in found.notes:
             click.echo(f"note: {note}")

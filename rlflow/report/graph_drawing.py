@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from html import escape
 from typing import NamedTuple
 
-from rlflow.report.graph_layout import GAP, HEIGHT, WIDTH, Layout, layout, readers_of
+from rlflow.report.graph_layout import GAP, HEIGHT, WIDTH, Places, layout, readers_of
 
 __all__ = ["DrawnNode", "around", "pieces", "svg", "tiles"]
 
@@ -141,7 +141,7 @@ def _shares(values: Sequence[float], most: float) -> list[int]:
     return [min(int((value - least) * count / (span + 1)), count - 1) for value in values]
 
 
-def _edges(nodes: Sequence[DrawnNode], found: Layout, layers: range, kept: Set[int] | None = None) -> Iterator[str]:
+def _edges(nodes: Sequence[DrawnNode], found: Places, layers: range, kept: Set[int] | None = None) -> Iterator[str]:
     """All edges within these layers; with ``kept``, those that begin or end at one of these nodes."""
     for place, reading in enumerate(readers_of([node.inputs for node in nodes])):
         wanted = reading if kept is None or place in kept else [one for one in reading if one in kept]
@@ -149,7 +149,7 @@ def _edges(nodes: Sequence[DrawnNode], found: Layout, layers: range, kept: Set[i
             yield f'<path class="e" d="{line}"/>'
 
 
-def _boxes(nodes: Sequence[DrawnNode], found: Layout, shown: Iterable[int]) -> Iterator[str]:
+def _boxes(nodes: Sequence[DrawnNode], found: Places, shown: Iterable[int]) -> Iterator[str]:
     for place in shown:
         node, (x, y) = nodes[place], found.corner(place)
         name = node.name if len(node.name) <= _LETTERS else "…" + node.name[1 - _LETTERS :]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-__all__ = ["GAP", "HEIGHT", "WIDTH", "Layout", "layout", "readers_of"]
+__all__ = ["GAP", "HEIGHT", "WIDTH", "Places", "layout", "readers_of"]
 
 WIDTH, HEIGHT, GAP = 168, 38, 24
 #: Half of what a box and a lane take of a layer's width, with the gap on their side.
@@ -28,7 +28,7 @@ _BETWEEN, _SLOPE, _STEEP = 36.0, 0.04, 48.0
 _LANES = 40_000
 
 
-class Layout(NamedTuple):
+class Places(NamedTuple):
     """``boxes``: their number. ``centre`` and ``depth``, which is the layer's number: of each box, and behind these of
     each lane. ``tops``: of the layers. ``lanes``: of each node that has some, those below it, one a layer.
     """
@@ -103,7 +103,7 @@ def readers_of(inputs: Sequence[Sequence[int]]) -> list[list[int]]:
     return readers
 
 
-def layout(inputs: Sequence[Sequence[int]]) -> Layout:
+def layout(inputs: Sequence[Sequence[int]]) -> Places:
     """The places of nodes; ``inputs``: for each the positions of those that it reads."""
     readers = readers_of(inputs)
     depth = _depths(inputs, readers)
@@ -125,7 +125,7 @@ def layout(inputs: Sequence[Sequence[int]]) -> Layout:
         _straighten(layers if sweep % 2 == 0 else layers[::-1], links, half, centre, _middles(readers, lanes, centre))
     left = min((one - side for one, side in zip(centre, half, strict=True)), default=0.0)
     centre = [one - left + GAP / 2 for one in centre]
-    return Layout(len(inputs), centre, depth, _tops(layers, links.above, centre), lanes)
+    return Places(len(inputs), centre, depth, _tops(layers, links.above, centre), lanes)
 
 
 class _Links:

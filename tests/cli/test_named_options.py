@@ -23,6 +23,7 @@ FILES = sorted(path for path in (ROOT / "rlflow").rglob("*.py") if _OPTION.searc
 #: option is put here after a look at who calls it.
 SHOWN_BY: dict[str, dict[str, str]] = {
     "agents/rlflow/config.py": {"": "train worldmodel"},
+    "cli/__init__.py": {"--help": "optimize"},
     "cli/common.py": {
         "--dim": "optimize, shrink, verify",
         "--shape": "optimize, verify",
