@@ -1,8 +1,9 @@
 """How long measuring may take: in full while that fits, then in haste, then not at all.
 
 A price in full takes up to seven sessions that agree. Where the regions that wait would take longer than the time
-given, by the rate so far, the others get one short session each, the dearest first; if there is time left then, they
-are timed in full after all. What is left over when the time is spent has no price; the caller estimates it.
+given, by what they compute or by the rate so far, the others get one short session each, the dearest first; if there is
+time left then, they are timed in full after all. What is left over when the time is spent has no price; the caller
+estimates it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ ROUND_TRIP = 1.0
 FULL_SECONDS = 0.15
 #: Samples of a region in haste, instead of nine in each of several sessions.
 HASTY_REPEATS = 3
+#: Sessions of a region in full at least: one that says how long it takes, and two that agree.
+FULL_SESSIONS = 3
 
 
 class PricingProgress(NamedTuple):
@@ -39,7 +42,7 @@ class PricingProgress(NamedTuple):
 
 class Allowance:
     """The time for ``total`` regions: ``seconds``, or any where it is ``None``. ``hasty``: in haste from the start;
-    ``each``: seconds that one took before.
+    ``each``: seconds that one took before; ``least``: those that all of them take in full, at least.
     """
 
     def __init__(
@@ -49,11 +52,12 @@ class Allowance:
         *,
         hasty: bool = False,
         each: float | None = None,
+        least: float = 0.0,
         tell: Callable[[PricingProgress], None] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.seconds, self.total, self.done = seconds, total, 0
-        self.hasty = hasty or (seconds is not None and total * FULL_SECONDS > seconds)
+        self.hasty = hasty or (seconds is not None and max(least, total * FULL_SECONDS) > seconds)
         self._tell, self._clock, self._began = tell, clock, clock()
         self._each = each
 

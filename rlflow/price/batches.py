@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rlflow.errors import CostError, GraphError, ModelError, RuntimeCrashed, RuntimeRefused
 from rlflow.price import layouts
-from rlflow.price.allowance import Allowance
+from rlflow.price.allowance import FULL_SESSIONS, Allowance
 from rlflow.price.bench import LEVEL, Bench
 from rlflow.price.database import Price
 from rlflow.price.lookup import Lookup
@@ -87,7 +87,7 @@ class Batches:
             if allowance.hasty and not self.hasty:
                 refused, pending, self.hasty = refused + self._keep(pending), [], True
             begun = time.perf_counter()
-            one = self._time(jobs[done : done + allowance.batch()], pending)
+            one = self._time(jobs[done : done + allowance.batch()], pending, allowance)
             pending.append(one)
             done, shared = done + len(one.jobs), shared + len(one.programs) - len(one.took)
             known = not self._bench.caches.paced or self._machine.pace is not None
@@ -101,18 +101,30 @@ class Batches:
         return looked
 
     def again(self, jobs: Sequence[Job], allowance: Allowance, stop: Callable[[], bool]) -> int:
-        """Time ``jobs`` in full, one by one, as far as the time reaches; the number of them."""
+        """Time ``jobs`` in full, one by one, those for which there is time; the number of them."""
         was, self.hasty, took, done = self.hasty, False, 0.0, 0
         try:
             for job in jobs:
                 if allowance.left < took or allowance.over() or stop():
                     break
+                if allowance.left < self.least_seconds([job]):
+                    continue
                 begun = time.perf_counter()
-                self._keep([self._time([job], [])])
+                self._keep([self._time([job], [], allowance)])
                 took, done = time.perf_counter() - begun, done + 1
         finally:
             self.hasty = was
         return done
+
+    def least_seconds(self, jobs: Iterable[Job]) -> float:
+        """What timing ``jobs`` in full takes at least: by their prices in haste, or by what they compute."""
+        sessions = STREAMING_SESSIONS if self._bench.caches.far else FULL_SESSIONS
+        return sessions * self._bench.repeats * sum(map(self._run_seconds, jobs))
+
+    def _run_seconds(self, job: Job) -> float:
+        rushed = self.rushed.get(job.key)
+        ms = None if rushed is None else rushed.price.ms
+        return job.run_seconds if ms is None else ms / 1e3
 
     def known(self, jobs: Mapping[str, Job], cached: Container[str]) -> dict[str, Price]:
         """The prices, had in haste before, of those of ``jobs`` that are not ``cached``."""
@@ -151,8 +163,10 @@ class Batches:
 
     # --- timing -----------------------------------------------------------------------------------------------------
 
-    def _time(self, jobs: Sequence[Job], before: Sequence[_Timings]) -> _Timings:
-        """Time these regions, but for those whose programs are known or were timed just ``before``."""
+    def _time(self, jobs: Sequence[Job], before: Sequence[_Timings], allowance: Allowance) -> _Timings:
+        """Time these regions, but for those whose programs are known or were timed just ``before``. What would not
+        agree before the time is over is as if it had been timed in haste.
+        """
         programs, refusals = self._programs(jobs)
         known = {*self._lookup.find(programs.values()), *(program for one in before for program in one.took)}
         first: dict[str, Job] = {}
@@ -161,9 +175,15 @@ class Batches:
                 first.setdefault(programs[job.key], job)
         items = [(job.key, job.source, job.feeds) for job in first.values()]
         sessions = STREAMING_SESSIONS if self._bench.caches.far else None
-        results = self._bench.timed(items, True, sessions, hasty=self.hasty)
+        asked: list[bool] = []  # what was answered where times did not agree yet
+
+        def over() -> bool:
+            asked.append(allowance.over())
+            return asked[-1]
+
+        results = self._bench.timed(items, True, sessions, hasty=self.hasty, over=over)
         took = {key: (job, results[job.key]) for key, job in first.items()}
-        return _Timings(jobs, programs, took, refusals, self.hasty)
+        return _Timings(jobs, programs, took, refusals, self.hasty or any(asked))
 
     def _programs(self, jobs: Iterable[Job]) -> tuple[dict[str, str], dict[str, str]]:
         """The keys of the programs that the runtime makes of regions, and the sentences of those that cannot stand

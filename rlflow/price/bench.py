@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlflow.price.allowance import HASTY_REPEATS
@@ -118,9 +118,16 @@ class Bench:
     # --- timing -----------------------------------------------------------------------------------------------------
 
     def timed(
-        self, items: Sequence[Item], cold: bool, sessions: int | None = None, hasty: bool = False
+        self,
+        items: Sequence[Item],
+        cold: bool,
+        sessions: int | None = None,
+        hasty: bool = False,
+        over: Callable[[], bool] = lambda: False,
     ) -> dict[str, Measurement | str]:
-        """The times of sessions that agree, or the median of ``sessions`` of them; ``hasty``: of a short one."""
+        """The times of sessions that agree, or the median of ``sessions`` of them; ``hasty``: of a short one. Where
+        ``over`` says yes, no further sessions are opened for those that do not agree yet.
+        """
         if not items:
             return {}
         repeats = HASTY_REPEATS if hasty else self.repeats
@@ -141,7 +148,7 @@ class Bench:
         if sessions is not None or hasty:
             return once(items)
         paced = functools.partial(once, beside=serialized(reference())) if cold and self.caches.paced else None
-        return repeated(once, items, paced)
+        return repeated(once, items, paced, over)
 
     def changes_layout(self, graph: Graph) -> bool:
         """Whether the runtime turns this graph to its blocked layout."""

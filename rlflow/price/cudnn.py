@@ -48,9 +48,7 @@ class _GpuBench(Bench):
     def kept_as(self, key: str, cold: bool = True) -> str:
         return f"1:{'cold' if self.caches.flush_bytes else 'warm'}:{key}"
 
-    def timed(
-        self, items: Sequence[Item], cold: bool, sessions: int | None = None, hasty: bool = False
-    ) -> dict[str, Measurement | str]:
+    def timed(self, items: Sequence[Item], cold: bool, *how: Any, **more: Any) -> dict[str, Measurement | str]:
         if not items:
             return {}
         return self.worker.measure_many(

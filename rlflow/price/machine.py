@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rlflow.errors import CostError
 from rlflow.price import calibration
 from rlflow.price.bench import LEVEL, Bench
 from rlflow.price.calibration import Calibration
@@ -84,8 +85,7 @@ class Machine:
 
     def _probed_now(self, graphs: Mapping[str, Graph], cold: bool) -> dict[str, Price]:
         """The times of probes by their keys, measured and kept; where time is short, of fewer, and not kept."""
-        chosen = calibration.brief(graphs) if self._hurried else graphs
-        found = calibration.measured(chosen, self.timed_by_haste)
+        found = self._timed_probes(graphs)
         if cold:
             self.settle_pace(found.values())
             found = {name: at_pace(one, self._pace) for name, one in found.items()}
@@ -97,6 +97,15 @@ class Machine:
         else:
             self._lookup.keep(kept, cold)
         return kept
+
+    def _timed_probes(self, graphs: Mapping[str, Graph]) -> dict[str, Measurement]:
+        """The times of probes; of fewer and in haste where time is short, or where one did not end in its time."""
+        if not self._hurried:
+            try:
+                return calibration.measured(graphs, self.timed_by_haste)
+            except CostError:  # beside other programs a large one can take longer than a worker may
+                self.hurry()
+        return calibration.measured(calibration.brief(graphs), self.timed_by_haste)
 
     def timed_by_haste(self, items: Sequence[Item], **how: Any) -> Mapping[str, Measurement | str]:
         """As :meth:`Bench.timed`, in haste where the time for learning is over."""

@@ -280,7 +280,8 @@ class OnnxRuntimeCost(CostModel):
         waiting = self._estimates.rest(missing)
         left = None if seconds is None else max(seconds - (time.perf_counter() - started), 0.0)
         allowed = _allowed(waiting, limit, left)
-        allowance = Allowance(left, len(allowed), hasty=self._batches.hasty, each=self._batches.each, tell=tell)
+        batches, least = self._batches, self._batches.least_seconds(allowed)
+        allowance = Allowance(left, len(allowed), hasty=batches.hasty, each=batches.each, least=least, tell=tell)
         looked = self._batches.measure(allowed, allowance, stop or (lambda: False))
         looked_at = {job.key for job in allowed[: looked.done]}
         remaining = sum(len(job.waiting) for job in waiting if job.key not in looked_at)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 STREAMING_FLOPS = 4.0
 #: Bytes of constants that are made and loaded in a second, about.
 _LOADED_IN_A_SECOND = 2e7
+#: Bytes that are read and written in a second at best; a byte takes as long as five operations.
+_MOVED_IN_A_SECOND, _OPERATIONS_A_BYTE = 2e10, 5.0
 
 
 class InGraph(NamedTuple):
@@ -66,7 +68,16 @@ class Job:
     @property
     def worth(self) -> float:
         """How much of the graph's time a measurement says something about, roughly, for the time that it takes."""
-        return (self.region.flops / 5.0 + self.region.bytes) / (0.2 + self.load_seconds)
+        return self._work / (0.2 + self.load_seconds)
+
+    @property
+    def run_seconds(self) -> float:
+        """What one run takes on a fast core, roughly: no machine that measures takes much less."""
+        return self._work / _MOVED_IN_A_SECOND
+
+    @property
+    def _work(self) -> float:
+        return self.region.flops / _OPERATIONS_A_BYTE + self.region.bytes
 
     @property
     def described(self) -> dict[str, Any]:

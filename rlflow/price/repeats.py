@@ -37,32 +37,39 @@ SMALL_MS = (5.0, 1.0)
 Found = Measurement | str
 Item = tuple[str, bytes, Any]
 Measure = Callable[[Sequence[Item]], Mapping[str, Found]]
+Over = Callable[[], bool]
 
 
-def repeated(measure: Measure, items: Sequence[Item], beside: Measure | None = None) -> dict[str, Found]:
+def repeated(
+    measure: Measure, items: Sequence[Item], beside: Measure | None = None, over: Over = lambda: False
+) -> dict[str, Found]:
     """``measure`` all of ``items``, and again, in reverse order, those whose times do not agree yet; or
     ``beside`` references those that take long.
 
     Every item gets two to four sessions at least and ``MOST_SESSIONS`` at most. A sentence (the runtime refused it)
-    stands.
+    stands. ``over`` is asked before further sessions; where it says yes, what there is counts.
     """
     first = dict(measure(items)) if items else {}
     if beside is None:
-        return _until_agreed(measure, items, first)
+        return _until_agreed(measure, items, first, over)
     long = {key for key, one in first.items() if isinstance(one, Measurement) and one.ms >= PACED_MS}
     short = [item for item in items if item[0] not in long]
-    found = _until_agreed(measure, short, {key: first[key] for key, *_ in short})
-    return found | _until_agreed(beside, [item for item in items if item[0] in long], {})
+    found = _until_agreed(measure, short, {key: first[key] for key, *_ in short}, over)
+    if long and over():
+        return found | {key: first[key] for key in long}
+    return found | _until_agreed(beside, [item for item in items if item[0] in long], {}, over)
 
 
-def _until_agreed(measure: Measure, items: Sequence[Item], first: Mapping[str, Found]) -> dict[str, Found]:
-    """New sessions of each of ``items``, after a ``first`` one where there was one."""
+def _until_agreed(measure: Measure, items: Sequence[Item], first: Mapping[str, Found], over: Over) -> dict[str, Found]:
+    """New sessions of each of ``items``, after a ``first`` one where there was one, until they agree or it is
+    ``over``.
+    """
     refused = {key: one for key, one in first.items() if isinstance(one, str)}
     found = {key: [one for one in [first.get(key)] if isinstance(one, Measurement)] for key, *_ in items}
     waiting = list(items)
     for _ in range(len(first) > 0, MOST_SESSIONS):
         waiting = [item for item in reversed(waiting) if item[0] not in refused and not agreed(found[item[0]])]
-        if not waiting:
+        if not waiting or (all(found[item[0]] for item in waiting) and over()):
             break
         for key, one in measure(waiting).items():
             if isinstance(one, str):

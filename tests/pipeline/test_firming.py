@@ -90,6 +90,29 @@ def test_what_the_graphs_share_comes_after_what_they_do_not(rushed: Any) -> None
     assert clocked.cost.firm(graphs, 60.0) == 0
 
 
+def test_what_would_take_longer_than_there_is_time_for_is_passed_over(rushed: Any) -> None:
+    """By the price in haste, 3 ms, a region in full takes 81 ms at least."""
+    clocked, graphs = rushed
+    del clocked.timed[:]
+    assert clocked.cost.firm(graphs, 0.08) == 0
+    assert clocked.timed == []
+
+
+def test_what_did_not_agree_in_time_is_as_if_timed_in_haste(rushed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    clocked, graphs = rushed
+
+    def timed(bench: Any, items: Any, *how: Any, over: Any, **more: Any) -> dict[str, Measurement]:
+        assert over()
+        return {key: Measurement(2.0, 0.01, 9) for key, *_ in items}
+
+    times = iter([False])
+    monkeypatch.setattr(Bench, "timed", timed)
+    monkeypatch.setattr(Allowance, "over", lambda self: next(times, True))
+    assert clocked.cost.firm(graphs, 60.0) == 1
+    assert clocked.cost.in_haste
+    assert clocked.cost.used() is None
+
+
 def test_a_price_in_haste_is_the_price_of_every_context(rushed: Any) -> None:
     """A region that is met again is not timed again; in full it is, and then its price is kept."""
     clocked, graphs = rushed

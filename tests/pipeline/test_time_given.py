@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import rlflow
+from rlflow.errors import CostError
 from rlflow.frontends import load_model
 from rlflow.price import calibration, machine
 from rlflow.price.allowance import Allowance
 from rlflow.price.bench import Bench
 from rlflow.price.measured import OnnxRuntimeCost
+from rlflow.runtime import Measurement
 
 
 def towers(count: int) -> ModelProto:
@@ -109,3 +112,27 @@ def test_learning_about_a_machine_is_in_haste_when_its_time_is_over(
         cost.hurry(seconds)
         calibration.measured(calibration.probes(0), cost._machine.timed_by_haste)
     assert found == hasty
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_probe_that_does_not_end_in_its_time_makes_learning_hasty(
+    broken: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Beside other programs the largest probe may take longer than a worker waits; a broken runtime still says so."""
+    found: list[tuple[str, bool]] = []
+
+    def timed(items: Any, *, hasty: bool, **how: object) -> dict[str, object]:
+        found.extend((name, hasty) for name, *_ in items)
+        late = [name for name, *_ in items if broken or (name == "weights-48" and not hasty)]
+        times = {name: Measurement(1.0, 0.1, 3) for name, *_ in items}
+        return {**times, **dict.fromkeys(late, "it did not answer within 30 s")}
+
+    with OnnxRuntimeCost(database=tmp_path / "prices.sqlite") as cost:
+        monkeypatch.setattr(cost._bench, "timed", timed)
+        if broken:
+            with pytest.raises(CostError, match="did not answer"):
+                cost._machine.calibration  # noqa: B018
+        else:
+            assert cost._machine.calibration.overhead > 0.0
+            assert {hasty for name, hasty in found if name == "weights-48"} == {False}
+            assert cost.in_haste is False  # regions are not in haste; only this run's calibration is

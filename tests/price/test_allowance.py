@@ -48,6 +48,13 @@ def test_the_time_decides_how_regions_are_timed(
     assert found[2] <= at_most + 1e-9
 
 
+@pytest.mark.parametrize(("seconds", "least", "hasty"), [(10.0, 12.0, True), (10.0, 8.0, False), (None, 1e9, False)])
+def test_what_regions_compute_says_beforehand_that_the_time_does_not_reach(
+    seconds: float | None, least: float, hasty: bool
+) -> None:
+    assert Allowance(seconds, 2, least=least).hasty is hasty
+
+
 def test_round_trips_are_short_where_time_is() -> None:
     clock = Clock()
     allowance = Allowance(20.0, 30, clock=clock)

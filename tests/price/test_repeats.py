@@ -111,3 +111,30 @@ def test_what_takes_long_is_timed_beside_references() -> None:
     assert (found["short"].samples, found["long"].samples) == (36, 12)  # type: ignore[union-attr]
     assert len(found["long"].beside) == 12  # type: ignore[union-attr]
     assert found["refused"] == "no kernel"
+
+
+@pytest.mark.parametrize("over_after", [0, 1, 2])
+def test_no_session_is_opened_when_the_time_is_over(over_after: int) -> None:
+    """Every item has one session; what does not agree yet counts as it is."""
+    clock, asked = Clock({"wild": [20.0, 30.0, 40.0, 50.0]}), [0]
+
+    def over() -> bool:
+        asked[0] += 1
+        return asked[0] > over_after
+
+    found = repeated(clock, [("wild", b"", None)], over=over)
+    assert len(clock.asked) == 1 + over_after
+    assert found["wild"].ms == pytest.approx([20.0, 25.0, 25.0][over_after])  # type: ignore[union-attr]
+
+
+def test_what_agrees_does_not_ask_for_the_time() -> None:
+    clock = Clock({"calm": [20.0, 20.1], "refused": ["no kernel"]})
+    asked: list[bool] = []
+    repeated(clock, [(key, b"", None) for key in clock.times], over=lambda: bool(asked.append(False)))
+    assert len(asked) == 1
+
+
+def test_what_takes_long_is_not_timed_beside_references_when_the_time_is_over() -> None:
+    plain = Clock({"long": [PACED_MS * 2]})
+    found = repeated(plain, [("long", b"", None)], lambda items: pytest.fail("a further session"), over=lambda: True)
+    assert found["long"].ms == PACED_MS * 2  # type: ignore[union-attr]
