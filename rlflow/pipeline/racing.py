@@ -28,6 +28,10 @@ TOGETHER = (
     "The candidates were compared with the model as it came, because three models could not be compared in the time: "
     "what the clean-up gains and what the rewrites gain are one figure."
 )
+#: The same where the clean-up alone was not compared either.
+NO_TIME_FOR_CLEANUP = "The clean-up of import was not compared by itself: two models could not be compared in the time."
+#: Nothing is begun that takes so many times as long as there is, by one run of the model: that may have been a slow one.
+HOPELESS = 2.0
 #: Part of the time that the candidates of the search have, where the clean-up may be compared after them; they have
 #: the rest too where what is timed beside says that it will not be.
 FIRST_RACE = 0.6
@@ -99,8 +103,11 @@ def _with_cleanup(raced: Raced, loaded: Loaded, found: Found, context: Context) 
     cleanup = Entrant(visited, loaded.exports.export(loaded.graph))
     if cleanup.export.source == loaded.source:
         return raced
-    context.stage("timing", "timing the clean-up against the original")
     given = context.parts.timing()
+    if _takes_too_long(2, given, context, HOPELESS):
+        context.notes.append(NO_TIME_FOR_CLEANUP)
+        return raced
+    context.stage("timing", "timing the clean-up against the original")
     decision = _compared(loaded.source, {CLEANUP: cleanup}, {}, given, loaded, context, only=True)
     if decision.winner is None:
         return replace(raced, cleanup=decision)
@@ -127,8 +134,8 @@ def _decision(
     loaded: Loaded, entrants: Mapping[str, Entrant], outputs: dict[str, list[dict[str, Any]]], context: Context
 ) -> Any:
     options, given = context.options, context.parts.timing()
-    # Of a large model only the original is timed beside: each further one is loaded again for every block.
-    dear = loaded.weights is None and _is_dear(given, context)
+    # Where three models take too long it is two, and more blocks of them: each is loaded again for every block.
+    dear = loaded.weights is None and _takes_too_long(3, given, context)
     plain = (loaded.weights is None and not dear) or options.freeze
     baseline = loaded.exports.export(loaded.graph).source if plain else loaded.source
     if dear and not plain and entrants:
@@ -152,10 +159,10 @@ def _decision(
     return _compared(baseline, entrants, beside, given, loaded, context, keep)
 
 
-def _is_dear(given: Timing, context: Context) -> bool:
-    """Whether comparing three models would take longer than a claim may: then it is two, and more blocks of them."""
+def _takes_too_long(models: int, given: Timing, context: Context, times: float = 1.0) -> bool:
+    """Whether comparing so many models would take so many ``times`` as long as a claim may."""
     pace = context.parts.pace
-    return given.for_least is not None and pace is not None and pace.race(3) > given.for_least
+    return given.for_least is not None and pace is not None and pace.race(models) > times * given.for_least
 
 
 def _compared(

@@ -16,7 +16,6 @@ import rlflow
 from rlflow.frontends import load_model
 from rlflow.pipeline import firming, racing
 from rlflow.pipeline.parts import ModelTimes, Timing
-from rlflow.pipeline.racing import _is_dear
 from rlflow.price.allowance import Allowance
 from rlflow.price.bench import Bench
 from rlflow.price.measured import OnnxRuntimeCost
@@ -176,19 +175,40 @@ def test_a_search_among_wrong_prices_is_made_again(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("pace", "late", "dear"),
+    ("pace", "late", "three", "two_at_all"),
     [
-        (ModelTimes(0.05, 0.01), 20.0, False),
-        (ModelTimes(1.0, 0.2), 25.0, True),
-        (ModelTimes(1.0, 0.2), None, False),  # no deadline
-        (None, 25.0, False),
+        (ModelTimes(0.05, 0.01), 20.0, False, False),
+        (ModelTimes(1.0, 0.2), 25.0, True, False),
+        (ModelTimes(1.0, 4.0), 25.0, True, True),
+        (ModelTimes(1.0, 4.0), None, False, False),  # no deadline
+        (None, 25.0, False, False),
     ],
 )
-def test_two_models_are_compared_where_three_would_take_too_long(
-    pace: ModelTimes | None, late: float | None, dear: bool
+def test_what_takes_too_long_to_compare(
+    pace: ModelTimes | None, late: float | None, three: bool, two_at_all: bool
 ) -> None:
     context: Any = SimpleNamespace(parts=SimpleNamespace(pace=pace))
-    assert _is_dear(Timing(5.0, None if late is None else late - 8.0, late), context) is dear
+    given = Timing(5.0, None if late is None else late - 8.0, late)
+    assert racing._takes_too_long(3, given, context) is three
+    assert racing._takes_too_long(2, given, context, racing.HOPELESS) is two_at_all
+
+
+@pytest.mark.parametrize("run", [0.01, 9.0])
+def test_the_clean_up_is_not_compared_where_that_is_hopeless(run: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was, for half a minute after the budget, where one run of the model takes ten seconds."""
+    undecided = SimpleNamespace(winner=None)
+    monkeypatch.setattr(racing, "_compared", lambda *arguments, **options: undecided)
+    export = SimpleNamespace(source=b"cleaned")
+    loaded: Any = SimpleNamespace(
+        graph=SimpleNamespace(digest=b""), source=b"as it came", exports=SimpleNamespace(export=lambda graph: export)
+    )
+    parts = SimpleNamespace(pace=ModelTimes(0.1, run), timing=lambda: Timing(1.0, 1.0, 12.0))
+    context: Any = SimpleNamespace(parts=parts, notes=[], stage=lambda *words: None)
+    found: Any = SimpleNamespace(result=SimpleNamespace(cost_before_ms=1.0))
+    raced = racing.Raced("no claim", None, SimpleNamespace(timings={}))
+    after = racing._with_cleanup(raced, loaded, found, context)
+    assert (after.cleanup is undecided) is (run < 1.0)
+    assert context.notes == ([] if run < 1.0 else [racing.NO_TIME_FOR_CLEANUP])
 
 
 @pytest.mark.parametrize(
@@ -203,7 +223,7 @@ def test_the_report_says_where_the_clean_up_is_part_of_the_gain(
     dear: bool, entrants: list[str], baseline: bytes, beside: list[str], noted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr(racing, "_is_dear", lambda given, context: dear)
+    monkeypatch.setattr(racing, "_takes_too_long", lambda models, given, context: dear)
     monkeypatch.setattr(racing, "_compared", lambda *arguments: seen.append(arguments))
     exports = SimpleNamespace(export=lambda graph: SimpleNamespace(source=b"cleaned"))
     loaded: Any = SimpleNamespace(weights=None, exports=exports, graph=None, source=b"as it came")
