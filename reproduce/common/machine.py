@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+#: What Linux calls instructions, and what people do; the widest first.
+VECTORS = {"avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX", "sve": "SVE", "asimd": "NEON"}
 PACKAGES = ("rlflow", "numpy", "onnx", "onnx-ir", "onnxruntime")
 
 
@@ -23,7 +25,8 @@ def header(command: list[str]) -> dict[str, Any]:
         "command": " ".join(command),
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "commit": _commit(),
-        "cpu": _cpu_model(),
+        "cpu": _cpu_info("model name") or platform.processor() or platform.machine(),
+        "vectors": _vectors(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "load": [round(value, 2) for value in os.getloadavg()],
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
@@ -38,8 +41,13 @@ def describe(machine: dict[str, Any]) -> str:
     packages = ", ".join(f"{name} {version}" for name, version in machine["packages"].items() if version)
     commit, changed, _ = (machine["commit"] or "unknown").partition("-dirty")
     of = f"commit {commit}" + (" with uncommitted changes" if changed else "")
-    where = f"{machine['cpu']}, {machine['cores']} core{'s' * (machine['cores'] > 1)}, Python {machine['python']}"
-    return f"{where}, {packages}, {machine['date'][:10]}, {of}"
+    cores = f"{machine['cores']} core{'s' * (machine['cores'] > 1)}"
+    return f"{place(machine)}, {cores}, Python {machine['python']}, {packages}, {machine['date'][:10]}, {of}"
+
+
+def place(machine: dict[str, Any]) -> str:
+    """The processor, and the widest vectors that the runtime computes with on it, where the header says so."""
+    return ", ".join(part for part in (machine["cpu"], machine.get("vectors")) if part)
 
 
 def peak_bytes() -> int:
@@ -84,10 +92,15 @@ def _git(*arguments: str) -> str:
         return ""
 
 
-def _cpu_model() -> str:
+def _vectors() -> str:
+    """The widest vectors of the processor; empty where nothing says so."""
+    flags = (_cpu_info("flags") or _cpu_info("Features")).split()
+    return next((title for flag, title in VECTORS.items() if flag in flags), "")
+
+
+def _cpu_info(wanted: str) -> str:
+    """What Linux says of the first processor; empty where it does not."""
     info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    pairs = (line.split(":", 1) for line in lines if ":" in line)
+    return next((value.strip() for name, value in pairs if name.strip() == wanted), "")

@@ -80,6 +80,11 @@ class Results:
         return self.raw if self.raw is not None and self.raw.exists() else self.path
 
     @property
+    def machines(self) -> dict[str, Row]:
+        """The runs by name, this one among them."""
+        return dict(self._machines)
+
+    @property
     def commit(self) -> str | None:
         return self.machine["commit"]
 

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "reproduce" / "exports"
 sys.path.insert(0, str(FOLDER.parent / "common"))
-spec = importlib.util.spec_from_file_location("exports_page", FOLDER / "page.py")
-assert spec is not None and spec.loader is not None
-page = importlib.util.module_from_spec(spec)
-sys.modules[spec.name] = page
-spec.loader.exec_module(page)
+
+
+def loaded(name: str) -> ModuleType:
+    """A script of the folder under a name that no other folder's script has."""
+    spec = importlib.util.spec_from_file_location(f"exports_{name}", FOLDER / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+page, run = loaded("page"), loaded("run")
+import gains  # noqa: E402 - from reproduce/exports
 import results  # noqa: E402 - from reproduce/common
 
 ROW = {"kind": "report", "name": "resnet18", "exit_status": 0, "improved": True, "speedup": 1.2, "held_out": False}
@@ -26,23 +37,27 @@ def row(**fields: Any) -> dict[str, Any]:
 
 
 def test_the_tables_on_the_page_are_those_of_the_rows() -> None:
-    rows, _ = page.joined([page.LATEST])
+    rows, runs = page.joined([page.LATEST])
     assert rows
     assert page.TABLES.search(page.PAGE.read_text(encoding="utf-8"))[0].strip().count("\n") > len(rows)
-    assert page.tables(rows).strip() in page.PAGE.read_text(encoding="utf-8")
+    assert page.tables(rows, runs).strip() in page.PAGE.read_text(encoding="utf-8")
 
 
 def test_every_row_is_of_a_model_and_says_where_it_was_made() -> None:
     rows, runs = page.joined([page.LATEST])
     found, _ = results.read(page.LATEST)
-    assert len(rows) == len(found) == len({one["name"] for one in found})
+    assert len(rows) == len(found) == len({gains.key(one, runs) for one in found})
     assert {one["run"] for one in rows} <= set(runs)
+
+
+def machine_of(run: str, cpu: str = "a CPU") -> dict[str, Any]:
+    return {"kind": "machine", "run": run, "commit": run, "cpu": cpu, "vectors": "AVX2"}
 
 
 def test_rows_of_other_files_take_the_places_of_those_with_their_names(tmp_path: Path) -> None:
     for name, run, speed in (("old", "a", 1.2), ("new", "b", 1.4)):
         rows = [row(run=run, speedup=speed), row(run=run, name="resnet50" if run == "a" else "swin_t")]
-        results.write_lines(tmp_path / name, [{"kind": "machine", "run": run, "commit": name}, *rows])
+        results.write_lines(tmp_path / name, [machine_of(run), *rows])
     rows, runs = page.joined([tmp_path / "old", tmp_path / "new"])
     assert [(one["name"], one["run"], one["speedup"]) for one in rows] == [
         ("resnet18", "b", 1.4),
@@ -51,6 +66,25 @@ def test_rows_of_other_files_take_the_places_of_those_with_their_names(tmp_path:
     ]
     page.write_rows(tmp_path / "both", rows, runs)
     assert page.joined([tmp_path / "both"]) == (rows, runs)
+
+
+def test_rows_of_two_machines_stand_apart_and_are_compared_where_both_have_the_model(tmp_path: Path) -> None:
+    for name, run, speed in (("one", "a", 1.21), ("other", "b", 1.44)):
+        rows = [row(run=run, speedup=speed), row(run=run, name="resnet50", speedup=1.0 if run == "a" else 1.44)]
+        rows += [row(run=run, name="swin_t", speedup=2.0)] if run == "b" else []
+        results.write_lines(tmp_path / name, [machine_of(run, name), *rows])
+    rows, runs = page.joined([tmp_path / "one", tmp_path / "other"])
+    assert [(one["name"], one["run"]) for one in rows] == [
+        ("resnet18", "a"),
+        ("resnet50", "a"),
+        ("resnet18", "b"),
+        ("resnet50", "b"),
+        ("swin_t", "b"),
+    ]
+    text = page.tables(rows, runs)
+    assert text.index("## one, AVX2") < text.index("2 models, geometric mean 1.100") < text.index("## other, AVX2")
+    assert "3 models, geometric mean 1.607" in text
+    assert "2 models, geometric mean. one, AVX2: 1.100; other, AVX2: 1.440." in text
 
 
 @pytest.mark.parametrize(
@@ -70,4 +104,16 @@ def test_a_line_says_what_the_row_does(fields: dict[str, Any], cells: str) -> No
 
 def test_the_mean_is_geometric_and_counts_what_was_kept() -> None:
     rows = [row(speedup=1.21), row(improved=False, speedup=1.3)]
-    assert page.summary(rows) == "2 models, geometric mean 1.100, 1 at 1.05 or more."
+    assert gains.summary(rows) == "2 models, geometric mean 1.100, 1 at 1.05 or more."
+
+
+def test_a_resumed_run_leaves_out_what_this_machine_has_measured() -> None:
+    runs = {"a": machine_of("a"), "b": machine_of("b", "another CPU")}
+    rows = [row(), row(name="resnet50", improved=False, reason="No claim: busy"), row(name="swin_t", run="b")]
+    named = {"only": ["resnet18", "resnet50", "swin_t"]}
+    for options, left in (
+        ({"resume": False, "undecided": False}, ["resnet18", "resnet50", "swin_t"]),
+        ({"resume": True, "undecided": False}, ["swin_t"]),
+        ({"resume": True, "undecided": True}, ["resnet50", "swin_t"]),
+    ):
+        assert run.wanted(argparse.Namespace(**named, **options), rows, runs, "a CPU, AVX2") == left
