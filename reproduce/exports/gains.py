@@ -40,6 +40,16 @@ def plain(name: str) -> str:
     return name.removesuffix(OLDER)
 
 
+def model_file(name: str, seed: int) -> Path:
+    """Where the exported model is kept."""
+    return CACHE / f"{name}-{seed}.onnx"
+
+
+def kept_file(name: str, seed: int) -> Path:
+    """Where the faster model is kept, if there is one."""
+    return CACHE / "optimized" / f"{name}-{seed}.onnx"
+
+
 def key(row: dict[str, Any], runs: dict[str, dict[str, Any]]) -> tuple[str, str]:
     """What a row is known by: its model, and where it was measured."""
     return row["name"], machine.place(runs[row["run"]])

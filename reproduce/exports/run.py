@@ -28,7 +28,7 @@ sys.path[:0] = [os.fspath(HERE), os.fspath(HERE.parent / "common")]
 import machine
 import results
 import sweep
-from gains import CACHE, CONFIG, OLDER, key, names, plain, summary, undecided
+from gains import CONFIG, OLDER, kept_file, key, model_file, names, plain, summary, undecided
 
 EXPORT_SECONDS = 900
 machine.PACKAGES = (*machine.PACKAGES, "torch", "torchvision", "timm", "transformers", "onnxscript")
@@ -36,7 +36,7 @@ machine.PACKAGES = (*machine.PACKAGES, "torch", "torchvision", "timm", "transfor
 
 def exported(name: str, seed: int) -> Path | None:
     """The model's file, written where it is not there yet; None where torch cannot export it."""
-    path = CACHE / f"{name}-{seed}.onnx"
+    path = model_file(name, seed)
     if path.exists():
         return path
     command = [sys.executable, os.fspath(HERE / "export.py"), plain(name), os.fspath(path), "--seed", str(seed)]
@@ -48,15 +48,10 @@ def exported(name: str, seed: int) -> Path | None:
     return path if status == 0 else None
 
 
-def optimized(name: str, seed: int) -> Path:
-    """Where the faster model is kept, if there is one."""
-    return CACHE / "optimized" / f"{name}-{seed}.onnx"
-
-
 def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """The row of one model: the report of `rlflow optimize`, or that there is no model."""
     about = {"held_out": plain(name) in CONFIG["held_out"], "bar": CONFIG["bars"].get(name)}
-    source, kept = exported(name, options.seed), optimized(name, options.seed)
+    source, kept = exported(name, options.seed), kept_file(name, options.seed)
     kept.unlink(missing_ok=True)
     if source is None:
         return {"kind": "export", "name": name, **about, "exit_status": None}
