@@ -133,7 +133,7 @@ def timed(models: dict[str, Path], source: Path, blocks: int, seconds: float) ->
     for block in range(blocks):
         times = bench(entrants, seconds=seconds * len(entrants), blocks=1, seed=block)
         for tool, one in zip(models, times[1:], strict=True):
-            found[tool].append(times[0].cpu.median / one.cpu.median)
+            found[tool].append(one.ratio)
         try:
             other = bench([source], seconds=seconds, blocks=1, seed=block, runtime="openvino")[0]
         except (RuntimeRefused, RuntimeUnavailable):
