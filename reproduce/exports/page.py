@@ -2,7 +2,8 @@
 
     python reproduce/exports/page.py [ROWS.jsonl ...]
 
-Rows of other files, as `run.py --out ROWS.jsonl` writes them, first take the place of those of the same model and the
+The tables of other tools are those of results/peers.jsonl. Rows of other files, as `run.py --out ROWS.jsonl` and
+`peers.py --out ROWS.jsonl` write them, first take the place of those of the same model and the
 same machine there; of several such rows the last counts.
 """
 
@@ -19,25 +20,32 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [os.fspath(HERE), os.fspath(HERE.parent / "common")]
 
+import peers
 import results
 import sweep
 from gains import CONFIG, gain, key, mean, names, plain, sound, summary, undecided
 
+PEERS_ARE = (
+    "Other tools, timed against the model as it came. *Itself* is the original a second time. What *failed* counts as "
+    "1.00 in the mean, because the user keeps the model."
+)
 LATEST, PAGE = HERE / "results" / "latest.jsonl", HERE / "README.md"
 TABLES = re.compile(r"(<!-- rows: written by page.py -->\n).*?(<!-- end of rows -->)", re.DOTALL)
 
 
 def joined(files: Sequence[Path]) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
-    """The rows of the files, later ones in place of earlier ones of the same model and machine, in the order of the
-    table for one machine after the other; and the runs that they are of."""
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    """The rows of the files, later ones in place of earlier ones of the same model, machine and tool, in the order of
+    the table for one machine after the other; and the runs that they are of."""
+    rows: dict[tuple[str, str, str], dict[str, Any]] = {}
     runs: dict[str, dict[str, Any]] = {}
     for file in files:
         found, machines = results.read(file)
         runs |= machines
-        rows.update({key(row, runs): row for row in found})
-    places = dict.fromkeys(place for _, place in rows)
-    return [rows[name, place] for place in places for name in names() if (name, place) in rows], runs
+        rows.update({(*key(row, runs), row.get("tool", "")): row for row in found})
+    places = list(dict.fromkeys(place for _, place, _ in rows))
+    order = names()
+    rank = {known: (places.index(known[1]), order.index(known[0])) for known in rows if known[0] in order}
+    return [rows[known] for known in sorted(rank, key=rank.__getitem__)], runs
 
 
 def by_place(rows: Sequence[dict[str, Any]], runs: dict[str, dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
@@ -70,10 +78,12 @@ def line(row: dict[str, Any]) -> str:
 
 def tables(rows: Sequence[dict[str, Any]], runs: dict[str, dict[str, Any]]) -> str:
     """What stands between the marks of the page."""
-    places = by_place(rows, runs)
+    places = by_place([row for row in rows if "tool" not in row], runs)
     lines = []
     for place, found in places.items():
         lines += [f"## {place}", "", *table(list(found.values()))]
+        theirs = [row for row in rows if "tool" in row and key(row, runs)[1] == place]
+        lines += [PEERS_ARE, *peers.table(theirs)] if theirs else []
     return "\n".join([*lines, *beside(places)])
 
 
@@ -107,8 +117,10 @@ def beside(places: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    rows, runs = joined([LATEST, *map(Path, arguments)])
-    write_rows(LATEST, rows, runs)
+    rows, runs = joined([LATEST, peers.LATEST, *map(Path, arguments)])
+    write_rows(LATEST, [row for row in rows if "tool" not in row], runs)
+    if theirs := [row for row in rows if "tool" in row]:
+        write_rows(peers.LATEST, theirs, runs)
     text = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(TABLES.sub(lambda found: found[1] + "\n" + tables(rows, runs) + found[2], text), encoding="utf-8")
 

@@ -186,7 +186,7 @@ def table(rows: Sequence[dict[str, Any]]) -> list[str]:
         gains = [float(cells[name, tool].get("gain", 1.0)) for name in measured if (name, tool) in cells]
         averages.append(f"{mean(gains):.3f} ({len(gains)})" if gains else "")
     lines += [f"| **geometric mean (models)** | {' | '.join(averages)} |", ""]
-    failures = [f"* {row['name']}, {row['tool']}: {row['error']}" for row in rows if "error" in row]
+    failures = [f"* {row['name']}, {row['tool']}: {row['error'][:120]}" for row in rows if "error" in row]
     return [
         *lines,
         *(["Where a tool failed, or what it wrote is not the same model:", "", *failures, ""] if failures else []),

@@ -37,7 +37,7 @@ def row(**fields: Any) -> dict[str, Any]:
 
 
 def test_the_tables_on_the_page_are_those_of_the_rows() -> None:
-    rows, runs = page.joined([page.LATEST])
+    rows, runs = page.joined([page.LATEST, page.peers.LATEST])
     assert rows
     assert page.TABLES.search(page.PAGE.read_text(encoding="utf-8"))[0].strip().count("\n") > len(rows)
     assert page.tables(rows, runs).strip() in page.PAGE.read_text(encoding="utf-8")
@@ -105,6 +105,21 @@ def test_a_line_says_what_the_row_does(fields: dict[str, Any], cells: str) -> No
 def test_the_mean_is_geometric_and_counts_what_was_kept() -> None:
     rows = [row(speedup=1.21), row(improved=False, speedup=1.3)]
     assert gains.summary(rows) == "2 models, geometric mean 1.100, 1 at 1.05 or more."
+
+
+def test_other_tools_stand_below_the_machine_that_they_were_timed_on(tmp_path: Path) -> None:
+    timed = [
+        {"name": "resnet18", "kind": "peer", "run": "a", "tool": tool, "gain": 1.1} for tool in ("itself", "onnxsim")
+    ]
+    again = {"name": "resnet18", "kind": "peer", "run": "b", "tool": "onnxsim", "gain": 1.3}
+    results.write_lines(tmp_path / "reports", [machine_of("a"), row()])
+    results.write_lines(tmp_path / "peers", [machine_of("a"), *timed])
+    results.write_lines(tmp_path / "newer", [machine_of("b"), again])
+    rows, runs = page.joined([tmp_path / "reports", tmp_path / "peers", tmp_path / "newer"])
+    assert [one.get("tool") for one in rows] == [None, "itself", "onnxsim"]
+    text = page.tables(rows, runs)
+    assert text.index("## a CPU, AVX2") < text.index("| resnet18 | 1.10 |  | 1.30 |")
+    assert "1 models, geometric mean 1.200" in text
 
 
 def test_a_resumed_run_leaves_out_what_this_machine_has_measured() -> None:
