@@ -234,6 +234,21 @@ def test_channels_beside_odd_ones_are_computed_where_the_others_are(name: str) -
     assert [graph.attrs(node)["group"] for node in working if graph.op(node) == "Conv"] == [1, 20, 1]
 
 
+@pytest.mark.parametrize("size", [8, 6])
+def test_between_convolutions_by_winograd_maps_stay_channels_last(size: int) -> None:
+    """Of three convolutions in a row with a residual, two permutations of maps are left: those at the ends."""
+    conv = "Conv{dilations=[1,1], group=1, kernel_shape=[3,3], pads=[1,1,1,1], strides=[1,1]}"
+    lines = [f"x: f32[1,32,{size},{size}] = input", "b: f32[32] = const"]
+    lines += [f"w{k}: f32[32,32,3,3] = const" for k in range(3)]
+    lines += [f"a = {conv}(x, w0, b)", "p = Relu(a)", f"c = {conv}(p, w1)", "q = Relu(c)", f"d = {conv}(q, w2, b)"]
+    graph = Graph.parse("\n".join([*lines, "s = Add(p, d)", "y = Relu(s)", "return y"]))
+    last = bundled(graph, load_rules(families=["winograd", "shape"]), "winograd-throughout")
+    working = [node for node in last.order() if not last.is_const(node)]
+    perms = [last.attrs(node)["perm"] for node in working if last.op(node) == "Transpose"]
+    assert not [node for node in working if last.op(node) == "Conv"]
+    assert sorted(perm for perm in perms if len(perm) == 4) == [[0, 2, 3, 1], [0, 3, 1, 2]]
+
+
 def response_norm(*spelling: str) -> str:
     """A gate by the norms of channels, with scale, shift and a residual, between two 1x1 convolutions."""
     conv = "Conv{kernel_shape=[1,1]}"
