@@ -132,3 +132,25 @@ def test_a_resumed_run_leaves_out_what_this_machine_has_measured() -> None:
         ({"resume": True, "undecided": True}, ["resnet50", "swin_t"]),
     ):
         assert run.wanted(argparse.Namespace(**named, **options), rows, runs, "a CPU, AVX2") == left
+
+
+@pytest.mark.parametrize("improved", [True, False])
+def test_what_is_faster_is_kept_for_the_comparison_with_other_tools(
+    improved: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "optimized" / "swin_t-0.onnx"
+
+    def optimise(name: str, source: Path, budget: str, seed: int, folder: Path, *, keep: bool) -> dict[str, Any]:
+        assert keep
+        (folder / "written.onnx").write_bytes(b"faster")
+        return row(name=name, improved=improved, written="written.onnx")
+
+    monkeypatch.setattr(run.sweep, "optimise_file", optimise)
+    monkeypatch.setattr(run, "exported", lambda name, seed: tmp_path / "swin_t-0.onnx")
+    monkeypatch.setattr(run, "kept_file", lambda name, seed: kept)
+    kept.parent.mkdir()
+    kept.write_bytes(b"of an earlier run")
+    found = run.measure("swin_t", argparse.Namespace(seed=0, budget="60s"))
+    assert found["held_out"] is False
+    assert kept.exists() is improved
+    assert not improved or kept.read_bytes() == b"faster"
