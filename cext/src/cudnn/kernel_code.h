@@ -1,6 +1,7 @@
 // The kernels that cuDNN and cuBLAS have no routine for, as one text for two compilers: NVRTC (or nvcc), with the fixed parameters as
-// constants, so that programs, strides and types are compiled in; and a host compiler, for tests. The preludes in kernels.h define
-// DEVICE, SHARED, SYNC, THREAD, THREADS, BLOCK, BLOCKS, block_sum, block_max, half_bits and half_value. No preprocessor lines inside.
+// constants, so that programs, strides and types are compiled in; and a host compiler, for tests. Their preludes define DEVICE,
+// SHARED(type, name, extents), SYNC, SHUFFLE_XOR(lanes, value, distance), THREAD, THREADS, BLOCK, BLOCKS, UNROLL, INFINITE, half_bits and
+// half_value. No preprocessor lines inside.
 RLFLOW_KERNEL_TEXT(
 
 DEVICE double bits_value(long long bits) { union { long long i; double d; } u; u.i = bits; return u.d; }
@@ -47,6 +48,23 @@ DEVICE void store(void* p, long long dtype, long long i, R v) {
     default: ((unsigned char*)p)[i] = (unsigned char)(long long)v; break;
   }
 }
+
+// Every thread of the block gets the fold of all their values: within warps, then one value a warp. Blocks are whole warps.
+template <class R, class Fold>
+DEVICE R block_fold(R v, R neutral, Fold fold) {
+  SHARED(R, part, [32]);
+  for (int k = 16; k > 0; k >>= 1) v = fold(v, SHUFFLE_XOR(0xffffffffu, v, k));
+  SYNC;
+  if (THREAD % 32 == 0) part[THREAD / 32] = v;
+  SYNC;
+  v = THREAD % 32 < THREADS / 32 ? part[THREAD % 32] : neutral;
+  for (int k = 16; k > 0; k >>= 1) v = fold(v, SHUFFLE_XOR(0xffffffffu, v, k));
+  return v;
+}
+template <class R>
+DEVICE R block_sum(R v) { return block_fold(v, (R)0, [](R a, R b) { return a + b; }); }
+template <class R>
+DEVICE R block_max(R v) { return block_fold(v, (R)-INFINITE, [](R a, R b) { return a != a || a > b ? a : b; }); }
 
 template <class R>
 DEVICE R evaluate(long long op, R a, R b, R c, double imm) {
@@ -145,7 +163,7 @@ DEVICE void run(const Pointers& p, const Pointwise& f) {
 
 template <class T>
 DEVICE void transpose(const Pointers& p, const Transposition& f) {
-  SHARED T tile[32][33];
+  SHARED(T, tile, [32][33]);
   const T* in = (const T*)p.in[0];
   T* out = (T*)p.out[0];
   long long across = (f.columns + 31) / 32;

@@ -12,12 +12,12 @@ const char kCodeText[] =
     ;
 #undef RLFLOW_KERNEL_TEXT
 
-// Shuffles within warps, then one value a warp through shared memory. Block sizes are whole warps. The conversions are instructions,
-// because the header that names them is not at hand everywhere.
+// The conversions of half floats are instructions, because the header that names them is not at hand everywhere.
 const char kPrelude[] = R"cuda(
 #define DEVICE __device__ __forceinline__
-#define SHARED __shared__
+#define SHARED(type, name, extents) __shared__ type name extents
 #define SYNC __syncthreads()
+#define SHUFFLE_XOR(lanes, value, distance) __shfl_xor_sync(lanes, value, distance)
 #define THREAD threadIdx.x
 #define THREADS blockDim.x
 #define BLOCK blockIdx.x
@@ -26,18 +26,6 @@ const char kPrelude[] = R"cuda(
 #define INFINITE __int_as_float(0x7f800000)
 DEVICE float half_value(unsigned short h) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h)); return f; }
 DEVICE unsigned short half_bits(float f) { unsigned short h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f)); return h; }
-template <class R, class Fold> DEVICE R block_fold(R v, R neutral, Fold fold) {
-  __shared__ R part[32];
-  for (int k = 16; k > 0; k >>= 1) v = fold(v, __shfl_xor_sync(0xffffffffu, v, k));
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = v;
-  __syncthreads();
-  v = threadIdx.x % 32 < blockDim.x / 32 ? part[threadIdx.x % 32] : neutral;
-  for (int k = 16; k > 0; k >>= 1) v = fold(v, __shfl_xor_sync(0xffffffffu, v, k));
-  return v;
-}
-template <class R> DEVICE R block_sum(R v) { return block_fold(v, (R)0, [](R a, R b) { return a + b; }); }
-template <class R> DEVICE R block_max(R v) { return block_fold(v, (R)-INFINITE, [](R a, R b) { return a != a || a > b ? a : b; }); }
 )cuda";
 
 }  // namespace
