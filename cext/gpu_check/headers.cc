@@ -37,16 +37,10 @@ RLFLOW_CUBLAS_API(RLFLOW_CHECK)
 #define RLFLOW_VALUE(ours, theirs, value) static_assert(rlflow::gpu::ours == static_cast<int>(theirs), #theirs);
 RLFLOW_GPU_CONSTANTS(RLFLOW_VALUE)
 
-using rlflow::gpu::ConvolutionPerf;
 using rlflow::gpu::DevicePtr;
 using rlflow::gpu::MatmulAlgo;
 using rlflow::gpu::MatmulHeuristic;
 static_assert(std::is_same_v<DevicePtr, CUdeviceptr> && std::is_same_v<int, CUdevice>);
-static_assert(sizeof(ConvolutionPerf) == sizeof(cudnnConvolutionFwdAlgoPerf_t));
-static_assert(offsetof(ConvolutionPerf, status) == offsetof(cudnnConvolutionFwdAlgoPerf_t, status));
-static_assert(offsetof(ConvolutionPerf, time) == offsetof(cudnnConvolutionFwdAlgoPerf_t, time));
-static_assert(offsetof(ConvolutionPerf, memory) == offsetof(cudnnConvolutionFwdAlgoPerf_t, memory));
-static_assert(offsetof(ConvolutionPerf, math_type) == offsetof(cudnnConvolutionFwdAlgoPerf_t, mathType));
 static_assert(sizeof(MatmulAlgo) == sizeof(cublasLtMatmulAlgo_t) && alignof(MatmulAlgo) == alignof(cublasLtMatmulAlgo_t));
 static_assert(sizeof(MatmulHeuristic) == sizeof(cublasLtMatmulHeuristicResult_t));
 static_assert(offsetof(MatmulHeuristic, workspace_size) == offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));

@@ -270,7 +270,7 @@ def test_the_fastest_routine_is_chosen_and_those_that_fail_are_left_out() -> Non
     session.run(feeds)
     # The stand-in's clock: routine 1 fused 22 us; alone 20 or 30 us and 8 for two kernels; routine 0 cannot fuse, and
     # routine 2 wants more workspace than there is.
-    assert steps(session) == "convolution [6,4,3,3] with bias, Relu, routine 1"
+    assert steps(session) == "convolution [6,4,3,3] with bias, Relu, plan 0 of engine 1"
 
 
 def test_time_is_that_of_a_captured_chain() -> None:

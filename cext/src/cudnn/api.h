@@ -10,13 +10,6 @@ namespace rlflow::gpu {
 
 using DevicePtr = unsigned long long;
 
-struct ConvolutionPerf {  // cudnnConvolutionFwdAlgoPerf_t
-  int algo, status;
-  float time;
-  size_t memory;
-  int determinism, math_type;
-  int reserved[3];
-};
 struct MatmulAlgo {  // cublasLtMatmulAlgo_t
   uint64_t data[8];
 };
@@ -88,26 +81,13 @@ struct MatmulHeuristic {  // cublasLtMatmulHeuristicResult_t
   F(cudnnCreateTensorDescriptor, cudnnCreateTensorDescriptor, int, (void**))                                                            \
   F(cudnnSetTensorNdDescriptor, cudnnSetTensorNdDescriptor, int, (void*, int, int, const int*, const int*))                             \
   F(cudnnDestroyTensorDescriptor, cudnnDestroyTensorDescriptor, int, (void*))                                                           \
-  F(cudnnCreateFilterDescriptor, cudnnCreateFilterDescriptor, int, (void**))                                                            \
-  F(cudnnSetFilterNdDescriptor, cudnnSetFilterNdDescriptor, int, (void*, int, int, int, const int*))                                    \
-  F(cudnnDestroyFilterDescriptor, cudnnDestroyFilterDescriptor, int, (void*))                                                           \
-  F(cudnnCreateConvolutionDescriptor, cudnnCreateConvolutionDescriptor, int, (void**))                                                  \
-  F(cudnnSetConvolutionNdDescriptor, cudnnSetConvolutionNdDescriptor, int, (void*, int, const int*, const int*, const int*, int, int))  \
-  F(cudnnSetConvolutionMathType, cudnnSetConvolutionMathType, int, (void*, int))                                                        \
-  F(cudnnSetConvolutionGroupCount, cudnnSetConvolutionGroupCount, int, (void*, int))                                                    \
-  F(cudnnDestroyConvolutionDescriptor, cudnnDestroyConvolutionDescriptor, int, (void*))                                                 \
-  F(cudnnGetConvolutionForwardAlgorithm_v7, cudnnGetConvolutionForwardAlgorithm_v7, int,                                                \
-    (void*, void*, void*, void*, void*, int, int*, ConvolutionPerf*))                                                                   \
-  F(cudnnGetConvolutionForwardWorkspaceSize, cudnnGetConvolutionForwardWorkspaceSize, int,                                              \
-    (void*, void*, void*, void*, void*, int, size_t*))                                                                                  \
-  F(cudnnConvolutionForward, cudnnConvolutionForward, int,                                                                              \
-    (void*, const void*, void*, const void*, void*, const void*, void*, int, void*, size_t, const void*, void*, void*))                 \
-  F(cudnnConvolutionBiasActivationForward, cudnnConvolutionBiasActivationForward, int,                                                  \
-    (void*, const void*, void*, const void*, void*, const void*, void*, int, void*, size_t, const void*, void*, const void*, void*,     \
-     const void*, void*, void*, void*))                                                                                                 \
-  F(cudnnCreateActivationDescriptor, cudnnCreateActivationDescriptor, int, (void**))                                                    \
-  F(cudnnSetActivationDescriptor, cudnnSetActivationDescriptor, int, (void*, int, int, double))                                         \
-  F(cudnnDestroyActivationDescriptor, cudnnDestroyActivationDescriptor, int, (void*))                                                   \
+  F(cudnnGetLastErrorString, cudnnGetLastErrorString, void, (char*, size_t))                                                            \
+  F(cudnnBackendCreateDescriptor, cudnnBackendCreateDescriptor, int, (int, void**))                                                     \
+  F(cudnnBackendDestroyDescriptor, cudnnBackendDestroyDescriptor, int, (void*))                                                         \
+  F(cudnnBackendSetAttribute, cudnnBackendSetAttribute, int, (void*, int, int, int64_t, const void*))                                   \
+  F(cudnnBackendGetAttribute, cudnnBackendGetAttribute, int, (void*, int, int, int64_t, int64_t*, void*))                               \
+  F(cudnnBackendFinalize, cudnnBackendFinalize, int, (void*))                                                                           \
+  F(cudnnBackendExecute, cudnnBackendExecute, int, (void*, void*, void*))                                                               \
   F(cudnnCreatePoolingDescriptor, cudnnCreatePoolingDescriptor, int, (void**))                                                          \
   F(cudnnSetPoolingNdDescriptor, cudnnSetPoolingNdDescriptor, int, (void*, int, int, int, const int*, const int*, const int*))          \
   F(cudnnDestroyPoolingDescriptor, cudnnDestroyPoolingDescriptor, int, (void*))                                                         \
@@ -148,13 +128,7 @@ struct MatmulHeuristic {  // cublasLtMatmulHeuristicResult_t
   F(kDnnDouble, CUDNN_DATA_DOUBLE, 1)                                        \
   F(kDnnHalf, CUDNN_DATA_HALF, 2)                                            \
   F(kDnnBFloat16, CUDNN_DATA_BFLOAT16, 9)                                    \
-  F(kDnnNchw, CUDNN_TENSOR_NCHW, 0)                                          \
   F(kDnnCrossCorrelation, CUDNN_CROSS_CORRELATION, 1)                        \
-  F(kDnnTensorMath, CUDNN_TENSOR_OP_MATH, 1)                                 \
-  F(kDnnFmaMath, CUDNN_FMA_MATH, 3)                                          \
-  F(kDnnPrecompGemm, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, 1)    \
-  F(kDnnRelu, CUDNN_ACTIVATION_RELU, 1)                                      \
-  F(kDnnIdentity, CUDNN_ACTIVATION_IDENTITY, 5)                              \
   F(kDnnPropagateNan, CUDNN_PROPAGATE_NAN, 1)                                \
   F(kDnnIgnoreNan, CUDNN_NOT_PROPAGATE_NAN, 0)                               \
   F(kDnnPoolMax, CUDNN_POOLING_MAX, 0)                                       \
@@ -187,10 +161,100 @@ struct MatmulHeuristic {  // cublasLtMatmulHeuristicResult_t
   F(kBlasAlignAddend, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 7)         \
   F(kBlasAlignResult, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 8)         \
   F(kBlasMaxWorkspace, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 1)
+
+// Those of cuDNN's graph interface: kinds of descriptors, types of attributes, attributes, and their values.
+#define RLFLOW_GRAPH_CONSTANTS(F)                                                  \
+  F(kDescribePointwise, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, 0)                     \
+  F(kDescribeConvolution, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, 1)                 \
+  F(kDescribeEngine, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 2)                           \
+  F(kDescribeEngineConfig, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, 3)                  \
+  F(kDescribeHeuristic, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, 4)                    \
+  F(kDescribePlan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, 5)                     \
+  F(kDescribeConvolve, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, 10) \
+  F(kDescribeApply, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, 13)              \
+  F(kDescribeGraph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, 15)                   \
+  F(kDescribePack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, 16)                      \
+  F(kDescribeTensor, CUDNN_BACKEND_TENSOR_DESCRIPTOR, 17)                          \
+  F(kDescribeDevice, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, 38)                      \
+  F(kTypeHandle, CUDNN_TYPE_HANDLE, 0)                                             \
+  F(kTypeDataType, CUDNN_TYPE_DATA_TYPE, 1)                                        \
+  F(kTypeBoolean, CUDNN_TYPE_BOOLEAN, 2)                                           \
+  F(kTypeInt64, CUDNN_TYPE_INT64, 3)                                               \
+  F(kTypeFloat, CUDNN_TYPE_FLOAT, 4)                                               \
+  F(kTypeDouble, CUDNN_TYPE_DOUBLE, 5)                                             \
+  F(kTypePointer, CUDNN_TYPE_VOID_PTR, 6)                                          \
+  F(kTypeConvolutionMode, CUDNN_TYPE_CONVOLUTION_MODE, 7)                          \
+  F(kTypeHeuristicMode, CUDNN_TYPE_HEUR_MODE, 8)                                   \
+  F(kTypeNumericalNote, CUDNN_TYPE_NUMERICAL_NOTE, 11)                             \
+  F(kTypeBehaviourNote, CUDNN_TYPE_BEHAVIOR_NOTE, 19)                              \
+  F(kTypePointwiseMode, CUDNN_TYPE_POINTWISE_MODE, 14)                             \
+  F(kTypeDescriptor, CUDNN_TYPE_BACKEND_DESCRIPTOR, 15)                            \
+  F(kTypeChar, CUDNN_TYPE_CHAR, 24)                                                \
+  F(kPointwiseMode, CUDNN_ATTR_POINTWISE_MODE, 0)                                  \
+  F(kPointwiseCompute, CUDNN_ATTR_POINTWISE_MATH_PREC, 1)                          \
+  F(kPointwiseLowerClip, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, 3)                  \
+  F(kPointwiseUpperClip, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, 4)                  \
+  F(kPointwiseLowerSlope, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, 5)           \
+  F(kPointwiseEluAlpha, CUDNN_ATTR_POINTWISE_ELU_ALPHA, 6)                         \
+  F(kConvolutionCompute, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, 100)                    \
+  F(kConvolutionMode, CUDNN_ATTR_CONVOLUTION_CONV_MODE, 101)                       \
+  F(kConvolutionDilations, CUDNN_ATTR_CONVOLUTION_DILATIONS, 102)                  \
+  F(kConvolutionStrides, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, 103)               \
+  F(kConvolutionPaddingAfter, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, 104)           \
+  F(kConvolutionPaddingBefore, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, 105)           \
+  F(kConvolutionAxes, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, 106)                    \
+  F(kHeuristicMode, CUDNN_ATTR_ENGINEHEUR_MODE, 200)                               \
+  F(kHeuristicGraph, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, 201)                   \
+  F(kHeuristicResults, CUDNN_ATTR_ENGINEHEUR_RESULTS, 202)                         \
+  F(kHeuristicDevice, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, 204)                       \
+  F(kConfigEngine, CUDNN_ATTR_ENGINECFG_ENGINE, 300)                               \
+  F(kPlanHandle, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, 400)                            \
+  F(kPlanConfig, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, 401)                     \
+  F(kPlanWorkspace, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, 402)                 \
+  F(kPlanDevice, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, 407)                        \
+  F(kConvolveAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, 700)           \
+  F(kConvolveBeta, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, 701)             \
+  F(kConvolveHow, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, 702)         \
+  F(kConvolveW, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, 703)                   \
+  F(kConvolveX, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, 704)                   \
+  F(kConvolveY, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, 705)                   \
+  F(kApplyHow, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, 750)                  \
+  F(kApplyX, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, 751)                            \
+  F(kApplyB, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, 752)                            \
+  F(kApplyY, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, 753)                            \
+  F(kGraphHandle, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, 800)                           \
+  F(kGraphOperations, CUDNN_ATTR_OPERATIONGRAPH_OPS, 801)                          \
+  F(kTensorAlignment, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 900)                       \
+  F(kTensorType, CUDNN_ATTR_TENSOR_DATA_TYPE, 901)                                 \
+  F(kTensorDims, CUDNN_ATTR_TENSOR_DIMENSIONS, 902)                                \
+  F(kTensorStrides, CUDNN_ATTR_TENSOR_STRIDES, 903)                                \
+  F(kTensorId, CUDNN_ATTR_TENSOR_UNIQUE_ID, 906)                                   \
+  F(kTensorVirtual, CUDNN_ATTR_TENSOR_IS_VIRTUAL, 907)                             \
+  F(kPackIds, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, 1000)                            \
+  F(kPackPointers, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, 1001)                    \
+  F(kPackWorkspace, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 1003)                       \
+  F(kEngineIndex, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 1301)                            \
+  F(kEngineNotes, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, 1303)                          \
+  F(kEngineBehaviour, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, 1305)                       \
+  F(kDeviceText, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, 2702)                  \
+  F(kHeuristicBest, CUDNN_HEUR_MODE_A, 3)                                          \
+  F(kHeuristicFallback, CUDNN_HEUR_MODE_FALLBACK, 2)                               \
+  F(kNoteTensorCore, CUDNN_NUMERICAL_NOTE_TENSOR_CORE, 0)                          \
+  F(kNoteNarrowInputs, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, 1)                \
+  F(kNoteNarrowSums, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, 2)          \
+  F(kNoteCompiles, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION, 0)                     \
+  F(kModeAdd, CUDNN_POINTWISE_ADD, 0)                                              \
+  F(kModeRelu, CUDNN_POINTWISE_RELU_FWD, 100)                                      \
+  F(kModeTanh, CUDNN_POINTWISE_TANH_FWD, 101)                                      \
+  F(kModeSigmoid, CUDNN_POINTWISE_SIGMOID_FWD, 102)                                \
+  F(kModeElu, CUDNN_POINTWISE_ELU_FWD, 103)                                        \
+  F(kModeGelu, CUDNN_POINTWISE_GELU_FWD, 104)                                      \
+  F(kModeGeluTanh, CUDNN_POINTWISE_GELU_APPROX_TANH_FWD, 107)
 // clang-format on
 
 #define RLFLOW_DECLARE(ours, theirs, value) inline constexpr int ours = value;
 RLFLOW_GPU_CONSTANTS(RLFLOW_DECLARE)
+RLFLOW_GRAPH_CONSTANTS(RLFLOW_DECLARE)
 #undef RLFLOW_DECLARE
 
 // The functions that were found, by their exported names.

@@ -1,49 +1,44 @@
-// Convolutions in cuDNN, with what they take along: a bias for each channel, a residual sum, a Relu.
+// Convolutions in cuDNN, with what they take along: a bias for each channel, a residual sum, an activation.
 #include <algorithm>
+#include <limits>
 
 #include "routines.h"
 
 namespace rlflow::gpu {
 
-// One convolution as cuDNN is asked for it.
+// One convolution as cuDNN is asked for it, with two spatial axes at least.
 struct Planner::Convolution {
   NodeId node = 0;
-  int type = kF32, group = 1;
+  int type = kF32;
   size_t space = 2;                          // spatial axes in the graph
-  Dims x, w, out;                            // extents, with two spatial axes at least
-  std::vector<int> pad, stride, dilation;
-  Ref source = kNoRef;                       // what it reads: the operand, or a padded copy
-  std::vector<Step> before;                  // makes that copy
-  std::shared_ptr<void> filter, descriptor, from, to;
-  std::vector<std::pair<int, size_t>> routines;                 // with the bytes of workspace that each needs
+  DnnConvolution how;
   std::string name;
-  Ref x_ref = kNoRef, w_ref = kNoRef;
 };
 
-// What the fused routine takes along.
+// What the routine takes along, and what is left for a kernel behind it.
 struct Planner::ConvolutionTail {
   Ref bias = kNoRef, residual = kNoRef;
-  bool relu = false;
+  std::vector<Activation> activation;
   ValueId last = 0;
   std::set<ValueId> ready;
   std::vector<NodeId> rest;
-  bool any() const { return bias != kNoRef || residual != kNoRef || relu; }
 };
 
 void Planner::plan_convolution(NodeId n, const std::vector<NodeId>& tail, ValueId vx, const IntVec& pads) {
   Convolution c = convolution_at(n, tail, vx, pads);
-  pad_evenly(c, pads);
-  if (c.space == 1) {  // cuDNN's convolutions have two axes or three
-    for (Dims* extents : {&c.x, &c.w, &c.out}) extents->insert(extents->begin() + 2, 1);
-    c.pad.insert(c.pad.begin(), 0), c.stride.insert(c.stride.begin(), 1), c.dilation.insert(c.dilation.begin(), 1);
+  ConvolutionTail bare;
+  bare.last = g_.node(n).out_begin;
+  bare.ready = {bare.last};
+  bare.rest = tail;
+  if (g_.inputs(n).size() > 2 && g_.inputs(n)[2] != kNoValue) bare.bias = of(g_.inputs(n)[2]);
+  ConvolutionTail whole = convolution_tail(c, tail, bare);
+  std::string why_not;
+  for (bool channels_last : {false, true}) {
+    if (channels_last && c.type == kF64) continue;
+    if (whole.last != bare.last) offer_convolution(c, whole, vx, channels_last, &why_not);
+    offer_convolution(c, bare, vx, channels_last, &why_not);
   }
-  describe(c);
-  find_routines(c);
-  ConvolutionTail taken = convolution_tail(c, tail);
-  c.name = "convolution " + dims_text(c.w) + (c.group > 1 ? " in " + std::to_string(c.group) + " groups" : "");
-  c.x_ref = read(c.source), c.w_ref = read(of(g_.inputs(n)[1]));
-  if (c.type != kF64 && taken.any()) offer_fused(c, taken);
-  offer_bare(c, tail);
+  if (plan_.stages.back().alternatives.empty()) refuse(n, why_not);
 }
 
 // Checks the operands and opens the stage.
@@ -52,194 +47,143 @@ Planner::Convolution Planner::convolution_at(NodeId n, const std::vector<NodeId>
   const AttrSet& attrs = g_.attrs(n);
   Convolution c;
   c.node = n;
-  c.x = dims(vx), c.w = dims(vw), c.out = dims(y);
-  c.space = c.x.size() - 2;
   c.type = dtype(y);
+  c.space = dims(vx).size() - 2;
+  DnnConvolution& how = c.how;
+  how.x = dims(vx), how.w = dims(vw), how.y = dims(y);
   if (!is_real(c.type) || dtype(vx) != c.type || dtype(vw) != c.type)
     refuse(n, "its operands have the types " + type_text(g_.type(vx)) + " and " + type_text(g_.type(vw)));
   if (c.space < 1 || c.space > 3) refuse(n, "it has " + std::to_string(c.space) + " spatial axes, expected 1 to 3");
   if (pads.size() != 2 * c.space) refuse(n, "its padding is not known");
-  if (count_of(c.x) == 0 || count_of(c.out) == 0) refuse(n, "an operand is empty");
+  if (count_of(how.x) == 0 || count_of(how.y) == 0) refuse(n, "an operand is empty");
   IntVec strides = attrs.find_ints("strides") ? attrs.get_ints("strides") : IntVec(c.space, 1);
   IntVec dilations = attrs.find_ints("dilations") ? attrs.get_ints("dilations") : IntVec(c.space, 1);
-  c.group = static_cast<int>(attrs.get_int("group", 1));
-  c.pad.assign(pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(c.space));
-  c.stride.assign(strides.begin(), strides.end());
-  c.dilation.assign(dilations.begin(), dilations.end());
-  c.source = of(vx);
-  begin("conv " + dims_text(c.x) + dims_text(c.w) + dims_text({pads.begin(), pads.end()}) + dims_text({strides.begin(), strides.end()}) +
-        dims_text({dilations.begin(), dilations.end()}) + std::to_string(c.group) + "," + std::to_string(c.type) + names(tail));
+  const int64_t group = attrs.get_int("group", 1);
+  auto half = pads.begin() + static_cast<std::ptrdiff_t>(c.space);
+  how.before.assign(pads.begin(), half), how.after.assign(half, pads.end());
+  how.stride.assign(strides.begin(), strides.end()), how.dilation.assign(dilations.begin(), dilations.end());
+  how.type = dnn_type(c.type);
+  how.exact = c.type == kF32 && plan_.settings.precision == Precision::kFloat32;
+  begin("conv " + dims_text(how.x) + dims_text(how.w) + dims_text({pads.begin(), pads.end()}) + dims_text(how.stride) + dims_text(how.dilation) +
+        std::to_string(group) + "," + std::to_string(c.type) + names(tail));
+  c.name = "convolution " + dims_text(how.w) + (group > 1 ? " in " + std::to_string(group) + " groups" : "");
+  if (c.space == 1) {  // cuDNN's convolutions have two axes or three
+    for (Dims* extents : {&how.x, &how.w, &how.y}) extents->insert(extents->begin() + 2, 1);
+    for (Dims* padding : {&how.before, &how.after}) padding->insert(padding->begin(), 0);
+    how.stride.insert(how.stride.begin(), 1), how.dilation.insert(how.dilation.begin(), 1);
+  }
   return c;
 }
 
-// cuDNN pads both ends alike; other padding is done by a copy in front.
-void Planner::pad_evenly(Convolution& c, const IntVec& pads) {
-  auto half = pads.begin() + static_cast<std::ptrdiff_t>(c.space);
-  if (std::equal(pads.begin(), half, half)) return;
-  std::vector<std::vector<int64_t>> index(2 + c.space);
-  for (size_t d = 0; d < 2 + c.space; ++d) {
-    int64_t low = d < 2 ? 0 : pads[d - 2], high = d < 2 ? 0 : pads[d - 2 + c.space];
-    for (int64_t i = -low; i < c.x[d] + high; ++i) index[d].push_back(i >= 0 && i < c.x[d] ? i : -1);
-    c.x[d] += low + high;
-  }
-  Ref wider = temporary(c.type, c.x);
-  plan_.tensors[wider].place = Tensor::Place::kArena;
-  c.before.push_back(remap_step(c.source, wider, index, 0));
-  c.source = wider;
-  std::fill(c.pad.begin(), c.pad.end(), 0);
+// A pointwise node as an activation of cuDNN's.
+std::optional<Activation> Planner::activation_of(NodeId n) const {
+  const std::string& op = g_.op(n).name;
+  const AttrSet& attrs = g_.attrs(n);
+  Activation a;
+  a.name = op;
+  if (op == "Relu") return a;
+  if (op == "Sigmoid" || op == "Tanh") return a.mode = op == "Tanh" ? kModeTanh : kModeSigmoid, a;
+  if (op == "Gelu") return a.mode = attrs.get_string("approximate") == "tanh" ? kModeGeluTanh : kModeGelu, a;
+  if (op == "LeakyRelu") return a.slope = attrs.get_float("alpha"), a;
+  if (op == "Elu") return a.mode = kModeElu, a.alpha = attrs.get_float("alpha"), a;
+  auto in = g_.inputs(n);
+  if (op != "Clip" || in.size() != 3 || in[1] == kNoValue || in[2] == kNoValue) return std::nullopt;
+  std::optional<double> low = number(in[1]), high = number(in[2]);
+  if (!low || !high) return std::nullopt;
+  return a.lower = *low, a.upper = *high, a.clipped = true, a;
 }
 
-void Planner::describe(Convolution& c) {
-  constexpr const char* kDoing = "describing a convolution";
-  const Api& api = device_.api();
-  void* raw = nullptr;
-  auto own = [&](int status, int (*destroy)(void*)) {
-    device_.check_cudnn(status, kDoing);
-    return std::shared_ptr<void>(raw, [destroy](void* d) { destroy(d); });
-  };
-  int made = api.cudnnCreateFilterDescriptor(&raw);
-  c.filter = own(made, api.cudnnDestroyFilterDescriptor);
-  std::vector<int> size(c.w.begin(), c.w.end());
-  device_.check_cudnn(api.cudnnSetFilterNdDescriptor(raw, dnn_type(c.type), kDnnNchw, static_cast<int>(size.size()), size.data()), kDoing);
-  made = api.cudnnCreateConvolutionDescriptor(&raw);
-  c.descriptor = own(made, api.cudnnDestroyConvolutionDescriptor);
-  int compute = c.type == kF64 ? kDnnDouble : kDnnFloat;
-  device_.check_cudnn(api.cudnnSetConvolutionNdDescriptor(raw, static_cast<int>(c.pad.size()), c.pad.data(), c.stride.data(), c.dilation.data(),
-                                                          kDnnCrossCorrelation, compute),
-                      kDoing);
-  device_.check_cudnn(api.cudnnSetConvolutionGroupCount(raw, c.group), kDoing);
-  bool exact = c.type == kF32 && plan_.settings.precision == Precision::kFloat32;
-  device_.check_cudnn(api.cudnnSetConvolutionMathType(raw, exact || c.type == kF64 ? kDnnFmaMath : kDnnTensorMath), kDoing);
-  c.from = tensor_descriptor(c.type, c.x), c.to = tensor_descriptor(c.type, c.out);
-}
-
-// The most promising routines that fit into the workspace.
-void Planner::find_routines(Convolution& c) {
-  const Api& api = device_.api();
-  std::vector<ConvolutionPerf> found(10);
-  int count = 0;
-  device_.check_cudnn(api.cudnnGetConvolutionForwardAlgorithm_v7(device_.cudnn(), c.from.get(), c.filter.get(), c.descriptor.get(), c.to.get(),
-                                                                 static_cast<int>(found.size()), &count, found.data()),
-                      "looking for a routine for a convolution");
-  for (int i = 0; i < count && c.routines.size() < kTactics; ++i) {
-    const ConvolutionPerf& f = found[static_cast<size_t>(i)];
-    size_t bytes = 0;
-    bool usable = f.status == 0 && std::none_of(c.routines.begin(), c.routines.end(), [&](const auto& r) { return r.first == f.algo; }) &&
-                  api.cudnnGetConvolutionForwardWorkspaceSize(device_.cudnn(), c.from.get(), c.filter.get(), c.descriptor.get(), c.to.get(), f.algo,
-                                                              &bytes) == 0 &&
-                  bytes <= plan_.settings.workspace;
-    if (usable) c.routines.emplace_back(f.algo, bytes);
-  }
-  if (c.routines.empty()) refuse(c.node, "cuDNN has no routine for it within " + std::to_string(plan_.settings.workspace >> 20) + " MB of workspace");
-  for (const auto& [algo, bytes] : c.routines) want_workspace(bytes);
-}
-
-Planner::ConvolutionTail Planner::convolution_tail(const Convolution& c, const std::vector<NodeId>& tail) {
-  auto in = g_.inputs(c.node);
-  const ValueId y = g_.node(c.node).out_begin;
-  bool own_bias = in.size() > 2 && in[2] != kNoValue;
-  ConvolutionTail taken;
-  if (own_bias) taken.bias = of(in[2]);
+Planner::ConvolutionTail Planner::convolution_tail(const Convolution& c, const std::vector<NodeId>& tail, const ConvolutionTail& bare) {
+  const ValueId y = bare.last;
+  ConvolutionTail taken = bare;
   Tail walk(g_, tail, y, c.type != kF64);
   auto channelwise = [&](ValueId v) {
     const Dims& d = dims(v);
-    return d.size() >= c.space + 1 && d.size() <= c.space + 2 && d[d.size() - c.space - 1] == c.out[1] && count_of(d) == c.out[1] &&
+    return d.size() >= c.space + 1 && d.size() <= c.space + 2 && d[d.size() - c.space - 1] == c.how.y[1] && count_of(d) == c.how.y[1] &&
            dtype(v) == c.type;
   };
   auto like_result = [&](ValueId v) { return v != walk.last() && dims(v) == dims(y) && dtype(v) == c.type; };
-  if (!own_bias && walk.follows("Add") && channelwise(walk.other_operand())) {
-    taken.bias = of(walk.other_operand());
+  while (walk.follows("Add")) {
+    const ValueId other = walk.other_operand();
+    if (taken.bias == kNoRef && channelwise(other)) taken.bias = of(other);
+    else if (taken.residual == kNoRef && like_result(other)) taken.residual = of(other);
+    else break;
     walk.take();
   }
-  if (walk.follows("Add") && like_result(walk.other_operand())) {
-    taken.residual = of(walk.other_operand());
-    walk.take();
-  }
-  taken.relu = walk.take_relu();
+  if (walk.follows_any())
+    if (std::optional<Activation> a = activation_of(walk.node())) {
+      taken.activation.push_back(*a);
+      walk.take();
+    }
   taken.last = walk.last();
   taken.ready = walk.ready();
   taken.rest = walk.rest();
   return taken;
 }
 
-void Planner::offer_fused(const Convolution& c, const ConvolutionTail& taken) {
-  const Api& api = device_.api();
+// The same tensor with its channels last, made by a step, or beforehand where it is a constant.
+Ref Planner::turned(Ref from, const Dims& size, int type, std::vector<Step>& steps) {
+  const int64_t plane = count_of(size) / (size[0] * size[1]);
+  if (plane == 1 || size[1] == 1) return from;
+  if (auto known = turned_.find(plan_.root(from)); known != turned_.end()) return read(known->second);
+  auto content = std::find_if(plan_.contents.begin(), plan_.contents.end(), [&](const auto& kept) { return kept.first == plan_.root(from); });
+  if (content != plan_.contents.end()) {
+    const size_t item = item_bytes(type), channels = static_cast<size_t>(size[1]), elements = static_cast<size_t>(plane);
+    std::string moved(content->second.size(), '\0');
+    for (size_t i = 0; i < moved.size() / item; ++i) {
+      const size_t image = i / (channels * elements), channel = i / elements % channels, place = i % elements;
+      std::copy_n(content->second.begin() + static_cast<std::ptrdiff_t>(i * item), item,
+                  moved.begin() + static_cast<std::ptrdiff_t>(((image * elements + place) * channels + channel) * item));
+    }
+    return read(turned_[plan_.root(from)] = constant(type, size, std::move(moved)));
+  }
+  Ref to = temporary(type, size);
+  steps.push_back(turn(from, to, type, size[0], size[1], plane));
+  return to;
+}
+Step Planner::turn(Ref from, Ref to, int type, int64_t batch, int64_t rows, int64_t columns) {
+  kernels::Transposition f{static_cast<long long>(item_bytes(type)), batch, rows, columns};
+  return launch(f, {from}, {to}, batch * ((rows + 31) / 32) * ((columns + 31) / 32));
+}
+
+// The plans of one form of it, each an alternative of the stage. With channels last, what changes the layout is part of the price.
+void Planner::offer_convolution(const Convolution& c, const ConvolutionTail& taken, ValueId vx, bool channels_last, std::string* why_not) {
+  DnnConvolution how = c.how;
   Ref bias = taken.bias;
-  if (bias == kNoRef) {  // the routine insists on one
-    bias = constant(c.type, {c.out[1]}, std::string(static_cast<size_t>(c.out[1]) * item_bytes(c.type), '\0'));
-  }
-  Dims along(c.out.size(), 1);
-  along[1] = c.out[1];
-  auto bias_shape = tensor_descriptor(c.type, along);
-  void* raw = nullptr;
-  device_.check_cudnn(api.cudnnCreateActivationDescriptor(&raw), "describing a convolution");
-  std::shared_ptr<void> activation(raw, [&api](void* d) { api.cudnnDestroyActivationDescriptor(d); });
-  device_.check_cudnn(api.cudnnSetActivationDescriptor(raw, taken.relu ? kDnnRelu : kDnnIdentity, kDnnIgnoreNan, 0.0), "describing an activation");
-  const bool summed = taken.residual != kNoRef;
-  Ref b_ref = read(bias), z_ref = summed ? read(taken.residual) : kNoRef, d_ref = written(taken.last);
-  std::vector<Step> after = taken.rest.empty() ? std::vector<Step>{} : group_steps(taken.rest, taken.ready);
-  Scales s = scales(1, summed ? 1 : 0, false);
-  const std::string what = c.name + " with bias" + (summed ? ", residual" : "") + (taken.relu ? ", Relu" : "") + ", routine ";
-  for (const auto& [chosen, bytes] : c.routines) {
-    if (!taken.relu && chosen != kDnnPrecompGemm) continue;  // the only routine that takes a bias without an activation
-    std::vector<Step> steps = c.before;
-    steps.push_back([=, x = c.x_ref, w = c.w_ref, from = c.from, to = c.to, filter = c.filter, conv = c.descriptor, algo = chosen,
-                     space_bytes = bytes](const Plan& plan, int copy) {
-      const Device& dev = *plan.device;
-      void* result = plan.pointer(d_ref, copy);
-      const void* z = z_ref != kNoRef ? plan.pointer(z_ref, copy) : result;
-      dev.check_cudnn(dev.api().cudnnConvolutionBiasActivationForward(
-                          dev.cudnn(), s[0], from.get(), plan.pointer(x, copy), filter.get(), plan.pointer(w, copy), conv.get(), algo, plan.scratch(),
-                          space_bytes, s[1], to.get(), z, bias_shape.get(), plan.pointer(b_ref, copy), activation.get(), to.get(), result),
-                      "convolving");
+  how.channels_last = channels_last;
+  how.activation = taken.activation;
+  how.residual = taken.residual != kNoRef;
+  if (bias == kNoRef && (how.residual || !how.activation.empty()))  // most routines that take something along insist on one
+    bias = constant(c.type, {how.y[1]}, std::string(static_cast<size_t>(how.y[1]) * item_bytes(c.type), '\0'));
+  how.bias = bias != kNoRef;
+  const std::vector<DnnPlan> plans = plans_for(device_.dnn(), how, plan_.settings.workspace, kTactics, why_not);
+  if (plans.empty()) return;
+  std::vector<Step> before, after;
+  auto operand = [&](Ref r, const Dims& size) { return channels_last ? turned(r, size, c.type, before) : r; };
+  std::vector<std::pair<Operand, Ref>> refs = {{Operand::kX, read(operand(of(vx), how.x))},
+                                               {Operand::kW, read(operand(of(g_.inputs(c.node)[1]), how.w))}};
+  if (how.residual) refs.emplace_back(Operand::kResidual, read(operand(taken.residual, how.y)));
+  if (how.bias) refs.emplace_back(Operand::kBias, read(bias));
+  const int64_t plane = count_of(how.y) / (how.y[0] * how.y[1]);
+  const bool turns = channels_last && plane > 1 && how.y[1] > 1;
+  Ref result = written(turns ? temporary(c.type, how.y) : of(taken.last));
+  refs.emplace_back(Operand::kY, result);
+  if (turns) after.push_back(turn(result, of(taken.last), c.type, how.y[0], plane, how.y[1]));
+  if (!taken.rest.empty())
+    for (Step& s : group_steps(taken.rest, taken.ready)) after.push_back(std::move(s));
+  std::string what = c.name + (taken.bias != kNoRef ? " with bias" : how.bias ? " with" : "") + (how.residual ? ", residual" : "");
+  for (const Activation& a : how.activation) what += (taken.bias != kNoRef || how.residual ? ", " : " ") + a.name;
+  what += std::string(taken.rest.empty() ? "" : ", then a kernel for the rest") + (channels_last ? ", channels last" : "");
+  for (size_t i = 0; i < plans.size(); ++i) {
+    want_workspace(plans[i].workspace);
+    std::vector<Step> steps = before;
+    steps.push_back([refs, plan = plans[i]](const Plan& where, int copy) {
+      std::vector<std::pair<Operand, void*>> pointers;
+      for (const auto& [id, r] : refs) pointers.emplace_back(id, where.pointer(r, copy));
+      plan.execute(where.device->dnn(), pointers, where.scratch());
     });
     steps.insert(steps.end(), after.begin(), after.end());
-    offer(what + std::to_string(chosen), std::move(steps));
-  }
-}
-
-// y = bare + bias, by a kernel of our own.
-Step Planner::bias_step(const Convolution& c, Ref bare) {
-  const ValueId y = g_.node(c.node).out_begin;
-  const Dims& size = dims(y);
-  kernels::Pointwise f{};
-  f.count = count_of(size);
-  Dims extent{size[0], size[1], count_of(size) / (size[0] * size[1])}, plain = strides_of(extent);
-  f.dims = 3, f.ins = 2, f.outs = 1, f.steps = 1, f.wide = c.type == kF64;
-  std::copy(extent.begin(), extent.end(), f.extent);
-  f.in[0].dtype = f.in[1].dtype = f.out[0].dtype = c.type;
-  std::copy(plain.begin(), plain.end(), f.in[0].stride);
-  std::copy(plain.begin(), plain.end(), f.out[0].stride);
-  f.in[1].stride[1] = 1;
-  f.code[0] = {kernels::kAdd, 0, 1, 0, 0};
-  f.result[0] = 2;
-  return launch(f, {bare, of(g_.inputs(c.node)[2])}, {y}, blocks_for(f.count));
-}
-
-// The routine alone, and one kernel for all that follows.
-void Planner::offer_bare(const Convolution& c, const std::vector<NodeId>& tail) {
-  auto in = g_.inputs(c.node);
-  const ValueId y = g_.node(c.node).out_begin;
-  bool own_bias = in.size() > 2 && in[2] != kNoValue;
-  Ref bare = own_bias ? temporary(c.type, dims(y)) : y;
-  Ref d_ref = written(bare);
-  std::vector<Step> after;
-  if (own_bias) after.push_back(bias_step(c, bare));
-  if (!tail.empty())
-    for (Step& s : group_steps(tail, {y})) after.push_back(std::move(s));
-  Scales s = scales(1, 0, c.type == kF64);
-  const std::string what = c.name + (own_bias || !tail.empty() ? ", then a kernel for the rest" : "") + ", routine ";
-  for (const auto& [chosen, bytes] : c.routines) {
-    std::vector<Step> steps = c.before;
-    steps.push_back([=, x = c.x_ref, w = c.w_ref, from = c.from, to = c.to, filter = c.filter, conv = c.descriptor, algo = chosen,
-                     space_bytes = bytes](const Plan& plan, int copy) {
-      const Device& dev = *plan.device;
-      dev.check_cudnn(dev.api().cudnnConvolutionForward(dev.cudnn(), s[0], from.get(), plan.pointer(x, copy), filter.get(), plan.pointer(w, copy),
-                                                        conv.get(), algo, plan.scratch(), space_bytes, s[1], to.get(), plan.pointer(d_ref, copy)),
-                      "convolving");
-    });
-    steps.insert(steps.end(), after.begin(), after.end());
-    offer(what + std::to_string(chosen), std::move(steps));
+    offer(what + ", plan " + std::to_string(i) + " of engine " + std::to_string(plans[i].engine), std::move(steps));
   }
 }
 

@@ -54,7 +54,7 @@ void Device::check(int status, const char* what) const {
   throw Failure(std::string("The CUDA driver failed while ") + what + ": " + (text ? text : "error " + std::to_string(status)) + ".");
 }
 void Device::check_cudnn(int status, const char* what) const {
-  if (status != 0) throw Failure(std::string("cuDNN failed while ") + what + ": " + api().cudnnGetErrorString(status) + ".");
+  if (status != 0) throw Failure(dnn_error(api(), status, what));
 }
 void Device::check_cublas(int status, const char* what) const {
   if (status != 0) throw Failure(std::string("cuBLASLt failed while ") + what + ": " + api().cublasLtGetStatusString(status) + ".");

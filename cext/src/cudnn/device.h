@@ -2,18 +2,14 @@
 #pragma once
 #include <map>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "kernels.h"
 #include "libraries.h"
+#include "operation_graph.h"
 
 namespace rlflow::gpu {
-
-struct Failure : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 struct DeviceFacts {
   std::string name;
@@ -34,6 +30,7 @@ class Device {
   void* stream() const { return stream_; }
   void* cudnn() const { return cudnn_; }
   void* cublas() const { return cublas_; }
+  DnnTarget dnn() const { return {&api(), cudnn_, nullptr}; }
 
   void use() const;                                             // makes the context current in this thread
   void synchronize() const;

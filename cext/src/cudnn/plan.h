@@ -140,13 +140,11 @@ class Planner {
   struct ConvolutionTail;
   void plan_convolution(NodeId n, const std::vector<NodeId>& tail, ValueId x, const IntVec& pads);
   Convolution convolution_at(NodeId n, const std::vector<NodeId>& tail, ValueId x, const IntVec& pads);
-  void pad_evenly(Convolution& c, const IntVec& pads);
-  void describe(Convolution& c);
-  void find_routines(Convolution& c);
-  ConvolutionTail convolution_tail(const Convolution& c, const std::vector<NodeId>& tail);
-  void offer_fused(const Convolution& c, const ConvolutionTail& taken);
-  Step bias_step(const Convolution& c, Ref bare);
-  void offer_bare(const Convolution& c, const std::vector<NodeId>& tail);
+  std::optional<Activation> activation_of(NodeId n) const;
+  ConvolutionTail convolution_tail(const Convolution& c, const std::vector<NodeId>& tail, const ConvolutionTail& bare);
+  Ref turned(Ref from, const Dims& size, int type, std::vector<Step>& steps);
+  Step turn(Ref from, Ref to, int type, int64_t batch, int64_t rows, int64_t columns);
+  void offer_convolution(const Convolution& c, const ConvolutionTail& taken, ValueId x, bool channels_last, std::string* why_not);
 
   // movement.cc
   Step copy_step(Ref from, int64_t from_offset, const Dims& from_strides, Ref to, int64_t to_offset, const Dims& to_strides, const Dims& extent);
@@ -177,6 +175,7 @@ class Planner {
   Plan& plan_;
   const Graph& g_;
   Device& device_;
+  std::map<Ref, Ref> turned_;                // constants, and their copies with channels last
 };
 
 // One kernel; blocks beyond what fills the GPU a few times are folded into loops. The kernel is compiled now.

@@ -22,9 +22,9 @@ class Tail {
   Tail(const Graph& g, const std::vector<NodeId>& nodes, ValueId first, bool fusable) : g_(g), nodes_(nodes), fusable_(fusable), last_(first) {}
 
   // Whether the next node is `op`, and alone reads what is there so far.
-  bool follows(const char* op) const {
-    return fusable_ && next_ < nodes_.size() && g_.op(node()).name == op && g_.users(last_).size() == 1 && g_.output_uses(last_) == 0 &&
-           g_.users(last_)[0].node == node();
+  bool follows(const char* op) const { return follows_any() && g_.op(node()).name == op; }
+  bool follows_any() const {
+    return fusable_ && next_ < nodes_.size() && g_.users(last_).size() == 1 && g_.output_uses(last_) == 0 && g_.users(last_)[0].node == node();
   }
   NodeId node() const { return nodes_[next_]; }
   ValueId other_operand() const { return g_.inputs(node())[0] == last_ ? g_.inputs(node())[1] : g_.inputs(node())[0]; }

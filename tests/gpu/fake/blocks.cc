@@ -80,9 +80,7 @@ struct Launch {
   run.fault = sentence;
   siglongjmp(run.escape, 1);
 }
-std::string who(unsigned thread) {
-  return run.kernel ? "thread " + text(thread) + " of block " + text(place.block) : std::string("a routine");
-}
+std::string who(unsigned thread) { return run.kernel ? "thread " + text(thread) + " of block " + text(place.block) : std::string("a routine"); }
 
 [[noreturn]] void fibre_main() {
   for (;;) {

@@ -36,6 +36,11 @@ inline double scalar(const void* p, int type) { return type == kDnnDouble ? *sta
 
 }  // namespace fake
 
-// The stand-in has the interface that the back end calls.
-#define RLFLOW_SAME(symbol, declared, result, arguments) \
-  static_assert(std::is_same_v<decltype(&symbol), decltype(rlflow::gpu::Api::symbol)>, #symbol);
+using namespace fake;
+
+// The stand-in has the interface that the back end calls: a definition with another signature does not compile.
+#define RLFLOW_DECLARED(symbol, declared, result, arguments) API result symbol arguments;
+RLFLOW_CUDA_API(RLFLOW_DECLARED)
+RLFLOW_NVRTC_API(RLFLOW_DECLARED)
+RLFLOW_CUDNN_API(RLFLOW_DECLARED)
+RLFLOW_CUBLAS_API(RLFLOW_DECLARED)

@@ -55,8 +55,6 @@ void put(void* p, int type, int64_t i, double v) { host::store<double>(p, kind_o
 
 }  // namespace fake
 
-using namespace fake;
-
 API int cuInit(unsigned) { return setting("RLFLOW_FAKE_DEVICES", 1) < 0 ? 100 : 0; }
 API int cuDriverGetVersion(int* v) { return *v = setting("RLFLOW_FAKE_DRIVER", 13000), 0; }
 API int cuGetErrorString(int status, const char** text) {
@@ -146,6 +144,3 @@ API int nvrtcGetCUBINSize(void* p, size_t* n) { return *n = static_cast<std::str
 API int nvrtcGetCUBIN(void* p, char* out) { return std::strcpy(out, static_cast<std::string*>(p)->c_str()), 0; }
 API int nvrtcGetProgramLogSize(void*, size_t* n) { return *n = 1, 0; }
 API int nvrtcGetProgramLog(void*, char* out) { return *out = 0, 0; }
-
-RLFLOW_CUDA_API(RLFLOW_SAME)
-RLFLOW_NVRTC_API(RLFLOW_SAME)

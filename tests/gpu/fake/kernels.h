@@ -17,13 +17,11 @@ namespace host {
 #define BLOCKS place.blocks
 #define UNROLL
 #define INFINITE INFINITY
-using std::acos, std::acosh, std::asin, std::asinh, std::atan, std::atanh, std::ceil, std::cos, std::cosh, std::erf, std::exp, std::fabs,
-    std::floor, std::fmod, std::log, std::log1p, std::pow, std::rint, std::sin, std::sinh, std::sqrt, std::tan, std::tanh, std::trunc;
+using std::acos, std::acosh, std::asin, std::asinh, std::atan, std::atanh, std::ceil, std::cos, std::cosh, std::erf, std::exp, std::fabs, std::floor,
+    std::fmod, std::log, std::log1p, std::pow, std::rint, std::sin, std::sinh, std::sqrt, std::tan, std::tanh, std::trunc;
 inline float half_value(unsigned short h) {
   int sign = h >> 15, exponent = h >> 10 & 31, mantissa = h & 1023;
-  double v = exponent == 31  ? (mantissa ? NAN : INFINITY)
-             : exponent == 0 ? std::ldexp(mantissa, -24)
-                             : std::ldexp(1024 + mantissa, exponent - 25);
+  double v = exponent == 31 ? (mantissa ? NAN : INFINITY) : exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
   return static_cast<float>(sign ? -v : v);
 }
 inline unsigned short half_bits(float f) {
@@ -41,6 +39,7 @@ inline unsigned short half_bits(float f) {
 }
 #define RLFLOW_KERNEL_TEXT(...) __VA_ARGS__
 #include "cudnn/kernel_types.h"
+// The code speaks of the types.
 #include "cudnn/kernel_code.h"
 #undef RLFLOW_KERNEL_TEXT
 
