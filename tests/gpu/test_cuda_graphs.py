@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -268,9 +269,56 @@ def test_reduced_precision_stays_near(name: str, precision: str, tolerance: floa
 def test_the_fastest_routine_is_chosen_and_those_that_fail_are_left_out() -> None:
     _, session, feeds = opened(GRAPHS["conv bias relu"][0])
     session.run(feeds)
-    # The stand-in's clock: routine 1 fused 22 us; alone 20 or 30 us and 8 for two kernels; routine 0 cannot fuse, and
-    # routine 2 wants more workspace than there is.
+    # The stand-in's clock: engine 1 with everything inside 22 us, engine 0 32 us; channels last 21 us and 6 for turning.
+    # Engine 2 wants more workspace than there is, engine 3 has tensor cores, and engine 5 does not take it.
     assert steps(session) == "convolution [6,4,3,3] with bias, Relu, plan 0 of engine 1"
+
+
+CHAIN = CONV + "b: f32[6] = const\nlow: f32[] = const -0.5\nhigh: f32[] = const 0.25\ny = Conv{pads=[1,1,1,1]}(x, w, b)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "taken"),
+    [
+        (CHAIN + "z = Sigmoid(y)\nreturn z", "with bias, Sigmoid,"),
+        (CHAIN + "z = Tanh(y)\nreturn z", "with bias, Tanh,"),
+        (CHAIN + "z = Elu{alpha=0.5}(y)\nreturn z", "with bias, Elu,"),
+        (CHAIN + "z = LeakyRelu{alpha=0.1}(y)\nreturn z", "with bias, LeakyRelu,"),
+        (CHAIN + "z = Clip(y, low, high)\nreturn z", "with bias, Clip,"),
+        (CHAIN + "z = Gelu(y)\nreturn z", "with bias, Gelu,"),
+        (CHAIN + 'z = Gelu{approximate="tanh"}(y)\nreturn z', "with bias, Gelu,"),
+        (CHAIN + "z = Mul(y, y)\nreturn z", "with bias, plan 0 of engine 1; pointwise Mul"),
+        (CHAIN + "r: f32[2,6,7,6] = input\ns = Add(y, r)\nz = Tanh(s)\nreturn z", "with bias, residual, Tanh,"),
+        (CONV + "r: f32[2,6,5,4] = input\ny = Conv(x, w)\ns = Add(r, y)\nreturn s", "with, residual,"),
+        (CONV + "y = Conv(x, w)\nz = Relu(y)\nu = Neg(z)\nreturn u", "with Relu, then a kernel for the rest,"),
+        (CONV + "y = Conv(x, w)\nz = Relu(y)\nreturn y, z", "[6,4,3,3], plan 0 of engine 1; pointwise Relu"),
+        (CONV + "y = Conv{pads=[0,2,1,0], strides=[2,1]}(x, w)\nz = Relu(y)\nreturn z", "with Relu,"),
+        ("x: f64[2,3,6,5] = input\nw: f64[4,3,3,3] = const\ny = Conv(x, w)\nreturn y", "engine 0"),
+    ],
+)
+def test_what_a_convolution_takes_along(text: str, taken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first plan is run, not the fastest: all of the tail that cuDNN can take is inside."""
+    monkeypatch.setattr(cuda, "GpuExecutable", functools.partial(cuda.GpuExecutable, tune=False))
+    graph, session, feeds = opened(text)
+    found = session.run(feeds)
+    for got, right in zip(found.values(), evaluate(graph, feeds), strict=True):
+        np.testing.assert_allclose(got, right, rtol=2e-4, atol=2e-5)
+    assert taken in steps(session)
+
+
+@pytest.mark.parametrize(
+    ("precision", "step"),
+    [
+        ("float32", "with bias, Relu, plan 0 of engine 1"),  # no tensor cores
+        ("tf32", "with bias, Relu, channels last, plan 0 of engine 3"),
+        ("float16", "with bias, Relu, channels last, plan 0 of engine 3"),
+    ],
+)
+def test_the_layout_and_the_engine_are_chosen_by_the_clock(precision: str, step: str) -> None:
+    """In tensor cores the stand-in takes 16 us, with channels last 9 and 3 for each turn of the image and the result."""
+    _, session, feeds = opened(GRAPHS["conv bias relu"][0], precision)
+    session.run(feeds)
+    assert step in steps(session)
 
 
 def test_time_is_that_of_a_captured_chain() -> None:
