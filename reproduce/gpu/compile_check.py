@@ -2,13 +2,15 @@
 
 1. NVIDIA's headers and NVRTC are installed into ``build/gpu-headers`` (about 1 GB, once).
 2. Our declarations of their interfaces are compared with theirs by the compiler (``cext/gpu_check/headers.cc``).
-3. Every kernel of our own is compiled by NVRTC, for every element type, and by nvcc where that is on the path.
+3. cuDNN itself is asked for plans of our convolutions, for a GPU that is described to it (``described_gpu.json``).
+4. Every kernel of our own is compiled by NVRTC, for every element type, and by nvcc where that is on the path.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -50,6 +52,7 @@ def main() -> int:
         return 1
     install(options.packages)
     check_headers(compiler, options.packages)
+    check_plans(compiler, options.packages)
     folder = check_kernels(compiler, options.packages, options.architecture)
     check_with_nvcc(folder, options.architecture)
     return 0
@@ -72,6 +75,28 @@ def check_headers(compiler: str, packages: Path) -> None:
     source = ROOT / "cext" / "gpu_check" / "headers.cc"
     subprocess.run([compiler, "-std=c++20", "-fsyntax-only", *includes, os.fspath(source)], check=True)
     print("Our declarations are those of NVIDIA's headers.", flush=True)
+
+
+def check_plans(compiler: str, packages: Path) -> None:
+    """cuDNN takes every operation graph of ours and has a plan for it. Its libraries want a driver: one that refuses all."""
+    folder = BUILD / "gpu-plans"
+    folder.mkdir(parents=True, exist_ok=True)
+    header = next(packages.rglob("cuda.h")).read_text(encoding="utf-8", errors="replace")
+    names = {*re.findall(r"CUDAAPI\s+(cu\w+)\s*\(", header), *re.findall(r"#\s*define (?:cu\w+) +(cu\w+)\b", header)}
+    driver = folder / "driver.c"
+    driver.write_text("".join(f"int {name}(void) {{ return 100; }}\n" for name in sorted(names)), encoding="utf-8")
+    library = os.fspath(folder / "libcuda.so.1")
+    subprocess.run([compiler, "-x", "c", "-shared", "-fPIC", "-w", os.fspath(driver), "-o", library], check=True)
+    program = folder / "plans"
+    back_end = ROOT / "cext" / "src" / "cudnn"
+    sources = [ROOT / "cext" / "gpu_check" / "plans.cc", back_end / "operation_graph.cc", back_end / "libraries.cc"]
+    command = [compiler, "-std=c++20", "-O1", f"-I{ROOT / 'cext' / 'src'}", f"-I{ROOT / 'cext' / 'include'}"]
+    subprocess.run([*command, *map(os.fspath, sources), "-o", os.fspath(program), "-ldl"], check=True)
+    folders = [path.parent for name in ("libcudnn.so.9", "libcublasLt.so.*") for path in packages.rglob(name)]
+    environment = {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(map(os.fspath, [*folders, folder]))}
+    description = Path(__file__).with_name("described_gpu.json")
+    arguments = [os.fspath(program), os.fspath(folders[0]), os.fspath(description)]
+    subprocess.run(arguments, check=True, env=environment)
 
 
 def check_kernels(compiler: str, packages: Path, architecture: str) -> Path:

@@ -182,22 +182,28 @@ std::vector<Call> calls_of(const Described& graph) {
   return calls;
 }
 
-// As in life, the fast engines take a residual sum and a Relu along if there is a bias too, and the residual comes first; other
-// activations have a slow engine alone. One wants too much workspace, one fails, and float32 is multiplied in tensor cores by some.
+// As in life: the fast engines take a residual sum and a Relu along if there is a bias too, and the residual comes first. Sigmoid, Tanh
+// and Elu have a slow engine alone; Gelu and a Relu with a slope have one that is compiled, with channels last. One engine wants too much
+// workspace, one fails, and float32 is multiplied in tensor cores by some.
 std::vector<std::shared_ptr<const Engine>> engines_for(const Described& graph, int mode) {
   const std::vector<Call> calls = calls_of(graph);
-  const Call& first = calls.at(0);
+  const Call &first = calls.at(0), &end = calls.back();
   std::string form;
   for (size_t i = 1; i < calls.size(); ++i) form += !calls[i].has_b ? 'a' : calls[i].b.dims == calls[i].y.dims ? 'r' : 'b';
   const std::set<std::string> kForms = {"", "b", "rb", "ba", "rba"};
   std::vector<std::shared_ptr<const Engine>> found;
   if (!first.convolves || !kForms.contains(form)) return found;
-  const bool relu = form.empty() || form.back() != 'a' || calls.back().mode == kModeRelu;
+  const bool ends = !form.empty() && form.back() == 'a', relu = !ends || (end.mode == kModeRelu && end.slope == 0);
+  const bool compiles = ends && (end.mode == kModeGelu || end.mode == kModeGeluTanh || end.slope != 0);
   const bool last = channels_last(first.y), fast = mode == kHeuristicBest && relu && first.x.type != kDnnDouble;
   const double more = static_cast<double>(form.size());
-  auto add = [&](int64_t index, int64_t workspace, double us, std::vector<int> notes, bool fails = false) {
-    found.push_back(std::make_shared<Engine>(Engine{index, workspace, us + more, fails, std::move(notes), {}}));
+  auto add = [&](int64_t index, int64_t workspace, double us, std::vector<int> notes, bool fails = false, std::vector<int> behaviour = {}) {
+    found.push_back(std::make_shared<Engine>(Engine{index, workspace, us + more, fails, std::move(notes), std::move(behaviour)}));
   };
+  if (compiles) {
+    for (int i = 0; last && mode == kHeuristicBest && i < 2; ++i) add(7 + i, 0, 5, {}, false, {kNoteCompiles});
+    return found;
+  }
   if (fast) {
     add(2, int64_t{2} << 30, 5, {kNoteTensorCore});
     add(3, 0, last ? 7 : 14, {kNoteTensorCore});
