@@ -152,11 +152,11 @@ backend-test: $(VENV)/.dev ## load, save and run every ONNX operator case and th
 	$(BIN)/python -m pytest -q -m "" tests/frontends/test_backend_cases.py tests/frontends/test_light_models.py
 
 .PHONY: gpu-compile
-gpu-compile: check ## the cudnn back end against NVIDIA's headers and compilers; no GPU needed (fetches 1 GB, once)
+gpu-compile: check ## the cudnn back end against NVIDIA's headers, compilers and cuDNN's own plans; no GPU needed (fetches 1 GB, once)
 	"$(PYTHON)" reproduce/gpu/compile_check.py
 
 .PHONY: gpu-check
-gpu-check: ## on a machine with a GPU: operators beside torch, calibration, five models optimised (ten minutes; PYTHON has torch and cython)
+gpu-check: ## on a machine with a GPU: operators beside torch, calibration, five models optimised, a table of it (ten minutes; PYTHON has torch and cython)
 	"$(PYTHON)" reproduce/gpu/check.py
 
 ##@ Code and documents

@@ -5,8 +5,9 @@
 3. calibrate  predicted against replayed time over five models and variants of each
 4. optimize   `rlflow optimize --cost cudnn` on five models at batch 1, timed end to end on the GPU
 
-A stage that the time does not reach is named in the file, which is written anew after every row. Runs from a checkout,
-with whatever Python has torch, onnx and cython; nothing is installed. Without a GPU: the sentence, and status 1.
+A stage that the time does not reach is named in the file, which is written anew after every row. The last words are a
+table of what was measured and what was not (``summary.py``). Runs from a checkout, with whatever Python has torch, onnx
+and cython; nothing is installed. Without a GPU: the sentence, the table, and status 1.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [os.fspath(ROOT), os.fspath(ROOT / "reproduce" / "common")]
+sys.path[:0] = [os.fspath(ROOT), os.fspath(ROOT / "reproduce" / "common"), os.fspath(ROOT / "reproduce" / "gpu")]
 
 MODELS = ("nasrnn", "squeezenet1.1", "resnext-50", "inception-v3", "bert-base")
 PRECISIONS = ("float32", "float16")
@@ -92,6 +93,7 @@ def main() -> int:
     reason = missing()
     if reason is not None:
         print(f"gpu-check: {reason}", file=sys.stderr)
+        print(summary_table(None, options.models, "no GPU here"))
         return 1
     check = Check(options, started, build_seconds)
     for stage in options.stages:
@@ -99,6 +101,14 @@ def main() -> int:
     check.save()
     check.show()
     return 1 if check.found["problems"] else 0
+
+
+def summary_table(found: dict[str, Any] | None, models: list[str], reason: str = "") -> str:
+    """What is measured and what is not, of all that this check can measure."""
+    import summary
+
+    planned = {"operators": len(OPERATORS) * len(PRECISIONS), "calibration": len(models), "optimize": len(models)}
+    return summary.text(found, planned, reason)
 
 
 def build() -> float:
@@ -274,10 +284,11 @@ class Check:
         return {"model": name, "seconds": time.monotonic() - begun, "gain": gain, "report": found}
 
     def show(self) -> None:
-        """What went wrong, and where the rest is."""
+        """What went wrong, where the rest is, and what was measured."""
         for problem in self.found["problems"]:
             print(f"problem: {problem}")
         print(f"{self.found['seconds']:.0f} s; everything is in {self.options.json}")
+        print(summary_table(self.found, self.options.models))
 
 
 def rlflow(arguments: list[str], seconds: float) -> None:

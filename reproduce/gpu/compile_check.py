@@ -78,7 +78,7 @@ def check_headers(compiler: str, packages: Path) -> None:
 
 
 def check_plans(compiler: str, packages: Path) -> None:
-    """cuDNN takes every operation graph of ours and has a plan for it. Its libraries want a driver: one that refuses all."""
+    """cuDNN takes every operation graph of ours and has a plan for it. The driver that it wants refuses everything."""
     folder = BUILD / "gpu-plans"
     folder.mkdir(parents=True, exist_ok=True)
     header = next(packages.rglob("cuda.h")).read_text(encoding="utf-8", errors="replace")

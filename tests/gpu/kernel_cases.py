@@ -22,13 +22,19 @@ ORDERS = ("forward", "reverse", "7")
 #: Blocks, and threads in each, for kernels whose threads do not meet.
 APART = ((1, 32, "forward"), (3, 256, "reverse"), (2, 64, "7"))
 #: For kernels whose threads meet: one block goes through all the work, or some share it.
-TOGETHER = (*((grid, threads, order) for grid, threads in ((1, 96), (2, 256)) for order in ORDERS), (1, 32, "7"), (1, 1024, "reverse"))
+TOGETHER = (
+    *((grid, threads, order) for grid, threads in ((1, 96), (2, 256)) for order in ORDERS),
+    (1, 32, "7"),
+    (1, 1024, "reverse"),
+)
 
 
 def _names(first: str) -> dict[str, int]:
     """An enumeration of kernel_types.h, found by its first name."""
     text = TYPES.read_text(encoding="utf-8")
-    body = next(body for body in re.findall(r"enum \w+ : long long \{([^}]*)\}", text) if f"{first}" in body.split(",")[0])
+    body = next(
+        body for body in re.findall(r"enum \w+ : long long \{([^}]*)\}", text) if f"{first}" in body.split(",")[0]
+    )
     found: dict[str, int] = {}
     for number, entry in enumerate(body.split(",")):
         name, _, value = (part.strip() for part in entry.partition("="))
@@ -170,7 +176,9 @@ def chains() -> Iterator[Case]:
     chosen = np.where(end > 0.25, end, product)
     ins = [("kF32", strides(shape), 0), ("kF32", (0, 0, 1), 0), ("kF32", (5, 1, 0), 0)]
     fixed = pointwise(shape, ins, [("kF32", 8), ("kBool", 7)], code)
-    yield Case("pointwise chain of two results", "Pointwise", fixed, [x, row, plane], [chosen, (end > 0.25).astype(np.uint8)])
+    yield Case(
+        "pointwise chain of two results", "Pointwise", fixed, [x, row, plane], [chosen, (end > 0.25).astype(np.uint8)]
+    )
     backwards = [("kF32", (-1,), 41)]
     fixed = pointwise((42,), backwards, [("kF32", 1)], [("kNeg", 0, 0, 0, 0.0)])
     line = random((42,))
@@ -194,7 +202,11 @@ def types() -> Iterator[Case]:
         for wide in (False, True):
             code = [("kConst", 0, 0, 0, 2.0), ("kDiv", 0, 1, 0, 0.0)]
             fixed = pointwise((67,), [(kind, (1,), 0)], [("kF64", 2), (kind, 0)], code, wide)
-            right = (values / 2).astype(np.float64) if wide else (values.astype(np.float32) / np.float32(2)).astype(np.float64)
+            right = (
+                (values / 2).astype(np.float64)
+                if wide
+                else (values.astype(np.float32) / np.float32(2)).astype(np.float64)
+            )
             yield Case(f"pointwise of {kind}{', wide' if wide else ''}", "Pointwise", fixed, [x], [right, x])
     exact = np.array([1.0, -2.5, 65519.0, 65520.0, 1e-7, 3e-8, 2e-8, 0.1, np.inf, 2049.0, 2051.0], np.float32)
     with np.errstate(over="ignore"):
@@ -212,7 +224,9 @@ def transpositions() -> Iterator[Case]:
             x = random((batch, rows, columns), kind)
             fixed = [x.itemsize, batch, rows, columns]
             name = f"transposition of {batch} x {rows} x {columns}, {kind}"
-            yield Case(name, "Transposition", fixed, [x], [x.transpose(0, 2, 1)], TOGETHER if kind == "kF32" else TOGETHER[1:4])
+            yield Case(
+                name, "Transposition", fixed, [x], [x.transpose(0, 2, 1)], TOGETHER if kind == "kF32" else TOGETHER[1:4]
+            )
 
 
 def gathers() -> Iterator[Case]:
@@ -261,7 +275,10 @@ def reductions() -> Iterator[Case]:
         middle = np.array([reduce(x[a, :, c].astype(np.float64)) for a in range(5) for c in range(11)])
         rest = np.array([reduce(x[:, b].reshape(-1).astype(np.float64)) for b in range(3)])
         for by_block in (False, True) if kind in BY_BLOCK else (False,):
-            for right, kept, reduced in ((middle, ((5, 33), (11, 1)), ((3, 11),)), (rest, ((3, 11),), ((5, 33), (11, 1)))):
+            for right, kept, reduced in (
+                (middle, ((5, 33), (11, 1)), ((3, 11),)),
+                (rest, ((3, 11),), ((5, 33), (11, 1))),
+            ):
                 fixed = _reducing(kind, "kF32", "kF32", right.size, by_block, kept, reduced)
                 answer = right.astype(np.int64 if kind.startswith("kArg") else np.float32)
                 launches = TOGETHER if by_block else APART
@@ -323,7 +340,20 @@ def pools() -> Iterator[Case]:
             right = np.empty((2, *out), np.float32)
             for at in np.ndindex(2, *out):
                 right[at] = _pooled(x[at[0]], at[1:], (window, stride, dilation, pad, limit), maximum, with_pad)
-            fixed = [KIND["kF32"], maximum, 2, right.size, *size, *out, *window, *stride, *dilation, *pad, *limit, with_pad]
+            fixed = [
+                KIND["kF32"],
+                maximum,
+                2,
+                right.size,
+                *size,
+                *out,
+                *window,
+                *stride,
+                *dilation,
+                *pad,
+                *limit,
+                with_pad,
+            ]
             yield Case(f"pool of {size}, maximum {maximum}, padding {with_pad}", "Pooling", fixed, [x], [right])
 
 
@@ -339,8 +369,5 @@ def _pooled(plane: np.ndarray, at: Sequence[int], how: Any, maximum: int, with_p
     return max(seen) if maximum else sum(seen) / (counted if with_pad else len(seen))
 
 
-CASES = {
-    case.name: case
-    for group in (operations, chains, types, transpositions, gathers, remappings, reductions, softenings, normalisations, pools)
-    for case in group()
-}  # fmt: skip
+GROUPS = (operations, chains, types, transpositions, gathers, remappings, reductions, softenings, normalisations, pools)
+CASES = {case.name: case for group in GROUPS for case in group()}

@@ -23,7 +23,13 @@ class KernelHost:
         self._library.fake_launch.restype = ctypes.c_char_p
 
     def fault(
-        self, kernel: str, fixed: Sequence[int], ins: list[Any], outs: list[Any], launch: tuple[int, int, str], at_end: bool
+        self,
+        kernel: str,
+        fixed: Sequence[int],
+        ins: list[Any],
+        outs: list[Any],
+        launch: tuple[int, int, str],
+        at_end: bool,
     ) -> str:
         """Launches once; the results are written into ``outs``. What went wrong, or nothing."""
         held = [self._library.fake_take(array.nbytes, at_end) for array in (*outs, *ins)]

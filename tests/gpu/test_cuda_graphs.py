@@ -269,12 +269,14 @@ def test_reduced_precision_stays_near(name: str, precision: str, tolerance: floa
 def test_the_fastest_routine_is_chosen_and_those_that_fail_are_left_out() -> None:
     _, session, feeds = opened(GRAPHS["conv bias relu"][0])
     session.run(feeds)
-    # The stand-in's clock: engine 1 with everything inside 22 us, engine 0 32 us; channels last 21 us and 6 for turning.
+    # The stand-in's clock: engine 1 with everything inside 22 us, engine 0 32 us; channels last 21 and 6 for turning.
     # Engine 2 wants more workspace than there is, engine 3 has tensor cores, and engine 5 does not take it.
     assert steps(session) == "convolution [6,4,3,3] with bias, Relu, plan 0 of engine 1"
 
 
-CHAIN = CONV + "b: f32[6] = const\nlow: f32[] = const -0.5\nhigh: f32[] = const 0.25\ny = Conv{pads=[1,1,1,1]}(x, w, b)\n"
+CHAIN = (
+    CONV + "b: f32[6] = const\nlow: f32[] = const -0.5\nhigh: f32[] = const 0.25\ny = Conv{pads=[1,1,1,1]}(x, w, b)\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +321,7 @@ def test_one_routine_is_compiled_where_cudnn_has_no_other(activation: str) -> No
     ],
 )
 def test_the_layout_and_the_engine_are_chosen_by_the_clock(precision: str, step: str) -> None:
-    """In tensor cores the stand-in takes 16 us, with channels last 9 and 3 for each turn of the image and the result."""
+    """In tensor cores the stand-in takes 16 us, with channels last 9 and 3 for each turn of image and result."""
     _, session, feeds = opened(GRAPHS["conv bias relu"][0], precision)
     session.run(feeds)
     assert step in steps(session)

@@ -1,4 +1,4 @@
-"""The stand-in for cuDNN's graph interface checks every descriptor: a right sequence of calls, and one fault at a time."""
+"""The stand-in for cuDNN's graph interface checks every descriptor: a right sequence of calls, one fault at a time."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def valid() -> Descriptors:
     }  # fmt: skip
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """What the stand-in said."""
 
 
@@ -85,7 +85,7 @@ class Calls:
         if status:
             said = ctypes.create_string_buffer(512)
             self.library.cudnnGetLastErrorString(said, ctypes.c_size_t(511))
-            raise Refused(said.value.decode())
+            raise RefusedError(said.value.decode())
 
     def create(self, name: str, kind: str) -> ctypes.c_void_p:
         found = ctypes.c_void_p()
@@ -114,15 +114,19 @@ class Calls:
     def ask(self, name: str, attribute: str, kind: str, array: Any) -> int:
         """How many values there are; as many as fit are in the array."""
         found = ctypes.c_int64()
-        self.check(self.library.cudnnBackendGetAttribute(
-            self.made[name], NUMBER[attribute], NUMBER[kind], ctypes.c_int64(len(array)), ctypes.byref(found), array))  # fmt: skip
+        length = ctypes.c_int64(len(array))
+        made, number = self.made[name], NUMBER[attribute]
+        self.check(
+            self.library.cudnnBackendGetAttribute(made, number, NUMBER[kind], length, ctypes.byref(found), array)
+        )
         return found.value
 
     def plan(self, number: int = 3) -> None:
         """A plan of the engine that is proposed at this place."""
         configs = [self.create(f"config {i}", "kDescribeEngineConfig") for i in range(number + 1)]
         self.ask("heuristic", "kHeuristicResults", "kTypeDescriptor", (ctypes.c_void_p * len(configs))(*configs))
-        self.describe({"plan": ("kDescribePlan", {"kPlanHandle": ("kTypeHandle", [1]), "kPlanConfig": named(f"config {number}")})})  # fmt: skip
+        attributes = {"kPlanHandle": ("kTypeHandle", [1]), "kPlanConfig": named(f"config {number}")}
+        self.describe({"plan": ("kDescribePlan", attributes)})
 
     def execute(self, operands: Mapping[int, Any], workspace: Any) -> None:
         pointers = [None if array is None else array.ctypes.data for array in operands.values()]
@@ -186,7 +190,12 @@ FAULTS = [
     ("convolved", "kTensorVirtual", None, "a graph stores 2 results, expected one"),
     ("y", "kTensorVirtual", ("kTypeBoolean", [True]), "nothing reads the virtual tensor 3"),
     ("y", "kTensorDims", SHAPE, "a tensor's strides leave gaps or overlap"),
-    ("convolution", "kConvolutionStrides", ("kTypeInt64", [1]), "a convolution of 2 axes has 1 numbers in attribute 103"),
+    (
+        "convolution",
+        "kConvolutionStrides",
+        ("kTypeInt64", [1]),
+        "a convolution of 2 axes has 1 numbers in attribute 103",
+    ),
     ("convolution", "kConvolutionStrides", ("kTypeInt64", [2, 1]), "result has the extent 5, expected 3"),
     ("convolution", "kConvolutionPaddingAfter", ("kTypeInt64", [0, 1]), "result has the extent 5, expected 4"),
     ("convolution", "kConvolutionPaddingBefore", ("kTypeInt64", [1, -1]), "a convolution has -1 in attribute 105"),
@@ -222,25 +231,25 @@ def test_a_wrong_descriptor_is_refused(
         del attributes[attribute]
     else:
         attributes[attribute] = value
-    with pytest.raises(Refused, match=re.escape(sentence)):
+    with pytest.raises(RefusedError, match=re.escape(sentence)):
         calls.describe(descriptors)
 
 
 @pytest.mark.parametrize("name", [name for name in valid() if name != "heuristic"])
 def test_what_is_not_finished_cannot_be_used(calls: Calls, name: str) -> None:
-    with pytest.raises(Refused, match="names a descriptor that is not finished"):
+    with pytest.raises(RefusedError, match="names a descriptor that is not finished"):
         calls.describe(valid(), unfinished=name)
 
 
 def test_what_is_finished_stays_as_it_is(calls: Calls) -> None:
     calls.describe(valid())
-    with pytest.raises(Refused, match="is set after it was finished"):
+    with pytest.raises(RefusedError, match="is set after it was finished"):
         calls.set("x", "kTensorId", ("kTypeInt64", [4]))
-    with pytest.raises(Refused, match="finished twice"):
+    with pytest.raises(RefusedError, match="finished twice"):
         calls.finish("x")
-    with pytest.raises(Refused, match="fills descriptors that the caller has made"):
+    with pytest.raises(RefusedError, match="fills descriptors that the caller has made"):
         calls.ask("heuristic", "kHeuristicResults", "kTypeDescriptor", (ctypes.c_void_p * 1)(1))
-    with pytest.raises(Refused, match="does not take this convolution"):
+    with pytest.raises(RefusedError, match="does not take this convolution"):
         calls.plan(2)
 
 
@@ -254,7 +263,9 @@ def test_what_is_finished_stays_as_it_is(calls: Calls) -> None:
         ({}, False, "the plan needs 4096 bytes of workspace and got none"),
     ],
 )
-def test_wrong_operands_are_refused(calls: Calls, change: dict[int, str | None], workspace: bool, sentence: str) -> None:
+def test_wrong_operands_are_refused(
+    calls: Calls, change: dict[int, str | None], workspace: bool, sentence: str
+) -> None:
     calls.describe(valid())
     calls.plan()
     given = operands()
@@ -263,7 +274,7 @@ def test_wrong_operands_are_refused(calls: Calls, change: dict[int, str | None],
             del given[identity]
         else:
             given[identity] = None if how is None else aligned([64])[1:] if how == "moved" else aligned([75])
-    with pytest.raises(Refused, match=re.escape(sentence)):
+    with pytest.raises(RefusedError, match=re.escape(sentence)):
         calls.execute(given, aligned([1024]) if workspace else None)
 
 
@@ -274,7 +285,7 @@ def test_too_small_a_workspace_is_seen(calls: Calls) -> None:
     calls.library.fake_take.restype = ctypes.c_void_p
     space = calls.library.fake_take(ctypes.c_size_t(2048), 1)
     array = np.ctypeslib.as_array((ctypes.c_float * 512).from_address(space))
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         calls.execute(operands(), array)
     calls.library.cuGetErrorString(719, ctypes.byref(text := ctypes.c_char_p()))
     assert text.value == b"a routine touches memory 0 bytes behind the end of an operand"
