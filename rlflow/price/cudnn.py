@@ -3,9 +3,9 @@
 Regions are those of the "generic" fusion table, which is also what the back end plans whole graphs by. A region's price
 is its median time per run in a captured chain of runs, replayed between events on the GPU, with the fastest of its
 routines: what it adds to a replayed model, without the start of a replay. Candidates are the first five that cuBLASLt's
-heuristics propose, and the first five plans of cuDNN's graph interface for each layout and form of a convolution, within
-a bound on workspace. In a model whose weights exceed the GPU's second-level cache, weights are
-read from memory: repeated runs of a region read other copies of them.
+heuristics propose, and the first five plans of cuDNN's graph interface for each layout and form of a convolution, all
+within a bound on workspace. In a model whose weights exceed the GPU's second-level cache, weights are read from memory:
+repeated runs of a region read other copies of them.
 
 A price belongs to the GPU, to the versions of driver, cuDNN and cuBLASLt, and to the way of computing (``dtype``).
 """

@@ -135,6 +135,7 @@ Ref Planner::turned(Ref from, const Dims& size, int type, std::vector<Step>& ste
       std::copy_n(content->second.begin() + static_cast<std::ptrdiff_t>(i * item), item,
                   moved.begin() + static_cast<std::ptrdiff_t>(((image * elements + place) * channels + channel) * item));
     }
+    plan_.turned_bytes += moved.size();
     return read(turned_[plan_.root(from)] = constant(type, size, std::move(moved)));
   }
   Ref to = temporary(type, size);

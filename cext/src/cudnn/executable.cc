@@ -126,8 +126,9 @@ Executable::Executable(std::shared_ptr<Device> device, GraphPtr graph, const std
     plan.tensors[r].offset = plan.constant_bytes;
     plan.constant_bytes += aligned(std::max<size_t>(content.size(), 1));
   }
-  if (settings.rotate > plan.constant_bytes && plan.constant_bytes > 0)
-    plan.copies = static_cast<int>(std::min<size_t>(kMostCopies, (settings.rotate + plan.constant_bytes - 1) / plan.constant_bytes));
+  const size_t read_bytes = plan.constant_bytes - plan.turned_bytes;  // a run reads one layout of each
+  if (settings.rotate > read_bytes && read_bytes > 0)
+    plan.copies = static_cast<int>(std::min<size_t>(kMostCopies, (settings.rotate + read_bytes - 1) / read_bytes));
   plan.arena = Memory(*plan.device, plan.arena_bytes);
   plan.constants = Memory(*plan.device, plan.constant_bytes * static_cast<size_t>(plan.copies));
   plan.workspace = Memory(*plan.device, plan.workspace_bytes);

@@ -45,11 +45,6 @@ Descriptor& Descriptor::finish() {
   if (int status = try_finish()) throw Failure(dnn_error(*api_, status, what_));
   return *this;
 }
-int64_t Descriptor::count(int attribute, int type) const {
-  int64_t found = 0;
-  if (int status = api_->cudnnBackendGetAttribute(raw(), attribute, type, 0, &found, nullptr)) throw Failure(dnn_error(*api_, status, what_));
-  return found;
-}
 template <class T>
 std::vector<T> Descriptor::get(int attribute, int type, int64_t most) const {
   std::vector<T> values(static_cast<size_t>(most));
@@ -172,7 +167,13 @@ std::vector<Descriptor> proposed(const DnnTarget& target, const Descriptor& grap
   }
   std::vector<Descriptor> configs;
   std::vector<void*> raw;
-  const int64_t most = std::min(heuristic.count(kHeuristicResults, kTypeDescriptor), kMostConfigs);
+  int64_t there = 0;
+  if (int status = target.api->cudnnBackendGetAttribute(heuristic.raw(), kHeuristicResults, kTypeDescriptor, 0, &there, nullptr)) {
+    *why_not = dnn_error(*target.api, status, kDoing);
+    if (status < kNotSupported) throw Failure(*why_not);
+    return {};
+  }
+  const int64_t most = std::min(there, kMostConfigs);
   for (int64_t i = 0; i < most; ++i) {
     configs.emplace_back(*target.api, kDescribeEngineConfig, kDoing);
     raw.push_back(configs.back().raw());

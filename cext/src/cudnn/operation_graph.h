@@ -41,7 +41,6 @@ class Descriptor {
   // As many of an attribute's values as there are, up to `most`.
   template <class T>
   std::vector<T> get(int attribute, int type, int64_t most) const;
-  int64_t count(int attribute, int type) const;
   void* raw() const { return raw_.get(); }
 
  private:

@@ -51,6 +51,7 @@ struct Plan {
   std::vector<Stage> stages;
   std::vector<std::pair<Ref, std::string>> contents;            // of constants
   size_t workspace_bytes = 0, arena_bytes = 0, constant_bytes = 0;
+  size_t turned_bytes = 0;                   // of constants that are there in a second layout
   int copies = 1;
   Memory arena, constants, workspace;
 
