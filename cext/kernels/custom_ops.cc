@@ -29,9 +29,8 @@ void add_operators(const Api& api, ort::SessionOptions* options) {
   ort::CustomOpDomain* domain = nullptr;
   api.call<ort::CreateCustomOpDomain>(kDomain, &domain);
   try {
-    for (const ort::CustomOp* op :
-         {&winograd_operator(), &norm_operator(), &product_operator(), &depthwise_operator(), &grouped_operator(), &gelu_operator(),
-          &unrolled_operator()})
+    for (const ort::CustomOp* op : {&winograd_operator(), &norm_operator(), &product_operator(), &depthwise_operator(), &grouped_operator(),
+                                    &gelu_operator(), &unrolled_operator()})
       api.call<ort::CustomOpDomainAdd>(domain, op);
     api.call<ort::AddCustomOpDomain>(options, domain);
   } catch (...) {

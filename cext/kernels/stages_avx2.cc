@@ -1,4 +1,6 @@
-// The stages with AVX2 and FMA: 16 registers of 8 floats, 12 of which hold sums.
+// The stages with AVX2 and FMA: 16 registers of 8 floats, 12 of which hold sums. A panel has half the columns that it has with
+// AVX-512, so that a tile has half the work to share the transformed weights with: chunks are larger. Of 36 points the weights
+// of 128 input channels would fill half of a second-level cache of 512 KB.
 #include "routines.h"
 #include "stages.h"
 
@@ -12,6 +14,10 @@
 
 #define RLFLOW_ROWS(block) 6
 #define RLFLOW_GROUP(block) ((block) == 8 ? 2 : 1)
+#define RLFLOW_LEAST_TILES 128
+#define RLFLOW_LEAST_GIVEN 48
+#define RLFLOW_PART(points) ((points) > 16 ? 64 : 128)
+#define RLFLOW_UNROLLED 16
 #define RLFLOW_LANES 8
 
 namespace rlflow::kernels {

@@ -13,6 +13,10 @@
 
 #define RLFLOW_ROWS(block) 12
 #define RLFLOW_GROUP(block) 2
+#define RLFLOW_LEAST_TILES 24
+#define RLFLOW_LEAST_GIVEN 24
+#define RLFLOW_PART(points) 128
+#define RLFLOW_UNROLLED 36
 #define RLFLOW_LANES 16
 
 namespace rlflow::kernels {

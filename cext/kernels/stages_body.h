@@ -2,8 +2,12 @@
 // of its own, after it has switched the instruction set on. So nothing here may call a library's template or inline
 // function: the linker would keep one instance of it for all instruction sets.
 //
-// The includer defines RLFLOW_ROWS(block) and RLFLOW_GROUP(block): the tiles, and the blocks of output channels, whose
-// sums one inner loop keeps in registers.
+// The includer defines what suits the instruction set:
+//   RLFLOW_ROWS(block), RLFLOW_GROUP(block): the tiles, and the blocks of output channels, whose sums one inner loop keeps in
+//     registers;
+//   RLFLOW_LEAST_TILES, RLFLOW_LEAST_GIVEN, RLFLOW_PART(points): see Stages, in stages.h;
+//   RLFLOW_UNROLLED: the most vectors of a window that are worked on in code without loops;
+//   RLFLOW_LANES: floats of a vector where no block says so.
 
 #define RLFLOW_INLINE inline __attribute__((always_inline))
 
@@ -32,166 +36,7 @@ RLFLOW_INLINE void fetch_far(const float* at) { __builtin_prefetch(at, 0, 2); } 
 constexpr int64_t kAhead = 2;       // tiles
 constexpr int64_t kStepsAhead = 8;  // input channels
 
-// --- transforms along one axis: TILE outputs by TAPS taps from POINTS = TILE + TAPS - 1 points, `STEP` vectors apart ----
-
-// Where polynomials are interpolated: at 0, at ± each of these, and at infinity. All are exact in binary. The error is 0.4
-// times that of the usual 1 and 2 for two pairs, and 0.7 times that of 1/2, 1 and 2 for three.
-template <int PAIRS>
-struct Pairs;
-template <>
-struct Pairs<2> {
-  static constexpr double at[2] = {0.75, 1.5};
-};
-template <>
-struct Pairs<3> {
-  static constexpr double at[3] = {0.5, 1, 1.5};
-};
-
-// The elementary symmetric polynomials of the pairs' squares, without those of the pair `left_out`.
-template <int PAIRS>
-struct Symmetric {
-  double of[PAIRS + 1] = {1};
-
-  constexpr explicit Symmetric(int left_out) {
-    for (int k = 0; k < PAIRS; ++k)
-      for (int j = PAIRS; j > 0 && k != left_out; --j) of[j] += of[j - 1] * Pairs<PAIRS>::at[k] * Pairs<PAIRS>::at[k];
-  }
-};
-
-constexpr double power(double base, int exponent) { return exponent == 0 ? 1.0 : base * power(base, exponent - 1); }
-
-// The product of a pair's distances to all other points; of the point 0 for pair -1.
-template <int PAIRS>
-constexpr double distances(int pair) {
-  double found = pair < 0 ? 1.0 : 2.0 * power(Pairs<PAIRS>::at[pair], 2);
-  for (int k = 0; k < PAIRS; ++k)
-    if (k != pair) found *= (pair < 0 ? 0.0 : power(Pairs<PAIRS>::at[pair], 2)) - power(Pairs<PAIRS>::at[k], 2);
-  return found;
-}
-
-// d[first + 2·count] − e1·d[first + 2·count − 2] + e2·… : every other input, by a polynomial in squares.
-template <int PAIRS, int LEFT_OUT, int FIRST, class V>
-RLFLOW_INLINE V alternating(const V* d) {
-  constexpr Symmetric<PAIRS> e(LEFT_OUT);
-  constexpr int COUNT = LEFT_OUT < 0 ? PAIRS : PAIRS - 1;
-  V value = d[FIRST + 2 * COUNT];
-#pragma GCC unroll 4
-  for (int j = 1; j <= COUNT; ++j) value += d[FIRST + 2 * (COUNT - j)] * static_cast<float>(j % 2 ? -e.of[j] : e.of[j]);
-  return value;
-}
-
-template <int PAIRS, int PAIR, int STEP, class V>
-RLFLOW_INLINE void input_pairs(const V* in, V* d) {
-  if constexpr (PAIR < PAIRS) {
-    const V even = alternating<PAIRS, PAIR, 2>(in);
-    const V odd = alternating<PAIRS, PAIR, 1>(in) * static_cast<float>(Pairs<PAIRS>::at[PAIR]);
-    d[(1 + 2 * PAIR) * STEP] = even + odd;
-    d[(2 + 2 * PAIR) * STEP] = even - odd;
-    input_pairs<PAIRS, PAIR + 1, STEP>(in, d);
-  }
-}
-
-// The windows' side.
-template <int POINTS, class V>
-struct Inputs {
-  static constexpr int PAIRS = POINTS / 2 - 1;
-
-  template <int STEP>
-  static RLFLOW_INLINE void apply(V* d) {
-    V in[POINTS];
-#pragma GCC unroll 8
-    for (int i = 0; i < POINTS; ++i) in[i] = d[i * STEP];
-    d[0] = alternating<PAIRS, -1, 0>(in);
-    input_pairs<PAIRS, 0, STEP>(in, d);
-    d[(POINTS - 1) * STEP] = alternating<PAIRS, -1, 1>(in);
-  }
-};
-
-// The outputs' and the weights' sides.
-template <int TILE, int TAPS, class V>
-struct Axis {
-  static constexpr int POINTS = TILE + TAPS - 1, PAIRS = POINTS / 2 - 1;
-
-  template <int STEP>
-  static RLFLOW_INLINE void output(V* m) {
-    V terms[2][PAIRS];  // even and odd in the point
-#pragma GCC unroll 4
-    for (int k = 0; k < PAIRS; ++k) {
-      terms[0][k] = m[(1 + 2 * k) * STEP] + m[(2 + 2 * k) * STEP];
-      terms[1][k] = m[(1 + 2 * k) * STEP] - m[(2 + 2 * k) * STEP];
-    }
-    const V first = m[0], last = m[(POINTS - 1) * STEP];
-#pragma GCC unroll 4
-    for (int i = 0; i < TILE; ++i) {
-      V value = terms[i % 2][0] * static_cast<float>(power(Pairs<PAIRS>::at[0], i));
-#pragma GCC unroll 4
-      for (int k = 1; k < PAIRS; ++k) value += terms[i % 2][k] * static_cast<float>(power(Pairs<PAIRS>::at[k], i));
-      m[i * STEP] = i == 0 ? first + value : i == TILE - 1 ? value + last : value;
-    }
-  }
-  // A row (1, p, p², …) / distances(p) a point p; then the point at infinity.
-  template <int FROM, int TO>
-  static RLFLOW_INLINE void filter(const V* g, V* u) {
-    u[0] = g[0] * static_cast<float>(1 / distances<PAIRS>(-1));
-#pragma GCC unroll 4
-    for (int k = 0; k < PAIRS; ++k) {
-      V even = {}, odd = {};
-#pragma GCC unroll 8
-      for (int tap = 0; tap < TAPS; ++tap)
-        (tap % 2 ? odd : even) += g[tap * FROM] * static_cast<float>(power(Pairs<PAIRS>::at[k], tap) / distances<PAIRS>(k));
-      u[(1 + 2 * k) * TO] = even + odd;
-      u[(2 + 2 * k) * TO] = even - odd;
-    }
-    u[(POINTS - 1) * TO] = g[(TAPS - 1) * FROM];
-  }
-};
-
-// At 0, ±1 and infinity, scaled so that there is nothing to multiply.
-template <class V>
-struct Inputs<4, V> {
-  template <int STEP>
-  static RLFLOW_INLINE void apply(V* d) {
-    const V d0 = d[0], d1 = d[STEP], d2 = d[2 * STEP], d3 = d[3 * STEP];
-    d[0] = d0 - d2;
-    d[STEP] = d1 + d2;
-    d[2 * STEP] = d2 - d1;
-    d[3 * STEP] = d1 - d3;
-  }
-};
-
-template <class V>
-struct Axis<2, 3, V> {
-  template <int STEP>
-  static RLFLOW_INLINE void output(V* m) {
-    const V m0 = m[0], m1 = m[STEP], m2 = m[2 * STEP], m3 = m[3 * STEP];
-    m[0] = m0 + m1 + m2;
-    m[STEP] = m1 - m2 - m3;
-  }
-  template <int FROM, int TO>
-  static RLFLOW_INLINE void filter(const V* g, V* u) {
-    const V even = (g[0] + g[2 * FROM]) * 0.5f, odd = g[FROM] * 0.5f;
-    u[0] = g[0];
-    u[TO] = even + odd;
-    u[2 * TO] = even - odd;
-    u[3 * TO] = g[2 * FROM];
-  }
-};
-
-// No transform where there is one tap.
-template <class V>
-struct Inputs<1, V> {
-  template <int STEP>
-  static RLFLOW_INLINE void apply(V*) {}
-};
-template <class V>
-struct Axis<1, 1, V> {
-  template <int STEP>
-  static RLFLOW_INLINE void output(V*) {}
-  template <int FROM, int TO>
-  static RLFLOW_INLINE void filter(const V* g, V* u) {
-    u[0] = g[0];
-  }
-};
+#include "axes_body.h"
 
 // --- where a tile lies ------------------------------------------------------------------------------------------------
 
@@ -212,6 +57,10 @@ struct Place {
 
 // --- stage 1 ------------------------------------------------------------------------------------------------------------
 
+// Whether a window, of so many vectors, is worked on as a whole, in code without loops. Where the registers cannot hold it, a
+// compiler moves each vector through memory several times.
+constexpr bool is_small(int vectors) { return vectors <= RLFLOW_UNROLLED; }
+
 template <int BLOCK, int ROWS, int COLUMNS, class V>
 RLFLOW_INLINE void read_window(const Geometry& g, const float* plane, int64_t top, int64_t left, V* window) {
   if (top >= 0 && left >= 0 && top + ROWS <= g.height && left + COLUMNS <= g.width) {
@@ -228,23 +77,66 @@ RLFLOW_INLINE void read_window(const Geometry& g, const float* plane, int64_t to
   }
 }
 
+// A window to V, `stride` floats from point to point.
+template <int BLOCK, int ROWS, int COLUMNS>
+RLFLOW_INLINE void small_window(const Geometry& g, const float* plane, int64_t top, int64_t left, float* to, int64_t stride) {
+  using V = typename Lanes<BLOCK>::Vector;
+  V window[ROWS * COLUMNS];
+  read_window<BLOCK, ROWS, COLUMNS>(g, plane, top, left, window);
+  for (int j = 0; j < COLUMNS; ++j) Inputs<ROWS, V>::template apply<COLUMNS>(window + j);
+  for (int i = 0; i < ROWS * COLUMNS; ++i) fetch_to_write(to + i * stride + kAhead * BLOCK);
+  for (int i = 0; i < ROWS; ++i) {
+    Inputs<COLUMNS, V>::template apply<1>(window + i * COLUMNS);
+    for (int j = 0; j < COLUMNS; ++j) store<BLOCK>(to + (i * COLUMNS + j) * stride, window[i * COLUMNS + j]);
+  }
+}
+
+// The same, a column and then a row at a time, each of which stays in registers.
+template <int BLOCK, int ROWS, int COLUMNS>
+RLFLOW_INLINE void large_window(const Geometry& g, const float* plane, int64_t top, int64_t left, float* to, int64_t stride) {
+  using V = typename Lanes<BLOCK>::Vector;
+  V copied[ROWS * COLUMNS], half[ROWS * COLUMNS];
+  const float* from = plane + (top * g.width + left) * BLOCK;
+  int64_t width = g.width * BLOCK;
+  if (top < 0 || left < 0 || top + ROWS > g.height || left + COLUMNS > g.width) {
+    read_window<BLOCK, ROWS, COLUMNS>(g, plane, top, left, copied);
+    from = reinterpret_cast<const float*>(copied);
+    width = COLUMNS * BLOCK;
+  }
+#pragma GCC unroll 1
+  for (int j = 0; j < COLUMNS; ++j) {
+    V column[ROWS];
+#pragma GCC unroll 8
+    for (int i = 0; i < ROWS; ++i) column[i] = load<BLOCK>(from + i * width + j * BLOCK);
+    Inputs<ROWS, V>::template apply<1>(column);
+#pragma GCC unroll 8
+    for (int i = 0; i < ROWS; ++i) half[i * COLUMNS + j] = column[i];
+  }
+#pragma GCC unroll 1
+  for (int i = 0; i < ROWS; ++i, to += COLUMNS * stride) {
+    V row[COLUMNS];
+#pragma GCC unroll 8
+    for (int j = 0; j < COLUMNS; ++j) row[j] = half[i * COLUMNS + j];
+    Inputs<COLUMNS, V>::template apply<1>(row);
+#pragma GCC unroll 8
+    for (int j = 0; j < COLUMNS; ++j) {
+      fetch_to_write(to + j * stride + kAhead * BLOCK);
+      store<BLOCK>(to + j * stride, row[j]);
+    }
+  }
+}
+
 template <int TILE_Y, int TILE_X, int TAPS_Y, int TAPS_X, int BLOCK>
 void transform_input(const Geometry& g, const Chunk& chunk, const float* x, int64_t first_block, int64_t end_block) {
-  using V = typename Lanes<BLOCK>::Vector;
   constexpr int ROWS = TILE_Y + TAPS_Y - 1, COLUMNS = TILE_X + TAPS_X - 1;
   for (int64_t block = first_block; block < end_block; ++block) {
     Place place(g, chunk.first);
     for (int64_t tile = 0; tile < chunk.count; ++tile, place.next(g)) {
       const float* plane = x + (place.image * g.in_blocks + block) * g.height * g.width * BLOCK;
-      V window[ROWS * COLUMNS];
-      read_window<BLOCK, ROWS, COLUMNS>(g, plane, place.row * TILE_Y - g.pad_top, place.column * TILE_X - g.pad_left, window);
-      for (int j = 0; j < COLUMNS; ++j) Inputs<ROWS, V>::template apply<COLUMNS>(window + j);
+      const int64_t top = place.row * TILE_Y - g.pad_top, left = place.column * TILE_X - g.pad_left;
       float* to = chunk.v + (block * chunk.count + tile) * BLOCK;
-      for (int i = 0; i < ROWS * COLUMNS; ++i) fetch_to_write(to + i * chunk.v_stride + kAhead * BLOCK);
-      for (int i = 0; i < ROWS; ++i) {
-        Inputs<COLUMNS, V>::template apply<1>(window + i * COLUMNS);
-        for (int j = 0; j < COLUMNS; ++j) store<BLOCK>(to + (i * COLUMNS + j) * chunk.v_stride, window[i * COLUMNS + j]);
-      }
+      if constexpr (is_small(ROWS * COLUMNS)) small_window<BLOCK, ROWS, COLUMNS>(g, plane, top, left, to, chunk.v_stride);
+      else large_window<BLOCK, ROWS, COLUMNS>(g, plane, top, left, to, chunk.v_stride);
     }
   }
 }
@@ -412,6 +304,33 @@ RLFLOW_INLINE V activated(const V& given, const Epilogue& e) {
   return value;
 }
 
+// A tile's points of M, `stride` floats from one to the next, to its rows, each of which has COLUMNS vectors to go.
+template <int TILE_Y, int TAPS_Y, int COLUMNS, int BLOCK>
+RLFLOW_INLINE void columns_of_tile(const float* from, int64_t stride, typename Lanes<BLOCK>::Vector* half) {
+  using V = typename Lanes<BLOCK>::Vector;
+  constexpr int ROWS = TILE_Y + TAPS_Y - 1;
+  if constexpr (is_small(ROWS * COLUMNS)) {
+    for (int i = 0; i < ROWS * COLUMNS; ++i) {
+      half[i] = load<BLOCK>(from + i * stride);
+      fetch(from + i * stride + kAhead * BLOCK);
+    }
+    for (int j = 0; j < COLUMNS; ++j) Axis<TILE_Y, TAPS_Y, V>::template output<COLUMNS>(half + j);
+  } else {
+#pragma GCC unroll 1
+    for (int j = 0; j < COLUMNS; ++j, from += stride) {
+      V column[ROWS];
+#pragma GCC unroll 8
+      for (int i = 0; i < ROWS; ++i) {
+        column[i] = load<BLOCK>(from + i * COLUMNS * stride);
+        fetch(from + i * COLUMNS * stride + kAhead * BLOCK);
+      }
+      Axis<TILE_Y, TAPS_Y, V>::template output<1>(column);
+#pragma GCC unroll 8
+      for (int i = 0; i < TILE_Y; ++i) half[i * COLUMNS + j] = column[i];
+    }
+  }
+}
+
 template <int TILE_Y, int TILE_X, int TAPS_Y, int TAPS_X, int BLOCK>
 void transform_output(const Geometry& g, const Chunk& chunk, const Panel& panel, const Epilogue& e, float* y) {
   using V = typename Lanes<BLOCK>::Vector;
@@ -423,11 +342,7 @@ void transform_output(const Geometry& g, const Chunk& chunk, const Panel& panel,
     for (int64_t tile = 0; tile < chunk.count; ++tile, place.next(g)) {
       const float* from = panel.m + (k * chunk.count + tile) * BLOCK;
       V points[ROWS * COLUMNS];
-      for (int i = 0; i < ROWS * COLUMNS; ++i) {
-        points[i] = load<BLOCK>(from + i * panel.m_stride);
-        fetch(from + i * panel.m_stride + kAhead * BLOCK);
-      }
-      for (int j = 0; j < COLUMNS; ++j) Axis<TILE_Y, TAPS_Y, V>::template output<COLUMNS>(points + j);
+      columns_of_tile<TILE_Y, TAPS_Y, COLUMNS, BLOCK>(from, panel.m_stride, points);
       const int64_t top = place.row * TILE_Y, left = place.column * TILE_X;
       const int64_t rows = g.out_height - top < TILE_Y ? g.out_height - top : TILE_Y;
       const int64_t columns = g.out_width - left < TILE_X ? g.out_width - left : TILE_X;
@@ -449,8 +364,13 @@ void transform_output(const Geometry& g, const Chunk& chunk, const Panel& panel,
 
 template <int BLOCK, int TILE_Y, int TILE_X, int TAPS_Y, int TAPS_X>
 const Stages* table(const Form& form) {
-  static constexpr Stages stages = {RLFLOW_GROUP(BLOCK), transform_input<TILE_Y, TILE_X, TAPS_Y, TAPS_X, BLOCK>,
-                                    transform_weights<TILE_Y, TILE_X, TAPS_Y, TAPS_X, BLOCK>, multiply<BLOCK>,
+  static constexpr Stages stages = {RLFLOW_GROUP(BLOCK),
+                                    RLFLOW_LEAST_TILES,
+                                    RLFLOW_LEAST_GIVEN,
+                                    RLFLOW_PART((TILE_Y + TAPS_Y - 1) * (TILE_X + TAPS_X - 1)),
+                                    transform_input<TILE_Y, TILE_X, TAPS_Y, TAPS_X, BLOCK>,
+                                    transform_weights<TILE_Y, TILE_X, TAPS_Y, TAPS_X, BLOCK>,
+                                    multiply<BLOCK>,
                                     transform_output<TILE_Y, TILE_X, TAPS_Y, TAPS_X, BLOCK>};
   const bool same = form.tile_y == TILE_Y && form.tile_x == TILE_X && form.taps_y == TAPS_Y && form.taps_x == TAPS_X;
   return same ? &stages : nullptr;

@@ -41,9 +41,11 @@ class UnrolledKernel {
     const std::vector<int64_t> sizes = constant_shape(api, info, 1, "NchwcUnrolled: the weights are not constant.");
     const bool fits = (block_ == 8 || block_ == 16) && sizes.size() == 4 && *std::min_element(sizes.begin(), sizes.end()) > 0 &&
                       sizes[0] % block_ == 0 && sizes[1] % block_ == 0;
-    if (!fits) throw std::invalid_argument("NchwcUnrolled: the weights have another shape than [channels, channels, height, width] in blocks of 8 or 16.");
+    if (!fits)
+      throw std::invalid_argument("NchwcUnrolled: the weights have another shape than [channels, channels, height, width] in blocks of 8 or 16.");
     if (chunk_ < 0 || chunk_ > kMostSteps)
-      throw std::invalid_argument("NchwcUnrolled: a chunk of " + std::to_string(chunk_) + " rows is not between 0 and " + std::to_string(kMostSteps) + ".");
+      throw std::invalid_argument("NchwcUnrolled: a chunk of " + std::to_string(chunk_) + " rows is not between 0 and " + std::to_string(kMostSteps) +
+                                  ".");
     out_blocks_ = sizes[0] / block_;
     in_blocks_ = sizes[1] / block_;
     kernel_[0] = sizes[2];
@@ -53,8 +55,8 @@ class UnrolledKernel {
   void run(ort::KernelContext* context) const {
     const Tensors t = tensors_of(api, context, steps_, {in_blocks_ * block_, out_blocks_ * block_}, kernel_, epilogue_);
     const Steps& s = steps_;
-    const Unrolled c{t.in[0],         in_blocks_,     out_blocks_,    t.in[2],   t.in[3],   t.out[2], t.out[3],  kernel_[0], kernel_[1], s.strides[0],
-                     s.strides[1],    s.dilations[0], s.dilations[1], s.pads[0], s.pads[1], t.x,      t.weights, t.epilogue, t.y};
+    const Unrolled c{t.in[0],      in_blocks_,     out_blocks_,    t.in[2],   t.in[3],   t.out[2], t.out[3],  kernel_[0], kernel_[1], s.strides[0],
+                     s.strides[1], s.dilations[0], s.dilations[1], s.pads[0], s.pads[1], t.x,      t.weights, t.epilogue, t.y};
     if (c.batch * c.plane() == 0) return;
     const Routines& table = routines(process_isa());
     Job job{*this, c, cut(c), block_ == 16 ? table.unroll_16 : table.unroll_8, block_ == 16 ? table.unrolled_16 : table.unrolled_8, {}};

@@ -11,16 +11,12 @@
 namespace rlflow::kernels {
 namespace {
 
-// Fewer tiles at a time would transform the weights too often.
-constexpr int64_t kLeastTiles = 24;
 // Fewer tiles would leave the product's registers idle.
 constexpr int64_t kFewTiles = 8;
 // From so many chunks on they are worked on side by side; fewer would leave threads idle.
 constexpr int64_t kSideBySide = 8;
 // Keeps equal points of neighbouring tiles out of one another's cache sets.
 constexpr int64_t kSkew = 32;
-// Input channels in a part: so many that adding to M costs little, and few enough for U to stay in the cache.
-constexpr int64_t kPart = 128;
 // More than any kernel has.
 constexpr int64_t kMostTaps = 99;
 
@@ -88,12 +84,13 @@ int64_t Winograd::m_stride(int64_t tiles) const { return stages_->group * tiles 
 
 Winograd::Cut Winograd::cut(const Geometry& g) const {
   const int64_t cache = second_level_cache() / static_cast<int64_t>(sizeof(float));
-  const int64_t wanted = tuning_.part > 0 ? tuning_.part : kPart;
+  const int64_t wanted = tuning_.part > 0 ? tuning_.part : stages_->part;
   const int64_t parts = given_ == Weights::plain ? ceiling(in_blocks_ * block_, wanted) : 1, part = ceiling(in_blocks_, parts);
   // V, and M and U of a panel, should take about two thirds of the cache; of U that is given, two points.
   const int64_t room = cache * 2 / 3 - (given_ == Weights::plain ? points() : 2) * u_stride(part);
   const int64_t fitting = room / (points() * (in_blocks_ + stages_->group) * block_);
-  const int64_t most = tuning_.chunk > 0 ? tuning_.chunk : std::max(kLeastTiles, fitting);
+  const int64_t least_tiles = given_ == Weights::plain ? stages_->least_tiles : stages_->least_given;
+  const int64_t most = tuning_.chunk > 0 ? tuning_.chunk : std::max(least_tiles, fitting);
   const int64_t panels = ceiling(out_blocks_, stages_->group);
   const bool fits = given_ == Weights::plain && panels * points() * u_stride(in_blocks_) <= cache / 2;
   // Of one panel, only chunks give a second thread something to do.

@@ -101,7 +101,7 @@ TEST(products_with_few_rows_are_those_in_double_precision) {
     int64_t rows, depth, columns;
   };
   for (const Isa isa : isas_here())
-    for (const Case& c : {Case{1, 768, 128}, {1, 5, 1}, {2, 33, 65}, {3, 64, 200}, {4, 17, 63}, {9, 30, 70}}) {
+    for (const Case& c : {Case{1, 768, 128}, {1, 5, 1}, {2, 33, 65}, {3, 64, 200}, {4, 17, 63}, {9, 30, 70}, {4, 150, 129}, {3, 128, 64}}) {
       const int64_t panels = (c.columns + 63) / 64;
       const auto x = normal_floats(c.rows * c.depth, 0, 1, 1), w = normal_floats(panels * c.depth * 64, 0, 1, 2);
       const auto bias = normal_floats(c.columns, 0, 1, 3);
