@@ -91,11 +91,12 @@ def _marked(written: Written, plan: KernelPlan | None, context: Context) -> Writ
 
 class _Time:
     """The seconds of the stage, which begins now. ``given``: of the budget, ``None``: there is none. ``pace``: of the
-    model as it came. ``start``: of a process, as long as nobody measured it.
+    model as it came. ``start``, ``load``: of a process and of a model in the comparison; what is measured is put there.
     """
 
     def __init__(self, given: Timing | None, pace: ModelTimes) -> None:
-        self._given, self._pace, self._began, self.start = given, pace, time.monotonic(), RACE_START
+        self._given, self._pace, self._began = given, pace, time.monotonic()
+        self.start, self.load = RACE_START, pace.load
 
     @property
     def _taken(self) -> float:
@@ -125,7 +126,7 @@ class _Time:
         and runs them (:func:`rlflow.runtime.loops.time_interleaved`). With kernels neither takes longer.
         """
         runs = _BLOCK_RUNS if self._pace.run < _LONG_RUN else _BLOCK_LONG_RUNS
-        return LEAST_BLOCKS * (self.start + 2.0 * (self._pace.load + runs * self._pace.run))
+        return LEAST_BLOCKS * (self.start + 2.0 * (self.load + runs * self._pace.run))
 
     def measuring(self) -> float | None:
         """What the race and the check will not need; a little more, where these then end late but in time."""
@@ -176,15 +177,18 @@ class _Planning:
             graph = BlockedGraph(self.context.worker.optimized(self.source), block_here())
             if not graph.sites():
                 raise CostError("ONNX Runtime's graph of the model has no node that a kernel can do")
-            self._start(worker)
             mapped = graph.mapped(folder)
+            self._start(worker, mapped.with_kernels({}))
             return self._among(mapped, measured(mapped, worker, self._feeds, self.time.measuring()), worker)
 
-    def _start(self, worker: Worker) -> None:
-        """Start the worker, as each block of the comparison does."""
+    def _start(self, worker: Worker, plain: str) -> None:
+        """Start the worker, and open the plain model in it, as each block of the comparison does."""
         began = time.monotonic()
         worker.describe()
         self.time.start = time.monotonic() - began
+        handle = worker.load(plain)
+        self.time.load = handle.load_seconds
+        worker.unload(handle)
 
     @property
     def _feeds(self) -> Mapping[str, Any]:
@@ -225,9 +229,9 @@ class _Planning:
         from rlflow.race import gate
 
         options, how = self.context.options, self.time.racing()
-        decision = gate.choose(
-            worker, self.source, {"kernels": model}, self._feeds, **how, seed=options.seed, only=True
-        )  # fmt: skip
+        # The runtime's graph of the model, opened as the other is: of large models, loading is most of a block.
+        plain = graph.with_kernels({})
+        decision = gate.choose(worker, plain, {"kernels": model}, self._feeds, **how, seed=options.seed, only=True)
         if decision.winner is None:
             raise CostError(decision.reason)
         version = str(worker.describe()["version"])
