@@ -6,6 +6,8 @@ Shapes: one convolution on blocked tensors, ONNX Runtime's and each algorithm's 
 the error is the largest over the largest output, against double precision. Alone: the other kernels, likewise. Models:
 `rlflow optimize --kernels` as users run it, and its file with kernels against the original; the ratio is that of the
 race of whole models, with its 95 % interval, and both errors are against double precision.
+
+Each instruction set has its own file of results; RLFLOW_KERNELS_ISA forces one, as docs/kernels.md says.
 """
 
 from __future__ import annotations
@@ -35,7 +37,15 @@ SHAPES = (
     (8, 384, (3, 1)), (35, 64, (5, 5)),
 )  # fmt: skip
 PARTS = ("shapes", "alone", "overhead", "models")
-RESULTS = HERE / "results" / "kernels.jsonl"
+RESULTS = HERE / "results"
+
+
+def results_file() -> Path:
+    """Of the instruction set that the kernels use here."""
+    from rlflow.kernels.preparing import block_here
+
+    isa = os.environ.get("RLFLOW_KERNELS_ISA") or {16: "avx512", 8: "avx2"}.get(block_here(), "portable")
+    return RESULTS / ("kernels.jsonl" if isa == "avx512" else f"kernels-{isa}.jsonl")
 
 
 # --- one convolution ------------------------------------------------------------------------------------------------
@@ -169,7 +179,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--shape-seconds", type=float, default=2.0)
     parser.add_argument("--resume", action="store_true", help="keep the rows that are there")
     parser.add_argument("--again", action="store_true", help="with --resume: but measure these models again")
-    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--output", type=Path, help="the results' file; otherwise that of the instruction set")
     results.add_options(parser)
     return parser.parse_args()
 
@@ -192,7 +202,7 @@ def measure_models(kept: results.Results, options: argparse.Namespace) -> None:
 def main() -> int:
     options = parsed()
     command = ["reproduce/kernels/run.py", *sys.argv[1:]]
-    kept = results.Results(options.output, command, resume=options.resume, dirty=options.dirty)
+    kept = results.Results(options.output or results_file(), command, resume=options.resume, dirty=options.dirty)
     for size, channels, taps in SHAPES if "shapes" in options.only else ():
         known = kept.have(key_of(size, channels, taps, ""))
         for row in [] if known else of_shape(size, channels, taps, options.shape_seconds):
