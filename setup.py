@@ -119,7 +119,8 @@ class BuildCore(build_ext):
         sources = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "cext" / "kernels").glob("*.cc"))
         try:
             objects = self.compiler.compile(sources, output_dir=self.build_temp, extra_postargs=kernel_flags())
-            self.compiler.link_shared_object(objects, os.fspath(self.kernels), target_lang="c++")
+            loader = ["dl"] if sys.platform == "linux" else []  # opens generated code, where a user names some
+            self.compiler.link_shared_object(objects, os.fspath(self.kernels), libraries=loader, target_lang="c++")
         except (CompileError, LinkError, ExecError) as error:
             self.warn(f"the kernels for ONNX Runtime were not built, and rlflow works without them: {error}")
 

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "generated.h"
 #include "isa.h"
 #include "operators.h"
 
@@ -32,6 +33,7 @@ void add_operators(const Api& api, ort::SessionOptions* options) {
     for (const ort::CustomOp* op : {&winograd_operator(), &norm_operator(), &product_operator(), &depthwise_operator(), &grouped_operator(),
                                     &gelu_operator(), &unrolled_operator()})
       api.call<ort::CustomOpDomainAdd>(domain, op);
+    if (const ort::CustomOp* op = generated_operator(api, options)) api.call<ort::CustomOpDomainAdd>(domain, op);
     api.call<ort::AddCustomOpDomain>(options, domain);
   } catch (...) {
     ort::release_domain(api.table, domain);

@@ -55,6 +55,7 @@ using KernelContextGetInput = Entry<90, const KernelContext*, std::size_t, const
 using KernelContextGetOutput = Entry<91, KernelContext*, std::size_t, const int64_t*, std::size_t, Value**>;
 using GetFloatsAttribute = Entry<162, const KernelInfo*, const char*, float*, std::size_t*>;
 using GetIntsAttribute = Entry<163, const KernelInfo*, const char*, int64_t*, std::size_t*>;
+using GetSessionConfigEntry = Entry<238, const SessionOptions*, const char*, char*, std::size_t*>;
 using GetConstantInput = Entry<249, const KernelInfo*, std::size_t, int*, const Value**>;
 using ParallelFor = Entry<274, const KernelContext*, void (*)(void*, std::size_t), std::size_t /*total*/, std::size_t /*batches*/, void*>;
 

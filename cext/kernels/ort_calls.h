@@ -5,6 +5,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "ort_api.h"
@@ -111,7 +112,8 @@ class RuntimePool : public Workers {
   const ort::KernelContext* context_;
 };
 
-// The operator that Kernel is. It has a constructor of (Api, const ort::KernelInfo*), `api` and `run(context)`, and says
+// The operator that Kernel is. It has a constructor of (Api, const ort::KernelInfo*), or one that also takes the
+// operator, which knows more than this where it is of a derived type; `api` and `run(context)`, and says
 // kName, kInputs, of which the first kRequired must be there, and kOutputs, of which the first must.
 template <class Kernel>
 ort::CustomOp operator_of() {
@@ -130,9 +132,12 @@ ort::CustomOp operator_of() {
   op.input_memory = [](const CustomOp*, std::size_t) { return 0; };
   op.variadic_input_least = op.variadic_output_least = [](const CustomOp*) { return 1; };
   op.variadic_input_same = op.variadic_output_same = [](const CustomOp*) { return 1; };
-  op.create_kernel_v2 = [](const CustomOp*, const void* table, const ort::KernelInfo* info, void** kernel) -> ort::Status* {
+  op.create_kernel_v2 = [](const CustomOp* self, const void* table, const ort::KernelInfo* info, void** kernel) -> ort::Status* {
     const Api api{table};
-    return api.guarded([&] { *kernel = new Kernel(api, info); });
+    return api.guarded([&] {
+      if constexpr (std::is_constructible_v<Kernel, Api, const ort::KernelInfo*>) *kernel = new Kernel(api, info);
+      else *kernel = new Kernel(api, info, *self);
+    });
   };
   op.compute_v2 = [](void* kernel, ort::KernelContext* context) -> ort::Status* {
     const Kernel& self = *static_cast<Kernel*>(kernel);
