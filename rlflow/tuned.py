@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,9 @@ from rlflow.crew import Workers
 from rlflow.deployment import Inputs, open_worker, source_of, verified
 from rlflow.errors import OutputError, UsageError
 from rlflow.files import write_atomically
+from rlflow.frontends.generated_sites import FUNCTION
 from rlflow.kernels import ALGORITHMS, KEY, Choice, KernelPlan
+from rlflow.kernels.generated_code import GeneratedCode
 from rlflow.kernels.known_sites import TUNED, FastKernel, site_key
 from rlflow.kernels.shared_library import library_path
 from rlflow.kernels.site_times import GROWTH
@@ -35,11 +37,14 @@ from rlflow.tuner import (
     SharedEngine,
     TensorProgram,
     Tuner,
+    TunerConfig,
     TuningRound,
     WarmStart,
+    generated_engine,
     method,
 )
 from rlflow.tuner import unavailable as method_unavailable
+from rlflow.tuner.generated_engine import GENERATED, ChosenCode, GeneratedEngine
 from rlflow.tuner.shared_engine import Measurer
 from rlflow.tuner.warm_starts import shipped_prior
 
@@ -63,7 +68,7 @@ _TUNING_PART, _CHECK_SECONDS, _RACE_SECONDS = 0.7, 8.0, 20.0
 _RACE_PART, _RACE_MOST, _RACE_LATE, _RACE_LONGEST = 0.2, 0.3, 5.0, 90.0
 #: How often finalists are timed again, in turn; and the part of the runtime's own time that a winner takes at most.
 _FINALS, _WORTH = 3, 0.97
-MODEL, TRIALS, REPORT = "model.onnx", "trials.sqlite", "report.json"
+MODEL, TRIALS, REPORT, LIBRARY = "model.onnx", "trials.sqlite", "report.json", "kernels.so"
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,7 @@ class TunedNodes:
 class TunedModel:
     """``model``: the path that was written; ``speedup``: of the whole model, with its interval, ``None`` where there is
     no plan; ``note``: why, or what the plan does. ``trials``: programs timed, of which ``remembered`` were known.
+    ``library``: the path of the generated code that the plan describes, where it has some.
     """
 
     model: str
@@ -94,6 +100,7 @@ class TunedModel:
     remembered: int
     stop: str
     nodes: tuple[TunedNodes, ...]
+    library: str | None = None
 
 
 def tune(
@@ -110,6 +117,7 @@ def tune(
     on_round: Callable[[TuningRound, str], None] | None = None,
     stop: StopToken | None = None,
     workers: Workers | str = "0",
+    generate: bool = False,
 ) -> TunedModel:
     """Tune the kernels of a model (a path, bytes or a message) and write the folder ``output``: the model with a plan,
     the trials, a report. A folder with trials is gone on with.
@@ -118,17 +126,16 @@ def tune(
     is. ``on_round`` hears of each round, and the name of its nodes.
     ``workers``: who measures (:class:`rlflow.crew.Workers`); they have to be machines like this one, which checks and
     races the result.
+    ``generate``: also try code that TVM generates, which the folder gets as a library where it wins.
     Raises UsageError where the method or the kernels cannot be used here, CostError where no kernel has a place in the
     model, ModelError and OutputError.
     """
     config, limits = method(by), Budget.parse(budget)
     check_race_seconds(gate_seconds)
     crew = Workers.parse(workers) if isinstance(workers, str) else workers
-    reason = method_unavailable(config)
-    if reason is not None:
-        raise UsageError(f"The method {by!r} cannot be used here: {reason}. The method 'evolutionary' needs nothing.")
-    if limits.seconds is None and limits.measurements is None:
-        raise UsageError(f"The budget {limits} limits neither time nor measurements; give 5m or 200meas, for instance.")
+    _check(by, config, limits)
+    if generate:
+        _check_generation(threads, crew)
     from rlflow.frontends import blocked, load_model
 
     imported = load_model(model)
@@ -137,22 +144,49 @@ def tune(
     with open_worker(threads) as worker:
         inputs = Inputs.of(worker, source, imported.graph, dims or {}, input_data, seed)
     whole = blocked.whole(source)
-    make = partial(KernelEngine.of, whole, inputs.feeds[0], threads)
+    make = partial((GeneratedEngine if generate else KernelEngine).of, whole, inputs.feeds[0], threads)
     with closing(make()) as engine, closing(Records(folder / TRIALS)) as kept, _shared(engine, crew, make) as shared:
         remembering = Remembering(shared, kept)
         told = None if on_round is None else lambda done: on_round(done, engine.subgraphs[done.subgraph].name)
         search = replace(limits, seconds=None if limits.seconds is None else _TUNING_PART * limits.seconds)
         tuner = Tuner(remembering, config, seed, WarmStart(shipped_prior(engine.subgraphs)))
         found = tuner.run(search, told, stop)
-        ends = _Ends(whole, engine, tuner, inputs, threads, seed, limits.seconds, gate_seconds)
+        ends = _Ends(whole, engine, tuner, inputs, threads, seed, limits.seconds, gate_seconds, folder / LIBRARY)
         finals, plan, interval, note = ends.planned()
+    library = _settled(folder, plan)
     write_atomically(folder / MODEL, blocked.with_metadata(whole, KEY, None if plan is None else plan.text()))
     result = TunedModel(
         os.fspath(folder / MODEL), None if plan is None else plan.speedup, interval, note, by, found.trials,
-        remembering.read, str(found.stop), tuple(finals),
+        remembering.read, str(found.stop), tuple(finals), library,
     )  # fmt: skip
     write_atomically(folder / REPORT, json.dumps(asdict(result), indent=1) + "\n")
     return result
+
+
+def _check(by: str, config: TunerConfig, limits: Budget) -> None:
+    reason = method_unavailable(config)
+    if reason is not None:
+        raise UsageError(f"The method {by!r} cannot be used here: {reason}. The method 'evolutionary' needs nothing.")
+    if limits.seconds is None and limits.measurements is None:
+        raise UsageError(f"The budget {limits} limits neither time nor measurements; give 5m or 200meas, for instance.")
+
+
+def _check_generation(threads: int, crew: Workers) -> None:
+    reason = generated_engine.unavailable()
+    if reason is not None:
+        raise UsageError(f"Code cannot be generated here: {reason}.")
+    if threads != 1 or not crew.alone:
+        raise UsageError("Generated code uses one thread, and is measured here: leave --threads and --workers out.")
+
+
+def _settled(folder: Path, plan: KernelPlan | None) -> str | None:
+    """The path of the library that the plan describes, in a folder that nobody else may write to; no other stays."""
+    path = folder / LIBRARY
+    if plan is None or plan.generated is None:
+        path.unlink(missing_ok=True)
+        return None
+    folder.chmod(folder.stat().st_mode & 0o7755)
+    return os.fspath(path)
 
 
 @contextmanager
@@ -192,6 +226,8 @@ class _Ends:
     seed: int
     seconds: float | None
     gate_seconds: float | None = None
+    library: Path = Path(LIBRARY)
+    _programs: dict[int, TensorProgram] = field(default_factory=dict)  # of the groups that generated code does
 
     def planned(self) -> tuple[list[TunedNodes], KernelPlan | None, tuple[float, float] | None, str]:
         """The fastest kernels; the plan or ``None``, the interval of what it gains, and a sentence."""
@@ -200,19 +236,39 @@ class _Ends:
         why = "ONNX Runtime's own kernels are as fast"
         finals: list[TunedNodes] = []
         with Worker(RuntimeOptions(threads=self.threads, library=library_path())) as worker:
-            for inexact in _ATTEMPTS:
-                finals = [self._final(number, inexact) for number in range(len(self.engine.groups))]
-                self._fit_into_memory(finals, inexact)
-                choices = self._choices(finals)
-                if not choices:
+            for left_out in self._attempts():
+                finals = [self._final(number, left_out) for number in range(len(self.engine.groups))]
+                self._fit_into_memory(finals, left_out)
+                choices, code = self._choices(finals), self._code(finals)
+                if not choices and code is None:
                     break
-                model = self.engine.graph.with_kernels({one.node: one.attributes for one in choices})
+                attributes = {one.node: one.attributes for one in choices}
+                if code is not None:
+                    attributes |= {one.node: {FUNCTION: one.function} for one in code.choices}
+                    worker.options = replace(worker.options, generated=os.path.abspath(self.library))
+                model = self.engine.graph.with_kernels(attributes)
                 difference = self._difference(model, worker)
                 if difference is None:
                     self._remember(finals)
-                    return finals, *self._raced(model, choices, worker)
+                    return finals, *self._raced(model, choices, code, worker)
                 why = f"the outputs differ by more than the model's own noise allows ({difference})"
         return finals, None, None, f"There is no plan: {why}."
+
+    def _attempts(self) -> Sequence[frozenset[str]]:
+        """The names of the algorithms that are left out, one attempt after another."""
+        generates = isinstance(self.engine, GeneratedEngine)
+        return (*_ATTEMPTS, *([_ATTEMPTS[-1] | {GENERATED}] if generates else []))
+
+    def _code(self, finals: list[TunedNodes]) -> GeneratedCode | None:
+        """The library of the generated code that was chosen."""
+        chosen = [
+            ChosenCode(number, self._programs[number], round(one.own_us / one.best_us, 3))
+            for number, one in enumerate(finals)
+            if one.algorithm == GENERATED
+        ]
+        if not chosen or not isinstance(self.engine, GeneratedEngine):
+            return None
+        return self.engine.write_library(self.library, chosen)
 
     def _fit_into_memory(self, finals: list[TunedNodes], inexact: frozenset[str]) -> None:
         """Weights stay transformed where that saves most a byte, until all weights have grown by ``GROWTH``; elsewhere
@@ -243,6 +299,8 @@ class _Ends:
         least = [min(column) for column in zip(*times, strict=True)]
         taken = engine.attributes(number, programs[-1]) if least[-1] < _WORTH * least[0] < INVALID else None
         algorithm, tuning = taken or ("", {})
+        if algorithm == GENERATED:
+            self._programs[number] = programs[-1]
         seconds = least[-1] if taken else least[0]
         names = tuple(site.name for site in engine.groups[number])
         return TunedNodes(names, round(least[0] * 1e6, 1), round(seconds * 1e6, 1), algorithm, tuning)
@@ -251,6 +309,8 @@ class _Ends:
         """Let prices with kernels know what is fastest at such nodes (``--cost onnxruntime+kernels``)."""
         place = self.engine.site_place(self.threads)
         for group, shape, one in zip(self.engine.groups, self.engine.sites.shapes, finals, strict=True):
+            if one.algorithm == GENERATED:  # it goes with this model alone
+                continue
             name = site_key(place, group[0].kind, group[0].sizes, shape)
             Ledger(TUNED).keep(name, FastKernel(one.algorithm, dict(one.tuning)))
 
@@ -259,7 +319,7 @@ class _Ends:
             Choice(site.name, site.sizes, one.algorithm, round(one.own_us / one.best_us, 3), dict(one.tuning))
             for group, one in zip(self.engine.groups, finals, strict=True)
             for site in group
-            if one.algorithm
+            if one.algorithm not in ("", GENERATED)
         )
 
     def _difference(self, model: bytes, worker: Worker) -> str | None:
@@ -278,7 +338,7 @@ class _Ends:
         return {"seconds": seconds, "at_most": min(_RACE_MOST * self.seconds + _RACE_LATE, _RACE_LONGEST)}
 
     def _raced(
-        self, model: bytes, choices: tuple[Choice, ...], worker: Worker
+        self, model: bytes, choices: tuple[Choice, ...], code: GeneratedCode | None, worker: Worker
     ) -> tuple[KernelPlan | None, tuple[float, float] | None, str]:
         from rlflow.race import gate
 
@@ -288,5 +348,8 @@ class _Ends:
         if decision.winner is None:
             return None, None, f"There is no plan: {decision.reason.rstrip('.')}."
         speedup, version = round(float(decision.speedup or 1.0), 4), str(worker.describe()["version"])
-        plan = KernelPlan(version, self.engine.graph.block, self.threads, speedup, choices)
-        return plan, decision.speedup_ci95, f"Kernels of ours do {len(choices)} nodes; the plan is in the metadata."
+        plan = KernelPlan(version, self.engine.graph.block, self.threads, speedup, choices, code)
+        note = f"Kernels of ours do {len(choices)} nodes; the plan is in the metadata."
+        if code is not None:
+            note += f" Generated code does {len(code.choices)} where a session names its library."
+        return plan, decision.speedup_ci95, note

@@ -70,7 +70,7 @@ DOORS: dict[str, set[str]] = {
     "torch": {"nn", "agents", "runtime/torch_cuda", "torch.py", "tuner/actor_critic.py"},
     "torch_scatter": {"nn/segment.py"},
     "gymnasium": {"env"},
-    "tvm": {"tuner/tvm_child.py"},
+    "tvm": {"tuner/tvm_child.py", "tuner/tvm_sites.py"},
     "lightgbm": {"tuner/program_scores.py"},
     "z3": {"synthesis/axioms.py"},
     "highspy": {"search/eqsat", "placement"},

@@ -1,7 +1,7 @@
-"""Records a table of programs that TVM's MetaSchedule generates: an environment without a clock, in which the tile sizes
-of a convolution matter as much as they do there.
+"""Records a table of programs that TVM's MetaSchedule generates: an environment without a clock, in which the tile
+sizes of an operator matter as much as they do there.
 
-    python reproduce/harl/record_generated.py [--operators matrix-vector ...] [--output reproduce/harl/generated.json.gz]
+    python reproduce/harl/record_generated.py [--operators matrix-vector ...] [--output FILE]
 
 TVM's own spaces have 10⁴ to 10⁹ programs, so each is cut down to one that can be measured whole: a loop keeps two or
 three of its four parts, the others are 1; of the places where padding is computed two are left, of unrolling one.

@@ -1,11 +1,14 @@
 """Methods of tuning against one another: the best program against trials and processor seconds.
 
     python reproduce/harl/run.py [--stage tables ablation network transfer live] [--methods harl ...] [--seeds 5]
+                                 [--table winograd | generated] [--trials 24]
 
-`tables`: on recorded tables, where the optimum is known and every machine gives the same; from scratch ("cold") and
-with a cost model that learnt from the table's other shapes ("warm"), never from the one that is tuned. `ablation`: HARL
-without one of its parts. `network`: all shapes of a table as one network. `transfer`: an actor that was trained on half
-of the shapes, on the others. `live`: on TVM, measured here; the method `metaschedule` is TVM's own search.
+`tables`: on a recorded table, where the optimum is known and every machine gives the same: our own kernels' programs
+(`winograd`), or those that TVM generates for three operators (`generated`, give it 80 trials). From scratch ("cold"),
+and with a cost model that learnt from the table's other shapes of its kind ("warm"), never from the one that is tuned.
+`ablation`: HARL without one of its parts. `network`: all shapes of a table as one network. `transfer`: an actor that
+was trained on half of the shapes, on the others. `live`: on TVM, measured here; the method `metaschedule` is TVM's own
+search.
 A method's row says how near it came to the optimum within a tenth of the space's size (or how fast its best program
 is), after how many trials it was within 3 % and 1 %, and what processor time that took: its own and, for tables, what
 the trials took when the table was made.
@@ -37,7 +40,10 @@ from rlflow.search import Budget
 from rlflow.tuner import METHODS, Engine, RecordedEngine, TransferPrior, Tuner, TunerConfig, WarmStart, method
 from rlflow.tuner.tracks import TrackConfig
 
-TABLES = [HERE.parents[1] / "rlflow" / "tuner" / "winograd.json"]
+TABLES = {
+    "winograd": HERE.parents[1] / "rlflow" / "tuner" / "winograd.json",
+    "generated": HERE / "generated.json.gz",
+}
 RESULTS = HERE / "results" / "curves.jsonl"
 #: What is compared by default.
 MAIN = ("harl", "evolutionary", "evolutionary-2048", "random")
@@ -123,6 +129,13 @@ class Shape(NamedTuple):
         times = [np.array(list(one.values())) for one in only.seconds]
         return PlainEngine(only.place, only.subgraphs, times, only.trial_seconds)
 
+    def starts(self) -> tuple[str, ...]:
+        """How a tuning may begin: warm only where other shapes of the table have the same parameters."""
+        subgraphs = list(self.table.subgraphs)
+        mine = subgraphs.pop(self.number)
+        alike = any((one.family, one.space) == (mine.family, mine.space) for one in subgraphs)
+        return ("cold", "warm") if alike else ("cold",)
+
     def prior(self, from_shapes: list[int] | None = None) -> TransferPrior:
         """Learnt from other shapes, by default all of them."""
         others = [at for at in range(len(self.table.subgraphs)) if at != self.number]
@@ -130,31 +143,28 @@ class Shape(NamedTuple):
         return TransferPrior.of(known, known.seconds)
 
 
-def shapes() -> Iterator[Shape]:
-    """Of all recorded tables."""
-    for path in TABLES:
-        table = RecordedEngine.read(path)
-        for number, subgraph in enumerate(table.subgraphs):
-            yield Shape(f"{path.stem}: {subgraph.name}", table, number)
+def shapes(name: str) -> Iterator[Shape]:
+    """Of a recorded table."""
+    table = RecordedEngine.read(TABLES[name])
+    for number, subgraph in enumerate(table.subgraphs):
+        yield Shape(f"{name}: {subgraph.name}", table, number)
 
 
 def on_tables(kept: results.Results, options: argparse.Namespace) -> None:
-    for shape in shapes():
-        prior = shape.prior()
+    for shape in shapes(options.table):
         for name in (one for one in options.methods if one != METASCHEDULE):
-            for start in ("cold",) if METHODS[name].proposer == "random" else ("cold", "warm"):
-                warm = WarmStart(prior if start == "warm" else None)
+            for start in ("cold",) if METHODS[name].proposer == "random" else shape.starts():
+                warm = WarmStart(shape.prior() if start == "warm" else None)
                 variant = Variant(METHODS[name], start == "warm")
                 rows(kept, options, "run", shape, {"method": name, "start": start}, variant, warm)
 
 
 def on_ablation(kept: results.Results, options: argparse.Namespace) -> None:
-    for shape in shapes():
-        prior = shape.prior()
+    for shape in shapes(options.table):
         for name, variant in variants().items():
-            rows(
-                kept, options, "ablation", shape, {"variant": name}, variant, WarmStart(prior if variant.warm else None)
-            )
+            if not variant.warm or "warm" in shape.starts():
+                start = WarmStart(shape.prior() if variant.warm else None)
+                rows(kept, options, "ablation", shape, {"variant": name}, variant, start)
 
 
 def rows(
@@ -174,19 +184,18 @@ def rows(
 
 def on_network(kept: results.Results, options: argparse.Namespace) -> None:
     """All shapes of a table together: how far their sum is from the sum of their optima."""
-    for path in TABLES:
-        for name, config in networks().items():
-            for seed in range(options.seeds):
-                key = f"network {path.stem} {name} {seed}"
-                if kept.have(key):
-                    continue
-                table = RecordedEngine.read(path)
-                found = Tuner(table, config, seed).run(Budget(measurements=NETWORK))
-                least = sum(table.optimum(at)[1] for at in range(len(table.subgraphs)))
-                curve = [[one.trials, round(one.network / least, 4)] for one in found.rounds]
-                last = {f"after_{count}": _at(curve, count) for count in (64, 128, NETWORK)}
-                kept.add({"kind": "network", "key": key, "title": path.stem, "method": name, "seed": seed, **last,
-                          "cpu_seconds": round(found.rounds[-1].cpu_seconds, 2), "curve": curve})  # fmt: skip
+    for name, config in networks().items():
+        for seed in range(options.seeds):
+            key = f"network {options.table} {name} {seed}"
+            if kept.have(key):
+                continue
+            table = RecordedEngine.read(TABLES[options.table])
+            found = Tuner(table, config, seed).run(Budget(measurements=NETWORK))
+            least = sum(table.optimum(at)[1] for at in range(len(table.subgraphs)))
+            curve = [[one.trials, round(one.network / least, 4)] for one in found.rounds]
+            last = {f"after_{count}": _at(curve, count) for count in (64, 128, NETWORK)}
+            kept.add({"kind": "network", "key": key, "title": options.table, "method": name, "seed": seed, **last,
+                      "cpu_seconds": round(found.rounds[-1].cpu_seconds, 2), "curve": curve})  # fmt: skip
 
 
 def networks() -> Mapping[str, TunerConfig]:
@@ -210,24 +219,27 @@ WALKS: Mapping[str, TrackConfig] = {"usual": TrackConfig(), "short": TrackConfig
 
 def on_transfer(kept: results.Results, options: argparse.Namespace) -> None:
     """Two folds: an actor that was trained on the even shapes works on the odd ones, and the other way round."""
-    every = list(shapes())
+    every = list(shapes(options.table))
     for fold, seed in itertools.product(range(2), range(options.seeds)):
         trained = [one.number for one in every if one.number % 2 == fold]
         others = (one for one in every if one.number % 2 != fold)
         for shape, walk, actor, start in itertools.product(others, WALKS, ACTORS, ("cold", "warm")):
+            if start not in shape.starts():
+                continue
             key = f"transfer {shape.title} {walk} {actor} {start} {seed}"
             if kept.have(key):
                 continue
             prior = shape.prior(trained) if start == "warm" else None
-            row = transferred(shape, walk, actor, WarmStart(prior, trained_weights(fold, seed)), seed, options.trials)
+            weights = trained_weights(options.table, fold, seed)
+            row = transferred(shape, walk, actor, WarmStart(prior, weights), seed, options.trials)
             kept.add({"kind": "transfer", "key": key, "title": shape.title, "walk": walk, "actor": actor,
                       "start": start, "seed": seed, **row})  # fmt: skip
 
 
 @functools.cache
-def trained_weights(fold: int, seed: int) -> Mapping[str, np.ndarray]:
+def trained_weights(table_name: str, fold: int, seed: int) -> Mapping[str, np.ndarray]:
     """Of an actor that tuned the shapes of this fold together."""
-    trained = [one for one in shapes() if one.number % 2 == fold]
+    trained = [one for one in shapes(table_name) if one.number % 2 == fold]
     table = trained[0].table.only(*(one.number for one in trained))
     tuner = Tuner(table, method("round-robin"), seed)
     tuner.run(Budget(measurements=TRAINING * len(trained)))
@@ -301,6 +313,7 @@ def main() -> int:
     parser.add_argument("--stage", nargs="*", choices=list(STAGES), default=("tables",))
     parser.add_argument("--methods", nargs="*", choices=[*METHODS, METASCHEDULE], default=MAIN, metavar="NAME")
     parser.add_argument("--operators", nargs="*", choices=list(OPERATORS), default=list(OPERATORS), metavar="NAME")
+    parser.add_argument("--table", choices=list(TABLES), default="winograd")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--trials", type=int, default=TRIALS)
     parser.add_argument("--resume", action="store_true", help="keep the rows that are there")

@@ -24,7 +24,7 @@ def _methods() -> list[str]:
 
 
 _SECTIONS = {
-    "Search": ("budget", "method", "gate_seconds", "threads", "seed"),
+    "Search": ("budget", "method", "generate", "gate_seconds", "threads", "seed"),
     "Inputs": ("dims", "input_data"),
     "Who works": ("workers", "device"),
     "Result": ("output", "json_file", "quiet"),
@@ -36,6 +36,7 @@ _SECTIONS = {
 @click.option("-o", "--output", required=True, metavar="FOLDER", help="Where the model, the trials and a report go.")
 @click.option("--budget", default="5m", show_default=True, help="A time (5m), or programs to measure (200meas).")
 @click.option("--method", default="harl", show_default=True, type=NameChoice(_methods), help="How to search.")
+@click.option("--generate", is_flag=True, help="Also try code that TVM generates; a session has to name its library.")
 @click.option(
     "--gate-seconds", type=float, help="Seconds for the final comparison. [default: a fifth of the budget, at most 20]"
 )
@@ -55,6 +56,7 @@ def tune(
     output: str,
     budget: str,
     method: str,
+    generate: bool,
     gate_seconds: float | None,
     threads: int,
     dims: tuple[str, ...],
@@ -67,9 +69,10 @@ def tune(
 ) -> None:
     """Choose the kernels of MODEL and their parameters by measuring, with HARL or another search.
 
-    Only rlflow's own kernels are tuned (see `rlflow optimize --kernels`); code that a compiler generates is not
-    deployed. Run it again with the same FOLDER, and it goes on where it was. Ctrl-C keeps the best so far. The method
-    harl needs torch: pip install 'rlflow[rl]'.
+    These are rlflow's own kernels (see `rlflow optimize --kernels`) and, with --generate, code of TVM for depthwise and
+    grouped convolutions and for products of few rows; that needs a C compiler and pip install 'rlflow[tuner]'. Run it
+    again with the same FOLDER, and it goes on where it was. Ctrl-C keeps the best so far. The method harl needs torch:
+    pip install 'rlflow[rl]'.
     """
     from rlflow import tuned
     from rlflow.crew import Workers
@@ -85,7 +88,7 @@ def tune(
         found = tuned.tune(
             model, output, budget=budget, by=method, seed=seed, threads=threads, dims=parse_dims("--dim", dims),
             input_data=list(input_data) or None, gate_seconds=gate_seconds, on_round=report, stop=stop,
-            workers=Workers.parse(workers, device),
+            workers=Workers.parse(workers, device), generate=generate,
         )  # fmt: skip
     if not in_json(json_file, lambda: dataclasses.asdict(found)):
         _show(found)
@@ -100,3 +103,5 @@ def _show(found: TunedModel) -> None:
     click.echo(f"{found.trials} programs measured{known}; {found.stop}.")
     gain = "" if found.speedup is None else f"{found.speedup:.2f} times as fast. "
     click.echo(f"{gain}{found.note} Written to {found.model}.")
+    if found.library is not None:
+        click.echo(f"Its code: rlflow.kernels.session({found.model!r}, generated={found.library!r})")

@@ -17,6 +17,7 @@ from onnx import TensorProto, helper
 from rlflow.errors import ModelError
 from rlflow.files import write_atomically
 from rlflow.frontends import storage
+from rlflow.frontends.generated_sites import FUNCTION, code_sites, put_code
 from rlflow.frontends.kernel_kinds import KINDS, found_sites
 from rlflow.frontends.kernel_sites import BLOCKED, KERNELS, Forms, Site, Surroundings
 from rlflow.frontends.opening import parse_model, read_model
@@ -95,11 +96,16 @@ class BlockedGraph:
         around = Surroundings(self._model.graph, self.block)
         return [site for _, site in found_sites(self._model.graph, around)]
 
+    def code_sites(self) -> list[Site]:
+        """The nodes that generated code can do, in the graph's order; some are among :meth:`sites`, too."""
+        around = Surroundings(self._model.graph, self.block)
+        return [site for _, site in code_sites(self._model.graph, around)]
+
     def with_kernels(self, attributes: Mapping[str, Mapping[str, int]]) -> bytes:
         """The graph with the sites of these names done by the kernels, each with its attributes; where there are none,
-        as the runtime wrote it.
+        as the runtime wrote it. Where the attribute is the number of a function, generated code does it.
 
-        Raises ModelError where a name is none of :meth:`sites`, and where the weights become too large for one piece.
+        Raises ModelError where a name is no such site, and where the weights become too large for one piece.
         """
         made = onnx.ModelProto()
         made.CopyFrom(self._model)
@@ -152,7 +158,8 @@ class _FormsInFile(Forms):
 
 def _put_kernels(made: onnx.ModelProto, attributes: Mapping[str, Mapping[str, int]], around: Surroundings) -> None:
     """Let kernels do the sites of these names, in place."""
-    wanted = dict(attributes)
+    put_code(made.graph, {name: one[FUNCTION] for name, one in attributes.items() if FUNCTION in one}, around)
+    wanted = {name: one for name, one in attributes.items() if FUNCTION not in one}
     chosen = [(node, site) for node, site in found_sites(made.graph, around) if site.name in wanted]
     for node, site in chosen:
         KINDS[site.kind].write(node, around, wanted.pop(site.name))

@@ -16,7 +16,7 @@ from pathlib import Path
 from rlflow import ledger
 from rlflow.errors import ModelError, OutputError, RlflowError, RuntimeRefused
 from rlflow.files import check_readable
-from rlflow.kernels import shared_library
+from rlflow.kernels import generated_code, shared_library
 from rlflow.kernels.algorithms import ALGORITHMS
 from rlflow.kernels.plan import KEY, KernelPlan
 
@@ -29,27 +29,31 @@ _CACHE_BYTES = 4 << 30
 @dataclass(frozen=True)
 class Prepared:
     """What a session should load: ``source`` with the kernels' library where ``uses_kernels``, else the model as it
-    came. ``note``: what the user should know, if anything.
+    came. ``note``: what the user should know, if anything. ``code``: a library of generated code that it calls.
     """
 
     source: bytes | str
     uses_kernels: bool
     note: str | None = None
+    code: str | None = None
 
 
-def prepare(path: str | os.PathLike[str]) -> str:
+def prepare(path: str | os.PathLike[str], *, generated: str | os.PathLike[str] | None = None) -> str:
     """The path of a file that uses the kernels, for programs in any language: they register the library
-    :func:`rlflow.kernels.library_path` in their session options and open that file.
+    :func:`rlflow.kernels.library_path` in their session options and open that file. Where it shall call the library
+    ``generated``, they first give the options an entry ``rlflow.kernels.generated`` with its absolute path.
 
     Where there is no plan, or it cannot be used here, it is ``path`` itself; :func:`rlflow.kernels.session` would say
     why. Raises ModelError where there is no such model.
     """
-    found = prepared(os.fspath(path))
+    found = prepared(os.fspath(path), None if generated is None else os.path.abspath(generated))
     return found.source if isinstance(found.source, str) else os.fspath(path)
 
 
-def prepared(model: bytes | str) -> Prepared:
-    """The model ready for a session. Raises ModelError only where ``model`` is no model."""
+def prepared(model: bytes | str, generated: str | None = None) -> Prepared:
+    """The model ready for a session; ``generated``: the library of generated code that the user named. Raises
+    ModelError only where ``model`` is no model.
+    """
     from rlflow.runtime import interface
 
     if isinstance(model, str):
@@ -64,7 +68,7 @@ def prepared(model: bytes | str) -> Prepared:
     if reason is not None:
         return Prepared(model, False, reason)
     try:
-        return _with_plan(model, KernelPlan.parse(text))
+        return _with_plan(model, KernelPlan.parse(text), generated)
     except (RlflowError, OSError) as error:
         return Prepared(model, False, str(error))
 
@@ -81,29 +85,54 @@ def _files_of(path: Path) -> list[Path]:
     return [path, *path.parent.glob(f"{path.name}.data*")]
 
 
-def _with_plan(model: bytes | str, plan: KernelPlan) -> Prepared:
-    path = ledger.home() / "kernels" / f"{_key(model)}.onnx"
+def _with_plan(model: bytes | str, plan: KernelPlan, generated: str | None) -> Prepared:
+    code = _code(plan, generated)
+    path = ledger.home() / "kernels" / f"{_key(model, code)}.onnx"
     if path.is_file():
         with suppress(OSError):
             os.utime(path)  # used: it is kept for longer
-        return Prepared(os.fspath(path), True)
+        return Prepared(os.fspath(path), True, _unnamed(plan, generated), code)
     from rlflow.frontends import blocked  # the start of a session that finds its file does without
 
-    made, note = applied(model, plan)
+    made, note = applied(model, plan, with_code=code is not None)
     if made is None:
         return Prepared(model, False, note)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         blocked.write_apart(made, os.fspath(path))
     except (OSError, OutputError):
-        return Prepared(made, True, note)  # without a cache it is made again next time
+        return Prepared(made, True, note, code)  # without a cache it is made again next time
     _prune(path)
-    return Prepared(os.fspath(path), True, note)
+    return Prepared(os.fspath(path), True, note, code)
 
 
-def applied(model: bytes | str, plan: KernelPlan) -> tuple[bytes | None, str | None]:
-    """The runtime's graph with the plan's choices, ``None`` where none fits; and a note where some do not."""
+def _code(plan: KernelPlan, generated: str | None) -> str | None:
+    """What is loaded of the library that the user named. Raises ModelError and RuntimeRefused, where it cannot be."""
+    from rlflow.runtime import inprocess
+
+    if generated is None:
+        return None
+    if plan.generated is None:
+        raise ModelError(f"The model's plan knows of no generated code, and {generated} was named.")
+    code = generated_code.admitted(generated, plan.generated)
+    inprocess.with_library(inprocess.new_options(), shared_library.library_path(), code)  # the processor may lack it
+    return code
+
+
+def _unnamed(plan: KernelPlan, generated: str | None) -> str | None:
+    """What to say of generated code that nobody named."""
+    if plan.generated is None or generated is not None:
+        return None
+    count = len(plan.generated.choices)
+    return f'generated code does {count} nodes where its library is named: session(..., generated="kernels.so")'
+
+
+def applied(model: bytes | str, plan: KernelPlan, with_code: bool = False) -> tuple[bytes | None, str | None]:
+    """The runtime's graph with the plan's choices, ``None`` where none fits; and a note where some do not.
+    ``with_code``: also those of generated code.
+    """
     from rlflow.frontends.blocked import BlockedGraph, whole
+    from rlflow.frontends.generated_sites import FUNCTION
     from rlflow.runtime import inprocess
 
     graph = BlockedGraph(inprocess.optimised(whole(model)), block_here())
@@ -111,13 +140,18 @@ def applied(model: bytes | str, plan: KernelPlan) -> tuple[bytes | None, str | N
     present = (one for one in plan.choices if one.node in known)
     fitting = [one for one in present if one.fits(known[one.node].kind, known[one.node].sizes)]
     chosen = {one.node: one.attributes for one in fitting}
+    coded = plan.generated if with_code else None
+    if coded is not None:
+        chosen |= {node: {FUNCTION: number} for node, number in coded.fitting(graph.code_sites()).items()}
+    planned = len(plan.choices) + (len(coded.choices) if coded is not None else 0)
+    unnamed = None if with_code else _unnamed(plan, None)
     if not chosen:
-        return None, "none of the plan's nodes is in the graph that this version of ONNX Runtime makes"
+        return None, unnamed or "none of the plan's nodes is in the graph that this version of ONNX Runtime makes"
     more = sum(ALGORITHMS[one.algorithm].more_bytes(known[one.node].sizes) for one in fitting)
     if more and not graph.may_grow(more):
         return None, "with the plan's transformed weights the model would be too large for one piece"
-    missing = len(plan.choices) - len(chosen)
-    note = f"{missing} of the plan's {len(plan.choices)} nodes are not as planned here" if missing else None
+    missing = planned - len(chosen)
+    note = f"{missing} of the plan's {planned} nodes are not as planned here" if missing else unnamed
     return graph.with_kernels(chosen), note
 
 
@@ -130,12 +164,12 @@ def block_here() -> int:
     return blocked.block_of(inprocess.optimised(blocked.probe())) or 0
 
 
-def _key(model: bytes | str) -> str:
+def _key(model: bytes | str, code: str | None) -> str:
     """Names everything that a prepared file depends on."""
     from rlflow.runtime import inprocess
 
     found = hashlib.sha256()
-    for part in (_FORM, inprocess.version(), inprocess.processor(), shared_library.digest()):
+    for part in (_FORM, inprocess.version(), inprocess.processor(), shared_library.digest(), code or ""):
         found.update(part.encode() + b"\0")
     for piece in _contents(model):
         found.update(piece)

@@ -17,24 +17,32 @@ class KernelsNotUsed(UserWarning):
 
 
 def session(
-    model: str | os.PathLike[str] | bytes, options: Any = None, *, providers: Sequence[Any] | None = None
+    model: str | os.PathLike[str] | bytes,
+    options: Any = None,
+    *,
+    providers: Sequence[Any] | None = None,
+    generated: str | os.PathLike[str] | None = None,
 ) -> Any:
     """An ``onnxruntime.InferenceSession`` of ``model`` (a path, or serialised ONNX) that uses the kernels of its plan.
 
     ``options``: ``onnxruntime.SessionOptions`` of your own, fresh ones for each session: the kernels' library is
     registered in them and their optimisation level is switched off, because the graph is already optimised.
-    ``providers``: as for an ``InferenceSession``; another first provider than the CPU's gets the plain model. Where the
-    kernels cannot be used, the session is the plain one, and a :class:`KernelsNotUsed` warning says why. Raises
-    ModelError where there is no such model, RuntimeRefused where ONNX Runtime itself refuses it.
+    ``providers``: as for an ``InferenceSession``; another first provider than the CPU's gets the plain model.
+    ``generated``: the library of generated code that ``rlflow tune --generate`` wrote beside the model. Its code runs
+    in this process, so name only what you trust; no model names one by itself.
+
+    Where the kernels cannot be used, the session is the plain one, and a :class:`KernelsNotUsed` warning says why.
+    Raises ModelError where there is no such model, RuntimeRefused where ONNX Runtime itself refuses it.
     """
     from rlflow.runtime import inprocess
 
     source = model if isinstance(model, bytes) else os.fspath(model)
     chosen = inprocess.new_options() if options is None else options
-    found = prepared(source) if _on_processor(providers) else Prepared(source, False, "it shall run elsewhere")
+    library = None if generated is None else os.path.abspath(generated)
+    found = prepared(source, library) if _on_processor(providers) else Prepared(source, False, "it shall run elsewhere")
     if found.uses_kernels:
         try:
-            opened = _with_kernels(found.source, chosen, providers)
+            opened = _with_kernels(found, chosen, providers)
             _tell(found.note)
             return opened
         except RuntimeRefused as error:
@@ -45,12 +53,12 @@ def session(
     return inprocess.open_session(source, chosen, providers)
 
 
-def _with_kernels(source: bytes | str, options: Any, providers: Sequence[Any] | None) -> Any:
+def _with_kernels(found: Prepared, options: Any, providers: Sequence[Any] | None) -> Any:
     from rlflow.runtime import inprocess
 
-    undo = inprocess.with_library(options, shared_library.library_path())
+    undo = inprocess.with_library(options, shared_library.library_path(), found.code)
     try:
-        return inprocess.open_session(source, options, providers)
+        return inprocess.open_session(found.source, options, providers)
     except RuntimeRefused:
         undo()
         raise

@@ -13,6 +13,7 @@ import onnxruntime as ort
 from rlflow.errors import RuntimeRefused
 from rlflow.files import ScratchFolder
 from rlflow.runtime.loops import cpu_model, short
+from rlflow.runtime.session_options import GENERATED_ENTRY
 
 
 def version() -> str:
@@ -52,12 +53,14 @@ def new_options() -> Any:
     return ort.SessionOptions()
 
 
-def with_library(options: Any, library: str) -> Any:
-    """Let sessions of ``options`` load operators from ``library`` and take the graph as it is; returns what undoes the
-    latter. Raises RuntimeRefused with the library's sentence.
+def with_library(options: Any, library: str, code: str | None = None) -> Any:
+    """Let sessions of ``options`` load operators from ``library``, and generated ``code``, and take the graph as it is;
+    returns what undoes the latter. Raises RuntimeRefused with the library's sentence.
     """
     level = options.graph_optimization_level
     try:
+        if code is not None:
+            options.add_session_config_entry(GENERATED_ENTRY, code)
         options.register_custom_ops_library(library)
     except Exception as error:
         raise RuntimeRefused(f"ONNX Runtime refused the library of kernels: {short(error)}") from error

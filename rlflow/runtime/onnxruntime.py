@@ -21,7 +21,7 @@ from rlflow.files import ScratchFolder
 from rlflow.runtime.base import CPU_PROVIDER, Runtime
 from rlflow.runtime.loops import cpu_model, short
 from rlflow.runtime.messages import ModelIO, NodeTime, TensorInfo
-from rlflow.runtime.session_options import RuntimeOptions
+from rlflow.runtime.session_options import GENERATED_ENTRY, RuntimeOptions
 
 if TYPE_CHECKING:
     from rlflow.runtime.residence import MemoryTrace
@@ -247,6 +247,8 @@ def session_options(options: RuntimeOptions) -> Any:
     chosen.add_session_config_entry("session.intra_op.allow_spinning", "0")
     chosen.add_session_config_entry("session.inter_op.allow_spinning", "0")
     chosen.log_severity_level = 3
+    if options.generated is not None:
+        chosen.add_session_config_entry(GENERATED_ENTRY, options.generated)
     if options.library is not None:
         chosen.register_custom_ops_library(options.library)
     return chosen

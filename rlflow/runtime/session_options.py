@@ -14,6 +14,8 @@ LEVELS = ("disable", "basic", "extended", "layout", "all")
 #: What models are deployed in unless the user says something else, and what others are compared with.
 DEFAULT_RUNTIME = "onnxruntime"
 CLOCKS = ("auto", "wall", "cpu")
+#: The entry of a session's configuration that names a library of generated code, for the kernels' library to load.
+GENERATED_ENTRY = "rlflow.kernels.generated"
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,8 @@ class RuntimeOptions:
     takes processor time where a run uses exactly one thread of the CPU provider (there it *is* the latency on a free
     core, and other programs on the machine cannot add to it), and elapsed time otherwise.
 
-    ``library``: the path of a library of operators that ONNX Runtime loads first.
+    ``library``: the path of a library of operators that ONNX Runtime loads first. ``generated``: the path of a library
+    of code that those may call.
 
     ``precision`` is how the runtime computes with float32 tensors (one of its ``precisions``).
     """
@@ -39,6 +42,7 @@ class RuntimeOptions:
     runtime: str = DEFAULT_RUNTIME
     precision: str = "float32"
     library: str | None = None
+    generated: str | None = None
 
     def __post_init__(self) -> None:
         place = runtime(self.runtime)

@@ -11,6 +11,7 @@ measure. ``docs/tuner.md`` explains both.
 from __future__ import annotations
 
 from rlflow.tuner.engines import INVALID, Engine, TunedSubgraph
+from rlflow.tuner.generated_engine import GeneratedEngine
 from rlflow.tuner.kernel_engine import KernelEngine
 from rlflow.tuner.recorded import RecordedEngine, record
 from rlflow.tuner.shared_engine import SharedEngine
@@ -26,6 +27,7 @@ __all__ = [
     "INVALID",
     "METHODS",
     "Engine",
+    "GeneratedEngine",
     "KernelEngine",
     "Observed",
     "RecordedEngine",

@@ -7,7 +7,7 @@ caches, as they would be in a kernel that runs alone. Sites that are alike are o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -136,15 +136,28 @@ class KernelEngine:
         own = self.times({}, _LEAST_RUNS)
         whole = sum(one.us for one in own.values()) / 1000.0
         runs = int(min(max(_RUN_MS / max(whole, 0.001), _LEAST_RUNS), _MOST_RUNS))
-        worth = [site for site in self.graph.sites() if site.name in own]
-        groups = _grouped([s for s in worth if worth_trying(s.kind, own[s.name].shape)], own)
+        groups = _grouped(self._worth(own), own, self._alike)
+        if not groups:
+            raise CostError("ONNX Runtime's graph of the model has no node that a kernel can do.")
         return KernelSites(groups, [own[group[0].name].shape for group in groups], runs)
+
+    def _worth(self, own: Mapping[str, NodeTime]) -> list[Site]:
+        """The sites that something could do; ``own``: the times of the runtime's nodes."""
+        present = [site for site in self.graph.sites() if site.name in own]
+        return [site for site in present if worth_trying(site.kind, own[site.name].shape)]
+
+    def _alike(self, site: Site) -> tuple[object, ...]:
+        """What sites that are alike share, beside the shape."""
+        return site.kind, site.sizes
 
     def _measured(self, group: Sequence[Site], program: TensorProgram) -> float:
         found = self.attributes(next(at for at, one in enumerate(self.groups) if one is group), program)
-        made = {} if found is None else ALGORITHMS[found[0]].attributes(found[1])
+        return self.timed(group, None if found is None else ALGORITHMS[found[0]].attributes(found[1]))
+
+    def timed(self, group: Sequence[Site], made: Mapping[str, int] | None) -> float:
+        """Seconds of these sites together, where kernels with these attributes do them; ``None``: the runtime's own."""
         try:
-            times = self.times({} if found is None else {site.name: made for site in group}, self.sites.runs)
+            times = self.times({} if made is None else {site.name: made for site in group}, self.sites.runs)
         except (ModelError, RuntimeCrashed, RuntimeRefused):
             return INVALID
         return sum(site_seconds(site, times) for site in group)
@@ -179,21 +192,20 @@ def space_of(kind: str) -> Space:
     return Space(tuple(sketches))
 
 
-def _grouped(sites: Sequence[Site], own: Mapping[str, NodeTime]) -> list[list[Site]]:
-    """Sites that are alike, in the graph's order. Raises CostError where there is none.
-
-    They have one kind, sizes and shape; where the runtime does not tell shapes, their times tell.
+def _grouped(
+    sites: Sequence[Site], own: Mapping[str, NodeTime], alike: Callable[[Site], tuple[object, ...]]
+) -> list[list[Site]]:
+    """Sites that are alike, in the graph's order: they share what ``alike`` says, and their shape; where the runtime
+    does not tell shapes, their times tell.
     """
     groups: list[list[Site]] = []
-    for site in (one for one in sites if one.name in own):
+    for site in sites:
         for group in groups:
-            first, here, there = group[0], own[site.name], own[group[0].name]
+            here, there = own[site.name], own[group[0].name]
             known = here.shape is not None or 1 / _ALIKE < here.us / max(there.us, 1e-9) < _ALIKE
-            if (site.kind, site.sizes, here.shape) == (first.kind, first.sizes, there.shape) and known:
+            if (*alike(site), here.shape) == (*alike(group[0]), there.shape) and known:
                 group.append(site)
                 break
         else:
             groups.append([site])
-    if not groups:
-        raise CostError("ONNX Runtime's graph of the model has no node that a kernel can do.")
     return groups

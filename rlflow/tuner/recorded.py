@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import math
 import os
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,7 @@ from rlflow.tuner.spaces import TensorProgram
 
 _FORM = "rlflow tuner table 2"
 #: The largest table: beyond this it cannot have been measured.
-_MOST_PROGRAMS = 1 << 20
+_MOST_PROGRAMS, _MOST_BYTES = 1 << 20, 64 << 20
 
 
 class RecordedEngine:
@@ -70,12 +73,14 @@ class RecordedEngine:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> RecordedEngine:
-        """The table that :func:`record` wrote. Raises ModelError where it is none, with the reason."""
+        """The table that :func:`record` wrote, or one compressed by gzip, whose name ends in ``.gz``. Raises ModelError
+        where it is none, with the reason.
+        """
         check_readable(path, "The table", ModelError)
         try:
-            given = parse_json(Path(path).read_bytes())
-            return cls._of(given)
-        except (ValueError, UsageError) as error:
+            content = Path(path).read_bytes()
+            return cls._of(parse_json(_unpacked(content) if os.fspath(path).endswith(".gz") else content))
+        except (ValueError, UsageError, OSError, EOFError, zlib.error) as error:
             raise ModelError(f"The table {os.fspath(path)!r} cannot be used: {error}") from error
 
     @classmethod
@@ -113,6 +118,14 @@ def record(
         "tables": tables,
     }  # fmt: skip
     write_atomically(path, json.dumps(content) + "\n")
+
+
+def _unpacked(content: bytes) -> bytes:
+    with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
+        found = stream.read(_MOST_BYTES + 1)
+    if len(found) > _MOST_BYTES:
+        raise ValueError(f"it has more than {_MOST_BYTES >> 20} MiB")
+    return found
 
 
 def _plain_time(seconds: float) -> int | None:

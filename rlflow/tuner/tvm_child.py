@@ -57,6 +57,17 @@ class TvmService:
         self._spaces = [OperatorPrograms(kind, sizes, seed) for kind, sizes in operators]
         return [(one.flops, one.sketches()) for one in self._spaces]
 
+    def isa(self) -> str:
+        """The instruction set of code that runs without TVM."""
+        opened()
+        from rlflow.tuner import tvm_sites
+
+        return tvm_sites.isa_here()[0]
+
+    def write_object(self, number: int, sketch: int, values: tuple[int, ...], symbol: str, path: str) -> bool:
+        """As :meth:`OperatorPrograms.write_object`, of an operator that is a site's."""
+        return self._spaces[number].write_object(sketch, values, symbol, path)
+
     def measure(self, number: int, programs: Sequence[tuple[int, tuple[int, ...]]], best: float) -> None:
         """Times programs of an operator in turn; each answer is a program's seconds, infinite where it cannot run."""
         operator = self._spaces[number]
@@ -100,9 +111,15 @@ class OperatorPrograms:
         from tvm.s_tir import meta_schedule
         from tvm.s_tir.meta_schedule.testing import te_workload
 
-        cpu = tvm.target.codegen.llvm_get_system_cpu()
-        self.target = tvm.target.Target({"kind": "llvm", "mcpu": str(cpu), "num-cores": 1})
-        tensors = getattr(te_workload, DEFINITIONS[kind])(*sizes)
+        self._for_site = kind not in DEFINITIONS
+        if self._for_site:
+            from rlflow.tuner import tvm_sites
+
+            self.target, tensors = tvm_sites.isa_here()[1], tvm_sites.tensors(kind, sizes)
+        else:
+            cpu = tvm.target.codegen.llvm_get_system_cpu()
+            self.target = tvm.target.Target({"kind": "llvm", "mcpu": str(cpu), "num-cores": 1})
+            tensors = getattr(te_workload, DEFINITIONS[kind])(*sizes)
         function = te.create_prim_func(tensors)
         self._context = meta_schedule.TuneContext(
             mod=tvm.IRModule({"main": function}), target=self.target, space_generator="post-order-apply",
@@ -136,6 +153,19 @@ class OperatorPrograms:
         except Exception:  # noqa: BLE001 - TVM raises a dozen unrelated classes
             return math.inf
 
+    def write_object(self, sketch: int, values: tuple[int, ...], symbol: str, path: str) -> bool:
+        """Write the program of a site as an object file with the C function ``symbol``; whether it can be built."""
+        from rlflow.tuner import tvm_sites
+
+        schedule = self._scheduled(sketch, values)
+        if schedule is None:
+            return False
+        try:
+            tvm_sites.write_object(schedule.mod, self.target, symbol, path)
+        except Exception:  # noqa: BLE001 - TVM raises a dozen unrelated classes
+            return False
+        return True
+
     def _scheduled(self, sketch: int, values: tuple[int, ...]) -> Any:
         """The schedule of the program, or ``None`` where TVM refuses it."""
         tvm = opened()
@@ -144,6 +174,8 @@ class OperatorPrograms:
         try:
             changed = tvm.s_tir.schedule.Trace(trace.insts, _decisions(trace, values))
             changed.apply_to_schedule(schedule, remove_postproc=True)
+            if self._for_site:  # it runs where TVM's threads are not there
+                schedule.unannotate(schedule.get_sblock("root"), "meta_schedule.parallel")
             schedule.enter_postproc()
             good = all(one.apply(schedule) for one in self._context.space_generator.postprocs)
         except Exception:  # noqa: BLE001 - TVM raises a dozen unrelated classes

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlflow.errors import RuntimeCrashed, UsageError
+from rlflow.frontends.generated_sites import CONVOLUTION, PRODUCT
 from rlflow.registry import not_installed
 from rlflow.runtime.process import Channel
 from rlflow.tuner.child_time import ChildTime
@@ -17,14 +18,16 @@ from rlflow.tuner.spaces import TensorProgram
 
 #: Seconds for one program, and for the sketches of all operators.
 _PROGRAM_SECONDS, _OPEN_SECONDS = 60.0, 300.0
-KINDS = ("gemm", "conv2d", "depthwise", "grouped")
+#: Operators of a suite, and nodes of models, whose code can run without TVM (:mod:`rlflow.frontends.generated_sites`).
+SITES = (CONVOLUTION, PRODUCT)
+KINDS = ("gemm", "conv2d", "depthwise", "grouped", *SITES)
 
 
 @dataclass(frozen=True)
 class TvmOperator:
     """An operator of float32 by ``kind`` and ``sizes``. gemm: rows, columns, inner size. The convolutions (NHWC) have
     batch, height, width, channels in, then channels out (not depthwise), window, stride, padding, and dilation and
-    groups (grouped only).
+    groups (grouped only). Of a site: the rank and the shape of its first input, then its own sizes.
     """
 
     name: str
@@ -99,6 +102,23 @@ class TvmEngine:
                 seconds[left[len(answers)]] = INVALID
             self._best[subgraph] = min([self._best[subgraph], *seconds.values()])
         return [seconds[at] for at in range(len(programs))]
+
+    def expect(self, subgraph: int, seconds: float) -> None:
+        """Something else does the subgraph in so many seconds: what is much slower is not worth several calls."""
+        self._best[subgraph] = min(self._best[subgraph], seconds)
+
+    def isa(self) -> str:
+        """The instruction set of code that runs without TVM."""
+        return str(self._child.ask("isa", limit=_OPEN_SECONDS))
+
+    def write_object(self, subgraph: int, program: TensorProgram, symbol: str, path: str) -> bool:
+        """Write a program of a site as an object file with the C function ``symbol``; whether it can be built."""
+        try:
+            self._open()
+            asked = (subgraph, program.sketch, program.values, symbol, path)
+            return bool(self._child.ask("write_object", *asked, limit=_PROGRAM_SECONDS))
+        except RuntimeCrashed:
+            return False
 
     def close(self) -> None:
         """End the child process."""

@@ -13,9 +13,11 @@ from rlflow import tuned as tuned_module
 from rlflow.cli import main
 from rlflow.frontends.kernel_sites import Site
 from rlflow.kernels import ALGORITHMS, KEY, KernelPlan, unavailable
+from rlflow.kernels.generated_code import CodeChoice, GeneratedCode
 from rlflow.kernels.preparing import block_here
 from rlflow.runtime.interface import metadata_entry
 from rlflow.tuned import TunedNodes
+from rlflow.tuner.generated_engine import GENERATED, GeneratedEngine
 from tests.kernels import blocked_models
 
 needs_kernels = [
@@ -169,3 +171,26 @@ def test_a_file_in_the_place_of_the_folder_is_refused(model, tmp_path) -> None:
     done = tune(model, "-o", tmp_path / "out", "--method", "random")
     assert done.exit_code == 1
     assert (tmp_path / "out").read_text() == "mine"
+
+
+def test_a_library_stays_only_beside_a_plan_with_code(tmp_path) -> None:
+    code = GeneratedCode("0" * 64, "avx2", (((1, 5), (5, 7), (1, 7)),), (CodeChoice("n", "k", (1,), 0, 1.5),))
+    for plan, stays in (
+        (KernelPlan("1", 8, 1, 1.5, (), code), True), (KernelPlan("1", 8, 1, 1.5, ()), False), (None, False),
+    ):  # fmt: skip
+        folder = tmp_path / str(stays)
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o775)
+        (folder / "kernels.so").write_bytes(b"code")
+        found = tuned_module._settled(folder, plan)
+        assert (folder / "kernels.so").exists() == stays
+        assert found == (str(folder / "kernels.so") if stays else None)
+        assert bool(folder.stat().st_mode & 0o022) != stays  # nobody else may write where code lies
+
+
+def test_generated_code_is_the_last_to_be_left_out() -> None:
+    plain, generating = (SimpleNamespace(), object.__new__(GeneratedEngine))
+    attempts = [tuned_module._Ends(b"", one, None, None, 1, 0, None)._attempts() for one in (plain, generating)]  # type: ignore[arg-type]
+    assert attempts[0] == tuned_module._ATTEMPTS
+    assert attempts[1][:-1] == tuned_module._ATTEMPTS
+    assert attempts[1][-1] == attempts[1][-2] | {GENERATED}

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from rlflow.kernels import Choice, KernelPlan
-from rlflow.tuner import Records, TensorProgram, WarmStart
+from rlflow.search import Budget
+from rlflow.tuner import Records, Sketch, Steps, TensorProgram, Tile, Tuner, WarmStart, method
 from rlflow.tuner.tvm_engine import unavailable
 from tests.tuner import toys
 
@@ -27,7 +28,9 @@ def opened(name: str) -> ModuleType:
     return module
 
 
-models, summaries, metaschedule = (opened(name) for name in ("models", "summaries", "metaschedule"))
+models, summaries, metaschedule, cutting = (
+    opened(name) for name in ("models", "summaries", "metaschedule", "record_generated")
+)
 sys.modules["summaries"] = summaries  # as a script of that folder finds it
 bench = opened("run")
 
@@ -91,6 +94,47 @@ def test_seconds_until_as_fast_as_tvms_own_search() -> None:
     assert shown == ["8", "3", "never"]
 
 
+# --- the table of programs that TVM generates -------------------------------------------------------------------------
+
+FULL = Sketch(
+    "sketch 0",
+    (Tile("loop0", 1, 4, 64), Tile("loop1", 2048, 4, 64), Tile("loop2", 768, 2, 64, True)),
+    (Steps("unroll3", "unroll", (0, 16, 64, 512)),),
+)
+
+
+@pytest.mark.parametrize(
+    ("cut", "full"),
+    [
+        ((64, 16, 2, 384, 2), (1, 1, 1, 1, 64, 1, 16, 2, 384, 2, 1)),
+        ((2048, 1, 1, 768, 1), (1, 1, 1, 1, 2048, 1, 1, 1, 768, 1, 1)),
+        ((1, 32, 64, 192, 4), (1, 1, 1, 1, 1, 1, 32, 64, 192, 4, 1)),
+    ],
+)
+def test_a_row_of_a_cut_space_stands_for_one_of_tvms(cut: tuple[int, ...], full: tuple[int, ...]) -> None:
+    how = cutting.OPERATORS["matrix-vector"]
+    assert cutting.cut_sketch(FULL, how).holds(cut)
+    assert cutting.full_row(FULL, how, cut) == full
+    assert FULL.holds(full)
+
+
+def test_every_edit_of_a_cut_space_stays_inside() -> None:
+    how = cutting.OPERATORS["matrix-vector"]
+    rows = cutting.cut_sketch(FULL, how).all_rows()
+    assert all(FULL.holds(cutting.full_row(FULL, how, row)) for row in rows.tolist())
+    assert len({cutting.full_row(FULL, how, row) for row in rows.tolist()}) == len(rows)
+
+
+def test_the_recorded_programs_are_whole_spaces_without_a_clock() -> None:
+    every = list(bench.shapes("generated"))
+    assert [one.table.subgraphs[one.number].family for one in every] == ["gemm", "grouped", "depthwise"]
+    assert [one.table.subgraphs[one.number].space.size for one in every] == [756, 360, 432]
+    assert all(one.starts() == ("cold",) for one in every)
+    assert all(one.starts() == ("cold", "warm") for one in bench.shapes("winograd"))
+    runs = [Tuner(every[1].engine(), method("random"), 3).run(Budget(measurements=12)) for _ in range(2)]
+    assert [one.seconds for one in runs[0].rounds] == [one.seconds for one in runs[1].rounds]
+
+
 @pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 def test_tvms_own_search_measures_batch_after_batch() -> None:
     from tvm.s_tir import meta_schedule
@@ -106,7 +150,7 @@ def test_actors_learn_and_begin_as_their_names_say(monkeypatch: pytest.MonkeyPat
     pytest.importorskip("torch")
     from rlflow.tuner.actor_critic import ActorConfig, Agent
 
-    weights, calls, shape = Agent(ActorConfig(), 1).weights(), list[str](), next(bench.shapes())
+    weights, calls, shape = Agent(ActorConfig(), 1).weights(), list[str](), next(bench.shapes("winograd"))
     for name in ("learn", "load"):
         monkeypatch.setattr(Agent, name, lambda *_, name=name: calls.append(name))
     found = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
 import json
 import math
@@ -256,6 +257,31 @@ def test_what_is_no_table_is_refused(table, text: str) -> None:
     table.write_text(text)
     with pytest.raises(ModelError, match=r"table\.json"):
         RecordedEngine.read(table)
+
+
+def test_a_table_may_be_compressed(table) -> None:
+    small = table.with_suffix(".json.gz")
+    small.write_bytes(gzip.compress(table.read_bytes()))
+    assert RecordedEngine.read(small).seconds == RecordedEngine.read(table).seconds
+
+
+_GOOD = gzip.compress(b"{}")
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", _GOOD, _GOOD[:-9], b"\x1f\x8b" + bytes(30)])
+def test_what_is_no_compressed_table_is_refused(table, content: bytes) -> None:
+    small = table.with_suffix(".json.gz")
+    small.write_bytes(content)
+    with pytest.raises(ModelError, match=r"table\.json\.gz"):
+        RecordedEngine.read(small)
+
+
+def test_a_table_that_grows_beyond_all_measure_is_refused(table, monkeypatch) -> None:
+    monkeypatch.setattr("rlflow.tuner.recorded._MOST_BYTES", 100)
+    small = table.with_suffix(".json.gz")
+    small.write_bytes(gzip.compress(bytes(1000)))
+    with pytest.raises(ModelError, match="more than"):
+        RecordedEngine.read(small)
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
