@@ -71,8 +71,10 @@ def line(row: dict[str, Any]) -> str:
         return f"| {row['name']} | failed | | {bar} | |"
     rules = Counter(step["rule"] for step in row.get("trace") or [])
     most = ", ".join(f"{rule} ×{times}" if times > 1 else rule for rule, times in rules.most_common(3))
-    interval = " to ".join(f"{end:.2f}" for end in row["speedup_ci95"]) if row.get("improved") else ""
-    note = "undecided" if undecided(row) else interval
+    improved = row.get("improved")
+    interval = " to ".join(f"{end:.2f}" for end in (row.get("speedup_ci95") or () if improved else ()))
+    cleaned = improved and not interval
+    note = "undecided" if undecided(row) else "clean-up alone" if cleaned else interval
     return f"| {row['name']} | {gain(row):.2f} | {note} | {bar} | {most} |"
 
 

@@ -95,6 +95,7 @@ def test_rows_of_two_machines_stand_apart_and_are_compared_where_both_have_the_m
         ({"bar": 1.1}, "| 1.20 | 1.10 to 1.30 | 1.10 |  |"),
         ({"improved": False, "reason": "No gain: 1.001"}, "| 1.00 |  |  |  |"),
         ({"improved": False, "reason": "No claim: of the 8 blocks"}, "| 1.00 | undecided |  |  |"),
+        ({"speedup": 1.0, "speedup_ci95": None}, "| 1.00 | clean-up alone |  |  |"),
         ({"exit_status": 1}, "| failed | |  | |"),
     ],
 )
