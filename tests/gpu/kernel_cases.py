@@ -208,10 +208,12 @@ def types() -> Iterator[Case]:
                 else (values.astype(np.float32) / np.float32(2)).astype(np.float64)
             )
             yield Case(f"pointwise of {kind}{', wide' if wide else ''}", "Pointwise", fixed, [x], [right, x])
-    exact = np.array([1.0, -2.5, 65519.0, 65520.0, 1e-7, 3e-8, 2e-8, 0.1, np.inf, 2049.0, 2051.0], np.float32)
+    exact = np.array(
+        [1.0, -2.5, 65519.0, 65520.0, 1e-7, 3e-8, 2e-8, 0.1, np.inf, 2049.0, 2051.0, 1.00390625, 1.01171875], np.float32
+    )
     with np.errstate(over="ignore"):
         half = exact.astype(np.float16)
-    fixed = pointwise((11,), [("kF32", (1,), 0)], [("kF16", 0), ("kBF16", 0)], [("kConst", 0, 0, 0, 0.0)])
+    fixed = pointwise(exact.shape, [("kF32", (1,), 0)], [("kF16", 0), ("kBF16", 0)], [("kConst", 0, 0, 0, 0.0)])
     yield Case("half floats round to even", "Pointwise", fixed, [exact], [half, to_brain(exact)], tolerance=0.0)
 
 
@@ -233,9 +235,9 @@ def gathers() -> Iterator[Case]:
     for kind in ("kU8", "kF16", "kF32", "kI64"):
         table = random((3, 9, 4), kind)
         for index_kind in ("kI64", "kI32"):
-            index = np.array([0, -1, 8, 3, -9, 8, 99, -99], NUMPY[index_kind])
+            index = np.array([0, -1, 8, 3, -9, 9, 99, -10, -99], NUMPY[index_kind])
             right = table[:, np.clip(np.where(index < 0, index + 9, index), 0, 8)]
-            fixed = [table.itemsize, KIND[index_kind], 3, 9, 4, 8]
+            fixed = [table.itemsize, KIND[index_kind], 3, 9, 4, index.size]
             yield Case(f"gather of {kind} by {index_kind}", "Gathering", fixed, [table, index], [right])
 
 
