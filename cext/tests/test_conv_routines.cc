@@ -130,7 +130,8 @@ void check_unrolled(Isa isa, const Case& c, int64_t block, int64_t in, int64_t o
     const std::vector<float> own(w.begin() + to * taps * in, w.begin() + (to + 1) * taps * in);
     for (int64_t pixel = 0; pixel < plane; ++pixel) {
       const auto at = static_cast<std::size_t>(out * plane + place(block, to, plane, pixel));
-      const double truth = direct(dense, block, x, own, 0, pixel / columns, pixel % columns) + bias[static_cast<std::size_t>(to)] + (with_sum ? sum[at] : 0.0f);
+      const double truth =
+          direct(dense, block, x, own, 0, pixel / columns, pixel % columns) + bias[static_cast<std::size_t>(to)] + (with_sum ? sum[at] : 0.0f);
       CHECK(std::abs(std::max(truth, 0.0) - y[at]) < 1e-5 * (1 + std::sqrt(static_cast<double>(taps * in))));
     }
   }
@@ -164,7 +165,8 @@ TEST(grouped_convolutions_are_those_in_double_precision) {
 }
 
 TEST(unrolled_convolutions_are_those_in_double_precision) {
-  const Case cases[] = {{0, 0, 9, 7, 1, 1, 1, 0, 0, 0}, {0, 0, 8, 11, 1, 2, 1, 0, 0, 0}, {0, 0, 9, 10, 3, 2, 1, 1, 1, 1}, {0, 0, 12, 5, 3, 1, 2, 2, 1, 3}};
+  const Case cases[] = {
+      {0, 0, 9, 7, 1, 1, 1, 0, 0, 0}, {0, 0, 8, 11, 1, 2, 1, 0, 0, 0}, {0, 0, 9, 10, 3, 2, 1, 1, 1, 1}, {0, 0, 12, 5, 3, 1, 2, 2, 1, 3}};
   for (const Isa isa : isas_here())
     for (const Case& c : cases)
       for (const int64_t block : {8, 16})
