@@ -64,6 +64,7 @@ SHOWN_BY: dict[str, dict[str, str]] = {
     "synthesis/generate/generator.py": {"": "rules generate"},
     "synthesis/generate/work_folder.py": {"": "rules generate"},
     "synthesis/pool.py": {"": "rules generate, rules prove, rules repair"},
+    "tuned.py": {"": "tune"},
 }
 #: Whose options are another program's.
 OTHERS = {"crew/ray_node.py"}
