@@ -30,7 +30,7 @@ TOGETHER = (
 )
 #: The same where the clean-up alone was not compared either.
 NO_TIME_FOR_CLEANUP = "The clean-up of import was not compared by itself: two models could not be compared in the time."
-#: Nothing is begun that takes so many times as long as there is, by one run of the model: that may have been a slow one.
+#: Nothing is begun that takes so many times as long as there is, by one run of the model, which may have been slow.
 HOPELESS = 2.0
 #: Part of the time that the candidates of the search have, where the clean-up may be compared after them; they have
 #: the rest too where what is timed beside says that it will not be.
