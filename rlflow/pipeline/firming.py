@@ -1,9 +1,9 @@
 """Prices that were had in haste are made sure of before they decide, and the search goes once more by the better ones.
 
-Beside other programs there is no time to price every region in sessions that agree, and the price of one short session
-may be off by half: a graph that is no faster wins, or the one that is never gets looked at. So the search ends early
-then, the regions in which the graphs it ended with differ are timed in full, then others as far as the time reaches,
-and the search starts anew: nearly all of its prices are known by now.
+Beside other programs there is no time to price every region in sessions that agree, and the price of a few short
+sessions may be off by a quarter: a graph that is no faster wins, or the one that is never gets looked at. So the search
+ends early then, the regions in which the graphs it ended with differ are timed in full, then others as far as the time
+reaches, and the search starts anew: nearly all of its prices are known by now.
 """
 
 from __future__ import annotations

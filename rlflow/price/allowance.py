@@ -1,9 +1,9 @@
 """How long measuring may take: in full while that fits, then in haste, then not at all.
 
 A price in full takes up to seven sessions that agree. Where the regions that wait would take longer than the time
-given, by what they compute or by the rate so far, the others get one short session each, the dearest first; if there is
-time left then, they are timed in full after all. What is left over when the time is spent has no price; the caller
-estimates it.
+given, by what they compute or by the rate so far, the others get a few short sessions each, the dearest first; if
+there is time left then, they are timed in full after all. What is left over when the time is spent has no price; the
+caller estimates it.
 """
 
 from __future__ import annotations

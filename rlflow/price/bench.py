@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rlflow.price.allowance import HASTY_REPEATS
 from rlflow.price.database import PriceContext
 from rlflow.price.pace import reference
-from rlflow.price.repeats import Item, repeated
+from rlflow.price.repeats import Item, fastest, repeated
 from rlflow.runtime import Measurement, RuntimeOptions, Worker
 
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ class Bench:
         hasty: bool = False,
         over: Callable[[], bool] = lambda: False,
     ) -> dict[str, Measurement | str]:
-        """The times of sessions that agree, or the median of ``sessions`` of them; ``hasty``: of a short one. Where
-        ``over`` says yes, no further sessions are opened for those that do not agree yet.
+        """The times of sessions that agree, or the median of ``sessions`` of them; ``hasty``: the fastest of a few
+        short ones. Where ``over`` says yes, no further sessions are opened for those that do not agree yet.
         """
         if not items:
             return {}
@@ -145,6 +145,8 @@ class Bench:
                 reference=beside,
             )
 
+        if hasty and not (cold and self.caches.far):
+            return fastest(once, items, over)
         if sessions is not None or hasty:
             return once(items)
         paced = functools.partial(once, beside=serialized(reference())) if cold and self.caches.paced else None

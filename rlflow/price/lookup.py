@@ -19,7 +19,7 @@ class Lookup:
         self._own: PriceDatabase | None = None
         #: Milliseconds by the key in the database, of every price that was gone by (``None``: refused).
         self.used: dict[str, float | None] = {}
-        #: Prices of one short session each, which are not kept.
+        #: Prices of a few short sessions each, which are not kept.
         self.hasty: set[str] = set()
 
     @property

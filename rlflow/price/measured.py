@@ -223,8 +223,8 @@ class OnnxRuntimeCost(CostModel):
         told = [self.coverage.sentence] if self.coverage.unpriced else []
         if self._lookup.hasty:
             told.append(
-                f"{len(self._lookup.hasty)} of {len(self._lookup.used)} prices are of one short session each, because "
-                "the time did not reach for more; they are not kept, and only the final comparison decided."
+                f"{len(self._lookup.hasty)} of {len(self._lookup.used)} prices are of a few short sessions each, "
+                "because the time did not reach for more; they are not kept, and only the final comparison decided."
             )
         return [*told, *self._estimates.notes()]
 

@@ -34,7 +34,7 @@ class Bundle:
     """Rules that are applied together: ``seeds`` at every match, then ``tidy`` around what they made.
 
     ``consuming``: only where nobody else reads what a match replaces. Else the old node would stay beside the new one,
-    and its work would be done twice.
+    and its work would be done twice. ``needs``: seeds of which one at least has to be there; empty: any will do.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Bundle:
     seeds: tuple[str, ...]
     tidy: tuple[str, ...]
     consuming: bool = False
+    needs: tuple[str, ...] = ()
 
 
 class Seed(NamedTuple):
@@ -62,7 +63,8 @@ class Applied(NamedTuple):
 @dataclass(frozen=True)
 class Plan:
     """A macro for one rule set. ``seeds``: rule numbers. ``tidy``: the rules that follow, compiled, and their numbers;
-    ``None`` where none do. ``consuming``: as the bundle's. ``bundle``: whether it is one, and not a rule alone.
+    ``None`` where none do. ``consuming``, ``needs``: as the bundle's. ``bundle``: whether it is one, and not a rule
+    alone.
     """
 
     name: str
@@ -70,10 +72,15 @@ class Plan:
     tidy: RuleSet | None = None
     numbers: tuple[int, ...] = ()
     consuming: bool = False
+    needs: frozenset[int] = frozenset()
 
     @property
     def bundle(self) -> bool:
         return self.tidy is not None
+
+    def begins(self, rules: Iterable[int]) -> bool:
+        """Whether matches of these rules are enough to begin with."""
+        return not self.needs or not self.needs.isdisjoint(rules)
 
 
 class Macros:
@@ -86,9 +93,10 @@ class Macros:
         for bundle in read_bundles() if bundles is None else bundles:
             seeds = frozenset(numbers[name] for name in bundle.seeds if name in numbers)
             tidy = tuple(numbers[name] for name in bundle.tidy if name in numbers)
-            if seeds and tidy:
+            needs = frozenset(numbers[name] for name in bundle.needs if name in numbers)
+            if seeds and tidy and (needs or not bundle.needs):
                 compiled = RuleSet([ruleset.rules[number] for number in tidy])
-                self.plans.append(Plan(bundle.name, seeds, compiled, tidy, bundle.consuming))
+                self.plans.append(Plan(bundle.name, seeds, compiled, tidy, bundle.consuming, needs))
 
     def rule(self, number: int) -> Plan:
         """The plan of one rule, applied wherever it is told to."""
@@ -171,14 +179,16 @@ def read_file(path: Path) -> tuple[Bundle, ...]:
 
 def _read_bundle(entry: Any, groups: Any, file: str) -> Bundle:
     name = entry.get("name") if isinstance(entry, dict) else None
-    if not isinstance(name, str) or set(entry) - {"name", "doc", "seeds", "tidy", "consuming"}:
-        raise RuleError('a bundle has "name", "doc", "seeds", "tidy", "consuming" and no other field', file)
+    if not isinstance(name, str) or set(entry) - {"name", "doc", "seeds", "tidy", "consuming", "needs"}:
+        raise RuleError('a bundle has "name", "doc", "seeds", "tidy", "consuming", "needs" and no other field', file)
     if not isinstance(entry.get("consuming", False), bool):
         raise RuleError(f'"consuming" of the bundle {name!r} is neither true nor false', file)
-    lists = []
-    for field in ("seeds", "tidy"):
+    lists: dict[str, tuple[str, ...]] = {"needs": ()}
+    for field in ("seeds", "tidy", *(["needs"] if "needs" in entry else [])):
         names = entry.get(field)
         if not isinstance(names, list) or not names or not all(isinstance(item, str) for item in names):
             raise RuleError(f'"{field}" of the bundle {name!r} is not a list of names', file)
-        lists.append(tuple(dict.fromkeys(rule for item in names for rule in groups.get(item, [item]))))
-    return Bundle(name, str(entry.get("doc", "")), lists[0], lists[1], entry.get("consuming", False))
+        lists[field] = tuple(dict.fromkeys(rule for item in names for rule in groups.get(item, [item])))
+    if strange := [rule for rule in lists["needs"] if rule not in lists["seeds"]]:
+        raise RuleError(f'"needs" of the bundle {name!r} has {strange[0]!r}, which is no seed of it', file)
+    return Bundle(name, str(entry.get("doc", "")), consuming=entry.get("consuming", False), **lists)

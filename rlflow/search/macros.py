@@ -165,10 +165,11 @@ def _choices(node: SearchNode, raw: Any, macros: Macros) -> Iterator[tuple[Plan,
 
     for plan in macros.plans:
         index = [i for rule in sorted(plan.seeds) for i in by_rule.get(rule, ())][:MOST_SEEDS]
-        if index:
+        if index and plan.begins(by_rule):
             yield plan, [seed(i) for i in index]
             for part in _alike(node, raw, index, seed):
-                yield plan, [seed(i) for i in part]
+                if plan.begins(int(raw.rule[i]) for i in part):
+                    yield plan, [seed(i) for i in part]
     left = MOST_MATCHES
     for rule, index in by_rule.items():
         dear = _dearer_alone(raw, index)[:left]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rlflow.price.repeats import AGREEMENT, MOST_SESSIONS, PACED_MS, agreed, combined, repeated
+from rlflow.price.repeats import AGREEMENT, MOST_SESSIONS, PACED_MS, agreed, combined, fastest, repeated
 from rlflow.runtime import Measurement
 
 
@@ -138,3 +138,21 @@ def test_what_takes_long_is_not_timed_beside_references_when_the_time_is_over() 
     plain = Clock({"long": [PACED_MS * 2]})
     found = repeated(plain, [("long", b"", None)], lambda items: pytest.fail("a further session"), over=lambda: True)
     assert found["long"].ms == PACED_MS * 2  # type: ignore[union-attr]
+
+
+def test_in_haste_the_fastest_session_counts_and_short_ones_get_more_of_them() -> None:
+    clock = Clock({"long": [9.0], "middling": [4.0, 3.0], "short": [0.9, 0.5, 0.7], "refused": ["no kernel"]})
+    found = fastest(clock, [(key, b"", None) for key in clock.times])
+    assert clock.asked == [["long", "middling", "short", "refused"], ["middling", "short"], ["short"]]
+    times = {key: one if isinstance(one, str) else one.ms for key, one in found.items()}
+    assert times == {"long": 9.0, "middling": 3.0, "short": 0.5, "refused": "no kernel"}
+
+
+def test_a_refusal_of_a_later_session_stands() -> None:
+    clock = Clock({"failing": [0.9, "no memory"]})
+    assert fastest(clock, [("failing", b"", None)]) == {"failing": "no memory"}
+
+
+def test_in_haste_there_is_one_session_where_the_time_is_over() -> None:
+    clock = Clock({"short": [0.9, 0.5, 0.7]})
+    assert fastest(clock, [("short", b"", None)], lambda: True)["short"].ms == 0.9  # type: ignore[union-attr]

@@ -21,6 +21,7 @@ from rlflow.search.trace import replay
 
 OPS = ("Relu", "Tanh", "Sigmoid", "Exp", "Neg", "Abs", "Sqrt", "Floor", "Ceil", "Erf")
 WAYS = ("greedy", "backtracking", "mcts", "beam", "annealing", "genetic", "portfolio", "partition", "mixed", "eqsat")
+NORM = "BatchNormalization"
 
 
 def fan(width: int) -> str:
@@ -234,6 +235,34 @@ def test_channels_beside_odd_ones_are_computed_where_the_others_are(name: str) -
     assert [graph.attrs(node)["group"] for node in working if graph.op(node) == "Conv"] == [1, 20, 1]
 
 
+@pytest.mark.parametrize(
+    ("narrow", "between", "behind"),
+    [("w1, b", "n = Tanh(a)", ""), ("w1", f"n = {NORM}(a, b, b, b, v)", f"m = {NORM}(d, b, b, b, v)")],
+)
+def test_zeros_beside_odd_depthwise_channels_are_computed_before_and_read_behind(
+    narrow: str, between: str, behind: str
+) -> None:
+    """In an inverted bottleneck of 18 channels; normalisations between its convolutions would hold the zeros up."""
+    wide = "Conv{kernel_shape=[1,1]}"
+    deep = "Conv{dilations=[1,1], group=18, kernel_shape=[3,3], pads=[1,1,1,1], strides=[1,1]}"
+    lines = ["x: f32[1,16,8,8] = input", "b: f32[18] = const", "v: f32[18] = const"]
+    lines += ["w1: f32[18,16,1,1] = const", "w2: f32[18,1,3,3] = const", "w3: f32[16,18,1,1] = const"]
+    lines += [
+        f"a = {wide}(x, {narrow})",
+        between,
+        "r = Relu(n)",
+        f"d = {deep}(r, w2)",
+        behind,
+        f"y = {wide}({'m' if behind else 'd'}, w3)",
+    ]
+    rules = load_rules(families=["layout", "fold"])
+    padded = bundled(Graph.parse("\n".join([*lines, "return y"])), rules, "depthwise-padded-throughout")
+    working = [node for node in padded.order() if not padded.is_const(node)]
+    widths = [padded.shape(padded.node_outputs(node)[0])[1] for node in working if padded.op(node) == "Conv"]
+    assert not [node for node in working if padded.op(node) in ("Pad", "Slice", NORM)]
+    assert widths == [20, 20, 16]
+
+
 @pytest.mark.parametrize("size", [8, 6])
 def test_between_convolutions_by_winograd_maps_stay_channels_last(size: int) -> None:
     """Of three convolutions in a row with a residual, two permutations of maps are left: those at the ends."""
@@ -343,6 +372,19 @@ def test_one_row_is_selected_before_the_last_block_and_no_work_is_done_twice(pic
     assert len(made) == 13
 
 
+@pytest.mark.parametrize(("channels", "offered"), [(18, True), (20, False)])
+def test_normalisations_alone_do_not_begin_a_bundle_that_needs_more(channels: int, offered: bool) -> None:
+    """Two of them behind convolutions, of which the second is depthwise."""
+    lines = [f"x: f32[1,{channels},8,8] = input", f"w: f32[{channels},1,3,3] = const", f"b: f32[{channels}] = const"]
+    conv = f"Conv{{group={channels}, kernel_shape=[3,3]}}"
+    lines += [f"a = {conv}(x, w)", f"n = {NORM}(a, b, b, b, b)", f"c = {conv}(n, w)", f"y = {NORM}(c, b, b, b, b)"]
+    rules = load_rules(families=["layout", "fold"])
+    whole = Problem(Graph.parse("\n".join([*lines, "return y"])), rules, price.make("analytic"), "60x")
+    whole.moves(whole.root())
+    plans = {macro.plan.name for macro in whole.root().macros}
+    assert ("depthwise-padded-throughout" in plans) is offered
+
+
 def test_the_shipped_bundles_name_rules_that_exist() -> None:
     names = set(all_shipped())
     bundles = read_bundles()
@@ -359,6 +401,8 @@ def test_the_shipped_bundles_name_rules_that_exist() -> None:
         ({"bundles": [{"name": "a", "seeds": [], "tidy": ["c"]}]}, '"seeds" of the bundle'),
         ({"bundles": [{"name": "a", "seeds": ["b"], "tidy": [1]}]}, '"tidy" of the bundle'),
         ({"bundles": [{"name": "a", "seeds": ["b"], "tidy": ["c"], "consuming": 1}]}, '"consuming" of the bundle'),
+        ({"bundles": [{"name": "a", "seeds": ["b"], "tidy": ["c"], "needs": "b"}]}, '"needs" of the bundle'),
+        ({"bundles": [{"name": "a", "seeds": ["b"], "tidy": ["c"], "needs": ["c"]}]}, "'c', which is no seed of it"),
     ],
 )
 def test_malformed_bundles_are_refused(data: Any, says: str, tmp_path: Path) -> None:

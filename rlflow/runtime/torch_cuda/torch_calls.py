@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - as torch's own manuals call it
 
 from rlflow.errors import RuntimeRefused
 
-Tensor = torch.Tensor
+Tensor: TypeAlias = torch.Tensor
 Attrs = Mapping[str, Any]
 #: (attributes, operands, types of the results) -> results
 Op = Callable[[Attrs, Sequence[Any], Sequence[torch.dtype]], Any]
