@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TunedModel", "TunedNodes", "tune"]
 
+#: The runtime's own kernel.
+_OWN = TensorProgram(0, ())
 #: What is left out: nothing; where outputs differ by too much, what rounds most; then all that rounds more.
 _ATTEMPTS = (
     frozenset[str](),
@@ -63,11 +66,16 @@ _ATTEMPTS = (
 _KEEPING = frozenset(name for name, one in ALGORITHMS.items() if one.keeps_weights)
 #: Of a budget of seconds: what the tuning has. The check and the race have the rest; without one, so many seconds.
 _TUNING_PART, _CHECK_SECONDS, _RACE_SECONDS = 0.7, 8.0, 20.0
+#: The part of it after which no finalist is timed again; what the tuning measured counts then.
+_FINALS_PART = 0.8
+#: Seconds that the tuning has at least, however long it took to begin.
+_LEAST_TUNING = 1.0
 #: The race should have this part of the budget; it may have so much, and so many seconds after it, but no longer than
 #: so many.
 _RACE_PART, _RACE_MOST, _RACE_LATE, _RACE_LONGEST = 0.2, 0.3, 5.0, 90.0
-#: How often finalists are timed again, in turn; and the part of the runtime's own time that a winner takes at most.
-_FINALS, _WORTH = 3, 0.97
+#: How often finalists are timed again, in turn; the part of the runtime's own time that a winner takes at most; and
+#: that from which on it is no finalist.
+_FINALS, _WORTH, _SLOWER = 3, 0.97, 1.1
 MODEL, TRIALS, REPORT, LIBRARY = "model.onnx", "trials.sqlite", "report.json", "kernels.so"
 
 
@@ -130,7 +138,7 @@ def tune(
     Raises UsageError where the method or the kernels cannot be used here, CostError where no kernel has a place in the
     model, ModelError and OutputError.
     """
-    config, limits = method(by), Budget.parse(budget)
+    config, limits, began = method(by), Budget.parse(budget), time.monotonic()
     check_race_seconds(gate_seconds)
     crew = Workers.parse(workers) if isinstance(workers, str) else workers
     _check(by, config, limits)
@@ -148,10 +156,14 @@ def tune(
     with closing(make()) as engine, closing(Records(folder / TRIALS)) as kept, _shared(engine, crew, make) as shared:
         remembering = Remembering(shared, kept)
         told = None if on_round is None else lambda done: on_round(done, engine.subgraphs[done.subgraph].name)
-        search = replace(limits, seconds=None if limits.seconds is None else _TUNING_PART * limits.seconds)
+        search = limits
+        if limits.seconds is not None:
+            left = _TUNING_PART * limits.seconds - (time.monotonic() - began)
+            search = replace(limits, seconds=max(left, _LEAST_TUNING))
         tuner = Tuner(remembering, config, seed, WarmStart(shipped_prior(engine.subgraphs)))
         found = tuner.run(search, told, stop)
-        ends = _Ends(whole, engine, tuner, inputs, threads, seed, limits.seconds, gate_seconds, folder / LIBRARY)
+        how = (limits.seconds, gate_seconds, folder / LIBRARY, began)
+        ends = _Ends(whole, engine, tuner, inputs, threads, seed, *how)
         finals, plan, interval, note = ends.planned()
     library = _settled(folder, plan)
     write_atomically(folder / MODEL, blocked.with_metadata(whole, KEY, None if plan is None else plan.text()))
@@ -227,6 +239,7 @@ class _Ends:
     seconds: float | None
     gate_seconds: float | None = None
     library: Path = Path(LIBRARY)
+    began: float = field(default_factory=time.monotonic)
     _programs: dict[int, TensorProgram] = field(default_factory=dict)  # of the groups that generated code does
 
     def planned(self) -> tuple[list[TunedNodes], KernelPlan | None, tuple[float, float] | None, str]:
@@ -237,7 +250,7 @@ class _Ends:
         finals: list[TunedNodes] = []
         with Worker(RuntimeOptions(threads=self.threads, library=library_path())) as worker:
             for left_out in self._attempts():
-                finals = [self._final(number, left_out) for number in range(len(self.engine.groups))]
+                finals = self._finals(left_out)
                 self._fit_into_memory(finals, left_out)
                 choices, code = self._choices(finals), self._code(finals)
                 if not choices and code is None:
@@ -287,15 +300,30 @@ class _Ends:
             else:
                 finals[number] = self._final(number, inexact | _KEEPING)
 
+    def _finals(self, without: frozenset[str]) -> list[TunedNodes]:
+        """The final of each group; those first that seem to gain most, because the time may not reach for all."""
+        tasks = self.tuner.tasks
+        gains = [tasks[number].measured.get(_OWN, 0.0) - task.seconds for number, task in enumerate(tasks)]
+        order = sorted(range(len(tasks)), key=gains.__getitem__, reverse=True)
+        found = {number: self._final(number, without) for number in order}
+        return [found[number] for number in range(len(tasks))]
+
     def _final(self, number: int, without: frozenset[str]) -> TunedNodes:
         """The runtime's own kernel and a group's best program by another algorithm, timed again in turn; the least of
-        each counts.
+        each counts. What the tuning measured counts where that was much slower, or the time is over.
         """
         engine, task = self.engine, self.tuner.tasks[number]
-        sketches, own = task.subgraph.space.sketches, TensorProgram(0, ())
-        known = (one for one in task.ranked() if one != own and sketches[one.sketch].name not in without)
-        programs = [own, *([winner] if (winner := next(known, None)) is not None else [])]
-        times = [engine.measure(number, programs) for _ in range(_FINALS)]
+        sketches = task.subgraph.space.sketches
+        ranked = (one for one in task.ranked() if one != _OWN and sketches[one.sketch].name not in without)
+        programs = [_OWN, *([winner] if (winner := next(ranked, None)) is not None else [])]
+        known_times = [task.measured.get(one, INVALID) for one in programs]
+        own_known = known_times[0] < INVALID
+        hopeful = len(programs) > 1 and known_times[1] < _SLOWER * known_times[0]
+        times = list[Sequence[float]]()
+        while len(times) < _FINALS and (not own_known or (hopeful and not self._late())):
+            times.append(engine.measure(number, programs))
+        if len(times) < _FINALS:
+            times.append(known_times)
         least = [min(column) for column in zip(*times, strict=True)]
         taken = engine.attributes(number, programs[-1]) if least[-1] < _WORTH * least[0] < INVALID else None
         algorithm, tuning = taken or ("", {})
@@ -304,6 +332,10 @@ class _Ends:
         seconds = least[-1] if taken else least[0]
         names = tuple(site.name for site in engine.groups[number])
         return TunedNodes(names, round(least[0] * 1e6, 1), round(seconds * 1e6, 1), algorithm, tuning)
+
+    def _late(self) -> bool:
+        """Whether the finalists' part of the budget is over."""
+        return self.seconds is not None and time.monotonic() - self.began > _FINALS_PART * self.seconds
 
     def _remember(self, finals: list[TunedNodes]) -> None:
         """Let prices with kernels know what is fastest at such nodes (``--cost onnxruntime+kernels``)."""

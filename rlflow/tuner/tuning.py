@@ -83,6 +83,7 @@ class Tuner:
             for task in self.tasks
         ]
         self._trials, self._search_seconds = 0, 0.0
+        self._pace = 0.0  # seconds of the clock that a program of the last round took
         self._given = {task.number for task in self.tasks if task.informed}
         for task in self.tasks:
             self._expect(task)
@@ -100,8 +101,7 @@ class Tuner:
                 reason = self._ended(budget, time.monotonic() - began, stop)
                 if reason is not None:
                     break
-                left = math.inf if budget.measurements is None else budget.measurements - self._trials
-                done = self._round(int(min(left, self.config.batch)))
+                done = self._round(self._count(budget, time.monotonic() - began))
                 result.rounds.append(done)
                 if on_round is not None:
                     on_round(done)
@@ -124,6 +124,15 @@ class Tuner:
             return StopReason.BUDGET_SECONDS
         return StopReason.EXHAUSTED if all(task.exhausted for task in self.tasks) else None
 
+    def _count(self, budget: Budget, seconds: float) -> int:
+        """How many programs the next round has: fewer than usual where the budget has no more measurements left, or no
+        more time at the last round's pace; one at least.
+        """
+        left = math.inf if budget.measurements is None else budget.measurements - self._trials
+        if budget.seconds is not None and self._pace > 0.0:
+            left = min(left, max((budget.seconds - seconds) / self._pace, 1.0))
+        return int(min(left, self.config.batch))
+
     # --- a round ----------------------------------------------------------------------------------------------------
 
     def _round(self, count: int) -> TuningRound:
@@ -135,7 +144,9 @@ class Tuner:
         sketch = self._sketch(task) if self.proposer.by_sketch and not begins else None
         programs = self._first(task, count) if begins else self._proposed(task, sketch, count)
         self._search_seconds += time.process_time() - began
+        started = time.monotonic()
         seconds = self.engine.measure(number, programs)
+        self._pace = (time.monotonic() - started) / max(len(programs), 1)
         began = time.process_time()
         task.add(programs, seconds)
         self._reward(task, programs, seconds)

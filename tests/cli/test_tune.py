@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +19,7 @@ from rlflow.kernels.generated_code import CodeChoice, GeneratedCode
 from rlflow.kernels.preparing import block_here
 from rlflow.runtime.interface import metadata_entry
 from rlflow.tuned import TunedNodes
+from rlflow.tuner import TensorProgram
 from rlflow.tuner.generated_engine import GENERATED, GeneratedEngine
 from tests.kernels import blocked_models
 
@@ -98,6 +101,45 @@ def test_the_race_ends_soon_after_the_budget_or_has_what_it_is_given(
 ) -> None:
     unused = (b"", None, None, None, 1, 0)
     assert tuned_module._Ends(*unused, seconds, gate_seconds)._race_time() == expected
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "late", "timed", "chosen"),
+    [
+        (10.0, 5.0, False, 3, "winograd-4x4"),  # in turn with the runtime's own
+        (10.0, 5.0, True, 0, "winograd-4x4"),  # what the tuning measured counts
+        (10.0, 12.0, False, 0, ""),  # no finalist
+        (10.0, 10.5, False, 3, "winograd-4x4"),  # may have had a bad moment
+        (math.inf, 5.0, True, 3, "winograd-4x4"),  # nothing to compare it with
+        (10.0, None, False, 0, ""),
+    ],
+)
+def test_finalists_are_timed_again_while_there_is_time(
+    own: float, other: float | None, late: bool, timed: int, chosen: str
+) -> None:
+    first, second = TensorProgram(0, ()), TensorProgram(1, (0,))
+    measured = {first: own, **({} if other is None else {second: other})}
+    sketches = [SimpleNamespace(name=name) for name in ("onnxruntime", "winograd-4x4")]
+    task = SimpleNamespace(
+        measured=measured,
+        ranked=lambda: sorted(measured, key=measured.__getitem__),
+        subgraph=SimpleNamespace(space=SimpleNamespace(sketches=sketches)),
+        seconds=min(measured.values()),
+    )
+    calls: list[int] = []
+
+    def measure(number: int, programs: list[TensorProgram]) -> list[float]:
+        calls.append(number)
+        return [8.0, 4.0][: len(programs)]
+
+    engine = SimpleNamespace(
+        groups=[[Site("convolution", "a", (64, 64))]], measure=measure, attributes=lambda *_: ("winograd-4x4", {})
+    )
+    began = time.monotonic() - (9.0 if late else 0.0)
+    how = (1, 0, 10.0, None, Path("kernels.so"), began)
+    ends = tuned_module._Ends(b"", engine, SimpleNamespace(tasks=[task]), None, *how)  # type: ignore[arg-type]
+    [final] = ends._finals(frozenset())
+    assert (len(calls), final.algorithm) == (timed, chosen)
 
 
 def test_transformed_weights_stay_within_the_memory_that_is_allowed(monkeypatch) -> None:

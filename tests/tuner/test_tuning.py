@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -104,6 +105,23 @@ def test_the_end_may_be_asked_for() -> None:
     assert found.stop is StopReason.INTERRUPTED
     assert len(found.rounds) == 3
     assert found.best[0] is not None
+
+
+def test_the_last_rounds_are_as_short_as_the_time_that_is_left(monkeypatch) -> None:
+    """Two seconds a program, and time for a little more than one round of four and one of two."""
+    now, slow = [0.0], toys.engine()
+    fast = slow.measure
+
+    def measure(number: int, programs: list[TensorProgram]) -> list[float]:
+        now[0] += 2.0 * len(programs)
+        return fast(number, programs)
+
+    monkeypatch.setattr(slow, "measure", measure)
+    monkeypatch.setattr("rlflow.tuner.tuning.time", SimpleNamespace(monotonic=lambda: now[0], process_time=lambda: 0.0))
+    result = Tuner(slow, method("random")).run(Budget(seconds=13.0))
+    assert method("random").batch == 4
+    assert [len(one.programs) for one in result.rounds] == [4, 2, 1]
+    assert (result.stop, now[0]) == (StopReason.BUDGET_SECONDS, 14.0)
 
 
 def test_every_subgraph_has_a_round_before_any_has_two() -> None:
