@@ -156,10 +156,7 @@ def tune(
     with closing(make()) as engine, closing(Records(folder / TRIALS)) as kept, _shared(engine, crew, make) as shared:
         remembering = Remembering(shared, kept)
         told = None if on_round is None else lambda done: on_round(done, engine.subgraphs[done.subgraph].name)
-        search = limits
-        if limits.seconds is not None:
-            left = _TUNING_PART * limits.seconds - (time.monotonic() - began)
-            search = replace(limits, seconds=max(left, _LEAST_TUNING))
+        search = _of_tuning(limits, time.monotonic() - began)
         tuner = Tuner(remembering, config, seed, WarmStart(shipped_prior(engine.subgraphs)))
         found = tuner.run(search, told, stop)
         how = (limits.seconds, gate_seconds, folder / LIBRARY, began)
@@ -173,6 +170,13 @@ def tune(
     )  # fmt: skip
     write_atomically(folder / REPORT, json.dumps(asdict(result), indent=1) + "\n")
     return result
+
+
+def _of_tuning(limits: Budget, begun: float) -> Budget:
+    """The tuning's part of the budget, which began so many seconds ago."""
+    if limits.seconds is None:
+        return limits
+    return replace(limits, seconds=max(_TUNING_PART * limits.seconds - begun, _LEAST_TUNING))
 
 
 def _check(by: str, config: TunerConfig, limits: Budget) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rlflow.deployment import Export, kept_comparisons
 from rlflow.errors import GraphError, RuntimeCrashed, RuntimeRefused
 from rlflow.pipeline.parts import Timing
+from rlflow.price.timing import signed_rank_p
 from rlflow.search import InterruptGuard, StopToken, Visited
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ HOPELESS = 2.0
 #: Part of the time that the candidates of the search have, where the clean-up may be compared after them; they have
 #: the rest too where what is timed beside says that it will not be.
 FIRST_RACE = 0.6
+#: The level at which the model as it came is faster than the winner, so that nothing is written.
+ORIGINAL_ALPHA = 0.05
 
 
 @dataclass(frozen=True)
@@ -85,9 +88,12 @@ def race(loaded: Loaded, found: Found, context: Context) -> Raced:
 
 
 def _original_is_faster(decision: Any) -> bool:
-    """Whether the winner is slower than the model as it came, which was timed beside."""
-    original, winner = decision.timings.get("original"), decision.timings[decision.winner]
-    return original is not None and bool(original.high < winner.low)
+    """Whether the winner is slower than the model as it came, which was timed beside: block by block, because the
+    machine may have been faster in those that both were in.
+    """
+    ratios = decision.beside.get("original", ())
+    slower = [-one for one in ratios]
+    return bool(ratios) and (signed_rank_p(slower) <= ORIGINAL_ALPHA or all(one > 0.0 for one in slower))
 
 
 def _with_cleanup(raced: Raced, loaded: Loaded, found: Found, context: Context) -> Raced:

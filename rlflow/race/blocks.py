@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -60,10 +61,18 @@ def timing(parts: Sequence[Samples], clock: str) -> ModelTiming:
     return ModelTiming(values.value, values.low, values.high, float(np.median(wall)), int(wall.size), p99, wall_p99)
 
 
-def timings(blocks: Sequence[Block], clock: str) -> dict[str, ModelTiming]:
-    """The latency of every model that was timed in some block."""
-    names = sorted({name for block in blocks for name in block})
-    return {name: timing([block[name] for block in blocks if name in block], clock) for name in names}
+def timings(blocks: Sequence[Block], baseline: str, clock: str) -> dict[str, ModelTiming]:
+    """The latency of every model that was timed in some block. The machine is faster in one block than in another, so
+    what was not timed in all of them is told by its ratio to the ``baseline`` where both were.
+    """
+    found = {}
+    for name in sorted({name for block in blocks for name in block}):
+        mine = [block for block in blocks if name in block]
+        found[name] = timing([block[name] for block in mine], clock)
+        if len(mine) < len(blocks):
+            whole = timing([block[baseline] for block in blocks], clock)
+            found[name] = found[name].at_pace(whole.ms * math.exp(-pooled(mine, baseline, name, clock)))
+    return found
 
 
 def drift(blocks: Sequence[Samples], clock: str) -> float | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from rlflow.price.timing import Speedup, speedup
 from rlflow.race import verdicts
-from rlflow.race.blocks import Block, drift, timings
+from rlflow.race.blocks import Block, drift, ratio, timing, timings
 from rlflow.race.decision import GateDecision
 from rlflow.race.evidence import (
     CHECK_BLOCKS,
@@ -48,6 +48,9 @@ class Contest:
     memory: Memory | None
     earlier: Mapping[str, Any] | None = None
     first: Sequence[Block] = ()
+
+    def __post_init__(self) -> None:
+        self._beside = tuple(self.track.beside)
 
     @property
     def _clock(self) -> RaceClock:
@@ -157,7 +160,8 @@ class Contest:
         self, known: Evidence, fresh: Sequence[float], found: Speedup, blocks: Sequence[Block]
     ) -> str | None:
         """Why fresh blocks, by themselves or together with the kept ones, do not go with what is kept."""
-        why = contradiction(known, fresh, timings(blocks, self.track.sampler.clock)[self.track.baseline].ms)
+        own = timing([block[self.track.baseline] for block in blocks], self.track.sampler.clock)
+        why = contradiction(known, fresh, own.ms)
         if why is None and known.claimed and not (found.p_value < self.terms.alpha and found.value > 1.0):
             return f"together with {len(fresh)} fresh blocks it is not significant any more"
         return why
@@ -267,7 +271,7 @@ class Contest:
             None if found is None else found.value,
             None if found is None else (found.low, found.high),
             None if found is None else found.p_value,
-            timings(blocks, clock),
+            timings(blocks, track.baseline, clock),
             first_sample or {},
             track.dropped,
             len(blocks),
@@ -276,7 +280,13 @@ class Contest:
             drift([block[track.baseline] for block in blocks], clock),
             track.stop(),
             self.earlier,
+            {name: self._over(name, challenger or track.baseline, blocks) for name in self._beside},
         )
+
+    def _over(self, name: str, other: str, blocks: Sequence[Block]) -> tuple[float, ...]:
+        """By block with both, the logarithm of how many times as fast as ``name`` the ``other`` is."""
+        clock = self.track.sampler.clock
+        return tuple(ratio(block, name, other, clock) for block in blocks if name in block and other in block)
 
 
 def _keeps(found: Speedup) -> bool:

@@ -22,6 +22,19 @@ class ModelTiming(NamedTuple):
     p99: float | None = None
     wall_p99: float | None = None
 
+    def at_pace(self, ms: float) -> ModelTiming:
+        """The same where the machine is so fast that the median is ``ms``."""
+        factor, p99, wall_p99 = ms / self.ms, self.p99, self.wall_p99
+        return ModelTiming(
+            ms,
+            self.low * factor,
+            self.high * factor,
+            self.wall_ms * factor,
+            self.rounds,
+            None if p99 is None else p99 * factor,
+            None if wall_p99 is None else wall_p99 * factor,
+        )
+
 
 @dataclass(frozen=True)
 class GateDecision:
@@ -30,10 +43,11 @@ class GateDecision:
 
     Speed-up, interval and p value are those of the confirmation (of ``challenger``, the candidate chosen on the first
     sample), ``None`` where nothing reached it. ``timings`` come from the confirmation, or from the first sample where
-    there was no confirmation. ``drift`` is how much slower (above 1) the baseline ran in the last blocks than in the
-    first; both sides of every ratio share it. ``earlier``: the kept comparison that was looked at
-    (:func:`rlflow.race.evidence.plain`); where it was used, ``blocks``, ``rounds`` and ``timings`` are of the fresh
-    ones, and speed-up, interval and p value of both together.
+    there was no confirmation. ``beside``: of each model that was timed beside, by block, the logarithm of how many
+    times as fast the challenger is (of the baseline where there is none). ``drift`` is how much slower (above 1) the
+    baseline ran in the last blocks than in the first; both sides of every ratio share it. ``earlier``: the kept
+    comparison that was looked at (:func:`rlflow.race.evidence.plain`); where it was used, ``blocks``, ``rounds`` and
+    ``timings`` are of the fresh ones, and speed-up, interval and p value of both together.
     """
 
     winner: str | None
@@ -53,6 +67,7 @@ class GateDecision:
     drift: float | None = None
     interrupted: bool = False
     earlier: Mapping[str, Any] | None = None
+    beside: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def improved(self) -> bool:

@@ -183,6 +183,6 @@ def _with_plain_names(decision: GateDecision) -> GateDecision:
     values = {key: getattr(decision, key) for key in GateDecision.__dataclass_fields__}
     for key in ("winner", "challenger"):
         values[key] = None if values[key] is None else _plain_name(values[key])
-    for key in ("timings", "first_sample", "dropped"):
+    for key in ("timings", "first_sample", "dropped", "beside"):
         values[key] = {_plain_name(name): value for name, value in values[key].items()}
     return GateDecision(**values)

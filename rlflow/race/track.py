@@ -130,7 +130,7 @@ class Track:
     def weigh_beside(self, blocks: Sequence[Block]) -> None:
         """Release the reserve, or take it back, by what the blocks so far say of the models that are timed beside."""
         if self.reserve > 0.0:
-            found = timings(blocks, self.sampler.clock)
+            found = timings(blocks, self.baseline, self.sampler.clock)
             slow = WORTH_A_RACE * found[self.baseline].ms
             self.released = bool(found.keys() - {self.baseline, *self.candidates}) and all(
                 one.ms < slow for name, one in found.items() if name not in {self.baseline, *self.candidates}

@@ -212,6 +212,22 @@ class TestHowLongItGoesOn:
         assert asked == timed
         assert found.timings["original"].rounds == 3 * timed.count(3)
 
+    def test_what_is_timed_beside_is_told_at_the_pace_of_all_blocks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The machine gets slower when the original is timed no more: what was timed then is not slower than it."""
+        given, done = Given([0.1] * 40, monkeypatch, 1.02), [0]
+        whole = given.block
+
+        def slowing(names: Sequence[str], seed: int, seconds: float) -> Samples:
+            done[0] += 1
+            wall = whole(names, seed, seconds).wall_ms * (1.0 if done[0] <= 4 else 1.5)
+            return Samples(wall, wall, (1,) * len(names))
+
+        monkeypatch.setattr(given, "block", slowing)
+        found = decide(given, "base", ["a"], seed=0, only=True, seconds=6.0, at_most=9.0, beside=["original"])
+        assert found.blocks == 8
+        assert found.timings["original"].ms / found.timings["base"].ms == pytest.approx(1.02)
+        assert found.beside["original"] == pytest.approx([0.1 + math.log(1.02)] * 4)
+
     def test_where_no_block_fits_it_says_so_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         given = Given([0.1] * 9, monkeypatch)  # opening the models took 5 of 8 seconds
         found = decide(given, "base", ["a"], seed=0, seconds=8.0, at_most=8.0, started=-5.0)
