@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from rlflow import _core
 from rlflow.errors import RuleError
 from rlflow.rewrite import Rule, load_rules
 from rlflow.synthesis import load_rules as load_proved
-from rlflow.synthesis import prove_all
+from rlflow.synthesis import prove_all, trial
 from rlflow.synthesis.hints import make_hints
 from rlflow.synthesis.prove import prove
 from rlflow.synthesis.sampling import draw_sample
@@ -162,6 +164,19 @@ def test_progress_is_told_and_faults_of_the_prover_are_named() -> None:
     odd = rule("(NonZero ?x)", "(NonZero ?x)")
     verdicts = prove_all([rule("(Neg (Neg ?x))", "?x"), odd], lambda v: told.append(v.status), samples=20)
     assert told == ["proved", "undecided"] and "register a sampler" in verdicts[1].reason
+
+
+@pytest.mark.parametrize("source", ["(Neg (Neg ?x))", "(NonZero ?x)"])  # proved; a fault of the prover
+def test_cycles_of_garbage_are_sought_as_before_afterwards(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, meanwhile = gc.get_threshold(), set()
+
+    def explore(*given: Any, **options: Any) -> Any:
+        meanwhile.add(gc.get_threshold())
+        return trial.explore(*given, **options)
+
+    monkeypatch.setattr("rlflow.synthesis.prove.explore", explore)
+    prove_all([rule(source, "?x" if "Neg" in source else source)], samples=10)
+    assert meanwhile != {before} and gc.get_threshold() == before
 
 
 def test_the_core_is_what_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
