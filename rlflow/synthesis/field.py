@@ -24,7 +24,6 @@ PRIME = (1 << 61) - 1
 Array = npt.NDArray[np.uint64]
 
 _P = np.uint64(PRIME)
-_ZERO = np.uint64(0)
 _MASK29 = np.uint64((1 << 29) - 1)
 _MASK30 = np.uint64((1 << 30) - 1)
 _MASK31 = np.uint64((1 << 31) - 1)
@@ -34,14 +33,17 @@ _S29, _S30, _S31, _S32, _S61 = (np.uint64(s) for s in (29, 30, 31, 32, 61))
 
 def reduce(a: Array) -> Array:
     """Any 64-bit values to their residues below p."""
-    r = (a & _P) + (a >> _S61)
-    return r - np.where(r >= _P, _P, _ZERO)
+    return _below((a & _P) + (a >> _S61))
 
 
 def add(a: Array, b: Array) -> Array:
     """Sum of two residue arrays, broadcast."""
-    r = a + b
-    return r - np.where(r >= _P, _P, _ZERO)
+    return _below(a + b)
+
+
+def _below(r: Array) -> Array:
+    """Values below 2 p, less p where they reach it; of a smaller one, less p would be an enormous number."""
+    return np.minimum(r, np.subtract(r, _P))
 
 
 def neg(a: Array) -> Array:
