@@ -1,4 +1,4 @@
-"""ONNX's own reference evaluator over core graphs, in single or double precision, and constant folding on top of it."""
+"""ONNX's own reference evaluator over core graphs, in single or double precision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnx.reference.op_run import OpRun
 
 from rlflow.errors import GraphError
 from rlflow.frontends import canonical
-from rlflow.frontends.constants import Array, ConstantStore, constant_array, is_float, numpy_dtype
+from rlflow.frontends.constants import Array, ConstantStore
 from rlflow.frontends.emitter import Emitter, UniqueNames, added_domains
 from rlflow.frontends.standalone import DEFAULT_IR, DEFAULT_OPSET, graph_to_model
 from rlflow.frontends.widened import WIDENED
@@ -79,84 +79,6 @@ def _evaluated(added: Extension) -> type[OpRun]:
     return type(added.onnx_name, (OpRun,), {"op_domain": added.domain, "_run": values})
 
 
-#: Operators whose float results are elements of their operands, as they were: no precision is needed for them, and
-#: widening what they move takes longer than moving it.
-_JOINS, _CUTS = {"Concat", "Expand"}, {"Gather", "Slice", "Split"}
-_MOVES = _JOINS | _CUTS | {"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
-
-
-class Folder:
-    """Evaluates constant subgraphs of a graph, node by node, floats in double precision; results are rounded once, at
-    the end. What is only moved keeps the single precision that it came in.
-    """
-
-    def __init__(self, graph: Graph, constants: ConstantStore) -> None:
-        self._graph = graph
-        self._constants = constants
-        self._known: dict[int, Array] = {}
-        self._rounded: dict[int, Array] = {}
-
-    def folded(self, value: int) -> Array:
-        """The elements of a constant value, in its declared type. Raises GraphError where they cannot be computed."""
-        dtype = self._graph.dtype(value)
-        if dtype == 0:
-            raise GraphError(f"While folding value {value}: its element type is not known.")
-        if value not in self._rounded:
-            self._rounded[value] = rounded(self._exact(value), dtype)
-        return self._rounded[value]
-
-    def _exact(self, value: int) -> Array:
-        pending = [value]
-        while pending:  # a chain of constants may be deeper than Python's stack
-            producer = self._graph.producer(pending[-1])
-            missing = [other for other in self._graph.node_inputs(producer) if other >= 0 and other not in self._known]
-            if pending[-1] in self._known:
-                pending.pop()
-            elif missing:
-                pending.extend(missing)
-            else:
-                self._compute(producer)
-        return self._known[value]
-
-    def _compute(self, node: int) -> None:
-        graph = self._graph
-        outputs = graph.node_outputs(node)
-        if graph.op(node) == "Constant":
-            array = constant_array(graph, node, self._constants)
-            if array is None:
-                raise GraphError(
-                    f"While folding constants: nobody has the elements of constant {graph.const_digest(node)}."
-                )
-            self._keep(outputs[0], array)
-            return
-        moves = graph.op(node) in _MOVES
-        operands = {value: self._operand(value, moves) for value in graph.node_inputs(node) if value >= 0}
-        results = evaluate_node(graph, node, operands, self._constants)
-        cast = graph.op(node) == "Cast"
-        for value, result in zip(outputs, results, strict=True):
-            # A Cast is the one operator whose rounding is its meaning.
-            narrowed = rounded(result, graph.dtype(value)) if cast and graph.dtype(value) else result
-            self._keep(value, narrowed)
-
-    def _operand(self, value: int, moves: bool) -> Array:
-        known = self._known[value]
-        return known if moves or not is_float(self._graph.dtype(value)) else known.astype(np.float64, copy=False)
-
-    def _keep(self, value: int, array: Array) -> None:
-        """Not copied without need, so nobody may write to it: an operator that tried would fail, and not be folded."""
-        kept = np.asarray(array)
-        if is_float(self._graph.dtype(value)) and kept.dtype != np.float32:  # of others not all are numpy's own
-            kept = kept.astype(np.float64, copy=False)
-        self._known[value] = kept.view()
-        self._known[value].flags.writeable = False
-
-
-def rounded(array: Array, dtype: int) -> Array:
-    """The array in an ONNX element type."""
-    with np.errstate(all="ignore"):
-        return np.asarray(array).astype(numpy_dtype(dtype), copy=False)
-
-
 def evaluate_node(
     graph: Graph, node: int, operands: Mapping[int, Array], constants: ConstantStore | None = None
 ) -> list[Array]:
@@ -187,4 +109,4 @@ def _typed(name: str, dtype: int) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, dtype or int(onnx.TensorProto.FLOAT), None)
 
 
-__all__ = ["Folder", "evaluate", "evaluate_node", "rounded", "run"]
+__all__ = ["evaluate", "evaluate_node", "run"]

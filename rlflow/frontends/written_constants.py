@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
 
 import onnx
 
@@ -12,10 +10,8 @@ from rlflow.errors import GraphError
 from rlflow.frontends import storage
 from rlflow.frontends.constants import array_to_proto, constant_array
 from rlflow.frontends.emitter import Emitter
+from rlflow.frontends.folding import Folder
 from rlflow.frontends.imported import ImportedModel, NamedConstant
-
-if TYPE_CHECKING:
-    from rlflow.frontends.reference import Folder
 
 
 class ConstantWriter:
@@ -35,19 +31,13 @@ class ConstantWriter:
         self._constants = imported.constants
         self._emitter = emitter
         self._graph = emitter.graph
+        self.folder = Folder(emitter.graph, imported.constants)
         self._weights = weights
         self._identity = identity
         self._outputs = outputs
         self._written: set[str] = set()
         self._by_digest: dict[str, str] = {}
         self._originals = {tensor.name: tensor for tensor in imported.origin.model.graph.initializer}
-
-    @functools.cached_property
-    def folder(self) -> Folder:
-        """What computes constants; it opens ONNX's evaluator, which most models do not need."""
-        from rlflow.frontends.reference import Folder
-
-        return Folder(self._graph, self._constants)
 
     def name(self, name: str) -> str:
         """Makes sure that a constant of the file is written, and returns the name under which it is."""

@@ -83,7 +83,7 @@ class LoadedModel:
         """Elements of the constant values of ``graph`` (which may be a bound form of the model's) that work or outputs
         read.
         """
-        from rlflow.frontends.reference import Folder
+        from rlflow.frontends.folding import Folder
 
         folder = Folder(graph, self.constants)
         try:

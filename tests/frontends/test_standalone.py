@@ -12,7 +12,8 @@ from onnx import helper
 
 from rlflow.errors import GraphError
 from rlflow.frontends import ConstantStore, evaluate, graph_to_model, load_model
-from rlflow.frontends.reference import Folder, evaluate_node
+from rlflow.frontends.folding import Folder
+from rlflow.frontends.reference import evaluate_node
 from rlflow.graph import Graph
 
 
@@ -124,7 +125,7 @@ def test_what_is_only_moved_is_not_widened(monkeypatch: pytest.MonkeyPatch) -> N
         "a: f32[2,2] = const [0.1, 0.2, 0.3, 0.4]",
         "b: f32[2,2] = const [3.0, 5.0, 7.0, 9.0]",
         "t = Transpose{perm=[1,0]}(a)",
-        "p = Mul(t, b)",
+        "p = MatMul(t, b)",
         "y = Concat{axis=0}(t, p)",
         "return t, y",
     )
@@ -138,14 +139,45 @@ def test_what_is_only_moved_is_not_widened(monkeypatch: pytest.MonkeyPatch) -> N
     moved, joined = (folder.folded(value) for value in graph.outputs())
     a, b = np.float32([[0.1, 0.2], [0.3, 0.4]]), np.float32([[3, 5], [7, 9]])
     np.testing.assert_array_equal(moved, a.T)
-    exact = a.T.astype(np.float64) * b
+    exact = a.T.astype(np.float64) @ b
     np.testing.assert_array_equal(joined, np.concatenate([a.T, exact.astype(np.float32)]))
     assert moved.dtype == joined.dtype == np.float32
     assert dict(seen) == {
         "Transpose": ["float32"],
-        "Mul": ["float64", "float64"],
+        "MatMul": ["float64", "float64"],
         "Concat": ["float32", "float64"],
     }
+
+
+ODD = [0.0, -0.0, 1.0, -2.5, 1e300, -1e-310, np.inf, -np.inf, np.nan]
+
+
+@pytest.mark.parametrize("op", ["Add", "Div", "Mul", "Neg", "Reciprocal", "Sqrt", "Sub"])
+@pytest.mark.parametrize("shapes", [((9,), (9,)), ((9, 1), (9,)), ((), (9, 1))])
+def test_plain_arithmetic_is_folded_as_onnx_evaluates_it(
+    op: str, shapes: tuple[tuple[int, ...], ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["a"] if op in ("Neg", "Reciprocal", "Sqrt") else ["a", "b"]
+    lines = [f"{name}: f64{list(shape)} = input" for name, shape in zip(names, shapes, strict=False)]
+    graph = parse(*lines, f"y = {op}({', '.join(names)})", "return y")
+    arrays = [np.resize(ODD, shape) for shape in shapes]
+    operands = {graph.node_outputs(node)[0]: array for node, array in zip(graph.inputs(), arrays, strict=False)}
+    node = graph.producer(graph.outputs()[0])
+    (wanted,) = evaluate_node(graph, node, operands)
+    monkeypatch.delattr("rlflow.frontends.reference.evaluate_node")
+    (found,) = Folder(graph, ConstantStore())._results(node, operands)
+    assert (np.shape(found), np.asarray(found).tobytes()) == (wanted.shape, wanted.tobytes())
+
+
+@pytest.mark.parametrize(
+    ("line", "shape"),
+    [("Reshape{shape=[2,-1]}(a)", (2, 3)), ("Unsqueeze{axes=[0,2]}(a)", (1, 6, 1)), ("Flatten{axis=0}(a)", (1, 6))],
+)
+def test_views_are_folded_without_onnx(line: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("rlflow.frontends.reference.evaluate_node")
+    graph = parse("a: f32[6] = const [1.0,2.0,3.0,4.0,5.0,6.0]", f"y = {line}", "return y")
+    found = Folder(graph, ConstantStore()).folded(graph.outputs()[0])
+    np.testing.assert_array_equal(found, np.arange(1, 7, dtype=np.float32).reshape(shape))
 
 
 def test_folding_rounds_casts_and_the_end_only() -> None:
