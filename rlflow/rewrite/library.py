@@ -137,7 +137,8 @@ def _family_of(path: Path) -> str:
 
 @functools.cache
 def _shipped_in(path: Path) -> tuple[Rule, ...]:
-    return tuple(checked(rule, None) for rule in read_rules([path]))
+    """The rules of one of the package's own files."""
+    return tuple(_covered(rule) for rule in read_rules([path]))
 
 
 @functools.cache
@@ -172,14 +173,9 @@ def rule_files_in(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
 
 def checked(rule: Rule, prove: Prover | None) -> Rule:
     """The rule, if it may be used: compiled, and with a proof that covers it. Raises RuleError else."""
-    core_rule = rule.core
+    rule.core  # noqa: B018 - whether it makes sense
     if rule.file is not None and _paths.is_shipped(Path(rule.file)):
-        if rule.proof is None:
-            raise rule.refuse("it has no proof record; run `rlflow rules prove --all --write`")
-        stale = rule.proof.stale(core_rule, SHIPPED_SINCE)
-        if stale:
-            raise rule.refuse(f"its proof record is stale: {stale}; run `rlflow rules prove --all --write`")
-        return rule
+        return _covered(rule)
     if prove is None:
         raise rule.refuse(
             "it does not come with the package and was not proved here; "
@@ -187,6 +183,16 @@ def checked(rule: Rule, prove: Prover | None) -> Rule:
         )
     record = prove(rule)
     return _with_proof(rule, record)
+
+
+def _covered(rule: Rule) -> Rule:
+    """A rule of the package, if its record covers it as it is. Raises RuleError else."""
+    if rule.proof is None:
+        raise rule.refuse("it has no proof record; run `rlflow rules prove --all --write`")
+    stale = rule.proof.stale(rule.core, SHIPPED_SINCE)
+    if stale:
+        raise rule.refuse(f"its proof record is stale: {stale}; run `rlflow rules prove --all --write`")
+    return rule
 
 
 def _with_proof(rule: Rule, record: ProofRecord) -> Rule:
