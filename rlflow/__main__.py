@@ -10,7 +10,7 @@ import sys
 if sys.path and sys.path[0] == os.getcwd() and not os.path.isdir(os.path.join(sys.path[0], "rlflow")):
     del sys.path[0]
 
-from rlflow.cli import main
+from rlflow.cli import program
 
 if __name__ == "__main__":
-    main()
+    program()

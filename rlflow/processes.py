@@ -6,15 +6,18 @@ first. A folder of models that somebody else filled may hold a ``json.py``; it m
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import subprocess
 import sys
+import threading
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import NoReturn
 
-__all__ = ["kill_started", "module_path", "python_command", "started"]
+__all__ = ["kill_started", "leave", "module_path", "python_command", "started"]
 
 _started: weakref.WeakSet[subprocess.Popen[bytes]] = weakref.WeakSet()
 
@@ -59,3 +62,21 @@ def kill_started() -> None:
 
         for helper in multiprocessing.active_children():
             helper.kill()
+
+
+def leave(status: int) -> NoReturn:
+    """End this process as ``sys.exit`` does, but leave what it holds to the system: to take libraries such as onnx
+    apart piece by piece takes Python a tenth of a second, and nobody reads the pieces.
+
+    What was registered for the end runs, and the streams are flushed. Where that cannot be, or another thread has work
+    left, Python ends the process its own way, which waits or says what is wrong.
+    """
+    if any(not one.daemon and one is not threading.current_thread() for one in threading.enumerate()):
+        sys.exit(status)
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.exit(status)
+    os._exit(status)

@@ -7,12 +7,13 @@ gain (optimize --check).
 from __future__ import annotations
 
 import importlib
+from typing import NoReturn
 
 import click
 
 from rlflow.cli.common import ErrorGroup
 
-__all__ = ["main"]
+__all__ = ["main", "program"]
 
 #: Each is a file of this folder, with a command of its name in it.
 _VERBS = (
@@ -63,3 +64,14 @@ def main(context: click.Context) -> None:
     """Make a trained network faster: measured, proved rule by rule, and checked end to end."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
+
+
+def program() -> NoReturn:
+    """The command line as a process of its own, which ends with it."""
+    from rlflow.processes import leave
+
+    try:
+        main()
+    except SystemExit as end:
+        leave(end.code if isinstance(end.code, int) else 1)
+    leave(0)

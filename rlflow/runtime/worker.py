@@ -12,9 +12,10 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, NoReturn, Protocol
 
 from rlflow.errors import CostError, RuntimeRefused, RuntimeUnavailable, UsageError
+from rlflow.processes import leave
 from rlflow.runtime import loops, wire
 from rlflow.runtime.base import RUNTIMES, Runtime, runtime
 from rlflow.runtime.messages import TimingPlan
@@ -107,9 +108,9 @@ class Service:
         return residence.resident(self._runtime.open(source, options), feeds, runs)
 
 
-def main() -> int:
-    """Serve the pipe on the standard streams, with the runtime that ``sys.argv[1:]`` names (and says where it is);
-    returns the exit status.
+def main() -> NoReturn:
+    """Serve the pipe on the standard streams, with the runtime that ``sys.argv[1:]`` names (and says where it is). The
+    process ends with it: its client waits for that.
     """
     name, place = sys.argv[1:]
 
@@ -117,7 +118,7 @@ def main() -> int:
         RUNTIMES.place(name, place)  # the parent may know it from elsewhere
         return Service(answer, runtime(name))
 
-    return serve(f"The runtime {name}", make)
+    leave(serve(f"The runtime {name}", make))
 
 
 class Serving(Protocol):
@@ -209,4 +210,4 @@ def _private_streams() -> tuple[BinaryIO, BinaryIO]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
