@@ -213,9 +213,7 @@ class _Importer:
 
     def _type(self, name: str) -> ValueType:
         if self._types is None:
-            for symbol, place in self._symbols.items():
-                if place is not None:
-                    inference.name_dimension(self._bare, *place, symbol)
+            inference.name_dimensions(self._bare, self._symbols)
             self._types, trouble = inference.infer(self._bare, frozenset(self._symbols))
             if trouble is not None:
                 self.notes.append(f"onnx's shape inference failed, so some shapes stay unknown: {trouble}")

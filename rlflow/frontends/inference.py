@@ -6,6 +6,7 @@ model.
 
 from __future__ import annotations
 
+import functools
 from math import prod
 
 import onnx
@@ -13,6 +14,7 @@ from onnx import helper
 
 from rlflow import forks
 from rlflow.frontends import symbolic
+from rlflow.frontends.dimensions import Symbols
 from rlflow.frontends.symbolic import Dim
 
 # Larger tensors are never shapes, axes or pads, which are all that inference reads.
@@ -55,11 +57,12 @@ def _forget_negative_extents(graph: onnx.GraphProto) -> None:
                 _forget_negative_extents(body)
 
 
-def name_dimension(bare: onnx.ModelProto, name: str, axis: int, symbol: str) -> None:
-    """Gives an unnamed dimension of an input a name, so that it is still that dimension behind other operators."""
-    for info in bare.graph.input:
-        if info.name == name:
-            info.type.tensor_type.shape.dim[axis].dim_param = symbol
+def name_dimensions(bare: onnx.ModelProto, symbols: Symbols) -> None:
+    """Gives unnamed dimensions of inputs their names, so that they are still these behind other operators."""
+    infos = {info.name: info for info in bare.graph.input}
+    for symbol, place in symbols.items():
+        if place is not None:
+            infos[place[0]].type.tensor_type.shape.dim[place[1]].dim_param = symbol
 
 
 def complaint(bare: onnx.ModelProto) -> str | None:
@@ -101,13 +104,16 @@ def inferred_apart(bare: onnx.ModelProto, *, strict: bool, numbers: bool) -> onn
     """onnx's shape inference, in a copy of this process: it trusts the numbers that it follows, and the wrong ones end
     the process. Raises :class:`forks.Failed`.
     """
-    data = bare.SerializeToString()
+    return onnx.ModelProto.FromString(_inferred_bytes(bare.SerializeToString(), strict, numbers))
 
+
+@functools.lru_cache(maxsize=4)  # a body is asked about when it is taken out of its node, and when it is read
+def _inferred_bytes(data: bytes, strict: bool, numbers: bool) -> bytes:
     def work() -> bytes:
         made: onnx.ModelProto = onnx.shape_inference.infer_shapes(data, strict_mode=strict, data_prop=numbers)
         return made.SerializeToString()
 
-    return onnx.ModelProto.FromString(forks.apart(work))
+    return forks.apart(work)
 
 
 def _types(graph: onnx.GraphProto, symbols: frozenset[str]) -> dict[str, ValueType]:

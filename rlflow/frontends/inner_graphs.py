@@ -43,8 +43,9 @@ def _has_bodies(graph: onnx.GraphProto) -> bool:
 def _types(model: onnx.ModelProto) -> dict[str, ValueType]:
     """Of all values of the main graph, its weights too; open dimensions by the names that the model gives them."""
     bare = inference.bare_model(model)
-    symbols = frozenset(name for name, place in dimensions.name_dims(bare).items() if place is None)
-    found, _ = inference.infer(bare, symbols)
+    symbols = dimensions.name_dims(bare)
+    inference.name_dimensions(bare, symbols)  # as where the model is read: the same question has the same answer
+    found, _ = inference.infer(bare, frozenset(name for name, place in symbols.items() if place is None))
     return found | {one.name: (one.data_type, list(one.dims)) for one in model.graph.initializer}
 
 

@@ -31,11 +31,12 @@ def admit(model: onnx.ModelProto, base_dir: str, place: str) -> bool:
 
     Raises ModelError, whose sentence calls the model ``place``.
     """
-    _require_text(model, place)
+    parts = walk.parts(model)
+    _require_text(model, parts, place)
     _require_ending_functions(model, place)
     external = False
     inner_bytes = 0
-    for tensor, inner in walk.tensors(model):
+    for tensor, inner in parts.tensors:
         size = _checked_size(tensor, base_dir)
         if tensor.data_location == _EXTERNAL:
             external = True
@@ -45,15 +46,16 @@ def admit(model: onnx.ModelProto, base_dir: str, place: str) -> bool:
             f"While loading a model: the bodies, functions and Constant nodes of {place} have {inner_bytes} bytes in "
             f"other files; at most {storage.LARGEST_FILE} can be carried. Make them initialisers of the main graph."
         )
-    for tensor, inner in walk.tensors(model):
+    for tensor, inner in parts.tensors:
         if inner:
             storage.embed_tensor(tensor, base_dir)
     return external
 
 
-def _require_text(model: onnx.ModelProto, place: str) -> None:
+def _require_text(model: onnx.ModelProto, parts: walk.Parts, place: str) -> None:
     """Names in a file are bytes, and protobuf hands out those that are no text as such: they would fail anywhere."""
-    for texts in _texts(model):
+    infos = [info for graph in parts.graphs for info in (*graph.input, *graph.output, *graph.value_info)]
+    for texts in _texts(model, parts, infos):
         try:
             "".join(texts)  # the fastest way to see that all of them are text
         except TypeError as error:
@@ -61,7 +63,7 @@ def _require_text(model: onnx.ModelProto, place: str) -> None:
             raise ModelError(
                 f"While loading a model: {place} has a name that is not UTF-8 text, {found!r}; expected text."
             ) from error
-    longest = max((len(dim) for info in _infos(model) for dim in _dim_names(info)), default=0)
+    longest = max((len(dim) for info in infos for dim in _dim_names(info)), default=0)
     if longest > LONGEST_NAME:
         raise ModelError(
             f"While loading a model: {place} names a dimension with {longest} characters; expected {LONGEST_NAME} at "
@@ -69,7 +71,7 @@ def _require_text(model: onnx.ModelProto, place: str) -> None:
         )
 
 
-def _texts(model: onnx.ModelProto) -> Iterator[list[Any]]:
+def _texts(model: onnx.ModelProto, parts: walk.Parts, infos: Iterable[onnx.ValueInfoProto]) -> Iterator[list[Any]]:
     """All texts of a model (bytes where they are no text), in handfuls."""
     yield [model.producer_name, model.producer_version, model.domain, model.doc_string, *_pairs(model.metadata_props)]
     yield [entry.domain for entry in model.opset_import]
@@ -77,27 +79,20 @@ def _texts(model: onnx.ModelProto) -> Iterator[list[Any]]:
         yield [function.domain, function.name, function.overload, function.doc_string, *function.attribute]
         yield [*function.input, *function.output, *(entry.domain for entry in function.opset_import)]
         yield [attribute.name for attribute in function.attribute_proto]
-    for graph in walk.all_graphs(model):
+    for graph in parts.graphs:
         yield [graph.name, graph.doc_string, *_pairs(graph.metadata_props)]
-    for info in _infos(model):
+    for info in infos:
         yield [info.name, info.doc_string, *_dim_names(info)]
-    for node in walk.nodes(model):
+    for node in parts.nodes:
         yield [node.name, node.op_type, node.domain, node.overload, node.doc_string, *node.input, *node.output]
         yield [*_pairs(node.metadata_props), *(attribute.name for attribute in node.attribute)]
         yield [text for one in node.attribute for text in (one.doc_string, one.ref_attr_name)]
-    for tensor, _ in walk.tensors(model):
+    for tensor, _ in parts.tensors:
         yield [tensor.name, tensor.doc_string, *_pairs(tensor.external_data)]
 
 
 def _pairs(entries: Iterable[onnx.StringStringEntryProto]) -> list[str]:
     return [text for entry in entries for text in (entry.key, entry.value)]
-
-
-def _infos(model: onnx.ModelProto) -> Iterator[onnx.ValueInfoProto]:
-    for graph in walk.all_graphs(model):
-        yield from graph.input
-        yield from graph.output
-        yield from graph.value_info
 
 
 def _dim_names(info: onnx.ValueInfoProto) -> list[str]:

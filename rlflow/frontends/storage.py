@@ -19,7 +19,7 @@ from rlflow.errors import OutputError
 from rlflow.files import replacing, temporary_beside, write_atomically
 from rlflow.frontends.constants import array_to_proto, read
 from rlflow.frontends.lean import ir
-from rlflow.frontends.walk import tensors
+from rlflow.frontends.walk import parts
 
 # Protobuf refuses messages of 2 GB; half a quarter is left for everything that is not a weight.
 LARGEST_FILE = 1_750_000_000
@@ -169,7 +169,7 @@ def data_files(path: str) -> list[str]:
         model = onnx.load(path, load_external_data=False)
     except (DecodeError, OSError, ValueError):
         return []
-    outside = (tensor for tensor, _ in tensors(model) if tensor.data_location == onnx.TensorProto.EXTERNAL)
+    outside = (tensor for tensor, _ in parts(model).tensors if tensor.data_location == onnx.TensorProto.EXTERNAL)
     return sorted({entry.value for tensor in outside for entry in tensor.external_data if entry.key == "location"})
 
 

@@ -3,44 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import onnx
 
 from rlflow.frontends import scopes
 
 
-def nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    """All nodes: of the graph, of training graphs, of functions, and of all bodies below them."""
-    for graph in _graphs(model):
-        yield from scopes.all_nodes(graph.node)
-    for function in model.functions:
-        yield from scopes.all_nodes(function.node)
+class Parts(NamedTuple):
+    """What a model is made of. ``graphs``: the graph, training graphs, and all bodies; ``nodes``: theirs and those of
+    functions; ``tensors``: all, and whether they are something else than initialisers of the main graph.
+    """
+
+    graphs: list[onnx.GraphProto]
+    nodes: list[onnx.NodeProto]
+    tensors: list[tuple[onnx.TensorProto, bool]]
 
 
-def _graphs(model: onnx.ModelProto) -> list[onnx.GraphProto]:
+def parts(model: onnx.ModelProto) -> Parts:
+    """All parts of a model, which is gone through once."""
     training = [graph for info in model.training_info for graph in (info.initialization, info.algorithm)]
-    return [model.graph, *training]
-
-
-def all_graphs(model: onnx.ModelProto) -> list[onnx.GraphProto]:
-    """The graph, training graphs, and all bodies."""
-    return [*_graphs(model), *(body for node in nodes(model) for body in scopes.bodies(node))]
-
-
-def tensors(model: onnx.ModelProto) -> Iterator[tuple[onnx.TensorProto, bool]]:
-    """All tensors, and whether they are something else than initialisers of the main graph."""
-    yield from ((tensor, False) for tensor in model.graph.initializer)
-    for graph in all_graphs(model):
-        if graph is not model.graph:
-            yield from ((tensor, True) for tensor in graph.initializer)
-        for sparse in graph.sparse_initializer:
-            yield from ((part, True) for part in (sparse.values, sparse.indices))
-    for node in nodes(model):
-        for attribute in node.attribute:
-            yield from ((tensor, True) for tensor in _of_attribute(attribute))
-    for function in model.functions:
-        for attribute in function.attribute_proto:
-            yield from ((tensor, True) for tensor in _of_attribute(attribute))
+    outer = [model.graph, *training]
+    nodes = [node for scope in (*outer, *model.functions) for node in scopes.all_nodes(scope.node)]
+    graphs = [*outer, *(body for node in nodes for body in scopes.bodies(node))]
+    inner = [tensor for graph in graphs[1:] for tensor in graph.initializer]
+    inner += [part for graph in graphs for one in graph.sparse_initializer for part in (one.values, one.indices)]
+    attributes = [attribute for node in nodes for attribute in node.attribute]
+    attributes += [attribute for function in model.functions for attribute in function.attribute_proto]
+    inner += [tensor for attribute in attributes for tensor in _of_attribute(attribute)]
+    return Parts(graphs, nodes, [*((one, False) for one in model.graph.initializer), *((one, True) for one in inner)])
 
 
 def _of_attribute(attribute: onnx.AttributeProto) -> Iterator[onnx.TensorProto]:
