@@ -6,6 +6,7 @@ gain (optimize --check).
 
 from __future__ import annotations
 
+import gc
 import importlib
 from typing import NoReturn
 
@@ -68,8 +69,9 @@ def main(context: click.Context) -> None:
 
 def program() -> NoReturn:
     """The command line as a process of its own, which ends with it."""
-    from rlflow.processes import leave
+    from rlflow.processes import COLLECTION, leave
 
+    gc.set_threshold(*COLLECTION)
     try:
         main()
     except SystemExit as end:

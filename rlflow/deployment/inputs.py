@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from rlflow.equivalence.noise import Sessions
     from rlflow.equivalence.sizes import Sizes
 
-_VERIFY_INPUTS = 2
+#: How many random inputs at the usual sizes a comparison has.
+USUAL = 2
 #: A guess at the size of an open dimension that makes a run take longer is not used.
 _GUESS_SECONDS = 20.0
 
@@ -46,9 +47,10 @@ class Inputs:
         data: Any,
         seed: int,
         fixed: Collection[str] = (),
+        usual: int = USUAL,
     ) -> Inputs:
-        """Random inputs (integers in the range that the graph implies), the user's first where given. Open dimensions
-        in ``fixed`` have one size for ever; the others are verified at another size as well.
+        """``usual`` random inputs (integers in the range that the graph implies), the user's first where given. Open
+        dimensions in ``fixed`` have one size for ever; the others are verified at another size as well.
 
         Those that neither ``dims`` nor the data bind are guessed, and the guess is one that the runtime accepts.
         Raises :class:`RuntimeRefused` where it accepts none.
@@ -68,7 +70,7 @@ class Inputs:
         def feeds_of(values: Mapping[str, int]) -> list[dict[str, np.ndarray]]:
             feeds = []
             if set(given) != names:
-                feeds = [make_inputs(infos, seed + number, ranges, None, values) for number in range(_VERIFY_INPUTS)]
+                feeds = [make_inputs(infos, seed + number, ranges, None, values) for number in range(usual)]
             if given:
                 feeds.insert(0, make_inputs(infos, seed, ranges, given, values))
             return feeds

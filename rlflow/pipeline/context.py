@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import Inputs, open_worker
+from rlflow.deployment.inputs import USUAL
 from rlflow.equivalence.runners import KeptSessions, WorkerRunner, runner
 from rlflow.equivalence.sizes import usual
 from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable, VerificationFailed
@@ -162,8 +163,8 @@ class Context:
             return ModelTimes()
         return found
 
-    def inputs(self, loaded: Loaded) -> Inputs:
-        """What the model is timed and verified with, at the usual sizes."""
+    def inputs(self, loaded: Loaded, count: int = USUAL) -> Inputs:
+        """What the model is timed and verified with, at the usual sizes: ``count`` random ones, drawn once."""
         if self._inputs is None:
             options = self.options
             said = {**usual(loaded.extents), **options.freeze}
@@ -175,6 +176,7 @@ class Context:
                 options.input_data,
                 options.seed,
                 options.freeze,
+                count,
             )
             self.notes.extend(self._inputs.notes)
         return self._inputs
