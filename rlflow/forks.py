@@ -1,4 +1,5 @@
-"""Native code of others that may crash, hang, or ask for all memory: run in a copy of this process, which is dropped.
+"""Copies of this process: for native code of others that may crash, hang, or ask for all memory, and for a process that
+would only open what is open here.
 
 A model from outside can end the process inside a library: an extent of 2**63 - 1 makes onnx's inference walk out of an
 array. What happens in the copy is a reason in a sentence here.
@@ -6,19 +7,23 @@ array. What happens in the copy is a reason in a sentence here.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import faulthandler
 import gc
 import os
 import select
 import signal
+import subprocess
 import sys
+import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable
-from typing import NoReturn
+from typing import IO, NoReturn
 
-__all__ = ["Failed", "apart"]
+__all__ = ["Copy", "Failed", "apart", "can_copy"]
 
 SECONDS = 60.0
 #: Address space beyond what this process has already, in bytes.
@@ -45,9 +50,7 @@ def apart(work: Callable[[], bytes], seconds: float = SECONDS, memory: int = MEM
         return work()
     inlet, outlet = os.pipe()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of locks that threads hold; none is taken
-            copy = os.fork()
+        copy = _fork()
     except OSError as error:  # too many processes, or too little memory for one more
         os.close(inlet)
         os.close(outlet)
@@ -71,6 +74,12 @@ def apart(work: Callable[[], bytes], seconds: float = SECONDS, memory: int = MEM
         kind, _, text = answer[1:].decode(errors="replace").partition("\n")
         raise Failed(kind, text)
     raise Failed("", "it ended without an answer")
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of locks that threads hold; none is taken
+        return os.fork()
 
 
 def _compute(work: Callable[[], bytes], outlet: int, memory: int) -> NoReturn:
@@ -125,3 +134,76 @@ def _wait(copy: int, kill: bool) -> int:
 
 def _reason(status: int) -> str:
     return signal.Signals(-status).name if status < 0 else f"exit status {status}"
+
+
+def can_copy() -> bool:
+    """Whether a copy of this process may live on: its other threads, which may hold locks, are not copied."""
+    return sys.platform == "linux" and all(one.daemon for one in threading.enumerate()[1:])
+
+
+class Copy:
+    """A copy of this process that does ``work`` and ends with its status; to be watched as a
+    :class:`subprocess.Popen` is, with pipes for its standard input and output and ``errors`` for what it says.
+    """
+
+    def __init__(self, work: Callable[[], int], errors: IO[bytes]) -> None:
+        self.returncode: int | None = None
+        ours, theirs = os.pipe(), os.pipe()
+        sys.stdout.flush()
+        self.pid = _fork()
+        if self.pid == 0:
+            _live(work, (ours[0], theirs[1], errors.fileno()), (ours[1], theirs[0]))
+        os.close(ours[0])
+        os.close(theirs[1])
+        self.stdin: IO[bytes] = os.fdopen(ours[1], "wb")
+        self.stdout: IO[bytes] = os.fdopen(theirs[0], "rb")
+
+    def poll(self) -> int | None:
+        """The status of the copy where it has ended."""
+        return self._await(os.WNOHANG)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end of the copy, as :meth:`subprocess.Popen.wait` does."""
+        end = None if timeout is None else time.monotonic() + timeout
+        pause = 5e-4
+        while (status := self._await(0 if end is None else os.WNOHANG)) is None:
+            if end is not None and time.monotonic() > end:
+                raise subprocess.TimeoutExpired("a copy of this process", timeout or 0.0)
+            time.sleep(pause)
+            pause = min(2 * pause, 0.05)
+        return status
+
+    def kill(self) -> None:
+        """End the copy by force."""
+        if self.returncode is None:  # until it is waited for its number is its own
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def _await(self, how: int) -> int | None:
+        if self.returncode is None:
+            try:
+                pid, status = os.waitpid(self.pid, how)
+            except ChildProcessError:  # somebody ignores SIGCHLD
+                pid, status = self.pid, 0
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+
+def _live(work: Callable[[], int], streams: tuple[int, int, int], others: tuple[int, int]) -> NoReturn:
+    """The life of a copy that works on: with streams of its own, and nothing to do at the end of what it comes from."""
+    status = 1
+    try:
+        atexit._clear()
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+        for other in (*streams[:2], *others):
+            os.close(other)
+        sys.stdout, sys.stderr = (open(number, "w", closefd=False) for number in (1, 2))  # noqa: SIM115
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        status = work()
+    except BaseException:  # noqa: BLE001 - whatever it is, it is told, and ends here
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)

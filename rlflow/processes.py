@@ -9,17 +9,27 @@ from __future__ import annotations
 import atexit
 import os
 import signal
-import subprocess
 import sys
 import threading
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn, Protocol, TypeVar
 
 __all__ = ["COLLECTION", "kill_started", "leave", "module_path", "python_command", "started"]
 
-_started: weakref.WeakSet[subprocess.Popen[bytes]] = weakref.WeakSet()
+
+class _Process(Protocol):
+    """What is known of a process: as :class:`subprocess.Popen` tells it."""
+
+    pid: int
+    returncode: Any
+
+    def kill(self) -> None: ...
+
+
+_Child = TypeVar("_Child", bound=_Process)
+_started: weakref.WeakSet[Any] = weakref.WeakSet()
 
 #: How often Python looks for cycles of garbage in a process of ours. What a start makes is modules and classes, which
 #: are none: to go through them as often as by default takes a tenth of a short command's time.
@@ -47,7 +57,7 @@ def python_command(module: str, name: str, arguments: Sequence[str] = ()) -> lis
     return [sys.executable, "-c", code, repr(module_path()), *arguments]
 
 
-def started(child: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+def started(child: _Child) -> _Child:
     """The same process, which :func:`kill_started` now knows of."""
     _started.add(child)
     return child

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import signal
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import IO
 
 import pytest
 
-from rlflow import forks
+from rlflow import forks, processes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="A process is copied on Linux only")
 
@@ -112,3 +117,52 @@ def test_where_no_process_can_be_started_it_says_so(monkeypatch: pytest.MonkeyPa
     with pytest.raises(forks.Failed, match="no process could be started for it: Resource temporarily unavailable"):
         forks.apart(lambda: b"")
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def copied(work: Callable[[], int]) -> tuple[forks.Copy, IO[bytes]]:
+    errors = tempfile.TemporaryFile()  # noqa: SIM115 - the copy writes into it
+    return forks.Copy(work, errors), errors
+
+
+def test_a_copy_has_streams_and_a_status_of_its_own(capfd: pytest.CaptureFixture[str]) -> None:
+    def work() -> int:
+        os.write(1, os.read(0, 100).upper())
+        os.write(2, b"said")
+        return 7
+
+    copy, errors = copied(work)
+    assert copy.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        copy.wait(timeout=0.0)
+    copy.stdin.write(b"word")
+    copy.stdin.close()
+    assert copy.stdout.read() == b"WORD"
+    assert (copy.wait(timeout=60), copy.poll(), copy.returncode) == (7, 7, 7)
+    errors.seek(0)
+    assert errors.read() == b"said"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_end_of_the_original_is_not_the_end_of_a_copy(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    atexit.register(mark.touch)
+    try:
+        copy, _ = copied(lambda: processes.leave(3))
+        assert copy.wait() == 3
+        assert not mark.exists()
+    finally:
+        atexit.unregister(mark.touch)
+
+
+def test_a_copy_that_fails_says_so_and_ends() -> None:
+    copy, errors = copied(lambda: 1 // 0)
+    assert copy.wait() == 1
+    errors.seek(0)
+    assert b"ZeroDivisionError" in errors.read()
+
+
+def test_a_copy_is_killed() -> None:
+    copy, _ = copied(lambda: time.sleep(600) or 0)
+    copy.kill()
+    assert copy.wait() == -signal.SIGKILL
+    copy.kill()

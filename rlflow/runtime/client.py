@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import sys
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -45,6 +46,10 @@ class Worker(Channel):
         self._keys = itertools.count(1)
         self._sources = Sources()
         self._overhead: dict[tuple[RuntimeOptions, int], Measurement] = {}
+
+    def begin(self, *, copied: bool = False) -> None:
+        """As any channel's; no copy is made where the library is open here, with threads that would not be copied."""
+        super().begin(copied=copied and self.runtime.module not in sys.modules)
 
     def close(self) -> None:
         """End the process and remove temporary files; the worker can be used again afterwards, but handles are gone."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
 import subprocess
@@ -14,10 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any, TypeVar
 
 from rlflow.errors import RuntimeCrashed, RuntimeRefused, RuntimeUnavailable
-from rlflow.processes import python_command, started
+from rlflow.forks import Copy, can_copy
+from rlflow.processes import module_path, python_command, started
 from rlflow.runtime import wire
 
 _C = TypeVar("_C", bound="Channel")
+_Child = subprocess.Popen[bytes] | Copy
 _START_SECONDS = 120.0
 #: What the process was doing, by the request that it got.
 _DOING = {
@@ -34,26 +37,24 @@ _DOING = {
 
 class WorkerProcess:
     """A process that runs ``main`` of ``module``, the pipe to it, and the keys of the models that it holds
-    (``loaded``). Not waited for until it is greeted.
+    (``loaded``). Not waited for until it is greeted. ``copied``: a copy of this process, which has libraries open that
+    the new one would open, where there may be one.
     """
 
-    def __init__(self, module: str, arguments: Sequence[str], settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, module: str, arguments: Sequence[str], settings: Mapping[str, str] | None = None, copied: bool = False
+    ) -> None:
         if not sys.executable:
             raise RuntimeUnavailable(
                 "Python does not know its own executable here, so no worker process can be started."
             )
         self.loaded: set[int] = set()
         self._errors = tempfile.TemporaryFile(prefix="rlflow-worker-")  # noqa: SIM115 - lives as long as the process
-        command = python_command(module, "main", arguments)
-        self.child = started(
-            subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                env=None if settings is None else {**os.environ, **settings},
-            )
-        )
+        self.child: _Child
+        if copied and settings is None and can_copy():
+            self.child = started(_copied(module, arguments, self._errors))
+        else:
+            self.child = started(_spawned(module, arguments, self._errors, settings))
         # for those who never close
         self._last_resort = weakref.finalize(self, _discard, self.child, self._errors, True)
 
@@ -153,10 +154,14 @@ class Channel:
         """Process id of the live worker, or ``None``."""
         return None if self._process is None else self._process.child.pid
 
-    def begin(self) -> None:
-        """Let the process start, which takes part of a second, without waiting for it: the first request will."""
+    def begin(self, *, copied: bool = False) -> None:
+        """Let the process start, which takes part of a second, without waiting for it: the first request will.
+
+        ``copied``: as a copy of this process, which takes less; for a program that does little before, because the
+        copy has all that is there now, and where nothing is timed, because it shares that memory.
+        """
         if self._process is None and self._starting is None:
-            self._starting = WorkerProcess(self.module, self._arguments, self.settings)
+            self._starting = WorkerProcess(self.module, self._arguments, self.settings, copied)
 
     def close(self) -> None:
         """End the process; the next request starts another."""
@@ -193,7 +198,29 @@ class Channel:
         self._process = self._starting = None
 
 
-def _discard(child: subprocess.Popen[bytes], errors: IO[bytes], kill: bool) -> None:
+def _spawned(
+    module: str, arguments: Sequence[str], errors: IO[bytes], settings: Mapping[str, str] | None
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        python_command(module, "main", arguments),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        env=None if settings is None else {**os.environ, **settings},
+    )
+
+
+def _copied(module: str, arguments: Sequence[str], errors: IO[bytes]) -> Copy:
+    def work() -> int:
+        sys.path[:] = module_path()
+        sys.argv[1:] = arguments
+        status: int = importlib.import_module(module).main()
+        return status
+
+    return Copy(work, errors)
+
+
+def _discard(child: _Child, errors: IO[bytes], kill: bool) -> None:
     if kill:
         child.kill()
     for stream in (child.stdin, child.stdout):
@@ -210,7 +237,7 @@ def _discard(child: subprocess.Popen[bytes], errors: IO[bytes], kill: bool) -> N
 class _Watch:
     """Kills a process that keeps its client waiting, which turns a hang into an end of file."""
 
-    def __init__(self, child: subprocess.Popen[bytes], seconds: float) -> None:
+    def __init__(self, child: _Child, seconds: float) -> None:
         self._child, self._seconds = child, seconds
         self.fired = False
         self.reset()
