@@ -44,7 +44,7 @@ def simplify(
 
     with Worker() as worker:
         if not no_verify:
-            worker.begin(copied=True)  # it starts while the rest is imported and the model is read
+            worker.begin_copied()  # it starts while the rest is imported and the model is read
         from rlflow import optimizer
 
         found = optimizer.simplified(

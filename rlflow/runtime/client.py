@@ -47,9 +47,14 @@ class Worker(Channel):
         self._sources = Sources()
         self._overhead: dict[tuple[RuntimeOptions, int], Measurement] = {}
 
-    def begin(self, *, copied: bool = False) -> None:
-        """As any channel's; no copy is made where the library is open here, with threads that would not be copied."""
-        super().begin(copied=copied and self.runtime.module not in sys.modules)
+    def begin_copied(self) -> None:
+        """As :meth:`begin`, with a copy of this process, which starts sooner: for a program that has done little yet,
+        because the copy has all that is there, and where nothing is timed, because it shares that memory. A library
+        that is open here has threads that would not be copied; there a process of its own begins.
+        """
+        from rlflow.runtime.worker import main
+
+        self.begin(None if self.runtime.module in sys.modules else main)
 
     def close(self) -> None:
         """End the process and remove temporary files; the worker can be used again afterwards, but handles are gone."""

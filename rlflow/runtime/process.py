@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import signal
 import subprocess
@@ -11,7 +10,7 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any, TypeVar
 
 from rlflow.errors import RuntimeCrashed, RuntimeRefused, RuntimeUnavailable
@@ -37,12 +36,16 @@ _DOING = {
 
 class WorkerProcess:
     """A process that runs ``main`` of ``module``, the pipe to it, and the keys of the models that it holds
-    (``loaded``). Not waited for until it is greeted. ``copied``: a copy of this process, which has libraries open that
-    the new one would open, where there may be one.
+    (``loaded``). Not waited for until it is greeted. ``serve``: what a copy of this process runs instead, which has
+    libraries open that the new one would open, where there may be one.
     """
 
     def __init__(
-        self, module: str, arguments: Sequence[str], settings: Mapping[str, str] | None = None, copied: bool = False
+        self,
+        module: str,
+        arguments: Sequence[str],
+        settings: Mapping[str, str] | None = None,
+        serve: Callable[[], int] | None = None,
     ) -> None:
         if not sys.executable:
             raise RuntimeUnavailable(
@@ -51,8 +54,8 @@ class WorkerProcess:
         self.loaded: set[int] = set()
         self._errors = tempfile.TemporaryFile(prefix="rlflow-worker-")  # noqa: SIM115 - lives as long as the process
         self.child: _Child
-        if copied and settings is None and can_copy():
-            self.child = started(_copied(module, arguments, self._errors))
+        if serve is not None and settings is None and can_copy():
+            self.child = started(_copied(serve, arguments, self._errors))
         else:
             self.child = started(_spawned(module, arguments, self._errors, settings))
         # for those who never close
@@ -154,14 +157,12 @@ class Channel:
         """Process id of the live worker, or ``None``."""
         return None if self._process is None else self._process.child.pid
 
-    def begin(self, *, copied: bool = False) -> None:
+    def begin(self, serve: Callable[[], int] | None = None) -> None:
         """Let the process start, which takes part of a second, without waiting for it: the first request will.
-
-        ``copied``: as a copy of this process, which takes less; for a program that does little before, because the
-        copy has all that is there now, and where nothing is timed, because it shares that memory.
+        ``serve``: what a copy of this process runs in its place, where there may be one.
         """
         if self._process is None and self._starting is None:
-            self._starting = WorkerProcess(self.module, self._arguments, self.settings, copied)
+            self._starting = WorkerProcess(self.module, self._arguments, self.settings, serve)
 
     def close(self) -> None:
         """End the process; the next request starts another."""
@@ -210,12 +211,11 @@ def _spawned(
     )
 
 
-def _copied(module: str, arguments: Sequence[str], errors: IO[bytes]) -> Copy:
+def _copied(serve: Callable[[], int], arguments: Sequence[str], errors: IO[bytes]) -> Copy:
     def work() -> int:
         sys.path[:] = module_path()
         sys.argv[1:] = arguments
-        status: int = importlib.import_module(module).main()
-        return status
+        return serve()
 
     return Copy(work, errors)
 

@@ -355,7 +355,7 @@ import os, signal, sys
 from rlflow.errors import RuntimeCrashed
 from rlflow.runtime import Worker
 with Worker() as worker:
-    worker.begin(copied=True)
+    worker.begin_copied()
     first = worker._starting.child
     print(type(first).__name__, worker.describe()["runtime"], worker.pid == first.pid, "onnxruntime" in sys.modules)
     os.kill(first.pid, signal.SIGINT)
@@ -367,12 +367,12 @@ with Worker() as worker:
         print(error)
     print(worker.describe()["runtime"], worker.starts, type(worker._process.child).__name__)
 with Worker() as worker:
-    worker.begin(copied=True)
+    worker.begin_copied()
     idle = worker._starting.child
 print(first.returncode, idle.returncode is not None)
 import onnxruntime
 with Worker() as worker:
-    worker.begin(copied=True)
+    worker.begin_copied()
     print(type(worker._starting.child).__name__)
 """
 
