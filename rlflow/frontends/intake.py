@@ -52,7 +52,7 @@ def admit(model: onnx.ModelProto, base_dir: str, place: str) -> bool:
     return external
 
 
-def _require_text(model: onnx.ModelProto, parts: walk.Parts, place: str) -> None:
+def _require_text(model: onnx.ModelProto, parts: walk.ModelParts, place: str) -> None:
     """Names in a file are bytes, and protobuf hands out those that are no text as such: they would fail anywhere."""
     infos = [info for graph in parts.graphs for info in (*graph.input, *graph.output, *graph.value_info)]
     for texts in _texts(model, parts, infos):
@@ -71,7 +71,7 @@ def _require_text(model: onnx.ModelProto, parts: walk.Parts, place: str) -> None
         )
 
 
-def _texts(model: onnx.ModelProto, parts: walk.Parts, infos: Iterable[onnx.ValueInfoProto]) -> Iterator[list[Any]]:
+def _texts(model: onnx.ModelProto, parts: walk.ModelParts, infos: Iterable[onnx.ValueInfoProto]) -> Iterator[list[Any]]:
     """All texts of a model (bytes where they are no text), in handfuls."""
     yield [model.producer_name, model.producer_version, model.domain, model.doc_string, *_pairs(model.metadata_props)]
     yield [entry.domain for entry in model.opset_import]

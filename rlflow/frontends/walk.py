@@ -10,7 +10,7 @@ import onnx
 from rlflow.frontends import scopes
 
 
-class Parts(NamedTuple):
+class ModelParts(NamedTuple):
     """What a model is made of. ``graphs``: the graph, training graphs, and all bodies; ``nodes``: theirs and those of
     functions; ``tensors``: all, and whether they are something else than initialisers of the main graph.
     """
@@ -20,7 +20,7 @@ class Parts(NamedTuple):
     tensors: list[tuple[onnx.TensorProto, bool]]
 
 
-def parts(model: onnx.ModelProto) -> Parts:
+def parts(model: onnx.ModelProto) -> ModelParts:
     """All parts of a model, which is gone through once."""
     training = [graph for info in model.training_info for graph in (info.initialization, info.algorithm)]
     outer = [model.graph, *training]
@@ -31,7 +31,8 @@ def parts(model: onnx.ModelProto) -> Parts:
     attributes = [attribute for node in nodes for attribute in node.attribute]
     attributes += [attribute for function in model.functions for attribute in function.attribute_proto]
     inner += [tensor for attribute in attributes for tensor in _of_attribute(attribute)]
-    return Parts(graphs, nodes, [*((one, False) for one in model.graph.initializer), *((one, True) for one in inner)])
+    tensors = [(one, False) for one in model.graph.initializer]
+    return ModelParts(graphs, nodes, tensors + [(one, True) for one in inner])
 
 
 def _of_attribute(attribute: onnx.AttributeProto) -> Iterator[onnx.TensorProto]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rlflow.errors import RuntimeCrashed, RuntimeUnavailable, UsageError
+from rlflow.runtime import worker
 from rlflow.runtime.base import runtime
 from rlflow.runtime.messages import FeedSpec, Measurement, ModelIO, ModelSource, NodeTime, Samples, TimingPlan
 from rlflow.runtime.process import Channel
@@ -48,13 +49,8 @@ class Worker(Channel):
         self._overhead: dict[tuple[RuntimeOptions, int], Measurement] = {}
 
     def begin_copied(self) -> None:
-        """As :meth:`begin`, with a copy of this process, which starts sooner: for a program that has done little yet,
-        because the copy has all that is there, and where nothing is timed, because it shares that memory. A library
-        that is open here has threads that would not be copied; there a process of its own begins.
-        """
-        from rlflow.runtime.worker import main
-
-        self.begin(None if self.runtime.module in sys.modules else main)
+        """As :meth:`begin`, by a copy of this process, which has its modules: for a program that times nothing."""
+        self.begin(None if self.runtime.module in sys.modules else worker.main)  # its threads are not copied
 
     def close(self) -> None:
         """End the process and remove temporary files; the worker can be used again afterwards, but handles are gone."""
