@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from tests import learnt
+
 ROOT = Path(__file__).resolve().parents[1]
 
 # Set before any test module is imported: no test may touch the user's own measurements, and the threads of numerical
 # libraries must not multiply with the workers of a parallel run.
 _CACHE = tempfile.mkdtemp(prefix="rlflow-test-cache-")
 os.environ["RLFLOW_CACHE"] = _CACHE
+learnt.share()
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("NO_COLOR", "1")
 

@@ -16,6 +16,7 @@ from rlflow import zoo
 from rlflow.comparison import Comparison, compare, differences, half_width
 from rlflow.comparison.searcher import BLOCKS
 from rlflow.errors import UsageError
+from tests.learnt import learnt
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +101,7 @@ def test_a_comparison_runs_keeps_and_resumes(model: Path, tmp_path: Path, monkey
 
 
 def test_winners_are_timed_end_to_end(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RLFLOW_CACHE", str(tmp_path))
+    monkeypatch.setenv("RLFLOW_CACHE", str(learnt(tmp_path / "prices.sqlite").parent))
     found = compare([model], ["greedy", "random:walks=1"], budget="20meas", seeds=1, gate_seconds=1.0)
     (timing,) = found.timings
     assert set(timing["log_ms"]) <= {"baseline", *(one["digest"] for one in found.runs)}

@@ -22,6 +22,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.learnt import learnt
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(
     [
@@ -78,7 +80,8 @@ def environment(folder: Path, root: Path = ROOT) -> dict[str, str]:
     launcher.chmod(0o755)
     path = os.pathsep.join([str(launcher.parent), str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     python_path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PATH": path, "PYTHONPATH": python_path, "RLFLOW_CACHE": str(folder / "cache")}
+    cache = learnt(folder / "cache" / "prices.sqlite").parent
+    return {**os.environ, "PATH": path, "PYTHONPATH": python_path, "RLFLOW_CACHE": str(cache)}
 
 
 def run(command: list[str], folder: Path, where: str, root: Path = ROOT) -> None:

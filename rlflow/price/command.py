@@ -269,14 +269,20 @@ def _last_line(text: str) -> str:
 
 class CommandSampler:
     """Times models by a :class:`DeviceCommand`: every answer is a process of its own on the device, so a block may be
-    as short as one round.
+    as short as one round. It ends with the round at hand when ``stop`` says so.
     """
 
     clock = "wall"
     afford_selection = True
 
-    def __init__(self, device: DeviceCommand, models: Mapping[str, ModelSource] | None = None) -> None:
+    def __init__(
+        self,
+        device: DeviceCommand,
+        models: Mapping[str, ModelSource] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> None:
         self.device = device
+        self._stop = stop or (lambda: False)
         self._models = dict(models or {})
         self._folder = ScratchFolder("rlflow-device-")
         self._stack = contextlib.ExitStack()
@@ -329,11 +335,11 @@ class CommandSampler:
             Path(path).unlink(missing_ok=True)
 
     def block(self, names: Sequence[str], seed: int, seconds: float) -> Samples:
-        """Rounds over the named models in random order until ``seconds`` are over, at least one."""
+        """Rounds over the named models in random order until ``seconds`` are over or it is to stop, at least one."""
         rng = np.random.default_rng(seed)
         deadline = time.perf_counter() + seconds
         rows: list[np.ndarray] = []
-        while not rows or (time.perf_counter() < deadline and len(rows) < MAX_ROUNDS):
+        while not rows or (time.perf_counter() < deadline and len(rows) < MAX_ROUNDS and not self._stop()):
             order = rng.permutation(len(names))
             paths = [self._paths[names[index]] for index in order]
             times = (self._pool.map if self._pool else map)(self.device.milliseconds, paths)

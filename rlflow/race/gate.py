@@ -67,12 +67,13 @@ def choose(
     finite ones, is dropped with its sentence. The models of ``beside`` are timed along with the confirmation, and
     take no part. ``feeds`` are arrays by input name. A model may be a function that makes it when it is loaded first.
 
-    ``on_progress`` is told how far it is after every block. ``stop`` is asked after every block: the decision is then
-    what the blocks so far say. Raises :class:`CostError` where the baseline itself cannot be run.
+    ``on_progress`` is told how far it is after every block. ``stop`` is asked after every block, and between the rounds
+    of a device: the decision is then what the blocks so far say. Raises :class:`CostError` where the baseline itself
+    cannot be run.
     """
     models = _models(baseline, candidates, beside or {}, seconds)
     started = time.perf_counter()
-    with _sampler(clock, models, feeds) as sampler:
+    with _sampler(clock, models, feeds, stop) as sampler:
         dropped = sampler.screen("baseline", _affordable(seconds), seed)
         terms = Terms(seconds, at_most, for_least, reserve, seed, alpha, only or not sampler.afford_selection)
         alive = [name for name in sampler.names if name not in dropped]
@@ -105,10 +106,13 @@ def _models(
 
 
 def _sampler(
-    clock: Worker | DeviceCommand, models: Mapping[str, LazySource], feeds: Mapping[str, Any]
+    clock: Worker | DeviceCommand,
+    models: Mapping[str, LazySource],
+    feeds: Mapping[str, Any],
+    stop: Callable[[], bool] | None,
 ) -> WorkerSampler | CommandSampler:
     if isinstance(clock, DeviceCommand):
-        return CommandSampler(clock, {name: made(source) for name, source in models.items()})
+        return CommandSampler(clock, {name: made(source) for name, source in models.items()}, stop)
     return WorkerSampler(clock, models, feeds)
 
 

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 import rlflow
 from rlflow import errors, search
 from rlflow.rulesets import load_library
+from tests.learnt import learnt
 
 ANALYTIC: dict[str, Any] = {"cost": "analytic", "budget": "100x"}
 
@@ -271,7 +272,7 @@ def test_a_second_run_does_not_search_again(tmp_path: Path, monkeypatch: pytest.
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     from rlflow.price.database import PriceDatabase
 
-    monkeypatch.setenv("RLFLOW_CACHE", str(tmp_path))
+    monkeypatch.setenv("RLFLOW_CACHE", str(learnt(tmp_path / "prices.sqlite").parent))
     monkeypatch.setattr("rlflow.price.sampler.WorkerSampler.block", timed_by_operators(1.1))
 
     def run(**other: Any) -> tuple[bool, Any]:
@@ -290,12 +291,13 @@ def test_a_second_run_does_not_search_again(tmp_path: Path, monkeypatch: pytest.
     assert not again and third.gate["earlier"] is None
     with PriceDatabase() as base:
         base.prune(everything=True)
+    learnt(tmp_path / "prices.sqlite")
     assert not run()[0]
 
 
 def test_a_second_run_starts_from_the_comparison_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
-    monkeypatch.setenv("RLFLOW_CACHE", str(tmp_path))
+    monkeypatch.setenv("RLFLOW_CACHE", str(learnt(tmp_path / "prices.sqlite").parent))
     monkeypatch.setattr("rlflow.deployment.source._SHARED_BYTES", 0)
     monkeypatch.setattr("rlflow.race.gate.DEAR_SELECTION", 0.0)
     options: dict[str, Any] = {"budget": "30x", "gate_seconds": 0.2, "dims": {"N": 4}}

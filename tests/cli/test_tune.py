@@ -30,6 +30,8 @@ needs_kernels = [
     ),
 ]
 
+BRIEF = ("--method", "evolutionary", "--gate-seconds", "3")
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
@@ -45,12 +47,11 @@ def tune(*arguments: object):
 @pytest.fixture(scope="module")
 def tuned(model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tuned") / "out"
-    done = tune(model, "-o", folder, "--budget", "24meas", "--method", "evolutionary", "--json", "-q")
-    return done, folder
+    return tune(model, "-o", folder, "--budget", "24meas", *BRIEF, "--json", "-q"), folder
 
 
 class TestATunedModel:
-    pytestmark = needs_kernels
+    pytestmark = [*needs_kernels, pytest.mark.xdist_group("a tuned model")]
 
     def test_it_is_written_with_what_was_found(self, tuned) -> None:
         done, folder = tuned
@@ -72,14 +73,14 @@ class TestATunedModel:
 
     def test_run_again_it_measures_nothing_twice(self, tuned, model) -> None:
         _, folder = tuned
-        done = tune(model, "-o", folder, "--budget", "24meas", "--method", "evolutionary", "--json", "-q")
+        done = tune(model, "-o", folder, "--budget", "24meas", *BRIEF, "--json", "-q")
         assert done.exit_code == 0, done.output
         report = json.loads(done.stdout)
         assert (report["trials"], report["remembered"]) == (24, 24)
 
     def test_what_is_shown(self, tuned, model) -> None:
         _, folder = tuned
-        done = tune(model, "-o", folder, "--budget", "16meas", "--method", "evolutionary")
+        done = tune(model, "-o", folder, "--budget", "16meas", *BRIEF)
         assert done.exit_code == 0, done.output
         assert "16 programs measured, 16 of them known before; budget-measurements." in done.stdout
         assert "model.onnx" in done.stdout

@@ -19,6 +19,7 @@ from rlflow.price.analytic import AnalyticCost
 from rlflow.runtime import unavailable_reason
 from rlflow.testing import check_cost_model
 from rlflow.testing.cost_models import CHECKS, Make
+from tests.learnt import learnt
 
 PACKAGE = Path(price.__file__).parents[1]
 _SPEC = importlib.util.spec_from_file_location("gpu_conftest", Path(__file__).parents[1] / "gpu" / "conftest.py")
@@ -34,7 +35,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], M
     """Makes models by name; those of one runtime share a worker, and a database of this test's own."""
     from rlflow.runtime import RUNTIMES, RuntimeOptions, Worker
 
-    database = tmp_path_factory.mktemp("prices") / "prices.sqlite"
+    database = learnt(tmp_path_factory.mktemp("prices") / "prices.sqlite")
     with Worker(RuntimeOptions()) as worker:
         short = {"seconds": 0.2, "tolerance": 0.5, "max_noise": math.inf}
         options: dict[str, dict[str, Any]] = {
@@ -50,10 +51,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], M
 
 
 def registered() -> list[Any]:
-    """All names. OpenVINO is skipped where it is not installed, with its reason; cuDNN runs on the stand-in GPU."""
+    """All names, each for one worker, which learns about the machine once. OpenVINO is skipped where it is not
+    installed, with its reason; cuDNN runs on the stand-in GPU."""
     reason = unavailable_reason("openvino")
-    skip = {"openvino": pytest.mark.skipif(reason is not None, reason=str(reason))}
-    return [pytest.param(name, marks=skip.get(name, ())) for name in price.names()]
+    skip = {"openvino": [pytest.mark.skipif(reason is not None, reason=str(reason))]}
+    return [
+        pytest.param(name, marks=[pytest.mark.xdist_group(f"price-{name}"), *skip.get(name, [])])
+        for name in price.names()
+    ]
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

@@ -130,6 +130,13 @@ class TestConcurrency:
             found = sampler.block(["a", "b", "c"], 0, 0.0)
         assert sorted(found.wall_ms[0]) == [10, 11, 12]
 
+    def test_a_block_ends_with_the_round_at_hand(self) -> None:
+        asked = iter([False, False, True])
+        with CommandSampler(DeviceCommand("echo 5 # {model}"), {"a": b"model"}, lambda: next(asked)) as sampler:
+            assert sampler.screen("a") == {}
+            assert len(sampler.block(["a"], 0, 3600.0).wall_ms) == 3
+            assert next(asked, None) is None
+
 
 def board(path: Path, ms: dict[str, float], noise: float = 0.01) -> DeviceCommand:
     """A board whose models take as long as their content says, with a little noise."""

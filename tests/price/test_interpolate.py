@@ -11,6 +11,7 @@ from rlflow import price
 from rlflow.graph import Graph
 from rlflow.price.database import PriceDatabase
 from rlflow.price.interpolate import FEWEST, Interpolation, TimedRegion
+from tests.learnt import learnt
 
 
 def law(flops: float, size: float) -> float:
@@ -79,7 +80,7 @@ def product(rows: int, then: str = "Relu") -> Graph:
 
 def test_lazy_measures_what_is_new_and_estimates_the_rest(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
-    with PriceDatabase(tmp_path / "prices.sqlite") as base:
+    with PriceDatabase(learnt(tmp_path / "prices.sqlite")) as base:
         eager = price.make("onnxruntime", database=base)
         eager.fill([product(rows) for rows in (8, 16, 24, 32, 48, 64, 96, 128)])
         eager.close()

@@ -22,6 +22,7 @@ from rlflow.price.measured import OnnxRuntimeCost
 from rlflow.price.partition import streams
 from rlflow.price.regions import Pricer
 from rlflow.runtime import Measurement, RuntimeOptions
+from tests.learnt import learnt
 
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
@@ -326,7 +327,7 @@ def test_real_prices_make_sense(tmp_path: Path) -> None:
     small, large = (
         f"x: f32[{n},256] = input\nw: f32[256,256] = const\nm = MatMul(x, w)\ny = Relu(m)\nreturn y" for n in (8, 512)
     )
-    with price.make("onnxruntime", database=tmp_path / "prices.sqlite") as model:
+    with price.make("onnxruntime", database=learnt(tmp_path / "prices.sqlite")) as model:
         assert model.available() is None
         cheap, dear = model.cost(Graph.parse(small)), model.cost(Graph.parse(large))
         assert 0 < cheap.total_ms < dear.total_ms

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 import rlflow
 from rlflow import zoo
 from rlflow.cli import main
+from rlflow.race.decision import GateDecision
 from rlflow.report import schema
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
@@ -53,6 +54,13 @@ def test_a_real_report_is_what_the_schema_says(arguments: tuple[str, ...], valid
     assert set(plain) == set(schema()["properties"])  # no field without a word about it
     assert plain["command"].startswith("rlflow")
     assert len(plain["input"]["graph"]) > 8
+
+
+def test_every_field_of_a_comparison_has_a_word() -> None:
+    plain = GateDecision(None, "nothing was faster", "cpu", "baseline").to_dict()
+    gate = schema()["$defs"]["gate"]
+    assert set(gate["properties"]) == set(plain) and not gate["additionalProperties"]
+    assert [name for name, field in gate["properties"].items() if not field.get("description")] == []
 
 
 def test_the_hash_is_that_of_the_file(tmp_path: Path) -> None:

@@ -11,17 +11,31 @@
 namespace fake {
 namespace {
 
+struct Step {
+  double us;
+  Work work;
+};
+// A captured graph that can be launched. What it computes is the same each time while nothing else writes, so that of many launches in a
+// row the first few compute, and the others take their time by the clock alone.
+struct Executable {
+  std::vector<Step> steps;
+  long long writes = -1;  // of others, when it was last launched
+  int computed = 0;       // launches since then
+};
+constexpr int kComputed = 4;
+
 double now_us = 0;
-std::vector<Work>* captured = nullptr;
-long long live_bytes = 0, launches = 0;
+std::vector<Step>* captured = nullptr;
+long long live_bytes = 0, launches = 0, writes = 0;
 std::map<DevicePtr, size_t> sizes;
 std::string fault;                           // of the last kernel that failed
 constexpr int kLaunchFailed = 719;           // CUDA_ERROR_LAUNCH_FAILED
 const std::map<std::string, double> kMicroseconds = {{"Pointwise", 4},   {"Transposition", 3}, {"Reducing", 4},  {"Softening", 4},
                                                      {"Normalising", 4}, {"Gathering", 4},     {"Remapping", 4}, {"Pooling", 6}};
 
-int status_of(const Work& work) {
-  std::string said = work();
+int status_of(const Step& step) {
+  now_us += step.us;
+  std::string said = step.work();
   if (said.empty()) return 0;
   return fault = said, kLaunchFailed;
 }
@@ -29,12 +43,8 @@ int status_of(const Work& work) {
 }  // namespace
 
 int enqueue(double us, Work work) {
-  Work timed = [=] {
-    now_us += us;
-    return work();
-  };
-  if (!captured) return status_of(timed);
-  return captured->push_back(timed), 0;
+  if (captured) return captured->push_back({us, std::move(work)}), 0;
+  return ++writes, status_of({us, std::move(work)});
 }
 int enqueue_routine(double us, std::function<void()> routine) {
   return enqueue(us, [=] { return host::guarded(routine); });
@@ -84,7 +94,7 @@ API int cuMemFree_v2(DevicePtr p) {
   return host::give(reinterpret_cast<void*>(p)), 0;
 }
 API int cuMemGetInfo_v2(size_t* a, size_t* b) { return *a = *b = size_t{1} << 30, 0; }
-API int cuMemcpyHtoD_v2(DevicePtr to, const void* from, size_t n) { return std::memcpy(reinterpret_cast<void*>(to), from, n), 0; }
+API int cuMemcpyHtoD_v2(DevicePtr to, const void* from, size_t n) { return ++writes, std::memcpy(reinterpret_cast<void*>(to), from, n), 0; }
 API int cuMemcpyDtoH_v2(void* to, DevicePtr from, size_t n) { return std::memcpy(to, reinterpret_cast<void*>(from), n), 0; }
 API int cuMemcpyDtoDAsync_v2(DevicePtr to, DevicePtr from, size_t n, void*) {
   return submit(1, [=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), n); });
@@ -95,7 +105,7 @@ API int cuMemsetD8Async(DevicePtr to, unsigned char v, size_t n, void*) {
 API int cuStreamCreate(void** s, unsigned) { return *s = &captured, 0; }
 API int cuStreamDestroy_v2(void*) { return 0; }
 API int cuStreamSynchronize(void*) { return captured ? 900 : 0; }
-API int cuStreamBeginCapture_v2(void*, int) { return captured = new std::vector<Work>, 0; }
+API int cuStreamBeginCapture_v2(void*, int) { return captured = new std::vector<Step>, 0; }
 API int cuStreamEndCapture(void*, void** graph) { return *graph = std::exchange(captured, nullptr), 0; }
 API int cuEventCreate(void** e, unsigned) { return *e = new double(0), 0; }
 API int cuEventDestroy_v2(void* e) { return delete static_cast<double*>(e), 0; }
@@ -119,16 +129,21 @@ API int cuLaunchKernel(void* f, unsigned grid, unsigned, unsigned, unsigned thre
   });
 }
 API int cuGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long) {
-  return *exec = new std::vector<Work>(*static_cast<std::vector<Work>*>(graph)), 0;
+  return *exec = new Executable{*static_cast<std::vector<Step>*>(graph)}, 0;
 }
 API int cuGraphLaunch(void* exec, void*) {
+  auto& graph = *static_cast<Executable*>(exec);
   now_us += 2;
-  for (const Work& w : *static_cast<std::vector<Work>*>(exec))
-    if (int status = status_of(w)) return status;
+  if (graph.writes != writes) graph.writes = ++writes, graph.computed = 0;
+  const bool computes = graph.computed++ < kComputed;
+  for (const Step& step : graph.steps) {
+    if (!computes) now_us += step.us;
+    else if (int status = status_of(step)) return status;
+  }
   return 0;
 }
-API int cuGraphExecDestroy(void* e) { return delete static_cast<std::vector<Work>*>(e), 0; }
-API int cuGraphDestroy(void* g) { return delete static_cast<std::vector<Work>*>(g), 0; }
+API int cuGraphExecDestroy(void* e) { return delete static_cast<Executable*>(e), 0; }
+API int cuGraphDestroy(void* g) { return delete static_cast<std::vector<Step>*>(g), 0; }
 API long long fake_live_bytes() { return live_bytes; }
 
 // ---- NVRTC: the "binary" is the kernel's name
