@@ -21,6 +21,8 @@ os.environ["RLFLOW_CACHE"] = _CACHE
 learnt.share()
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("NO_COLOR", "1")
+# Hundreds of processes are started; without bytecode on disk each would compile the package anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Tests of the core alone make graphs as they are imported, which closes the table to the operators that this adds.
 import rlflow.ops  # noqa: E402, F401

@@ -30,6 +30,7 @@ needs_kernels = [
     ),
 ]
 
+in_one_worker = [*needs_kernels, pytest.mark.xdist_group("a tuned model")]
 BRIEF = ("--method", "evolutionary", "--gate-seconds", "3")
 
 
@@ -51,7 +52,7 @@ def tuned(model, tmp_path_factory):
 
 
 class TestATunedModel:
-    pytestmark = [*needs_kernels, pytest.mark.xdist_group("a tuned model")]
+    pytestmark = in_one_worker
 
     def test_it_is_written_with_what_was_found(self, tuned) -> None:
         done, folder = tuned
