@@ -134,7 +134,10 @@ class Field(Domain):
         return field.random(rng, shape)
 
     def constant(self, value: float | int | Fraction) -> Array:
-        return np.asarray(np.uint64(field.from_fraction(Fraction(value))))
+        return np.asarray(np.uint64(field.from_fraction(value)))
+
+    def constants(self, values: list[float] | list[int], shape: tuple[int, ...]) -> Array:
+        return np.array([field.from_fraction(v) for v in values], dtype=np.uint64).reshape(shape)
 
     def zeros(self, shape: tuple[int, ...]) -> Array:
         return np.zeros(shape, np.uint64)
@@ -177,7 +180,7 @@ class Field(Domain):
             return np.asarray(residues).astype(np.uint64)
         signed = np.asarray(a).astype(np.int64)
         magnitude = np.abs(signed).astype(np.uint64)
-        return np.where(signed < 0, field.neg(magnitude), magnitude)
+        return np.where(signed < 0, np.uint64(field.PRIME) - magnitude, magnitude)
 
 
 # Whole numbers are Python's integers, which are ten times as fast as fractions and print alike.
