@@ -7,6 +7,8 @@ It accepts what the core accepts (a rule is always compiled by the core first).
 from __future__ import annotations
 
 import ast
+import copy
+import functools
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -157,6 +159,12 @@ _TRUTH = {"true": True, "false": False}
 
 def literal(text: str) -> Any:
     """The value of a literal attribute expression, or ``None`` where it is something to be computed."""
+    value = _literal(text)
+    return copy.deepcopy(value) if isinstance(value, (list, dict, set, tuple)) else value
+
+
+@functools.lru_cache(maxsize=4096)
+def _literal(text: str) -> Any:
     if text in _TRUTH:
         return int(_TRUTH[text])
     try:

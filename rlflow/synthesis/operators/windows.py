@@ -67,11 +67,6 @@ def _out_space(c: Call, x: Array, window: tuple[list[int], ...]) -> list[int]:
     ]
 
 
-def _tap(w: Array, tap: tuple[int, ...]) -> Array:
-    """The weights of one kernel tap, [outputs, inputs]."""
-    return w.reshape(*w.shape[:2], math.prod(w.shape[2:]))[:, :, int(np.ravel_multi_index(tap, w.shape[2:]))]
-
-
 def _conv(c: Call) -> Array:
     floats_only(c)
     x, w, d = c.arg(0), c.arg(1), c.domain
@@ -79,12 +74,13 @@ def _conv(c: Call) -> Array:
     window = _window(c, n, list(w.shape[2:]))
     out = _out_space(c, x, window)
     batch, cout, cin = x.shape[0], w.shape[0] // g, w.shape[1]
-    result = d.zeros((batch, g, cout, math.prod(out)))
-    for tap, piece in _taps(x, d.zeros(()), out, window):
-        part = piece.reshape(batch, g, 1, cin, math.prod(out))
-        weight = _tap(w, tap).reshape(1, g, cout, cin, 1)
-        result = d.add(result, d.total(d.mul(part, weight), (3,)))
-    result = result.reshape(batch, g * cout, *out)
+    taps = math.prod(window[0])
+    met = np.empty((taps, batch, g, cin, math.prod(out)), dtype=x.dtype)
+    for k, (_, piece) in enumerate(_taps(x, d.zeros(()), out, window)):
+        met[k] = piece.reshape(met.shape[1:])
+    parts = met.transpose(1, 2, 0, 3, 4)[:, :, None]  # one product of all taps: batch, group, outputs, tap, inputs, place
+    weights = w.reshape(1, g, cout, cin, taps, 1).swapaxes(3, 4)
+    result = d.total(d.mul(parts, weights), (3, 4)).reshape(batch, g * cout, *out)
     return d.add(result, c.arg(2).reshape(1, -1, *[1] * n)) if c.present(2) else result
 
 
@@ -97,10 +93,10 @@ def _conv_transpose(c: Call) -> Array:
     batch, cin, cout = x.shape[0], w.shape[0] // g, w.shape[1]
     full = [strides[k] * (x.shape[2 + k] - 1) + extra[k] + dilations[k] * (kernel[k] - 1) + 1 for k in range(n)]
     result = d.zeros((batch, g * cout, *full))
-    flat = x.reshape(batch, g, cin, 1, math.prod(x.shape[2:]))
-    for tap in itertools.product(*(range(k) for k in kernel)):
-        weight = _tap(w, tap).reshape(1, g, cin, cout, 1)
-        part = d.total(d.mul(flat, weight), (2,)).reshape(batch, g * cout, *x.shape[2:])
+    flat = x.reshape(1, batch, g, cin, 1, math.prod(x.shape[2:]))
+    weights = np.moveaxis(w.reshape(1, g, cin, cout, 1, math.prod(kernel)), -1, 0)
+    parts = d.total(d.mul(flat, weights), (3,)).reshape(-1, batch, g * cout, *x.shape[2:])
+    for tap, part in zip(itertools.product(*map(range, kernel)), parts, strict=True):
         at = (
             slice(None),
             slice(None),
@@ -119,9 +115,7 @@ def _average_pool(c: Call) -> Array:
     x, d = c.arg(0), c.domain
     window = _window(c, x.ndim - 2, list(c.attrs["kernel_shape"]))
     out = _out_space(c, x, window)
-    total = d.zeros((*x.shape[:2], *out))
-    for _, piece in _taps(x, d.zeros(()), out, window):
-        total = d.add(total, piece)
+    total = d.total(np.stack([piece for _, piece in _taps(x, d.zeros(()), out, window)]), (0,))
     return d.div(total, d.from_integers(_counts(c, x, out, window)))
 
 
