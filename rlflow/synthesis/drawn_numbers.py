@@ -17,6 +17,8 @@ DTYPES = {"f32": 1, "u8": 2, "i8": 3, "i32": 6, "i64": 7, "bool": 9, "f16": 10, 
 #: dtype, shape, and the element of a uniform constant
 DrawnType = tuple[int, tuple[int, ...], "str | None"]
 
+_TYPE = re.compile(r"(\w+)\[(.*)\](?: = (\S+))?")
+
 
 class NumberDraw:
     """What is drawn before there are values. Hints are followed, loosely."""
@@ -130,7 +132,7 @@ class NumberDraw:
         spec = self._hint_for(name)
         if spec is None:
             return None
-        m = re.fullmatch(r"(\w+)\[(.*)\](?: = (\S+))?", self.rng.choice(spec) if isinstance(spec, list) else spec)
+        m = _TYPE.fullmatch(self.rng.choice(spec) if isinstance(spec, list) else spec)
         if not m:
             raise RlflowError(f'the sample hint {name}: {spec!r} is not a type such as "f32[A,B]" or "f32[] = 1"')
         dims = [d for d in m.group(2).split(",") if d.strip()]

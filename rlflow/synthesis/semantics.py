@@ -24,6 +24,9 @@ from rlflow.synthesis.integers import edges_of, wrapped
 from rlflow.synthesis.operators import BOOL, FLOAT_HOLDS, FLOATS, POINTWISE, Call, facets_of, flags_of, meaning_of
 
 
+_INT64 = np.dtype(np.int64)
+
+
 class InferenceMismatch(ProofError):  # noqa: N818 - it says what happened
     """The core inferred another shape than the operator yields."""
 
@@ -61,7 +64,8 @@ class Evaluator:
             return values
         out = values.reshape(-1).copy()
         at = rng.random(out.shape) < 0.4
-        out[at] = rng.choice(_elements(type(self.domain), tuple(self.near)), int(at.sum()))
+        elements = _elements(type(self.domain), tuple(self.near))
+        out[at] = elements[rng.integers(0, len(elements), np.count_nonzero(at))]
         return out.reshape(values.shape)
 
     def inputs(self, graph: _core.Graph, indices: dict[int, int]) -> dict[int, Array]:
@@ -135,7 +139,7 @@ class Evaluator:
         result = apply(call)
         for k, array in enumerate(result[: len(outs)]):
             _compare_shape(call, k, array)
-        return [wrapped(a, t) if a.dtype == np.int64 else a for a, t in itertools.zip_longest(result, call.out_dtypes)]
+        return [wrapped(a, t) if a.dtype == _INT64 else a for a, t in itertools.zip_longest(result, call.out_dtypes)]
 
 
 @functools.lru_cache(maxsize=64)
@@ -153,7 +157,7 @@ def _rounded(dtype: int, value: float) -> float:
 
 def _compare_shape(call: Call, k: int, array: Array) -> None:
     inferred = call.out_shapes[k]
-    if inferred is None:
+    if inferred is None or inferred == list(array.shape):
         return
     same = len(inferred) == array.ndim and all(
         not isinstance(d, int) or d == e for d, e in zip(inferred, array.shape, strict=True)

@@ -7,7 +7,6 @@ It accepts what the core accepts (a rule is always compiled by the core first).
 from __future__ import annotations
 
 import ast
-import copy
 import functools
 import re
 from dataclasses import dataclass, field
@@ -160,7 +159,7 @@ _TRUTH = {"true": True, "false": False}
 def literal(text: str) -> Any:
     """The value of a literal attribute expression, or ``None`` where it is something to be computed."""
     value = _literal(text)
-    return copy.deepcopy(value) if isinstance(value, (list, dict, set, tuple)) else value
+    return list(value) if isinstance(value, list) else value
 
 
 @functools.lru_cache(maxsize=4096)

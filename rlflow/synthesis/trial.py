@@ -41,6 +41,9 @@ _SAME = re.compile(r"nothing changes|same graph")
 _BENIGN = re.compile(r"cycle|is not known here|is not a known number|has a second output in use")
 
 
+_DIGEST = re.compile(r"@[0-9a-f]{32}")
+
+
 @dataclass
 class Failure:
     """A graph on which the rule is false, and how."""
@@ -203,20 +206,21 @@ class Trial:
         self._count(sample, parent, child)
         return Outcome("good", digest)
 
-    def _keep(self, sample: Sample, parent: _core.Graph, child: _core.Graph) -> None:
+    def _keep(self, configuration: str, sample: Sample, parent: _core.Graph, child: _core.Graph) -> None:
         """Keeps small graphs, to be decided by cases."""
         if len(self.pairs) < MOST_PAIRS:
             size = Failure("", "", parent, sample).size
             if size[0] <= LARGEST_PAIR:
-                self.pairs.setdefault(_configuration(parent), Pair(size, parent, child, sample))
+                self.pairs.setdefault(configuration, Pair(size, parent, child, sample))
 
     def _count(self, sample: Sample, parent: _core.Graph, child: _core.Graph) -> None:
+        configuration = _configuration(parent)
         if self.domain.ordered:
-            self._keep(sample, parent, child)
+            self._keep(configuration, sample, parent, child)
         self.degree = max(self.degree, degree_of(parent), degree_of(child))
         self.fired += 1
         self.wild += sample.wild
-        self.shapes.add(_configuration(parent))
+        self.shapes.add(configuration)
         shapes = [parent.shape(v) or [] for v in parent.outputs()]
         self.largest = max([self.largest, *(d for shape in shapes for d in shape if isinstance(d, int))])
         leaves = [len(parent.shape(parent.node_outputs(n)[0]) or []) for n in parent.inputs()]
@@ -231,7 +235,7 @@ class Trial:
 
 def _configuration(graph: _core.Graph) -> str:
     """The graph without what tells constants apart."""
-    return re.sub(r"@[0-9a-f]{32}", "", graph.text())
+    return _DIGEST.sub("", graph.text())
 
 
 def difference(
@@ -242,7 +246,7 @@ def difference(
         if parent.dtype(v) != child.dtype(w) or a.shape != b.shape:
             return "shape", f"output {k} is {parent.type_text(v)} before and {child.type_text(w)} after"
         unequal = np.asarray(a != b, dtype=bool)
-        if np.any(unequal):
+        if unequal.any():
             at = [int(e[0]) for e in np.nonzero(unequal)] if a.ndim else []
             return "value", f"output {k} differs at {at} ({int(unequal.sum())} of {a.size} elements)"
     return None
