@@ -10,6 +10,7 @@ Integer and boolean tensors are numpy integers (wrapping) and bools in both.
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
@@ -45,12 +46,9 @@ class Domain(ABC):
     def constant(self, value: float | int | Fraction) -> Array:
         """A rank-0 array holding the exact value of a finite number."""
 
+    @abstractmethod
     def constants(self, values: list[float] | list[int], shape: tuple[int, ...]) -> Array:
         """An array of exact numbers, row-major."""
-        out = np.empty(len(values), dtype=self.zeros((0,)).dtype)
-        for k, v in enumerate(values):
-            out[k] = self.constant(v)[()]
-        return out.reshape(shape)
 
     @abstractmethod
     def zeros(self, shape: tuple[int, ...]) -> Array: ...
@@ -194,6 +192,12 @@ def _object_array(values: list[Exact], shape: tuple[int, ...]) -> Array:
     return out.reshape(shape)
 
 
+@functools.lru_cache(maxsize=4096)
+def _exact(value: float | int | Fraction) -> Exact:
+    exact = Fraction(value)
+    return exact.numerator if exact.denominator == 1 else exact
+
+
 class Ordered(Domain):
     """Exact rationals."""
 
@@ -206,8 +210,10 @@ class Ordered(Domain):
         return _object_array([pool[k] for k in picks], shape)
 
     def constant(self, value: float | int | Fraction) -> Array:
-        exact = Fraction(value)
-        return _object_array([exact.numerator if exact.denominator == 1 else exact], ())
+        return _object_array([_exact(value)], ())
+
+    def constants(self, values: list[float] | list[int], shape: tuple[int, ...]) -> Array:
+        return _object_array([_exact(v) for v in values], shape)
 
     def zeros(self, shape: tuple[int, ...]) -> Array:
         return _object_array([0] * int(np.prod(shape)), shape)

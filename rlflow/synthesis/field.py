@@ -68,8 +68,12 @@ def mul(a: Array, b: Array) -> Array:
     """Product of two residue arrays, broadcast."""
     a1, a0 = a >> _S31, a & _MASK31
     b1, b0 = b >> _S31, b & _MASK31
-    middle = a0 * b1 + a1 * b0
-    total = (a1 * b1 << _S1) + (middle >> _S30) + ((middle & _MASK30) << _S31) + a0 * b0
+    middle = a0 * b1
+    middle += a1 * b0
+    total = a1 * b1
+    total <<= _S1
+    total += middle >> _S30
+    total += ((middle & _MASK30) << _S31) + a0 * b0
     return reduce(total)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,6 +24,8 @@ from rlflow.synthesis.operators import BOOL, FLOAT_HOLDS, FLOATS, POINTWISE, Cal
 
 
 _INT64 = np.dtype(np.int64)
+#: Types that hold elements otherwise than double precision does.
+_HELD = {1: np.float32, 10: np.float16}
 
 
 class InferenceMismatch(ProofError):  # noqa: N818 - it says what happened
@@ -90,10 +91,10 @@ class Evaluator:
             if values is None:
                 array = self._random(self._rng("constant", key[0]), dtype, shape)
             elif dtype in FLOATS:
-                rounded = [_rounded(dtype, x) for x in values]
-                if not all(map(math.isfinite, rounded)):
+                held = np.asarray(values, dtype=np.float64).astype(_HELD.get(dtype, np.float64))
+                if not np.isfinite(held).all():
                     raise Unsupported("a constant that is not finite in its type")
-                array = self.domain.constants(rounded, shape)
+                array = self.domain.constants(held.astype(np.float64).tolist(), shape)
             else:
                 array = np.array(values, dtype=bool if dtype == BOOL else np.int64).reshape(shape)
             self._constants[key] = array
@@ -124,7 +125,7 @@ class Evaluator:
         call = Call(
             graph.op(n),
             {
-                name: _rounded(1, a) if isinstance(a, float) else a for name, a in graph.attrs(n).items()
+                name: float(np.float32(a)) if isinstance(a, float) else a for name, a in graph.attrs(n).items()
             },  # ONNX stores them so
             [None if v < 0 else values[v] for v in operands],
             [0 if v < 0 else graph.dtype(v) for v in operands],
@@ -146,13 +147,6 @@ class Evaluator:
 def _elements(domain: type[Domain], values: tuple[float, ...]) -> Array:
     """Numbers as elements of a domain."""
     return domain().constants(list(values), (len(values),))
-
-
-def _rounded(dtype: int, value: float) -> float:
-    """The value as an element of the type holds it."""
-    if dtype == 1:
-        return float(np.float32(value))
-    return float(np.float16(value)) if dtype == 10 else float(value)
 
 
 def _compare_shape(call: Call, k: int, array: Array) -> None:

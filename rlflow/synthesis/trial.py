@@ -16,7 +16,7 @@ from rlflow import _core
 from rlflow.errors import GraphError
 from rlflow.rewrite import Rule
 from rlflow.synthesis.degree import degree_of
-from rlflow.synthesis.domains import Domain, Field, Ordered, Unsupported
+from rlflow.synthesis.domains import Array, Domain, Field, Ordered, Unsupported
 from rlflow.synthesis.field import key_of
 from rlflow.synthesis.hints import SamplingHints
 from rlflow.synthesis.integers import CAST_EDGES
@@ -87,6 +87,15 @@ class Outcome:
     failure: Failure | None = None
 
 
+@dataclass(frozen=True)
+class _Before:
+    """What a graph gives before it is rewritten."""
+
+    evaluator: Evaluator
+    feeds: dict[int, Array]
+    outputs: list[Array]
+
+
 @dataclass
 class Trial:
     """The sampling of one rule over one domain."""
@@ -150,8 +159,9 @@ class Trial:
         if stats is None:
             return []
         outcomes = [self._refused(sample, stats)] if stats["refused"] else []
+        before: list[_Before] = []
         for i in range(min(len(moves), MOVES_PER_SAMPLE)):
-            outcome = self._compare(sample, state.child(i), moves.digest_hex(i))
+            outcome = self._compare(sample, state.child(i), moves.digest_hex(i), before)
             if self.needs_order:
                 return []
             outcomes.append(outcome)
@@ -184,22 +194,25 @@ class Trial:
             reason = f"with {sample.symbols} the target is ill-typed: {error}"
             return Outcome("bad", digest, Failure("shape", reason, sample.graph, sample))
 
-    def _compare(self, sample: Sample, child: _core.Graph, digest: str) -> Outcome:
+    def _compare(self, sample: Sample, child: _core.Graph, digest: str, before: list[_Before]) -> Outcome:
+        """``before``: the parent's values, which the first of its rewrites leaves there for the others."""
         bound = self._bound(sample, child, digest)
         if isinstance(bound, Outcome):
             return bound
         parent, child = bound
-        evaluator = Evaluator(self.domain, key_of(self.seed, self.tries), self.near)
         try:
-            feeds = evaluator.inputs(parent, sample.index_inputs)
-            before, after = evaluator.run(parent, feeds), evaluator.run(child, feeds)
+            if not before:
+                evaluator = Evaluator(self.domain, key_of(self.seed, self.tries), self.near)
+                feeds = evaluator.inputs(parent, sample.index_inputs)
+                before.append(_Before(evaluator, feeds, evaluator.run(parent, feeds)))
+            after = before[0].evaluator.run(child, before[0].feeds)
         except Unsupported as why:
             self.unsupported = str(why)
             return Outcome("silent", digest)
         except NeedsOrder:
             self.needs_order = True
             return Outcome("silent", digest)
-        problem = difference(parent, child, before, after)
+        problem = difference(parent, child, before[0].outputs, after)
         if problem:
             plain = Sample(parent, sample.index_inputs, {}, sample.wild)
             return Outcome("bad", digest, Failure(*problem, parent, plain, child))
