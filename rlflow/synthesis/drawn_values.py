@@ -136,11 +136,16 @@ class ValueDraw(NumberDraw):
         return choices(self.rng, pool, count)
 
 
+_FEW = 32  # choices that are made one by one
+
+
 def choices(rng: random.Random, pool: Sequence[Any], count: int) -> list[Any]:
     """What ``count`` calls of ``rng.choice(pool)`` give, and leave ``rng`` as they do, in a tenth of their time.
 
     A call takes words of 32 bits until the first bits of one are a place in the pool.
     """
+    if count < _FEW:
+        return [rng.choice(pool) for _ in range(count)]
     bits, found = len(pool).bit_length(), np.empty(0, np.uint32)
     while len(found) < count:
         missing = count - len(found)

@@ -27,15 +27,14 @@ PRIME = (1 << 61) - 1
 Array = npt.NDArray[np.uint64]
 
 
-
 def _word(value: int) -> Array:
     """A 64-bit word as an array of rank 0: numpy takes half as long for it as for a scalar."""
     return np.asarray(np.uint64(value & ((1 << 64) - 1)))
 
 
 _P = _word(PRIME)
-_MASK29, _MASK30, _MASK31, _MASK32 = (_word((1 << bits) - 1) for bits in (29, 30, 31, 32))
-_S1, _S27, _S29, _S30, _S31, _S32, _S61 = (_word(s) for s in (1, 27, 29, 30, 31, 32, 61))
+_MASK30, _MASK31, _MASK32 = (_word((1 << bits) - 1) for bits in (30, 31, 32))
+_S1, _S27, _S30, _S31, _S32, _S61 = (_word(s) for s in (1, 27, 30, 31, 32, 61))
 _FEW = 8  # residues whose sum does not overflow 64 bits
 
 
@@ -83,8 +82,34 @@ def total(a: Array, axis: tuple[int, ...] | None = None) -> Array:
         return reduce(np.asarray(np.add.reduce(a, axis=axis)))
     low = np.asarray(np.add.reduce(a & _MASK32, axis=axis))
     high = reduce(np.asarray(np.add.reduce(a >> _S32, axis=axis)))
-    turned = ((high & _MASK29) << _S32) | (high >> _S29)  # times 2^32: p is 2^61 - 1, so bits go round
-    return add(turned, reduce(low))
+    return add(_turned(high, _S32), reduce(low))
+
+
+def matmul(a: Array, b: Array) -> Array:
+    """Numpy's matmul of residue arrays of rank two or more."""
+    terms, products = a.shape[-1], a.size * b.shape[-1]
+    if products < _MANY or terms > _LIMB_TERMS:
+        return total(mul(a[..., :, :, None], b[..., None, :, :]), (max(a.ndim, b.ndim) - 1,))
+    blocks = np.matmul(_limbs(a)[..., :, None, :, :], _limbs(b)[..., None, :, :, :])
+    parts = [sum(blocks[..., i, weight - i, :, :] for i in range(3) if 0 <= weight - i < 3) for weight in range(5)]
+    weights = _LIMBS.reshape(-1, *[1] * (blocks.ndim - 2))
+    return reduce(np.add.reduce(_turned(np.array(parts).astype(np.uint64), weights), axis=0))
+
+
+_LIMB = 21  # bits: doubles hold sums of three times _LIMB_TERMS products of two
+_LIMBS = np.array([_LIMB * k % 61 for k in range(5)], np.uint64)
+_LIMB_TERMS = 512
+_MANY = 1000  # products from which on limbs are faster
+
+
+def _limbs(a: Array) -> npt.NDArray[np.float64]:
+    """Matrices of three pieces of few bits each, the lowest first, as doubles."""
+    return ((a[..., None, :, :] >> _LIMBS[:3, None, None]) & _word((1 << _LIMB) - 1)).astype(np.float64)
+
+
+def _turned(a: Array, bits: Array) -> Array:
+    """Residues (or p itself) times a power of two: 2^61 is 1, so bits go round."""
+    return ((a << bits) & _P) | (a >> (_S61 - bits))
 
 
 def power(a: Array, exponent: int) -> Array:

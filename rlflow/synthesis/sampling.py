@@ -93,7 +93,7 @@ class Draw(AttributeDraw):
             picked = self.attrs.setdefault(picked, self.rng.randrange(self.parts.get(first, 1)))
         v = first + int(picked)
         shape = self.builder.shape(v)
-        if shape is None or not all([isinstance(d, int) for d in shape]) or elements_of(shape) > 4000:
+        if shape is None or any(not isinstance(d, int) for d in shape) or elements_of(shape) > 4000:
             raise GiveUp
         self.inner.append(v)
         return v

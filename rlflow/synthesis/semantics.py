@@ -22,7 +22,6 @@ from rlflow.synthesis.domains import Array, Domain, Unsupported
 from rlflow.synthesis.integers import edges_of, wrapped
 from rlflow.synthesis.operators import BOOL, FLOAT_HOLDS, FLOATS, POINTWISE, Call, facets_of, flags_of, meaning_of
 
-
 _INT64 = np.dtype(np.int64)
 #: Types that hold elements otherwise than double precision does.
 _HELD = {1: np.float32, 10: np.float16}

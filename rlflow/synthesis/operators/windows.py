@@ -34,9 +34,7 @@ def _window(c: Call, n: int, kernel: list[int]) -> tuple[list[int], list[int], l
     return kernel, strides, dilations, pads
 
 
-def _taps(
-    x: Array, fill: Array, out: list[int], window: tuple[list[int], ...]
-) -> Iterator[tuple[tuple[int, ...], Array]]:
+def _taps(x: Array, fill: Array, out: list[int], window: tuple[list[int], ...]) -> Iterator[Array]:
     """For every kernel tap the operand elements it meets, [N, C, *out]; ``fill`` beyond the borders."""
     kernel, strides, dilations, pads = window
     n = len(kernel)
@@ -49,7 +47,7 @@ def _taps(
         index = tuple(
             slice(t * dl, t * dl + (o - 1) * s + 1, s) for t, dl, o, s in zip(tap, dilations, out, strides, strict=True)
         )
-        yield tap, padded[(slice(None), slice(None), *index)]
+        yield padded[(slice(None), slice(None), *index)]
 
 
 def _out_space(c: Call, x: Array, window: tuple[list[int], ...]) -> list[int]:
@@ -75,12 +73,11 @@ def _conv(c: Call) -> Array:
     out = _out_space(c, x, window)
     batch, cout, cin = x.shape[0], w.shape[0] // g, w.shape[1]
     taps = math.prod(window[0])
-    met = np.empty((taps, batch, g, cin, math.prod(out)), dtype=x.dtype)
-    for k, (_, piece) in enumerate(_taps(x, d.zeros(()), out, window)):
-        met[k] = piece.reshape(met.shape[1:])
-    parts = met.transpose(1, 2, 0, 3, 4)[:, :, None]  # one product of all taps: batch, group, outputs, tap, inputs, place
-    weights = w.reshape(1, g, cout, cin, taps, 1).swapaxes(3, 4)
-    result = d.total(d.mul(parts, weights), (3, 4)).reshape(batch, g * cout, *out)
+    met = np.empty((batch, g, taps, cin, math.prod(out)), dtype=x.dtype)
+    for k, piece in enumerate(_taps(x, d.zeros(()), out, window)):
+        met[:, :, k] = piece.reshape(batch, g, cin, math.prod(out))
+    weights = w.reshape(1, g, cout, cin, taps).swapaxes(3, 4).reshape(1, g, cout, taps * cin)
+    result = d.matmul(weights, met.reshape(batch, g, taps * cin, math.prod(out))).reshape(batch, g * cout, *out)
     return d.add(result, c.arg(2).reshape(1, -1, *[1] * n)) if c.present(2) else result
 
 
@@ -115,7 +112,7 @@ def _average_pool(c: Call) -> Array:
     x, d = c.arg(0), c.domain
     window = _window(c, x.ndim - 2, list(c.attrs["kernel_shape"]))
     out = _out_space(c, x, window)
-    total = d.total(np.stack([piece for _, piece in _taps(x, d.zeros(()), out, window)]), (0,))
+    total = d.total(np.stack([*_taps(x, d.zeros(()), out, window)]), (0,))
     return d.div(total, d.from_integers(_counts(c, x, out, window)))
 
 
@@ -128,7 +125,7 @@ def _counts(c: Call, x: Array, out: list[int], window: tuple[list[int], ...]) ->
         inside = np.ones((1, 1, *(pads[k] + x.shape[2 + k] + pads[n + k] for k in range(n))), np.int64)
         window = (window[0], window[1], window[2], [0] * 2 * n)
     counts: Array = np.zeros((1, 1, *out), np.int64)
-    for _, piece in _taps(inside, np.asarray(0), out, window):
+    for piece in _taps(inside, np.asarray(0), out, window):
         counts = counts + piece
     return counts
 
@@ -145,7 +142,7 @@ def _max_pool(c: Call) -> Array:
     low = np.empty((), dtype=object)
     low[()] = _MINUS_INFINITY
     best: Array | None = None
-    for _, piece in _taps(x, low, out, window):
+    for piece in _taps(x, low, out, window):
         best = piece if best is None else c.domain.extreme(best, piece, True)
     if best is None or any(e is _MINUS_INFINITY for e in best.flat):
         raise Unsupported("a pooling window that lies in the padding")
