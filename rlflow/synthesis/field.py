@@ -35,6 +35,7 @@ def _word(value: int) -> Array:
 _P = _word(PRIME)
 _MASK30, _MASK31, _MASK32 = (_word((1 << bits) - 1) for bits in (30, 31, 32))
 _S1, _S27, _S30, _S31, _S32, _S61 = (_word(s) for s in (1, 27, 30, 31, 32, 61))
+_END = np.uint64(PRIME)  # which numpy need not convert for every draw
 _FEW = 8  # residues whose sum does not overflow 64 bits
 
 
@@ -152,7 +153,7 @@ def from_fraction(value: Fraction | int) -> int:
 
 def random(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     """Uniform residues."""
-    return rng.integers(0, PRIME, size=shape, dtype=np.uint64)
+    return rng.integers(0, _END, size=shape, dtype=np.uint64)
 
 
 def key_of(*parts: object) -> int:
