@@ -122,6 +122,7 @@ class Trial:
 
     def __post_init__(self) -> None:
         self.ruleset = _core.RuleSet([self.rule.core])
+        self.digest = self.rule.digest
         compared = _COMPARED.search(self.rule.core.text())  # elsewhere a zero only brings divisions by it
         self.near = [v for v in self.hints.boundaries.values if v or compared]
         if "Cast" in self.rule.core.text():
@@ -148,7 +149,7 @@ class Trial:
     def draw(self, hints: SamplingHints, *, stray: bool = False) -> Sample | None:
         """The next graph; ``None`` where the draw came to nothing."""
         self.tries += 1
-        rng = random.Random(key_of(self.seed, self.rule.digest, self.domain.name, self.tries))
+        rng = random.Random(key_of(self.seed, self.digest, self.domain.name, self.tries))
         return draw_sample(hints, rng, stray=stray)
 
     def judge(self, sample: Sample) -> list[Outcome]:
@@ -230,7 +231,8 @@ class Trial:
         configuration = _configuration(parent)
         if self.domain.ordered:
             self._keep(configuration, sample, parent, child)
-        self.degree = max(self.degree, degree_of(parent), degree_of(child))
+        else:
+            self.degree = max(self.degree, degree_of(parent), degree_of(child))
         self.fired += 1
         self.wild += sample.wild
         self.shapes.add(configuration)

@@ -166,6 +166,7 @@ def default_of(op: str, name: str) -> Any:
     return row(op)["defaults"].get(name)
 
 
+@functools.cache
 def derived_facet(op: str, facet: str) -> Any:
     """A facet that an operator has by a class of its row, or None."""
     found = (getattr(facets, facet) for flag, facets in _CLASSES.items() if flag in flags_of(op))
