@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -36,14 +37,25 @@ def evaluate(
     None as declared. ``quick``: operators in place of the evaluator's own. Constants that ``constants`` lacks are the
     seeded ones of :func:`graph_to_model`. Raises GraphError where the evaluator cannot run the graph.
     """
+    return prepared(graph, constants, dtype, seed, quick)(feeds)
+
+
+def prepared(
+    graph: Graph,
+    constants: ConstantStore | None = None,
+    dtype: npt.DTypeLike | None = None,
+    seed: int = 0,
+    quick: Sequence[type[OpRun]] = (),
+) -> Callable[[Mapping[str, npt.ArrayLike]], list[Array]]:
+    """:func:`evaluate` as a function of the inputs, for more than one run. Raises GraphError here or when called."""
     widen = dtype is not None
     if widen and np.dtype(dtype) != np.float64:
         raise GraphError(
             f"While evaluating a graph: precision {np.dtype(dtype)} was asked for; expected float64 or None."
         )
     model = graph_to_model(graph, constants, seed=seed, widen=widen)
-    own = (*quick, *WIDENED) if widen else quick
-    return run(model, {name: _fed(value, widen) for name, value in feeds.items()}, own)
+    evaluator = _evaluator(model, (*quick, *WIDENED) if widen else quick)
+    return lambda feeds: _outputs(evaluator, {name: _fed(value, widen) for name, value in feeds.items()})
 
 
 def _fed(value: npt.ArrayLike, widen: bool) -> Array:
@@ -55,15 +67,28 @@ def run(model: onnx.ModelProto, feeds: Mapping[str, Array], quick: Sequence[type
     """A model's outputs by the reference evaluator, ``quick`` operators in place of its own. Raises GraphError with the
     reason where it fails.
     """
-    try:
-        with np.errstate(all="ignore"):
-            outputs = ReferenceEvaluator(model, new_ops=[*_added(), *quick]).run(None, dict(feeds))
-    except Exception as error:  # the evaluator raises whatever numpy and its operators raise
-        raise GraphError(
-            f"While evaluating model '{model.graph.name}' with onnx's reference evaluator: {error}"
-        ) from error
+    return _outputs(_evaluator(model, quick), feeds)
+
+
+def _evaluator(model: onnx.ModelProto, quick: Sequence[type[OpRun]]) -> ReferenceEvaluator:
+    with _failures_of(model.graph.name):
+        return ReferenceEvaluator(model, new_ops=[*_added(), *quick])
+
+
+def _outputs(evaluator: ReferenceEvaluator, feeds: Mapping[str, Array]) -> list[Array]:
+    with _failures_of(evaluator.proto_.graph.name), np.errstate(all="ignore"):
+        outputs = evaluator.run(None, dict(feeds))
     results: list[Any] = [output if isinstance(output, list) else np.asarray(output) for output in outputs]
     return results
+
+
+@contextmanager
+def _failures_of(name: str) -> Iterator[None]:
+    """Whatever the evaluator, numpy and its operators raise, as a GraphError."""
+    try:
+        yield
+    except Exception as error:
+        raise GraphError(f"While evaluating model '{name}' with onnx's reference evaluator: {error}") from error
 
 
 def _added() -> list[type[OpRun]]:
@@ -109,4 +134,4 @@ def _typed(name: str, dtype: int) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, dtype or int(onnx.TensorProto.FLOAT), None)
 
 
-__all__ = ["evaluate", "evaluate_node", "run"]
+__all__ = ["evaluate", "evaluate_node", "prepared", "run"]

@@ -7,6 +7,7 @@ just below it and just above it, so that a rule which is true on one side only i
 from __future__ import annotations
 
 import ast
+import functools
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +39,7 @@ class Boundaries:
     ranks: tuple[int, ...] = ()
     beyond: str = ""
 
-    @property
+    @functools.cached_property
     def integers(self) -> tuple[int, ...]:
         """The values that are whole, and the whole numbers beside the others."""
         whole = {math.floor(v) for v in self.values} | {math.ceil(v) for v in self.values}

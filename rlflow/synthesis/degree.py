@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 
@@ -23,9 +24,10 @@ def degree_of(graph: _core.Graph) -> int:
     degrees: dict[int, Degree] = {}
     worst = 1
     for n in graph.order():
-        operands = [degrees[v] for v in graph.node_inputs(n) if v >= 0 and v in degrees]
-        own = _degree(graph.op(n), operands)
-        if not facets_of(graph.op(n)).one_term and "binary" not in flags_of(graph.op(n)):
+        op = graph.op(n)
+        operands = [degrees[v] for v in graph.node_inputs(n) if v in degrees]
+        own = _degree(op, operands)
+        if _of_terms(op):
             own = _over_terms(graph, n, own)
         for v in graph.node_outputs(n):
             degrees[v] = own
@@ -33,11 +35,18 @@ def degree_of(graph: _core.Graph) -> int:
     return worst
 
 
+@functools.cache
+def _of_terms(op: str) -> bool:
+    """Whether an element of the result may be made of several elements of an operand."""
+    return not facets_of(op).one_term and "binary" not in flags_of(op)
+
+
 def _over_terms(graph: _core.Graph, n: int, own: Degree) -> Degree:
     """The degree of a sum of as many such fractions as the first operand has elements; of their product, of a
     ReduceProd."""
-    shape = graph.shape(graph.node_inputs(n)[0]) if graph.node_inputs(n) else None
-    terms = max(1, math.prod(d for d in shape or [] if isinstance(d, int)))
+    operands = graph.node_inputs(n)
+    shape = graph.shape(operands[0]) if operands else None
+    terms = max(1, math.prod([d for d in shape or [] if isinstance(d, int)]))
     if graph.op(n) == "ReduceProd":
         return own[0] * terms, own[1] * terms
     return own[0] + (terms - 1) * own[1], own[1] * terms

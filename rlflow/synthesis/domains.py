@@ -10,6 +10,7 @@ Integer and boolean tensors are numpy integers (wrapping) and bools in both.
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
@@ -45,12 +46,9 @@ class Domain(ABC):
     def constant(self, value: float | int | Fraction) -> Array:
         """A rank-0 array holding the exact value of a finite number."""
 
+    @abstractmethod
     def constants(self, values: list[float] | list[int], shape: tuple[int, ...]) -> Array:
         """An array of exact numbers, row-major."""
-        out = np.empty(len(values), dtype=self.zeros((0,)).dtype)
-        for k, v in enumerate(values):
-            out[k] = self.constant(v)[()]
-        return out.reshape(shape)
 
     @abstractmethod
     def zeros(self, shape: tuple[int, ...]) -> Array: ...
@@ -70,6 +68,10 @@ class Domain(ABC):
     @abstractmethod
     def total(self, a: Array, axis: tuple[int, ...]) -> Array:
         """Sum over axes, which go."""
+
+    def matmul(self, a: Array, b: Array) -> Array:
+        """Numpy's matmul of operands of rank two or more."""
+        return self.total(self.mul(a[..., :, :, None], b[..., None, :, :]), (max(a.ndim, b.ndim) - 1,))
 
     @abstractmethod
     def function(self, key: int, *arguments: Array, zero: bool = False) -> Array:
@@ -134,7 +136,10 @@ class Field(Domain):
         return field.random(rng, shape)
 
     def constant(self, value: float | int | Fraction) -> Array:
-        return np.asarray(np.uint64(field.from_fraction(Fraction(value))))
+        return np.asarray(np.uint64(field.from_fraction(value)))
+
+    def constants(self, values: list[float] | list[int], shape: tuple[int, ...]) -> Array:
+        return np.array([field.from_fraction(v) for v in values], dtype=np.uint64).reshape(shape)
 
     def zeros(self, shape: tuple[int, ...]) -> Array:
         return np.zeros(shape, np.uint64)
@@ -157,6 +162,9 @@ class Field(Domain):
     def total(self, a: Array, axis: tuple[int, ...]) -> Array:
         return field.total(a, axis) if axis else a
 
+    def matmul(self, a: Array, b: Array) -> Array:
+        return field.matmul(a, b)
+
     def function(self, key: int, *arguments: Array, zero: bool = False) -> Array:
         out = field.reduce(field.oracle(key, *arguments))
         return np.where(arguments[0] == 0, np.uint64(0), out) if zero else out
@@ -177,7 +185,7 @@ class Field(Domain):
             return np.asarray(residues).astype(np.uint64)
         signed = np.asarray(a).astype(np.int64)
         magnitude = np.abs(signed).astype(np.uint64)
-        return np.where(signed < 0, field.neg(magnitude), magnitude)
+        return np.where(signed < 0, np.uint64(field.PRIME) - magnitude, magnitude)
 
 
 # Whole numbers are Python's integers, which are ten times as fast as fractions and print alike.
@@ -189,6 +197,17 @@ def _object_array(values: list[Exact], shape: tuple[int, ...]) -> Array:
     out = np.empty(len(values), dtype=object)
     out[:] = values
     return out.reshape(shape)
+
+
+@functools.lru_cache(maxsize=4096)
+def _exact(value: float | int | Fraction) -> Exact:
+    exact = Fraction(value)
+    return _ratio(exact.numerator, exact.denominator)
+
+
+def _ratio(n: int, d: int) -> Exact:
+    whole, rest = divmod(n, d)
+    return Fraction(n, d) if rest else whole
 
 
 class Ordered(Domain):
@@ -203,8 +222,10 @@ class Ordered(Domain):
         return _object_array([pool[k] for k in picks], shape)
 
     def constant(self, value: float | int | Fraction) -> Array:
-        exact = Fraction(value)
-        return _object_array([exact.numerator if exact.denominator == 1 else exact], ())
+        return _object_array([_exact(value)], ())
+
+    def constants(self, values: list[float] | list[int], shape: tuple[int, ...]) -> Array:
+        return _object_array([_exact(v) for v in values], shape)
 
     def zeros(self, shape: tuple[int, ...]) -> Array:
         return _object_array([0] * int(np.prod(shape)), shape)
@@ -220,7 +241,9 @@ class Ordered(Domain):
 
     def div(self, a: Array, b: Array) -> Array:
         def divide(x: Exact, y: Exact) -> Exact:
-            return Fraction(x) / y if y else x * Fraction(7, 5)  # see Field.div
+            if not y:
+                return x * Fraction(7, 5)  # see Field.div
+            return _ratio(x.numerator * y.denominator, x.denominator * y.numerator)
 
         return self.each(divide, a, b)
 
@@ -243,7 +266,7 @@ class Ordered(Domain):
     def _number(word: int) -> Exact:
         if word % 7 == 0:  # now and then a large one
             return (-1) ** (word // 7 % 2) * 10 ** (word // 14 % 10)
-        return Fraction(word % 23 - 11, 1 + word // 23 % 4)
+        return _ratio(word % 23 - 11, 1 + word // 23 % 4)
 
     def function(self, key: int, *arguments: Array, zero: bool = False) -> Array:
         def value(*xs: Exact) -> Exact:
@@ -262,21 +285,23 @@ class Ordered(Domain):
 
     def _monotone(self, key: int, a: Array, zero: bool) -> Array:
         # A sum of four ramps and steps with keyed knots: non-decreasing, neither linear nor injective.
-        knots = [Fraction(field.key_of(key, "knot", k) % 17 - 8, 2) for k in range(4)]
-        slopes = [Fraction(field.key_of(key, "slope", k) % 3) for k in range(4)]
-        jumps = [Fraction(field.key_of(key, "jump", k) % 2) for k in range(4)]
+        knots = [field.key_of(key, "knot", k) % 17 - 8 for k in range(4)]  # twice the knots
+        slopes = [field.key_of(key, "slope", k) % 3 for k in range(4)]
+        jumps = [field.key_of(key, "jump", k) % 2 for k in range(4)]
+        ramps = list(zip(knots, slopes, jumps, strict=True))
+
+        def doubled(p: int, q: int) -> int:
+            """2 q times the value at p / q."""
+            beyond = ((2 * p - t * q, s, j) for t, s, j in ramps)
+            return sum([s * x + 2 * j * q for x, s, j in beyond if x > 0])
+
+        offset = doubled(0, 1) if zero else 0
 
         def value(x: Exact) -> Exact:
-            return sum(
-                (
-                    s * max(x - t, Fraction(0)) + (j if x > t else 0)
-                    for t, s, j in zip(knots, slopes, jumps, strict=True)
-                ),
-                Fraction(0),
-            )
+            p, q = x.numerator, x.denominator
+            return _ratio(doubled(p, q) - offset * q, 2 * q)
 
-        offset = value(Fraction(0)) if zero else Fraction(0)
-        return self.each(lambda x: value(x) - offset, a)
+        return self.each(value, a)
 
     def rows(self, key: int, rows: Array) -> Array:
         out = np.empty(rows.shape, dtype=object)

@@ -9,6 +9,8 @@ from rlflow.synthesis.drawn_values import ValueDraw
 from rlflow.synthesis.operators import default_of
 from rlflow.synthesis.terms import Term, literal
 
+_VARIABLE = re.compile(r"\?\w+")
+
 
 class AttributeDraw(ValueDraw):
     """Draws attributes; those of one name, or of one ``..?rest``, have one value."""
@@ -23,7 +25,7 @@ class AttributeDraw(ValueDraw):
         return drawn() if term.carries or default is None else default
 
     def _named_attr(self, text: str, drawn: Any) -> Any:
-        if not text.startswith("?") or not re.fullmatch(r"\?\w+", text):
+        if not _VARIABLE.fullmatch(text):
             value = literal(text)
             return drawn() if value is None else value
         if text not in self.attrs:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import random
 import re
 from typing import Any
@@ -17,6 +19,8 @@ DTYPES = {"f32": 1, "u8": 2, "i8": 3, "i32": 6, "i64": 7, "bool": 9, "f16": 10, 
 #: dtype, shape, and the element of a uniform constant
 DrawnType = tuple[int, tuple[int, ...], "str | None"]
 
+_TYPE = re.compile(r"(\w+)\[(.*)\](?: = (\S+))?")
+
 
 class NumberDraw:
     """What is drawn before there are values. Hints are followed, loosely."""
@@ -25,6 +29,7 @@ class NumberDraw:
         self.hints = hints
         self.rng = rng
         self.largest = largest
+        self._usual = range(2, largest + 1)
         self.builder = _core.GraphBuilder()
         self.hint = rng.choice(hints.samples) if hints.samples and rng.random() < 0.6 else None
         self.obey = self.hint is not None or rng.random() < 0.75
@@ -51,7 +56,7 @@ class NumberDraw:
         self.parts: dict[int, int] = {}  # number of outputs of each Split, by its first one
 
     def _any_dtype(self) -> int:
-        return self.rng.choices([1, 11, 10, 7], [88, 4, 3, 5])[0]
+        return self.rng.choices([1, 11, 10, 7], cum_weights=[88, 92, 95, 100])[0]
 
     def extent(self) -> int:
         """An extent between 1 and ``largest``, 1 more often than the others; now and then a large one, or one at a
@@ -60,7 +65,7 @@ class NumberDraw:
             self.large_left -= 1
             near = self.hints.boundaries.extents
             return self.rng.choice(near if near and self.rng.random() < 0.8 else LARGE_EXTENTS)
-        return 1 if self.rng.random() < 0.3 else self.rng.randint(2, self.largest)
+        return 1 if self.rng.random() < 0.3 else self.rng.choice(self._usual)
 
     def dims(self, rank: int) -> tuple[int, ...]:
         shape = [self.extent() for _ in range(rank)]
@@ -73,7 +78,7 @@ class NumberDraw:
         near = self.hints.boundaries.ranks
         if near and self.rng.random() < 0.15:
             return max(least, self.rng.choice(near))
-        return max(least, self.rng.choices([0, 1, 2, 3, 4, 5], [4, 14, 28, 28, 20, 6])[0])
+        return max(least, self.rng.choices([0, 1, 2, 3, 4, 5], cum_weights=[4, 18, 46, 74, 94, 100])[0])
 
     def kernel(self, n: int) -> list[int]:
         """The extents of a window over ``n`` axes."""
@@ -100,9 +105,8 @@ class NumberDraw:
 
     def _letter(self, text: str) -> int:
         total = 1
-        for part in text.split("*"):
-            part = part.strip()
-            total *= self._number(part) if part.isdigit() else self.letters.setdefault(part, self.extent())
+        for part, is_number in _factors(text):
+            total *= self._number(part) if is_number else self.letters.setdefault(part, self.extent())
         if self.rng.random() < self.looseness / 3:  # one place where what the hint ties together is not
             self.strayed = True
             return self.extent()
@@ -130,22 +134,31 @@ class NumberDraw:
         spec = self._hint_for(name)
         if spec is None:
             return None
-        m = re.fullmatch(r"(\w+)\[(.*)\](?: = (\S+))?", self.rng.choice(spec) if isinstance(spec, list) else spec)
-        if not m:
+        found = _type(self.rng.choice(spec) if isinstance(spec, list) else spec)
+        if not found:
             raise RlflowError(f'the sample hint {name}: {spec!r} is not a type such as "f32[A,B]" or "f32[] = 1"')
-        dims = [d for d in m.group(2).split(",") if d.strip()]
+        dtype, dims, elements = found
         if self.local is not None:  # lower-case letters differ from member to member of a star group
             for d in dims:
-                for part in d.split("*"):
-                    if part.strip().islower():
-                        self.letters.pop(part.strip(), None)
-        dtype = DTYPES[m.group(1)]
-        return self.dtype if self.retyped and dtype == F32 else dtype, tuple(self._letter(d) for d in dims), m.group(3)
+                for part, _ in _factors(d):
+                    if part.islower():
+                        self.letters.pop(part, None)
+        return self.dtype if self.retyped and dtype == F32 else dtype, tuple([self._letter(d) for d in dims]), elements
+
+
+@functools.lru_cache(maxsize=4096)
+def _type(text: str) -> tuple[int, tuple[str, ...], str | None] | None:
+    """Element type, extents and elements of a hint such as "f32[A,B*2] = 1"; ``None`` where it is none."""
+    m = _TYPE.fullmatch(text)
+    return (DTYPES[m.group(1)], tuple(d for d in m.group(2).split(",") if d.strip()), m.group(3)) if m else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _factors(text: str) -> tuple[tuple[str, bool], ...]:
+    """The factors of an extent such as "2*A", and whether each is a number."""
+    return tuple((part.strip(), part.strip().isdigit()) for part in text.split("*"))
 
 
 def elements_of(shape: Any) -> int:
     """Elements of a shape."""
-    n = 1
-    for d in shape:
-        n *= d
-    return n
+    return math.prod(shape)

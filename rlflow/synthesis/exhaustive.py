@@ -6,6 +6,7 @@ odometer. What is ill-typed ends its branch early.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -65,24 +66,19 @@ class _Odometer:
 class _Counted(Draw):
     """A draw whose choices come from an odometer."""
 
-    def __init__(self, hints: SamplingHints, odometer: _Odometer, rank: int) -> None:
+    def __init__(self, hints: SamplingHints, odometer: _Odometer, rank: int, parameters: frozenset[int]) -> None:
+        """``parameters``: see :func:`_parameters`."""
         super().__init__(hints, random.Random(0), largest=max(EXTENTS))
         self.odometer, self.highest = odometer, rank
         self.hint, self.obey, self.dtype, self.strayed = None, True, 1, False
         self.reached = 0
-        self._parameters = {
-            id(child)
-            for root in hints.roots
-            for t in root.walk()
-            if facets_of(t.op).parameters
-            for child in t.children[1:]
-        }
+        self._parameters = parameters
         self.parameters = False  # whether the operand that is built next is a parameter of such an operator
 
     def _shapes(self, name: str) -> list[tuple[int, ...]]:
         ranks = [r for r in self.hints.ranks.get(name, range(self.highest + 1)) if r <= self.highest]
         # The highest rank first: it is the one that this pass is about.
-        return [shape for r in sorted(ranks, reverse=True) for shape in itertools.product(EXTENTS, repeat=r)]
+        return [shape for r in sorted(ranks, reverse=True) for shape in _shapes_of(r)]
 
     def is_parameter(self, term: Term) -> bool:
         """Whether a term stands for weights, a bias or a statistic of a window or a normalisation."""
@@ -198,6 +194,17 @@ class _Counted(Draw):
         return Sample(self.builder.finish(outputs), self.index_inputs, wild=True)
 
 
+@functools.cache
+def _shapes_of(rank: int) -> list[tuple[int, ...]]:
+    return list(itertools.product(EXTENTS, repeat=rank))
+
+
+def _parameters(hints: SamplingHints) -> frozenset[int]:
+    """Identities of the terms that stand for weights or statistics."""
+    terms = (t for root in hints.roots for t in root.walk())
+    return frozenset(id(child) for t in terms if facets_of(t.op).parameters for child in t.children[1:])
+
+
 def _tried(drawn: Callable[[], Any]) -> Any:
     """A drawn value; what cannot be drawn in ten tries does not fit the operands."""
     for _ in range(9):
@@ -217,8 +224,9 @@ def _strict(rule: Rule) -> SamplingHints:
 def small_graphs(rule: Rule, rank: int) -> Iterator[Sample | None]:
     """The graphs whose inputs have at most this rank, one of them exactly; ``None`` for what came to nothing."""
     hints, odometer = _strict(rule), _Odometer()
+    parameters = _parameters(hints)
     while True:
-        draw = _Counted(hints, odometer, rank)
+        draw = _Counted(hints, odometer, rank, parameters)
         try:
             sample = draw.sample()
         except (GiveUp, GraphError, ArithmeticError, LookupError, TypeError, ValueError):

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,7 @@ from rlflow.synthesis.sampling import Sample
 if TYPE_CHECKING:
     from rlflow.frontends.constants import ConstantStore
 
+_Evaluator = Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]
 RUNS, RUNS_OF_EACH = 8, 3
 TOLERANCE = 1e-8
 _FLOATS = {1, 10, 11, 16}
@@ -84,6 +86,7 @@ class _Pair:
     child: _core.Graph
     store: ConstantStore
     feeds: dict[str, np.ndarray]
+    evaluators: dict[tuple[str, type | None], _Evaluator] = field(default_factory=dict)  # of one side, in one precision
 
     @property
     def resizes(self) -> bool:
@@ -92,19 +95,25 @@ class _Pair:
 
     def run(self, dtype: type | None, scale: float = 1.0) -> tuple[list[np.ndarray], list[np.ndarray]] | None:
         """Outputs of both sides; ``None`` where ONNX's evaluator does not run the source. Raises TargetFailed."""
-        from rlflow.frontends.reference import evaluate
-
         with np.errstate(all="ignore"):
             feeds = {k: a * a.dtype.type(scale) if a.dtype.kind == "f" else a for k, a in self.feeds.items()}
             try:
-                before = evaluate(self.parent, feeds, self.store, dtype=dtype)
+                before = self._evaluator("parent", dtype)(feeds)
             except GraphError:
                 return None  # not every operator and type is in ONNX's evaluator
             try:
-                after = evaluate(self.child, feeds, self.store, dtype=dtype)
+                after = self._evaluator("child", dtype)(feeds)
             except GraphError as error:
                 raise TargetFailed(f"ONNX's evaluator runs the source and not the target: {error}") from error
         return before, [_forgiven(a, b) for a, b in zip(before, after, strict=True)] if self.resizes else after
+
+    def _evaluator(self, side: str, dtype: type | None) -> _Evaluator:
+        from rlflow.frontends.reference import prepared
+
+        if (side, dtype) not in self.evaluators:
+            graph = self.parent if side == "parent" else self.child
+            self.evaluators[side, dtype] = prepared(graph, self.store, dtype=dtype)
+        return self.evaluators[side, dtype]
 
 
 def compare(rule: Rule, samples: list[Sample]) -> FloatReport:

@@ -25,6 +25,8 @@ from rlflow.synthesis.operators.facets import DRAWN_FLOATS
 from rlflow.synthesis.terms import Term
 from rlflow.synthesis.want import ANY, GiveUp, Want
 
+_INPUT = re.compile(r"(: \w+)\[([^\]]+)\] = input")
+
 
 @dataclass
 class Sample:
@@ -90,9 +92,8 @@ class Draw(AttributeDraw):
         if isinstance(picked, str):
             picked = self.attrs.setdefault(picked, self.rng.randrange(self.parts.get(first, 1)))
         v = first + int(picked)
-        if self.builder.shape(v) is None or any(not isinstance(d, int) for d in self.builder.shape(v)):
-            raise GiveUp
-        if elements_of(self.shape(v)) > 4000:
+        shape = self.builder.shape(v)
+        if shape is None or any(not isinstance(d, int) for d in shape) or elements_of(shape) > 4000:
             raise GiveUp
         self.inner.append(v)
         return v
@@ -169,7 +170,7 @@ def _with_symbols(sample: Sample, rng: random.Random) -> Sample | None:
                 dims.append(d)
         return f"{m.group(1)}[{','.join(dims)}] = input"
 
-    text = re.sub(r"(: \w+)\[([^\]]+)\] = input", rename, sample.graph.text())
+    text = _INPUT.sub(rename, sample.graph.text())
     try:
         return Sample(_core.Graph.parse(text), sample.index_inputs, symbols, sample.wild)
     except GraphError:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,6 +21,10 @@ from rlflow.synthesis import field
 from rlflow.synthesis.domains import Array, Domain, Unsupported
 from rlflow.synthesis.integers import edges_of, wrapped
 from rlflow.synthesis.operators import BOOL, FLOAT_HOLDS, FLOATS, POINTWISE, Call, facets_of, flags_of, meaning_of
+
+_INT64 = np.dtype(np.int64)
+#: Types that hold elements otherwise than double precision does.
+_HELD = {1: np.float32, 10: np.float16}
 
 
 class InferenceMismatch(ProofError):  # noqa: N818 - it says what happened
@@ -61,7 +64,8 @@ class Evaluator:
             return values
         out = values.reshape(-1).copy()
         at = rng.random(out.shape) < 0.4
-        out[at] = rng.choice(_elements(type(self.domain), tuple(self.near)), int(at.sum()))
+        elements = _elements(type(self.domain), tuple(self.near))
+        out[at] = elements[rng.integers(0, len(elements), np.count_nonzero(at))]
         return out.reshape(values.shape)
 
     def inputs(self, graph: _core.Graph, indices: dict[int, int]) -> dict[int, Array]:
@@ -86,10 +90,10 @@ class Evaluator:
             if values is None:
                 array = self._random(self._rng("constant", key[0]), dtype, shape)
             elif dtype in FLOATS:
-                rounded = [_rounded(dtype, x) for x in values]
-                if not all(map(math.isfinite, rounded)):
+                held = np.asarray(values, dtype=np.float64).astype(_HELD.get(dtype, np.float64))
+                if not np.isfinite(held).all():
                     raise Unsupported("a constant that is not finite in its type")
-                array = self.domain.constants(rounded, shape)
+                array = self.domain.constants(held.astype(np.float64).tolist(), shape)
             else:
                 array = np.array(values, dtype=bool if dtype == BOOL else np.int64).reshape(shape)
             self._constants[key] = array
@@ -120,7 +124,7 @@ class Evaluator:
         call = Call(
             graph.op(n),
             {
-                name: _rounded(1, a) if isinstance(a, float) else a for name, a in graph.attrs(n).items()
+                name: float(np.float32(a)) if isinstance(a, float) else a for name, a in graph.attrs(n).items()
             },  # ONNX stores them so
             [None if v < 0 else values[v] for v in operands],
             [0 if v < 0 else graph.dtype(v) for v in operands],
@@ -135,7 +139,7 @@ class Evaluator:
         result = apply(call)
         for k, array in enumerate(result[: len(outs)]):
             _compare_shape(call, k, array)
-        return [wrapped(a, t) if a.dtype == np.int64 else a for a, t in itertools.zip_longest(result, call.out_dtypes)]
+        return [wrapped(a, t) if a.dtype == _INT64 else a for a, t in itertools.zip_longest(result, call.out_dtypes)]
 
 
 @functools.lru_cache(maxsize=64)
@@ -144,16 +148,9 @@ def _elements(domain: type[Domain], values: tuple[float, ...]) -> Array:
     return domain().constants(list(values), (len(values),))
 
 
-def _rounded(dtype: int, value: float) -> float:
-    """The value as an element of the type holds it."""
-    if dtype == 1:
-        return float(np.float32(value))
-    return float(np.float16(value)) if dtype == 10 else float(value)
-
-
 def _compare_shape(call: Call, k: int, array: Array) -> None:
     inferred = call.out_shapes[k]
-    if inferred is None:
+    if inferred is None or inferred == list(array.shape):
         return
     same = len(inferred) == array.ndim and all(
         not isinstance(d, int) or d == e for d, e in zip(inferred, array.shape, strict=True)

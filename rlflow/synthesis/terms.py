@@ -7,6 +7,7 @@ It accepts what the core accepts (a rule is always compiled by the core first).
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -157,6 +158,12 @@ _TRUTH = {"true": True, "false": False}
 
 def literal(text: str) -> Any:
     """The value of a literal attribute expression, or ``None`` where it is something to be computed."""
+    value = _literal(text)
+    return list(value) if isinstance(value, list) else value
+
+
+@functools.lru_cache(maxsize=4096)
+def _literal(text: str) -> Any:
     if text in _TRUTH:
         return int(_TRUTH[text])
     try:

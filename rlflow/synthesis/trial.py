@@ -16,7 +16,7 @@ from rlflow import _core
 from rlflow.errors import GraphError
 from rlflow.rewrite import Rule
 from rlflow.synthesis.degree import degree_of
-from rlflow.synthesis.domains import Domain, Field, Ordered, Unsupported
+from rlflow.synthesis.domains import Array, Domain, Field, Ordered, Unsupported
 from rlflow.synthesis.field import key_of
 from rlflow.synthesis.hints import SamplingHints
 from rlflow.synthesis.integers import CAST_EDGES
@@ -39,6 +39,9 @@ _COMPARED = re.compile(r"\b(Equal|Cast|Sign|Not|And|Or|Xor|Where)\b")
 # Refusals that say nothing against a rule: nothing to do, or a match that the applier rightly declines.
 _SAME = re.compile(r"nothing changes|same graph")
 _BENIGN = re.compile(r"cycle|is not known here|is not a known number|has a second output in use")
+
+
+_DIGEST = re.compile(r"@[0-9a-f]{32}")
 
 
 @dataclass
@@ -84,6 +87,15 @@ class Outcome:
     failure: Failure | None = None
 
 
+@dataclass(frozen=True)
+class _Before:
+    """What a graph gives before it is rewritten."""
+
+    evaluator: Evaluator
+    feeds: dict[int, Array]
+    outputs: list[Array]
+
+
 @dataclass
 class Trial:
     """The sampling of one rule over one domain."""
@@ -110,6 +122,7 @@ class Trial:
 
     def __post_init__(self) -> None:
         self.ruleset = _core.RuleSet([self.rule.core])
+        self.digest = self.rule.digest
         compared = _COMPARED.search(self.rule.core.text())  # elsewhere a zero only brings divisions by it
         self.near = [v for v in self.hints.boundaries.values if v or compared]
         if "Cast" in self.rule.core.text():
@@ -136,7 +149,7 @@ class Trial:
     def draw(self, hints: SamplingHints, *, stray: bool = False) -> Sample | None:
         """The next graph; ``None`` where the draw came to nothing."""
         self.tries += 1
-        rng = random.Random(key_of(self.seed, self.rule.digest, self.domain.name, self.tries))
+        rng = random.Random(key_of(self.seed, self.digest, self.domain.name, self.tries))
         return draw_sample(hints, rng, stray=stray)
 
     def judge(self, sample: Sample) -> list[Outcome]:
@@ -147,8 +160,9 @@ class Trial:
         if stats is None:
             return []
         outcomes = [self._refused(sample, stats)] if stats["refused"] else []
+        before: list[_Before] = []
         for i in range(min(len(moves), MOVES_PER_SAMPLE)):
-            outcome = self._compare(sample, state.child(i), moves.digest_hex(i))
+            outcome = self._compare(sample, state.child(i), moves.digest_hex(i), before)
             if self.needs_order:
                 return []
             outcomes.append(outcome)
@@ -181,42 +195,47 @@ class Trial:
             reason = f"with {sample.symbols} the target is ill-typed: {error}"
             return Outcome("bad", digest, Failure("shape", reason, sample.graph, sample))
 
-    def _compare(self, sample: Sample, child: _core.Graph, digest: str) -> Outcome:
+    def _compare(self, sample: Sample, child: _core.Graph, digest: str, before: list[_Before]) -> Outcome:
+        """``before``: the parent's values, which the first of its rewrites leaves there for the others."""
         bound = self._bound(sample, child, digest)
         if isinstance(bound, Outcome):
             return bound
         parent, child = bound
-        evaluator = Evaluator(self.domain, key_of(self.seed, self.tries), self.near)
         try:
-            feeds = evaluator.inputs(parent, sample.index_inputs)
-            before, after = evaluator.run(parent, feeds), evaluator.run(child, feeds)
+            if not before:
+                evaluator = Evaluator(self.domain, key_of(self.seed, self.tries), self.near)
+                feeds = evaluator.inputs(parent, sample.index_inputs)
+                before.append(_Before(evaluator, feeds, evaluator.run(parent, feeds)))
+            after = before[0].evaluator.run(child, before[0].feeds)
         except Unsupported as why:
             self.unsupported = str(why)
             return Outcome("silent", digest)
         except NeedsOrder:
             self.needs_order = True
             return Outcome("silent", digest)
-        problem = difference(parent, child, before, after)
+        problem = difference(parent, child, before[0].outputs, after)
         if problem:
             plain = Sample(parent, sample.index_inputs, {}, sample.wild)
             return Outcome("bad", digest, Failure(*problem, parent, plain, child))
         self._count(sample, parent, child)
         return Outcome("good", digest)
 
-    def _keep(self, sample: Sample, parent: _core.Graph, child: _core.Graph) -> None:
+    def _keep(self, configuration: str, sample: Sample, parent: _core.Graph, child: _core.Graph) -> None:
         """Keeps small graphs, to be decided by cases."""
         if len(self.pairs) < MOST_PAIRS:
             size = Failure("", "", parent, sample).size
             if size[0] <= LARGEST_PAIR:
-                self.pairs.setdefault(_configuration(parent), Pair(size, parent, child, sample))
+                self.pairs.setdefault(configuration, Pair(size, parent, child, sample))
 
     def _count(self, sample: Sample, parent: _core.Graph, child: _core.Graph) -> None:
+        configuration = _configuration(parent)
         if self.domain.ordered:
-            self._keep(sample, parent, child)
-        self.degree = max(self.degree, degree_of(parent), degree_of(child))
+            self._keep(configuration, sample, parent, child)
+        else:
+            self.degree = max(self.degree, degree_of(parent), degree_of(child))
         self.fired += 1
         self.wild += sample.wild
-        self.shapes.add(_configuration(parent))
+        self.shapes.add(configuration)
         shapes = [parent.shape(v) or [] for v in parent.outputs()]
         self.largest = max([self.largest, *(d for shape in shapes for d in shape if isinstance(d, int))])
         leaves = [len(parent.shape(parent.node_outputs(n)[0]) or []) for n in parent.inputs()]
@@ -231,7 +250,7 @@ class Trial:
 
 def _configuration(graph: _core.Graph) -> str:
     """The graph without what tells constants apart."""
-    return re.sub(r"@[0-9a-f]{32}", "", graph.text())
+    return _DIGEST.sub("", graph.text())
 
 
 def difference(
@@ -242,7 +261,7 @@ def difference(
         if parent.dtype(v) != child.dtype(w) or a.shape != b.shape:
             return "shape", f"output {k} is {parent.type_text(v)} before and {child.type_text(w)} after"
         unequal = np.asarray(a != b, dtype=bool)
-        if np.any(unequal):
+        if unequal.any():
             at = [int(e[0]) for e in np.nonzero(unequal)] if a.ndim else []
             return "value", f"output {k} differs at {at} ({int(unequal.sum())} of {a.size} elements)"
     return None

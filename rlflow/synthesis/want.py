@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class GiveUp(Exception):  # noqa: N818 - a draw that came to nothing
     """This draw cannot be completed; try another."""
 
 
-@dataclass(frozen=True)
-class Want:
+class Want(NamedTuple):
     """A parent's wish for an operand; it may come out otherwise. ``index_below``: an integer index below this."""
 
     shape: tuple[int, ...] | None = None

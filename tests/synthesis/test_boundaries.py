@@ -9,6 +9,7 @@ import pytest
 
 from rlflow.rewrite import Rule
 from rlflow.synthesis.boundaries import MOST_EXTENT, boundaries_of
+from rlflow.synthesis.drawn_values import choices
 from rlflow.synthesis.hints import hints_of, make_hints
 from rlflow.synthesis.integers import EDGES, edges_of, wrapped
 from rlflow.synthesis.sampling import draw_sample
@@ -113,3 +114,11 @@ def test_edges_are_held_by_their_type() -> None:
 def test_the_plan_reads_the_target_too() -> None:
     hints = make_hints(["(Relu ?x)"], [], {}, (), ["(Slice{axes=[0], starts=[0], ends=[9], steps=[1]} ?x)"])
     assert {8, 9, 10} <= set(hints.boundaries.extents)
+
+
+@pytest.mark.parametrize("pool", [1, 2, 3, 8, 11, 33])
+@pytest.mark.parametrize("count", [0, 1, 31, 32, 500])
+def test_many_choices_are_those_of_one_by_one(pool: int, count: int) -> None:
+    at_once, each = random.Random(pool), random.Random(pool)
+    assert choices(at_once, range(pool), count) == [each.choice(range(pool)) for _ in range(count)]
+    assert at_once.getstate() == each.getstate()

@@ -100,3 +100,27 @@ def test_keys_do_not_depend_on_the_process() -> None:
         for seed in ("1", "2")
     ]
     assert out[0].stdout == out[1].stdout == f"{field.key_of('a', 1, [2.5])}\n"
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((2, 3), (3, 4)),
+        ((12, 20), (20, 9)),  # many products: in limbs
+        ((3, 1, 5, 9), (2, 9, 60)),
+        ((2, 512), (512, 2)),  # the longest sums that limbs hold
+        ((1, 4096), (4096, 2)),
+    ],
+)
+@pytest.mark.parametrize("largest", [False, True])
+def test_products_of_matrices_are_those_of_integers(
+    left: tuple[int, ...], right: tuple[int, ...], largest: bool
+) -> None:
+    rng = np.random.default_rng(4)
+    a, b = (np.full(s, P - 1, np.uint64) if largest else field.random(rng, s) for s in (left, right))
+    assert (field.matmul(a, b).astype(object) == np.matmul(a.astype(object), b.astype(object)) % P).all()
+
+
+@given(st.lists(element, max_size=20))
+def test_inverses_of_many_are_those_of_each(values: list[int]) -> None:
+    assert field.inverses(values) == [pow(v, -1, P) if v else 0 for v in values]

@@ -16,7 +16,7 @@ from rlflow.synthesis.degree import degree_of
 from rlflow.synthesis.exhaustive import small_graphs
 from rlflow.synthesis.floats import LANES, _within, compare
 from rlflow.synthesis.hints import make_hints
-from rlflow.synthesis.pool import run_all
+from rlflow.synthesis.pool import dearest_first, run_all
 from rlflow.synthesis.prove import prove
 from rlflow.synthesis.repair import repair_or_say
 from rlflow.synthesis.trial import explore
@@ -129,6 +129,12 @@ def test_processes_change_nothing_and_the_order_stays() -> None:
     one = prove_all(RULES, samples=20)
     two = prove_all(RULES, lambda v: told.append(v.rule), samples=20, jobs=2)
     assert one == two and sorted(told) == sorted(r.name for r in RULES)
+
+
+def test_rules_of_which_more_is_written_are_begun_first() -> None:
+    long = Rule("long", "t", ("(Relu (Relu ?x))",), ("(Relu ?x)",), samples=({"?x": "f32[A,B,C]"},))
+    assert dearest_first([*RULES, long]) == [3, 2, 1, 0]
+    assert dearest_first([RULES[0], RULES[0]]) == [0, 1]
 
 
 def test_repairs_come_back_from_processes() -> None:

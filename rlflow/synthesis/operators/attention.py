@@ -13,7 +13,6 @@ from rlflow.synthesis.operators import degrees
 from rlflow.synthesis.operators.degrees import Degree
 from rlflow.synthesis.operators.exact import floats_only, rows_over
 from rlflow.synthesis.operators.facets import FLOATS, Call, Drawn, register
-from rlflow.synthesis.operators.products import product_of
 from rlflow.synthesis.terms import Term
 from rlflow.synthesis.want import GiveUp, Want
 
@@ -44,9 +43,9 @@ def _attended(c: Call, q: Array, k: Array, v: Array, mask: Array | None) -> Arra
             raise Unsupported("an irrational scale")
         scale = 1.0 / root
     k, v = (np.repeat(x, q.shape[1] // x.shape[1], axis=1) for x in (k, v))
-    scores = d.mul(d.constant(scale), product_of(d, q, k.swapaxes(-1, -2)))
+    scores = d.mul(d.constant(scale), d.matmul(q, k.swapaxes(-1, -2)))
     scores = scores if mask is None else d.add(scores, mask)
-    return product_of(d, rows_over(c, scores, [3], _SOFTMAX), v)
+    return d.matmul(rows_over(c, scores, [3], _SOFTMAX), v)
 
 
 def _attention(c: Call) -> Array:

@@ -22,6 +22,7 @@ from rlflow.synthesis.domains import Array, Field
 _EXP, _LOG = field.key_of("Exp", []), field.key_of("Log", [])
 #: Of an element that was not met before, the exponentials of so many halves and doubles are settled with it.
 _DOUBLINGS = 3
+_LEAST = pow(2, -_DOUBLINGS, field.PRIME)
 
 
 class _Exponentials:
@@ -31,39 +32,43 @@ class _Exponentials:
         self.exp_of = {0: 1}
         self.log_of = {1: 0}
         self.one_more_than = {2: 0}  # 1 + Exp(x) -> x
+        self.learned: list[tuple[int, int]] = []  # logarithms and their exponentials, of late: Log is rarely asked
 
     def exp(self, x: Array) -> Array:
-        values, places = np.unique(x, return_inverse=True)
-        found = np.array([self._exp(int(v)) for v in values], dtype=np.uint64)
-        return found[places].reshape(np.shape(x))
+        asked = np.reshape(x, -1).tolist()
+        unknown = [v for v in sorted(set(asked)) if v not in self.exp_of]
+        least = [v * _LEAST % field.PRIME for v in unknown]
+        for v, x0, (e, inverse) in zip(unknown, least, self._drawn(least), strict=True):
+            if v not in self.exp_of:  # by one before it
+                self._learn_doubles(x0, e, inverse, 2 * _DOUBLINGS)
+        return np.array([self.exp_of[v] for v in asked], dtype=np.uint64).reshape(np.shape(x))
 
     def log(self, u: Array) -> Array:
-        values, places = np.unique(u, return_inverse=True)
-        found = np.array([self._log(int(v)) for v in values], dtype=np.uint64)
-        return found[places].reshape(np.shape(u))
+        asked = np.reshape(u, -1).tolist()
+        found = {v: self._log(v) for v in sorted(set(asked))}
+        return np.array([found[v] for v in asked], dtype=np.uint64).reshape(np.shape(u))
 
-    def _exp(self, x: int) -> int:
-        if x not in self.exp_of:
-            least = x * pow(2, -_DOUBLINGS, field.PRIME) % field.PRIME
-            self._learn_doubles(least, self._drawn(least), 2 * _DOUBLINGS)
-        return self.exp_of[x]
-
-    def _drawn(self, x: int) -> int:
-        half = min(x, field.PRIME - x)
-        word = int(np.asarray(field.oracle(_EXP, np.asarray(np.uint64(half)))))
-        value = 1 + word % (field.PRIME - 1)
-        return value if x == half else pow(value, -1, field.PRIME)
+    def _drawn(self, elements: list[int]) -> list[tuple[int, int]]:
+        """Exponentials at random, and their inverses; of x and -x they are each other's."""
+        halves = [min(x, field.PRIME - x) for x in elements]
+        words = np.asarray(field.oracle(_EXP, np.array(halves, dtype=np.uint64))).tolist()
+        values = [1 + word % (field.PRIME - 1) for word in words]
+        pairs = zip(elements, halves, values, field.inverses(values), strict=True)
+        return [(value, inverse) if x == half else (inverse, value) for x, half, value, inverse in pairs]
 
     def _log(self, u: int) -> int:
+        self._note_logarithms()
         if u not in self.log_of:
             if u == 0:
                 return self._any(0, 0)  # no logarithm: anything
+            inverse = pow(u, -1, field.PRIME)
             if u in self.one_more_than:
                 self._learn_log_of_one_more(self.one_more_than[u])
             else:
-                inverse = pow(u, -1, field.PRIME)
                 word = self._any(u, inverse)
-                self._learn_doubles(word if u < inverse else (field.PRIME - word) % field.PRIME, u, _DOUBLINGS)
+                logarithm = word if u < inverse else (field.PRIME - word) % field.PRIME
+                self._learn_doubles(logarithm, u, inverse, _DOUBLINGS)
+            self._note_logarithms()
         return self.log_of[u]
 
     @staticmethod
@@ -75,22 +80,26 @@ class _Exponentials:
         least = min(x, field.PRIME - x)
         sums = [(1 + self.exp_of[y]) % field.PRIME for y in (least, (field.PRIME - least) % field.PRIME)]
         logarithm = self._any(sums[0], sums[0])
-        self._learn_doubles(logarithm, sums[0], _DOUBLINGS)
+        self._learn_doubles(logarithm, sums[0], pow(sums[0], -1, field.PRIME), _DOUBLINGS)
         if sums[1]:
-            self._learn_doubles((logarithm - least) % field.PRIME, sums[1], _DOUBLINGS)
+            inverse = pow(sums[1], -1, field.PRIME)
+            self._learn_doubles((logarithm - least) % field.PRIME, sums[1], inverse, _DOUBLINGS)
 
-    def _learn_doubles(self, x: int, e: int, times: int) -> None:
+    def _learn_doubles(self, x: int, e: int, inverse: int, times: int) -> None:
+        """x is the logarithm of e, and -x of its inverse; 2x that of e², and so on."""
+        learn = self.exp_of.setdefault
         for _ in range(times + 1):
-            self._learn(x, e)
-            x, e = 2 * x % field.PRIME, e * e % field.PRIME
+            minus = (field.PRIME - x) % field.PRIME
+            learn(x, e)
+            learn(minus, inverse)
+            self.learned += ((x, e), (minus, inverse))
+            x, e, inverse = 2 * x % field.PRIME, e * e % field.PRIME, inverse * inverse % field.PRIME
 
-    def _learn(self, x: int, e: int) -> None:
-        """x is the logarithm of e, and -x of 1 / e."""
-        pairs = ((x, e), ((field.PRIME - x) % field.PRIME, pow(e, -1, field.PRIME)))
-        for logarithm, exponential in pairs:
-            self.exp_of.setdefault(logarithm, exponential)
+    def _note_logarithms(self) -> None:
+        for logarithm, exponential in self.learned:
             self.log_of.setdefault(exponential, logarithm)
             self.one_more_than.setdefault((1 + exponential) % field.PRIME, logarithm)
+        self.learned.clear()
 
 
 _MET: weakref.WeakKeyDictionary[Field, _Exponentials] = weakref.WeakKeyDictionary()

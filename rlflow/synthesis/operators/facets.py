@@ -166,6 +166,7 @@ def default_of(op: str, name: str) -> Any:
     return row(op)["defaults"].get(name)
 
 
+@functools.cache
 def derived_facet(op: str, facet: str) -> Any:
     """A facet that an operator has by a class of its row, or None."""
     found = (getattr(facets, facet) for flag, facets in _CLASSES.items() if flag in flags_of(op))
@@ -196,17 +197,16 @@ def extra_operands(d: Draw, op: str) -> list[int]:
 
 def class_members(op_class: str | list[str] | None, dtype: int) -> list[str]:
     """Operators that a class variable may stand for, for operands of this element type."""
-    if isinstance(op_class, list):
-        names = list(op_class)
-    else:
-        names = [n for n in members(op_class or "unary") if "pure" in flags_of(n) and _chosen(facets_of(n), dtype)]
+    names = op_class if isinstance(op_class, list) else _chosen(op_class or "unary", dtype in DRAWN_FLOATS)
     if not names:
         raise GiveUp
-    return names
+    return list(names)
 
 
-def _chosen(facets: Facets, dtype: int) -> bool:
-    return facets.floats and facets.for_floats if dtype in DRAWN_FLOATS else facets.for_integers
+@functools.cache
+def _chosen(op_class: str, floats: bool) -> tuple[str, ...]:
+    pure = ((name, facets_of(name)) for name in members(op_class) if "pure" in flags_of(name))
+    return tuple(name for name, of in pure if (of.floats and of.for_floats if floats else of.for_integers))
 
 
 def valid_type(op: str, dtype: int) -> bool:

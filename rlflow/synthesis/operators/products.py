@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlflow.synthesis.domains import Array, Domain, Unsupported
+from rlflow.synthesis.domains import Array, Unsupported
 from rlflow.synthesis.operators import degrees
 from rlflow.synthesis.operators.exact import floats_only
 from rlflow.synthesis.operators.facets import Call, Drawn, register
@@ -19,21 +19,12 @@ if TYPE_CHECKING:
     from rlflow.synthesis.sampling import Draw
 
 
-def product_of(d: Domain, a: Array, b: Array) -> Array:
-    """Numpy's matmul of operands of rank two or more."""
-    return d.total(d.mul(a[..., :, :, None], b[..., None, :, :]), (_last(a, b) - 1,))
-
-
-def _last(a: Array, b: Array) -> int:
-    return max(a.ndim, b.ndim)
-
-
 def _matmul(c: Call) -> Array:
     a, b = c.arg(0), c.arg(1)
     if not c.is_float():
         return np.matmul(a, b)
     left, right = a[None, :] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b
-    out = product_of(c.domain, left, right)
+    out = c.domain.matmul(left, right)
     out = out[..., 0] if b.ndim == 1 else out
     return (out[..., 0, :] if b.ndim > 1 else out[..., 0]) if a.ndim == 1 else out
 
@@ -43,7 +34,7 @@ def _gemm(c: Call) -> Array:
     a = c.arg(0).T if c.attrs["transA"] else c.arg(0)
     b = c.arg(1).T if c.attrs["transB"] else c.arg(1)
     d = c.domain
-    out = d.mul(d.constant(c.attrs["alpha"]), product_of(d, a, b))
+    out = d.mul(d.constant(c.attrs["alpha"]), d.matmul(a, b))
     return d.add(out, d.mul(d.constant(c.attrs["beta"]), c.arg(2))) if c.present(2) else out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -47,15 +48,16 @@ def _nearest(how: str, x: Fraction) -> int:
     return floor if down[how] else floor + 1
 
 
-def _axis_weights(c: Call, length_in: int, length_out: int, scale: Fraction) -> list[list[tuple[int, Fraction]]]:
+@functools.lru_cache(maxsize=4096)
+def _axis_weights(
+    mode: str, positions: str, nearest: str, length_in: int, length_out: int, scale: Fraction
+) -> list[list[tuple[int, Fraction]]]:
     """For each output coordinate the input coordinates and weights it is made of."""
-    mode, rows = c.attrs.get("mode", "nearest"), []
+    rows = []
     for k in range(length_out):
-        x = _source_position(
-            c.attrs.get("coordinate_transformation_mode", "half_pixel"), k, scale, length_in, length_out
-        )
+        x = _source_position(positions, k, scale, length_in, length_out)
         if mode == "nearest":
-            at = _nearest(c.attrs.get("nearest_mode", "round_prefer_floor"), x)
+            at = _nearest(nearest, x)
             rows.append([(min(max(at, 0), length_in - 1), Fraction(1))])
         elif mode == "linear":
             low = math.floor(x)
@@ -69,6 +71,8 @@ def _axis_weights(c: Call, length_in: int, length_out: int, scale: Fraction) -> 
 def _resample(c: Call, x: Array, axis: int, rows: list[list[tuple[int, Fraction]]]) -> Array:
     if not rows:
         raise Unsupported("an empty result of Resize")
+    if all(len(row) == 1 and row[0][1] == 1 for row in rows):
+        return x.take([row[0][0] for row in rows], axis=axis)
     d = c.domain
     pieces = []
     for row in rows:
@@ -93,11 +97,16 @@ def _resize(c: Call) -> Array:
     if shape is None or any(not isinstance(e, int) for e in shape):
         raise Unsupported("Resize with an unknown extent")
     scales = c.attrs.get("scales") or []
+    way = (
+        c.attrs.get("mode", "nearest"),
+        c.attrs.get("coordinate_transformation_mode", "half_pixel"),
+        c.attrs.get("nearest_mode", "round_prefer_floor"),
+    )
     for axis in range(x.ndim):
         if x.shape[axis] == shape[axis] and (not scales or scales[axis] == 1):
             continue
         scale = Fraction(scales[axis]) if scales else Fraction(shape[axis], x.shape[axis])
-        x = _resample(c, x, axis, _axis_weights(c, x.shape[axis], shape[axis], scale))
+        x = _resample(c, x, axis, _axis_weights(*way, x.shape[axis], shape[axis], scale))
     return x
 
 

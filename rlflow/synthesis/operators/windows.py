@@ -34,9 +34,7 @@ def _window(c: Call, n: int, kernel: list[int]) -> tuple[list[int], list[int], l
     return kernel, strides, dilations, pads
 
 
-def _taps(
-    x: Array, fill: Array, out: list[int], window: tuple[list[int], ...]
-) -> Iterator[tuple[tuple[int, ...], Array]]:
+def _taps(x: Array, fill: Array, out: list[int], window: tuple[list[int], ...]) -> Iterator[Array]:
     """For every kernel tap the operand elements it meets, [N, C, *out]; ``fill`` beyond the borders."""
     kernel, strides, dilations, pads = window
     n = len(kernel)
@@ -49,7 +47,7 @@ def _taps(
         index = tuple(
             slice(t * dl, t * dl + (o - 1) * s + 1, s) for t, dl, o, s in zip(tap, dilations, out, strides, strict=True)
         )
-        yield tap, padded[(slice(None), slice(None), *index)]
+        yield padded[(slice(None), slice(None), *index)]
 
 
 def _out_space(c: Call, x: Array, window: tuple[list[int], ...]) -> list[int]:
@@ -67,11 +65,6 @@ def _out_space(c: Call, x: Array, window: tuple[list[int], ...]) -> list[int]:
     ]
 
 
-def _tap(w: Array, tap: tuple[int, ...]) -> Array:
-    """The weights of one kernel tap, [outputs, inputs]."""
-    return w.reshape(*w.shape[:2], math.prod(w.shape[2:]))[:, :, int(np.ravel_multi_index(tap, w.shape[2:]))]
-
-
 def _conv(c: Call) -> Array:
     floats_only(c)
     x, w, d = c.arg(0), c.arg(1), c.domain
@@ -79,12 +72,12 @@ def _conv(c: Call) -> Array:
     window = _window(c, n, list(w.shape[2:]))
     out = _out_space(c, x, window)
     batch, cout, cin = x.shape[0], w.shape[0] // g, w.shape[1]
-    result = d.zeros((batch, g, cout, math.prod(out)))
-    for tap, piece in _taps(x, d.zeros(()), out, window):
-        part = piece.reshape(batch, g, 1, cin, math.prod(out))
-        weight = _tap(w, tap).reshape(1, g, cout, cin, 1)
-        result = d.add(result, d.total(d.mul(part, weight), (3,)))
-    result = result.reshape(batch, g * cout, *out)
+    taps = math.prod(window[0])
+    met = np.empty((batch, g, taps, cin, math.prod(out)), dtype=x.dtype)
+    for k, piece in enumerate(_taps(x, d.zeros(()), out, window)):
+        met[:, :, k] = piece.reshape(batch, g, cin, math.prod(out))
+    weights = w.reshape(1, g, cout, cin, taps).swapaxes(3, 4).reshape(1, g, cout, taps * cin)
+    result = d.matmul(weights, met.reshape(batch, g, taps * cin, math.prod(out))).reshape(batch, g * cout, *out)
     return d.add(result, c.arg(2).reshape(1, -1, *[1] * n)) if c.present(2) else result
 
 
@@ -97,10 +90,10 @@ def _conv_transpose(c: Call) -> Array:
     batch, cin, cout = x.shape[0], w.shape[0] // g, w.shape[1]
     full = [strides[k] * (x.shape[2 + k] - 1) + extra[k] + dilations[k] * (kernel[k] - 1) + 1 for k in range(n)]
     result = d.zeros((batch, g * cout, *full))
-    flat = x.reshape(batch, g, cin, 1, math.prod(x.shape[2:]))
-    for tap in itertools.product(*(range(k) for k in kernel)):
-        weight = _tap(w, tap).reshape(1, g, cin, cout, 1)
-        part = d.total(d.mul(flat, weight), (2,)).reshape(batch, g * cout, *x.shape[2:])
+    flat = x.reshape(1, batch, g, cin, 1, math.prod(x.shape[2:]))
+    weights = np.moveaxis(w.reshape(1, g, cin, cout, 1, math.prod(kernel)), -1, 0)
+    parts = d.total(d.mul(flat, weights), (3,)).reshape(-1, batch, g * cout, *x.shape[2:])
+    for tap, part in zip(itertools.product(*map(range, kernel)), parts, strict=True):
         at = (
             slice(None),
             slice(None),
@@ -119,9 +112,7 @@ def _average_pool(c: Call) -> Array:
     x, d = c.arg(0), c.domain
     window = _window(c, x.ndim - 2, list(c.attrs["kernel_shape"]))
     out = _out_space(c, x, window)
-    total = d.zeros((*x.shape[:2], *out))
-    for _, piece in _taps(x, d.zeros(()), out, window):
-        total = d.add(total, piece)
+    total = d.total(np.stack([*_taps(x, d.zeros(()), out, window)]), (0,))
     return d.div(total, d.from_integers(_counts(c, x, out, window)))
 
 
@@ -134,7 +125,7 @@ def _counts(c: Call, x: Array, out: list[int], window: tuple[list[int], ...]) ->
         inside = np.ones((1, 1, *(pads[k] + x.shape[2 + k] + pads[n + k] for k in range(n))), np.int64)
         window = (window[0], window[1], window[2], [0] * 2 * n)
     counts: Array = np.zeros((1, 1, *out), np.int64)
-    for _, piece in _taps(inside, np.asarray(0), out, window):
+    for piece in _taps(inside, np.asarray(0), out, window):
         counts = counts + piece
     return counts
 
@@ -151,7 +142,7 @@ def _max_pool(c: Call) -> Array:
     low = np.empty((), dtype=object)
     low[()] = _MINUS_INFINITY
     best: Array | None = None
-    for _, piece in _taps(x, low, out, window):
+    for piece in _taps(x, low, out, window):
         best = piece if best is None else c.domain.extreme(best, piece, True)
     if best is None or any(e is _MINUS_INFINITY for e in best.flat):
         raise Unsupported("a pooling window that lies in the padding")
