@@ -99,8 +99,8 @@ class ValueDraw(NumberDraw):
             values = self._integer_values(dtype, count)
         elif name in self.hints.valued or self.rng.random() < 0.1:
             values = self._float_values(count)
-        # one digest is one constant, in the whole process
-        known = [] if values is None else [f"({', '.join([*map(repr, (dtype, *shape)), *_spelled(values)])})"]
+        # One digest is one constant, in the whole process: what tells two apart is in it.
+        known = [dtype, *shape, "", *_spelled(values or ())]
         keys = [key_of(self.rng.random(), name, half, *known) for half in (0, 1)]
         v = self.builder.constant(dtype, list(shape), "".join(f"{key:016x}" for key in keys), values, None)
         self.made.append(v)
