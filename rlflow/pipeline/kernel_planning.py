@@ -5,10 +5,10 @@ measured here, and the plan that says so in the model's metadata. The model itse
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import verified
@@ -19,7 +19,6 @@ from rlflow.kernels.plan import KEY, Choice, KernelPlan
 from rlflow.kernels.shared_library import library_path
 from rlflow.kernels.site_times import GROWTH, chosen, measured
 from rlflow.pipeline.parts import RACE_START, ModelTimes, Timing
-from rlflow.pipeline.peaks import in_file
 from rlflow.race.sequential import LEAST_BLOCKS
 
 if TYPE_CHECKING:
@@ -50,14 +49,12 @@ _ATTEMPTS = (
 
 def with_kernels(loaded: Loaded, raced: Raced, written: Written, context: Context) -> Written:
     """What was ``written``, with a plan in its metadata where one makes the model faster; a note says which."""
-    from rlflow.frontends import blocked
-
     context.stage("kernels", "measuring the kernels")
     source = loaded.source if raced.winner is None else raced.winner.export.source
     try:
         pace = _pace(loaded, context)
         given = _Time(context.parts.kernels(), pace)
-        plan = _Planning(blocked.whole(source), loaded, context, given).plan()
+        plan = _Planning(source, loaded, context, given).plan()
     except (CostError, ModelError, OutputError, VerificationFailed) as error:
         context.notes.append(f"There is no plan of kernels: {str(error).rstrip('.')}.")
         plan = None
@@ -74,12 +71,12 @@ def _pace(loaded: Loaded, context: Context) -> ModelTimes:
 
 def _marked(written: Written, plan: KernelPlan | None, context: Context) -> Written:
     """``written`` with this plan and no other."""
-    from rlflow.frontends import blocked
+    from rlflow.frontends import blocked, storage
     from rlflow.runtime.interface import metadata_entry
 
     text = None if plan is None else plan.text()
     if context.output is not None and (text is not None or metadata_entry(str(context.output), KEY) is not None):
-        blocked.write_metadata(str(context.output), KEY, text)
+        storage.write_metadata(str(context.output), KEY, text)
 
     def make() -> Any:
         model = written.make()
@@ -164,8 +161,6 @@ class _Planning:
 
     def plan(self) -> KernelPlan:
         """The plan; a note says what it gains. Raises CostError where there is none, with the reason."""
-        from rlflow.frontends.blocked import BlockedGraph
-        from rlflow.kernels.preparing import block_here
         from rlflow.runtime import RuntimeOptions, Worker
 
         if self.context.options.tolerated <= 1.0:
@@ -173,13 +168,28 @@ class _Planning:
         self.time.need("they could be measured")
         options = RuntimeOptions(threads=self.context.options.threads, library=library_path())
         with ScratchFolder("rlflow-kernels-") as folder, Worker(options) as worker:
-            self.source = in_file(self.source, Path(folder, "original.onnx"))
-            graph = BlockedGraph(self.context.worker.optimized(self.source), block_here())
+            graph = self._graph(folder)
             if not graph.sites():
                 raise CostError("ONNX Runtime's graph of the model has no node that a kernel can do")
-            mapped = graph.mapped(folder)
-            self._start(worker, mapped.with_kernels({}))
-            return self._among(mapped, measured(mapped, worker, self._feeds, self.time.measuring()), worker)
+            self._start(worker, graph.with_kernels({}))
+            return self._among(graph, measured(graph, worker, self._feeds, self.time.measuring()), worker)
+
+    def _graph(self, folder: str) -> MappedGraph:
+        """The runtime's graph. Its weights, which may be hundreds of megabytes, stay in the file where those of the
+        model are already, or come into one in ``folder``; ``source`` is a file beside them from now on.
+        """
+        from rlflow.frontends import blocked
+        from rlflow.kernels.preparing import block_here
+
+        weights, source = self.loaded.weights, self.source
+        if weights is None or isinstance(source, bytes) or os.path.dirname(source) != weights.folder:
+            self.source, weights = blocked.apart(source, folder)
+        optimised = os.path.join(weights.folder, "optimised.onnx")
+        self.context.worker.write_optimized(self.source, optimised)
+        try:
+            return blocked.MappedGraph(optimised, block_here(), weights)
+        finally:
+            os.unlink(optimised)
 
     def _start(self, worker: Worker, plain: str) -> None:
         """Start the worker, and open the plain model in it, as each block of the comparison does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -240,6 +241,12 @@ class Worker(Channel):
     def optimized(self, model: ModelSource | Handle, *, level: str | None = None) -> bytes:
         """The graph that the runtime makes of ``model`` at ``level``, serialized."""
         return self.with_source(model, level, None, "optimized")
+
+    def write_optimized(self, model: ModelSource | Handle, path: str | os.PathLike[str]) -> None:
+        """The same in a file, beside that of ``model``: weights that it has in another file there, and that the runtime
+        leaves as they are, stay there and cross no pipe.
+        """
+        self.with_source(model, None, None, "write_optimized", os.path.abspath(path))
 
     # --- inside ---------------------------------------------------------------------------------------------------
 

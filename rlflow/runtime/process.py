@@ -29,6 +29,7 @@ _DOING = {
     "measure_many": "measuring a model",
     "profile": "profiling a model",
     "optimized": "optimising a model",
+    "write_optimized": "optimising a model",
 }
 
 
