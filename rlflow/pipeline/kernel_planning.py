@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import verified
+from rlflow.equivalence.runners import run_once
 from rlflow.errors import CostError, ModelError, OutputError, VerificationFailed
 from rlflow.files import ScratchFolder
 from rlflow.kernels.algorithms import ALGORITHMS
@@ -166,7 +167,8 @@ class _Planning:
         if self.context.options.tolerated <= 1.0:
             raise CostError("--tolerance strict allows no algorithm that rounds otherwise")
         self.time.need("they could be measured")
-        options = RuntimeOptions(threads=self.context.options.threads, library=library_path())
+        # As prepared files are opened: their graph is optimised.
+        options = RuntimeOptions(threads=self.context.options.threads, level="disable", library=library_path())
         with ScratchFolder("rlflow-kernels-") as folder, Worker(options) as worker:
             graph = self._graph(folder)
             if not graph.sites():
@@ -232,7 +234,7 @@ class _Planning:
             how: dict[str, Any] = {"seed": seed, "plan": inputs.plan, "seconds": seconds}
             # In a hurry, noise is looked for where roundings show only.
             self._noise = equivalence.calibrate(run, self.source, inputs.feeds, **how, moved=not self.time.is_limited)
-        found = verified(run, inputs, self.source, model, seed, self._noise, seconds)
+        found = verified(run_once(run, model), inputs, self.source, model, seed, self._noise, seconds)
         return None if found.passed else (found.failure() or "no reason was given").rstrip(".")
 
     def _raced(self, model: str, choices: Sequence[Choice], graph: MappedGraph, worker: Worker) -> KernelPlan:
