@@ -113,12 +113,14 @@ def run_once(runs: Runner, model: ModelSource) -> Runner:
     def known(feeds: Any) -> list[Outputs]:
         return [out for wanted in feeds for one, out in zip(asked, found, strict=True) if one is wanted]
 
-    def run(which: ModelSource, feeds: Any, level: str) -> list[Outputs]:
-        if which != model:
-            return runs(which, feeds, level)
+    ours = model
+
+    def run(model: ModelSource, feeds: Any, level: str) -> list[Outputs]:
+        if model != ours:
+            return runs(model, feeds, level)
         if level == "all" and len(outputs := known(feeds)) == len(feeds):
             return outputs
-        found.extend(outputs := runs(which, noted(feeds), "disable"))
+        found.extend(outputs := runs(model, noted(feeds), "disable"))
         return outputs
 
     return run

@@ -187,17 +187,20 @@ def _move_out(tensor: onnx.TensorProto, data: BinaryIO, base_dir: str, location:
     _refer(tensor, location, offset, len(raw))
 
 
-def write_metadata(path: str, key: str, value: str | None) -> None:
-    """Give a model file's metadata entry its value (``None``: remove it); all else is copied as it is, unread.
+def write_metadata(
+    path: str | os.PathLike[str], key: str, value: str | None, target: str | os.PathLike[str] | None = None
+) -> None:
+    """Give a model file's metadata entry its value (``None``: remove it), or write the model so to ``target``. All else
+    is copied as it is, unread.
 
-    Raises ModelError where it is no model, and OutputError; then the file is as it was.
+    Raises ModelError where it is no model, and OutputError; then the files are as they were.
     """
-    with replacing(path) as stream, open(path, "rb") as file:
+    with replacing(path if target is None else target) as stream, open(path, "rb") as file:
         try:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                 pieces = _with_entry(content, key, value)
         except (NotProtobuf, DecodeError, ValueError) as error:
-            raise ModelError(f"The file '{path}' is not a serialised ONNX ModelProto.") from error
+            raise ModelError(f"The file '{os.fspath(path)}' is not a serialised ONNX ModelProto.") from error
         for piece in pieces:
             _pour(piece, file, stream)
 

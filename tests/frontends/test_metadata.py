@@ -40,8 +40,12 @@ def test_an_entry_is_set_or_removed_and_all_else_stays(
 ) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(model(*before).SerializeToString(deterministic=True))
-    storage.write_metadata(str(path), key, value)
-    assert path.read_bytes() == model(*after).SerializeToString(deterministic=True)
+    given = path.read_bytes()
+    storage.write_metadata(path, key, value, tmp_path / "other.onnx")
+    assert path.read_bytes() == given
+    storage.write_metadata(path, key, value)
+    expected = model(*after).SerializeToString(deterministic=True)
+    assert [one.read_bytes() for one in sorted(tmp_path.iterdir())] == [expected] * 2
 
 
 @pytest.mark.parametrize("content", [b"", b"\x3a\x7f half a graph", b"\x72\x02\x0a\x7f"])
@@ -49,6 +53,6 @@ def test_what_is_no_model_is_refused_and_stays(content: bytes, tmp_path: Path) -
     path = tmp_path / "model.onnx"
     path.write_bytes(content)
     with pytest.raises(ModelError, match="is not a serialised ONNX ModelProto"):
-        storage.write_metadata(str(path), "k", "v")
+        storage.write_metadata(path, "k", "v")
     assert path.read_bytes() == content
     assert list(tmp_path.iterdir()) == [path]

@@ -15,7 +15,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 import rlflow
 import rlflow.kernels
+from rlflow.frontends import storage
+from rlflow.pipeline import Context
 from rlflow.pipeline import kernel_planning as stage
+from rlflow.pipeline.parts import ModelTimes
 from rlflow.race import gate
 from rlflow.runtime import wire
 
@@ -81,6 +84,25 @@ def planned(tmp_path: Path) -> onnx.ModelProto:
     result = rlflow.optimize(path, output=out, cost="analytic", search="greedy", budget="1x", kernels=True)
     assert any("is 1.50 times as fast" in note for note in result.report.notes), result.report.notes
     return onnx.load(out)
+
+
+def test_a_model_that_takes_long_has_a_plan_and_nothing_else(
+    tmp_path: Path, race: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is neither priced nor searched, and copied once, with the plan."""
+    monkeypatch.setattr(Context, "pace", lambda *_: ModelTimes(0.6, 0.5))
+    path, out, copies = tmp_path / "in.onnx", tmp_path / "out.onnx", list[str]()
+    path.write_bytes(normalised_products())
+    copied = storage.write_metadata
+    monkeypatch.setattr(storage, "write_metadata", lambda *how: [copied(*how), copies.append(str(how[-1]))])
+    report = rlflow.optimize(path, output=out, budget="60s", kernels=True).report
+    assert report.reason.startswith("the model takes so long that rewrites and kernels are not both in 60 s")
+    assert report.stages.keys() == {"starting", "loading", "kernels", "writing"}
+    assert (race != [], copies) == (True, [str(out)])
+    written = onnx.load(out)
+    assert [entry.key for entry in written.metadata_props] == [rlflow.kernels.KEY]
+    del written.metadata_props[:]
+    assert written == onnx.load(path)
 
 
 def test_no_weights_cross_a_pipe(tmp_path: Path, race: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
