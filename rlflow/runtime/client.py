@@ -243,9 +243,7 @@ class Worker(Channel):
         return self.with_source(model, level, None, "optimized")
 
     def write_optimized(self, model: ModelSource | Handle, path: str | os.PathLike[str]) -> None:
-        """The same in a file, beside that of ``model``: weights that it has in another file there, and that the runtime
-        leaves as they are, stay there and cross no pipe.
-        """
+        """The same in a file beside that of ``model``; weights in other files there that it leaves as they are stay."""
         self.with_source(model, None, None, "write_optimized", os.path.abspath(path))
 
     # --- inside ---------------------------------------------------------------------------------------------------
