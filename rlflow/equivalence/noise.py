@@ -120,13 +120,16 @@ def calibrate(
     plan: ProbePlan | None = None,
     seconds: float | None = None,
     moved: bool = True,
+    fused: bool = False,
 ) -> Noise:
     """Run the original with the runtime's optimisations off (twice) and on, on inputs moved by one unit in the last
     place, and with weights moved likewise; then on the probes of ``plan``, as many as ``seconds`` allow.
 
     Compute once and pass to several :func:`verify` calls that share inputs. ``moved=False`` puts the moved inputs and
     weights off, and the second run of the same input: the comparison asks for them where outputs differ by more than
-    is allowed without them. Errors of the runtime on the original are raised: nothing can be verified then.
+    is allowed without them. ``fused``: what is compared has the runtime's optimisations in its graph, so that what they
+    change on the probes is noise too, as it is on ``feeds``. Errors of the runtime on the original are raised: nothing
+    can be verified then.
     """
     allowed = SECONDS if seconds is None else seconds
     # As many probes as there are with their moved ones: those may be asked for later.
@@ -134,15 +137,29 @@ def calibrate(
     runs = _flat(runner(original, course.feeds(), "disable"))
     count = len(feeds)
     plain, again, nudged = runs[:count], runs[count : count + moved], runs[count + moved : course.fixed]
-    deployed = _flat(runner(original, feeds, "all"))
+    probed = course.groups(runs)
+    deployed, others = _deployed(runner, original, feeds, probed if fused else [])
+    for group, outputs in zip(probed, others, strict=False):
+        group.variants.append(outputs)
     unstable = _unstable(plain, again)
     variants = [deployed, *([nudged] if len(nudged) == count else [])]  # integers cannot be moved
-    groups = [Runs("usual", list(feeds), plain, variants), *course.groups(runs)]
+    groups = [Runs("usual", list(feeds), plain, variants), *probed]
     calm = Noise(plain, deployed, {}, unstable, groups, course.cut, moved)
     if moved:
         _with_other_variants(runner, original, calm, seed, plan, allowed)
     calm.floor = noise_floor(plain, variants)
     return calm
+
+
+def _deployed(
+    runner: Runner, original: ModelSource, feeds: Sequence[Feeds], probed: Sequence[Runs]
+) -> tuple[list[Outputs], list[list[Outputs]]]:
+    """What the original computes as deployed, on ``feeds`` and on the inputs of each group."""
+    # The feeds themselves where there is nothing else: their outputs may be known.
+    asked = [*feeds, *(one for group in probed for one in group.feeds)] if probed else feeds
+    runs = _flat(runner(original, asked, "all"))
+    rest = iter(runs[len(feeds) :])
+    return runs[: len(feeds)], [[next(rest) for _ in group.feeds] for group in probed]
 
 
 def move(
@@ -155,14 +172,14 @@ def move(
     seconds: float | None = None,
 ) -> None:
     """Run what :func:`calibrate` was told to put off, and put it into ``calm``."""
-    calm.random = _unstable(calm.plain, _flat(runner(original, calm.groups[0].feeds[:1], "disable")))
     shifted = [
         (group, _near(one, seed + number))
         for group in calm.groups
         for number, one in enumerate(() if group.exact else group.feeds)
         if _has_floats(one)
     ]
-    outputs = _flat(runner(original, [near for _, near in shifted], "disable"))
+    again, *outputs = _flat(runner(original, [calm.groups[0].feeds[0], *(near for _, near in shifted)], "disable"))
+    calm.random = _unstable(calm.plain, [again])
     for group in calm.groups:
         found = [one for (of, _), one in zip(shifted, outputs, strict=True) if of is group]
         if found and len(found) == len(group.feeds) and all(found):

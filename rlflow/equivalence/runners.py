@@ -96,3 +96,31 @@ def with_known_outputs(runs: Runner, feeds: Sequence[Feeds], known: Mapping[Any,
         return runs(model, feeds, level) if outputs is None else outputs
 
     return run
+
+
+def run_once(runs: Runner, model: ModelSource) -> Runner:
+    """``runs``, for a ``model`` that is deployed with the runtime's optimisations off, because its graph has been
+    optimised already: what it computes so is what it computes as deployed, and is not computed again.
+    """
+    asked: list[Feeds] = []
+    found: list[Outputs] = []
+
+    def noted(feeds: Any) -> Iterator[Feeds]:
+        for one in feeds:
+            asked.append(one)
+            yield one
+
+    def known(feeds: Any) -> list[Outputs]:
+        return [out for wanted in feeds for one, out in zip(asked, found, strict=True) if one is wanted]
+
+    ours = model
+
+    def run(model: ModelSource, feeds: Any, level: str) -> list[Outputs]:
+        if model != ours:
+            return runs(model, feeds, level)
+        if level == "all" and len(outputs := known(feeds)) == len(feeds):
+            return outputs
+        found.extend(outputs := runs(model, noted(feeds), "disable"))
+        return outputs
+
+    return run

@@ -15,7 +15,6 @@ import onnx
 from onnx import TensorProto, helper
 
 from rlflow.errors import ModelError
-from rlflow.files import write_atomically
 from rlflow.frontends import storage
 from rlflow.frontends.generated_sites import FUNCTION, code_sites, put_code
 from rlflow.frontends.kernel_kinds import KINDS, found_sites
@@ -44,6 +43,18 @@ def whole(source: bytes | str) -> bytes:
     if storage.weight_bytes(model) >= storage.LARGEST_FILE:
         raise ModelError(f"The model {source} is too large to be optimised in one piece.")
     return storage.embed(model, os.path.dirname(os.path.abspath(source))).SerializeToString()
+
+
+def apart(source: bytes | str, folder: str) -> tuple[str, storage.SharedWeights]:
+    """The model as a file in ``folder`` beside its weights: the path, and the weights. Raises ModelError and
+    OutputError.
+    """
+    if isinstance(source, bytes):
+        model, weights = parse_model(source, "the model"), storage.SharedWeights(folder)
+    else:
+        model = read_model(source)
+        weights = storage.SharedWeights(folder, os.path.dirname(os.path.abspath(source)))
+    return weights.write(weights.slim(model), "original.onnx"), weights
 
 
 def probe() -> bytes:
@@ -77,10 +88,7 @@ class BlockedGraph:
     """The runtime's optimised graph of a model. ``block``: channels in a block; 0: it has no blocked tensors."""
 
     def __init__(self, optimised: bytes, block: int) -> None:
-        self._model, self.block = parse_model(optimised, "the optimised graph"), block
-        for node in self._model.graph.node:
-            if not node.name:  # the runtime's fusions name their nodes, exporters need not
-                node.name = f"{node.op_type} to {next(filter(None, node.output), '')}"
+        self._model, self.block = _named(parse_model(optimised, "the optimised graph")), block
 
     @property
     def weight_bytes(self) -> int:
@@ -112,20 +120,16 @@ class BlockedGraph:
         _put_kernels(made, attributes, Surroundings(made.graph, self.block))
         return made.SerializeToString()
 
-    def mapped(self, folder: str) -> MappedGraph:
-        """The same, as files in ``folder``."""
-        return MappedGraph(self._model, self.block, folder)
-
 
 class MappedGraph:
-    """As :class:`BlockedGraph`, whose ``model`` it shares, but as files in ``folder``: each is some kilobytes beside
-    weights that all of them refer to. The runtime maps those, as it does a prepared file's, and each weight is brought
-    into another form once.
+    """As :class:`BlockedGraph`, but as files: each is some kilobytes beside ``weights`` that all of them refer to. The
+    runtime maps those, as it does a prepared file's, and each weight is brought into another form once. ``optimised``:
+    the path of the runtime's graph of a model that refers to ``weights``; the file is not needed afterwards.
     """
 
-    def __init__(self, model: onnx.ModelProto, block: int, folder: str) -> None:
-        self._model, self.block, self._weights = model, block, storage.SharedWeights(folder)
-        self._forms, self._numbers = _FormsInFile(model.graph, self._weights), itertools.count(1)
+    def __init__(self, optimised: str, block: int, weights: storage.SharedWeights) -> None:
+        self._model, self.block, self._weights = weights.joined(_named(read_model(optimised))), block, weights
+        self._forms, self._numbers = _FormsInFile(self._model.graph, weights), itertools.count(1)
 
     @property
     def weight_bytes(self) -> int:
@@ -138,13 +142,14 @@ class MappedGraph:
 
     def with_kernels(self, attributes: Mapping[str, Mapping[str, int]]) -> str:
         """The path of the graph with kernels. Raises OutputError where there is no room, and what the other raises."""
-        made = self._weights.slim(self._model)
+        made = onnx.ModelProto()
+        made.CopyFrom(self._model)
         _put_kernels(made, attributes, Surroundings(made.graph, self.block, self._forms))
-        return self._weights.write(made, f"{next(self._numbers)}.onnx")
+        return self._weights.write(made, f"kernels-{next(self._numbers)}.onnx")
 
 
 class _FormsInFile(Forms):
-    """Keeps what it makes in the file of ``weights``."""
+    """Reads and keeps constants in the file of ``weights``."""
 
     def __init__(self, graph: onnx.GraphProto, weights: storage.SharedWeights) -> None:
         super().__init__(graph)
@@ -154,6 +159,17 @@ class _FormsInFile(Forms):
         if changed not in self._made:
             self._made[changed] = self._weights.moved(super().other(name, changed, change), f"other:{changed}")
         return self._made[changed]
+
+    def values(self, constant: TensorProto) -> np.ndarray:
+        return self._weights.array(constant)
+
+
+def _named(model: onnx.ModelProto) -> onnx.ModelProto:
+    """``model``, in which every node has a name: the runtime's fusions name theirs, exporters need not."""
+    for node in model.graph.node:
+        if not node.name:
+            node.name = f"{node.op_type} to {next(filter(None, node.output), '')}"
+    return model
 
 
 def _put_kernels(made: onnx.ModelProto, attributes: Mapping[str, Mapping[str, int]], around: Surroundings) -> None:
@@ -185,13 +201,3 @@ def with_metadata(model: bytes, key: str, value: str | None) -> bytes:
     set_metadata(parsed, key, value)
     raw: bytes = parsed.SerializeToString(deterministic=True)
     return raw
-
-
-def write_metadata(path: str, key: str, value: str | None) -> None:
-    """Give a model file's metadata entry its value (``None``: remove it); weights in other files stay there.
-
-    Raises ModelError and OutputError; then the file is as it was.
-    """
-    model = read_model(path)
-    set_metadata(model, key, value)
-    write_atomically(path, model.SerializeToString(deterministic=True))

@@ -5,7 +5,9 @@ weights are moved by a rounding.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -81,9 +83,28 @@ def _slim(source: bytes | str | os.PathLike[str], folder: str) -> onnx.ModelProt
         model = parse_model(source, "the model") if isinstance(source, bytes) else read_model(os.fspath(source))
         if storage.weight_bytes(model) > MOVED_IN_PART:
             return None
+        if path is not None and _copied(model, os.path.dirname(path), folder):
+            return model
         return storage.SharedWeights(folder, "" if path is None else os.path.dirname(path)).without(model, SMALL)
     except (ModelError, OutputError, OSError):
         return None
+
+
+def _copied(model: onnx.ModelProto, home: str, folder: str) -> bool:
+    """Copy the files with the large tensors to ``folder``, as they are, and read the small ones into ``model``; False
+    where some are in no file, or in one of another folder.
+    """
+    large = [tensor for tensor in model.graph.initializer if math.prod(tensor.dims) > SMALL]
+    names = {entry.value for tensor in large for entry in tensor.external_data if entry.key == "location"}
+    inside = any(tensor.data_location != TensorProto.EXTERNAL for tensor in large)
+    if inside or not names or any(os.path.basename(name) != name for name in names):
+        return False
+    for name in names:
+        shutil.copyfile(os.path.join(home, name), os.path.join(folder, name))
+    for tensor in model.graph.initializer:
+        if math.prod(tensor.dims) <= SMALL:
+            storage.embed_tensor(tensor, home)
+    return True
 
 
 def watching(model: onnx.ModelProto, values: Sequence[str]) -> onnx.ModelProto:

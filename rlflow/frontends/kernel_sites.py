@@ -48,8 +48,11 @@ class Forms:
 
     def other(self, name: str, changed: str, change: Callable[[np.ndarray], np.ndarray]) -> TensorProto:
         """The constant ``name`` as ``change`` makes it, under the name ``changed``."""
-        values = np.ascontiguousarray(change(numpy_helper.to_array(self._constants[name])))
-        return numpy_helper.from_array(values, changed)
+        return numpy_helper.from_array(np.ascontiguousarray(change(self.values(self._constants[name]))), changed)
+
+    def values(self, constant: TensorProto) -> np.ndarray:
+        """The elements of a constant."""
+        return numpy_helper.to_array(constant)
 
 
 class Surroundings:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import mmap
 import os
 import re
 from collections.abc import Iterable
@@ -15,11 +16,12 @@ from typing import BinaryIO
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from rlflow.errors import OutputError
+from rlflow.errors import ModelError, OutputError
 from rlflow.files import replacing, temporary_beside, write_atomically
-from rlflow.frontends.constants import array_to_proto, read
+from rlflow.frontends.constants import Array, array_to_proto, read
 from rlflow.frontends.lean import ir
 from rlflow.frontends.walk import parts
+from rlflow.protobuf_wire import NotProtobuf, fields
 
 # Protobuf refuses messages of 2 GB; half a quarter is left for everything that is not a weight.
 LARGEST_FILE = 1_750_000_000
@@ -185,6 +187,40 @@ def _move_out(tensor: onnx.TensorProto, data: BinaryIO, base_dir: str, location:
     _refer(tensor, location, offset, len(raw))
 
 
+def write_metadata(
+    path: str | os.PathLike[str], key: str, value: str | None, target: str | os.PathLike[str] | None = None
+) -> None:
+    """Give a model file's metadata entry its value (``None``: remove it), or write the model so to ``target``. All else
+    is copied as it is, unread.
+
+    Raises ModelError where it is no model, and OutputError; then the files are as they were.
+    """
+    with replacing(path if target is None else target) as stream, open(path, "rb") as file:
+        try:
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                pieces = _with_entry(content, key, value)
+        except (NotProtobuf, DecodeError, ValueError) as error:
+            raise ModelError(f"The file '{os.fspath(path)}' is not a serialised ONNX ModelProto.") from error
+        for piece in pieces:
+            _pour(piece, file, stream)
+
+
+def _with_entry(content: mmap.mmap, key: str, value: str | None) -> list[_Piece]:
+    """A serialised model with this value of a metadata entry, where a serialisation has it."""
+    kept, begin, place = list[_Piece](), 0, 0
+    for field in fields(content):
+        entry = onnx.StringStringEntryProto()
+        if field.number == _METADATA:
+            entry.ParseFromString(content[field.begin : field.end])
+        if field.number != _METADATA or entry.key != key:
+            kept.append((begin, field.end - begin))
+        place, begin = len(kept) if field.number <= _METADATA else place, field.end
+    added = onnx.ModelProto()
+    if value is not None:
+        added.metadata_props.add(key=key, value=value)
+    return [*kept[:place], added.SerializeToString(), *kept[place:]]
+
+
 class SharedWeights:
     """The large weights of a model and of its rewrites, each once, in one file that all of them refer to.
 
@@ -201,19 +237,25 @@ class SharedWeights:
 
     def slim(self, model: onnx.ModelProto) -> onnx.ModelProto:
         """``model``, the original, without its large weights."""
-        slim = onnx.ModelProto()
-        copy_fields(model, slim, skip=("graph",))
-        copy_fields(model.graph, slim.graph, skip=("initializer",))
+        slim = _without_initializers(model)
         slim.graph.initializer.extend(
             self.moved(tensor, f"original:{tensor.name}") for tensor in model.graph.initializer
         )
         return slim
 
+    def joined(self, model: onnx.ModelProto) -> onnx.ModelProto:
+        """``model``, what a runtime made of one that refers to these weights: those that it changed are put beside the
+        others. There is one such model.
+        """
+        slim = _without_initializers(model)
+        for tensor in model.graph.initializer:
+            is_here = tensor.data_location == onnx.TensorProto.EXTERNAL
+            slim.graph.initializer.append(tensor if is_here else self.moved(tensor, f"runtime:{tensor.name}"))
+        return slim
+
     def without(self, model: onnx.ModelProto, most: int) -> onnx.ModelProto:
         """``model``, the original, with its tensors of up to ``most`` elements inside and without the others."""
-        slim = onnx.ModelProto()
-        copy_fields(model, slim, skip=("graph",))
-        copy_fields(model.graph, slim.graph, skip=("initializer",))
+        slim = _without_initializers(model)
         for tensor in model.graph.initializer:
             if math.prod(tensor.dims) > most:
                 slim.graph.initializer.append(self.moved(tensor, f"original:{tensor.name}"))
@@ -237,6 +279,10 @@ class SharedWeights:
         copy_fields(tensor, moved, skip=("raw_data", "external_data", "data_location"))
         _refer(moved, self._FILE, *self._places[key])
         return moved
+
+    def array(self, tensor: onnx.TensorProto) -> Array:
+        """The elements of a tensor of a model that refers to these weights."""
+        return read(ir.serde.deserialize_tensor(tensor, self.folder))
 
     def whole(self, model: onnx.ModelProto) -> onnx.ModelProto:
         """A model that refers to these weights, with them inside."""
@@ -289,8 +335,8 @@ class SharedWeights:
         return offset
 
 
-#: Field numbers of ModelProto.graph, GraphProto.initializer and TensorProto.raw_data.
-_GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
+#: Field numbers of ModelProto.graph, its metadata_props, GraphProto.initializer and TensorProto.raw_data.
+_GRAPH, _METADATA, _INITIALIZER, _RAW_DATA = 7, 14, 5, 9
 _STEP = 1 << 22
 
 #: Serialised bytes, or (offset, length) in the file of the weights.
@@ -360,6 +406,13 @@ def _refer(tensor: onnx.TensorProto, location: str, offset: int, length: int) ->
     tensor.data_location = onnx.TensorProto.EXTERNAL
     for key, value in (("location", location), ("offset", str(offset)), ("length", str(length))):
         tensor.external_data.add(key=key, value=value)
+
+
+def _without_initializers(model: onnx.ModelProto) -> onnx.ModelProto:
+    slim = onnx.ModelProto()
+    copy_fields(model, slim, skip=("graph",))
+    copy_fields(model.graph, slim.graph, skip=("initializer",))
+    return slim
 
 
 def copy_fields(

@@ -76,6 +76,10 @@ class OnnxRuntimeWithKernels(Runtime):
         """As ONNX Runtime writes it, before any kernel takes a place: what has the same one gets the same kernels."""
         return self._stock.optimized(source, _stock_options(options))
 
+    def write_optimized(self, source: bytes | str, options: RuntimeOptions, path: str) -> None:
+        """As :meth:`optimized`."""
+        self._stock.write_optimized(source, _stock_options(options), path)
+
 
 class SessionWithKernels:
     """A session of ONNX Runtime; from the first inputs on, of the model with kernels."""

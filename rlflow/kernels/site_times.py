@@ -28,7 +28,7 @@ _WORTH_MEMORY = 0.95
 _MOST_BYTES = 400_000_000
 #: Measuring: so many sessions of each variant in turn, with about so many milliseconds of runs in each. Where the time
 #: is limited, runs should take so large a part of one turn.
-_ROUNDS, _ROUND_MS, _LEAST_RUNS, _MOST_RUNS = 3, 1000.0, 3, 15
+_ROUNDS, _ROUND_MS, _LONG_RUNS, _LEAST_RUNS, _MOST_RUNS = 3, 1000.0, 1, 3, 15
 _RUNS_PART = 0.3
 #: What takes so many times the least time at its site after the first turn is not measured again.
 _BEHIND = 1.25
@@ -56,7 +56,7 @@ class Profiler(Protocol):
 
 
 def measured(
-    graph: SiteGraph, profiler: Profiler, feeds: Mapping[str, Any], seconds: float | None = None
+    graph: SiteGraph, profiler: Profiler, feeds: Mapping[str, Any], seconds: float | None = None, long: bool = False
 ) -> dict[str, dict[str, float]]:
     """Microseconds of each site, by its name and then by algorithm ("" is ONNX Runtime's own).
 
@@ -66,10 +66,12 @@ def measured(
 
     After the first turn only :func:`contenders` are measured again. No variant is begun that would probably end after
     ``seconds``; what is not reached has no time. ONNX Runtime's own and the first variant are measured in any case.
+    ``long``: a run takes so long that few of them must do.
     """
     began, sites = time.monotonic(), graph.sites()
     found: dict[str, dict[str, float]] = {site.name: {} for site in sites}
-    runs, shapes, took = _LEAST_RUNS, dict[str, tuple[int, ...]](), list[float]()
+    least = _LONG_RUNS if long else _LEAST_RUNS
+    runs, shapes, took = least, dict[str, tuple[int, ...]](), list[float]()
     most = _ROUND_MS if seconds is None else min(_ROUND_MS, 1000.0 * _RUNS_PART * seconds / _most_variants(sites))
     for turn in range(_ROUNDS):
         if turn == 0:
@@ -89,7 +91,7 @@ def measured(
             us = {node.name: node.us for node in nodes}
             shapes |= {} if doing else {node.name: node.shape for node in nodes if node.shape is not None}
             _keep(found, sites, doing, us)
-            runs = int(min(max(most / max(sum(us.values()) / 1000.0, 0.001), _LEAST_RUNS), _MOST_RUNS))
+            runs = int(min(max(most / max(sum(us.values()) / 1000.0, 0.001), least), _MOST_RUNS))
             took.append(time.monotonic() - began - spent)
     return _pooled(found, sites, shapes)
 

@@ -17,7 +17,7 @@ from rlflow.pipeline.allowances import advise
 from rlflow.pipeline.checking import check
 from rlflow.pipeline.context import Context
 from rlflow.pipeline.ends import check_at_ends, race_at_ends
-from rlflow.pipeline.kernel_wishes import wants_kernels
+from rlflow.pipeline.kernel_wishes import kernels_alone, wants_kernels
 from rlflow.pipeline.loading import Loaded, load
 from rlflow.pipeline.peaks import peak_memory
 from rlflow.pipeline.racing import Raced, race
@@ -36,22 +36,31 @@ def run(model: Any, context: Context) -> OptimizeResult:
     else:
         settle_sizes(came, context)
         with context.blaming_guesses():
-            best = found(came, context)
-            raced = race_at_ends(came, race(came, best, context), context)
+            best, raced = _searched(came, context)
     with context.blaming_guesses():
         raced, checked = check(came, raced, context)
         raced = check_at_ends(came, raced, context)
         checked = None if raced.winner is None else checked
     peaks = peak_memory(came, raced, context)
-    written = write(came, raced, context)
     if wants_kernels(context.options):
         from rlflow.pipeline.kernel_planning import with_kernels
 
-        written = with_kernels(came, raced, written, context)
+        written = with_kernels(came, raced, context)
+    else:
+        written = write(came, raced, context)
     told = report(came, best, raced, checked, written, context, context.stage.seconds())
     if peaks is not None:
         told = replace(told, peak_bytes_before=peaks[0], peak_bytes_after=peaks[1])
     return OptimizeResult(told, written.make)
+
+
+def _searched(came: Loaded, context: Context) -> tuple[Found | None, Raced]:
+    """What the search found and the clock made of it."""
+    reason = kernels_alone(came, context)
+    if reason is not None:
+        return None, Raced(reason)
+    best = found(came, context)
+    return best, race_at_ends(came, race(came, best, context), context)
 
 
 def loaded(model: Any, context: Context) -> Loaded:

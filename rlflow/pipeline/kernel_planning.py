@@ -5,22 +5,22 @@ measured here, and the plan that says so in the model's metadata. The model itse
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import verified
+from rlflow.equivalence.runners import run_once
 from rlflow.errors import CostError, ModelError, OutputError, VerificationFailed
 from rlflow.files import ScratchFolder
 from rlflow.kernels.algorithms import ALGORITHMS
 from rlflow.kernels.plan import KEY, Choice, KernelPlan
 from rlflow.kernels.shared_library import library_path
 from rlflow.kernels.site_times import GROWTH, chosen, measured
-from rlflow.pipeline.parts import RACE_START, ModelTimes, Timing
-from rlflow.pipeline.peaks import in_file
-from rlflow.race.sequential import LEAST_BLOCKS
+from rlflow.pipeline.parts import LONG_RUN, RACE_START, ModelTimes, Timing
+from rlflow.pipeline.writing import write
 
 if TYPE_CHECKING:
     from rlflow.frontends.blocked import MappedGraph
@@ -37,9 +37,8 @@ _RACE_SECONDS, _CHECK_SECONDS = 20.0, 8.0
 #: Parts of the stage's seconds: of the comparison at least, of what is checked beyond the usual inputs at most, and of
 #: measuring at least, as long as what a claim needs ends in time.
 _RACE_PART, _CHECK_PART, _MEASURING_PART = 0.35, 0.12, 0.3
-#: Runs of each model in a block of the comparison at least: some warm it up; where a run takes longer than so many
-#: seconds, the first one counts.
-_BLOCK_RUNS, _BLOCK_LONG_RUNS, _LONG_RUN = 8, 2, 0.2
+#: Bytes of a file that are written in a second beside other programs.
+_WRITTEN_IN_A_SECOND = 2e8
 #: The algorithms to try, the least exact one among them first; where the outputs differ too much, the others.
 _ATTEMPTS = (
     tuple(ALGORITHMS),
@@ -48,20 +47,37 @@ _ATTEMPTS = (
 )
 
 
-def with_kernels(loaded: Loaded, raced: Raced, written: Written, context: Context) -> Written:
-    """What was ``written``, with a plan in its metadata where one makes the model faster; a note says which."""
-    from rlflow.frontends import blocked
+def with_kernels(loaded: Loaded, raced: Raced, context: Context) -> Written:
+    """The result, written with a plan in its metadata where one makes it faster; a note says which. What the search
+    found is written before the kernels are measured; the model as it came is copied once, with its plan.
+    """
+    if raced.winner is not None:
+        written = write(loaded, raced, context)
+        return _marked(written, _planned(loaded, raced, context), context)
+    text = _planned(loaded, raced, context)
+    return _marked(write(loaded, raced, context, (KEY, text)), text, context)
 
+
+def _planned(loaded: Loaded, raced: Raced, context: Context) -> str | None:
+    """The text of the plan; a note says why there is none."""
     context.stage("kernels", "measuring the kernels")
     source = loaded.source if raced.winner is None else raced.winner.export.source
     try:
         pace = _pace(loaded, context)
-        given = _Time(context.parts.kernels(), pace)
-        plan = _Planning(blocked.whole(source), loaded, context, given).plan()
+        given = _Time(_before_writing(context.parts.kernels(), loaded, raced), pace)
+        return _Planning(source, loaded, context, given).plan().text()
     except (CostError, ModelError, OutputError, VerificationFailed) as error:
         context.notes.append(f"There is no plan of kernels: {str(error).rstrip('.')}.")
-        plan = None
-    return _marked(written, plan, context)
+        return None
+
+
+def _before_writing(given: Timing | None, loaded: Loaded, raced: Raced) -> Timing | None:
+    """The seconds of the stage, less those of copying the model as it came, which follows where nothing was written."""
+    if given is None or raced.winner is not None:
+        return given
+    writing = loaded.size / _WRITTEN_IN_A_SECOND
+    at_most, for_least = (None if end is None else max(end - writing, 0.0) for end in (given.at_most, given.for_least))
+    return Timing(given.seconds, at_most, for_least)
 
 
 def _pace(loaded: Loaded, context: Context) -> ModelTimes:
@@ -72,14 +88,13 @@ def _pace(loaded: Loaded, context: Context) -> ModelTimes:
     return context.pace(loaded)
 
 
-def _marked(written: Written, plan: KernelPlan | None, context: Context) -> Written:
+def _marked(written: Written, text: str | None, context: Context) -> Written:
     """``written`` with this plan and no other."""
-    from rlflow.frontends import blocked
+    from rlflow.frontends import blocked, storage
     from rlflow.runtime.interface import metadata_entry
 
-    text = None if plan is None else plan.text()
-    if context.output is not None and (text is not None or metadata_entry(str(context.output), KEY) is not None):
-        blocked.write_metadata(str(context.output), KEY, text)
+    if context.output is not None and metadata_entry(str(context.output), KEY) != text:
+        storage.write_metadata(str(context.output), KEY, text)
 
     def make() -> Any:
         model = written.make()
@@ -111,6 +126,11 @@ class _Time:
     def is_limited(self) -> bool:
         return self._given is not None
 
+    @property
+    def runs_are_long(self) -> bool:
+        """Whether a run takes so long that it is made as seldom as can be."""
+        return self.is_limited and self._pace.run >= LONG_RUN
+
     def need(self, what: str, seconds: float = 0.0) -> None:
         """Raises CostError, with ``what`` could not be done, where not even so many seconds are left."""
         if self._left <= seconds:
@@ -118,22 +138,15 @@ class _Time:
 
     def need_check(self) -> None:
         """Raises CostError where outputs can be compared no more."""
-        self.need("their outputs could be compared", self._pace.check)
-
-    @property
-    def _claim(self) -> float:
-        """Seconds of the blocks that a claim needs, as short as they can be: each starts a process, opens two models
-        and runs them (:func:`rlflow.runtime.loops.time_interleaved`). With kernels neither takes longer.
-        """
-        runs = _BLOCK_RUNS if self._pace.run < _LONG_RUN else _BLOCK_LONG_RUNS
-        return LEAST_BLOCKS * (self.start + 2.0 * (self.load + runs * self._pace.run))
+        self.need("their outputs could be compared", self._pace.kernels_check)
 
     def measuring(self) -> float | None:
         """What the race and the check will not need; a little more, where these then end late but in time."""
         if self._given is None:
             return None
         seconds, latest = self._given.seconds, self._given.for_least or self._given.at_most or 0.0
-        after = max(self._claim, _RACE_PART * seconds) + self._pace.check + self.checking() / 2.0
+        claim = replace(self._pace, load=self.load).claim(self.start)
+        after = max(claim, _RACE_PART * seconds) + self._pace.kernels_check + self.checking() / 2.0
         most = max(seconds - after, min(_MEASURING_PART * seconds, latest - after))
         return max(most - self._taken, 0.0)
 
@@ -164,31 +177,47 @@ class _Planning:
 
     def plan(self) -> KernelPlan:
         """The plan; a note says what it gains. Raises CostError where there is none, with the reason."""
-        from rlflow.frontends.blocked import BlockedGraph
-        from rlflow.kernels.preparing import block_here
         from rlflow.runtime import RuntimeOptions, Worker
 
         if self.context.options.tolerated <= 1.0:
             raise CostError("--tolerance strict allows no algorithm that rounds otherwise")
         self.time.need("they could be measured")
-        options = RuntimeOptions(threads=self.context.options.threads, library=library_path())
+        # As prepared files are opened: their graph is optimised.
+        options = RuntimeOptions(threads=self.context.options.threads, level="disable", library=library_path())
         with ScratchFolder("rlflow-kernels-") as folder, Worker(options) as worker:
-            self.source = in_file(self.source, Path(folder, "original.onnx"))
-            graph = BlockedGraph(self.context.worker.optimized(self.source), block_here())
+            graph = self._graph(folder)
             if not graph.sites():
                 raise CostError("ONNX Runtime's graph of the model has no node that a kernel can do")
-            mapped = graph.mapped(folder)
-            self._start(worker, mapped.with_kernels({}))
-            return self._among(mapped, measured(mapped, worker, self._feeds, self.time.measuring()), worker)
+            self._start(worker, graph.with_kernels({}))
+            times = measured(graph, worker, self._feeds, self.time.measuring(), self.time.runs_are_long)
+            return self._among(graph, times, worker)
+
+    def _graph(self, folder: str) -> MappedGraph:
+        """The runtime's graph. Its weights, which may be hundreds of megabytes, stay in the file where those of the
+        model are already, or come into one in ``folder``; ``source`` is a file beside them from now on.
+        """
+        from rlflow.frontends import blocked
+        from rlflow.kernels.preparing import block_here
+
+        weights, source = self.loaded.weights, self.source
+        if weights is None or isinstance(source, bytes) or os.path.dirname(source) != weights.folder:
+            self.source, weights = blocked.apart(source, folder)
+        optimised = os.path.join(weights.folder, "optimised.onnx")
+        self.context.worker.write_optimized(self.source, optimised)
+        try:
+            return blocked.MappedGraph(optimised, block_here(), weights)
+        finally:
+            os.unlink(optimised)
 
     def _start(self, worker: Worker, plain: str) -> None:
         """Start the worker, and open the plain model in it, as each block of the comparison does."""
         began = time.monotonic()
         worker.describe()
         self.time.start = time.monotonic() - began
-        handle = worker.load(plain)
-        self.time.load = handle.load_seconds
-        worker.unload(handle)
+        if not self.time.runs_are_long:  # else it is not worth its time: the model as it came took about as long
+            handle = worker.load(plain)
+            self.time.load = handle.load_seconds
+            worker.unload(handle)
 
     @property
     def _feeds(self) -> Mapping[str, Any]:
@@ -218,11 +247,14 @@ class _Planning:
         self.time.need_check()
         context, seconds = self.context, self.time.checking()
         run, inputs, seed = equivalence.WorkerRunner(worker), context.inputs(self.loaded), context.options.seed
+        if self.time.runs_are_long and inputs.plan is not None:
+            # The time is for what shows most, not for a second usual input.
+            inputs = replace(inputs, feeds=inputs.feeds[:1])
         if self._noise is None:
-            how: dict[str, Any] = {"seed": seed, "plan": inputs.plan, "seconds": seconds}
+            how: dict[str, Any] = {"seed": seed, "plan": inputs.plan, "seconds": seconds, "fused": True}
             # In a hurry, noise is looked for where roundings show only.
             self._noise = equivalence.calibrate(run, self.source, inputs.feeds, **how, moved=not self.time.is_limited)
-        found = verified(run, inputs, self.source, model, seed, self._noise, seconds)
+        found = verified(run_once(run, model), inputs, self.source, model, seed, self._noise, seconds)
         return None if found.passed else (found.failure() or "no reason was given").rstrip(".")
 
     def _raced(self, model: str, choices: Sequence[Choice], graph: MappedGraph, worker: Worker) -> KernelPlan:

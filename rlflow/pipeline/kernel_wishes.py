@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlflow.errors import UsageError
 
-__all__ = ["check_kernels", "wants_kernels"]
+if TYPE_CHECKING:
+    from rlflow.pipeline.context import Context
+    from rlflow.pipeline.loading import Loaded
+
+__all__ = ["check_kernels", "kernels_alone", "wants_kernels"]
 
 
 def wants_kernels(options: Any) -> bool:
@@ -25,3 +29,19 @@ def check_kernels(options: Any) -> None:
     reason = unavailable()
     if reason is not None:
         raise UsageError(f"--kernels cannot be used here: {reason}.")
+
+
+def kernels_alone(loaded: Loaded, context: Context) -> str | None:
+    """Why nothing but the kernels is in the time, where that is so: the model takes long, and its user asks for them.
+    The clock of the budget starts here, where they were asked for.
+    """
+    options, parts = context.options, context.parts
+    if not options.kernels or options.place.with_kernels or parts.seconds is None or not context.cost_model.measures:
+        return None
+    parts.begin()
+    if not parts.leaves_kernels_alone(context.pace(loaded)):
+        return None
+    return (
+        f"the model takes so long that rewrites and kernels are not both in {parts.seconds:g} s, and the kernels were "
+        "asked for; give more time, or leave out --kernels"
+    )

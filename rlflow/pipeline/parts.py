@@ -13,9 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from rlflow.race.sequential import LEAST_BLOCKS
+
 #: Parts of the budget: what pricing may take, what the search gets at least, what the comparison and the check get at
 #: most where they need much, and what the kernels have where they are asked for.
 PRICING, SEARCH_LEAST, RACE_MOST, CHECK_MOST, KERNELS = 0.3, 0.2, 0.4, 0.2, 0.3
+#: Where the kernels need more than this part, and what is left does not reach for rewrites, they have all of it.
+KERNELS_ALONE = 0.4
 #: Learning about a machine takes up to so many seconds, once; a shorter part of pricing does with less.
 MACHINE_SECONDS = 15.0
 #: The comparison should have a third of the budget, within these bounds (seconds).
@@ -34,8 +38,14 @@ KERNELS_LATE_SECONDS = 2.0
 CHECK_LEAST = 4.0
 #: Measuring the peak memory may end so much after the budget: a part of it, and seconds.
 MEMORY_SHARE, MEMORY_SECONDS = 0.05, 1.0
-#: What the check opens and runs, about.
+#: What the check opens and runs, about; and that of the kernels, whose graph is run as it is deployed only.
 CHECK_LOADS, CHECK_RUNS = 5, 16
+KERNELS_CHECK_LOADS, KERNELS_CHECK_RUNS = 5, 10
+#: Runs of each model in a block of the blocks that a claim needs, at least: some warm it up; where a run takes longer
+#: than so many seconds, the first one counts.
+BLOCK_RUNS, BLOCK_LONG_RUNS, LONG_RUN = 8, 2, 0.15
+#: What measuring kernels opens and runs at least: the runtime's own, and one variant.
+VARIANTS, VARIANT_RUNS = 2, 4
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,23 @@ class ModelTimes:
     def check(self) -> float:
         """Seconds in which two models' outputs can be compared."""
         return CHECK_LOADS * self.load + CHECK_RUNS * self.run
+
+    @property
+    def kernels_check(self) -> float:
+        """The same for a graph with kernels."""
+        return KERNELS_CHECK_LOADS * self.load + KERNELS_CHECK_RUNS * self.run
+
+    def claim(self, start: float = RACE_START) -> float:
+        """Seconds of the blocks that a claim about two models needs, as short as they can be: each starts a process,
+        opens both models and runs them (:func:`rlflow.runtime.loops.time_interleaved`).
+        """
+        runs = BLOCK_RUNS if self.run < LONG_RUN else BLOCK_LONG_RUNS
+        return LEAST_BLOCKS * (start + 2.0 * (self.load + runs * self.run))
+
+    @property
+    def kernels(self) -> float:
+        """Seconds in which kernels can be measured in the model, checked, and compared with it."""
+        return VARIANTS * (self.load + VARIANT_RUNS * self.run) + self.kernels_check + self.claim()
 
 
 class Timing(NamedTuple):
@@ -88,8 +115,9 @@ class Parts:
         self.pace: ModelTimes | None = None
 
     def begin(self) -> None:
-        """The clock starts; what comes before is not counted."""
-        self._began = self._clock()
+        """The clock starts, if it did not before; what comes earlier is not counted."""
+        if self._began is None:
+            self._began = self._clock()
 
     @property
     def left(self) -> float:
@@ -128,6 +156,14 @@ class Parts:
         if models and self._race_seconds is not None:
             self._race = self._race_seconds
         self._check = min(pace.check, CHECK_MOST * self.seconds)
+
+    def leaves_kernels_alone(self, pace: ModelTimes) -> bool:
+        """Whether the model takes so long that either kernels or rewrites can be found in the time, not both."""
+        self.pace = pace
+        if self.seconds is None or pace.kernels <= KERNELS_ALONE * self.seconds:
+            return False
+        needed = (PRICING + SEARCH_LEAST) * self.seconds + pace.claim() + pace.kernels
+        return needed > LATE * self.seconds + LATE_SECONDS
 
     def searching(self) -> float | None:
         """Seconds for the search."""

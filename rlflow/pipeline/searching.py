@@ -174,7 +174,7 @@ def _set_time(problem: Problem, loaded: Loaded, context: Context) -> None:
         )
     timed = context.cost_model.measures or options.place.command is not None
     known = context.cost_model.measures and options.place.command is None
-    pace = context.pace(loaded) if known else ModelTimes()
+    pace = (parts.pace or context.pace(loaded)) if known else ModelTimes()
     parts.plan(pace, models=2 if timed else 0, advice=seconds_wanted(loaded, context))
     seconds = parts.searching()
     assert seconds is not None

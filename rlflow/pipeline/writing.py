@@ -92,9 +92,11 @@ class Written:
     size: int | None = None
 
 
-def write(loaded: Loaded, raced: Raced, context: Context) -> Written:
-    """Write the winner, or the model as it came, to where the user wants it."""
-    return _winner(loaded, raced, context) if raced.winner is not None else _original(loaded, context)
+def write(loaded: Loaded, raced: Raced, context: Context, entry: tuple[str, str | None] | None = None) -> Written:
+    """Write the winner, or the model as it came, to where the user wants it; the latter's file with a metadata
+    ``entry``, where that is known and the model is copied.
+    """
+    return _winner(loaded, raced, context) if raced.winner is not None else _original(loaded, context, entry)
 
 
 def _winner(loaded: Loaded, raced: Raced, context: Context) -> Written:
@@ -119,14 +121,14 @@ def _needs_more(loaded: Loaded, model: ModelProto) -> Iterator[str]:
         yield f"The result has operators of {domain}, which the model had not."
 
 
-def _original(loaded: Loaded, context: Context) -> Written:
+def _original(loaded: Loaded, context: Context, entry: tuple[str, str | None] | None) -> Written:
     inside = not loaded.exports.external
     if context.output is not None:
         context.stage("writing", f"writing {context.output} as it came")
         if context.options.freeze or not inside:
             loaded.exports.export(loaded.graph).write(context.output)
         else:
-            _copy_original(loaded, context.output)
+            _copy_original(loaded, context.output, entry)
     return Written(_made(lambda: _as_it_came(loaded, context), inside, loaded, context))
 
 
@@ -142,10 +144,15 @@ def _made(make: Callable[[], ModelProto], inside: bool, loaded: Loaded, context:
     return lambda: model
 
 
-def _copy_original(loaded: Loaded, target: Path) -> None:
+def _copy_original(loaded: Loaded, target: Path, entry: tuple[str, str | None] | None) -> None:
+    from rlflow.frontends import storage
+
     path = loaded.imported.source_path
     if path is None or not os.path.isfile(path):
         write_atomically(target, loaded.imported.source_bytes())  # which says that the file has gone
+        return
+    if entry is not None:
+        storage.write_metadata(path, *entry, target)
         return
     with open(path, "rb") as source, replacing(target) as stream:
         shutil.copyfileobj(source, stream, 1 << 22)

@@ -106,6 +106,12 @@ class Track:
     def __post_init__(self) -> None:
         self.seeds = np.random.SeedSequence(self.seed)
 
+    def expect(self, seconds: float) -> None:
+        """A block will take about so long, which opening the models and trying them took; the first one, which goes on
+        with these sessions, does not show it.
+        """
+        self.dearest = self.least = self.opening = seconds
+
     @property
     def alive(self) -> list[str]:
         """All that are still timed."""

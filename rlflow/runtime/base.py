@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from rlflow.errors import RuntimeRefused
@@ -113,6 +114,10 @@ class Runtime:
     def optimized(self, source: bytes | str, options: RuntimeOptions) -> bytes:
         """The graph that it executes, as serialized ONNX; refused where it has no such form."""
         raise RuntimeRefused(f"{self.title} does not hand out what it executes as ONNX.")
+
+    def write_optimized(self, source: bytes | str, options: RuntimeOptions, path: str) -> None:
+        """The same in a file, beside ``source``: weights that are in another file there may stay where they are."""
+        Path(path).write_bytes(self.optimized(source, options))
 
     def memory_trace(self, source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any]) -> MemoryTrace:
         """What each node of the graph that it executes takes in a run; refused where it does not say."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import sys
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -246,6 +247,10 @@ class Worker(Channel):
     def optimized(self, model: ModelSource | Handle, *, level: str | None = None) -> bytes:
         """The graph that the runtime makes of ``model`` at ``level``, serialized."""
         return self.with_source(model, level, None, "optimized")
+
+    def write_optimized(self, model: ModelSource | Handle, path: str | os.PathLike[str]) -> None:
+        """The same in a file beside that of ``model``; weights in other files there that it leaves as they are stay."""
+        self.with_source(model, None, None, "write_optimized", os.path.abspath(path))
 
     # --- inside ---------------------------------------------------------------------------------------------------
 

@@ -102,12 +102,16 @@ class OnnxRuntime(Runtime):
         """The graph that the runtime would execute at ``options.level``, serialized."""
         with ScratchFolder("rlflow-optimized-") as folder:
             target = os.path.join(folder, "model.onnx")
-
-            def settings(chosen: Any) -> None:
-                chosen.optimized_model_filepath = target
-
-            Session(source, options, settings)
+            self.write_optimized(source, options, target)
             return Path(target).read_bytes()
+
+    def write_optimized(self, source: bytes | str, options: RuntimeOptions, path: str) -> None:
+        """The runtime writes it itself, and leaves weights of other files there, where it did not change them."""
+
+        def settings(chosen: Any) -> None:
+            chosen.optimized_model_filepath = path
+
+        Session(source, options, settings)
 
     def memory_trace(self, source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any]) -> MemoryTrace:
         """As the runtime's own allocator counts it."""

@@ -31,6 +31,7 @@ _DOING = {
     "measure_many": "measuring a model",
     "profile": "profiling a model",
     "optimized": "optimising a model",
+    "write_optimized": "optimising a model",
 }
 
 

@@ -99,6 +99,9 @@ class Service:
     def optimized(self, source: bytes | str, options: RuntimeOptions) -> bytes:
         return self._runtime.optimized(source, options)
 
+    def write_optimized(self, source: bytes | str, options: RuntimeOptions, path: str) -> None:
+        self._runtime.write_optimized(source, options, path)
+
     def memory_trace(self, source: bytes | str, options: RuntimeOptions, feeds: Mapping[str, Any]) -> Any:
         return self._runtime.memory_trace(source, options, feeds)
 

@@ -9,12 +9,14 @@ What a runtime cannot do it declares (:class:`rlflow.runtime.Runtime`): then a r
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from rlflow.errors import RuntimeRefused
+from rlflow.files import ScratchFolder
 from rlflow.frontends import evaluate, graph_to_model
 from rlflow.graph import Graph
 from rlflow.runtime import Measurement, RuntimeOptions, Worker
@@ -106,6 +108,9 @@ def does_what_it_declares(worker: Worker) -> None:
     _, source, feeds = _model(TEXTS["dense"])
     if worker.runtime.shows_graph:
         assert worker.optimized(source), "the graph that is executed is empty"
+        with ScratchFolder() as folder:
+            worker.write_optimized(source, os.path.join(folder, "graph.onnx"))
+            assert os.path.getsize(os.path.join(folder, "graph.onnx")), "the file of the graph is empty"
     else:
         _refused(lambda: worker.optimized(source), "the graph that is executed, which is not handed out,")
     with contextlib.suppress(RuntimeRefused):  # not every runtime has a profiler

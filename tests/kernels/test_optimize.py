@@ -295,9 +295,9 @@ def test_the_stage_leaves_the_race_and_the_check_their_time(monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("pace", "start", "seconds"),
     [
-        (ModelTimes(0.01, 0.001), 0.3, 30.0 - 0.35 * 30.0 - 0.066 - 1.8),  # a third of all is enough for the race
+        (ModelTimes(0.01, 0.001), 0.3, 30.0 - 0.35 * 30.0 - 0.06 - 1.8),  # a third of all is enough for the race
         (ModelTimes(0.4, 0.08), 0.3, 9.0),  # of a large model, what a claim needs ends after the budget
-        (ModelTimes(0.4, 0.08), 1.2, 38.0 - 8 * 3.28 - 3.28 - 1.8),  # and on a busy machine as late as it may
+        (ModelTimes(0.4, 0.08), 1.2, 38.0 - 8 * 3.28 - 2.8 - 1.8),  # and on a busy machine as late as it may
         (ModelTimes(0.2, 0.4), 0.3, 9.0),  # long runs are few in a block
         (ModelTimes(2.0, 0.4), 0.8, 0.0),  # too large for a claim
     ],

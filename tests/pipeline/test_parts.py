@@ -109,6 +109,34 @@ def test_kernels_have_a_part_of_the_budget() -> None:
     assert (own.kernels() or ())[:2] == pytest.approx((9.0, 109.0))
 
 
+@pytest.mark.parametrize(
+    ("budget", "pace", "alone"),
+    [
+        (60.0, SMALL, False),
+        (60.0, ModelTimes(0.25, 0.1), False),  # as ResNet-50 on a free core
+        (60.0, ModelTimes(0.5, 0.36), True),  # as BERT-base
+        (180.0, ModelTimes(0.5, 0.36), False),
+        (180.0, LARGE, True),
+        (None, LARGE, False),
+    ],
+)
+def test_kernels_have_all_of_the_time_where_it_does_not_reach_for_both(
+    budget: float | None, pace: ModelTimes, alone: bool
+) -> None:
+    parts = Parts(budget, kernels=True)
+    assert parts.leaves_kernels_alone(pace) is alone
+    assert parts.pace == pace
+
+
+def test_a_clock_that_runs_is_not_started_again() -> None:
+    clock = Clock()
+    parts = Parts(60.0, clock=clock)
+    parts.begin()
+    clock.now += 10.0
+    parts.begin()
+    assert parts.left == 50.0
+
+
 def test_a_search_that_uses_all_its_time_leaves_some_for_advice() -> None:
     clock = Clock()
     plain, parts = Parts(60.0, clock=clock), Parts(60.0, clock=clock)
