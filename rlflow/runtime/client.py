@@ -92,9 +92,7 @@ class Worker(Channel):
         threads: int | None = None,
         time_limit: float | None = None,
     ) -> Handle:
-        """Open a session on serialized ONNX or on a file (needed where weights are external, or the model exceeds 2
-        GB).
-        """
+        """Open a session on serialized ONNX, or on a file (for weights outside, or more than 2 GB)."""
         options = self._options(level, threads)
         source = self._sources.of(model)
         key = next(self._keys)
@@ -120,9 +118,7 @@ class Worker(Channel):
         self._sources.release(source)
 
     def prepare(self, handles: Sequence[Handle]) -> None:
-        """Load, in the order given, the models that a fresh process lacks; requests do it by themselves, timing it
-        apart is what this is for.
-        """
+        """Load in this order what a fresh process lacks. Requests do it by themselves; this is to time it apart."""
         self._ensure(handles)
 
     def inspect(self, handle: Handle) -> ModelIO:
