@@ -23,6 +23,7 @@ from setuptools.errors import CompileError, ExecError, LinkError
 ROOT = Path(__file__).resolve().parent
 CYTHON = "cext/cython"
 STUB = f"{CYTHON}/_core.pyi"
+SAYS_HEADERS = "-MMD"  # the compiler writes beside each object which headers it read
 KERNELS = "_kernels.so"  # beside the core; no Python in it, and the package works without
 RULES = "substitutions"
 PACKAGED_RULES = "_substitutions"  # rlflow/_substitutions in a wheel; an editable install reads substitutions/ itself
@@ -34,7 +35,7 @@ def core_extension() -> Extension:
     if sys.platform == "win32":
         flags = ["/std:c++20", "/O2", "/EHsc", "/utf-8"]
     else:
-        flags = ["-std=c++20", "-O3", "-g0", "-fvisibility=hidden", "-fvisibility-inlines-hidden"]
+        flags = ["-std=c++20", "-O3", "-g0", "-fvisibility=hidden", "-fvisibility-inlines-hidden", SAYS_HEADERS]
         if sys.platform == "linux":
             flags.append("-fno-plt")
     return Extension(
@@ -50,13 +51,30 @@ def core_extension() -> Extension:
 
 def kernel_flags() -> list[str]:
     """The kernels choose their instruction set while they run, so no flag names one."""
-    return ["-std=c++20", "-O3", "-g0", "-ffp-contract=fast", "-fvisibility=hidden", "-fvisibility-inlines-hidden"]
+    hidden = ["-fvisibility=hidden", "-fvisibility-inlines-hidden"]
+    return ["-std=c++20", "-O3", "-g0", "-ffp-contract=fast", *hidden, SAYS_HEADERS]
 
 
 def header_files() -> list[Path]:
-    """What a change of which makes every C++ file stale."""
+    """All that our C++ and Cython files may include."""
     cext = ROOT / "cext"
     return sorted([*cext.rglob("*.h"), *cext.rglob("*.pxd"), *cext.rglob("*.pxi")])
+
+
+def made_from(target: Path, source: str) -> list[Path]:
+    """What an object hangs on: its source, this file, and the headers that the compiler listed beside it, or all
+    headers where it lists none."""
+    listing = target.with_suffix(".d")
+    if not listing.exists():
+        return [Path(source), Path(__file__), *header_files()]
+    _, _, names = listing.read_text().replace("\\\n", " ").partition(":")
+    return [Path(source), Path(__file__), *map(Path, names.split())]
+
+
+def is_newest(target: Path, sources: list[Path]) -> bool:
+    """Whether ``target`` exists and is newer than all of ``sources``, none of which is gone."""
+    made = target.stat().st_mtime if target.exists() else 0.0
+    return all(path.exists() and path.stat().st_mtime < made for path in sources)
 
 
 def job_count() -> int:
@@ -70,12 +88,11 @@ def job_count() -> int:
 def compile_side_by_side(compiler: Any) -> Callable[..., list[str]]:
     """The compiler's ``compile``, once a file, in threads; an object newer than all it is made from is left alone."""
     compile_files = compiler.compile
-    newest_header = max((path.stat().st_mtime for path in [*header_files(), ROOT / "setup.py"]), default=0.0)
 
     def compile_all(sources: list[str], output_dir: str | None = None, **options: Any) -> list[str]:
         def one(source: str) -> list[str]:
             target = Path(compiler.object_filenames([source], output_dir=output_dir or "")[0])
-            if target.exists() and target.stat().st_mtime > max(newest_header, Path(source).stat().st_mtime):
+            if is_newest(target, made_from(target, source)):
                 return [os.fspath(target)]
             target.parent.mkdir(parents=True, exist_ok=True)  # here, because threads would race for it
             return compile_files([source], output_dir=output_dir, **options)
@@ -90,22 +107,33 @@ class BuildCore(build_ext):
     """Translates the Cython file into the build folder, compiles in parallel, and hands the stub to in-place builds."""
 
     def build_extensions(self) -> None:
-        from Cython.Build import cythonize  # only here: an sdist is made without translating anything
-
         if self.editable_mode:  # keep the objects: the next change compiles what it touched
             self.build_temp = os.path.join("build", f"editable-{self.plat_name}-{sys.implementation.cache_tag}")
-        translated = cythonize(
-            self.extensions,
-            build_dir=os.path.join(self.build_temp, "cython"),
-            include_path=[CYTHON],
-            compiler_directives={"language_level": 3, "embedsignature": True},
-            quiet=True,
-        )
-        for extension, with_cpp in zip(self.extensions, translated, strict=True):
-            extension.sources = with_cpp.sources  # setuptools has put its own marks on `extension`, so it stays
+        for extension in self.extensions:
+            extension.sources = self.translated(extension)
         self.compiler.compile = compile_side_by_side(self.compiler)
         super().build_extensions()
         self.build_kernels()
+
+    def translated(self, extension: Extension) -> list[str]:
+        """The sources with C++ in place of Cython. The C++ of an earlier build stays where the same Cython made it of
+        the same files; Cython itself would translate again for each new environment, whose own files are newer."""
+        import Cython  # only here: an sdist is made without translating anything
+        from Cython.Build import cythonize
+
+        folder = os.path.join(self.build_temp, "cython")
+        source, *native = extension.sources
+        cpp = Path(folder, source).with_suffix(".cpp")
+        inputs = [path for path in (ROOT / CYTHON).iterdir() if path.suffix in {".pyx", ".pxd", ".pxi"}]
+        if is_newest(cpp, [Path(__file__), *inputs]):
+            with cpp.open(encoding="utf-8") as lines:
+                if next(lines, "").strip() == f"/* Generated by Cython {Cython.__version__} */":
+                    return [cpp.as_posix(), *native]
+        directives = {"language_level": 3, "embedsignature": True}
+        (made,) = cythonize(
+            [extension], build_dir=folder, include_path=[CYTHON], compiler_directives=directives, quiet=True, force=True
+        )
+        return list(made.sources)
 
     @property
     def kernels(self) -> Path:
@@ -116,7 +144,8 @@ class BuildCore(build_ext):
         """The library of kernels; a compiler that lacks the vector types of GCC and Clang is no reason to fail."""
         self.kernels.unlink(missing_ok=True)  # a session may have it open, so it is never written over
         self.kernels.parent.mkdir(parents=True, exist_ok=True)
-        sources = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "cext" / "kernels").glob("*.cc"))
+        files = (path.relative_to(ROOT).as_posix() for path in (ROOT / "cext" / "kernels").glob("*.cc"))
+        sources = sorted(files, reverse=True, key=lambda name: ("stages" in name, name))  # what takes longest first
         try:
             objects = self.compiler.compile(sources, output_dir=self.build_temp, extra_postargs=kernel_flags())
             loader = ["dl"] if sys.platform == "linux" else []  # opens generated code, where a user names some
