@@ -28,6 +28,9 @@ CORE := $(shell test ! -d cext || find cext -name '*.cc' -not -path 'cext/tests/
 RECIPE := setup.py pyproject.toml constraints.txt
 CPP := $(shell test ! -d cext || find cext -name '*.cc' -o -name '*.h')
 
+# Every process of the tests would compile what it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # A compiler that was asked for is handed to the build; otherwise Python's own choice stands.
 ifneq ($(origin CXX),default)
 export CXX
@@ -65,11 +68,12 @@ $(VENV)/.dev: $(CORE) $(RECIPE) | $(VENV)/bin/python
 	@$(PIP) install --quiet -c constraints.txt -e '.[dev]'
 	@touch $(VENV)/.base $@
 
-# The second environment: what the extras need, torch and TVM first of all. The core's objects are those of the first.
+# The second environment: what the extras need, torch and TVM first of all. The core's objects are those of the first,
+# and of the packages only what is imported becomes bytecode.
 $(EXTRAS)/.extras: $(CORE) $(RECIPE) | $(VENV)/.dev
 	@test -x $(EXTRAS)/bin/python || "$(PYTHON)" -m venv "$(EXTRAS)"
 	@echo "Installing rlflow with its extras into $(EXTRAS): torch and TVM are large, which takes some minutes."
-	@$(EXTRAS)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt -e '.[dev,rl,torch,tuner,ray]'
+	@$(EXTRAS)/bin/python -m pip --disable-pip-version-check install --quiet --no-compile -c constraints.txt -e '.[dev,rl,torch,tuner,ray]'
 	@touch $@
 
 # The third: projects that rlflow works with, and that want other versions of transformers than our exports.
