@@ -101,8 +101,7 @@ def _compute(work: Callable[[], bytes], outlet: int, memory: int) -> NoReturn:
 def _limit(memory: int) -> None:
     import resource
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
+    _heed_signals()
     faulthandler.disable()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the C library's last words
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -148,9 +147,14 @@ class Copy:
 
     def __init__(self, work: Callable[[], int], errors: IO[bytes]) -> None:
         self.returncode: int | None = None
-        ours, theirs = os.pipe(), os.pipe()
         sys.stdout.flush()
-        self.pid = _fork()
+        ours, theirs = os.pipe(), os.pipe()
+        try:
+            self.pid = _fork()
+        except OSError:
+            for end in (*ours, *theirs):
+                os.close(end)
+            raise
         if self.pid == 0:
             _live(work, (ours[0], theirs[1], errors.fileno()), (ours[1], theirs[0]))
         os.close(ours[0])
@@ -199,11 +203,19 @@ def _live(work: Callable[[], int], streams: tuple[int, int, int], others: tuple[
         for other in (*streams[:2], *others):
             os.close(other)
         sys.stdout, sys.stderr = (open(number, "w", closefd=False) for number in (1, 2))  # noqa: SIM115
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
+        _heed_signals()
         status = work()
     except BaseException:  # noqa: BLE001 - whatever it is, it is told, and ends here
         traceback.print_exc()
     finally:
-        sys.stderr.flush()
-        os._exit(status)
+        try:
+            sys.stderr.flush()
+        finally:  # nothing to write to is no reason to live on
+            os._exit(status)
+
+
+def _heed_signals() -> None:
+    """Signals end a copy, but those that what it comes from was told to ignore, as nohup does."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)

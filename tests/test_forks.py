@@ -166,3 +166,36 @@ def test_a_copy_is_killed() -> None:
     copy.kill()
     assert copy.wait() == -signal.SIGKILL
     copy.kill()
+
+
+def test_a_copy_ignores_what_it_comes_from_ignores() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        copy, _ = copied(lambda: len(os.read(0, 9)))
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    os.kill(copy.pid, signal.SIGHUP)
+    copy.stdin.write(b"word")
+    copy.stdin.close()
+    assert copy.wait(timeout=60) == 4
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full device here")
+def test_a_copy_that_cannot_say_what_is_wrong_ends_all_the_same() -> None:
+    def work() -> int:
+        raise OSError("wrong")
+
+    with open("/dev/full", "wb") as full:
+        assert forks.Copy(work, full).wait(timeout=60) == 1
+
+
+def test_where_no_copy_can_be_made_nothing_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> int:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    with tempfile.TemporaryFile() as errors:
+        before = len(os.listdir("/proc/self/fd"))
+        monkeypatch.setattr(os, "fork", refused)
+        with pytest.raises(OSError, match="temporarily"):
+            forks.Copy(lambda: 0, errors)
+        assert len(os.listdir("/proc/self/fd")) == before

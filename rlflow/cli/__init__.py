@@ -75,5 +75,7 @@ def program() -> NoReturn:
     try:
         main()
     except SystemExit as end:
-        leave(end.code if isinstance(end.code, int) else 1)
+        if not isinstance(end.code, (int, type(None))):
+            raise  # Python prints it
+        leave(end.code or 0)
     leave(0)

@@ -140,7 +140,8 @@ def calibrate(
     probed = course.groups(runs)
     deployed, others = _deployed(runner, original, feeds, probed if fused else [])
     for group, outputs in zip(probed, others, strict=False):
-        group.variants.append(outputs)
+        if all(outputs):  # as deployed it may refuse what it takes otherwise
+            group.variants.append(outputs)
     unstable = _unstable(plain, again)
     variants = [deployed, *([nudged] if len(nudged) == count else [])]  # integers cannot be moved
     groups = [Runs("usual", list(feeds), plain, variants), *probed]

@@ -102,16 +102,16 @@ def run_once(runs: Runner, model: ModelSource) -> Runner:
     """``runs``, for a ``model`` that is deployed with the runtime's optimisations off, because its graph has been
     optimised already: what it computes so is what it computes as deployed, and is not computed again.
     """
-    asked: list[Feeds] = []
-    found: list[Outputs] = []
-
-    def noted(feeds: Any) -> Iterator[Feeds]:
-        for one in feeds:
-            asked.append(one)
-            yield one
+    found: list[tuple[Feeds, Outputs]] = []
 
     def known(feeds: Any) -> list[Outputs]:
-        return [out for wanted in feeds for one, out in zip(asked, found, strict=True) if one is wanted]
+        outputs = [next((out for one, out in found if one is wanted), None) for wanted in feeds]
+        return [one for one in outputs if one is not None]
+
+    def noted(feeds: Any, taken: list[Feeds]) -> Iterator[Feeds]:
+        for one in feeds:
+            taken.append(one)
+            yield one
 
     ours = model
 
@@ -120,7 +120,9 @@ def run_once(runs: Runner, model: ModelSource) -> Runner:
             return runs(model, feeds, level)
         if level == "all" and len(outputs := known(feeds)) == len(feeds):
             return outputs
-        found.extend(outputs := runs(model, noted(feeds), "disable"))
+        taken: list[Feeds] = []
+        outputs = runs(model, noted(feeds, taken), "disable")
+        found.extend(zip(taken, outputs, strict=False))  # of what was asked last there may be no answer
         return outputs
 
     return run

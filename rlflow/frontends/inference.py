@@ -104,10 +104,17 @@ def inferred_apart(bare: onnx.ModelProto, *, strict: bool, numbers: bool) -> onn
     """onnx's shape inference, in a copy of this process: it trusts the numbers that it follows, and the wrong ones end
     the process. Raises :class:`forks.Failed`.
     """
-    return onnx.ModelProto.FromString(_inferred_bytes(bare.SerializeToString(), strict, numbers))
+    data = bare.SerializeToString()
+    infer = _inferred_bytes if len(data) <= _REMEMBERED else _inferred_bytes.__wrapped__
+    return onnx.ModelProto.FromString(infer(data, strict, numbers))
 
 
-@functools.lru_cache(maxsize=4)  # a body is asked about when it is taken out of its node, and when it is read
+#: Bytes of a model whose inference is remembered: that of a body is asked for when it is taken out of its node, and
+#: when it is read.
+_REMEMBERED = 1 << 20
+
+
+@functools.lru_cache(maxsize=4)
 def _inferred_bytes(data: bytes, strict: bool, numbers: bool) -> bytes:
     def work() -> bytes:
         made: onnx.ModelProto = onnx.shape_inference.infer_shapes(data, strict_mode=strict, data_prop=numbers)

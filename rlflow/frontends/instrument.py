@@ -97,14 +97,21 @@ def _copied(model: onnx.ModelProto, home: str, folder: str) -> bool:
     large = [tensor for tensor in model.graph.initializer if math.prod(tensor.dims) > SMALL]
     names = {entry.value for tensor in large for entry in tensor.external_data if entry.key == "location"}
     inside = any(tensor.data_location != TensorProto.EXTERNAL for tensor in large)
-    if inside or not names or any(os.path.basename(name) != name for name in names):
+    if inside or not names or any(os.path.basename(name) != name or _is_ours(name) for name in names):
         return False
+    if sum(os.path.getsize(os.path.join(home, name)) for name in names) > MOVED_IN_PART:
+        return False  # the file may be that of other models, too
     for name in names:
         shutil.copyfile(os.path.join(home, name), os.path.join(folder, name))
     for tensor in model.graph.initializer:
         if math.prod(tensor.dims) <= SMALL:
             storage.embed_tensor(tensor, home)
     return True
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a file of this name may be one of the folder's own: a variant, or the mark of its owner."""
+    return name.endswith(".onnx") or name.startswith(".")
 
 
 def watching(model: onnx.ModelProto, values: Sequence[str]) -> onnx.ModelProto:

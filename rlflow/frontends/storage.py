@@ -10,7 +10,7 @@ import math
 import mmap
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 import onnx
@@ -196,16 +196,44 @@ def write_metadata(
     Raises ModelError where it is no model, and OutputError; then the files are as they were.
     """
     with replacing(path if target is None else target) as stream, open(path, "rb") as file:
-        try:
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                pieces = _with_entry(content, key, value)
-        except (NotProtobuf, DecodeError, ValueError) as error:
-            raise ModelError(f"The file '{os.fspath(path)}' is not a serialised ONNX ModelProto.") from error
+        with _content(file) as content:
+            try:
+                pieces = _with_entry(content, key, value) if content else [_parsed_with_entry(b"", key, value, path)]
+            except (NotProtobuf, DecodeError):  # groups, say, which protobuf reads and our reader does not
+                pieces = [_parsed_with_entry(content[:], key, value, path)]
         for piece in pieces:
             _pour(piece, file, stream)
 
 
-def _with_entry(content: mmap.mmap, key: str, value: str | None) -> list[_Piece]:
+@contextlib.contextmanager
+def _content(file: BinaryIO) -> Iterator[mmap.mmap | bytes]:
+    """The bytes of a file: mapped, or read where the file system maps none, or there are none."""
+    try:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError):
+        yield file.read()
+        return
+    with mapped:
+        yield mapped
+
+
+def _parsed_with_entry(content: bytes, key: str, value: str | None, path: str | os.PathLike[str]) -> bytes:
+    model = onnx.ModelProto()
+    try:
+        if not content:
+            raise DecodeError("it is empty")
+        model.ParseFromString(content)
+    except DecodeError as error:
+        raise ModelError(f"The file '{os.fspath(path)}' is not a serialised ONNX ModelProto.") from error
+    others = [entry for entry in model.metadata_props if entry.key != key]
+    del model.metadata_props[:]
+    model.metadata_props.extend(others)
+    if value is not None:
+        model.metadata_props.add(key=key, value=value)
+    return model.SerializeToString()
+
+
+def _with_entry(content: mmap.mmap | bytes, key: str, value: str | None) -> list[_Piece]:
     """A serialised model with this value of a metadata entry, where a serialisation has it."""
     kept, begin, place = list[_Piece](), 0, 0
     for field in fields(content):

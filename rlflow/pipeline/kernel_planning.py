@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import verified
 from rlflow.equivalence.runners import run_once
-from rlflow.errors import CostError, ModelError, OutputError, VerificationFailed
+from rlflow.errors import CostError, RlflowError
 from rlflow.files import ScratchFolder
 from rlflow.kernels.algorithms import ALGORITHMS
 from rlflow.kernels.plan import KEY, Choice, KernelPlan
@@ -55,7 +55,7 @@ def with_kernels(loaded: Loaded, raced: Raced, context: Context) -> Written:
         written = write(loaded, raced, context)
         return _marked(written, _planned(loaded, raced, context), context)
     text = _planned(loaded, raced, context)
-    return _marked(write(loaded, raced, context, (KEY, text)), text, context)
+    return _marked(write(loaded, raced, context, None if text is None else (KEY, text)), text, context)
 
 
 def _planned(loaded: Loaded, raced: Raced, context: Context) -> str | None:
@@ -66,9 +66,12 @@ def _planned(loaded: Loaded, raced: Raced, context: Context) -> str | None:
         pace = _pace(loaded, context)
         given = _Time(_before_writing(context.parts.kernels(), loaded, raced), pace)
         return _Planning(source, loaded, context, given).plan().text()
-    except (CostError, ModelError, OutputError, VerificationFailed) as error:
-        context.notes.append(f"There is no plan of kernels: {str(error).rstrip('.')}.")
-        return None
+    except (RlflowError, OSError) as error:
+        why = str(error).rstrip(".")
+    except KeyboardInterrupt:  # what was found before is kept
+        why = "they were interrupted"
+    context.notes.append(f"There is no plan of kernels: {why}.")
+    return None
 
 
 def _before_writing(given: Timing | None, loaded: Loaded, raced: Raced) -> Timing | None:

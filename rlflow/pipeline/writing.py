@@ -92,7 +92,7 @@ class Written:
     size: int | None = None
 
 
-def write(loaded: Loaded, raced: Raced, context: Context, entry: tuple[str, str | None] | None = None) -> Written:
+def write(loaded: Loaded, raced: Raced, context: Context, entry: tuple[str, str] | None = None) -> Written:
     """Write the winner, or the model as it came, to where the user wants it; the latter's file with a metadata
     ``entry``, where that is known and the model is copied.
     """
@@ -121,7 +121,7 @@ def _needs_more(loaded: Loaded, model: ModelProto) -> Iterator[str]:
         yield f"The result has operators of {domain}, which the model had not."
 
 
-def _original(loaded: Loaded, context: Context, entry: tuple[str, str | None] | None) -> Written:
+def _original(loaded: Loaded, context: Context, entry: tuple[str, str] | None) -> Written:
     inside = not loaded.exports.external
     if context.output is not None:
         context.stage("writing", f"writing {context.output} as it came")
@@ -144,7 +144,7 @@ def _made(make: Callable[[], ModelProto], inside: bool, loaded: Loaded, context:
     return lambda: model
 
 
-def _copy_original(loaded: Loaded, target: Path, entry: tuple[str, str | None] | None) -> None:
+def _copy_original(loaded: Loaded, target: Path, entry: tuple[str, str] | None) -> None:
     from rlflow.frontends import storage
 
     path = loaded.imported.source_path

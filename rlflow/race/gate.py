@@ -79,7 +79,7 @@ def choose(
         alive = [name for name in sampler.names if name not in dropped]
         entrants, extras = _of_kind("candidate", alive), _of_kind("beside", alive)
         track = _track(sampler, "baseline", entrants, extras, dropped, terms, stop, started)
-        if only:
+        if only and not any(map(callable, models.values())):  # to make a model is no part of a block
             track.expect(track.elapsed())
         kept = None if memory is None else _Unprefixed(memory)
         decided = _with_plain_names(Contest(track, terms, on_progress or _unheard, kept).run())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import onnx
 import pytest
@@ -46,6 +48,26 @@ def test_an_entry_is_set_or_removed_and_all_else_stays(
     storage.write_metadata(path, key, value)
     expected = model(*after).SerializeToString(deterministic=True)
     assert [one.read_bytes() for one in sorted(tmp_path.iterdir())] == [expected] * 2
+
+
+GROUP, VARINT = b"\xa3\x06\x08\x01\xa4\x06", b"\x70\x05"  # field 100 as a group; metadata_props as a number
+
+
+@pytest.mark.parametrize("odd", [GROUP, VARINT], ids=["a group", "a number"])
+@pytest.mark.parametrize("mapped", [True, False])
+def test_what_protobuf_reads_keeps_its_model(odd: bytes, mapped: bool, tmp_path: Path, monkeypatch: Any) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model(("k", "old")).SerializeToString() + odd)
+    if not mapped:
+        monkeypatch.setattr(storage, "mmap", SimpleNamespace(mmap=_unmapped, ACCESS_READ=1))
+    storage.write_metadata(path, "k", "new")
+    written = onnx.load(path)
+    assert [(one.key, one.value) for one in written.metadata_props] == [("k", "new")]
+    assert written.graph == model().graph
+
+
+def _unmapped(*_: object, **__: object) -> None:
+    raise OSError(19, "No such device")
 
 
 @pytest.mark.parametrize("content", [b"", b"\x3a\x7f half a graph", b"\x72\x02\x0a\x7f"])

@@ -5,6 +5,8 @@ A plain script, so that ``make native-test`` needs nothing installed:
     python tests/native/build_native.py [--sanitize [address|thread]] [--run [TEST ...]]
 
 Objects are kept under ``build/native*/`` by the digest of what they were made from: an unchanged file is compiled once.
+Without a sanitizer the tests run on the package's own objects, where ``pip install -e`` has left them as new as their
+sources.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import argparse
 import contextlib
 import fcntl
 import hashlib
+import importlib.util
 import os
 import shlex
 import shutil
@@ -64,7 +67,8 @@ def build(sanitizer: str = "") -> Path:
     folder = ROOT / "build" / (f"native-{sanitizer}" if sanitizer else "native")
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / "lock"):
-        return _build_in(folder, [*command, *flags], sources(sanitizer))
+        files = sources(sanitizer)
+        return _build_in(folder, [*command, *flags], files, {} if sanitizer else packaged_objects(files))
 
 
 def sources(sanitizer: str) -> list[Path]:
@@ -79,11 +83,33 @@ def sources(sanitizer: str) -> list[Path]:
     return [path for path in found if CEXT / "tests" not in path.parents or starts_threads(path)]
 
 
-def _build_in(folder: Path, command: list[str], sources: list[Path]) -> Path:
+def packaged_objects(sources: list[Path]) -> dict[Path, Path]:
+    """By source, the objects of the package's build that need not be compiled again; none where setuptools, which
+    tells, is not installed."""
+    spec = importlib.util.spec_from_file_location("rlflow_setup", ROOT / "setup.py")
+    assert spec is not None
+    assert spec.loader is not None
+    recipe = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(recipe)
+    except ImportError:
+        return {}
+    found = {}
+    for folder in sorted((ROOT / "build").glob(f"editable-*-{sys.implementation.cache_tag}")):
+        for source in sources:
+            target = folder / source.relative_to(ROOT).with_suffix(".o")
+            if recipe.is_newest(target, recipe.made_from(target, os.fspath(source))):
+                found[source] = target
+    return found
+
+
+def _build_in(folder: Path, command: list[str], sources: list[Path], packaged: dict[Path, Path]) -> Path:
     headers = b"".join(path.read_bytes() for path in sorted(CEXT.rglob("*.h")))
     recipe = digest(" ".join(command).encode(), headers)
 
     def compile_one(source: Path) -> Path:
+        if (shipped := packaged.get(source)) is not None:
+            return shipped
         target = folder / f"{source.stem}-{digest(recipe.encode(), source.read_bytes())}.o"
         if not target.exists():
             includes = [f"-I{CEXT / part}" for part in ("include", "tests", "src", "kernels")]
@@ -92,7 +118,8 @@ def _build_in(folder: Path, command: list[str], sources: list[Path]) -> Path:
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2) as pool:
         objects = list(pool.map(compile_one, sources))
-    program = folder / f"unit_tests-{digest(*(path.name.encode() for path in objects))}"
+    made = (f"{path.name} {path.stat().st_mtime_ns if path in packaged.values() else ''}" for path in objects)
+    program = folder / f"unit_tests-{digest(*(one.encode() for one in made))}"
     if not program.exists():
         produce(program, [*command, *map(os.fspath, objects), "-pthread", *LIBRARIES])
         for stale in folder.iterdir():

@@ -92,7 +92,7 @@ def _conv_transpose(c: Call) -> Array:
     result = d.zeros((batch, g * cout, *full))
     flat = x.reshape(1, batch, g, cin, 1, math.prod(x.shape[2:]))
     weights = np.moveaxis(w.reshape(1, g, cin, cout, 1, math.prod(kernel)), -1, 0)
-    parts = d.total(d.mul(flat, weights), (3,)).reshape(-1, batch, g * cout, *x.shape[2:])
+    parts = d.total(d.mul(flat, weights), (3,)).reshape(math.prod(kernel), batch, g * cout, *x.shape[2:])
     for tap, part in zip(itertools.product(*map(range, kernel)), parts, strict=True):
         at = (
             slice(None),
