@@ -37,9 +37,8 @@ def _field(key: str, value: Any) -> str:
 
 
 def write_records(path: Path, verdicts: Mapping[str, Verdict]) -> None:
-    """Puts the records of the proved rules into a rule file; a rule that is not proved loses its record. As long as the
-    statement is the same, what z3 found before is kept, and the roundings are the largest of all machines: another
-    instruction set rounds otherwise."""
+    """Puts the records of the proved rules into a rule file; a rule that is not proved loses its record. What z3 found
+    before is kept as long as the statement is the same."""
     data = json.loads(path.read_text(encoding="utf-8"))
     for entry in data["rules"]:
         verdict = verdicts.get(entry["name"])
@@ -47,16 +46,15 @@ def write_records(path: Path, verdicts: Mapping[str, Verdict]) -> None:
             continue
         before = entry.pop("proof", None)
         if verdict.record is not None:
-            entry["proof"] = _joined(verdict.record, before).to_json()
+            entry["proof"] = _with_axioms(verdict.record, before).to_json()
     write_atomically(path, rule_file_text(data))
 
 
-def _joined(record: ProofRecord, before: dict[str, Any] | None) -> ProofRecord:
+def _with_axioms(record: ProofRecord, before: dict[str, Any] | None) -> ProofRecord:
     same = before is not None and all(before.get(k) == getattr(record, k) for k in ("statement", "semantics", "prover"))
-    if not same or before is None:
+    if not same or record.axioms or before is None:
         return record
-    largest = {name: max(before[name], getattr(record, name)) for name in ("max_rel_err", "growth")}
-    return replace(record, axioms=record.axioms or tuple(before.get("axioms", ())), **largest)
+    return replace(record, axioms=tuple(before.get("axioms", ())))
 
 
 def write_examples(path: Path, names: Sequence[str] = ()) -> None:
