@@ -101,7 +101,7 @@ endif
 ##@ Tests
 
 .PHONY: test
-test: $(VENV)/.dev ## the test suite (under ten minutes on two cores)
+test: $(VENV)/.dev ## the test suite (a quarter of an hour on two cores, more on slow ones)
 	@mkdir -p build
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup --skips=build/skips-base.json $(TESTS)
 
