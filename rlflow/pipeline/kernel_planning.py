@@ -266,7 +266,8 @@ class _Planning:
         options, how = self.context.options, self.time.racing()
         # The runtime's graph of the model, opened as the other is: of large models, loading is most of a block.
         plain = graph.with_kernels({})
-        decision = gate.choose(worker, plain, {"kernels": model}, self._feeds, **how, seed=options.seed, only=True)
+        how |= {"seed": options.seed, "only": True, "reopened": True}
+        decision = gate.choose(worker, plain, {"kernels": model}, self._feeds, **how)
         if decision.winner is None:
             raise CostError(decision.reason)
         version = str(worker.describe()["version"])

@@ -57,6 +57,7 @@ def choose(
     memory: Memory | None = None,
     before_closing: Callable[[GateDecision, Callable[[str, Any], dict[str, Any]]], None] | None = None,
     only: bool = False,
+    reopened: bool = False,
 ) -> GateDecision:
     """Time baseline and candidates by ``clock``, a worker or the command of a device, and decide whether one of them
     replaces the baseline. ``seconds``, ``at_most``, ``for_least``, ``reserve``, ``seed``, ``alpha``, ``only``: see
@@ -64,7 +65,8 @@ def choose(
 
     A candidate is accepted if, on samples that did not choose it, it is faster at the one-sided level ``alpha``. One
     that the runtime refuses, that crashes or hangs, or that returns non-finite values where the baseline returns
-    finite ones, is dropped with its sentence. The models of ``beside`` are timed along with the confirmation, and
+    finite ones, is dropped with its sentence. ``reopened``: opening the models takes most of a block, so what it took
+    is known before the first one. The models of ``beside`` are timed along with the confirmation, and
     take no part. ``feeds`` are arrays by input name. A model may be a function that makes it when it is loaded first.
 
     ``on_progress`` is told how far it is after every block. ``stop`` is asked after every block, and between the rounds
@@ -79,7 +81,7 @@ def choose(
         alive = [name for name in sampler.names if name not in dropped]
         entrants, extras = _of_kind("candidate", alive), _of_kind("beside", alive)
         track = _track(sampler, "baseline", entrants, extras, dropped, terms, stop, started)
-        if only and not any(map(callable, models.values())):  # to make a model is no part of a block
+        if reopened:
             track.expect(track.elapsed())
         kept = None if memory is None else _Unprefixed(memory)
         decided = _with_plain_names(Contest(track, terms, on_progress or _unheard, kept).run())
