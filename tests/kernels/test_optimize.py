@@ -15,7 +15,7 @@ import pytest
 
 import rlflow
 import rlflow.kernels
-from rlflow.errors import CostError, UsageError
+from rlflow.errors import CostError, GraphError, UsageError
 from rlflow.frontends import kernel_kinds
 from rlflow.frontends.kernel_sites import KERNELS, Site
 from rlflow.kernels import KEY, KernelPlan, shared_library, site_times
@@ -134,6 +134,29 @@ def test_what_loses_the_race_is_no_plan_and_an_old_one_goes(tmp_path: Path, monk
 
 
 @needs_library
+@pytest.mark.usefixtures("winning")
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (KeyboardInterrupt(), "There is no plan of kernels: they were interrupted."),
+        (OSError(28, "No space left on device"), "There is no plan of kernels: [Errno 28] No space left on device."),
+        (GraphError("a strange node."), "There is no plan of kernels: a strange node."),
+    ],
+    ids=["Ctrl-C", "a full disk", "a graph that is not understood"],
+)
+def test_what_goes_wrong_while_kernels_are_planned_leaves_the_model(
+    error: BaseException, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("rlflow.pipeline.kernel_planning._Planning.plan", fail)
+    path, result = optimised(tmp_path)
+    assert plan_of(path) is None
+    assert says in result.report.notes
+    onnx.checker.check_model(onnx.load(path))
+
+
 def test_a_model_without_such_nodes_has_no_plan(tmp_path: Path) -> None:
     node = onnx.helper.make_node("Relu", ["x"], ["y"])
     values = [onnx.helper.make_tensor_value_info(name, 1, [1, 8]) for name in "xy"]
