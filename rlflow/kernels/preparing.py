@@ -97,6 +97,8 @@ def _with_plan(model: bytes | str, plan: KernelPlan, generated: str | None) -> P
     made, note = applied(model, plan, with_code=code is not None)
     if made is None:
         return Prepared(model, False, note)
+    if code is not None:
+        _check_runs(made, model, code)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         blocked.write_apart(made, os.fspath(path))
@@ -117,6 +119,20 @@ def _code(plan: KernelPlan, generated: str | None) -> str | None:
     code = generated_code.admitted(generated, plan.generated)
     inprocess.with_library(inprocess.new_options(), shared_library.library_path(), code)  # the processor may lack it
     return code
+
+
+def _check_runs(made: bytes, model: bytes | str, code: str) -> None:
+    """Whether the code takes what its nodes get here: the runtime's graph does not say what that is, and a plan may lie.
+    Raises ModelError where the graph cannot run, and the model itself can.
+    """
+    from rlflow.runtime import inprocess
+
+    try:
+        inprocess.trial(made, shared_library.library_path(), code)
+    except RuntimeRefused as error:
+        with suppress(RuntimeRefused):
+            inprocess.trial(model)
+            raise ModelError(f"the generated code does not run in this model: {error}") from error
 
 
 def _unnamed(plan: KernelPlan, generated: str | None) -> str | None:

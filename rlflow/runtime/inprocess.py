@@ -12,8 +12,9 @@ import onnxruntime as ort
 
 from rlflow.errors import RuntimeRefused
 from rlflow.files import ScratchFolder
-from rlflow.runtime.loops import cpu_model, short
-from rlflow.runtime.session_options import GENERATED_ENTRY
+from rlflow.runtime.base import runtime
+from rlflow.runtime.loops import cpu_model, random_feeds, short
+from rlflow.runtime.session_options import GENERATED_ENTRY, RuntimeOptions
 
 
 def version() -> str:
@@ -46,6 +47,13 @@ def open_session(source: bytes | str, options: Any, providers: Sequence[Any] | N
         return ort.InferenceSession(source, options, providers=chosen)
     except Exception as error:  # the runtime raises a dozen unrelated classes
         raise RuntimeRefused(f"ONNX Runtime refused to load the model: {short(error)}") from error
+
+
+def trial(source: bytes | str, library: str | None = None, code: str | None = None) -> None:
+    """Run a model once, with inputs of the shapes that it states. Raises RuntimeRefused with what went wrong."""
+    options = RuntimeOptions(level="all" if library is None else "disable", library=library, generated=code)
+    session = runtime(options.runtime).open(source, options)
+    session.run(random_feeds(session, None, seed=0))
 
 
 def new_options() -> Any:

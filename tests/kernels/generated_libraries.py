@@ -56,14 +56,24 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def product_model(rows: int | str = 1) -> bytes:
-    """x · w, and a convolution by 3×3 that a kernel of ours can do."""
+def product_model(rows: int | str = 1, picky: bool = False) -> bytes:
+    """x · w. ``picky``: as many columns as a second input says, which may say no other number than there are."""
     rng = np.random.default_rng(3)
     weights = rng.standard_normal((DEPTH, COLUMNS)).astype(np.float32)
     node = helper.make_node("MatMul", ["x", "w"], ["y"], name="product")
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [rows, DEPTH])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [rows, COLUMNS])
-    graph = helper.make_graph([node], "g", [x], [y], [numpy_helper.from_array(weights, "w")])
+    nodes, ends = [node], [x]
+    if picky:
+        nodes = [
+            helper.make_node("MatMul", ["x", "w"], ["z"], name="product"),
+            helper.make_node("Reshape", ["z", "n"], ["y"]),
+        ]
+        ends, y = (
+            [x, helper.make_tensor_value_info("n", TensorProto.INT64, [1])],
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, [COLUMNS]),
+        )
+    graph = helper.make_graph(nodes, "g", ends, [y], [numpy_helper.from_array(weights, "w")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 9
     return model.SerializeToString()
