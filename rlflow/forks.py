@@ -198,6 +198,7 @@ def _live(work: Callable[[], int], streams: tuple[int, int, int], others: tuple[
     status = 1
     try:
         atexit._clear()
+        gc.freeze()  # garbage that is not collected yet has finalisers, which end what belongs to the original
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
         for other in (*streams[:2], *others):

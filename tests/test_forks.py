@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import gc
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -152,6 +154,26 @@ def test_the_end_of_the_original_is_not_the_end_of_a_copy(tmp_path: Path) -> Non
         assert not mark.exists()
     finally:
         atexit.unregister(mark.touch)
+
+
+def test_garbage_of_the_original_is_not_finalised_in_a_copy(tmp_path: Path) -> None:
+    """As a worker's process that nobody holds any more, but a cycle: it is not the copy's to end."""
+
+    class Owner:
+        def __init__(self) -> None:
+            self.own = self
+
+    mark = tmp_path / "mark"
+    gc.disable()
+    try:
+        weakref.finalize(Owner(), mark.touch)
+        copy, _ = copied(lambda: gc.collect() * 0)
+        assert copy.wait() == 0
+        assert not mark.exists()
+    finally:
+        gc.enable()
+    gc.collect()
+    assert mark.exists()
 
 
 def test_a_copy_that_fails_says_so_and_ends() -> None:
