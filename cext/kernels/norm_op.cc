@@ -2,6 +2,7 @@
 // elements fill. Sum is X + Skip + Bias, there where the attribute `keeps_sum` is 1. Attributes: epsilon; centred (1: by mean
 // and variance, 0: by the root mean square); and what a tuner chooses, rows: those of a task, 0: by their size.
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -31,6 +32,8 @@ class NormKernel {
  public:
   static constexpr const char* kName = "RowNorm";
   static constexpr std::size_t kInputs = 5, kRequired = 2, kOutputs = 2;
+  static constexpr std::size_t kScale = 1, kShift = 3, kBias = 4;
+  static constexpr int64_t kUnknown = -1;
   const Api api;
 
   NormKernel(Api calls, const ort::KernelInfo* info) : api(calls) {
@@ -41,14 +44,18 @@ class NormKernel {
     task_rows_ = attributes.integer("rows", 0);
     if (task_rows_ < 0 || task_rows_ > (1 << 20))
       throw std::invalid_argument("RowNorm: a task of " + std::to_string(task_rows_) + " rows is not between 0 and 1048576.");
+    for (const std::size_t number : {kScale, kShift, kBias}) {
+      const ort::Value* constant = constant_input(api, info, number);
+      lengths_[number] = constant ? elements(api.shape(constant)) : kUnknown;
+    }
   }
 
   void run(ort::KernelContext* context) const {
-    const ort::Value* x = api.input(context, 0);
+    const ort::Value *x = api.input(context, 0), *scale = api.input(context, kScale);
     const std::vector<int64_t> sizes = api.shape(x);
-    const int64_t width = elements(api.shape(api.input(context, 1))), total = elements(sizes);
+    const int64_t width = length(scale, kScale), total = elements(sizes);
     if (width <= 0 || !ends_in(sizes, width)) throw std::invalid_argument("RowNorm: the scale does not fill the last axes of the input.");
-    Norm n{width, epsilon_, centred_, api.data(api.input(context, 1)), row(context, 3, width), row(context, 4, width), api.data(x), nullptr,
+    Norm n{width, epsilon_, centred_, api.data(scale), row(context, kShift, width), row(context, kBias, width), api.data(x), nullptr,
            1,     nullptr,  nullptr};
     if (const ort::Value* skip = api.input(context, 2)) {
       const int64_t added = elements(api.shape(skip));
@@ -70,11 +77,16 @@ class NormKernel {
     int64_t rows, step;
   };
 
+  // The elements of an input. Those of a constant are counted once: to ask for a shape takes a sixth of a small call.
+  int64_t length(const ort::Value* value, std::size_t number) const {
+    return lengths_[number] == kUnknown ? elements(api.shape(value)) : lengths_[number];
+  }
+
   // An input with one value for each place of a row, or null.
   const float* row(const ort::KernelContext* context, std::size_t number, int64_t width) const {
     const ort::Value* value = api.input(context, number);
     if (!value) return nullptr;
-    if (elements(api.shape(value)) != width) throw std::invalid_argument("RowNorm: the shift or the bias has another size than the scale.");
+    if (length(value, number) != width) throw std::invalid_argument("RowNorm: the shift or the bias has another size than the scale.");
     return api.data(value);
   }
 
@@ -93,6 +105,7 @@ class NormKernel {
   float epsilon_;
   bool centred_, keeps_sum_;
   int64_t task_rows_;
+  std::array<int64_t, kInputs> lengths_{};
 };
 
 }  // namespace

@@ -33,11 +33,16 @@ std::vector<int64_t> Api::shape(const ort::Value* value) const {
   return sizes;
 }
 
-std::vector<int64_t> constant_shape(Api api, const ort::KernelInfo* info, std::size_t number, const char* refusal) {
+const ort::Value* constant_input(Api api, const ort::KernelInfo* info, std::size_t number) {
   int constant = 0;
   const ort::Value* value = nullptr;
-  api.call<ort::GetConstantInput>(info, number, &constant, &value);
-  if (!constant || !value) throw std::invalid_argument(refusal);
+  const bool asked = api.try_call<ort::GetConstantInput>(info, number, &constant, &value);
+  return asked && constant ? value : nullptr;
+}
+
+std::vector<int64_t> constant_shape(Api api, const ort::KernelInfo* info, std::size_t number, const char* refusal) {
+  const ort::Value* value = constant_input(api, info, number);
+  if (!value) throw std::invalid_argument(refusal);
   return api.shape(value);
 }
 

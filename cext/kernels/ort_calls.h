@@ -84,6 +84,9 @@ struct Api {
   }
 };
 
+// A constant input, null where there is none or where it is not constant.
+const ort::Value* constant_input(Api api, const ort::KernelInfo* info, std::size_t number);
+
 // The shape of a constant input; throws std::invalid_argument with `refusal` where it is not constant.
 std::vector<int64_t> constant_shape(Api api, const ort::KernelInfo* info, std::size_t number, const char* refusal);
 
