@@ -20,7 +20,7 @@ from rlflow import specs
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
 from rlflow.search.choice import BanditTable
-from rlflow.search.lead import follow_the_formula
+from rlflow.search.lead import follow_the_formula, go_on_by_prices
 from rlflow.search.limits import SearchStopped
 from rlflow.search.node import SearchNode
 from rlflow.search.problem import Problem
@@ -110,9 +110,10 @@ class Portfolio(StrategyBase):
 class Mixed(Portfolio):
     """The default: several ways to search that fail on different models, and ways down that ask no clock.
 
-    Where prices are measured it begins with a search by the formula (``lead.py``): one noisy price cannot lead it
-    astray. What that found, and the best of every member, meet in the final comparison. ``alpha``: of the members that
-    have one; 0: their own. ``members``, ``slice``, ``growth``, ``choice``: as in portfolio.
+    Where prices are measured it begins with a search by the formula, and goes on from there by the prices
+    (``lead.py``): one noisy price cannot lead it astray. What that found, and the best of every member, meet in the
+    final comparison. ``alpha``: of the members that have one; 0: their own. ``members``, ``slice``, ``growth``,
+    ``choice``: as in portfolio.
     """
 
     members: str = "backtracking+eqsat(rounds=2;extraction=greedy-dag)+mcts"
@@ -132,7 +133,9 @@ class Mixed(Portfolio):
     def run(self, problem: Problem, rng: np.random.Generator) -> Result:
         """As every strategy; each graph that has a trace keeps it."""
         try:
-            follow_the_formula(problem)
+            led = follow_the_formula(problem)
+            if led is not None:
+                go_on_by_prices(problem, led)
             reason = self.search(problem, rng)
         except SearchStopped as stop:
             reason = stop.reason

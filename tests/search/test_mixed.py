@@ -13,7 +13,7 @@ from rlflow.frontends import load_model
 from rlflow.pipeline.searching import FINALISTS, Found
 from rlflow.rulesets import load_library
 from rlflow.search import Mixed, Problem, Result, Visited
-from rlflow.search.lead import EXPANSIONS, follow_the_formula
+from rlflow.search.lead import EXPANSIONS, FURTHER_SHARE, follow_the_formula, go_on_by_prices
 from rlflow.search.result import Counts
 
 
@@ -55,11 +55,13 @@ class Clocked(search.Prices):
         return len(graphs)
 
 
-def clocked(model: Any, rules: Any, wrong: float, budget: str, monkeypatch: pytest.MonkeyPatch) -> Problem:
+def clocked(
+    model: Any, rules: Any, wrong: float, budget: str, monkeypatch: pytest.MonkeyPatch, **settings: Any
+) -> Problem:
     prices = Clocked(price.make("analytic").pricer, wrong)
     with monkeypatch.context() as patch:
         patch.setattr(search.Prices, "of", staticmethod(lambda cost_model: prices))
-        return Problem(model.graph, rules, None, budget)
+        return Problem(model.graph, rules, None, budget, **settings)
 
 
 @pytest.mark.parametrize("wrong", [1.0, 1.5])
@@ -75,6 +77,57 @@ def test_a_wrong_price_does_not_keep_the_formulas_graph_out(
     assert search.replay(model.graph, rules, node.trace).digest == node.digest.hex()
     assert problem.prices.asked == 1  # type: ignore[attr-defined]
     assert 0 < problem.meter.expansions <= EXPANSIONS
+
+
+#: What gains on the model, and only a clock may price it.
+ONLY_BY_CLOCK = frozenset({"slice-before-softmax"})
+
+
+def test_from_the_formulas_graph_the_way_goes_on_by_the_prices(
+    model: Any, rules: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = clocked(model, rules, 1.0, "4000x", monkeypatch, clocked=ONLY_BY_CLOCK)
+    led = follow_the_formula(problem)
+    assert led is not None
+    assert not ONLY_BY_CLOCK & {step.rule for step in led.trace}
+    further = go_on_by_prices(problem, led)
+    assert further.cost < led.cost
+    assert further.trace[: len(led.trace)] == led.trace
+    assert ONLY_BY_CLOCK & {step.rule for step in further.trace}
+    result = problem.result(search.StopReason.CONVERGED, "mixed")
+    assert further.digest.hex() in [one.digest for one in (result.best, *result.nominees)]
+
+
+@pytest.mark.parametrize(("budget", "unit"), [("600x", "expansions"), ("6000c", "candidates")])
+def test_the_way_on_takes_its_part_of_the_budget_and_no_more(
+    budget: str, unit: str, model: Any, rules: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = clocked(model, rules, 1.0, budget, monkeypatch, clocked=ONLY_BY_CLOCK)
+    led = follow_the_formula(problem)
+    assert led is not None
+    before, whole = getattr(problem.meter, unit), int(budget[:-1])
+    monkeypatch.setattr("rlflow.search.lead.descend", endless)
+    assert go_on_by_prices(problem, led) is led
+    part = FURTHER_SHARE * (whole - before)
+    least = 1 if unit == "expansions" else len(problem.moves(led))  # what the last step began is finished
+    assert part <= getattr(problem.meter, unit) - before <= part + 2 * least
+
+
+def endless(problem: Problem, node: search.SearchNode) -> None:
+    """A way that would never end."""
+    while True:
+        problem.open(node, problem.moves(node).index[0])
+
+
+def test_where_the_budget_ends_the_way_on_does_not_hide_it(
+    model: Any, rules: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = clocked(model, rules, 1.0, "600x", monkeypatch)
+    led = follow_the_formula(problem)
+    assert led is not None
+    problem.stop.stop()
+    with pytest.raises(search.SearchStopped):
+        go_on_by_prices(problem, led)
 
 
 def test_a_budget_that_ends_before_the_prices_are_known_keeps_the_formulas_graph(
