@@ -69,7 +69,7 @@ class Inputs:
 
         def feeds_of(values: Mapping[str, int]) -> list[dict[str, np.ndarray]]:
             feeds = []
-            if set(given) != names:
+            if not given or set(given) != names:  # a model without inputs runs on none
                 feeds = [make_inputs(infos, seed + number, ranges, None, values) for number in range(usual)]
             if given:
                 feeds.insert(0, make_inputs(infos, seed, ranges, given, values))

@@ -207,10 +207,16 @@ def a_namesake_of_an_output() -> onnx.ModelProto:
     return model(nodes, [value("x", [64, 16])], outputs, [weight("w", 16, 64), weight("v", 64, 4)])
 
 
+def no_inputs() -> onnx.ModelProto:
+    """Tables that a program reads from a model, and generators: there is nothing to feed."""
+    nodes = [node("Cast", ["n"], ["h"], to=FLOAT), node("Mul", ["h", "w"], ["g"]), node("Relu", ["g"], ["y"])]
+    return model(nodes, [], [value("y", [4])], [ints("n", 1, 2, 3, 4), weight("w", 4)])
+
+
 FEATURES: list[Callable[[], onnx.ModelProto]] = [
     unnamed_dimensions, extents_known_when_it_runs, a_pad_that_reflects, initialisers_that_are_inputs, branches, a_loop,
     quantised, half_precision, a_tree_ensemble, fused_convolutions, an_experimental_operator, a_recurrent_cell,
-    a_namesake_of_an_output,
+    a_namesake_of_an_output, no_inputs,
 ]  # fmt: skip
 
 
