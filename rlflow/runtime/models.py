@@ -58,7 +58,7 @@ class LoadedModel:
             if info.name not in feeds:
                 raise RuntimeRefused(f"{self.runtime} failed to run the model: the input {info.name!r} was not given.")
             wanted = numpy_type(self.graph.dtype(self._input_value(info.name)))
-            found[info.name] = np.ascontiguousarray(np.asarray(feeds[info.name]).astype(wanted, copy=False))
+            found[info.name] = np.asarray(feeds[info.name], order="C").astype(wanted, copy=False)
         return found
 
     def _input_value(self, name: str) -> int:

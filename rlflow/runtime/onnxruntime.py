@@ -203,7 +203,7 @@ class Session:
             return _library().OrtValue.ortvalue_from_numpy_with_onnx_type(
                 _float32_to_bfloat16(array), _RAW_TYPES[dtype][0]
             )
-        return _library().OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
+        return _library().OrtValue.ortvalue_from_numpy(np.asarray(array, order="C"))
 
     def runner(self, feeds: Mapping[str, Any]) -> Callable[[], None]:
         """A call without arguments that runs the model once on bound inputs, with as little Python around it as there
@@ -298,7 +298,7 @@ def _providers(provider: str) -> list[str]:
 
 def _float32_to_bfloat16(array: Any) -> np.ndarray:
     """Bits of the nearest bfloat16 (ties to even); arrays that already hold 16-bit words pass as they are."""
-    array = np.ascontiguousarray(array)
+    array = np.asarray(array, order="C")
     if array.dtype.itemsize == 2 and array.dtype != np.float16:
         return array.view(np.uint16)
     bits = array.astype(np.float32).view(np.uint32)

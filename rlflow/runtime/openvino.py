@@ -132,7 +132,7 @@ class Session:
         from openvino import Tensor
 
         for name, port in self._inputs.items():
-            self.request.set_tensor(port, Tensor(np.ascontiguousarray(feeds[name])))
+            self.request.set_tensor(port, Tensor(np.asarray(feeds[name], order="C")))
 
 
 def _settings(options: RuntimeOptions) -> dict[str, Any]:

@@ -213,10 +213,17 @@ def no_inputs() -> onnx.ModelProto:
     return model(nodes, [], [value("y", [4])], [ints("n", 1, 2, 3, 4), weight("w", 4)])
 
 
+def a_scalar_input() -> onnx.ModelProto:
+    """An input of rank 0, which takes an axis away: of rank 1 it would leave one."""
+    nodes = [node("Gather", ["x", "n"], ["h"], axis=1), node("MatMul", ["h", "w"], ["y"])]
+    inputs = [value("x", [2, 3, 4]), value("n", [], INT64)]
+    return model(nodes, inputs, [value("y", [2, 5])], [weight("w", 4, 5)])
+
+
 FEATURES: list[Callable[[], onnx.ModelProto]] = [
     unnamed_dimensions, extents_known_when_it_runs, a_pad_that_reflects, initialisers_that_are_inputs, branches, a_loop,
     quantised, half_precision, a_tree_ensemble, fused_convolutions, an_experimental_operator, a_recurrent_cell,
-    a_namesake_of_an_output, no_inputs,
+    a_namesake_of_an_output, no_inputs, a_scalar_input,
 ]  # fmt: skip
 
 

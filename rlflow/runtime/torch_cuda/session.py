@@ -123,7 +123,7 @@ class Session:
         tensor = self._outputs[index].detach().cpu()
         wanted = DTYPES[dtype]
         tensor = tensor.to(torch.float32 if wanted == torch.bfloat16 else wanted)
-        return np.ascontiguousarray(tensor.numpy())
+        return np.asarray(tensor.numpy(), order="C")
 
 
 class products:  # noqa: N801 - reads as a statement
