@@ -55,8 +55,8 @@ class NormKernel {
     const std::vector<int64_t> sizes = api.shape(x);
     const int64_t width = length(scale, kScale), total = elements(sizes);
     if (width <= 0 || !ends_in(sizes, width)) throw std::invalid_argument("RowNorm: the scale does not fill the last axes of the input.");
-    Norm n{width, epsilon_, centred_, api.data(scale), row(context, kShift, width), row(context, kBias, width), api.data(x), nullptr,
-           1,     nullptr,  nullptr};
+    Norm n{width,   epsilon_, centred_, api.data(scale), row(context, kShift, width), row(context, kBias, width), api.data(x),
+           nullptr, 1,        nullptr,  nullptr};
     if (const ort::Value* skip = api.input(context, 2)) {
       const int64_t added = elements(api.shape(skip));
       if (total > 0 && (added <= 0 || added % width || total % added))

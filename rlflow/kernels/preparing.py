@@ -122,7 +122,8 @@ def _code(plan: KernelPlan, generated: str | None) -> str | None:
 
 
 def _check_runs(made: bytes, model: bytes | str, code: str) -> None:
-    """Whether the code takes what its nodes get here: the runtime's graph does not say what that is, and a plan may lie.
+    """Whether the code takes what its nodes get here: the runtime's graph does not say, and a plan may lie.
+
     Raises ModelError where the graph cannot run, and the model itself can.
     """
     from rlflow.runtime import inprocess
