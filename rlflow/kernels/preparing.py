@@ -130,10 +130,14 @@ def _check_runs(made: bytes, model: bytes | str, code: str) -> None:
 
     try:
         inprocess.trial(made, shared_library.library_path(), code)
-    except RuntimeRefused as error:
-        with suppress(RuntimeRefused):
-            inprocess.trial(model)
-            raise ModelError(f"the generated code does not run in this model: {error}") from error
+        return
+    except RlflowError as error:
+        why = error
+    try:
+        inprocess.trial(model)
+    except RlflowError:  # no inputs can be made up for it, which says nothing of the code
+        return
+    raise ModelError(f"the generated code does not run in this model: {why}") from why
 
 
 def _unnamed(plan: KernelPlan, generated: str | None) -> str | None:

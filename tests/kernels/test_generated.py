@@ -304,6 +304,20 @@ def test_inputs_that_the_model_itself_refuses_say_nothing_of_the_code(folder: Pa
     assert found.run(None, {**made.feeds(), "n": np.array([7], np.int64)})[0].max() > 900
 
 
+def test_inputs_that_cannot_be_made_up_say_nothing_of_the_code(folder: Path) -> None:
+    """Strings are such."""
+    built = onnx.ModelProto.FromString(made.product_model())
+    for values, name in ((built.graph.input, "text"), (built.graph.output, "same")):
+        values.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.STRING, [1]))
+    built.graph.node.append(onnx.helper.make_node("Identity", ["text"], ["same"]))
+    raw = built.SerializeToString()
+    model = made.with_plan(raw, made.code_of(made.library(folder / "kernels.so"), raw))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = rlflow.kernels.session(model, generated=folder / "kernels.so")
+    assert found.run(["y"], {**made.feeds(), "text": np.array(["a"], object)})[0].max() > 900
+
+
 def test_a_library_beside_a_plan_without_code_is_not_loaded(folder: Path) -> None:
     from rlflow.kernels import Choice
 
