@@ -263,6 +263,38 @@ def test_zeros_beside_odd_depthwise_channels_are_computed_before_and_read_behind
     assert widths == [20, 20, 16]
 
 
+def odd_groups(mean: str, between: str, groups: int = 13) -> str:
+    """A bottleneck as in RegNetY: narrow groups, odd in number, and a gate by the means of what they made."""
+    wide, width = "Conv{kernel_shape=[1,1]}", 8 * groups
+    lines = ["x: f32[1,16,8,8] = input", f"b: f32[{width}] = const", "c: f32[4] = const", "e: f32[16] = const"]
+    lines += [f"w1: f32[{width},16,1,1] = const", f"w2: f32[{width},8,3,3] = const", f"w3: f32[4,{width},1,1] = const"]
+    lines += [f"w4: f32[{width},4,1,1] = const", f"w5: f32[16,{width},1,1] = const", f"v: f32[{width}] = const"]
+    lines += [f"a = {wide}(x, w1, b)", "p = Relu(a)", f"d = Conv{{group={groups}, kernel_shape=[3,3]}}(p, w2, b)"]
+    lines += [between, "q = Relu(n)", f"m = {mean}(q)", f"s = {wide}(m, w3, c)", "r = Relu(s)", f"u = {wide}(r, w4, b)"]
+    return "\n".join([*lines, "g = Sigmoid(u)", "o = Mul(g, q)", f"y = {wide}(o, w5, e)", "return y"])
+
+
+@pytest.mark.parametrize("mean", ["ReduceMean{axes=[2,3], keepdims=1}", "GlobalAveragePool"])
+@pytest.mark.parametrize("between", ["n = Tanh(d)", f"n = {NORM}(d, b, b, b, v)"])
+def test_an_odd_number_of_narrow_groups_gets_one_more(mean: str, between: str) -> None:
+    """Of zeros in weights alone: nothing is padded or cut while the network runs."""
+    rules = load_rules(families=["layout", "fold"])
+    padded = bundled(Graph.parse(odd_groups(mean, between)), rules, "odd-groups")
+    working = [node for node in padded.order() if not padded.is_const(node)]
+    convs = [node for node in working if padded.op(node) == "Conv"]
+    assert not [node for node in working if padded.op(node) in ("Pad", "Slice", NORM)]
+    assert [padded.shape(padded.node_outputs(node)[0])[1] for node in convs] == [112, 112, 4, 112, 16]
+    assert [padded.attrs(node)["group"] for node in convs] == [1, 7, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("groups", "offered"), [(13, True), (12, False)])
+def test_only_an_odd_number_begins_it(groups: int, offered: bool) -> None:
+    text = odd_groups("GlobalAveragePool", "n = Tanh(d)", groups)
+    whole = Problem(Graph.parse(text), load_rules(families=["layout"]), price.make("analytic"), "60x")
+    whole.moves(whole.root())
+    assert ("odd-groups" in {macro.plan.name for macro in whole.root().macros}) is offered
+
+
 @pytest.mark.parametrize("size", [8, 6])
 def test_between_convolutions_by_winograd_maps_stay_channels_last(size: int) -> None:
     """Of three convolutions in a row with a residual, two permutations of maps are left: those at the ends."""
