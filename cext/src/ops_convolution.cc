@@ -172,17 +172,21 @@ Int full_extent(Int in, const Window& w, const IntVec& output_padding, size_t i)
   return int_add(int_add(int_mul(w.strides[i], int_sub(in, 1)), output_padding[i]), w.extent(i));
 }
 
-// Pads that give the wanted extents; false where they cannot be said (a symbolic extent, or less than nothing to cut off).
-bool transposed_pads(const IntVec& space, const IntVec& wanted, const Window& w, const IntVec& output_padding, bool upper, IntVec& pads) {
+// Pads that give the wanted extents; false where they cannot be said: a symbolic extent, or less than nothing to cut off. Then the
+// runtime gives what there is, which is not what is wanted, so that the extent is not known.
+bool transposed_pads(const IntVec& space, IntVec& wanted, const Window& w, const IntVec& output_padding, bool upper, IntVec& pads) {
   size_t n = space.size();
   pads.assign(2 * n, 0);
+  bool said = true;
   for (size_t i = 0; i < n; ++i) {
     Int total = int_sub(full_extent(space[i], w, output_padding, i), wanted[i]);
-    if (!is_plain(total) || total < 0) return false;
+    said = said && is_plain(total) && total >= 0;
+    if (int_lt(total, 0) == Tri::kTrue) wanted[i] = kUnknown;
+    if (!said) continue;
     pads[i] = upper ? total / 2 : total - total / 2;
     pads[i + n] = total - pads[i];
   }
-  return true;
+  return said;
 }
 
 IntVec transposed_space(Ctx& c, const IntVec& space, Window& w) {
@@ -249,6 +253,9 @@ void infer_pool(Ctx& c) {
   w.kernel = kernel;
   w.strides = spatial(c, "strides", n, 1);
   w.dilations = spatial(c, "dilations", n, 1);
+  if (c.attrs.get_string("auto_pad", "NOTSET").starts_with("SAME") &&
+      std::any_of(w.dilations.begin(), w.dilations.end(), [](Int d) { return d != 1; }))
+    fail(c, "auto_pad of a dilated window means other pads to some runtimes (" + shapes(c) + ")");
   c.attrs.set("ceil_mode", Int{c.attrs.get_int("ceil_mode") != 0});
   IntVec dims = dims_or_unknown(x, static_cast<int>(n) + 2);
   IntVec out{dims[0], dims[1]};

@@ -49,19 +49,19 @@ Int scaled(const Ctx& c, Int d, double scale) {
 // Extents under keep_aspect_ratio_policy: one common scale for all the named axes.
 void keep_aspect(const Ctx& c, const IntVec& axes, const IntVec& sizes, bool larger, IntVec& out) {
   const TensorType& x = in(c, 0);
-  double scale = 0;
+  float scale = 0;  // in which the runtime computes
   for (size_t i = 0; i < axes.size(); ++i) {
     Int d = x.dims[static_cast<size_t>(axes[i])];
     if (!is_plain(d) || !is_plain(sizes[i]) || d == 0) {
       for (Int a : axes) out[static_cast<size_t>(a)] = kUnknown;
       return;
     }
-    double s = static_cast<double>(sizes[i]) / static_cast<double>(d);
+    float s = static_cast<float>(sizes[i]) / static_cast<float>(d);
     scale = i == 0 ? s : larger ? std::max(scale, s) : std::min(scale, s);
   }
   for (Int a : axes) {
     Int& d = out[static_cast<size_t>(a)];
-    d = static_cast<Int>(std::floor(scale * static_cast<double>(d) + 0.5));
+    d = static_cast<Int>(std::round(scale * static_cast<float>(d)));
   }
 }
 

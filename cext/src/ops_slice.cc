@@ -68,6 +68,13 @@ Range canonical_range(const Range& r, const Bounds& b, Int d) {
 
 bool whole_axis(const Range& r, Int d) { return r.start == 0 && r.step == 1 && (r.end == kEnd || (is_plain(d) && r.end == d)); }
 
+// ONNX clips an end above the extent to the last element, which backwards leaves nothing; ONNX Runtime takes the largest integer for
+// "to the beginning".
+void refuse_backwards_to_the_largest(const Ctx& c, const Range& r) {
+  if (r.step < 0 && is_plain(r.end) && r.end >= INT32_MAX)
+    fail(c, "the end " + int_text(r.end) + " with the step " + int_text(r.step) + " means the beginning to some runtimes (" + shapes(c) + ")");
+}
+
 void check_lengths(const Ctx& c, size_t starts, size_t ends, size_t axes, size_t steps) {
   if (starts == ends && starts == axes && starts == steps) return;
   fail(c, "starts, ends, axes and steps have " + std::to_string(starts) + ", " + std::to_string(ends) + ", " + std::to_string(axes) + " and " +
@@ -118,6 +125,7 @@ void infer_static_slice(Ctx& c) {
   auto keep = [&](Int axis, const Range& r) { a.push_back(axis), s.push_back(r.start), e.push_back(r.end), p.push_back(r.step); };
   for (const auto& [axis, range] : ranges) {
     Int d = x.dims[static_cast<size_t>(axis)];
+    refuse_backwards_to_the_largest(c, range);
     Bounds b = clip_range(range, d);
     if (!first) first = b;
     Range r = canonical_range(range, b, d);
@@ -156,6 +164,7 @@ void infer_dynamic_slice(Ctx& c) {
     bool known = starts && ends && steps && (*starts)[i] != kUnknown && (*ends)[i] != kUnknown && is_plain((*steps)[i]);
     if (!known) continue;
     Range r{(*starts)[i], (*ends)[i], nonzero_step(c, (*steps)[i])};
+    refuse_backwards_to_the_largest(c, r);
     Bounds b = clip_range(r, d);
     out[axis] = b.length;
     if (axes->size() == 1) slice_data(c, r, b);

@@ -15,6 +15,8 @@ RULE_KEY = "rlflow.rule"
 RULES_KEY = "rlflow.rules"
 #: The first IR version in which a node carries metadata.
 NODE_METADATA_IR = 10
+#: Both names of ONNX's own domain.
+_DEFAULT = frozenset({"", "ai.onnx"})
 
 
 def assemble(origin: Origin, emitter: Emitter, rules: Iterable[str], new_values: Sequence[int]) -> onnx.ModelProto:
@@ -28,9 +30,11 @@ def assemble(origin: Origin, emitter: Emitter, rules: Iterable[str], new_values:
     model.graph.node.extend(emitter.nodes)
     _part_namesakes(model.graph, emitter.names)
     for entry in model.opset_import:
-        if entry.domain in ("", "ai.onnx"):
+        if entry.domain in _DEFAULT:
             entry.version = emitter.opset  # newer than the file's where that is allowed and needed
     imported = {entry.domain for entry in model.opset_import}
+    if imported.isdisjoint(_DEFAULT) and any(node.domain in _DEFAULT for node in model.graph.node):
+        model.opset_import.add(domain="", version=emitter.opset)  # a file of other domains alone has none
     for domain, version in added_domains(model.graph.node).items():
         if domain not in imported:
             model.opset_import.add(domain=domain, version=version)

@@ -29,6 +29,8 @@ from rlflow.graph import Graph
 from rlflow.ops import extension_of
 
 DOUBLE = int(onnx.TensorProto.DOUBLE)
+# The first opset whose Shape reads a part of the axes.
+_SHAPE_OF_SOME_AXES = 15
 # Attributes whose value is an element type.
 _TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype"})
 # Operators that compute in the type that an attribute names: widened, they do it in double precision.
@@ -83,6 +85,7 @@ class Emitter:
         self.initializers: list[onnx.TensorProto] = []
         self._operands: dict[tuple[int, tuple[int, ...], bytes], str] = {}
         self._dims: dict[str, str] = {}
+        self._shapes: dict[int, str] = {}
 
     # -- values
 
@@ -115,35 +118,48 @@ class Emitter:
         """
         if symbolic.is_plain(values):
             return self.constant(np.asarray(values, np.int64).reshape(len(values)))
+        if not symbolic.is_known(values):
+            raise Declined("a dimension that it needs is not known")
+        for name in symbolic.names(values):
+            self._place(name)  # before anything is written: all of them can be read, or none is
         pieces = [
-            self.constant(np.asarray([dim], np.int64)) if isinstance(dim, int) else self._computed(dim)
+            self._computed(dim) if isinstance(dim, str) else self.constant(np.asarray([dim], np.int64))
             for dim in values
         ]
         return pieces[0] if len(pieces) == 1 else self._plain_node("Concat", pieces, axis=0)
 
-    def _computed(self, dim: Dim) -> str:
-        if dim is None:
-            raise Declined("a dimension that it needs is not known")
+    def _computed(self, dim: str) -> str:
         total = ""
         for monomial, coefficient in sorted(symbolic.parse(dim).items()):
-            piece = self.constant(np.asarray([coefficient], np.int64))
-            for name in monomial:
-                piece = self._plain_node("Mul", [piece, self._symbol(name)])
+            factors = [self._symbol(name) for name in monomial]
+            if coefficient != 1 or not factors:
+                factors.insert(0, self.constant(np.asarray([coefficient], np.int64)))
+            piece = factors[0]
+            for factor in factors[1:]:
+                piece = self._plain_node("Mul", [piece, factor])
             total = self._plain_node("Add", [total, piece]) if total else piece
         return total or self.constant(np.zeros(1, np.int64))
 
     def _symbol(self, name: str) -> str:
         """A [1] tensor with the size of a named dimension, read from the first graph input that has it."""
-        if name in self._dims:
-            return self._dims[name]
+        if name not in self._dims:
+            value, axis = self._place(name)
+            if self.opset >= _SHAPE_OF_SOME_AXES:
+                self._dims[name] = self._plain_node("Shape", [self.name(value)], start=axis, end=axis + 1)
+            else:
+                if value not in self._shapes:
+                    self._shapes[value] = self._plain_node("Shape", [self.name(value)])
+                index = self.constant(np.asarray([axis], np.int64))
+                self._dims[name] = self._plain_node("Gather", [self._shapes[value], index], axis=0)
+        return self._dims[name]
+
+    def _place(self, name: str) -> tuple[int, int]:
+        """(graph input, axis) of the first that has a named dimension; raises Declined where none has."""
         for node in self.graph.inputs():
             value = self.graph.node_outputs(node)[0]
             for axis, dim in enumerate(self.graph.shape(value) or ()):
                 if isinstance(dim, str) and symbolic.unquote(dim) == name:
-                    shape = self._plain_node("Shape", [self.name(value)])
-                    index = self.constant(np.asarray([axis], np.int64))
-                    self._dims[name] = self._plain_node("Gather", [shape, index], axis=0)
-                    return self._dims[name]
+                    return value, axis
         raise Declined(f"dimension '{name}' that it needs is not one of the graph's inputs")
 
     def _plain_node(self, op: str, inputs: Sequence[str], **attrs: Any) -> str:
@@ -204,7 +220,9 @@ class Emitter:
         return proto
 
     def emit_template(self, template: Template, node: int, outputs: Sequence[str], label: str = "") -> onnx.NodeProto:
-        """Appends the original node behind an opaque operator, reading this node's operands."""
+        """Appends the original node behind an opaque operator, reading this node's operands. A captured value whose
+        new name a body has for something of its own gets one more name, by an Identity.
+        """
         proto = onnx.NodeProto()
         proto.CopyFrom(template.node)
         inputs = [self.name(value) for value in self.graph.node_inputs(node)]
@@ -215,7 +233,9 @@ class Emitter:
             old: new for old, new in zip(template.captured, inputs[template.inputs :], strict=True) if old != new
         }
         if renamed:
-            scopes.rename_captures(proto, renamed)
+            hidden = scopes.own_names(proto)
+            seen = {new: self._plain_node("Identity", [new]) if new in hidden else new for new in renamed.values()}
+            scopes.rename_captures(proto, {old: seen[new] for old, new in renamed.items()})
         proto.name = label
         self.nodes.append(proto)
         return proto

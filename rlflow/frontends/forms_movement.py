@@ -6,6 +6,7 @@ Which opset wants which: https://github.com/onnx/onnx/blob/main/docs/Changelog.m
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -58,6 +59,8 @@ def read_axes(source: Source) -> Canonical:
         axes = static_ints(source, "axes", 1, 13)
     except Declined:
         return dynamic(source)
+    if source.op == "Squeeze" and not axes:
+        axes = None  # the runtime takes an empty list for an absent one: all extents of 1 go
     return Canonical(source.op, {} if axes is None else {"axes": axes}, [0])
 
 
@@ -89,14 +92,9 @@ def read_reshape(source: Source) -> Canonical:
 
 def spell_shape(wanted: Sequence[Dim], shape: Sequence[Dim] | None) -> tuple[list[int], bool] | None:
     """(ONNX target shape, allowzero) for a result shape, or None where ONNX's 0 and -1 cannot say it."""
-    spelled: list[int] = []
-    for axis, dim in enumerate(wanted):
-        if isinstance(dim, int):
-            spelled.append(dim)
-        elif shape is not None and axis < len(shape) and symbolic.equal(dim, shape[axis]):
-            spelled.append(0)
-        else:
-            spelled.append(-1)
+    spelled = [
+        dim if isinstance(dim, int) else 0 if _copied(dim, axis, shape) else -1 for axis, dim in enumerate(wanted)
+    ]
     if spelled.count(-1) > 1:
         return None
     if 0 not in wanted:
@@ -111,11 +109,25 @@ def spell_shape(wanted: Sequence[Dim], shape: Sequence[Dim] | None) -> tuple[lis
     return (spelled, True) if symbolic.is_plain(wanted) else None
 
 
+def _copied(dim: Dim, axis: int, shape: Sequence[Dim] | None) -> bool:
+    return shape is not None and axis < len(shape) and symbolic.equal(dim, shape[axis])
+
+
+def _fails_when_empty(spelled: Sequence[int], wanted: Sequence[Dim]) -> bool:
+    """Whether a -1 stands beside an open extent that is copied: the runtime refuses that where the extent is 0."""
+    return -1 in spelled and any(
+        one == 0 and not isinstance(dim, int) for one, dim in zip(spelled, wanted, strict=True)
+    )
+
+
 def write_reshape(target: Target) -> Form:
     if "shape" not in target.attrs:
         return write_plain(target)
     wanted = target.attrs["shape"]
     spelled = spell_shape(wanted, target.shapes[0])
+    if spelled is not None and _fails_when_empty(spelled[0], wanted):
+        with contextlib.suppress(Declined):  # where an extent is not one of the inputs', it cannot be computed
+            return write_plain(target, attrs={}, inputs=[target.inputs[0], target.dims(wanted)])
     if spelled is None:
         return write_plain(target, attrs={}, inputs=[target.inputs[0], target.dims(wanted)])
     values, allowzero = spelled

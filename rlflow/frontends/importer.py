@@ -54,7 +54,9 @@ def load_model(
     symbols = dimensions.name_dims(model)
     dimensions.freeze(model, symbols, freeze or {})
     reason = opening.refusal(model)
-    origin = Origin(model, base_dir, scopes.opset_versions(model).get("", 1 if reason is None else 0))
+    # A file of other domains alone has none, and what is written beside its nodes needs one.
+    opset = scopes.opset_versions(model).get("", opening.first_opset(model) if reason is None else 0)
+    origin = Origin(model, base_dir, opset)
     if reason is not None:
         return ImportedModel(GraphBuilder().finish([]), ConstantStore(), origin, notes, reason, path, raw, external)
     values = Values(model.graph, origin)
@@ -134,7 +136,7 @@ class _Importer:
                 return
             operands = [self.values.of(name) for name in node.input]
             view = NodeView(node, operands, self.origin.opset, self._used, self.values.builder, self.values)
-            self._add(node, operands, canonical.read(view))
+            self._add(node, operands, _read(view))
         except Declined:
             self._read_opaque(node)
 
@@ -186,8 +188,8 @@ class _Importer:
             if attribute.name == "value":
                 self.values.constant(node.output[0], attribute.t, node)
                 return True
-            dtype = _CONSTANT_TYPES.get(attribute.name)
-            if dtype is not None and attribute.type != onnx.AttributeProto.UNDEFINED:
+            dtype, kind = _CONSTANT_TYPES.get(attribute.name, (0, -1))
+            if attribute.type == kind:
                 proto = _literal(helper.get_attribute_value(attribute), dtype)
                 self.values.constant(node.output[0], proto, node)
                 return True
@@ -200,6 +202,8 @@ class _Importer:
         payload = scopes.payload(node, self._opsets, functions)
         pure = self._pure(node)
         types = [self._type(name) for name in node.output]
+        if node.op_type in _MISINFERRED or scopes.describe(node) in self._refused:
+            types = [(dtype, None if dims is None else [None] * len(dims)) for dtype, dims in types]
         name = f"{node.domain}.{node.op_type}" if scopes.domain_of(node) else node.op_type
         first = self.values.builder.opaque(name, payload, pure, inputs, types)
         self._opaque[name] += 1
@@ -220,14 +224,28 @@ class _Importer:
         return self._types.get(name, UNKNOWN)
 
 
+#: Operators whose extents onnx infers otherwise than the runtime computes them. The same is feared of a node that the
+#: core refused: what it refuses is often what runtimes disagree about.
+_MISINFERRED = frozenset({"STFT"})
+#: Attribute of a Constant: (element type, kind of attribute). One of another kind leaves the node as it is.
 _CONSTANT_TYPES = {
-    "value_float": onnx.TensorProto.FLOAT,
-    "value_floats": onnx.TensorProto.FLOAT,
-    "value_int": onnx.TensorProto.INT64,
-    "value_ints": onnx.TensorProto.INT64,
-    "value_string": onnx.TensorProto.STRING,
-    "value_strings": onnx.TensorProto.STRING,
+    "value_float": (onnx.TensorProto.FLOAT, onnx.AttributeProto.FLOAT),
+    "value_floats": (onnx.TensorProto.FLOAT, onnx.AttributeProto.FLOATS),
+    "value_int": (onnx.TensorProto.INT64, onnx.AttributeProto.INT),
+    "value_ints": (onnx.TensorProto.INT64, onnx.AttributeProto.INTS),
+    "value_string": (onnx.TensorProto.STRING, onnx.AttributeProto.STRING),
+    "value_strings": (onnx.TensorProto.STRING, onnx.AttributeProto.STRINGS),
 }
+
+
+def _read(view: NodeView) -> Canonical:
+    """The node's canonical form. Raises Declined also where it lacks what its operator cannot do without, or has it of
+    another kind: the runtime says what it thinks of such a node.
+    """
+    try:
+        return canonical.read(view)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise Declined("its operands or attributes are not those of its operator") from error
 
 
 def _literal(value: Any, dtype: int) -> onnx.TensorProto:

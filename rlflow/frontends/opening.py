@@ -89,13 +89,18 @@ def assume_opset(model: onnx.ModelProto, notes: list[str]) -> None:
     scopes.walk(model.graph, lambda node: domains.add(scopes.domain_of(node)))
     if "" not in domains:
         return
-    released = [row[2] for row in helper.VERSION_TABLE if row[1] == model.ir_version]
-    opset = min(released, default=OLDEST_OPSET)
+    opset = first_opset(model)
     model.opset_import.append(helper.make_opsetid("", opset))
     notes.append(
         f"The model imports no opset of the default domain; opset {opset}, "
         f"that of IR version {model.ir_version}, is assumed."
     )
+
+
+def first_opset(model: onnx.ModelProto) -> int:
+    """The default domain's opset in the first release of the model's IR version."""
+    released = [row[2] for row in helper.VERSION_TABLE if row[1] == model.ir_version]
+    return max(min(released, default=OLDEST_OPSET), OLDEST_OPSET)
 
 
 def refusal(model: onnx.ModelProto) -> str | None:

@@ -62,9 +62,7 @@ def captures(node: onnx.NodeProto) -> list[str]:
 
 def free_names(graph: onnx.GraphProto) -> Iterator[str]:
     """Names that a body reads from the scopes around it, as often as it reads them."""
-    own = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
-    own |= {tensor.values.name for tensor in graph.sparse_initializer}
-    own |= {name for node in graph.node for name in node.output}
+    own = _own_names(graph)
     for node in graph.node:
         for name in (*node.input, *captures(node)):
             if name and name not in own:
@@ -72,11 +70,30 @@ def free_names(graph: onnx.GraphProto) -> Iterator[str]:
     yield from (info.name for info in graph.output if info.name and info.name not in own)
 
 
-def rename_captures(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
-    """Changes, in place, the outer names that a node's bodies read. A body's own names win over the outer ones."""
+def own_names(node: onnx.NodeProto) -> set[str]:
+    """Names that belong to a node's bodies, at every depth: their inputs, initialisers and what their nodes make. An
+    outer value of such a name cannot be read everywhere in there.
+    """
+    found: set[str] = set()
     for body in bodies(node):
-        own = {info.name for info in body.input} | {tensor.name for tensor in body.initializer}
-        own |= {name for inner in body.node for name in inner.output}
+        found.update(_own_names(body))
+        for inner in body.node:
+            found |= own_names(inner)
+    return found
+
+
+def _own_names(graph: onnx.GraphProto) -> set[str]:
+    own = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
+    own |= {tensor.values.name for tensor in graph.sparse_initializer}
+    return own | {name for node in graph.node for name in node.output}
+
+
+def rename_captures(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
+    """Changes, in place, the outer names that a node's bodies read. A body's own names win over the outer ones, so the
+    new names must not be among :func:`own_names`.
+    """
+    for body in bodies(node):
+        own = _own_names(body)
         visible = {old: new for old, new in names.items() if old not in own}
         for inner in body.node:
             for slot, name in enumerate(inner.input):

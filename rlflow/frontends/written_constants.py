@@ -37,7 +37,8 @@ class ConstantWriter:
         self._outputs = outputs
         self._written: set[str] = set()
         self._by_digest: dict[str, str] = {}
-        self._originals = {tensor.name: tensor for tensor in imported.origin.model.graph.initializer}
+        # Of two with one name the first counts, as where the model is read.
+        self._originals = {tensor.name: tensor for tensor in reversed(imported.origin.model.graph.initializer)}
 
     def name(self, name: str) -> str:
         """Makes sure that a constant of the file is written, and returns the name under which it is."""

@@ -115,9 +115,9 @@ def _needs_more(loaded: Loaded, model: ModelProto) -> Iterator[str]:
     from rlflow.frontends.scopes import opset_versions
 
     before, after = opset_versions(loaded.imported.origin.model), opset_versions(model)
-    if after.get("", 0) > before.get("", 0) > 0:
-        yield f"The result needs opset {after['']}; the model had {before['']}."
-    for domain in sorted(set(after) - set(before)):
+    if after.get("", 0) > before.get("", 0):
+        yield f"The result needs opset {after['']}; the model had {before.get('', 'none')}."
+    for domain in sorted(set(after) - set(before) - {""}):
         yield f"The result has operators of {domain}, which the model had not."
 
 
