@@ -274,6 +274,14 @@ struct ValueText {
 
 }  // namespace
 
+bool counts_from_the_end(std::string_view name, const AttrValue& value) {
+  if (name != "axis" && name != "axes") return false;
+  auto negative = [](Int axis) { return is_plain(axis) && axis < 0; };
+  if (const Int* axis = std::get_if<Int>(&value)) return negative(*axis);
+  const IntVec* axes = std::get_if<IntVec>(&value);
+  return axes && std::any_of(axes->begin(), axes->end(), negative);
+}
+
 const AttrValue* AttrSet::find(std::string_view name) const {
   auto it = position(*this, name);
   return it != items.end() && it->first == name ? &it->second : nullptr;

@@ -14,7 +14,7 @@ EVal rest_attribute(const Expr& e, const EvalScope& s) {
   EVal name = evaluate(*e.args[1], s);
   const AttrValue* v = attrs_of(id).find(name.s);
   if (e.ref == kHasAttr) return EVal::boolean(v != nullptr);
-  if (v) return EVal::from_attr(*v);
+  if (v) return counts_from_the_end(name.s, *v) ? EVal::unknown() : EVal::from_attr(*v);
   return e.args.size() > 2 ? evaluate(*e.args[2], s) : EVal::unknown();
 }
 

@@ -131,6 +131,10 @@ bool Matcher::bind_attributes(const Term& t, const AttrSet& attrs) {
       fail([&] { return "the node has no attribute '" + p.name + "' here"; });
       return false;
     }
+    if ((p.var >= 0 || p.expr->kind != Expr::kConst) && counts_from_the_end(p.name, *v)) {
+      fail([&] { return "the attribute '" + p.name + "' is " + attr_text(*v) + ", which counts from the end of an unknown rank"; });
+      return false;
+    }
     if (p.var >= 0) {
       const AttrValue*& slot = b_.attrs[p.var];
       if (slot && !(*slot == *v)) {

@@ -1,4 +1,4 @@
-"""Where ONNX's text, its shape inference and the runtime disagree, what is written computes what the runtime computed."""
+"""Where ONNX's text, its shape inference and the runtime disagree, what is written does what the runtime did."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def squeeze_of_none() -> onnx.NodeProto:
 
 WINDOWED = {"kernel_shape": [3], "dilations": [2], "auto_pad": "SAME_UPPER"}
 SHAPES = {
-    "no axes to squeeze are all": shape_of(node("Squeeze", ["x", "a"], ["t"]), 2, 1, 3, rank=2, a=np.zeros(0, np.int64)),
+    "no axes to squeeze are all": shape_of(
+        node("Squeeze", ["x", "a"], ["t"]), 2, 1, 3, rank=2, a=np.array([], np.int64)
+    ),
     "no axes to squeeze are all, opset 11": shape_of(squeeze_of_none(), 2, 1, 3, rank=2, opset=11),
     "a spectrum has one side": shape_of(
         node("STFT", ["x", "step", "", "length"], ["t"]), 1, 33, 1, rank=4, step=np.int64(4), length=np.int64(8)

@@ -41,6 +41,10 @@ struct ConstRef {
 };
 using AttrValue = std::variant<Int, double, std::string, IntVec, std::vector<double>, std::vector<std::string>, ConstRef>;
 
+// Whether an attribute is an axis that counts from the end, as it stays where the rank is not known. Conditions of rules take axes for
+// numbers, and by these -1 and the last axis's own would be two.
+bool counts_from_the_end(std::string_view name, const AttrValue& value);
+
 // Sorted by name; canonical: defaults filled in, axes non-negative where the rank is known (ops.h does it).
 struct AttrSet {
   std::vector<std::pair<std::string, AttrValue>> items;
