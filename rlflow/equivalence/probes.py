@@ -30,6 +30,8 @@ _LARGE, _SMALL = (1e3, 30.0), 1e-3
 _LARGE_HALF, _SMALL_HALF = (8.0,), 0.125
 #: Scales at which values inside are looked at.
 _LOOKS = (0.01, 0.1, 10.0, 100.0, 300.0, 3e3, 3e4)
+#: Above this an open dimension is tried with few as well.
+_FEW = 4
 #: Size of an open dimension with which rows of a table are read at first, elements of such an input at most, and the
 #: seconds of a run below which the next one reads four times as many.
 _ROWS_AT_FIRST, _MOST_ROWS, _QUICK = 16, 1 << 14, 0.05
@@ -104,13 +106,21 @@ class ProbePlan:
             yield Probe("thresholds" if floats else "integers", feeds)
 
     def _sizes(self) -> Iterator[Probe]:
-        """Other sizes of the open dimensions: all of them one up, else all doubled, else one at a time."""
+        """Other sizes of the open dimensions: all of them one up, else all doubled, else one at a time; and those that
+        are large at 2 or 3, where bounds that count from the end meet those that count from the start.
+        """
         names = [name for name in self._open_names() if name not in self.fixed]
         up = {
             name: self.dims[name] + 1 + (number % 2 if self.dims[name] == 1 else 0) for number, name in enumerate(names)
         }
         tries = [up, {name: self.dims[name] + 1 for name in names}, {name: 2 * self.dims[name] for name in names}]
         tries += [{name: change} for name in names for change in (self.dims[name] + 1, 2 * self.dims[name])]
+        few = {name: 2 + number % 2 for number, name in enumerate(names) if self.dims[name] > _FEW}
+        yield from self._accepted(tries)
+        yield from self._accepted([few, *({name: size} for name, size in few.items())])
+
+    def _accepted(self, tries: Sequence[dict[str, int]]) -> Iterator[Probe]:
+        """Of sizes by dimension those that the runtime takes, until each dimension was among some."""
         accepted: set[str] = set()
         for sizes in tries:
             if not sizes or accepted.issuperset(sizes):

@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto
 from wrong_pairs import FLOAT, INT64, UINT8, clipped, integers, net, normal, op
 
+from rlflow import verify
 from rlflow.equivalence import Probe, ProbePlan, calibrate, plan_for
 from rlflow.errors import RuntimeRefused
 from rlflow.runtime import TensorInfo
@@ -73,8 +74,24 @@ class TestKinds:
         info = TensorInfo("x", "float32", ("N", "L"))
         made = plan(RELU, info, dims={"N": 1, "L": 8})
         found = kinds(probes(made, refused=("sizes N=2, L=9",)))
-        assert found[:2] == ["sizes N=2, L=9", "sizes N=2, L=16"]
-        assert not any(kind.startswith("sizes") for kind in found[2:])
+        assert found[:3] == ["sizes N=2, L=9", "sizes N=2, L=16", "sizes L=3"]
+        assert not any(kind.startswith("sizes") for kind in found[3:])
+
+    def test_few_are_tried_too_where_there_are_many(self) -> None:
+        info = TensorInfo("x", "float32", ("N", "L"))
+        made = plan(RELU, info, dims={"N": 64, "L": 64})
+        assert kinds(probes(made))[:2] == ["sizes N=65, L=65", "sizes N=2, L=3"]
+        assert kinds(probes(made, refused=("sizes N=2, L=3",)))[1:4] == ["sizes N=2, L=3", "sizes N=2", "sizes L=3"]
+
+
+def test_bounds_from_both_ends_meet_where_there_are_few() -> None:
+    """x[2:-3] and x[-3:] in a row are x[2:] from five rows on, and so at the 64 that were asked for."""
+    bounds = {"two": np.array([2]), "last": np.array([-3]), "end": np.array([1 << 40]), "axis": np.array([0])}
+    rows = {"x": (FLOAT, ["N", 8])}
+    parts = [op("Slice", "x two last axis", "a"), op("Slice", "x last end axis", "b"), op("Concat", "a b", "y", axis=0)]
+    one, other = net(parts, bounds, rows), net([op("Slice", "x two end axis", "y")], bounds, rows)
+    assert verify(one, one, dims={"N": 64}).passed
+    assert not verify(one, other, dims={"N": 64}).passed
 
 
 class TestValues:
