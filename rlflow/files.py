@@ -7,6 +7,7 @@ that ends, so that the next run can tell what was left behind, and removes it.
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rlflow.errors import OutputError, RlflowError
+from rlflow.protobuf_wire import locations
 
 try:
     import fcntl
@@ -30,6 +32,7 @@ __all__ = [
     "ScratchFolder",
     "check_output",
     "check_readable",
+    "data_files",
     "parse_json",
     "remove_unfinished",
     "replacing",
@@ -43,15 +46,15 @@ _LOCK = ".in-use"
 _SCRATCH = "rlflow-"
 # Younger things may not have been locked yet; older ones that nobody can lock, on systems without locks, are dead.
 _YOUNG_SECONDS, _OLD_SECONDS = 60.0, 86_400.0
+# No model is larger than what protobuf reads.
+_LARGEST_MODEL = 1 << 31
 
 
 def check_output(output: str | os.PathLike[str], model: Any) -> Path:
     """The output path, once it is clear that it can be written and is not the input; raises :class:`OutputError`."""
     path = Path(output)
-    if isinstance(model, (str, os.PathLike)) and _same_file(path, Path(model)):
-        raise OutputError(
-            f"The output {path} is the input itself; give another name, the original is never overwritten."
-        )
+    if isinstance(model, (str, os.PathLike)):
+        _check_is_not_read(path, Path(model))
     if path.is_dir():
         raise OutputError(f"The output {path} is a directory; expected the name of a file to write.")
     folder = path.parent
@@ -79,6 +82,33 @@ def check_readable(path: str | os.PathLike[str], what: str, error: type[RlflowEr
         raise error(f"{what} {os.fspath(path)!r} is a directory; give the path of a file.") from folder
     except OSError as refused:
         raise error(f"{what} {os.fspath(path)!r} cannot be read: {refused.strerror or refused}.") from refused
+
+
+def _check_is_not_read(path: Path, model: Path) -> None:
+    if not path.is_file():
+        return
+    if _same_file(path, model):
+        raise OutputError(
+            f"The output {path} is the input itself; give another name, the original is never overwritten."
+        )
+    if any(_same_file(path, one) for one in data_files(model)):
+        raise OutputError(
+            f"The output {path} holds weights of the input {model}; give another name, the original is never "
+            "overwritten."
+        )
+
+
+def data_files(model: str | os.PathLike[str]) -> list[Path]:
+    """Where the model in a file says that weights of it are, sorted; none for what cannot be read, or is no model."""
+    try:
+        found = os.stat(model)
+        if not stat.S_ISREG(found.st_mode) or not 0 < found.st_size <= _LARGEST_MODEL:
+            return []  # a pipe can be read only once
+        with open(model, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            names = locations(content)
+    except (OSError, ValueError):
+        return []
+    return sorted(Path(model).parent / name for name in names if "\0" not in name)
 
 
 def _same_file(one: Path, other: Path) -> bool:
