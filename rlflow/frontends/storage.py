@@ -38,8 +38,9 @@ def write(model: onnx.ModelProto, path: str | os.PathLike[str], base_dir: str, w
 
     ``base_dir``: where external data of ``model`` is now. Both files appear whole or not at all. Raises OutputError.
     """
-    target = os.fspath(path)
-    if not needs_data_file(model, was_external):
+    target = os.fspath(files.real_target(path))
+    if files.is_stream(target) or not needs_data_file(model, was_external):
+        _require_one_file(model, target)
         embedded = embed(model, base_dir)
         old = _own_data(target)
         write_atomically(target, embedded.SerializeToString(deterministic=True))
@@ -57,6 +58,11 @@ def needs_data_file(model: onnx.ModelProto, was_external: bool) -> bool:
     """Whether weights go to a file of their own: too many for one file, or many and outside where they came from."""
     total = weight_bytes(model)
     return total >= LARGEST_FILE or (was_external and total >= _LARGE)
+
+
+def _require_one_file(model: onnx.ModelProto, target: str) -> None:
+    if weight_bytes(model) >= LARGEST_FILE:
+        raise OutputError(f"The output {target} is a pipe or a device, and weights need a file beside it; name one.")
 
 
 def weight_bytes(model: onnx.ModelProto) -> int:
@@ -185,6 +191,8 @@ def _remove(path: str) -> None:
 
 def data_files(path: str) -> list[str]:
     """The files, relative to the model's folder, that hold tensors of the model in ``path``; none for other files."""
+    if not os.path.isfile(path):
+        return []
     try:
         model = onnx.load(path, load_external_data=False)
     except (DecodeError, OSError, ValueError):
@@ -359,7 +367,7 @@ class SharedWeights:
                 for piece in pieces:
                     _pour(piece, file, stream)
             stream.write(after + tail)
-            return stream.tell()
+            return len(head + _tag(_GRAPH, inside) + tail) + inside
 
     def write(self, model: onnx.ModelProto, name: str) -> str:
         """Writes a model that refers to these weights into the folder; its path."""
