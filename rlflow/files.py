@@ -31,6 +31,7 @@ _HAS_LOCKS = fcntl is not None
 
 __all__ = [
     "ScratchFolder",
+    "check_is_not_read",
     "check_output",
     "check_readable",
     "data_files",
@@ -64,7 +65,7 @@ def check_output(output: str | os.PathLike[str], model: Any) -> Path:
     path = Path(output)
     with _sentences(f"The output {path}"):
         if isinstance(model, (str, os.PathLike)):
-            _check_is_not_read(path, Path(model))
+            check_is_not_read(path, model)
         if path.is_dir():
             raise OutputError(f"The output {path} is a directory; expected the name of a file to write.")
         if is_stream(path):
@@ -123,10 +124,12 @@ def check_readable(path: str | os.PathLike[str], what: str, error: type[RlflowEr
         raise error(f"{what} {os.fspath(path)!r} cannot be read: {refused.strerror or refused}.") from refused
 
 
-def _check_is_not_read(path: Path, model: Path) -> None:
-    if not path.is_file():
+def check_is_not_read(output: str | os.PathLike[str], model: str | os.PathLike[str]) -> None:
+    """Raises :class:`OutputError` where an output is a file that is read, or weights of that model."""
+    path = Path(output)
+    if not os.path.isfile(path):
         return
-    if _same_file(path, model):
+    if _same_file(path, Path(model)):
         raise OutputError(
             f"The output {path} is the input itself; give another name, the original is never overwritten."
         )
@@ -151,7 +154,10 @@ def data_files(model: str | os.PathLike[str]) -> list[Path]:
 
 
 def _same_file(one: Path, other: Path) -> bool:
-    return one.exists() and other.exists() and one.samefile(other)
+    try:
+        return one.samefile(other)
+    except (OSError, ValueError):  # one is not there, or cannot be looked at: who reads it says so
+        return False
 
 
 def same_place(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:

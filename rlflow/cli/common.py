@@ -284,7 +284,7 @@ def one_output(positional: str | None, option: str | None) -> str | None:
     """The output that is named as the last argument or by ``-o``; raises :class:`UsageError` where two are."""
     if positional is not None and option is not None and positional != option:
         raise UsageError(f"The output is given twice, {positional} and {option}; give it once.")
-    return option or positional
+    return positional if option is None else option
 
 
 def plural(count: int, noun: str, plural_noun: str | None = None) -> str:

@@ -15,6 +15,7 @@ import click
 from rlflow.cli.common import NameChoice, VerbGroup, console, device_command, parse_dims, plural
 from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.model_files import MODEL
+from rlflow.cli.outputs import check_outputs
 from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import ModelError, RuntimeUnavailable, UsageError
 from rlflow.ledger import Ledger
@@ -96,9 +97,10 @@ def _show_place(place: dict[str, Any]) -> None:
 def export(file: str, database: str | None) -> None:
     """Write every price to FILE, one JSON object a line (- for the standard output)."""
     from rlflow.files import check_output, write_atomically
+    from rlflow.price.database import default_path
 
     lines: list[str] = []
-    target = None if file == "-" else check_output(file, None)
+    target = None if file == "-" else check_output(file, database or default_path())
     with _opened(database) as base:
         count = base.export_to(lines.append)
     if target is None:
@@ -273,12 +275,13 @@ def calibrate(
     The variants (random walks, and steps of a search) compute the same and cost more or less. Ctrl-C ends it after the
     variant at hand, with the figures so far; --resume goes on.
     """
-    from rlflow.files import check_output
-
     if resume and json_file in (None, "-"):
         raise UsageError("--resume needs the file that --json names.")
+    check_outputs({"--json": json_file, "--plot": plot}, models)
     if plot is not None:
-        check_output(plot, None)
+        from rlflow.report.plots import check_plot
+
+        check_plot(plot)
     how = {
         "count": variants, "cost": cost_name, "threads": threads, "seed": seed, "dims": parse_dims("--dim", dims),
         "runtime": runtime, "provider": provider, "measure_cmd": device_command(measure_cmd, 1, 300.0),
