@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,13 +42,13 @@ def cost() -> None:
 @json_option()
 def show(database: str | None, dearest: int, json_file: str | None) -> None:
     """Show where prices were taken: device, runtime, threads, number, dates, spread; and the most expensive regions."""
-    with _opened(database) as base:
+    with _opened(database, read=True) as base:
         places = [
             {**vars(one.context), **{key: value for key, value in one._asdict().items() if key != "context"},
              "dearest": _dearest(base, one.context, dearest)}
             for one in base.contexts()
         ]  # fmt: skip
-        where, compared = str(base.path), 0 if database else len(_comparisons())
+        where, compared = database or str(base.path), 0 if database else len(_comparisons())
     if in_json(json_file, lambda: {"database": where, "comparisons": compared, "places": places}):
         return
     told = f", {plural(compared, 'comparison')} of whole models" if compared else ""
@@ -101,7 +102,7 @@ def export(file: str, database: str | None) -> None:
 
     lines: list[str] = []
     target = None if file == "-" else check_output(file, database or default_path())
-    with _opened(database) as base:
+    with _opened(database, read=True) as base:
         count = base.export_to(lines.append)
     if target is None:
         click.echo("".join(lines), nl=False)
@@ -199,15 +200,30 @@ def _installed() -> list[Any]:
     return found
 
 
-def _opened(path: str | None, new: bool = False) -> PriceDatabase:
-    """The database; a file of the user's that is not there is made only where it may be ``new``."""
-    from rlflow.price.database import PriceDatabase
+def _opened(path: str | None, *, new: bool = False, read: bool = False) -> PriceDatabase:
+    """The database. A file of the user's is left alone where it holds anything but prices, or they are only ``read``;
+    one that is not there is made only where it may be ``new``.
+    """
+    from rlflow.price.database import PriceDatabase, PriceDatabaseWarning
 
-    if path is not None and not Path(path).parent.is_dir():
+    if path is None:
+        return PriceDatabase()
+    if not os.path.isdir(os.path.dirname(path) or os.curdir):
         raise UsageError(f"The price database {path} cannot be opened: its folder does not exist.")
-    if path is not None and not new and not Path(path).is_file():
+    if not new and not os.path.isfile(path):
         raise UsageError(f"The price database {path} does not exist; give the path of a file.")
-    return PriceDatabase(path)
+    if os.path.isfile(path) and not (new and os.path.getsize(path) == 0):
+        copy = PriceDatabase.copy_of(path)
+        if read:
+            return copy
+        copy.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PriceDatabaseWarning)
+        found = PriceDatabase(path)
+    if not found.persistent:
+        found.close()
+        raise UsageError(f"The price database {path} cannot be written; choose another place.")
+    return found
 
 
 # --- calibrate --------------------------------------------------------------------------------------------------------
