@@ -36,6 +36,7 @@ __all__ = [
     "check_readable",
     "data_files",
     "is_stream",
+    "mode_of",
     "parse_json",
     "real_target",
     "remove_unfinished",
@@ -122,6 +123,19 @@ def check_readable(path: str | os.PathLike[str], what: str, error: type[RlflowEr
         raise error(f"{what} {os.fspath(path)!r} is a directory; give the path of a file.") from folder
     except OSError as refused:
         raise error(f"{what} {os.fspath(path)!r} cannot be read: {refused.strerror or refused}.") from refused
+
+
+def mode_of(path: str | os.PathLike[str], what: str, error: type[RlflowError]) -> int:
+    """The mode of what is at a path, 0 where nothing is. Raises ``error`` where that cannot be seen: in a folder that
+    may not be searched, by a name that is too long. ``what`` names it, such as "The model".
+    """
+    try:
+        return os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    except (OSError, ValueError) as refused:  # ValueError: a NUL in the name
+        reason = getattr(refused, "strerror", None) or refused
+        raise error(f"{what} {os.fspath(path)!r} cannot be read: {reason}.") from refused
 
 
 def check_is_not_read(output: str | os.PathLike[str], model: str | os.PathLike[str]) -> None:

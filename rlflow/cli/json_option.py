@@ -54,8 +54,9 @@ def _taken(path: str) -> str | None:
 
 
 def _foreign(path: str) -> str | None:
-    from rlflow.files import parse_json
+    from rlflow.files import check_readable, parse_json
 
+    check_readable(path, "The file", UsageError)
     with open(path, "rb") as file:
         if file.read(64).lstrip()[:1] not in (b"", b"{", b"["):
             return "a file that holds something else"

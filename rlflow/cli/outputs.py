@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rlflow.errors import UsageError
+from rlflow.errors import OutputError, UsageError
 
 __all__ = ["check_files", "check_folder", "check_outputs", "files_of"]
 
@@ -32,9 +32,14 @@ def check_outputs(outputs: Mapping[str, str | os.PathLike[str] | None], inputs: 
 
 
 def check_folder(folder: str, outputs: Mapping[str, str | None]) -> None:
-    """That a folder to make has a name, and that no other output goes into it. Raises :class:`UsageError`."""
+    """That a folder to make has a name, and that no other output goes into it. Raises :class:`UsageError` and
+    :class:`OutputError`.
+    """
+    from rlflow.files import mode_of
+
     if not folder:
         raise UsageError("The name of the output is empty; give the name of a folder.")
+    mode_of(folder, "The output", OutputError)
     inside = os.path.join(os.path.realpath(folder), "")
     for name, place in outputs.items():
         if place not in (None, "-") and os.path.join(os.path.realpath(str(place)), "").startswith(inside):

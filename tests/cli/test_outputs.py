@@ -189,3 +189,68 @@ def test_two_outputs_may_go_to_one_device(folder: Path) -> None:
     done = rlflow("diff", "a.onnx", "b.onnx", "--html", "null", "--json", "null")
     assert done.exit_code == 0, done.output
     assert Path("null").is_char_device()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "optimize a.onnx --cost analytic -o NAME",
+        "optimize a.onnx --cost analytic --report NAME",
+        "optimize a.onnx --cost analytic --json NAME",
+        "optimize a.onnx --cost analytic --rules NAME",
+        "compare a.onnx --search greedy --cost analytic --keep NAME",
+        "split a.onnx -o NAME",
+        "run NAME",
+        "cost show --database NAME",
+        "cost import - --database NAME",
+        "rules prove NAME",
+        "rules repair NAME",
+        "rules import NAME",
+        "rules generate --vocabulary NAME --out o",
+    ],
+)
+def test_a_name_that_is_too_long_is_a_sentence(line: str, folder: Path) -> None:
+    refused(folder, line.replace("NAME", "x" * 300 + ".json"), "x.json")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "optimize a.onnx --cost analytic -o sub/o",
+        "optimize a.onnx --cost analytic --json sub/o",
+        "split a.onnx -o sub/o",
+        "run sub/o",
+        "rules prove sub/o.json",
+        "rules import sub/o",
+    ],
+)
+def test_a_folder_that_may_not_be_searched_is_a_sentence(
+    line: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = os.stat
+
+    def stat_(path: object, *rest: object, **named: object) -> os.stat_result:
+        if "sub" in Path(os.fsdecode(path)).parts:  # type: ignore[arg-type]
+            raise PermissionError(13, "Permission denied", path)
+        return plain(path, *rest, **named)  # type: ignore[arg-type]
+
+    before = _content(folder)
+    monkeypatch.setattr("os.stat", stat_)  # whoever runs the tests may be allowed to search every folder
+    done = rlflow(*line.split())
+    monkeypatch.undo()
+    assert done.exit_code in (1, 2)
+    assert done.stderr.startswith("rlflow: error: ") and "Permission denied" in done.stderr
+    assert "mistake in rlflow" not in done.stderr
+    assert _content(folder) == before
+
+
+def test_a_json_file_that_may_not_be_read_is_a_sentence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused_open(path: object, *rest: object, **named: object) -> object:
+        if str(path) == "devices.json":
+            raise PermissionError(13, "Permission denied", path)
+        return plain(path, *rest, **named)  # type: ignore[arg-type, call-overload]
+
+    plain = open
+    monkeypatch.setattr("builtins.open", refused_open)
+    refused_by = rlflow("info", "decoders", "--json", "devices.json")
+    assert "cannot be read: Permission denied" in refused_by.stderr, refused_by.output
