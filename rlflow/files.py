@@ -6,7 +6,9 @@ that ends, so that the next run can tell what was left behind, and removes it.
 
 from __future__ import annotations
 
+import errno
 import json
+import mmap
 import os
 import re
 import shutil
@@ -18,7 +20,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from rlflow.errors import OutputError, RlflowError
+from rlflow.errors import OutputError, RlflowError, UsageError
+from rlflow.protobuf_wire import locations
 
 try:
     import fcntl
@@ -28,9 +31,14 @@ _HAS_LOCKS = fcntl is not None
 
 __all__ = [
     "ScratchFolder",
+    "check_is_not_read",
     "check_output",
     "check_readable",
+    "data_files",
+    "is_stream",
+    "mode_of",
     "parse_json",
+    "real_target",
     "remove_unfinished",
     "replacing",
     "same_place",
@@ -43,29 +51,65 @@ _LOCK = ".in-use"
 _SCRATCH = "rlflow-"
 # Younger things may not have been locked yet; older ones that nobody can lock, on systems without locks, are dead.
 _YOUNG_SECONDS, _OLD_SECONDS = 60.0, 86_400.0
+# No model is larger than what protobuf reads.
+_LARGEST_MODEL = 1 << 31
 
 
 def check_output(output: str | os.PathLike[str], model: Any) -> Path:
-    """The output path, once it is clear that it can be written and is not the input; raises :class:`OutputError`."""
+    """The output path, once it is clear that it can be written and is neither the input nor its weights; raises
+    :class:`OutputError`, and :class:`UsageError` for a name that is none.
+    """
+    if os.fspath(output) == "":
+        raise UsageError("The name of an output is empty; give the name of a file to write.")
+    if os.fspath(output) == "-":
+        raise UsageError("The output - cannot be the standard output; give the name of a file to write.")
     path = Path(output)
-    if isinstance(model, (str, os.PathLike)) and _same_file(path, Path(model)):
-        raise OutputError(
-            f"The output {path} is the input itself; give another name, the original is never overwritten."
-        )
-    if path.is_dir():
-        raise OutputError(f"The output {path} is a directory; expected the name of a file to write.")
-    folder = path.parent
-    if not folder.is_dir():
-        raise OutputError(f"The output {path} cannot be written: there is no directory {folder}; make it first.")
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise OutputError(
-            f"The output {path} cannot be written: {error.strerror or error}; choose another place."
-        ) from error
-    _sweep_beside(path)
+    with _sentences(f"The output {path}"):
+        if isinstance(model, (str, os.PathLike)):
+            check_is_not_read(path, model)
+        if path.is_dir():
+            raise OutputError(f"The output {path} is a directory; expected the name of a file to write.")
+        if is_stream(path):
+            if not os.access(path, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            return path
+        target = real_target(path)
+        if target.exists() and not target.is_file():
+            raise OutputError(f"The output {path} is neither a file nor a pipe; choose another place.")
+        if not target.parent.is_dir():
+            raise OutputError(
+                f"The output {path} cannot be written: there is no directory {target.parent}; make it first."
+            )
+        with tempfile.NamedTemporaryFile(prefix=f".{target.name}.data.", dir=target.parent):
+            pass  # the longest name that will be needed
+        _sweep_beside(target)
     return path
+
+
+@contextmanager
+def _sentences(what: str) -> Iterator[None]:
+    """What the system has against writing ``what`` as an :class:`OutputError`."""
+    try:
+        yield
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", None) or error
+        raise OutputError(f"{what} cannot be written: {reason}; choose another place.") from error
+
+
+def is_stream(path: str | os.PathLike[str]) -> bool:
+    """Whether what is there takes what is written and keeps no file: a pipe, or a device such as /dev/null. Raises
+    OSError.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
+
+
+def real_target(path: str | os.PathLike[str]) -> Path:
+    """The file that is written: where a link leads to, so that the link stays one. Raises OSError."""
+    return Path(os.path.realpath(path)) if os.path.islink(path) and not is_stream(path) else Path(path)
 
 
 def check_readable(path: str | os.PathLike[str], what: str, error: type[RlflowError]) -> None:
@@ -81,8 +125,53 @@ def check_readable(path: str | os.PathLike[str], what: str, error: type[RlflowEr
         raise error(f"{what} {os.fspath(path)!r} cannot be read: {refused.strerror or refused}.") from refused
 
 
+def mode_of(path: str | os.PathLike[str], what: str, error: type[RlflowError]) -> int:
+    """The mode of what is at a path, 0 where nothing is. Raises ``error`` where that cannot be seen: in a folder that
+    may not be searched, by a name that is too long. ``what`` names it, such as "The model".
+    """
+    try:
+        return os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    except (OSError, ValueError) as refused:  # ValueError: a NUL in the name
+        reason = getattr(refused, "strerror", None) or refused
+        raise error(f"{what} {os.fspath(path)!r} cannot be read: {reason}.") from refused
+
+
+def check_is_not_read(output: str | os.PathLike[str], model: str | os.PathLike[str]) -> None:
+    """Raises :class:`OutputError` where an output is a file that is read, or weights of that model."""
+    path = Path(output)
+    if not os.path.isfile(path):
+        return
+    if _same_file(path, Path(model)):
+        raise OutputError(
+            f"The output {path} is the input itself; give another name, the original is never overwritten."
+        )
+    if any(_same_file(path, one) for one in data_files(model)):
+        raise OutputError(
+            f"The output {path} holds weights of the input {model}; give another name, the original is never "
+            "overwritten."
+        )
+
+
+def data_files(model: str | os.PathLike[str]) -> list[Path]:
+    """Where the model in a file says that weights of it are, sorted; none for what cannot be read, or is no model."""
+    try:
+        found = os.stat(model)
+        if not stat.S_ISREG(found.st_mode) or not 0 < found.st_size <= _LARGEST_MODEL:
+            return []  # a pipe can be read only once
+        with open(model, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            names = locations(content)
+    except (OSError, ValueError):
+        return []
+    return sorted(Path(model).parent / name for name in names if "\0" not in name)
+
+
 def _same_file(one: Path, other: Path) -> bool:
-    return one.exists() and other.exists() and one.samefile(other)
+    try:
+        return one.samefile(other)
+    except (OSError, ValueError):  # one is not there, or cannot be looked at: who reads it says so
+        return False
 
 
 def same_place(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
@@ -94,10 +183,15 @@ def same_place(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bo
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A stream whose content is under ``path`` once the block ends well, and nowhere when it does not.
 
-    It is written beside the target and renamed; the file gets the rights that a new one would have. Raises
-    :class:`OutputError`.
+    It is written beside the target and renamed; the file gets the rights that a new one would have. A pipe or a device
+    is written to as it is, and a link stays one. Raises :class:`OutputError`.
     """
-    target = Path(path)
+    with _sentences(f"The file {path}"):
+        if is_stream(path):
+            with open(path, "wb") as stream:
+                yield stream
+            return
+        target = real_target(path)
     with temporary_beside(target) as temporary:
         with open(temporary, "wb") as stream:
             yield stream
@@ -111,7 +205,7 @@ def temporary_beside(path: str | os.PathLike[str]) -> Iterator[str]:
     It has the rights that a new file would have. Raises :class:`OutputError`.
     """
     target = Path(path)
-    try:
+    with _sentences(f"The file {target}"):
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         try:
             _lock(handle)
@@ -123,10 +217,6 @@ def temporary_beside(path: str | os.PathLike[str]) -> Iterator[str]:
             raise
         finally:
             os.close(handle)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise OutputError(
-            f"The file {target} cannot be written: {getattr(error, 'strerror', None) or error}; choose another place."
-        ) from error
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> None:

@@ -4,6 +4,7 @@ and for files whose schema is ours to know.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -52,6 +53,41 @@ def fields(data: Any, begin: int = 0, end: int | None = None) -> Iterator[WireFi
 def parts(data: Any, part: tuple[int, int], number: int) -> Iterator[tuple[int, int]]:
     """Where the values of one field lie that are bytes (texts, messages) in the message at ``part``, in order."""
     return ((one.begin, one.end) for one in fields(data, *part) if one.number == number and one.integer is None)
+
+
+# Field numbers of ModelProto.graph, GraphProto.initializer and TensorProto.raw_data.
+_GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
+#: How an entry of TensorProto.external_data begins that says in which file the elements are.
+_LOCATION = re.compile(rb"\n\x08location\x12")
+
+
+def locations(data: Any) -> set[str]:
+    """The names of the files in which tensors of an ONNX model lie, as the model has them, wherever in it the tensors
+    stand. The elements of its weights are passed over unread. For other kinds of files: what looks like such names.
+    """
+    found = set[str]()
+    for begin, end in _outside_weights(data):
+        for entry in _LOCATION.finditer(data, begin, end):
+            try:
+                size, at = _varint(data, entry.end(), end)
+                found.add(bytes(data[at : at + size]).decode())
+            except (NotProtobuf, UnicodeDecodeError):  # it only looked like an entry
+                continue
+    return found
+
+
+def _outside_weights(data: Any) -> Iterator[tuple[int, int]]:
+    """The stretches of a model between the elements of its initialisers; all of a file that is cut or no model."""
+    begin, end = 0, len(data)
+    try:
+        for graph in parts(data, (0, end), _GRAPH):
+            for tensor in parts(data, graph, _INITIALIZER):
+                for low, high in parts(data, tensor, _RAW_DATA):
+                    yield begin, low
+                    begin = high
+    except NotProtobuf:
+        pass
+    yield begin, end
 
 
 def _varint(data: Any, at: int, end: int) -> tuple[int, int]:

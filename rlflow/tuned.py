@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from rlflow.crew import Workers
 from rlflow.deployment import Inputs, open_worker, source_of, verified
 from rlflow.errors import OutputError, UsageError
-from rlflow.files import write_atomically
+from rlflow.files import check_is_not_read, write_atomically
 from rlflow.frontends.generated_sites import FUNCTION
 from rlflow.kernels import ALGORITHMS, KEY, Choice, KernelPlan
 from rlflow.kernels.generated_code import GeneratedCode
@@ -76,7 +76,8 @@ _RACE_PART, _RACE_MOST, _RACE_LATE, _RACE_LONGEST = 0.2, 0.3, 5.0, 90.0
 #: How often finalists are timed again, in turn; the part of the runtime's own time that a winner takes at most; and
 #: that from which on it is no finalist.
 _FINALS, _WORTH, _SLOWER = 3, 0.97, 1.1
-MODEL, TRIALS, REPORT, LIBRARY = "model.onnx", "trials.sqlite", "report.json", "kernels.so"
+#: The files of the folder.
+NAMES = MODEL, TRIALS, REPORT, LIBRARY = "model.onnx", "trials.sqlite", "report.json", "kernels.so"
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,7 @@ def tune(
     """
     config, limits, began = method(by), Budget.parse(budget), time.monotonic()
     check_race_seconds(gate_seconds)
+    _check_output(output, model)
     crew = Workers.parse(workers) if isinstance(workers, str) else workers
     _check(by, config, limits)
     if generate:
@@ -148,28 +150,28 @@ def tune(
 
     imported = load_model(model)
     source = source_of(imported, model)
-    folder = _folder(output)
-    with open_worker(threads) as worker:
-        inputs = Inputs.of(worker, source, imported.graph, dims or {}, input_data, seed)
-    whole = blocked.whole(source)
-    make = partial((GeneratedEngine if generate else KernelEngine).of, whole, inputs.feeds[0], threads)
-    with closing(make()) as engine, closing(Records(folder / TRIALS)) as kept, _shared(engine, crew, make) as shared:
-        remembering = Remembering(shared, kept)
-        told = None if on_round is None else lambda done: on_round(done, engine.subgraphs[done.subgraph].name)
-        search = _of_tuning(limits, time.monotonic() - began)
-        tuner = Tuner(remembering, config, seed, WarmStart(shipped_prior(engine.subgraphs)))
-        found = tuner.run(search, told, stop)
-        how = (limits.seconds, gate_seconds, folder / LIBRARY, began)
-        ends = _Ends(whole, engine, tuner, inputs, threads, seed, *how)
-        finals, plan, interval, note = ends.planned()
-    library = _settled(folder, plan)
-    write_atomically(folder / MODEL, blocked.with_metadata(whole, KEY, None if plan is None else plan.text()))
-    result = TunedModel(
-        os.fspath(folder / MODEL), None if plan is None else plan.speedup, interval, note, by, found.trials,
-        remembering.read, str(found.stop), tuple(finals), library,
-    )  # fmt: skip
-    write_atomically(folder / REPORT, json.dumps(asdict(result), indent=1) + "\n")
-    return result
+    with _folder(output) as folder:
+        with open_worker(threads) as worker:
+            inputs = Inputs.of(worker, source, imported.graph, dims or {}, input_data, seed)
+        whole = blocked.whole(source)
+        make = partial((GeneratedEngine if generate else KernelEngine).of, whole, inputs.feeds[0], threads)
+        with closing(make()) as engine, closing(Records(folder / TRIALS)) as log, _shared(engine, crew, make) as shared:
+            remembering = Remembering(shared, log)
+            told = None if on_round is None else lambda done: on_round(done, engine.subgraphs[done.subgraph].name)
+            search = _of_tuning(limits, time.monotonic() - began)
+            tuner = Tuner(remembering, config, seed, WarmStart(shipped_prior(engine.subgraphs)))
+            found = tuner.run(search, told, stop)
+            how = (limits.seconds, gate_seconds, folder / LIBRARY, began)
+            ends = _Ends(whole, engine, tuner, inputs, threads, seed, *how)
+            finals, plan, interval, note = ends.planned()
+        library = _settled(folder, plan)
+        write_atomically(folder / MODEL, blocked.with_metadata(whole, KEY, None if plan is None else plan.text()))
+        result = TunedModel(
+            os.fspath(folder / MODEL), None if plan is None else plan.speedup, interval, note, by, found.trials,
+            remembering.read, str(found.stop), tuple(finals), library,
+        )  # fmt: skip
+        write_atomically(folder / REPORT, json.dumps(asdict(result), indent=1) + "\n")
+        return result
 
 
 def _of_tuning(limits: Budget, begun: float) -> Budget:
@@ -221,13 +223,30 @@ def interrupted(result: TunedModel) -> bool:
     return result.stop == str(StopReason.INTERRUPTED)
 
 
-def _folder(output: str | os.PathLike[str]) -> Path:
+def _check_output(output: str | os.PathLike[str], model: Any) -> None:
+    if not os.fspath(output):
+        raise UsageError("The name of the output is empty; give the name of a folder.")
+    if isinstance(model, (str, os.PathLike)):
+        for name in NAMES:
+            check_is_not_read(Path(output) / name, model)
+
+
+@contextmanager
+def _folder(output: str | os.PathLike[str]) -> Iterator[Path]:
+    """The folder of the results, which is made where it is not there, and goes again where nothing came into it."""
     folder = Path(output)
     try:
+        made = [one for one in (folder, *folder.parents) if not one.exists()]
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"The folder {folder} cannot be made: {error.strerror or error}.") from error
-    return folder
+    try:
+        yield folder
+    except BaseException:
+        with suppress(OSError):  # it is not empty: what was measured stays
+            for one in made:
+                one.rmdir()
+        raise
 
 
 @dataclass

@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "rlflow"
 
 LAYERS: dict[str, int] = {
-    "errors": 0, "plugins": 0,
-    "ops": 1, "files": 1, "specs": 1, "processes": 1, "spawning": 1, "interrupts": 1, "forks": 1, "protobuf_wire": 1,
+    "errors": 0, "plugins": 0, "protobuf_wire": 0,
+    "ops": 1, "files": 1, "specs": 1, "processes": 1, "spawning": 1, "interrupts": 1, "forks": 1,
     "graph": 2, "registry": 2, "ledger": 2, "footprint": 2,
     "frontends": 3, "rewrite": 3, "nn": 3, "runtime": 3, "crew": 3,
     "zoo": 4, "synthesis": 4, "price": 4, "equivalence": 4, "kernels": 4,

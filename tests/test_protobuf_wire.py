@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlflow.protobuf_wire import NotProtobuf, fields, parts
+from rlflow.protobuf_wire import NotProtobuf, fields, locations, parts
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.text(max_size=9), st.lists(st.text(max_size=9), max_size=3))
@@ -50,3 +50,37 @@ def test_a_message_does_not_reach_beyond_its_part() -> None:
     data = b"\x0a\x03abc"
     with pytest.raises(NotProtobuf):
         list(fields(data, 0, 4))
+
+
+def _outside(name: str, file: str) -> onnx.TensorProto:
+    tensor = onnx.TensorProto(name=name, data_location=onnx.TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value=file)
+    tensor.external_data.add(key="length", value="4")
+    return tensor
+
+
+def test_data_files_are_found_wherever_the_tensors_stand() -> None:
+    model = onnx.ModelProto()
+    model.graph.initializer.extend([_outside("w", "w.bin"), onnx.TensorProto(name="v", raw_data=b"\x00" * 9)])
+    model.graph.initializer.append(_outside("long", "x" * 200))
+    model.graph.node.add().attribute.add(name="value", t=_outside("c", "./c.bin"))
+    body = model.graph.node.add().attribute.add(name="body").g
+    body.initializer.append(_outside("inner", "sub/inner.bin"))
+    model.functions.add().node.add().attribute.add(name="value", t=_outside("f", "f.bin"))
+    expected = {"w.bin", "x" * 200, "./c.bin", "sub/inner.bin", "f.bin"}
+    assert locations(model.SerializeToString()) == expected
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"no model at all", onnx.ModelProto(producer_name="location").SerializeToString(), b"\n\x08location\x12\xff"],
+    ids=["nothing", "text", "the word alone", "cut"],
+)
+def test_what_names_no_data_file(data: bytes) -> None:
+    assert locations(data) == set()
+
+
+def test_the_elements_of_weights_are_not_taken_for_names() -> None:
+    model = onnx.ModelProto()
+    model.graph.initializer.append(onnx.TensorProto(name="w", raw_data=_outside("t", "w.bin").SerializeToString()))
+    assert locations(model.SerializeToString()) == set()

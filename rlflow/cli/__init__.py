@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import gc
 import importlib
+import sys
 from typing import NoReturn
 
-import click
+try:
+    import click
 
-from rlflow.cli.common import ErrorGroup
+    from rlflow.cli.common import ErrorGroup
+except KeyboardInterrupt:  # while Python still reads files: nothing was begun
+    sys.exit(130)
 
 __all__ = ["main", "program"]
 
@@ -69,6 +73,13 @@ def main(context: click.Context) -> None:
 
 def program() -> NoReturn:
     """The command line as a process of its own, which ends with it."""
+    try:
+        _program()
+    except KeyboardInterrupt:  # before main minds it
+        sys.exit(130)
+
+
+def _program() -> NoReturn:
     from rlflow.processes import COLLECTION, leave
 
     gc.set_threshold(*COLLECTION)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shutil
 import sys
@@ -67,6 +68,7 @@ class ErrorGroup(VerbGroup):
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         given = list(sys.argv[1:] if args is None else args)
         _open_closed_streams()
+        _print_every_character()
         end_on_signals()
         try:
             with ending_at_the_second_interrupt():
@@ -82,12 +84,12 @@ class ErrorGroup(VerbGroup):
                 _maybe_traceback(given)
             _fail(str(error), error.exit_code)
         except BrokenPipeError:
-            # The reader of our output left, as `| head` does. Point stdout elsewhere, so that the flush at exit stays
-            # silent.
-            with contextlib.suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _give_stdout_up()  # the reader of our output left, as `| head` does
             sys.exit(1)
         except Exception as error:  # noqa: BLE001 - the last resort of a command line: say it in one sentence, keep the traceback at hand
+            if (reason := _why_not_printed(error)) is not None:
+                _give_stdout_up()
+                _fail(f"What rlflow prints cannot be written: {reason}.", 1)
             _maybe_traceback(given)
             _fail(
                 f"unexpected {type(error).__name__}: {error}. This is a mistake in rlflow; "
@@ -108,6 +110,26 @@ def _open_closed_streams() -> None:
                 os.dup2(handle, number)
                 os.close(handle)
             setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
+
+
+def _print_every_character() -> None:
+    """A character that the encoding of stdout has not is printed as a question mark, and ends nothing."""
+    stream = sys.stdout
+    if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        stream.reconfigure(errors="replace")
+
+
+def _why_not_printed(error: Exception) -> str | None:
+    """What the system has against what was printed, where the error is that: all that prints are click and rich."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    printing = str(frames[-1].f_globals.get("__name__")).partition(".")[0] in ("click", "rich")
+    return error.strerror if printing and isinstance(error, OSError) else None
+
+
+def _give_stdout_up() -> None:
+    """Points stdout elsewhere, so that the flush at exit stays silent."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _click_sentence(error: click.ClickException) -> str:
@@ -172,7 +194,10 @@ def console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() or os.environ.get("COLUMNS") else 120
+    columns = os.environ.get("COLUMNS")
+    width = None if stream.isatty() or columns else 120
+    if columns == "0":  # nobody knows; rich would show nothing
+        width = terminal_width()
     return Console(file=stream, width=width, highlight=False, soft_wrap=False)
 
 
@@ -284,7 +309,7 @@ def one_output(positional: str | None, option: str | None) -> str | None:
     """The output that is named as the last argument or by ``-o``; raises :class:`UsageError` where two are."""
     if positional is not None and option is not None and positional != option:
         raise UsageError(f"The output is given twice, {positional} and {option}; give it once.")
-    return option or positional
+    return positional if option is None else option
 
 
 def plural(count: int, noun: str, plural_noun: str | None = None) -> str:

@@ -9,6 +9,7 @@ import click
 from rlflow.cli.common import DEVICE, WORKERS, console, parse_dims
 from rlflow.cli.json_option import emit_json, json_option
 from rlflow.cli.model_files import MODEL
+from rlflow.cli.outputs import check_outputs
 from rlflow.cli.sections import SectionedCommand
 
 if TYPE_CHECKING:
@@ -79,15 +80,15 @@ def compare(
     from rlflow import comparison
     from rlflow.cli.progress import reporter
     from rlflow.crew import Workers
-    from rlflow.files import check_output, write_atomically
+    from rlflow.files import write_atomically
     from rlflow.specs import nested
 
-    for path in filter(None, (keep, json_file if json_file != "-" else None, csv_file, plot_file)):
-        check_output(path, None)
+    outputs = {"--keep": keep, "--json": json_file, "--csv": csv_file, "--plot": plot_file}
+    check_outputs(outputs, [*models, *rules])
     if plot_file is not None:
-        from rlflow.report.plots import matplotlib_or_sentence
+        from rlflow.report.plots import check_plot
 
-        matplotlib_or_sentence()  # refuse before the work starts
+        check_plot(plot_file)
     with reporter(quiet) as told:
         found = comparison.compare(
             models,

@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import click
 from rlflow.cli.common import NameChoice, VerbGroup, console, device_command, parse_dims, plural
 from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.model_files import MODEL
+from rlflow.cli.outputs import check_outputs
 from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import ModelError, RuntimeUnavailable, UsageError
 from rlflow.ledger import Ledger
@@ -40,13 +42,13 @@ def cost() -> None:
 @json_option()
 def show(database: str | None, dearest: int, json_file: str | None) -> None:
     """Show where prices were taken: device, runtime, threads, number, dates, spread; and the most expensive regions."""
-    with _opened(database) as base:
+    with _opened(database, read=True) as base:
         places = [
             {**vars(one.context), **{key: value for key, value in one._asdict().items() if key != "context"},
              "dearest": _dearest(base, one.context, dearest)}
             for one in base.contexts()
         ]  # fmt: skip
-        where, compared = str(base.path), 0 if database else len(_comparisons())
+        where, compared = database or str(base.path), 0 if database else len(_comparisons())
     if in_json(json_file, lambda: {"database": where, "comparisons": compared, "places": places}):
         return
     told = f", {plural(compared, 'comparison')} of whole models" if compared else ""
@@ -96,10 +98,11 @@ def _show_place(place: dict[str, Any]) -> None:
 def export(file: str, database: str | None) -> None:
     """Write every price to FILE, one JSON object a line (- for the standard output)."""
     from rlflow.files import check_output, write_atomically
+    from rlflow.price.database import default_path
 
     lines: list[str] = []
-    target = None if file == "-" else check_output(file, None)
-    with _opened(database) as base:
+    target = None if file == "-" else check_output(file, database or default_path())
+    with _opened(database, read=True) as base:
         count = base.export_to(lines.append)
     if target is None:
         click.echo("".join(lines), nl=False)
@@ -197,15 +200,30 @@ def _installed() -> list[Any]:
     return found
 
 
-def _opened(path: str | None, new: bool = False) -> PriceDatabase:
-    """The database; a file of the user's that is not there is made only where it may be ``new``."""
-    from rlflow.price.database import PriceDatabase
+def _opened(path: str | None, *, new: bool = False, read: bool = False) -> PriceDatabase:
+    """The database. A file of the user's is left alone where it holds anything but prices, or they are only ``read``;
+    one that is not there is made only where it may be ``new``.
+    """
+    from rlflow.price.database import PriceDatabase, PriceDatabaseWarning
 
-    if path is not None and not Path(path).parent.is_dir():
+    if path is None:
+        return PriceDatabase()
+    if not os.path.isdir(os.path.dirname(path) or os.curdir):
         raise UsageError(f"The price database {path} cannot be opened: its folder does not exist.")
-    if path is not None and not new and not Path(path).is_file():
+    if not new and not os.path.isfile(path):
         raise UsageError(f"The price database {path} does not exist; give the path of a file.")
-    return PriceDatabase(path)
+    if os.path.isfile(path) and not (new and os.path.getsize(path) == 0):
+        copy = PriceDatabase.copy_of(path)
+        if read:
+            return copy
+        copy.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PriceDatabaseWarning)
+        found = PriceDatabase(path)
+    if not found.persistent:
+        found.close()
+        raise UsageError(f"The price database {path} cannot be written; choose another place.")
+    return found
 
 
 # --- calibrate --------------------------------------------------------------------------------------------------------
@@ -273,12 +291,13 @@ def calibrate(
     The variants (random walks, and steps of a search) compute the same and cost more or less. Ctrl-C ends it after the
     variant at hand, with the figures so far; --resume goes on.
     """
-    from rlflow.files import check_output
-
     if resume and json_file in (None, "-"):
         raise UsageError("--resume needs the file that --json names.")
+    check_outputs({"--json": json_file, "--plot": plot}, models)
     if plot is not None:
-        check_output(plot, None)
+        from rlflow.report.plots import check_plot
+
+        check_plot(plot)
     how = {
         "count": variants, "cost": cost_name, "threads": threads, "seed": seed, "dims": parse_dims("--dim", dims),
         "runtime": runtime, "provider": provider, "measure_cmd": device_command(measure_cmd, 1, 300.0),

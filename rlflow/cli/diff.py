@@ -10,6 +10,7 @@ import click
 from rlflow.cli.common import plural, say
 from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.model_files import MODEL
+from rlflow.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
     from rlflow.frontends.difference import ModelDifference
@@ -29,7 +30,8 @@ def diff(before: str, after: str, page_file: str | None, json_file: str | None, 
     Nodes that compute the same are the same, whatever they are called. Exit code 0, whether or not something differs;
     rlflow verify says whether the outputs agree.
     """
-    from rlflow.files import check_output, write_atomically
+    check_outputs({"--html": page_file, "--json": json_file}, [before, after])
+    from rlflow.files import write_atomically
     from rlflow.frontends.difference import difference
     from rlflow.frontends.opening import open_source
 
@@ -39,8 +41,7 @@ def diff(before: str, after: str, page_file: str | None, json_file: str | None, 
     if page_file is not None:
         from rlflow.report.page import difference_page
 
-        target = check_output(check_output(page_file, before), after)
-        write_atomically(target, difference_page(models[0], models[1], f"{before} and {after}", lines[0]).encode())
+        write_atomically(page_file, difference_page(models[0], models[1], f"{before} and {after}", lines[0]).encode())
     if in_json(json_file, lambda: {"before": str(before), "after": str(after), **found.to_dict(*models)}):
         return
     say("\n".join(lines))

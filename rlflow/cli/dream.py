@@ -8,6 +8,7 @@ import click
 
 from rlflow.cli.common import console
 from rlflow.cli.json_option import in_json, json_option
+from rlflow.cli.outputs import check_outputs
 from rlflow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,14 +46,12 @@ def dream(
         raise UsageError(f"rlflow dream runs a learned model, and this environment cannot: {reason}.")
     from rlflow.agents.learned import one_thread
     from rlflow.agents.rlflow.watch import watch
-    from rlflow.files import check_output
 
-    for path in filter(None, (json_file if json_file != "-" else None, plot_file)):
-        check_output(path, model)
+    check_outputs({"--json": json_file, "--plot": plot_file}, [model, checkpoint, worldmodel])
     if plot_file is not None:
-        from rlflow.report.plots import matplotlib_or_sentence
+        from rlflow.report.plots import check_plot
 
-        matplotlib_or_sentence()
+        check_plot(plot_file)
     with one_thread():
         found = watch(model, checkpoint or None, worldmodel, steps, temperature, cost, seed)
     printed = in_json(json_file, found.to_dict)

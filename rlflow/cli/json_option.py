@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -53,8 +54,9 @@ def _taken(path: str) -> str | None:
 
 
 def _foreign(path: str) -> str | None:
-    from rlflow.files import parse_json
+    from rlflow.files import check_readable, parse_json
 
+    check_readable(path, "The file", UsageError)
     with open(path, "rb") as file:
         if file.read(64).lstrip()[:1] not in (b"", b"{", b"["):
             return "a file that holds something else"
@@ -84,10 +86,14 @@ def in_json(place: str | None, plain: Callable[[], Any]) -> bool:
 
 def emit_json(value: Any, place: str) -> None:
     """Write plain values as JSON to a file, or print them where ``place`` is ``-``."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
     if place == _STDOUT:
-        click.echo(text)
+        click.echo(json.dumps(value, indent=2, ensure_ascii=not _prints_all()))
         return
     from rlflow.files import write_atomically
 
-    write_atomically(place, f"{text}\n".encode())
+    write_atomically(place, f"{json.dumps(value, indent=2, ensure_ascii=False)}\n".encode())
+
+
+def _prints_all() -> bool:
+    """Whether stdout has every character; what it has not would be lost, and JSON can say it otherwise."""
+    return (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "").startswith("utf")

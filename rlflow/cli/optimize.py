@@ -6,7 +6,7 @@ import dataclasses
 import math
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +14,7 @@ import click
 from rlflow.cli.common import NameChoice, one_output, parse_dims, parse_extents, parse_shapes, show
 from rlflow.cli.json_option import emit_json, json_option
 from rlflow.cli.model_files import MODEL
+from rlflow.cli.outputs import check_outputs, files_of
 from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import UsageError
 from rlflow.options import Options
@@ -134,7 +135,10 @@ def optimize(
     target = one_output(out, output)
     if check and target is not None:
         raise UsageError(f"--check writes nothing; leave out {target}, or leave out --check.")
-    _check_places((json_file, page_file), model, target)
+    if check and egraph_out is not None:
+        raise UsageError(f"--check writes nothing; leave out --egraph-out {egraph_out}, or leave out --check.")
+    outputs = {"-o": target, "--json": json_file, "--report": page_file, "--egraph-out": egraph_out}
+    check_outputs(outputs, [model, *files_of(given["input_data"]), *given["rules"]])
     given["measure_cmd"] = device_command(given["measure_cmd"], measure_jobs, measure_timeout)
     given["search"] = with_egraph_out(given["search"], egraph_out, model)
     options = _options(given)
@@ -146,20 +150,6 @@ def optimize(
     _tell(result.report, json_file, quiet, verbose)
     if check and 100.0 * (result.report.gain - 1.0) >= threshold:
         context.exit(GAIN_FOUND)
-
-
-def _check_places(reports: Sequence[str | None], model: Any, target: str | None) -> None:
-    """That the reports can be written, each to a place of its own."""
-    from rlflow.files import check_output, same_place
-
-    taken = [] if target is None else [target]
-    for place in reports:
-        if place is None or place == "-":
-            continue
-        check_output(place, model)
-        if any(same_place(place, other) for other in taken):
-            raise UsageError(f"The report and the model cannot both be written to {place}, nor can two reports.")
-        taken.append(place)
 
 
 def _write_page(path: str, model: Any, result: OptimizeResult, options: Options) -> None:

@@ -10,6 +10,7 @@ import click
 from rlflow.cli.common import parse_dims, plural, show
 from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.model_files import MODEL
+from rlflow.cli.outputs import check_outputs, files_of
 from rlflow.specs import bytes_text
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def place(
 
     The placement is a device configuration of ONNX IR version 11; its time is simulated.
     """
+    check_outputs({"-o": output, "--json": json_file}, [model, devices, *files_of(input_data)])
     from rlflow.splitting import placing
 
     found = placing.place(

@@ -8,6 +8,7 @@ import click
 
 from rlflow.cli.common import parse_dims, plural
 from rlflow.cli.json_option import in_json, json_option
+from rlflow.cli.outputs import check_outputs, files_of
 from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import UsageError, VerificationFailed
 
@@ -76,6 +77,8 @@ def run(
         host, port = _place("--listen", listen)
         serving.hold(parts, worker, host, port, token_file, threads=threads, say=click.echo)
         return
+    others = [against, token_file, *files_of(input_data)]
+    check_outputs({"-o": output, "--json": json_file}, [*others, *serving.files_of_split(parts)])
     places = [_place("--connect", one) for one in connect.split(",")] if connect else []
     served, beside = serving.serve_parts(
         parts,

@@ -10,6 +10,7 @@ import click
 from rlflow.cli.common import NameChoice, VerbGroup, console, parse_dims, show_rows, with_egraph_out
 from rlflow.cli.json_option import emit_json, in_json, json_option
 from rlflow.cli.model_files import MODEL
+from rlflow.cli.outputs import check_outputs
 from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import UsageError
 
@@ -78,14 +79,12 @@ def run(
 ) -> None:
     """Search for a cheaper graph of MODEL by the cost model's figures alone; nothing is timed end to end or written."""
     from rlflow import search as searching
-    from rlflow.files import check_output
 
     if resume and checkpoint is None:
         raise UsageError("--resume goes on from a checkpoint; say which with --checkpoint FILE.")
     if workers > 1 and (checkpoint is not None or stats):
         raise UsageError("--checkpoint and --stats follow one search; leave them out, or use one worker.")
-    for path in filter(None, (json_file if json_file != "-" else None, checkpoint)):
-        check_output(path, model)
+    check_outputs({"--json": json_file, "--checkpoint": checkpoint, "--egraph-out": egraph_out}, [model, *rules])
     strategy, limits = with_egraph_out(spec, egraph_out, model), searching.Budget.parse(budget)
     make_problem = functools.partial(_problem, model, cost, threads, parse_dims("--dim", dims), rules)
     if workers > 1:
@@ -167,11 +166,9 @@ def _decoders() -> list[str]:
 @json_option("the choice as JSON, a node of every class that is needed")
 def extract(egraph: str, method: str, seconds: float, json_file: str | None) -> None:
     """Choose the cheapest graph from EGRAPH, a file in the JSON of extraction-gym (--egraph-out writes such files)."""
-    from rlflow.files import check_output
+    check_outputs({"--json": json_file}, [egraph])
     from rlflow.search import eqsat
 
-    if json_file is not None and json_file != "-":
-        check_output(json_file, egraph)
     gym = eqsat.read_gym(egraph)
     found = eqsat.extract(gym.problem, method, seconds=seconds)
     needed = found.needed(gym.problem)

@@ -9,6 +9,7 @@ import click
 from rlflow.cli.common import parse_dims, parse_extents
 from rlflow.cli.json_option import emit_json, json_option
 from rlflow.cli.model_files import MODEL
+from rlflow.cli.outputs import check_outputs, files_of
 from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import UsageError
 
@@ -83,6 +84,11 @@ def shrink(
     Stretches of a convolutional network run in bands of rows, so that its largest values are never there as a whole.
     Where nothing is gained, OUT receives the model as it came.
     """
+    check_outputs({"-o": output, "--json": json_file, "--plot": plot}, [model, *files_of(input_data)])
+    if plot is not None:
+        from rlflow.report.plots import check_plot
+
+        check_plot(plot)
     from rlflow import optimizer
     from rlflow.cli.progress import reporter
     from rlflow.report.shrunk import arena_text, shrink_text

@@ -6,6 +6,7 @@ import click
 
 from rlflow.cli.common import one_output, parse_dims
 from rlflow.cli.model_files import MODEL
+from rlflow.cli.outputs import check_outputs, files_of
 from rlflow.errors import UsageError
 
 
@@ -40,6 +41,7 @@ def simplify(
     target = one_output(out, output)
     if target is None:
         raise UsageError("Say where the result goes: rlflow simplify IN OUT, or -o OUT.")
+    check_outputs({"OUT": target}, [model, *files_of(input_data)])
     from rlflow.runtime import Worker
 
     with Worker() as worker:

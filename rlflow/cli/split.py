@@ -9,6 +9,7 @@ import click
 from rlflow.cli.common import parse_dims, plural
 from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.model_files import MODEL
+from rlflow.cli.outputs import check_folder, check_outputs, files_of
 from rlflow.specs import byte_count, bytes_text
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ def split(
 
     Nothing is written where the chain of parts does not compute what the whole computes.
     """
+    check_folder(output, {"--json": json_file})
+    check_outputs({"--json": json_file}, [model, *files_of(input_data)])
     from rlflow.splitting.cutting import BANDWIDTH
     from rlflow.splitting.cutting import split as split_model
 

@@ -271,8 +271,11 @@ def _trainer(given: dict[str, Any]) -> Any:
 
 def _specs(given: dict[str, Any], models: tuple[str, ...]) -> list[Any]:
     from rlflow.env.spec import ProblemSpec
+    from rlflow.files import check_is_not_read
 
     names = [name for model in models for name in expand(model)]
+    for name in names:
+        check_is_not_read(given["out"], name)
     return [ProblemSpec.of(name, given["rules"] or None, given["cost"]) for name in names]
 
 

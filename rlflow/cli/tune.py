@@ -10,6 +10,7 @@ import click
 from rlflow.cli.common import DEVICE, WORKERS, NameChoice, console, parse_dims
 from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.model_files import MODEL
+from rlflow.cli.outputs import check_files
 from rlflow.cli.sections import SectionedCommand
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def tune(
     from rlflow.crew import Workers
     from rlflow.search import InterruptGuard, StopToken
 
+    check_files(output, tuned.NAMES, {"--json": json_file})
     out, stop = console(stderr=True), StopToken()
 
     def report(done: TuningRound, name: str) -> None:

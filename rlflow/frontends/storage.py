@@ -10,12 +10,13 @@ import math
 import mmap
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from rlflow import files
 from rlflow.errors import ModelError, OutputError
 from rlflow.files import replacing, temporary_beside, write_atomically
 from rlflow.frontends.constants import Array, array_to_proto, read
@@ -37,13 +38,13 @@ def write(model: onnx.ModelProto, path: str | os.PathLike[str], base_dir: str, w
 
     ``base_dir``: where external data of ``model`` is now. Both files appear whole or not at all. Raises OutputError.
     """
-    target = os.fspath(path)
-    if not needs_data_file(model, was_external):
+    target = os.fspath(files.real_target(path))
+    if files.is_stream(target) or not needs_data_file(model, was_external):
+        _require_one_file(model, target)
         embedded = embed(model, base_dir)
         old = _own_data(target)
         write_atomically(target, embedded.SerializeToString(deterministic=True))
-        for left in old:
-            _remove(left)
+        _remove_unused(old, base_dir)
         return embedded
     return _write_external(model, target, base_dir)
 
@@ -57,6 +58,11 @@ def needs_data_file(model: onnx.ModelProto, was_external: bool) -> bool:
     """Whether weights go to a file of their own: too many for one file, or many and outside where they came from."""
     total = weight_bytes(model)
     return total >= LARGEST_FILE or (was_external and total >= _LARGE)
+
+
+def _require_one_file(model: onnx.ModelProto, target: str) -> None:
+    if weight_bytes(model) >= LARGEST_FILE:
+        raise OutputError(f"The output {target} is a pipe or a device, and weights need a file beside it; name one.")
 
 
 def weight_bytes(model: onnx.ModelProto) -> int:
@@ -96,7 +102,7 @@ def embed_tensor(tensor: onnx.TensorProto, base_dir: str) -> None:
 
 def _write_external(model: onnx.ModelProto, target: str, base_dir: str) -> onnx.ModelProto:
     """The new data gets a name that no model refers to yet, the model is replaced last, and the data of the model that
-    was there goes after that: at every moment there is a model with its own weights.
+    was there goes after that, if no other model needs it: at every moment there is a model with its own weights.
     """
     slim = onnx.ModelProto()
     slim.CopyFrom(model)
@@ -112,8 +118,7 @@ def _write_external(model: onnx.ModelProto, target: str, base_dir: str) -> onnx.
         if os.path.abspath(data_path) not in _own_data(target):  # a Ctrl-C may come when the model is there already
             _remove(data_path)
         raise
-    for path in old:
-        _remove(path)
+    _remove_unused(old, base_dir)
     return slim
 
 
@@ -160,6 +165,25 @@ def _own_data(target: str) -> list[str]:
     return [os.path.join(folder, found) for found in data_files(target) if ours.fullmatch(found)]
 
 
+def _remove_unused(data: Sequence[str], base_dir: str) -> None:
+    """Removes data files of a model that is no more, but those of other models beside it or in ``base_dir``, where the
+    model that was read is: a copy of a model has the same data file.
+    """
+    if not data:
+        return
+    used = set[str]()
+    for folder in {os.path.dirname(data[0]), os.path.abspath(base_dir)}:
+        try:
+            with os.scandir(folder) as entries:
+                beside = [entry.path for entry in entries if entry.is_file()]
+        except OSError:  # who cannot look removes nothing
+            return
+        used |= {os.path.realpath(one) for path in beside for one in files.data_files(path)}
+    for path in data:
+        if os.path.realpath(path) not in used:
+            _remove(path)
+
+
 def _remove(path: str) -> None:
     with contextlib.suppress(OSError):
         os.unlink(path)
@@ -167,6 +191,8 @@ def _remove(path: str) -> None:
 
 def data_files(path: str) -> list[str]:
     """The files, relative to the model's folder, that hold tensors of the model in ``path``; none for other files."""
+    if not os.path.isfile(path):
+        return []
     try:
         model = onnx.load(path, load_external_data=False)
     except (DecodeError, OSError, ValueError):
@@ -341,7 +367,7 @@ class SharedWeights:
                 for piece in pieces:
                     _pour(piece, file, stream)
             stream.write(after + tail)
-            return stream.tell()
+            return len(head + _tag(_GRAPH, inside) + tail) + inside
 
     def write(self, model: onnx.ModelProto, name: str) -> str:
         """Writes a model that refers to these weights into the folder; its path."""

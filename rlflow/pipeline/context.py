@@ -85,7 +85,7 @@ class Context:
         options.chosen_rules  # noqa: B018
         if self.output is not None:
             self.output = check_output(self.output, model)
-        check_kernels(options)
+        check_kernels(options, self.output)
         self.cost_model  # noqa: B018
         self.parts = Parts(options.limits.seconds, options.gate_seconds, kernels=wants_kernels(options))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlflow.errors import UsageError
+from rlflow.files import is_stream
 
 if TYPE_CHECKING:
     from rlflow.pipeline.context import Context
@@ -18,10 +20,14 @@ def wants_kernels(options: Any) -> bool:
     return bool(options.kernels) or options.place.with_kernels
 
 
-def check_kernels(options: Any) -> None:
-    """Refuse ``--kernels`` where no plan can be made, before any work begins. Raises :class:`UsageError`."""
+def check_kernels(options: Any, output: Path | None) -> None:
+    """Refuse ``--kernels`` where no plan can be made, or added to the ``output``, before any work begins. Raises
+    :class:`UsageError`.
+    """
     if not wants_kernels(options):
         return
+    if output is not None and is_stream(output):
+        raise UsageError(f"A plan of kernels cannot be added to {output}, a pipe or a device; name a file.")
     if not (options.place.is_default or options.place.with_kernels) or options.place.command is not None:
         raise UsageError("--kernels is for ONNX Runtime on the processor; leave out the other runtime, or --kernels.")
     from rlflow.kernels.shared_library import unavailable

@@ -138,7 +138,7 @@ def _made(make: Callable[[], ModelProto], inside: bool, loaded: Loaded, context:
     """
     from rlflow.frontends.opening import read_model
 
-    if context.output is not None and inside and loaded.weights is not None:
+    if context.output is not None and inside and loaded.weights is not None and context.output.is_file():
         return functools.partial(read_model, os.path.abspath(context.output))
     model = make()
     return lambda: model

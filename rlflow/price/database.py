@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlflow.errors import UsageError, brief
 from rlflow.ledger import home
 from rlflow.price import exchange
 from rlflow.price.records import (
@@ -27,7 +28,7 @@ from rlflow.price.records import (
     sound_key,
     sound_number,
 )
-from rlflow.price.sqlite_file import PriceDatabaseWarning, SqliteFile, warn
+from rlflow.price.sqlite_file import PriceDatabaseWarning, SqliteFile, copied, warn
 
 __all__ = ["ContextSummary", "Price", "PriceContext", "PriceDatabase", "PriceDatabaseWarning", "default_path"]
 
@@ -72,6 +73,21 @@ class PriceDatabase:
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self._file = SqliteFile(Path(path) if path is not None else default_path(), _prepare)
+
+    @classmethod
+    def copy_of(cls, path: str | os.PathLike[str]) -> PriceDatabase:
+        """The prices of a file, in memory: the file stays as it is. Raises :class:`UsageError` for what is no price
+        database, is damaged, or cannot be read.
+        """
+        found = cls.__new__(cls)
+        try:
+            content = copied(Path(path))
+            _require_prices(content)
+            found._file = SqliteFile(None, _prepare, content)
+        except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise UsageError(f"The file {os.fspath(path)} cannot be used as a price database: {reason}.") from error
+        return found
 
     def __enter__(self) -> PriceDatabase:
         return self
@@ -218,6 +234,19 @@ def _prepare(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
     connection.execute(_SCHEMA)
     connection.execute(f"PRAGMA user_version = {_VERSION}")
+
+
+def _require_prices(connection: sqlite3.Connection) -> None:
+    """Raises ``sqlite3.DatabaseError`` where there is anything but prices; brings those up to this version."""
+    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if "prices" not in names:
+        raise sqlite3.DatabaseError("it has no table of prices")
+    others = sorted(name for name in names if name != "prices" and not name.startswith("sqlite_"))
+    if others:
+        raise sqlite3.DatabaseError(f"it has tables of another program ({brief(', '.join(others))})")
+    _prepare(connection)
+    if {row[1] for row in connection.execute("PRAGMA table_info(prices)")} != set(COLUMNS):
+        raise sqlite3.DatabaseError("its prices are of another program")
 
 
 def _summary(context: PriceContext, values: Sequence[tuple[float | None, float | None, str]]) -> ContextSummary:

@@ -26,16 +26,21 @@ class PriceDatabaseWarning(UserWarning):
 
 
 class SqliteFile:
-    """A connection to the file at ``path``, or to memory. ``prepare`` makes the tables, inside a transaction; it raises
-    ``sqlite3.DatabaseError`` for a file that it cannot read.
+    """A connection to the file at ``path``, or to memory, where ``content`` may be already. ``prepare`` makes the
+    tables, inside a transaction; it raises ``sqlite3.DatabaseError`` for a file that it cannot read.
     """
 
-    def __init__(self, path: Path, prepare: Callable[[sqlite3.Connection], None]) -> None:
-        self.path: Path | None = path
+    def __init__(
+        self,
+        path: Path | None,
+        prepare: Callable[[sqlite3.Connection], None],
+        content: sqlite3.Connection | None = None,
+    ) -> None:
+        self.path = path
         self._prepare = prepare
         self._lock = threading.RLock()
         self._inode: int | None = None
-        self._connection = self._open()
+        self._connection = content or self._open()
 
     def close(self) -> None:
         """Close the file; further use raises ``sqlite3.ProgrammingError``."""
@@ -138,6 +143,25 @@ class SqliteFile:
         )
         self.path = None
         return self._connect(_MEMORY)
+
+
+def copied(path: Path) -> sqlite3.Connection:
+    """The content of a SQLite file, in memory: neither the file nor its folder is touched.
+
+    Raises ``sqlite3.DatabaseError`` and OSError for what is none, is damaged or cannot be read.
+    """
+    with open(path, "rb"):  # SQLite does not say why it cannot
+        pass
+    # What others have written may be beside the file. Where nothing is, SQLite needs to put nothing there, either.
+    mode = "mode=ro" if os.path.exists(f"{path}-wal") else "immutable=1"
+    place = f"{path.absolute().as_uri()}?{mode}"
+    memory = sqlite3.connect(_MEMORY, isolation_level=None, check_same_thread=False)
+    with contextlib.closing(sqlite3.connect(place, uri=True, timeout=_BUSY_SECONDS)) as source:
+        (found,) = source.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise sqlite3.DatabaseError(f"it is damaged ({' '.join(found.split())})")
+        source.backup(memory)
+    return memory
 
 
 def warn(sentence: str) -> None:

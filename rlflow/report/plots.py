@@ -16,6 +16,7 @@ from rlflow.registry import not_installed
 
 __all__ = [
     "anytime_curves",
+    "check_plot",
     "lines_against_size",
     "matplotlib_or_sentence",
     "memory_against_time",
@@ -35,6 +36,17 @@ def matplotlib_or_sentence() -> Any:
     except ImportError as error:
         raise UsageError(f"Figures need it: {not_installed('matplotlib', 'matplotlib', '[report]')}.") from error
     return figure
+
+
+def check_plot(path: str | os.PathLike[str]) -> str:
+    """The kind of a plot by the end of its name; before the work whose figures it shows. Raises :class:`UsageError`
+    for another, and where matplotlib is not installed.
+    """
+    matplotlib_or_sentence()
+    kind = os.path.splitext(os.fspath(path))[1].lstrip(".").lower()
+    if kind not in _KINDS:
+        raise UsageError(f"The plot {os.fspath(path)} would be of an unknown kind; end its name in .png, .svg or .pdf.")
+    return kind
 
 
 def anytime_curves(runs: Sequence[Mapping[str, Any]], path: str | os.PathLike[str], unit: str = "expansions") -> None:
@@ -141,9 +153,7 @@ def memory_against_time(front: Sequence[Any], before: int, path: str | os.PathLi
 
 
 def _save(figure: Any, path: str | os.PathLike[str]) -> None:
-    kind = os.path.splitext(os.fspath(path))[1].lstrip(".").lower()
-    if kind not in _KINDS:
-        raise UsageError(f"The plot {os.fspath(path)} would be of an unknown kind; end its name in .png, .svg or .pdf.")
+    kind = check_plot(path)
     figure.tight_layout()
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, dpi=150)

@@ -7,13 +7,14 @@ import functools
 import json
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlflow import _core
 from rlflow.errors import RuleError, UsageError
-from rlflow.files import parse_json
+from rlflow.files import mode_of, parse_json
 from rlflow.rewrite import paths as _paths
 from rlflow.rewrite.record import SHIPPED_SINCE, ProofRecord
 from rlflow.rewrite.rule import NUMERICS, Rule
@@ -162,9 +163,10 @@ def rule_files_in(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
     files: list[Path] = []
     for item in paths:
         path = Path(item)
-        if path.is_dir():
+        mode = mode_of(path, "The rule file", UsageError)
+        if stat.S_ISDIR(mode):
             files += sorted(path.rglob("*.json"))
-        elif path.is_file():
+        elif stat.S_ISREG(mode):
             files.append(path)
         else:
             raise UsageError(f"While loading rules: there is no file or folder {os.fspath(item)}.")

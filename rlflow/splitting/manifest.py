@@ -10,12 +10,13 @@ import hashlib
 import json
 import os
 import re
+import stat
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from rlflow.errors import ModelError, brief
-from rlflow.files import check_readable, parse_json
+from rlflow.files import check_readable, mode_of, parse_json
 from rlflow.runtime import TensorInfo
 
 #: The file's name, and the version of its form.
@@ -69,7 +70,7 @@ class Manifest:
     def read(cls, folder: str | os.PathLike[str]) -> Manifest:
         """The manifest in a folder. Raises ModelError for what is none."""
         path = Path(folder) / NAME
-        if not path.is_file():
+        if not stat.S_ISREG(mode_of(path, "The manifest", ModelError)):
             raise ModelError(
                 f"'{folder}' is no folder of a split model, as it holds no {NAME}; make one: "
                 "`rlflow split MODEL -n 2 -o DIR`."

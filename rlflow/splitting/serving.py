@@ -6,6 +6,7 @@ import os
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,9 @@ from rlflow.errors import UsageError
 from rlflow.splitting.coordinator import Coordinator, Served, stops_of, title_of, whole_stop
 from rlflow.splitting.frames import listening, token_of
 from rlflow.splitting.host import Held, listen
-from rlflow.splitting.manifest import Manifest, checked_file
+from rlflow.splitting.manifest import NAME, Manifest, checked_file
 
-__all__ = ["Against", "hold", "serve_parts", "write_outputs"]
+__all__ = ["Against", "files_of_split", "hold", "serve_parts", "write_outputs"]
 
 #: Different random requests; more than these are the same again.
 _DISTINCT = 4
@@ -146,6 +147,12 @@ def hold(
     with listening(host, port) as waiting:
         say(f"{held.title} waits at {host}:{waiting.getsockname()[1]}.")
         listen(waiting, held, token, say)
+
+
+def files_of_split(folder: str | os.PathLike[str]) -> list[Path]:
+    """The files of a split model: its manifest, the parts and their weights. Raises ModelError."""
+    manifest = Manifest.read(folder)
+    return [Path(folder) / name for name in (NAME, *(name for one in manifest.parts for name in (one.file, *one.data)))]
 
 
 def write_outputs(path: str | os.PathLike[str], outputs: Mapping[str, np.ndarray]) -> None:

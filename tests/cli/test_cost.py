@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -121,6 +123,79 @@ def test_a_bad_file_is_not_imported(base: Path, tmp_path: Path) -> None:
     found = run("import", file, "--database", base)
     assert found.exit_code == 2
     assert "line 1: expected a JSON object, found 'hello'" in found.output
+
+
+def _sqlite(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def _foreign(path: Path, kind: str) -> str:
+    """Puts something there that holds no prices; what is said of it."""
+    if kind == "text":
+        path.write_text("precious\n" * 50)
+        return "file is not a database"
+    if kind == "another program's":
+        _sqlite(path, "CREATE TABLE notes (a)", "INSERT INTO notes VALUES (1)")
+        return "it has no table of prices"
+    if kind == "tables beside prices":
+        _sqlite(path, "CREATE TABLE notes (a)", "CREATE TABLE prices (a)")
+        return "tables of another program"
+    if kind == "other prices":
+        _sqlite(path, "CREATE TABLE prices (day, ms)")
+        return "its prices are of another program"
+    if kind == "a later version":
+        with PriceDatabase(path):
+            pass
+        _sqlite(path, "PRAGMA user_version = 99")
+        return "its schema version is 99"
+    with PriceDatabase(path) as database:
+        database.put_many({f"{number:064}": Price(1.0, 0.1, 5) for number in range(500)}, HERE)
+    path.write_bytes(path.read_bytes()[:20_000])
+    return "cannot be used as a price database"
+
+
+@pytest.mark.parametrize(
+    "verb", [["show"], ["export", "-"], ["import", "-"], ["prune", "--all"]], ids=lambda one: one[0]
+)
+@pytest.mark.parametrize(
+    "kind", ["text", "another program's", "tables beside prices", "other prices", "a later version", "cut"]
+)
+def test_a_file_of_the_users_that_holds_no_prices_stays_as_it_is(kind: str, verb: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "own.sqlite"
+    says = _foreign(path, kind)
+    before = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
+    found = run(*verb, "--database", path)
+    assert found.exit_code == 2, found.output
+    assert says in found.stderr
+    assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == before
+
+
+def test_reading_prices_touches_no_file(base: Path) -> None:
+    before = {one.name: (one.read_bytes(), one.stat().st_mtime_ns) for one in base.parent.iterdir()}
+    assert "3 prices" in run("show", "--database", base).output
+    assert len(run("export", "-", "--database", base).output.splitlines()) == 1 + 3
+    assert {one.name: (one.read_bytes(), one.stat().st_mtime_ns) for one in base.parent.iterdir()} == before
+
+
+def test_prices_that_another_process_has_just_written_are_shown(base: Path) -> None:
+    with PriceDatabase(base) as other:
+        other.put_many({"ff": Price(1.0, 0.1, 5)}, HERE)
+        assert base.with_name(f"{base.name}-wal").exists()
+        assert "4 prices" in run("show", "--database", base).output
+
+
+def test_a_database_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    found = run("import", "-", "--database", tmp_path)
+    assert found.exit_code == 2
+    assert "cannot be written" in found.stderr
+
+
+def test_an_export_is_not_written_over_the_prices(base: Path) -> None:
+    before = base.read_bytes()
+    assert "is the input itself" in run("export", base, "--database", base).output
+    assert base.read_bytes() == before
 
 
 def test_calibrate_writes_rows_and_resumes(tmp_path: Path) -> None:

@@ -32,6 +32,54 @@ def run(*arguments: str | Path, **environment: str) -> tuple[int, str, str]:
     return child.returncode, out, err
 
 
+@pytest.mark.parametrize("buffered", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize("arguments", [["--help"], ["info"], ["search", "list", "--json"], ["rules", "stats"]])
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_under_what_is_printed_is_a_sentence(arguments: list[str], buffered: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "rlflow", *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUNBUFFERED": buffered},
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == "rlflow: error: What rlflow prints cannot be written: No space left on device.\n"
+
+
+def test_a_width_of_nothing_is_no_width() -> None:
+    code, out, err = run("rules", "stats", COLUMNS="0")
+    assert (code, err) == (0, "")
+    assert out == run("rules", "stats", COLUMNS="")[1] != ""
+
+
+def test_characters_that_cannot_be_printed_end_nothing(tmp_path: Path) -> None:
+    node = helper.make_node("Relu", ["größe"], ["y"])
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("größe", "y")]
+    path = tmp_path / "odd.onnx"
+    onnx.save(helper.make_model(helper.make_graph([node], "odd", values[:1], values[1:]), ir_version=8), path)
+    ascii_only = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    code, out, err = run("inspect", path, **ascii_only)
+    assert (code, "gr??e" in out) == (0, True), err
+    code, out, err = run("inspect", path, "--json", **ascii_only)
+    assert (code, "größe" in json.dumps(json.loads(out), ensure_ascii=False)) == (0, True), err
+
+
+@pytest.mark.parametrize("module", ["click", "rlflow.processes"])
+def test_an_interrupt_while_python_starts_ends_quietly(module: str, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, *rest):\n"
+        f"        if name == {module!r}: raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", "from rlflow.cli import program; program()", "--version"],
+        capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """Eight layers of three products that can be merged, behind transposes that can be cancelled."""

@@ -82,6 +82,53 @@ def test_a_model_may_be_written_over_its_own_weights(external: Path, monkeypatch
     np.testing.assert_array_equal(run(str(external), feeds)[0], expected)
 
 
+def _kept_apart(folder: Path, name: str) -> Path:
+    """A model with its weights in ``NAME.data`` beside it, as rlflow writes large ones."""
+    source = model(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        [value("x", [2, 64])],
+        [value("y", [2, 80])],
+        {"w": random(64, 80)},
+    )
+    path = folder / name
+    onnx.save(source, path, save_as_external_data=True, location=f"{name}.data", size_threshold=0)
+    return path
+
+
+@pytest.mark.parametrize("large", [1000, 1_000_000], ids=["weights in a file again", "weights inside"])
+@pytest.mark.parametrize(
+    ("source", "kept"),
+    [("copy.onnx", True), ("sub/../copy.onnx", True), ("other.onnx", False), ("model.onnx", False)],
+)
+def test_old_weights_stay_while_another_model_has_them(
+    source: str, kept: bool, large: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "_LARGE", large)
+    target = _kept_apart(tmp_path, "model.onnx")
+    _kept_apart(tmp_path, "other.onnx")  # whose data file is another
+    (tmp_path / "sub").mkdir()
+    if "copy" in source:
+        (tmp_path / "copy.onnx").write_bytes(target.read_bytes())
+    feeds = {"x": random(2, 64, seed=3)}
+    expected = run(str(target), feeds)[0]
+    imported = load_model(tmp_path / source)
+    save_model(imported, imported.graph, str(target))
+    assert (tmp_path / "model.onnx.data").exists() == kept
+    for path in tmp_path.glob("*.onnx"):
+        np.testing.assert_array_equal(run(str(path), feeds)[0], expected)
+
+
+def test_old_weights_stay_where_the_source_lies_above_them(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    target = _kept_apart(tmp_path / "sub", "model.onnx")
+    above = onnx.load(target, load_external_data=False)
+    above.graph.initializer[0].external_data[0].value = "sub/model.onnx.data"
+    (tmp_path / "above.onnx").write_bytes(above.SerializeToString())
+    imported = load_model(tmp_path / "above.onnx")
+    save_model(imported, imported.graph, str(target))
+    check(tmp_path / "above.onnx", target)
+
+
 def test_without_a_path_the_weights_are_inside(external: Path) -> None:
     imported = load_model(external)
     built = save_model(imported, imported.graph)

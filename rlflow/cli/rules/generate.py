@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlflow.cli.sections import SectionedCommand
+from rlflow.errors import UsageError
 
 if TYPE_CHECKING:
     from rlflow.synthesis.generate import PhaseProgress, Vocabulary
@@ -72,8 +73,11 @@ def generate(
     Ctrl-C keeps what was done in OUT.work; the same command with --resume goes on from there.
     """
     from rlflow.crew import Workers
+    from rlflow.files import same_place
     from rlflow.synthesis.generate import Effort, Recipe, generate_file
 
+    if statistics is not None and same_place(statistics, out):
+        raise UsageError(f"--out and --statistics cannot both be written to {out}; give each its own place.")
     provers = None if workers is None else Workers.parse(workers)
     chosen = _vocabulary(vocabulary, ops, groups)
     settings = Recipe(chosen, Effort(max_ops, seed, jobs, memory, samples, minutes), date or _date.today().isoformat())

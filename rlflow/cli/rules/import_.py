@@ -10,6 +10,7 @@ import click
 
 from rlflow.cli.common import console, plural
 from rlflow.cli.json_option import in_json, json_option
+from rlflow.cli.outputs import check_outputs
 from rlflow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def import_rules(
     """
     from rlflow.synthesis.importers import ImportOptions, classify_all, read_foreign, write_imported
 
+    check_outputs({"-o": out, "--json": json_file}, [file])
     rules = read_foreign(file, kind)
     if not rules:
         raise UsageError(f"The file {file} has no rules.")

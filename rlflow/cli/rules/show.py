@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from rlflow.cli.common import say, terminal_width
+from rlflow.cli.outputs import check_outputs
 from rlflow.cli.rules.shared import load_library, named_rule, proof_fields, rule_files
 
 #: What everybody wants to know of a proof.
@@ -23,14 +24,15 @@ def show(name: str, page_file: str | None, verbose: bool, files: tuple[str, ...]
 
     In the picture an operator stands above its operands; the page draws what the rule removes and adds in colour.
     """
+    check_outputs({"--html": page_file}, files)
     from rlflow.report.rule_drawing import rule_page, rule_trees, side_by_side
     from rlflow.rewrite import all_shipped
 
     rule = named_rule(load_library(files) if files else all_shipped(), name)
     if page_file is not None:
-        from rlflow.files import check_output, write_atomically
+        from rlflow.files import write_atomically
 
-        write_atomically(check_output(page_file, None), rule_page(rule).encode())
+        write_atomically(page_file, rule_page(rule).encode())
     record = proof_fields(rule)
     say(f"{rule.name} ({rule.family})" + (f", {rule.file}:{rule.line}" if rule.file else ""))
     say(f"\n  {rule.doc}\n" if rule.doc else "")

@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -31,6 +32,7 @@ import numpy as np
 
 from rlflow import _core
 from rlflow.errors import UsageError
+from rlflow.files import mode_of
 from rlflow.synthesis.field import from_fraction, key_of
 from rlflow.synthesis.generate import builtin, kinds
 
@@ -142,7 +144,7 @@ def load_vocabulary(name: str) -> Vocabulary:
     if name in builtin.VOCABULARIES:
         return read_vocabulary(name, builtin.VOCABULARIES[name])
     path = Path(name)
-    if not path.is_file():
+    if not stat.S_ISREG(mode_of(path, "The vocabulary", UsageError)):
         raise UsageError(
             f"There is no vocabulary '{name}': neither one of {', '.join(builtin.VOCABULARIES)} nor a JSON file."
         )

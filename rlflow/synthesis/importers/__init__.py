@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
 from rlflow.errors import RuleError, UsageError
-from rlflow.files import write_atomically
+from rlflow.files import mode_of, write_atomically
 from rlflow.registry import Registry
 from rlflow.synthesis.importers.classify import STATUSES, ImportOptions, ImportOutcome, classify, classify_all
 from rlflow.synthesis.importers.foreign import ForeignRule
@@ -87,7 +88,7 @@ def read_foreign(path: str | os.PathLike[str], format: str | None = None) -> lis
     """The rules of a file. Without ``format``, ``.pb`` is TASO's, and a text with "multi" in its name is of two-line
     rules. Raises UsageError for an unknown format or a missing file, RuleError where the file does not parse."""
     file = Path(path)
-    if not file.is_file():
+    if not stat.S_ISREG(mode_of(file, "The file of rules", UsageError)):
         raise UsageError(f"While importing rules: there is no file {os.fspath(path)}.")
     if format is None:
         text = "tensat-multi" if "multi" in file.stem else "tensat"
