@@ -176,6 +176,14 @@ def test_plots_are_refused_before_the_work(line: str, says: str, folder: Path, m
     refused(folder, line, says)
 
 
+def test_a_tuning_that_is_refused_leaves_no_folder(folder: Path) -> None:
+    refused(folder, "tune b.onnx -o new/sub --method evolutionary --budget 2s", "")
+    assert not Path("new").exists()
+    Path("mine").mkdir()
+    refused(folder, "tune b.onnx -o mine --method evolutionary --budget 2s", "")
+    assert Path("mine").is_dir(), "who made it keeps it"
+
+
 def test_check_writes_no_egraph(folder: Path) -> None:
     refused(folder, "optimize a.onnx --check --search eqsat --egraph-out o", "--check writes nothing", *ANALYTIC)
 
