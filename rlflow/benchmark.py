@@ -129,7 +129,7 @@ def _entrant(model: Any, worker: Worker, dims: Mapping[str, int], data: Any, see
 
     imported = load_model(model)
     source = source_of(imported, model)
-    return source, Inputs.of(worker, source, imported.graph, dims, data, seed).feeds[0]
+    return source, Inputs.of(worker, source, imported.graph, dims, data, seed, usual=0).feeds[0]
 
 
 def _blocks(

@@ -154,7 +154,8 @@ def verify(
     The inputs are ``input_data`` (as for :func:`optimize`), then random ones by ``seed``; random integers lie in the
     ranges that the original's graph implies. ``dims`` and ``shapes``: sizes of open dimensions, as for
     :func:`optimize`; where three are given, the outputs are compared at all three. The answer holds the largest
-    difference of each output and the input that shows it; ``passed`` says whether roundings explain them all.
+    difference of each output and the input that shows it; ``passed`` says whether roundings explain them all. Where no
+    output can show a mistake, as where none of its values is finite, it is not passed but ``undecided``.
 
     Raises :class:`rlflow.errors.ModelError` for what is no model, :class:`RuntimeRefused` where the original does not
     run, :class:`UsageError` for inputs that do not fit and for dimensions that the original does not have.
@@ -183,6 +184,8 @@ def verify(
             told = f"The outputs were compared at {at}, too."
             said.append(told if there.passed else f"They differ at {at}; at the usual sizes they agree.")
             found = found if there.passed else there
+    if found.passed and found.vacuous:
+        found = replace(found, passed=False, undecided=True)
     return replace(found, notes=[*said, *found.notes])
 
 

@@ -128,7 +128,7 @@ def _costs(
     source = as_source(model)
     with open_worker(1) as worker:
         learn_types(worker, source, taken)
-        inputs = Inputs.of(worker, source, load_model(model).graph, dims, data, seed)
+        inputs = Inputs.of(worker, source, load_model(model).graph, dims, data, seed, usual=0)
         chosen = dict(inputs.sizes.values)
         sizes = taken.value_bytes(chosen)
         found = profiled_costs(worker, source, taken, inputs.feeds[0], _PROFILE_RUNS)
