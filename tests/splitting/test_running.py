@@ -58,6 +58,18 @@ def test_odd_models_are_split_and_compute_the_same(make, more: list[str], tmp_pa
     assert "to the last bit" in out
 
 
+def test_by_operations_and_bytes_nothing_is_profiled_for_the_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rlflow.splitting import cutting
+
+    asked = []
+    monkeypatch.setattr(cutting, "profiled_costs", lambda *given: asked.append("measured"))
+    for cost in ("analytic", "measured"):
+        split(mlp(), tmp_path / cost, 2, cost=cost, dims={"N": 2})
+    assert asked == ["measured"]
+
+
 def test_a_cut_that_moves_roundings_is_not_taken_where_another_is_near(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
