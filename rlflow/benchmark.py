@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlflow.deployment import Deployment, Inputs, open_worker, source_of
+from rlflow.equivalence.sizes import require_open
 from rlflow.errors import UsageError
+from rlflow.frontends import load_model
 from rlflow.price.timing import hodges_lehmann, median_interval
 
 if TYPE_CHECKING:
@@ -99,6 +101,8 @@ def bench(
             f"{list(threads)} threads, {blocks} blocks, {seconds:g} seconds, {warmup} runs to warm up."
         )
     names = _names(models)
+    if dims:
+        require_open(dims, [load_model(model) for model in models])
     found: list[Benched] = []
     for number, count in enumerate(threads):
         done, total = number * blocks, len(threads) * blocks
@@ -125,8 +129,6 @@ def _names(models: Sequence[Any]) -> list[str]:
 
 def _entrant(model: Any, worker: Worker, dims: Mapping[str, int], data: Any, seed: int) -> tuple[Any, Any]:
     """What the runtime loads, and the inputs."""
-    from rlflow.frontends import load_model
-
     imported = load_model(model)
     source = source_of(imported, model)
     return source, Inputs.of(worker, source, imported.graph, dims, data, seed, usual=0).feeds[0]

@@ -106,14 +106,15 @@ def _problem(
 ) -> Problem:
     """The problem of a model file; also called in worker processes."""
     from rlflow import price
+    from rlflow.equivalence.sizes import require_open
     from rlflow.frontends import load_model
     from rlflow.rulesets import load_library
     from rlflow.search import Problem
 
-    graph = load_model(model).graph
-    return Problem(
-        graph, load_library(list(rules) or None), price.make(cost, threads=threads, dims=dims), budget, seed=seed
-    )
+    imported = load_model(model)
+    require_open(dims, [imported])
+    library, pricer = load_library(list(rules) or None), price.make(cost, threads=threads, dims=dims)
+    return Problem(imported.graph, library, pricer, budget, seed=seed)
 
 
 def _alone(

@@ -17,8 +17,10 @@ from rlflow import search as _search
 from rlflow.comparison.differences import Comparison, differences, runs_of
 from rlflow.comparison.searcher import Conditions, Searcher, SearchTask, TimingTask
 from rlflow.crew import Crew, Workers
+from rlflow.equivalence.sizes import require_open
 from rlflow.errors import UsageError
 from rlflow.files import write_atomically
+from rlflow.frontends import load_model
 from rlflow.search import Budget, StopToken
 
 
@@ -62,10 +64,13 @@ def compare(
     measures = _measures(cost)
     if measures:
         _check_workers(crew, cost)
+    limits = Budget.parse(budget)
     run = _Run(
-        specs, seeds, paths, Conditions(Budget.parse(budget), cost, threads, dict(dims or {}), rules, gate_seconds),
+        specs, seeds, paths, Conditions(limits, cost, threads, dict(dims or {}), rules, gate_seconds),
         measures, None if keep is None else Path(keep), on_stage or (lambda sentence: None), stop or StopToken(),
     )  # fmt: skip
+    if dims:
+        require_open(dims, [load_model(path) for path in paths.values()])
     if crew.alone:
         run.here()
     else:
@@ -224,8 +229,6 @@ class _Run:
 
 
 def _digest(path: str) -> str:
-    from rlflow.frontends import load_model
-
     return str(load_model(path).graph.digest)
 
 

@@ -6,7 +6,7 @@ of the input ``image``. A size is one number, or three: the least, the usual and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,8 +16,8 @@ from rlflow.errors import UsageError
 from rlflow.specs import did_you_mean
 
 __all__ = [
-    "IMAGES", "LADDER", "Extent", "Sizes", "ends", "given", "guesses", "of_shapes", "shown", "together", "told",
-    "usual",
+    "IMAGES", "LADDER", "Extent", "Sizes", "ends", "given", "guesses", "of_shapes", "refuse_unknown", "require_open",
+    "shown", "together", "told", "usual",
 ]  # fmt: skip
 
 #: Sizes that are tried for dimensions of which nothing is known, until the runtime accepts one.
@@ -198,6 +198,19 @@ def together(by_name: Mapping[str, Extent], by_shape: Mapping[str, Extent]) -> d
     return found
 
 
+def refuse_unknown(dims: Iterable[str], known: Collection[str], who: str = "The model has no") -> None:
+    """Raises UsageError for the first of ``dims`` that is none of the ``known`` open dimensions."""
+    for name in dims:
+        if name not in known:
+            raise UsageError(f"{who} open dimension {name!r}. {did_you_mean(name, known)}")
+
+
+def require_open(dims: Iterable[str], imported: Sequence[Any]) -> None:
+    """Raises UsageError for the first of ``dims`` that none of these models, as they were read, has."""
+    known = {name for one in imported for name in one.origin.symbols | one.origin.unnamed}
+    refuse_unknown(dims, known, "The model has no" if len(imported) == 1 else "None of the models has an")
+
+
 def given(infos: Sequence[Any], dims: Mapping[str, Any], shapes: Mapping[str, str]) -> dict[str, Extent]:
     """The sizes that a user gives to open dimensions of inputs that a runtime tells of (``infos``), by their names or
     by the shapes of inputs. Raises UsageError for what the model does not have.
@@ -206,10 +219,7 @@ def given(infos: Sequence[Any], dims: Mapping[str, Any], shapes: Mapping[str, st
         one.name: [dim if isinstance(dim, int) else key(one.name, axis, dim) for axis, dim in enumerate(one.shape)]
         for one in infos
     }
-    known = {dim for row in inputs.values() for dim in row if isinstance(dim, str)}
-    for name in dims:
-        if name not in known:
-            raise UsageError(f"The model has no open dimension {name!r}. {did_you_mean(name, known)}")
+    refuse_unknown(dims, {dim for row in inputs.values() for dim in row if isinstance(dim, str)})
     by_name = {name: Extent.of(value, f"The size of the dimension {name!r}") for name, value in dims.items()}
     return together(by_name, of_shapes(shapes, inputs))
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlflow.deployment import Inputs, as_source, open_worker, verified
+from rlflow.equivalence.sizes import require_open
 from rlflow.errors import OutputError, RuntimeCrashed, RuntimeRefused, UsageError, VerificationFailed
 from rlflow.files import unfinished, write_atomically
 from rlflow.placement.contiguous import Chain, best_cuts
@@ -88,6 +89,7 @@ def split(
         raise UsageError(f"The cost {cost!r} is unknown; choose one of {', '.join(COSTS)}.")
     target = _free_folder(output)
     imported = load_model(model)
+    require_open(dims or {}, [imported])
     taken = Dissection(model)
     _drop_plan(taken)
     source = as_source(model)

@@ -42,10 +42,13 @@ class Against:
 def requests_of(manifest: Manifest, count: int, data: Any, dims: Mapping[str, int], seed: int) -> list[dict[str, Any]]:
     """``count`` requests: the given one first, then random ones by ``seed``. Raises UsageError."""
     from rlflow.equivalence import for_single_input, load_input_data, make_inputs
+    from rlflow.equivalence.sizes import key, refuse_unknown
 
     unsent = [info.name for info in manifest.inputs if info.dtype in ("string", "other")]
     if unsent:
         raise UsageError(f"The input {unsent[0]!r} is no tensor of numbers, so it cannot be sent to a worker.")
+    axes = [(info.name, axis, dim) for info in manifest.inputs for axis, dim in enumerate(info.shape)]
+    refuse_unknown(dims, {key(*one) for one in axes if not isinstance(one[2], int)})
     given = for_single_input(load_input_data(data), manifest.inputs) if data else {}
     whole = set(given) == {info.name for info in manifest.inputs}
     sizes = dict(dims) if given else {**manifest.sizes, **dims}  # the data say what is open

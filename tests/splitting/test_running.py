@@ -58,6 +58,12 @@ def test_odd_models_are_split_and_compute_the_same(make, more: list[str], tmp_pa
     assert "to the last bit" in out
 
 
+@pytest.mark.parametrize(("dim", "expected"), [("M=3", 2), ("N=3", 0)])
+def test_requests_have_the_dimensions_of_the_model(dim: str, expected: int, parts: Path) -> None:
+    code, _, err = invoke("run", parts, "--dim", dim)
+    assert (code, "no open dimension 'M'. There are: N." in err) == (expected, expected == 2), err
+
+
 def test_by_operations_and_bytes_nothing_is_profiled_for_the_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
