@@ -109,12 +109,12 @@ class _Meanings:
         from rlflow.rulesets import ALGORITHMS, TARGETS, narrowed, with_algorithms, within
 
         rules = self.rules
-        if rules is None and self._clocked:
+        if rules is None and self.clocked:
             rules = with_algorithms(*TARGETS, *(ALGORITHMS if self.tolerated > 1.0 else ()))
         return narrowed(within(rules, self.numerics), self.only_rules, self.skip_rules)
 
     @property
-    def _clocked(self) -> bool:
+    def clocked(self) -> bool:
         """Whether prices are measured."""
         if not isinstance(self.cost, str):
             return bool(self.cost.measures)

@@ -43,7 +43,7 @@ _SECTIONS = {
 @click.argument("model", type=MODEL)
 @click.option("--search", "spec", default="backtracking", show_default=True, help="Strategy, with options.")
 @click.option("--cost", default="analytic", show_default=True, help="Cost model: analytic or onnxruntime.")
-@click.option("--budget", default="60s", show_default=True, help="60s, 5m, 500c, 50x or 20meas; see rlflow optimize.")
+@click.option("--budget", default="60s", show_default=True, help="60s, 5m, 500c or 50x; 20meas where --cost measures.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of the runtime.")
 @click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of an open dimension, for pricing only.")
@@ -77,6 +77,7 @@ def run(
     quiet: bool,
 ) -> None:
     """Search for a cheaper graph of MODEL by the cost model's figures alone; nothing is timed end to end or written."""
+    from rlflow import price
     from rlflow import search as searching
     from rlflow.files import check_output
 
@@ -87,6 +88,8 @@ def run(
     for path in filter(None, (json_file if json_file != "-" else None, checkpoint)):
         check_output(path, model)
     strategy, limits = with_egraph_out(spec, egraph_out, model), searching.Budget.parse(budget)
+    with price.make(cost) as priced:
+        limits.require_end(priced.measures)
     make_problem = functools.partial(_problem, model, cost, threads, parse_dims("--dim", dims), rules)
     if workers > 1:
         result, statistics = searching.solve_in_parallel(make_problem, strategy, limits, seed, workers), None

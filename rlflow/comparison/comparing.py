@@ -65,6 +65,7 @@ def compare(
     if measures:
         _check_workers(crew, cost)
     limits = Budget.parse(budget)
+    limits.require_end(measures)
     run = _Run(
         specs, seeds, paths, Conditions(limits, cost, threads, dict(dims or {}), rules, gate_seconds),
         measures, None if keep is None else Path(keep), on_stage or (lambda sentence: None), stop or StopToken(),

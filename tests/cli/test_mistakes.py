@@ -66,6 +66,17 @@ def _bad_inputs(folder: Path) -> dict[str, tuple[list[str | Path], int, str]]:
         "zero budget": (["optimize", good, "--budget", "0s"], 2, "above zero"),
         "negative budget": (["optimize", good, "--budget", "-5c"], 2, "above zero"),
         "budget without a unit": (["optimize", good, "--budget", "60"], 2, "write 60s"),
+        "budget that never ends": (
+            ["optimize", good, "--cost", "analytic", "--budget", "9meas"],
+            2,
+            "9meas never ends",
+        ),
+        "search that never ends": (["search", "run", good, "--budget", "9meas"], 2, "9meas never ends"),
+        "race that never ends": (
+            ["compare", good, "--search", "greedy,beam", "--cost", "analytic", "--budget", "9meas"],
+            2,
+            "9meas never ends",
+        ),
         "output in no directory": (
             ["optimize", good, folder / "no" / "out.onnx", *analytic],
             1,
