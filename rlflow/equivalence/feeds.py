@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,9 @@ def load_input_data(sources: Iterable[str | os.PathLike[str]]) -> dict[str, np.n
                 f"{path} holds several arrays, which carry their own names; leave out {name!r}= before it."
             )
         else:
+            for one in loaded:
+                if one in data:
+                    raise UsageError(f"Input data were given twice for {one!r}.")
             data.update(loaded)
     return data
 
@@ -103,7 +107,7 @@ def _load(path: str) -> np.ndarray | dict[str, np.ndarray]:
         with open(path, "rb") as stream:
             loaded: Any = np.load(stream, allow_pickle=False)
             return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise UsageError(f"The input data file {path} cannot be read: {error}.") from error
 
 

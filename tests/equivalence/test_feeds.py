@@ -141,3 +141,18 @@ class TestFiles:
         np.save(tmp_path / "x.npy", np.zeros(1))
         with pytest.raises(UsageError, match="twice"):
             load_input_data([f"a={tmp_path / 'x.npy'}"] * 2)
+
+    def test_the_same_name_in_two_archives(self, tmp_path: Path) -> None:
+        for name in ("one", "two"):
+            np.savez(tmp_path / f"{name}.npz", a=np.zeros(1))
+        with pytest.raises(UsageError, match="twice for 'a'"):
+            load_input_data([tmp_path / "one.npz", tmp_path / "two.npz"])
+
+    def test_a_damaged_member(self, tmp_path: Path) -> None:
+        path = tmp_path / "x.npz"
+        np.savez_compressed(path, a=np.arange(1000))
+        raw = bytearray(path.read_bytes())
+        raw[60:80] = b"\xff" * 20
+        path.write_bytes(raw)
+        with pytest.raises(UsageError, match=r"x\.npz cannot be read"):
+            load_input_data([path])
