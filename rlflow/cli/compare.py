@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rlflow.cli.common import DEVICE, WORKERS, console, parse_dims
+from rlflow.cli.common import DEVICE, WORKERS, console, parse_dims, say
 from rlflow.cli.json_option import emit_json, json_option
 from rlflow.cli.model_files import MODEL
 from rlflow.cli.sections import SectionedCommand
+from rlflow.cli.signals import INTERRUPTED
 
 if TYPE_CHECKING:
     from rlflow.comparison import Comparison, Difference
@@ -54,7 +55,9 @@ _SECTIONS = {
 @click.option("--csv", "csv_file", metavar="FILE", help="Write CSV, one line for each search.")
 @click.option("--plot", "plot_file", metavar="FILE", help="Draw the anytime curves (extra [report]).")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+@click.pass_context
 def compare(
+    context: click.Context,
     models: tuple[str, ...],
     searches: str,
     budget: str,
@@ -74,7 +77,8 @@ def compare(
 ) -> None:
     """Race search strategies on MODELs: the same budget for all, several seeds, the winners timed end to end.
 
-    A strategy is called better only where the difference is significant. Ctrl-C keeps what is done (--keep).
+    A strategy is called better only where the difference is significant. Ctrl-C keeps what is done (--keep), shows it
+    and ends with 130.
     """
     from rlflow import comparison
     from rlflow.cli.progress import reporter
@@ -88,10 +92,11 @@ def compare(
         from rlflow.report.plots import matplotlib_or_sentence
 
         matplotlib_or_sentence()  # refuse before the work starts
+    specs = [nested(spec) for spec in searches.split(",")]
     with reporter(quiet) as told:
         found = comparison.compare(
             models,
-            [nested(spec) for spec in searches.split(",")],
+            specs,
             budget=budget,
             seeds=seeds,
             cost=cost,
@@ -107,12 +112,16 @@ def compare(
         emit_json(found.to_dict(), json_file)
     if csv_file is not None:
         write_atomically(csv_file, found.csv().encode())
-    if plot_file is not None:
+    if plot_file is not None and found.runs:
         from rlflow.report.plots import anytime_curves
 
         anytime_curves(found.runs, plot_file, _unit(budget))
     if not quiet and json_file != "-":
         _print(found)
+    if found.interrupted:
+        wanted = len(models) * len(specs) * seeds
+        say(f"rlflow: interrupted; {len(found.runs)} of {wanted} searches are done.", err=True)
+        context.exit(INTERRUPTED)
 
 
 def _unit(budget: str) -> str:
