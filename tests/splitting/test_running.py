@@ -64,6 +64,15 @@ def test_requests_have_the_dimensions_of_the_model(dim: str, expected: int, part
     assert (code, "no open dimension 'M'. There are: N." in err) == (expected, expected == 2), err
 
 
+def test_the_whole_may_be_a_model_of_the_zoo(tmp_path: Path) -> None:
+    name = "nasrnn?hidden=8&steps=1"
+    code, _, err = invoke("split", name, "-o", tmp_path / "parts", "--cost", "analytic", "--no-verify")
+    assert code == 0, err
+    code, out, err = invoke("run", tmp_path / "parts", "--against", name)
+    assert code == 0, err
+    assert "to the last bit" in out
+
+
 def test_by_operations_and_bytes_nothing_is_profiled_for_the_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
