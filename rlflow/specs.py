@@ -15,10 +15,14 @@ from typing import Any, NamedTuple
 
 from rlflow.errors import UsageError, brief
 
-__all__ = ["Option", "about", "arguments", "byte_count", "bytes_text", "did_you_mean", "name_of", "nested",
-           "options_of", "pair", "split", "text_of", "title_of", "written"]  # fmt: skip
+__all__ = ["MOST_SIZE", "Option", "about", "arguments", "byte_count", "bytes_text", "did_you_mean", "name_of", "nested",
+           "options_of", "pair", "split", "text_of", "title_of", "whole_number", "written"]  # fmt: skip
 
 _LISTED = 60
+#: The largest size that a dimension may be given.
+MOST_SIZE = 2**31 - 1
+#: Longer numbers mean nothing, and Python does not read those of thousands of digits.
+_DIGITS = 40
 _BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 #: What a text can be read as, in the order in which it is tried.
 _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
@@ -81,6 +85,11 @@ def split(spec: str, what: str) -> tuple[str, dict[str, str]]:
             raise UsageError(f"The option {part!r} of {what} {name!r} has no value; write {name}:{part}=… .")
         options[found[0]] = found[1]
     return name, options
+
+
+def whole_number(text: str) -> int | None:
+    """The number of 0 or more that ``text`` writes in the digits 0 to 9; ``None`` where it does not."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
 
 
 def nested(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from rlflow.errors import UsageError
-from rlflow.specs import did_you_mean
+from rlflow.specs import did_you_mean, whole_number
 
 
 class ZooFile(os.PathLike[str]):
@@ -86,7 +86,9 @@ def _options(value: str, query: str) -> dict[str, Any]:
             raise UsageError(
                 f"The model {value} cannot be read: {pair!r} has no value; expected as in bert-base?seq=64."
             )
-        found[key] = (
-            text.lower() == "true" if text.lower() in ("true", "false") else int(text) if text.isdigit() else text
-        )
+        if key in found:
+            raise UsageError(f"The model {value} cannot be read: {key!r} is given twice; give it once.")
+        number = whole_number(text)
+        truth = text.lower() == "true" if text.lower() in ("true", "false") else None
+        found[key] = number if number is not None else text if truth is None else truth
     return found

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rlflow.errors import UsageError
-from rlflow.specs import did_you_mean
+from rlflow.specs import MOST_SIZE, did_you_mean
 
 __all__ = [
     "IMAGES", "LADDER", "Extent", "Sizes", "ends", "given", "guesses", "of_shapes", "refuse_unknown", "require_open",
@@ -46,10 +46,10 @@ class Extent(NamedTuple):
             numbers = [int(part) for part in parts]
         except (TypeError, ValueError):
             numbers = []
-        if len(numbers) not in (1, 3) or numbers[0] < 1 or sorted(numbers) != numbers:
+        if len(numbers) not in (1, 3) or not 1 <= numbers[0] <= numbers[-1] <= MOST_SIZE or sorted(numbers) != numbers:
             raise UsageError(
                 f"{what} is {value!r}; expected a size above zero, such as 8, or the least, the usual and the most, "
-                "such as 1..8..64."
+                f"such as 1..8..64, of at most {MOST_SIZE}."
             )
         return cls(*numbers) if len(numbers) == 3 else cls(*(numbers * 3))
 
