@@ -83,7 +83,7 @@ def compare(
     from rlflow import comparison
     from rlflow.cli.progress import reporter
     from rlflow.crew import Workers
-    from rlflow.files import check_output, write_atomically
+    from rlflow.files import check_output
     from rlflow.specs import nested
 
     for path in filter(None, (keep, json_file if json_file != "-" else None, csv_file, plot_file)):
@@ -110,18 +110,27 @@ def compare(
         )
     if json_file is not None:
         emit_json(found.to_dict(), json_file)
+    _write(found, csv_file, plot_file, _unit(budget))
+    if not quiet and json_file != "-":
+        _print(found)
+    if found.interrupted:
+        _end_interrupted(context, len(found.runs), len(models) * len(specs) * seeds)
+
+
+def _end_interrupted(context: click.Context, done: int, wanted: int) -> None:
+    say(f"rlflow: interrupted; {done} of {wanted} searches are done.", err=True)
+    context.exit(INTERRUPTED)
+
+
+def _write(found: Comparison, csv_file: str | None, plot_file: str | None, unit: str) -> None:
+    from rlflow.files import write_atomically
+
     if csv_file is not None:
         write_atomically(csv_file, found.csv().encode())
     if plot_file is not None and found.runs:
         from rlflow.report.plots import anytime_curves
 
-        anytime_curves(found.runs, plot_file, _unit(budget))
-    if not quiet and json_file != "-":
-        _print(found)
-    if found.interrupted:
-        wanted = len(models) * len(specs) * seeds
-        say(f"rlflow: interrupted; {len(found.runs)} of {wanted} searches are done.", err=True)
-        context.exit(INTERRUPTED)
+        anytime_curves(found.runs, plot_file, unit)
 
 
 def _unit(budget: str) -> str:
