@@ -76,6 +76,16 @@ class TestRandom:
             make_inputs([TensorInfo("ids", "int64", (2,))], 0, {"ids": (3, 1)})
 
 
+    @pytest.mark.parametrize(
+        ("shape", "end"),
+        [((2**31, 2**31), "does not have."), (("N", 2**31), "does not have; give smaller sizes with --dim.")],
+    )
+    def test_what_no_machine_holds_is_not_drawn(self, shape: tuple[int | str, ...], end: str) -> None:
+        with pytest.raises(UsageError, match=r"'x' of the shape \[2147483648, 2147483648\] would take") as caught:
+            make_inputs([TensorInfo("x", "float32", shape)], 0, dims={"N": 2**31})
+        assert str(caught.value).endswith(end)
+
+
 class TestGiven:
     def test_given_data_bind_the_symbols_of_other_inputs(self) -> None:
         feeds = make_inputs([MASK, TOKENS], 0, user_data={"ids": np.zeros((6, 5), np.int32)})
