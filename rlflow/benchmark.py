@@ -21,6 +21,7 @@ from rlflow.equivalence.sizes import require_open
 from rlflow.errors import UsageError
 from rlflow.frontends import load_model
 from rlflow.price.timing import hodges_lehmann, median_interval
+from rlflow.specs import check_seconds
 
 if TYPE_CHECKING:
     from rlflow.runtime import Samples, Worker
@@ -95,10 +96,11 @@ def bench(
     Raises :class:`UsageError`, :class:`rlflow.errors.ModelError`, and :class:`rlflow.errors.RuntimeRefused` where one
     of the models does not run.
     """
-    if not models or blocks < 1 or seconds <= 0 or warmup < 0 or not threads:
+    check_seconds(seconds, "The time for a benchmark")
+    if not models or blocks < 1 or warmup < 0 or not threads:
         raise UsageError(
-            f"A benchmark needs models, threads, blocks and seconds above zero; got {len(models)} models, "
-            f"{list(threads)} threads, {blocks} blocks, {seconds:g} seconds, {warmup} runs to warm up."
+            f"A benchmark needs models, threads and blocks above zero; got {len(models)} models, {list(threads)} "
+            f"threads, {blocks} blocks, {warmup} runs to warm up."
         )
     names = _names(models)
     if dims:

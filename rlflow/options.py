@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlflow.errors import UsageError
+from rlflow.specs import check_number, check_seconds
 
 if TYPE_CHECKING:
     from rlflow.deployment import Deployment
@@ -35,8 +36,8 @@ def _click(text: str, **more: Any) -> dict[str, Any]:
 
 def check_race_seconds(seconds: float | None) -> None:
     """Raises :class:`UsageError` where a final comparison cannot take so long; ``None`` leaves it to the budget."""
-    if seconds is not None and not seconds > 0.0:
-        raise UsageError(f"The time for the final comparison must be above zero seconds, not {seconds!r}.")
+    if seconds is not None:
+        check_seconds(seconds, "The time for the final comparison")
 
 
 def runtime_names() -> list[str]:
@@ -374,10 +375,7 @@ class Options(_Meanings):
         for name in ("skip_rules", "only_rules", "allow_domain"):
             given = getattr(self, name) or ()
             object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
-        if not self.max_growth > 0:
-            raise UsageError(
-                f"The weights may become {self.max_growth:g} times as large; expected a number above zero."
-            )
+        check_number(self.max_growth, "How many times as large the weights may become", 1e6)
         self._check_allowed()
         for name in ("seed", "threads"):
             object.__setattr__(self, name, int(getattr(self, name)))

@@ -22,6 +22,7 @@ from rlflow.pipeline.simplifying import BUDGET, folding_rules
 from rlflow.pipeline.writing import write
 from rlflow.report.shrunk import MemoryUse, ShrinkReport, Tried, size_text
 from rlflow.search import Visited
+from rlflow.specs import check_number, check_seconds
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -54,6 +55,9 @@ class Wish:
     race_seconds: float = 20.0
 
     def __post_init__(self) -> None:
+        check_seconds(self.seconds, "The time for the search")
+        check_seconds(self.race_seconds, "The time for one comparison by the clock")
+        check_number(self.slower, "The slowdown that is allowed", 1e6)
         if not self.slower >= 1.0:
             raise UsageError(f"The slowdown that is allowed must be 1 or more, not {self.slower:g}.")
         if self.memory is not None and self.memory < 1:

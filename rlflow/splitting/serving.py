@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from rlflow.errors import UsageError
+from rlflow.specs import check_seconds
 from rlflow.splitting.coordinator import Coordinator, Served, stops_of, title_of, whole_stop
 from rlflow.splitting.frames import listening, token_of
 from rlflow.splitting.host import Held, listen
@@ -78,6 +79,7 @@ def serve_parts(
 
     Raises ModelError, UsageError, and :class:`rlflow.splitting.coordinator.WorkerLost`.
     """
+    check_seconds(seconds, "The time that a worker may be silent")
     manifest = Manifest.read(folder)
     feeds = requests_of(manifest, requests, data, dims or {}, seed)
     names = [info.name for info in manifest.outputs]
