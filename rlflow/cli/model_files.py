@@ -37,7 +37,10 @@ class ModelFile(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path, or the :class:`ZooFile`."""
-        if not isinstance(value, str) or os.path.exists(value):
+        if not isinstance(value, str):
+            return value
+        _refuse_odd_bytes(value)
+        if os.path.exists(value):
             return value
         from rlflow import zoo
 
@@ -61,6 +64,17 @@ class ModelFile(click.ParamType):
 
 #: The one instance that arguments name.
 MODEL = ModelFile()
+
+
+def _refuse_odd_bytes(path: str) -> None:
+    """Raises UsageError for a path that is no text: neither a runtime nor a report can name it."""
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"The path {os.fsencode(path)!r} is not UTF-8, and no runtime takes such a name; rename the file, or give "
+            "a link to it."
+        ) from error
 
 
 def _is_path(name: str) -> bool:
