@@ -7,7 +7,11 @@ import sys
 
 # `python -m` puts the current folder first among the places of modules, and whatever json.py lies there would be ours.
 # What Python itself imports before this line cannot be helped: the command `rlflow` is the safe one.
-if sys.path and sys.path[0] == os.getcwd() and not os.path.isdir(os.path.join(sys.path[0], "rlflow")):
+try:
+    _here = os.getcwd()
+except OSError:  # it was removed
+    _here = ""
+if sys.path and sys.path[0] == _here and not os.path.isdir(os.path.join(sys.path[0], "rlflow")):
     del sys.path[0]
 
 from rlflow.cli import program

@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlflow.deployment import Deployment, Inputs, open_worker, source_of
+from rlflow.equivalence.sizes import require_open
 from rlflow.errors import UsageError
+from rlflow.frontends import load_model
 from rlflow.price.timing import hodges_lehmann, median_interval
+from rlflow.specs import check_seconds
 
 if TYPE_CHECKING:
     from rlflow.runtime import Samples, Worker
@@ -93,12 +96,19 @@ def bench(
     Raises :class:`UsageError`, :class:`rlflow.errors.ModelError`, and :class:`rlflow.errors.RuntimeRefused` where one
     of the models does not run.
     """
-    if not models or blocks < 1 or seconds <= 0 or warmup < 0 or not threads:
+    check_seconds(seconds, "The time for a benchmark")
+    if isinstance(models, (str, bytes, os.PathLike)) or not isinstance(models, Sequence):
+        raise UsageError("A benchmark takes a list of models, even of one.")
+    if not isinstance(threads, Sequence):
+        raise UsageError(f"A benchmark takes a list of numbers of threads, even of one; got {threads!r}.")
+    if not models or blocks < 1 or warmup < 0 or not threads:
         raise UsageError(
-            f"A benchmark needs models, threads, blocks and seconds above zero; got {len(models)} models, "
-            f"{list(threads)} threads, {blocks} blocks, {seconds:g} seconds, {warmup} runs to warm up."
+            f"A benchmark needs models, threads and blocks above zero; got {len(models)} models, {list(threads)} "
+            f"threads, {blocks} blocks, {warmup} runs to warm up."
         )
     names = _names(models)
+    if dims:
+        require_open(dims, [load_model(model) for model in models])
     found: list[Benched] = []
     for number, count in enumerate(threads):
         done, total = number * blocks, len(threads) * blocks
@@ -125,11 +135,9 @@ def _names(models: Sequence[Any]) -> list[str]:
 
 def _entrant(model: Any, worker: Worker, dims: Mapping[str, int], data: Any, seed: int) -> tuple[Any, Any]:
     """What the runtime loads, and the inputs."""
-    from rlflow.frontends import load_model
-
     imported = load_model(model)
     source = source_of(imported, model)
-    return source, Inputs.of(worker, source, imported.graph, dims, data, seed).feeds[0]
+    return source, Inputs.of(worker, source, imported.graph, dims, data, seed, usual=0).feeds[0]
 
 
 def _blocks(

@@ -19,6 +19,7 @@ import numpy as np
 from rlflow import price as _price
 from rlflow import search as _search
 from rlflow.deployment import Deployment, Inputs, open_worker, source_of
+from rlflow.equivalence.sizes import require_open
 from rlflow.errors import CostError, GraphError, UsageError
 from rlflow.price import CostModel
 from rlflow.price.agreement import Agreement, agreement
@@ -209,6 +210,7 @@ def calibrate(
     imported = load_model(model)
     if imported.passthrough is not None:
         raise CostError(f"The model has no variants: it is carried through as it came: {imported.passthrough}")
+    require_open(dims or {}, [imported])
     with ExitStack() as stack:
         worker = stack.enter_context(open_worker(threads))
         inputs = Inputs.of(worker, source_of(imported, model), imported.graph, dict(dims or {}), None, seed)

@@ -15,6 +15,7 @@ from rlflow.options import Options, with_keywords
 from rlflow.pipeline import Context, OptimizeResult, run
 from rlflow.rulesets import load_library, with_algorithms
 from rlflow.search import Progress, StopToken
+from rlflow.specs import check_whole
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -154,7 +155,8 @@ def verify(
     The inputs are ``input_data`` (as for :func:`optimize`), then random ones by ``seed``; random integers lie in the
     ranges that the original's graph implies. ``dims`` and ``shapes``: sizes of open dimensions, as for
     :func:`optimize`; where three are given, the outputs are compared at all three. The answer holds the largest
-    difference of each output and the input that shows it; ``passed`` says whether roundings explain them all.
+    difference of each output and the input that shows it; ``passed`` says whether roundings explain them all. Where no
+    output can show a mistake, as where none of its values is finite, it is not passed but ``undecided``.
 
     Raises :class:`rlflow.errors.ModelError` for what is no model, :class:`RuntimeRefused` where the original does not
     run, :class:`UsageError` for inputs that do not fit and for dimensions that the original does not have.
@@ -162,6 +164,7 @@ def verify(
     from rlflow.equivalence import sizes
     from rlflow.frontends import load_model
 
+    check_whole(seed, "The seed", 0)
     with ExitStack() as stack:
         place = Deployment.of(threads, runtime, provider, None)
         reference = stack.enter_context(open_worker(threads))
@@ -183,6 +186,8 @@ def verify(
             told = f"The outputs were compared at {at}, too."
             said.append(told if there.passed else f"They differ at {at}; at the usual sizes they agree.")
             found = found if there.passed else there
+    if found.passed and found.vacuous:
+        found = replace(found, passed=False, undecided=True)
     return replace(found, notes=[*said, *found.notes])
 
 

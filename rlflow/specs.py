@@ -9,16 +9,26 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import numbers
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from rlflow.errors import UsageError, brief
 
-__all__ = ["Option", "about", "arguments", "byte_count", "bytes_text", "did_you_mean", "name_of", "nested",
-           "options_of", "pair", "split", "text_of", "title_of", "written"]  # fmt: skip
+__all__ = [
+    "MOST_SECONDS", "MOST_SIZE", "Option", "about", "arguments", "byte_count", "bytes_text", "check_number",
+    "check_seconds", "check_whole", "did_you_mean", "is_number", "name_of", "nested", "options_of", "pair", "split",
+    "text_of", "title_of", "whole_number", "written",
+]  # fmt: skip
 
 _LISTED = 60
+#: The longest time that anything may be given, in seconds: some four months.
+MOST_SECONDS = 1e7
+#: The largest size that a dimension may be given.
+MOST_SIZE = 2**31 - 1
+#: Longer numbers mean nothing, and Python does not read those of thousands of digits.
+_DIGITS = 40
 _BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 #: What a text can be read as, in the order in which it is tried.
 _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
@@ -81,6 +91,35 @@ def split(spec: str, what: str) -> tuple[str, dict[str, str]]:
             raise UsageError(f"The option {part!r} of {what} {name!r} has no value; write {name}:{part}=… .")
         options[found[0]] = found[1]
     return name, options
+
+
+def whole_number(text: str) -> int | None:
+    """The number of 0 or more that ``text`` writes in the digits 0 to 9; ``None`` where it does not."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a number and not a truth value."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def check_whole(value: Any, what: str, least: int) -> None:
+    """Raises :class:`UsageError`, in which ``what`` names it, where ``value`` is no whole number from ``least`` on."""
+    if not is_number(value) or not isinstance(value, numbers.Integral) or int(value) < least:
+        raise UsageError(f"{what} is {brief(repr(value), 40)}; expected a whole number of {least} or more.")
+
+
+def check_seconds(value: Any, what: str) -> None:
+    """Raises :class:`UsageError`, in which ``what`` names it, where ``value`` is no time that anything may take."""
+    check_number(value, what, MOST_SECONDS, " seconds")
+
+
+def check_number(value: Any, what: str, most: float, unit: str = "") -> None:
+    """Raises :class:`UsageError`, in which ``what`` names it, where ``value`` is not above zero and at most ``most``,
+    or is no number.
+    """
+    if not is_number(value) or not 0.0 < value <= most:
+        raise UsageError(f"{what} must be above zero{unit} and at most {most:.9g}, not {brief(repr(value), 40)}.")
 
 
 def nested(text: str) -> str:

@@ -6,16 +6,19 @@ import csv
 import io
 import json
 import math
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rlflow import zoo
+from rlflow import interrupts, zoo
 from rlflow.comparison import Comparison, compare, differences, half_width
 from rlflow.comparison.searcher import BLOCKS
 from rlflow.errors import UsageError
+from tests.cli.commands import rlflow
 from tests.learnt import learnt
 
 
@@ -121,3 +124,37 @@ def test_winners_are_timed_end_to_end(model: Path, tmp_path: Path, monkeypatch: 
 def test_mistakes_are_sentences(strategies: list[str], seeds: int, says: str, model: Path) -> None:
     with pytest.raises(UsageError, match=says):
         compare([model], strategies, seeds=seeds, budget="5x")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"not JSON", b"\xff\xfe", b"[1, 2]", b'{"kind": "search"}', b"null"],
+    ids=["text", "bytes", "list", "other", "null"],
+)
+def test_a_file_that_keeps_something_else_is_refused(content: bytes, model: Path, tmp_path: Path) -> None:
+    keep = tmp_path / "keep.jsonl"
+    keep.write_bytes(content)
+    with pytest.raises(UsageError, match=r"keep\.jsonl"):
+        compare([model], ["greedy", "beam"], seeds=1, budget="5x", cost="analytic", keep=keep)
+    assert keep.read_bytes() == content
+
+
+def test_an_interrupted_comparison_shows_what_is_done(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rlflow.comparison import comparing
+
+    begun, begin = [], comparing._Run._begun
+
+    def interrupted(self: Any, task: Any) -> None:
+        begun.append(task)
+        if len(begun) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        begin(self, task)
+
+    monkeypatch.setattr(comparing._Run, "_begun", interrupted)
+    with interrupts.counting(lambda: None):
+        done = rlflow("compare", model, "--search", "greedy,beam", "--seeds", "1", "--cost", "analytic", "--json")
+    found = json.loads(done.stdout)
+    assert done.exit_code == 130, done.output
+    assert [(row["strategy"], row["seed"]) for row in found["runs"]] == [("greedy", 0)]
+    assert [row["strategy"] for row in found["summary"]] == ["greedy"]
+    assert "rlflow: interrupted; 1 of 2 searches are done." in done.stderr

@@ -14,6 +14,7 @@ from rlflow.cli.model_files import MODEL
 from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import UsageError
 from rlflow.options import runtime_names
+from rlflow.specs import whole_number
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -101,12 +102,12 @@ def bench(
 
 
 def _counts(text: str) -> list[int]:
-    parts = text.split(",")
-    if not all(part.strip().isdigit() and int(part) > 0 for part in parts):
+    counts = [whole_number(part.strip()) for part in text.split(",")]
+    if not all(counts):
         raise UsageError(
             f"The option --threads {text} cannot be read; expected numbers above zero, as in --threads 1,4."
         )
-    return [int(part) for part in parts]
+    return [count for count in counts if count]
 
 
 def _times(found: Sequence[Benched]) -> Table:

@@ -17,6 +17,7 @@ import click
 from rlflow.cli.json_option import in_json
 from rlflow.cli.signals import INTERRUPTED, end_on_signals, ending_at_the_second_interrupt
 from rlflow.errors import RlflowError, UsageError
+from rlflow.specs import MOST_SIZE, whole_number
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -220,13 +221,14 @@ def parse_dims(option: str, pairs: Sequence[str]) -> dict[str, int]:
     """``NAME=SIZE`` options as a mapping; raises :class:`UsageError`."""
     dims: dict[str, int] = {}
     for pair in pairs:
-        name, _, size = pair.partition("=")
-        if not name or not size.isdigit() or int(size) < 1:
+        name, _, text = pair.partition("=")
+        size = whole_number(text)
+        if not name or not size or size > MOST_SIZE:
             raise UsageError(
                 f"The option {option} {pair} cannot be read; "
-                f"expected a dimension's name and a size above zero, as in {option} N=1."
+                f"expected a dimension's name and a size from 1 to {MOST_SIZE}, as in {option} N=1."
             )
-        if dims.setdefault(name, int(size)) != int(size):
+        if dims.setdefault(name, size) != size:
             raise UsageError(f"The option {option} gives the dimension {name!r} two sizes, {dims[name]} and {size}.")
     return dims
 

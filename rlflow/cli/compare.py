@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rlflow.cli.common import DEVICE, WORKERS, console, parse_dims
+from rlflow.cli.common import DEVICE, WORKERS, console, parse_dims, say
 from rlflow.cli.json_option import emit_json, json_option
 from rlflow.cli.model_files import MODEL
 from rlflow.cli.outputs import check_outputs
 from rlflow.cli.sections import SectionedCommand
+from rlflow.cli.signals import INTERRUPTED
 
 if TYPE_CHECKING:
     from rlflow.comparison import Comparison, Difference
@@ -55,7 +56,9 @@ _SECTIONS = {
 @click.option("--csv", "csv_file", metavar="FILE", help="Write CSV, one line for each search.")
 @click.option("--plot", "plot_file", metavar="FILE", help="Draw the anytime curves (extra [report]).")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+@click.pass_context
 def compare(
+    context: click.Context,
     models: tuple[str, ...],
     searches: str,
     budget: str,
@@ -75,12 +78,12 @@ def compare(
 ) -> None:
     """Race search strategies on MODELs: the same budget for all, several seeds, the winners timed end to end.
 
-    A strategy is called better only where the difference is significant. Ctrl-C keeps what is done (--keep).
+    A strategy is called better only where the difference is significant. Ctrl-C keeps what is done (--keep), shows it
+    and ends with 130.
     """
     from rlflow import comparison
     from rlflow.cli.progress import reporter
     from rlflow.crew import Workers
-    from rlflow.files import write_atomically
     from rlflow.specs import nested
 
     outputs = {"--keep": keep, "--json": json_file, "--csv": csv_file, "--plot": plot_file}
@@ -89,10 +92,11 @@ def compare(
         from rlflow.report.plots import check_plot
 
         check_plot(plot_file)
+    specs = [nested(spec) for spec in searches.split(",")]
     with reporter(quiet) as told:
         found = comparison.compare(
             models,
-            [nested(spec) for spec in searches.split(",")],
+            specs,
             budget=budget,
             seeds=seeds,
             cost=cost,
@@ -106,14 +110,27 @@ def compare(
         )
     if json_file is not None:
         emit_json(found.to_dict(), json_file)
-    if csv_file is not None:
-        write_atomically(csv_file, found.csv().encode())
-    if plot_file is not None:
-        from rlflow.report.plots import anytime_curves
-
-        anytime_curves(found.runs, plot_file, _unit(budget))
+    _write(found, csv_file, plot_file, _unit(budget))
     if not quiet and json_file != "-":
         _print(found)
+    if found.interrupted:
+        _end_interrupted(context, len(found.runs), len(models) * len(specs) * seeds)
+
+
+def _end_interrupted(context: click.Context, done: int, wanted: int) -> None:
+    say(f"rlflow: interrupted; {done} of {wanted} searches are done.", err=True)
+    context.exit(INTERRUPTED)
+
+
+def _write(found: Comparison, csv_file: str | None, plot_file: str | None, unit: str) -> None:
+    from rlflow.files import write_atomically
+
+    if csv_file is not None:
+        write_atomically(csv_file, found.csv().encode())
+    if plot_file is not None and found.runs:
+        from rlflow.report.plots import anytime_curves
+
+        anytime_curves(found.runs, plot_file, unit)
 
 
 def _unit(budget: str) -> str:

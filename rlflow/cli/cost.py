@@ -126,6 +126,10 @@ def import_prices(file: str, database: str | None) -> None:
         click.echo(f"{base.path}: {plural(read, 'price')} read, {changed} new or more recent")
 
 
+#: A hundred years: dates before our era cannot be written.
+_MOST_DAYS = 36_500
+
+
 @cost.command("prune")
 @_DATABASE
 @click.option(
@@ -151,6 +155,8 @@ def prune(
         raise UsageError("Say what to prune: --older-than DAYS, --other-versions, --refusals, --comparisons or --all.")
     before = None
     if older_than is not None:
+        if not older_than <= _MOST_DAYS:
+            raise UsageError(f"The option --older-than {older_than:g} is no age; expected at most {_MOST_DAYS} days.")
         now = datetime.datetime.now(datetime.timezone.utc)
         before = (now - datetime.timedelta(days=older_than)).isoformat(timespec="seconds")
     with _opened(database) as base:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from rlflow.errors import UsageError
-from rlflow.specs import did_you_mean
+from rlflow.specs import did_you_mean, whole_number
 
 
 class ZooFile(os.PathLike[str]):
@@ -37,7 +37,10 @@ class ModelFile(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path, or the :class:`ZooFile`."""
-        if not isinstance(value, str) or os.path.exists(value):
+        if not isinstance(value, str):
+            return value
+        _refuse_odd_bytes(value)
+        if os.path.exists(value):
             return value
         from rlflow import zoo
 
@@ -63,6 +66,17 @@ class ModelFile(click.ParamType):
 MODEL = ModelFile()
 
 
+def _refuse_odd_bytes(path: str) -> None:
+    """Raises UsageError for a path that is no text: neither a runtime nor a report can name it."""
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"The path {os.fsencode(path)!r} is not UTF-8, and no runtime takes such a name; rename the file, or give "
+            "a link to it."
+        ) from error
+
+
 def _is_path(name: str) -> bool:
     """Whether it is written as a path: then there is no such file, which the reader of files says best."""
     return os.sep in name or Path(name).suffix.lower() in (".onnx", ".pb", ".ort", ".onnxtxt")
@@ -86,7 +100,9 @@ def _options(value: str, query: str) -> dict[str, Any]:
             raise UsageError(
                 f"The model {value} cannot be read: {pair!r} has no value; expected as in bert-base?seq=64."
             )
-        found[key] = (
-            text.lower() == "true" if text.lower() in ("true", "false") else int(text) if text.isdigit() else text
-        )
+        if key in found:
+            raise UsageError(f"The model {value} cannot be read: {key!r} is given twice; give it once.")
+        number = whole_number(text)
+        truth = text.lower() == "true" if text.lower() in ("true", "false") else None
+        found[key] = number if number is not None else text if truth is None else truth
     return found

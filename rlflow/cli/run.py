@@ -8,6 +8,7 @@ import click
 
 from rlflow.cli.common import parse_dims, plural
 from rlflow.cli.json_option import in_json, json_option
+from rlflow.cli.model_files import MODEL
 from rlflow.cli.outputs import check_outputs, files_of
 from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import UsageError, VerificationFailed
@@ -34,7 +35,9 @@ _SECTIONS = {
 @click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of an open dimension.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random inputs.")
 @click.option("-o", "--output", metavar="FILE", help="Write the outputs of the first request to an .npz.")
-@click.option("--against", metavar="MODEL", help="Run the whole model, too; compare its outputs and its throughput.")
+@click.option(
+    "--against", metavar="MODEL", type=MODEL, help="Run the whole model, too; compare its outputs and its throughput."
+)
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of each worker.")
 @click.option("--pin", is_flag=True, help="Keep each worker on a processor of its own.")
 @click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds that a worker may be silent.")

@@ -44,7 +44,7 @@ _SECTIONS = {
 @click.argument("model", type=MODEL)
 @click.option("--search", "spec", default="backtracking", show_default=True, help="Strategy, with options.")
 @click.option("--cost", default="analytic", show_default=True, help="Cost model: analytic or onnxruntime.")
-@click.option("--budget", default="60s", show_default=True, help="60s, 5m, 500c, 50x or 20meas; see rlflow optimize.")
+@click.option("--budget", default="60s", show_default=True, help="60s, 5m, 500c or 50x; 20meas where --cost measures.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of the runtime.")
 @click.option("--dim", "dims", multiple=True, metavar="N=1", help="Size of an open dimension, for pricing only.")
@@ -78,6 +78,7 @@ def run(
     quiet: bool,
 ) -> None:
     """Search for a cheaper graph of MODEL by the cost model's figures alone; nothing is timed end to end or written."""
+    from rlflow import price
     from rlflow import search as searching
 
     if resume and checkpoint is None:
@@ -86,6 +87,8 @@ def run(
         raise UsageError("--checkpoint and --stats follow one search; leave them out, or use one worker.")
     check_outputs({"--json": json_file, "--checkpoint": checkpoint, "--egraph-out": egraph_out}, [model, *rules])
     strategy, limits = with_egraph_out(spec, egraph_out, model), searching.Budget.parse(budget)
+    with price.make(cost) as priced:
+        limits.require_end(priced.measures)
     make_problem = functools.partial(_problem, model, cost, threads, parse_dims("--dim", dims), rules)
     if workers > 1:
         result, statistics = searching.solve_in_parallel(make_problem, strategy, limits, seed, workers), None
@@ -105,14 +108,15 @@ def _problem(
 ) -> Problem:
     """The problem of a model file; also called in worker processes."""
     from rlflow import price
+    from rlflow.equivalence.sizes import require_open
     from rlflow.frontends import load_model
     from rlflow.rulesets import load_library
     from rlflow.search import Problem
 
-    graph = load_model(model).graph
-    return Problem(
-        graph, load_library(list(rules) or None), price.make(cost, threads=threads, dims=dims), budget, seed=seed
-    )
+    imported = load_model(model)
+    require_open(dims, [imported])
+    library, pricer = load_library(list(rules) or None), price.make(cost, threads=threads, dims=dims)
+    return Problem(imported.graph, library, pricer, budget, seed=seed)
 
 
 def _alone(

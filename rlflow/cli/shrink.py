@@ -11,17 +11,20 @@ from rlflow.cli.json_option import emit_json, json_option
 from rlflow.cli.model_files import MODEL
 from rlflow.cli.outputs import check_outputs, files_of
 from rlflow.cli.sections import SectionedCommand
-from rlflow.errors import UsageError
+from rlflow.errors import UsageError, brief
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(|[kKMG])(i?)(B|b|)\s*")
+#: Characters of a size at most: longer numbers are no number of bytes.
+_LONGEST = 40
 _SCALES = {"": 1, "k": 1, "K": 1, "M": 2, "G": 3}
 
 
 def parse_size(text: str) -> int:
     """Bytes of ``32MB``, ``1.5GiB``, ``500kB`` or ``4096``; raises :class:`UsageError`."""
-    found = _SIZE.fullmatch(text)
+    found = _SIZE.fullmatch(text) if len(text) <= _LONGEST else None
     if found is None:
-        raise UsageError(f"The memory {text!r} cannot be read; expected for example 32MB, 1.5GiB or 500kB.")
+        said = brief(text, _LONGEST)
+        raise UsageError(f"The memory {said!r} cannot be read; expected for example 32MB, 1.5GiB or 500kB.")
     number, scale, binary, _ = found.groups()
     power = 0 if not scale else _SCALES[scale]
     return int(float(number) * (1024 if binary else 1000) ** power)

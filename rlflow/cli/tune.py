@@ -77,10 +77,14 @@ def tune(
     """
     from rlflow import tuned
     from rlflow.crew import Workers
+    from rlflow.equivalence.sizes import require_open
+    from rlflow.frontends import load_model
     from rlflow.search import InterruptGuard, StopToken
 
     check_files(output, tuned.NAMES, {"--json": json_file})
-    out, stop = console(stderr=True), StopToken()
+    out, stop, sizes = console(stderr=True), StopToken(), parse_dims("--dim", dims)
+    if sizes:
+        require_open(sizes, [load_model(model)])
 
     def report(done: TuningRound, name: str) -> None:
         if not quiet:
@@ -88,7 +92,7 @@ def tune(
 
     with InterruptGuard(stop):
         found = tuned.tune(
-            model, output, budget=budget, by=method, seed=seed, threads=threads, dims=parse_dims("--dim", dims),
+            model, output, budget=budget, by=method, seed=seed, threads=threads, dims=sizes,
             input_data=list(input_data) or None, gate_seconds=gate_seconds, on_round=report, stop=stop,
             workers=Workers.parse(workers, device), generate=generate,
         )  # fmt: skip

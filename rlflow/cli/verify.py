@@ -9,10 +9,12 @@ import click
 from rlflow.cli.common import parse_extents, parse_shapes, say
 from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.model_files import MODEL
-from rlflow.errors import VerificationFailed
+from rlflow.errors import RlflowError, VerificationFailed
 
 if TYPE_CHECKING:
     from rlflow.equivalence import OutputCheck, Verification
+
+_TRY = "Give inputs on which it can with --input-data."
 
 
 @click.command()
@@ -39,8 +41,8 @@ def verify(
     """Check that B computes what A computes: run both on the same inputs, and compare their outputs.
 
     Differences as small as A's own rounding are allowed. Where three sizes are given (the least, the usual and the
-    most), the outputs are compared at all three. Exit code 0: equal; 3: different; 1: one of the two is no model, or A
-    does not run.
+    most), the outputs are compared at all three. Exit code 0: equal; 3: different; 1: no output can show a mistake, one
+    of the two is no model, or A does not run.
     """
     from rlflow import optimizer
 
@@ -51,7 +53,7 @@ def verify(
     if not in_json(json_file, lambda: as_plain(original, other, seed, found)):
         say("\n".join(sentences(original, other, found)))
     if not found.passed:
-        context.exit(VerificationFailed.exit_code)
+        context.exit(RlflowError.exit_code if found.undecided else VerificationFailed.exit_code)
 
 
 def as_plain(original: str, other: str, seed: int, found: Verification) -> dict[str, Any]:
@@ -63,9 +65,11 @@ def sentences(original: str, other: str, found: Verification) -> list[str]:
     """The answer, what each output differs by at most and on which input, and the notes."""
     if found.passed:
         lines = [f"{other} computes what {original} computes, on {', '.join(found.inputs)} inputs."]
+    elif found.undecided:
+        lines = [f"Whether {other} computes what {original} computes cannot be told. {found.failure()} {_TRY}"]
     else:
         lines = [f"{other} does not compute what {original} computes. {found.failure()}"]
-    notes = [note for note in found.notes if found.passed or note != found.failure()]
+    notes = [note for note in found.notes if found.passed or note not in (found.failure() or "")]
     return [*lines, *map(_difference, found.outputs), *(f"note: {note}" for note in notes)]
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import click
 
 from rlflow.cli.common import VerbGroup
 from rlflow.cli.json_option import in_json, json_option
 from rlflow.errors import UsageError
+from rlflow.specs import whole_number
 
 
 @click.group(cls=VerbGroup)
@@ -44,11 +48,17 @@ def list_models(json_file: str | None) -> None:
 @click.option(
     "--seq", type=click.IntRange(min=1), help="Sequence length, cached tokens or time steps, where the model has them."
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the weights.")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of the weights. [default: 0]")
 @click.option("--opset", type=click.IntRange(min=7), help="ONNX opset.")
 @click.option("--set", "sizes", multiple=True, metavar="OPTION=VALUE", help="Any other option that `zoo list` shows.")
 def export(
-    name: str, output: str, batch: int | None, seq: int | None, seed: int, opset: int | None, sizes: tuple[str, ...]
+    name: str,
+    output: str,
+    batch: int | None,
+    seq: int | None,
+    seed: int | None,
+    opset: int | None,
+    sizes: tuple[str, ...],
 ) -> None:
     """Write the model NAME as ONNX."""
     from rlflow import zoo as models
@@ -56,8 +66,8 @@ def export(
 
     target = check_output(output, None)
     entry = models.entry(name)
-    options = dict(_size(entry, text) for text in sizes)
-    model = models.build(name, batch=batch, seq=seq, seed=seed, opset=opset, **options)
+    own: dict[str, Any] = {"batch": batch, "seq": seq, "seed": seed, "opset": opset}
+    model = models.build(name, **_together(entry, own, sizes))
     write_atomically(target, model.SerializeToString(deterministic=True))
     click.echo(f"{target}: {entry.title}, {len(model.graph.node)} nodes, {model.ByteSize() / 1e6:.1f} MB")
 
@@ -73,6 +83,17 @@ def _plain(entry: object, row: object) -> dict[str, object]:
     return {**fields, **counted, "options": _options(entry)}
 
 
+def _together(entry: object, own: dict[str, Any], texts: Sequence[str]) -> dict[str, Any]:
+    """The options that have one of their own, where given, and those of ``--set``."""
+    found = {key: value for key, value in own.items() if value is not None}
+    for text in texts:
+        key, value = _size(entry, text)
+        if key in found:
+            raise UsageError(f"The option {key!r} of the model is given twice; give it once.")
+        found[key] = value
+    return found
+
+
 def _size(entry: object, text: str) -> tuple[str, int | bool | str]:
     key, equals, value = text.partition("=")
     if not equals or not value:
@@ -80,4 +101,5 @@ def _size(entry: object, text: str) -> tuple[str, int | bool | str]:
     default = entry.options.get(key)  # type: ignore[attr-defined]
     if isinstance(default, bool) and value.lower() in ("true", "false"):
         return key, value.lower() == "true"
-    return key, int(value) if not isinstance(default, str) and value.lstrip("-").isdigit() else value
+    number = None if isinstance(default, str) else whole_number(value)
+    return key, value if number is None else number

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,14 @@ from rlflow import search as _search
 from rlflow.comparison.differences import Comparison, differences, runs_of
 from rlflow.comparison.searcher import Conditions, Searcher, SearchTask, TimingTask
 from rlflow.crew import Crew, Workers
-from rlflow.errors import UsageError
+from rlflow.equivalence.sizes import require_open
+from rlflow.errors import UsageError, brief
 from rlflow.files import write_atomically
-from rlflow.search import Budget, StopToken
+from rlflow.frontends import load_model
+from rlflow.search import Budget, InterruptGuard, StopToken
+
+#: What every row that is kept says.
+_KEPT = {"kind", "model", "budget", "cost", "threads", "dims"}
 
 
 def compare(
@@ -62,18 +67,21 @@ def compare(
     measures = _measures(cost)
     if measures:
         _check_workers(crew, cost)
+    limits = Budget.parse(budget)
+    limits.require_end(measures)
     run = _Run(
-        specs, seeds, paths, Conditions(Budget.parse(budget), cost, threads, dict(dims or {}), rules, gate_seconds),
+        specs, seeds, paths, Conditions(limits, cost, threads, dict(dims or {}), rules, gate_seconds),
         measures, None if keep is None else Path(keep), on_stage or (lambda sentence: None), stop or StopToken(),
     )  # fmt: skip
+    if dims:
+        require_open(dims, [load_model(path) for path in paths.values()])
     if crew.alone:
         run.here()
     else:
         run.elsewhere(crew)
-    found = Comparison(specs, run.rows("search", paths), run.rows("timing", paths))
+    found = Comparison(specs, run.rows("search", paths), run.rows("timing", paths), interrupted=run.stop.stopped)
     complete = {model for model in found.models if all(runs_of(found.runs, model, spec) for spec in specs)}
-    found.runs = [row for row in found.runs if row["model"] in complete]
-    found.differences = differences(found)
+    found.differences = differences(replace(found, runs=[row for row in found.runs if row["model"] in complete]))
     return found
 
 
@@ -106,7 +114,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         if self.keep is not None and self.keep.exists():
-            self.kept = [json.loads(line) for line in self.keep.read_text(encoding="utf-8").splitlines()]
+            self.kept = _kept_rows(self.keep)
 
     # --- rows -------------------------------------------------------------------------------------------------------
 
@@ -143,7 +151,7 @@ class _Run:
 
     def here(self) -> None:
         """All of it in this process; Ctrl-C ends the search in progress and the rest."""
-        with closing(Searcher(self.paths, self.conditions, self.stop)) as searcher:
+        with InterruptGuard(self.stop), closing(Searcher(self.paths, self.conditions, self.stop)) as searcher:
             for name in self.paths:
                 if self.stop.stopped:
                     return
@@ -157,7 +165,9 @@ class _Run:
                 timing = None if self.stop.stopped else self._timing(name)
                 if timing is not None:
                     self._begun(timing)
-                    self._add(searcher(timing))
+                    row = searcher(timing)
+                    if not self.stop.stopped:
+                        self._add(row)
 
     def elsewhere(self, workers: Workers) -> None:
         """All searches by a crew, which is sent the models' files where it is not on this machine."""
@@ -223,9 +233,19 @@ class _Run:
         return TimingTask(name, winners)
 
 
-def _digest(path: str) -> str:
-    from rlflow.frontends import load_model
+def _kept_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of an earlier comparison. Raises :class:`UsageError` for a file that holds something else."""
+    try:
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError) as error:
+        raise UsageError(f"The file {path} of kept searches cannot be read: {brief(error)}.") from error
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict) or not row.keys() >= _KEPT:
+            raise UsageError(f"The file {path} does not hold the searches of a comparison, in line {number}.")
+    return rows
 
+
+def _digest(path: str) -> str:
     return str(load_model(path).graph.digest)
 
 

@@ -38,19 +38,23 @@ class Difference(NamedTuple):
 @dataclass
 class Comparison:
     """``runs``: a row a search. ``timings``: a row a model, ``log_ms`` [blocks] of each distinct winner, by digest, and
-    of the ``baseline``. ``differences``: what may be said, and what not.
+    of the ``baseline``. ``differences``: what may be said, and what not. ``interrupted``: Ctrl-C left
+    searches out.
     """
 
     strategies: Sequence[str]
     runs: list[dict[str, Any]] = field(default_factory=list)
     timings: list[dict[str, Any]] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
+    interrupted: bool = False
 
     def summary(self) -> list[dict[str, Any]]:
         """A row a model and strategy: means over seeds with the half-widths of their 95 % intervals."""
         rows = []
         for model, strategy in itertools.product(self.models, self.strategies):
             runs = runs_of(self.runs, model, strategy)
+            if not runs:
+                continue
             costs = [run["cost_after_ms"] / run["cost_before_ms"] for run in runs]
             rows.append(
                 {
@@ -88,6 +92,7 @@ class Comparison:
             "differences": [difference._asdict() for difference in self.differences],
             "runs": self.runs,
             "timings": self.timings,
+            "interrupted": self.interrupted,
         }
 
     def csv(self) -> str:

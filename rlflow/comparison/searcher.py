@@ -131,7 +131,8 @@ class Searcher:
                 for seed in range(BLOCKS)
                 if self._stop is None or not self._stop.stopped
             ]
-        log_ms = dict(zip(names, np.log(np.array(blocks)).T.tolist(), strict=True))
+        columns = np.log(np.array(blocks)).T.tolist() if blocks else [[] for _ in names]
+        log_ms = dict(zip(names, columns, strict=True))
         return {"kind": "timing", "clock": sampler.clock, "log_ms": log_ms, "dropped": dropped}
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from rlflow.crew.task_list import Crew, Make
 from rlflow.errors import UsageError
 from rlflow.registry import not_installed
+from rlflow.specs import whole_number
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,12 @@ class Workers:
                 f"The device {device!r} names workers of a Ray cluster; say which cluster with --workers ray or "
                 "--workers ray://HOST:PORT."
             )
-        if not text.isdigit():
+        count = whole_number(text)
+        if count is None:
             raise UsageError(
                 f"The number of workers is {text!r}; expected a whole number, ray, or ray://HOST:PORT."
             )
-        return cls(int(text))
+        return cls(count)
 
     @property
     def alone(self) -> bool:

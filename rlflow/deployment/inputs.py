@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlflow.errors import RuntimeCrashed, RuntimeRefused
+from rlflow.errors import RuntimeCrashed, RuntimeRefused, brief
 
 if TYPE_CHECKING:
     from rlflow.equivalence import ProbePlan
@@ -31,11 +31,12 @@ class Inputs:
     feeds: list[dict[str, np.ndarray]]
     sizes: Sizes
     plan: ProbePlan | None = None
+    refusal: str | None = None
 
     @property
     def notes(self) -> list[str]:
-        """What had to be assumed."""
-        return [self.sizes.note] if self.sizes.note is not None else []
+        """What had to be assumed, and why random values do not stand beside the given ones (``refusal``)."""
+        return [note for note in (self.sizes.note, self.refusal) if note is not None]
 
     @classmethod
     def of(
@@ -49,11 +50,14 @@ class Inputs:
         fixed: Collection[str] = (),
         usual: int = USUAL,
     ) -> Inputs:
-        """``usual`` random inputs (integers in the range that the graph implies), the user's first where given. Open
-        dimensions in ``fixed`` have one size for ever; the others are verified at another size as well.
+        """The user's inputs first where given, then ``usual`` random ones (integers in the range that the graph
+        implies). Open dimensions in ``fixed`` have one size for ever; the others are verified at another size as well.
 
-        Those that neither ``dims`` nor the data bind are guessed, and the guess is one that the runtime accepts.
-        Raises :class:`RuntimeRefused` where it accepts none.
+        Sizes that neither ``dims`` nor the data bind are guessed, and the guess is one that the runtime accepts. Random
+        values that it refuses in place of given ones, as it does where an index has a meaning, are left out.
+        ``usual=0``: one input to time with, the user's where given, and no plan.
+
+        Raises :class:`RuntimeRefused` where it accepts no guess.
         """
         from rlflow.equivalence import for_single_input, load_input_data, make_inputs, plan_for, sizes
         from rlflow.graph.ranges import input_ranges
@@ -66,24 +70,43 @@ class Inputs:
         given = for_single_input(data, infos) if data else {}
         names = {info.name for info in infos}
         ranges = {name: pair for name, pair in input_ranges(graph).items() if name in names}
+        # No random string makes sense.
+        held = {info.name: given[info.name] for info in infos if info.name in given and info.dtype == "string"}
 
         def feeds_of(values: Mapping[str, int]) -> list[dict[str, np.ndarray]]:
-            feeds = []
-            if not given or set(given) != names:  # a model without inputs runs on none
-                feeds = [make_inputs(infos, seed + number, ranges, None, values) for number in range(usual)]
-            if given:
-                feeds.insert(0, make_inputs(infos, seed, ranges, given, values))
-            return feeds
+            feeds = [make_inputs(infos, seed, ranges, given, values)] if given else []
+            if given and set(held) == names:
+                return feeds
+            count = usual if given else max(usual, 1)
+            return feeds + [make_inputs(infos, seed + number, ranges, held, values) for number in range(count)]
 
         candidates = list(sizes.guesses(infos, sizes.shown(infos, given, dims)))
-        chosen, plan = candidates[0], None
+        chosen, plan, refusal = candidates[0], None, None
         if chosen.guessed:
             feeds, chosen = _accepted(worker, source, candidates, feeds_of)
         else:
             feeds = feeds_of(chosen.values)
-        if set(given) != names:
-            plan = plan_for(source, infos, chosen.values, ranges, seed=seed, fixed=fixed, given=given)
-        return cls(feeds, chosen, plan)
+        if given:
+            refusal = _refusal(worker, source, feeds[1:])
+            feeds, held = (feeds, held) if refusal is None else (feeds[:1], given)
+        if usual and set(held) != names:
+            plan = plan_for(source, infos, chosen.values, ranges, seed=seed, fixed=fixed, given=held)
+        return cls(feeds, chosen, plan, refusal)
+
+
+def _refusal(worker: Sessions, source: bytes | str, feeds: Sequence[dict[str, np.ndarray]]) -> str | None:
+    """A sentence where the model does not run on these random ``feeds``, else ``None``."""
+    if not feeds:
+        return None
+    handle = worker.load(source)
+    try:
+        for one in feeds:
+            worker.run(handle, one, time_limit=_GUESS_SECONDS)
+    except (RuntimeRefused, RuntimeCrashed) as error:
+        return f"The given inputs were compared alone, because the model does not run on random ones: {brief(error)}"
+    finally:
+        worker.unload(handle)
+    return None
 
 
 def _accepted(

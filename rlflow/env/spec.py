@@ -14,6 +14,7 @@ from rlflow.files import parse_json
 from rlflow.graph import Graph
 from rlflow.rewrite import Rule, RuleLibrary, RuleSet
 from rlflow.search import Budget, Problem, TraceStep, read_trace
+from rlflow.specs import whole_number
 
 _TEXT = "text:"
 #: The environment's problems end by horizon, never by budget.
@@ -143,4 +144,5 @@ def _imported(model: str, weights: bool) -> Any:
 def _number(text: str) -> int | bool | str:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    return int(text) if text.lstrip("-").isdigit() else text
+    number = whole_number(text.removeprefix("-"))
+    return text if number is None else -number if text.startswith("-") else number

@@ -33,7 +33,8 @@ _COARSE = ("bfloat16", "float16", "float32", "float64")
 @dataclass(frozen=True)
 class Verification:
     """The verdict: ``tight`` with the runtime's optimisations off on both sides, ``deployed`` with them on; ``notes``
-    are sentences, ``inputs`` the kinds of inputs that were compared.
+    are sentences, ``inputs`` the kinds of inputs that were compared. ``undecided``: not passed because nothing differs
+    and no output proves anything.
     """
 
     passed: bool
@@ -41,6 +42,7 @@ class Verification:
     deployed: list[OutputCheck] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     inputs: list[str] = field(default_factory=list)
+    undecided: bool = False
 
     @property
     def outputs(self) -> list[OutputCheck]:
@@ -56,6 +58,8 @@ class Verification:
         """The sentence of the first failure, or ``None``."""
         if self.passed:
             return None
+        if self.undecided:
+            return " ".join(map(_hollow, self.tight))
         return next(
             (check.detail for check in self.tight + self.deployed if check.detail),
             self.notes[-1] if self.notes else None,
@@ -66,6 +70,7 @@ class Verification:
         return {
             "passed": self.passed,
             "vacuous": self.vacuous,
+            "undecided": self.undecided,
             "outputs": [check.to_dict() for check in self.outputs],
             "tight": [check.to_dict() for check in self.tight],
             "deployed": [check.to_dict() for check in self.deployed],
@@ -110,8 +115,10 @@ def verify(
     if not calm.moved and not all(check.passed for check in tight + loose):
         move(runner, original, calm, seed=seed, plan=plan, seconds=seconds)
         tight, loose = court.judge(calm, seen)
+    if not feeds[0]:  # all that a model without inputs can show was seen
+        tight = [check if check.name in calm.random else replace(check, vacuous=None) for check in tight]
     notes = _noise_notes(calm, precision)
-    notes += [f"The output {check.name!r} cannot show a mistake: {check.vacuous}." for check in tight if check.vacuous]
+    notes += [_hollow(check) for check in tight if check.vacuous]
     extra = sorted(set(seen.plain[0]) - set(calm.plain[0]))
     notes += [f"The other model has the output {name!r}, which the original lacks." for name in extra]
     if calm.cut or tried.cut:
@@ -279,6 +286,10 @@ def _without_random(checks: list[OutputCheck], names: frozenset[str]) -> list[Ou
         OutputCheck(check.name, check.max_abs, check.max_rel, np.inf, True, reason) if check.name in names else check
         for check in checks
     ]
+
+
+def _hollow(check: OutputCheck) -> str:
+    return f"The output {check.name!r} cannot show a mistake: {check.vacuous}."
 
 
 def _closeness(check: OutputCheck) -> tuple[bool, float]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import numpy as np
 
 from rlflow.errors import UsageError
 from rlflow.runtime import FeedSpec, TensorInfo, random_array
+from rlflow.specs import bytes_text
 
 Ranges = Mapping[str, tuple[float, float]]
 
@@ -47,8 +50,31 @@ def make_inputs(
         # Every input draws, given or not, so that giving one does not change the others.
         child = np.random.default_rng(rng.integers(0, 2**63))
         if info.name not in feeds:
-            feeds[info.name] = random_array(FeedSpec(_shape(info, bound), _dtype(info), low, high), child)
+            feeds[info.name] = _drawn(info, FeedSpec(_shape(info, bound), _dtype(info), low, high), child)
     return {info.name: feeds[info.name] for info in inputs}
+
+
+def _drawn(info: TensorInfo, spec: FeedSpec, rng: np.random.Generator) -> np.ndarray:
+    """A random array; raises :class:`UsageError` where there is no room for it."""
+    size = math.prod(spec.shape) * 8  # it is drawn in 64 bits
+    try:
+        if size <= _memory():
+            return random_array(spec, rng)
+    except MemoryError:
+        pass
+    hint = "" if all(isinstance(dim, int) for dim in info.shape) else "; give smaller sizes with --dim"
+    raise UsageError(
+        f"The input {info.name!r} of the shape {list(spec.shape)} would take {bytes_text(size)} while it is drawn, "
+        f"which this machine does not have{hint}."
+    )
+
+
+def _memory() -> float:
+    """Bytes of this machine's memory; infinite where the system does not say."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return math.inf
 
 
 def load_input_data(sources: Iterable[str | os.PathLike[str]]) -> dict[str, np.ndarray]:
@@ -70,6 +96,9 @@ def load_input_data(sources: Iterable[str | os.PathLike[str]]) -> dict[str, np.n
                 f"{path} holds several arrays, which carry their own names; leave out {name!r}= before it."
             )
         else:
+            for one in loaded:
+                if one in data:
+                    raise UsageError(f"Input data were given twice for {one!r}.")
             data.update(loaded)
     return data
 
@@ -103,7 +132,7 @@ def _load(path: str) -> np.ndarray | dict[str, np.ndarray]:
         with open(path, "rb") as stream:
             loaded: Any = np.load(stream, allow_pickle=False)
             return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise UsageError(f"The input data file {path} cannot be read: {error}.") from error
 
 

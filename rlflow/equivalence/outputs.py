@@ -250,9 +250,11 @@ def vacuous(reference: list[np.ndarray]) -> str | None:
     if all(one.size == 0 for one in reference):
         return "it has no elements"
     if reference[0].dtype.kind in "fc":
-        if not all(np.isfinite(one).all() for one in reference):
+        finite = [one for one in reference if np.isfinite(one).all()]
+        if not any(one.size for one in finite):
             whole = not any(np.isfinite(one).any() for one in reference)
             return "none of its values is finite" if whole else "some of its values are not finite"
+        reference = finite
         values = np.concatenate([one.ravel() for one in reference])
         scale = float(np.abs(values).max())
         eps = float(np.finfo(values.dtype).eps)

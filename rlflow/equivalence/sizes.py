@@ -6,18 +6,18 @@ of the input ``image``. A size is one number, or three: the least, the usual and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rlflow.errors import UsageError
-from rlflow.specs import did_you_mean
+from rlflow.specs import MOST_SIZE, did_you_mean
 
 __all__ = [
-    "IMAGES", "LADDER", "Extent", "Sizes", "ends", "given", "guesses", "of_shapes", "shown", "together", "told",
-    "usual",
+    "IMAGES", "LADDER", "Extent", "Sizes", "ends", "given", "guesses", "of_shapes", "refuse_unknown", "require_open",
+    "shown", "together", "told", "usual",
 ]  # fmt: skip
 
 #: Sizes that are tried for dimensions of which nothing is known, until the runtime accepts one.
@@ -46,10 +46,10 @@ class Extent(NamedTuple):
             numbers = [int(part) for part in parts]
         except (TypeError, ValueError):
             numbers = []
-        if len(numbers) not in (1, 3) or numbers[0] < 1 or sorted(numbers) != numbers:
+        if len(numbers) not in (1, 3) or not 1 <= numbers[0] <= numbers[-1] <= MOST_SIZE or sorted(numbers) != numbers:
             raise UsageError(
                 f"{what} is {value!r}; expected a size above zero, such as 8, or the least, the usual and the most, "
-                "such as 1..8..64."
+                f"such as 1..8..64, of at most {MOST_SIZE}."
             )
         return cls(*numbers) if len(numbers) == 3 else cls(*(numbers * 3))
 
@@ -167,6 +167,8 @@ def of_shapes(shapes: Mapping[str, str], inputs: Mapping[str, Sequence[int | str
     """
     found: dict[str, Extent] = {}
     for name, text in shapes.items():
+        if not isinstance(text, str):
+            raise UsageError(f"The shape of {name!r} is {text!r}; expected text, such as '4x128'.")
         if name not in inputs:
             raise UsageError(f"The model has no input {name!r}; its inputs are {', '.join(sorted(inputs)) or 'none'}.")
         dims, rows = inputs[name], [_row(name, text, part) for part in text.split(",")]
@@ -198,6 +200,19 @@ def together(by_name: Mapping[str, Extent], by_shape: Mapping[str, Extent]) -> d
     return found
 
 
+def refuse_unknown(dims: Iterable[str], known: Collection[str], who: str = "The model has no") -> None:
+    """Raises UsageError for the first of ``dims`` that is none of the ``known`` open dimensions."""
+    for name in dims:
+        if name not in known:
+            raise UsageError(f"{who} open dimension {name!r}. {did_you_mean(name, known)}")
+
+
+def require_open(dims: Iterable[str], imported: Sequence[Any]) -> None:
+    """Raises UsageError for the first of ``dims`` that none of these models, as they were read, has."""
+    known = {name for one in imported for name in one.origin.symbols | one.origin.unnamed}
+    refuse_unknown(dims, known, "The model has no" if len(imported) == 1 else "None of the models has an")
+
+
 def given(infos: Sequence[Any], dims: Mapping[str, Any], shapes: Mapping[str, str]) -> dict[str, Extent]:
     """The sizes that a user gives to open dimensions of inputs that a runtime tells of (``infos``), by their names or
     by the shapes of inputs. Raises UsageError for what the model does not have.
@@ -206,10 +221,7 @@ def given(infos: Sequence[Any], dims: Mapping[str, Any], shapes: Mapping[str, st
         one.name: [dim if isinstance(dim, int) else key(one.name, axis, dim) for axis, dim in enumerate(one.shape)]
         for one in infos
     }
-    known = {dim for row in inputs.values() for dim in row if isinstance(dim, str)}
-    for name in dims:
-        if name not in known:
-            raise UsageError(f"The model has no open dimension {name!r}. {did_you_mean(name, known)}")
+    refuse_unknown(dims, {dim for row in inputs.values() for dim in row if isinstance(dim, str)})
     by_name = {name: Extent.of(value, f"The size of the dimension {name!r}") for name, value in dims.items()}
     return together(by_name, of_shapes(shapes, inputs))
 

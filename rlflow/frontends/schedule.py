@@ -17,7 +17,7 @@ from rlflow.footprint import Flow, FlowJob, footprint
 from rlflow.frontends.flows import captured
 from rlflow.frontends.opening import parse_model
 
-__all__ = ["IN_PLACE", "VIEWS", "NodeRun", "held", "schedule_of"]
+__all__ = ["IN_PLACE", "VIEWS", "NodeRun", "UnknownOrder", "held", "schedule_of"]
 
 _MICROSOFT, _BLOCKED = "com.microsoft", "com.microsoft.nchwc"
 _FIRST, _SUM = ((0, 0),), ((3, 0),)
@@ -35,6 +35,10 @@ _WIDTHS = {
     "float": 4, "double": 8, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint64": 8,
     "uint32": 4, "uint16": 2, "uint8": 1, "bool": 1,
 }  # fmt: skip
+
+
+class UnknownOrder(RuntimeRefused):
+    """The runtime ran other nodes than those of its graph, such as those of a branch."""
 
 
 class NodeRun(Protocol):
@@ -56,11 +60,11 @@ class NodeRun(Protocol):
 def schedule_of(optimised: bytes, nodes: Sequence[NodeRun], feeds: Mapping[str, Any]) -> Flow:
     """The flow of the runtime's graph ``optimised`` as it ran on ``feeds``, ``nodes`` saying how.
 
-    Raises :class:`RuntimeRefused` where it did not run that graph's nodes in their order.
+    Raises :class:`UnknownOrder` where it did not run that graph's nodes in their order.
     """
     graph = parse_model(optimised, "the runtime's graph").graph
     if [node.op_type for node in graph.node] != [one.operator for one in nodes]:
-        raise RuntimeRefused("ONNX Runtime did not run the nodes of its graph in the order in which it wrote them.")
+        raise UnknownOrder("ONNX Runtime did not run the nodes of its graph in the order in which it wrote them.")
     shapes = {name: tuple(value.shape) for name, value in feeds.items()}
     widths = {name: int(value.dtype.itemsize) for name, value in feeds.items()}
     jobs = []

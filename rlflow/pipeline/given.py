@@ -28,4 +28,5 @@ def check_given(model: Any, options: Options) -> None:
 
         data = options.input_data
         load_input_data([data] if isinstance(data, (str, os.PathLike)) else data)
+    options.limits.require_end(options.clocked)
     require_ready(options.strategy)

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlflow.deployment import shared_weights, source_of
-from rlflow.errors import ModelError, UsageError
+from rlflow.errors import ModelError
 from rlflow.pipeline.exports import Exports
 from rlflow.rulesets import Allowed, load_library, writable
-from rlflow.specs import did_you_mean
 
 if TYPE_CHECKING:
     from rlflow.equivalence.sizes import Extent
@@ -97,11 +96,7 @@ def _extents(options: Options, imported: Any) -> dict[str, Extent]:
     from rlflow.equivalence import sizes
     from rlflow.frontends import symbolic
 
-    known = imported.origin.symbols | imported.origin.unnamed
-    unknown = sorted(set(options.dims) - known)
-    if unknown:
-        near = did_you_mean(unknown[0], known)
-        raise UsageError(f"The model has no open dimension {unknown[0]!r} to measure at a size. {near}")
+    sizes.require_open(options.dims, [imported])
     graph, shapes = imported.graph, {}
     for node in graph.inputs():
         dims = graph.shape(graph.node_outputs(node)[0])

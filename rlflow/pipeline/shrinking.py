@@ -22,6 +22,7 @@ from rlflow.pipeline.simplifying import BUDGET, folding_rules
 from rlflow.pipeline.writing import write
 from rlflow.report.shrunk import MemoryUse, ShrinkReport, Tried, size_text
 from rlflow.search import Visited
+from rlflow.specs import check_number, check_seconds, check_whole
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -54,10 +55,13 @@ class Wish:
     race_seconds: float = 20.0
 
     def __post_init__(self) -> None:
+        check_seconds(self.seconds, "The time for the search")
+        check_seconds(self.race_seconds, "The time for one comparison by the clock")
+        check_number(self.slower, "The slowdown that is allowed", 1e6)
         if not self.slower >= 1.0:
             raise UsageError(f"The slowdown that is allowed must be 1 or more, not {self.slower:g}.")
-        if self.memory is not None and self.memory < 1:
-            raise UsageError(f"The memory must be above zero bytes, not {self.memory}.")
+        if self.memory is not None:
+            check_whole(self.memory, "The memory, in bytes,", 1)
 
 
 @dataclass(frozen=True)
@@ -134,7 +138,14 @@ class _Shrinking:
 
     def result(self) -> ShrinkResult:
         """Search, look, time, check, write."""
-        original = self._seen(self._came.source)
+        from rlflow.frontends.schedule import UnknownOrder
+
+        try:
+            original = self._seen(self._came.source)
+        except UnknownOrder as error:
+            if self._wish.memory is not None:  # nobody can say whether it is met
+                raise
+            return self._as_it_came(error)
         designs = self._designs()
         self._context.stage("looking", "looking at what the runtime makes of the smallest designs")
         looked = [one for one in map(self._candidate, designs) if one is not None and one.seen.peak < original.peak]
@@ -154,6 +165,17 @@ class _Shrinking:
         exact = original.exact and (chosen is None or chosen.seen.exact)
         report = self._report(before, after, chosen, slowdown, front, checked, exact)
         return ShrinkResult(report, written.make, original if chosen is None else chosen.seen)
+
+    def _as_it_came(self, why: Exception) -> ShrinkResult:
+        """The original, of which nothing but an estimate says what it needs."""
+        self._context.notes.append(
+            f"{why} It does so where a model has branches or loops. What the model needs is an estimate, and nothing "
+            "was tried."
+        )
+        seen = Seen(self._flow, footprint(self._flow), exact=False)
+        use = self._use(seen, self._came.source)
+        written = write(self._came, Raced("shrunk", None), self._context)
+        return ShrinkResult(self._report(use, use, None, None, [], None, exact=False), written.make, seen)
 
     # --- candidates ---------------------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ from rlflow.files import ScratchFolder
 from rlflow.frontends.storage import data_files
 from rlflow.processes import started
 from rlflow.runtime import ModelSource, Samples
+from rlflow.specs import check_seconds
 
 try:
     import fcntl
@@ -74,8 +75,7 @@ class DeviceCommand:
                 f"The measuring command {self.command!r} does not say where the model goes; "
                 "write {model} in its place, as in 'ssh board run.sh {model}'."
             )
-        if not self.time_limit > 0:
-            raise UsageError(f"The time limit of the measuring command is {self.time_limit:g} s; expected above zero.")
+        check_seconds(self.time_limit, "The time limit of the measuring command")
         if self.jobs < 1:
             raise UsageError(f"The measuring command may run {self.jobs} times at once; expected at least 1.")
 

@@ -13,6 +13,8 @@ PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
 LEVELS = ("disable", "basic", "extended", "layout", "all")
 #: What models are deployed in unless the user says something else, and what others are compared with.
 DEFAULT_RUNTIME = "onnxruntime"
+#: More than any machine has; a runtime takes 32 bits.
+_MOST_THREADS = 4096
 CLOCKS = ("auto", "wall", "cpu")
 #: The entry of a session's configuration that names a library of generated code, for the kernels' library to load.
 GENERATED_ENTRY = "rlflow.kernels.generated"
@@ -61,8 +63,10 @@ class RuntimeOptions:
             raise UsageError(f"The optimisation level {self.level!r} is unknown; choose one of {', '.join(LEVELS)}.")
         if self.clock not in CLOCKS:
             raise UsageError(f"The clock {self.clock!r} is unknown; choose one of {', '.join(CLOCKS)}.")
-        if not isinstance(self.threads, int) or self.threads < 1:
-            raise UsageError(f"The number of threads must be a whole number of at least 1, not {self.threads!r}.")
+        if not isinstance(self.threads, int) or not 1 <= self.threads <= _MOST_THREADS:
+            raise UsageError(
+                f"The number of threads must be a whole number from 1 to {_MOST_THREADS}, not {self.threads!r}."
+            )
 
     @property
     def effective_clock(self) -> str:

@@ -86,6 +86,14 @@ class Budget:
         limits = {field.name: getattr(self, field.name) for field in fields(self)}
         return Budget(**{name: None if limit is None else limit + spent[name] for name, limit in limits.items()})
 
+    def require_end(self, measures: bool) -> None:
+        """Raises :class:`BudgetError` where nothing but measurements is limited, and prices are not measured."""
+        if not measures and self.seconds is None and self.candidates is None and self.expansions is None:
+            raise BudgetError(
+                f"The budget {self} never ends, because this cost model measures nothing; give a time (60s, 5m, 1h), "
+                "candidates (500c) or expansions (50x)."
+            )
+
     @property
     def counts_only(self) -> bool:
         """Whether no clock and no measurement decides when the search ends."""

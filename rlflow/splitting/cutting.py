@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlflow.deployment import Inputs, as_source, open_worker, verified
+from rlflow.equivalence.sizes import require_open
 from rlflow.errors import OutputError, RuntimeCrashed, RuntimeRefused, UsageError, VerificationFailed
 from rlflow.files import unfinished, write_atomically
 from rlflow.placement.contiguous import Chain, best_cuts
+from rlflow.specs import check_whole
 from rlflow.splitting.chain import ChainWorker, chain_runner
 from rlflow.splitting.manifest import NAME, Manifest, Part, digest_of_file
 from rlflow.splitting.node_costs import analytic_costs, learn_types, profiled_costs
@@ -86,8 +88,10 @@ def split(
 
     if cost not in COSTS:
         raise UsageError(f"The cost {cost!r} is unknown; choose one of {', '.join(COSTS)}.")
+    check_whole(parts, "The number of parts", 1)
     target = _free_folder(output)
     imported = load_model(model)
+    require_open(dims or {}, [imported])
     taken = Dissection(model)
     _drop_plan(taken)
     source = as_source(model)
@@ -96,7 +100,8 @@ def split(
         inputs = None
         if check or cost == "measured":
             inputs = Inputs.of(worker, source, imported.graph, dict(dims or {}), input_data, seed)
-        work = _Cutting(taken, worker, inputs, source, _name(model), _ranges(imported), dict(dims or {}), bandwidth)
+        how = (_name(model), _ranges(imported), dict(dims or {}), bandwidth, cost == "measured")
+        work = _Cutting(taken, worker, inputs, source, *how)
         chosen = work.measured(folder, parts, memory) if cost == "measured" else work.once(folder, parts, memory)
         chosen = work.to_the_last_bit(folder, chosen, memory)
         found = None
@@ -124,16 +129,17 @@ class _Cutting:
         ranges: dict[str, tuple[float, float]],
         dims: dict[str, int],
         bandwidth: float,
+        measures: bool,
     ) -> None:
         self.taken, self.worker, self.inputs, self.source, self.name = taken, worker, inputs, source, name
         self.ranges = ranges
         self.sizes = dict(inputs.sizes.values) if inputs else dims
         self.bytes = taken.value_bytes(self.sizes)
-        self.chain = chain_of(taken, self.bytes, self._costs(), bandwidth)
+        self.chain = chain_of(taken, self.bytes, self._costs(measures), bandwidth)
 
-    def _costs(self) -> np.ndarray:
+    def _costs(self, measures: bool) -> np.ndarray:
         found = None
-        if self.inputs is not None:
+        if measures and self.inputs is not None:
             found = profiled_costs(self.worker, self.source, self.taken, self.inputs.feeds[0], _PROFILE_RUNS)
         return analytic_costs(self.taken, self.bytes, self.sizes) if found is None else found
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlflow.deployment import Inputs, as_source, open_worker
+from rlflow.equivalence.sizes import require_open
 from rlflow.errors import UsageError
 from rlflow.files import check_output
 from rlflow.placement import PLACERS, Devices, Evaluation, PlacementTask, Work, lower_bound
@@ -62,14 +63,16 @@ def place(
     divided by a device's speed; the schedule is simulated, with transfers and memory. Raises :class:`UsageError` where
     no placer keeps the limits, or for a bad devices file; :class:`ModelError`; :class:`OutputError`.
     """
-    from rlflow.frontends import device_configurations
+    from rlflow.frontends import device_configurations, load_model
     from rlflow.frontends.dissection import Dissection
 
     machine = devices if isinstance(devices, Devices) else read_devices(devices)
     target = check_output(output, model)
     makers = {spec: PLACERS.make(spec) for spec in placers}
+    imported = load_model(model)
+    require_open(dims or {}, [imported])
     taken = Dissection(model)
-    seconds, sizes = _costs(model, taken, cost, dict(dims or {}), input_data, seed)
+    seconds, sizes = _costs(model, imported, taken, cost, dict(dims or {}), input_data, seed)
     task = PlacementTask(work_of(taken, seconds, sizes), machine)
     tried: dict[str, float | None] = {}
     found: list[tuple[float, np.ndarray, Evaluation]] = []
@@ -115,11 +118,9 @@ def work_of(taken: Dissection, seconds: np.ndarray, sizes: Mapping[str, int]) ->
 
 
 def _costs(
-    model: Any, taken: Dissection, cost: str, dims: dict[str, int], data: Any, seed: int
+    model: Any, imported: Any, taken: Dissection, cost: str, dims: dict[str, int], data: Any, seed: int
 ) -> tuple[np.ndarray, dict[str, int]]:
     """(seconds of each node, bytes of each value)."""
-    from rlflow.frontends import load_model
-
     if cost == "analytic":
         sizes = taken.value_bytes(dims)
         return analytic_costs(taken, sizes, dims), sizes
@@ -128,7 +129,7 @@ def _costs(
     source = as_source(model)
     with open_worker(1) as worker:
         learn_types(worker, source, taken)
-        inputs = Inputs.of(worker, source, load_model(model).graph, dims, data, seed)
+        inputs = Inputs.of(worker, source, imported.graph, dims, data, seed, usual=0)
         chosen = dict(inputs.sizes.values)
         sizes = taken.value_bytes(chosen)
         found = profiled_costs(worker, source, taken, inputs.feeds[0], _PROFILE_RUNS)

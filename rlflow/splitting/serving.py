@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rlflow.errors import UsageError
+from rlflow.specs import check_seconds
 from rlflow.splitting.coordinator import Coordinator, Served, stops_of, title_of, whole_stop
 from rlflow.splitting.frames import listening, token_of
 from rlflow.splitting.host import Held, listen
@@ -43,10 +44,13 @@ class Against:
 def requests_of(manifest: Manifest, count: int, data: Any, dims: Mapping[str, int], seed: int) -> list[dict[str, Any]]:
     """``count`` requests: the given one first, then random ones by ``seed``. Raises UsageError."""
     from rlflow.equivalence import for_single_input, load_input_data, make_inputs
+    from rlflow.equivalence.sizes import key, refuse_unknown
 
     unsent = [info.name for info in manifest.inputs if info.dtype in ("string", "other")]
     if unsent:
         raise UsageError(f"The input {unsent[0]!r} is no tensor of numbers, so it cannot be sent to a worker.")
+    axes = [(info.name, axis, dim) for info in manifest.inputs for axis, dim in enumerate(info.shape)]
+    refuse_unknown(dims, {key(*one) for one in axes if not isinstance(one[2], int)})
     given = for_single_input(load_input_data(data), manifest.inputs) if data else {}
     whole = set(given) == {info.name for info in manifest.inputs}
     sizes = dict(dims) if given else {**manifest.sizes, **dims}  # the data say what is open
@@ -76,6 +80,7 @@ def serve_parts(
 
     Raises ModelError, UsageError, and :class:`rlflow.splitting.coordinator.WorkerLost`.
     """
+    check_seconds(seconds, "The time that a worker may be silent")
     manifest = Manifest.read(folder)
     feeds = requests_of(manifest, requests, data, dims or {}, seed)
     names = [info.name for info in manifest.outputs]

@@ -83,6 +83,7 @@ def entry(name: str) -> ZooEntry:
 
 def build(
     name: str,
+    /,
     *,
     batch: int | None = None,
     seq: int | None = None,
@@ -96,7 +97,10 @@ def build(
     ``entry(name).options``; None means the default, as it does for the other arguments. Raises UsageError for an
     unknown name or option, or sizes that do not fit together.
     """
-    return _write(name, batch, seq, seed, opset, sizes, values=True).build()
+    try:
+        return _write(name, batch, seq, seed, opset, sizes, values=True).build()
+    except MemoryError as error:
+        raise UsageError(f"While building zoo model '{name}': its weights take more memory than there is.") from error
 
 
 def outline(
@@ -137,6 +141,9 @@ def _write(
     values: bool,
 ) -> ModelBuilder:
     found = entry(name)
+    for key, number in (("seed", seed), ("opset", opset)):
+        if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
+            raise UsageError(f"While building zoo model '{name}': '{key}' is {number!r}; expected a whole number.")
     settled = found.settle(batch, seq, sizes)
     from rlflow.frontends.builder import ModelBuilder  # opens onnx, which listing the zoo does not need
 

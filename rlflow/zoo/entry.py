@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from rlflow.errors import UsageError
-from rlflow.specs import did_you_mean
+from rlflow.specs import MOST_SIZE, did_you_mean
 
 if TYPE_CHECKING:
     from rlflow.frontends.builder import ModelBuilder
@@ -78,8 +78,8 @@ class ZooEntry:
         elif isinstance(default, str):
             if value not in self.choices[key]:
                 raise UsageError(f"{where}; expected one of {', '.join(self.choices[key])}.")
-        elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise UsageError(f"{where}; expected a whole number of 1 or more.")
+        elif isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_SIZE:
+            raise UsageError(f"{where}; expected a whole number of 1 or more, at most {MOST_SIZE}.")
         return cast(Option, value)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace as replaced
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 import rlflow
 from rlflow import errors
 from rlflow.frontends import load_model
+from tests.cli.commands import rlflow as command
 
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
@@ -184,3 +186,36 @@ def test_what_does_not_run_is_never_blamed_on_a_rule(monkeypatch: pytest.MonkeyP
     with pytest.raises(errors.VerificationFailed, match=r"does not run, which is a fault of the export") as found:
         rlflow.optimize(model(nodes, ["N", 3], **weights), **ANALYTIC)
     assert "smallest prefix" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ["bench"],
+        ["split", "-o", "parts", "--cost", "analytic", "--no-verify"],
+        ["place", "-o", "placed.onnx", "--devices", "devices.json", "--cost", "analytic"],
+        ["search", "run", "--budget", "5c"],
+        ["compare", "--search", "greedy,beam", "--cost", "analytic", "--budget", "5c"],
+        ["tune", "-o", "tuned", "--method", "random"],
+        ["cost", "calibrate"],
+    ],
+    ids=lambda verb: verb[0],
+)
+def test_every_verb_refuses_a_dimension_that_is_not_there(
+    verb: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("devices.json").write_text('{"devices": [{"name": "a"}]}')
+    Path("m.onnx").write_bytes(twice(["height", 3]).SerializeToString())
+    done = command(*verb, "m.onnx", "--dim", "hight=3")
+    assert done.exit_code == 2, done.output
+    assert "The model has no open dimension 'hight'. Did you mean height?" in done.stderr
+
+
+def test_one_of_several_models_must_have_the_dimension(tmp_path: Path) -> None:
+    for name in ("height", "width"):
+        (tmp_path / f"{name}.onnx").write_bytes(twice([name, 3]).SerializeToString())
+    both = ("bench", tmp_path / "height.onnx", tmp_path / "width.onnx", "--seconds", "0.1", "--blocks", "1", "--dim")
+    none, one = command(*both, "level=3"), command(*both, "height=3")
+    assert (none.exit_code, one.exit_code) == (2, 0), none.output + one.output
+    assert "None of the models has an open dimension 'level'. There are: height, width." in none.stderr

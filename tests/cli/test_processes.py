@@ -15,6 +15,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import rlflow
+
 
 def command(*arguments: str | Path, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
@@ -212,3 +214,18 @@ def test_importing_the_package_opens_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[0] == "[]"
     assert "no attribute 'nothing'" in done.stdout
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a folder in use stays")
+def test_a_working_folder_that_is_gone(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    done = subprocess.run(
+        ["sh", "-c", 'rmdir "$PWD" && "$0" -m rlflow info strategies', sys.executable],
+        cwd=gone,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(rlflow.__file__).parents[1])},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "mixed" in done.stdout

@@ -183,3 +183,62 @@ def test_the_facade_races_strategies_under_the_name_of_the_verb() -> None:
     from rlflow import comparison
 
     assert rlflow.compare is comparison.compare
+
+
+def of_nodes(nodes: list[onnx.NodeProto], **inputs: tuple[int, list[int | str]]) -> onnx.ModelProto:
+    ends = [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()]
+    graph = helper.make_graph(nodes, "g", ends, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_given_inputs_stand_beside_random_ones(at: Callable[[str, onnx.ModelProto], Path], tmp_path: Path) -> None:
+    data = tmp_path / "nan.npz"
+    np.savez(data, x=np.full((3, 8), np.nan, np.float32))
+    a, b = at("a", model()), at("b", model(by=1.001))
+    same, other = verify(a, a, "--input-data", data), verify(a, b, "--input-data", data)
+    assert (same.exit_code, other.exit_code) == (0, 3), same.output + other.output
+    assert " on usual (3), scale 1000, " in same.stdout
+
+
+def test_where_no_output_can_show_a_mistake_nothing_is_said_to_be_equal(
+    at: Callable[[str, onnx.ModelProto], Path],
+) -> None:
+    nodes = [helper.make_node(kind, [one], [two]) for kind, one, two in (("Abs", "x", "a"), ("Neg", "a", "n"))]
+    never = at("never", of_nodes([*nodes, helper.make_node("Log", ["n"], ["y"])], x=(TensorProto.FLOAT, [3])))
+    done = verify(never, never)
+    assert done.exit_code == 1, done.output
+    assert done.stdout.startswith(f"Whether {never} computes what {never} computes cannot be told. The output 'y' ")
+    assert rlflow.verify(never, never).passed is False
+
+
+def test_a_model_without_inputs_is_decided(at: Callable[[str, onnx.ModelProto], Path]) -> None:
+    value = numpy_helper.from_array(np.float32([1, 1]), "v")
+    one = at(
+        "one", of_nodes([helper.make_node("Constant", [], ["c"], value=value), helper.make_node("Relu", ["c"], ["y"])])
+    )
+    done = verify(one, one)
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("given", [{}, {"x": np.arange(12, dtype=np.float32).reshape(2, 6)}], ids=["one", "both"])
+def test_random_values_that_the_runtime_refuses_are_left_out(
+    given: dict[str, np.ndarray], at: Callable[[str, onnx.ModelProto], Path], tmp_path: Path
+) -> None:
+    reshape = [helper.make_node("Reshape", ["x", "to"], ["y"])]
+    a = at("a", of_nodes(reshape, x=(TensorProto.FLOAT, [2, 6]), to=(TensorProto.INT64, [2])))
+    data = tmp_path / "to.npz"
+    np.savez(data, to=np.int64([3, 4]), **given)
+    done = json.loads(verify(a, a, "--input-data", data, "--json").stdout)
+    assert any("compared alone, because the model does not run on random ones" in note for note in done["notes"])
+    assert done["inputs"][0] == "usual (1)"
+
+
+def test_data_that_make_outputs_finite_decide(at: Callable[[str, onnx.ModelProto], Path], tmp_path: Path) -> None:
+    nodes = [helper.make_node("Sub", ["x", "h"], ["s"]), helper.make_node("Log", ["s"], ["y"])]
+    model = of_nodes(nodes, x=(TensorProto.FLOAT, [64]))
+    model.graph.initializer.append(numpy_helper.from_array(np.float32([1e6]), "h"))
+    data = tmp_path / "x.npz"
+    np.savez(data, x=np.linspace(2e6, 3e6, 64, dtype=np.float32))
+    a = at("a", model)
+    assert verify(a, a).exit_code == 1
+    assert verify(a, a, "--input-data", data).exit_code == 0

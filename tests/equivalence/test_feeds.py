@@ -76,6 +76,16 @@ class TestRandom:
             make_inputs([TensorInfo("ids", "int64", (2,))], 0, {"ids": (3, 1)})
 
 
+    @pytest.mark.parametrize(
+        ("shape", "end"),
+        [((2**31, 2**31), "does not have."), (("N", 2**31), "does not have; give smaller sizes with --dim.")],
+    )
+    def test_what_no_machine_holds_is_not_drawn(self, shape: tuple[int | str, ...], end: str) -> None:
+        with pytest.raises(UsageError, match=r"'x' of the shape \[2147483648, 2147483648\] would take") as caught:
+            make_inputs([TensorInfo("x", "float32", shape)], 0, dims={"N": 2**31})
+        assert str(caught.value).endswith(end)
+
+
 class TestGiven:
     def test_given_data_bind_the_symbols_of_other_inputs(self) -> None:
         feeds = make_inputs([MASK, TOKENS], 0, user_data={"ids": np.zeros((6, 5), np.int32)})
@@ -141,3 +151,18 @@ class TestFiles:
         np.save(tmp_path / "x.npy", np.zeros(1))
         with pytest.raises(UsageError, match="twice"):
             load_input_data([f"a={tmp_path / 'x.npy'}"] * 2)
+
+    def test_the_same_name_in_two_archives(self, tmp_path: Path) -> None:
+        for name in ("one", "two"):
+            np.savez(tmp_path / f"{name}.npz", a=np.zeros(1))
+        with pytest.raises(UsageError, match="twice for 'a'"):
+            load_input_data([tmp_path / "one.npz", tmp_path / "two.npz"])
+
+    def test_a_damaged_member(self, tmp_path: Path) -> None:
+        path = tmp_path / "x.npz"
+        np.savez_compressed(path, a=np.arange(1000))
+        raw = bytearray(path.read_bytes())
+        raw[60:80] = b"\xff" * 20
+        path.write_bytes(raw)
+        with pytest.raises(UsageError, match=r"x\.npz cannot be read"):
+            load_input_data([path])

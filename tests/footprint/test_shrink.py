@@ -125,3 +125,25 @@ def test_sizes_that_are_none(text: str) -> None:
 )
 def test_sizes_as_text(size: float, text: str) -> None:
     assert size_text(size) == text
+
+
+def test_a_model_with_branches_comes_back_as_it_was(tmp_path: Path) -> None:
+    def branch(operator: str) -> onnx.GraphProto:
+        end = helper.make_tensor_value_info(operator, TensorProto.FLOAT, [3])
+        return helper.make_graph([helper.make_node(operator, ["x"], [operator])], operator, [], [end])
+
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["total"], keepdims=0),
+        helper.make_node("Cast", ["total"], ["positive"], to=TensorProto.BOOL),
+        helper.make_node("If", ["positive"], ["y"], then_branch=branch("Sin"), else_branch=branch("Cos")),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in "xy"]
+    graph = helper.make_graph(nodes, "branches", ends[:1], ends[1:])
+    path, out = tmp_path / "branches.onnx", tmp_path / "out.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
+    done = call("shrink", path, "-o", out, *FAST)
+    assert done.exit_code == 0, done.output
+    assert out.read_bytes() == path.read_bytes()
+    assert "It does so where a model has branches or loops." in done.output
+    limited = call("shrink", path, "--memory", "32MB", *FAST)
+    assert limited.exit_code == 1, "nobody can say whether the limit is met"

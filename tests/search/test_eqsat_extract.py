@@ -263,3 +263,22 @@ def test_costs_are_those_that_were_set() -> None:
     assert problem.cost.tolist() == [1.0] * 4
     with pytest.raises(UsageError, match="4 nodes, and costs of shape"):
         problem.set_cost(np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (gzip.compress(b"{}" * 1000)[:-20], "cannot be read: Compressed file ended"),
+        (gzip.compress(b"{}" * 1000)[:10] + b"\x07" * 40, "cannot be read: Error -3"),
+        (b"\x1f\x8b not gzip", "cannot be read: "),
+        (b"\xff" * 10_000, "is not an e-graph"),
+        (b"{}", "is not an e-graph"),
+    ],
+    ids=["truncated", "corrupt", "a header alone", "bytes", "another document"],
+)
+def test_what_is_no_egraph_is_one_short_sentence(content: bytes, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "e.json.gz"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=says) as caught:
+        read_gym(path)
+    assert len(str(caught.value)) < 400 + len(str(path))

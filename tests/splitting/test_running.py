@@ -58,6 +58,33 @@ def test_odd_models_are_split_and_compute_the_same(make, more: list[str], tmp_pa
     assert "to the last bit" in out
 
 
+@pytest.mark.parametrize(("dim", "expected"), [("M=3", 2), ("N=3", 0)])
+def test_requests_have_the_dimensions_of_the_model(dim: str, expected: int, parts: Path) -> None:
+    code, _, err = invoke("run", parts, "--dim", dim)
+    assert (code, "no open dimension 'M'. There are: N." in err) == (expected, expected == 2), err
+
+
+def test_the_whole_may_be_a_model_of_the_zoo(tmp_path: Path) -> None:
+    name = "nasrnn?hidden=8&steps=1"
+    code, _, err = invoke("split", name, "-o", tmp_path / "parts", "--cost", "analytic", "--no-verify")
+    assert code == 0, err
+    code, out, err = invoke("run", tmp_path / "parts", "--against", name)
+    assert code == 0, err
+    assert "to the last bit" in out
+
+
+def test_by_operations_and_bytes_nothing_is_profiled_for_the_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rlflow.splitting import cutting
+
+    asked = []
+    monkeypatch.setattr(cutting, "profiled_costs", lambda *given: asked.append("measured"))
+    for cost in ("analytic", "measured"):
+        split(mlp(), tmp_path / cost, 2, cost=cost, dims={"N": 2})
+    assert asked == ["measured"]
+
+
 def test_a_cut_that_moves_roundings_is_not_taken_where_another_is_near(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

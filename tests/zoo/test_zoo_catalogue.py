@@ -117,3 +117,12 @@ def test_the_smallest_images_build(small):
                         ("resnet-18", 1), ("resnext-50", 1), ("mobilenet-v2", 1), ("shufflenet-v2", 1),
                         ("unet", 16)):  # fmt: skip
         assert small(name, image=image).graph.output[0].name == "logits"
+
+
+def test_weights_beyond_the_memory_are_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(zoo, "_write", write)
+    with pytest.raises(UsageError, match="'nasrnn': its weights take more memory than there is"):
+        zoo.build("nasrnn")

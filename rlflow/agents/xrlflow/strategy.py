@@ -14,6 +14,7 @@ from rlflow.search.problem import Problem
 from rlflow.search.result import Result
 from rlflow.search.strategies import register
 from rlflow.search.strategy_base import StrategyBase
+from rlflow.specs import whole_number
 
 if TYPE_CHECKING:
     from rlflow.agents.xrlflow.config import TrainConfig
@@ -106,7 +107,7 @@ class XRLflow(_ByPolicy):
 
 def check_training(text: str) -> None:
     """Raises :class:`UsageError` where the text is no amount of training."""
-    if text and not (text.removesuffix("s").isdigit() and int(text.removesuffix("s")) > 0):
+    if text and not whole_number(text.removesuffix("s")):
         raise UsageError(f"The training budget is {text!r}; expected steps, as in 2000, or seconds, as in 60s.")
 
 

@@ -70,7 +70,7 @@ def _place(imported: Any, found: re.Match[str]) -> str:
 
 def _identifier(imported: Any, node: str) -> int:
     """The core's number of a node given by name, by the name of a value that it makes, or by position."""
-    from rlflow.specs import did_you_mean
+    from rlflow.specs import did_you_mean, whole_number
 
     graph = imported.graph
     order, named = graph.order(), imported.origin.nodes
@@ -78,9 +78,10 @@ def _identifier(imported: Any, node: str) -> int:
     made = {output: n for n in order if n in named for output in named[n].node.output}
     if node in names or node in made:
         return int(names.get(node, made.get(node, -1)))
-    if not node.lstrip("-").isdigit():
+    position = whole_number(node.removeprefix("-"))
+    if position is None:
         raise UsageError(f"The model has no node {node!r}, or the import made it part of another. "
                          f"{did_you_mean(node, {*names, *made})}")  # fmt: skip
-    if not 0 <= int(node) < len(order):
+    if node.startswith("-") or position >= len(order):
         raise UsageError(f"The model has {len(order)} nodes; there is none at position {node}.")
-    return int(order[int(node)])
+    return int(order[position])

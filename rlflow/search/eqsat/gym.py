@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rlflow._core import Extraction
-from rlflow.errors import UsageError
+from rlflow.errors import UsageError, brief
 from rlflow.files import parse_json
 
 
@@ -33,13 +34,15 @@ def read_gym(path: str | os.PathLike[str]) -> GymGraph:
     """An e-graph from a ``.json`` or ``.json.gz`` file. Raises :class:`~rlflow.errors.UsageError` for anything else."""
     try:
         raw = Path(path).read_bytes()
-    except OSError as error:
-        raise UsageError(f"The e-graph {path} cannot be read: {error.strerror}.") from error
+        text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+    except (OSError, EOFError, zlib.error) as error:
+        said = (getattr(error, "strerror", None) or brief(error)).rstrip(".")
+        raise UsageError(f"The e-graph {path} cannot be read: {said}.") from error
     try:
-        document = parse_json(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
-        return _from_document(document)
+        return _from_document(parse_json(text))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"{path} is not an e-graph in the JSON of extraction-gym: {error!r}.") from error
+        said = f"{type(error).__name__}: {brief(error).rstrip('.')}"
+        raise UsageError(f"{path} is not an e-graph in the JSON of extraction-gym: {said}.") from error
 
 
 def _from_document(document: dict[str, Any]) -> GymGraph:
