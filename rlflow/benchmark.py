@@ -97,6 +97,10 @@ def bench(
     of the models does not run.
     """
     check_seconds(seconds, "The time for a benchmark")
+    if isinstance(models, (str, bytes, os.PathLike)) or not isinstance(models, Sequence):
+        raise UsageError("A benchmark takes a list of models, even of one.")
+    if not isinstance(threads, Sequence):
+        raise UsageError(f"A benchmark takes a list of numbers of threads, even of one; got {threads!r}.")
     if not models or blocks < 1 or warmup < 0 or not threads:
         raise UsageError(
             f"A benchmark needs models, threads and blocks above zero; got {len(models)} models, {list(threads)} "

@@ -15,6 +15,7 @@ from rlflow.options import Options, with_keywords
 from rlflow.pipeline import Context, OptimizeResult, run
 from rlflow.rulesets import load_library, with_algorithms
 from rlflow.search import Progress, StopToken
+from rlflow.specs import check_whole
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -163,6 +164,7 @@ def verify(
     from rlflow.equivalence import sizes
     from rlflow.frontends import load_model
 
+    check_whole(seed, "The seed", 0)
     with ExitStack() as stack:
         place = Deployment.of(threads, runtime, provider, None)
         reference = stack.enter_context(open_worker(threads))

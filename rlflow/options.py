@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlflow.errors import UsageError
-from rlflow.specs import check_number, check_seconds
+from rlflow.specs import check_number, check_seconds, check_whole
 
 if TYPE_CHECKING:
     from rlflow.deployment import Deployment
@@ -377,13 +377,12 @@ class Options(_Meanings):
             object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
         check_number(self.max_growth, "How many times as large the weights may become", 1e6)
         self._check_allowed()
+        check_whole(self.threads, "The number of threads", 1)
+        check_whole(self.seed, "The seed", 0)
         for name in ("seed", "threads"):
             object.__setattr__(self, name, int(getattr(self, name)))
-        if self.threads < 1:
-            raise UsageError(f"The number of threads is {self.threads}; expected at least 1.")
-        if self.seed < 0:
-            raise UsageError(f"The seed is {self.seed}; expected 0 or more.")
         check_race_seconds(self.gate_seconds)
+        _check_kinds(self)
 
     def _check_allowed(self) -> None:
         if self.allow_opset is not None and (not isinstance(self.allow_opset, int) or self.allow_opset < 1):
@@ -395,6 +394,18 @@ class Options(_Meanings):
                 if domain not in ASKED_DOMAINS:
                     known = ", ".join(ASKED_DOMAINS)
                     raise UsageError(f"No rule needs operators of the domain {domain!r}; known are: {known}.")
+
+
+def _check_kinds(options: Options) -> None:
+    """Raises :class:`UsageError` for what only Python can give: values of another kind."""
+    for one in dataclasses.fields(options):
+        value = getattr(options, one.name)
+        if isinstance(one.default, bool) and not isinstance(value, bool):
+            raise UsageError(f"The option {one.name!r} is {value!r}; expected True or False.")
+    for name, mark, what in (("search", "run", "strategy"), ("cost", "measures", "cost model")):
+        value = getattr(options, name)
+        if not isinstance(value, str) and not hasattr(value, mark):
+            raise UsageError(f"The {name} is {value!r}; expected the name of a {what}, or a {what}.")
 
 
 def with_keywords(function: _F) -> _F:

@@ -18,8 +18,8 @@ from rlflow.errors import UsageError, brief
 
 __all__ = [
     "MOST_SECONDS", "MOST_SIZE", "Option", "about", "arguments", "byte_count", "bytes_text", "check_number",
-    "check_seconds", "did_you_mean", "is_number", "name_of", "nested", "options_of", "pair", "split", "text_of", "title_of",
-    "whole_number", "written",
+    "check_seconds", "check_whole", "did_you_mean", "is_number", "name_of", "nested", "options_of", "pair", "split",
+    "text_of", "title_of", "whole_number", "written",
 ]  # fmt: skip
 
 _LISTED = 60
@@ -101,6 +101,12 @@ def whole_number(text: str) -> int | None:
 def is_number(value: Any) -> bool:
     """Whether it is a number and not a truth value."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def check_whole(value: Any, what: str, least: int) -> None:
+    """Raises :class:`UsageError`, in which ``what`` names it, where ``value`` is no whole number from ``least`` on."""
+    if not is_number(value) or not isinstance(value, numbers.Integral) or int(value) < least:
+        raise UsageError(f"{what} is {brief(repr(value), 40)}; expected a whole number of {least} or more.")
 
 
 def check_seconds(value: Any, what: str) -> None:

@@ -167,6 +167,8 @@ def of_shapes(shapes: Mapping[str, str], inputs: Mapping[str, Sequence[int | str
     """
     found: dict[str, Extent] = {}
     for name, text in shapes.items():
+        if not isinstance(text, str):
+            raise UsageError(f"The shape of {name!r} is {text!r}; expected text, such as '4x128'.")
         if name not in inputs:
             raise UsageError(f"The model has no input {name!r}; its inputs are {', '.join(sorted(inputs)) or 'none'}.")
         dims, rows = inputs[name], [_row(name, text, part) for part in text.split(",")]

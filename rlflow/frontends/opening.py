@@ -10,7 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import helper
 
-from rlflow.errors import ModelError
+from rlflow.errors import ModelError, UsageError
 from rlflow.frontends import scopes
 
 OLDEST_OPSET = 7
@@ -26,6 +26,8 @@ def open_source(source: Source) -> tuple[onnx.ModelProto, str | None, bytes | on
     if isinstance(source, (bytes, bytearray, memoryview)):
         raw = bytes(source)
         return parse_model(raw, "the given bytes"), None, raw
+    if not isinstance(source, (str, os.PathLike)):
+        raise UsageError(f"A model is a path, bytes or a ModelProto; {type(source).__name__} is none of them.")
     path = os.fspath(source)
     return read_model(path), path, None
 

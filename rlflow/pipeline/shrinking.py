@@ -22,7 +22,7 @@ from rlflow.pipeline.simplifying import BUDGET, folding_rules
 from rlflow.pipeline.writing import write
 from rlflow.report.shrunk import MemoryUse, ShrinkReport, Tried, size_text
 from rlflow.search import Visited
-from rlflow.specs import check_number, check_seconds
+from rlflow.specs import check_number, check_seconds, check_whole
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -60,8 +60,8 @@ class Wish:
         check_number(self.slower, "The slowdown that is allowed", 1e6)
         if not self.slower >= 1.0:
             raise UsageError(f"The slowdown that is allowed must be 1 or more, not {self.slower:g}.")
-        if self.memory is not None and self.memory < 1:
-            raise UsageError(f"The memory must be above zero bytes, not {self.memory}.")
+        if self.memory is not None:
+            check_whole(self.memory, "The memory, in bytes,", 1)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from rlflow.equivalence.sizes import require_open
 from rlflow.errors import OutputError, RuntimeCrashed, RuntimeRefused, UsageError, VerificationFailed
 from rlflow.files import unfinished, write_atomically
 from rlflow.placement.contiguous import Chain, best_cuts
+from rlflow.specs import check_whole
 from rlflow.splitting.chain import ChainWorker, chain_runner
 from rlflow.splitting.manifest import NAME, Manifest, Part, digest_of_file
 from rlflow.splitting.node_costs import analytic_costs, learn_types, profiled_costs
@@ -87,6 +88,7 @@ def split(
 
     if cost not in COSTS:
         raise UsageError(f"The cost {cost!r} is unknown; choose one of {', '.join(COSTS)}.")
+    check_whole(parts, "The number of parts", 1)
     target = _free_folder(output)
     imported = load_model(model)
     require_open(dims or {}, [imported])

@@ -48,6 +48,41 @@ def test_files_that_are_absent(path: Path, options: dict[str, Any], error: type[
     refused(path, error, sentence, **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"shapes": {"x": (1, 16)}}, "The shape of 'x' is .* expected text"),
+        ({"cost": 3}, "The cost is 3; expected the name"),
+        ({"search": None}, "The search is None; expected the name"),
+        ({"max_growth": "2"}, "must be above zero and at most 1000000, not '2'"),
+        ({"seed": 1.5}, "The seed is 1.5; expected a whole number"),
+        ({"threads": True}, "The number of threads is True; expected a whole number"),
+        ({"verify": "no"}, "The option 'verify' is 'no'; expected True or False"),
+    ],
+)
+def test_values_of_another_kind(path: Path, options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(errors.UsageError, match=sentence):
+        rlflow.optimize(path, **{"cost": "analytic", "budget": "5c", **options})
+
+
+def test_calls_of_another_kind(path: Path, tmp_path: Path) -> None:
+    from rlflow.benchmark import bench
+    from rlflow.splitting import split
+
+    calls: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
+        (rlflow.optimize, (None,), {}, "A model is a path, bytes or a ModelProto; NoneType is none"),
+        (rlflow.shrink, (path,), {"memory": "32MB"}, "The memory, in bytes, is '32MB'"),
+        (rlflow.verify, (path, path), {"seed": -1}, "The seed is -1"),
+        (rlflow.verify, (path, path), {"shapes": {"x": (2,)}}, "The shape of 'x' is"),
+        (split, (path, tmp_path / "parts", True), {}, "The number of parts is True"),
+        (bench, ("q.onnx",), {}, "takes a list of models"),
+        (bench, ([path],), {"threads": 1}, "takes a list of numbers of threads"),
+    ]
+    for call, given, more, sentence in calls:
+        with pytest.raises(errors.UsageError, match=sentence):
+            call(*given, **more)
+
+
 def test_a_model_that_is_absent(tmp_path: Path) -> None:
     refused(tmp_path / "none.onnx", errors.ModelError, "The model '.*none.onnx' does not exist")
     refused(tmp_path, errors.ModelError, "is a directory")

@@ -169,6 +169,7 @@ def _bad_inputs(folder: Path) -> dict[str, tuple[list[str | Path], int, str]]:
         "silence of no time": (["run", folder, "--timeout", "nan"], 2, "may be silent must be above zero seconds"),
         "an age that is none": (["cost", "prune", "--older-than", "nan"], 2, "--older-than nan is no age"),
         "an age without end": (["cost", "prune", "--older-than", "1e300"], 2, "--older-than 1e+300 is no age"),
+        "a path that is no text": (["inspect", folder / "p\udcff.onnx"], 2, "is not UTF-8"),
         "unknown rule": (["rules", "show", "nothing"], 2, "no rule 'nothing'"),
         "inspecting nothing": (["inspect", folder / "none.onnx"], 1, "does not exist"),
         "proving a false rule": (["rules", "prove", false_rule], 1, "1 refuted"),

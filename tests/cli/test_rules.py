@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rlflow.rewrite import load_rules
+from rlflow.rewrite import load_rules, read_rules
+from rlflow.rewrite.paths import library_files, named_files
 from tests.cli.commands import rlflow
 
 
@@ -66,3 +67,11 @@ def test_rules_are_repaired_and_counted(tmp_path: Path) -> None:
     assert counts["rules"] == len(load_rules()) == sum(counts["families"].values())
     assert counts["proofs"]["over the field"] > counts["proofs"]["over ordered rationals"] > 0
     assert "operator (in sources)" in rlflow("rules", "stats").stdout
+
+
+def test_an_unknown_rule_counts_every_name_once() -> None:
+    shipped = read_rules([*library_files(), *named_files()])
+    count = len({name for rule in shipped for name in (rule.name, rule.family)})
+    done = rlflow("rules", "prove", "zzzzz")
+    assert done.exit_code == 2
+    assert f"'zzzzz' is no file, rule or family. There are {count} others" in done.stderr

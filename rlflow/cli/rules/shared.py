@@ -62,7 +62,7 @@ def rules_named(items: Sequence[str], everything: bool) -> list[Rule]:
             continue
         named = [rule for rule in shipped if item in (rule.name, rule.family)]
         if not named:
-            names = [name for rule in shipped for name in (rule.name, rule.family)]
+            names = {name for rule in shipped for name in (rule.name, rule.family)}
             raise UsageError(f"{item!r} is no file, rule or family. {did_you_mean(item, names, 'rlflow rules list')}")
         found += named
     return list({(rule.file, rule.name): rule for rule in found}.values())
