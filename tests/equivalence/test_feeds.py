@@ -75,7 +75,6 @@ class TestRandom:
         with pytest.raises(UsageError, match="empty"):
             make_inputs([TensorInfo("ids", "int64", (2,))], 0, {"ids": (3, 1)})
 
-
     @pytest.mark.parametrize(
         ("shape", "end"),
         [((2**31, 2**31), "does not have."), (("N", 2**31), "does not have; give smaller sizes with --dim.")],
