@@ -12,6 +12,7 @@ from rlflow.cli.model_files import MODEL
 from rlflow.cli.outputs import check_outputs, files_of
 from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import UsageError, VerificationFailed
+from rlflow.specs import check_seconds
 
 if TYPE_CHECKING:
     from rlflow.splitting.coordinator import Served
@@ -72,8 +73,7 @@ def run(
     """
     from rlflow.splitting import serving
 
-    if timeout <= 0:
-        raise UsageError(f"A worker cannot answer within {timeout:g} seconds; give --timeout a number above zero.")
+    check_seconds(timeout, "The time that a worker may be silent")
     if worker is not None:
         if listen is None or token_file is None:
             raise UsageError("A worker needs --listen HOST:PORT and --token-file FILE.")
