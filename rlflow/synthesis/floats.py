@@ -30,6 +30,10 @@ _Evaluator = Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]
 RUNS, RUNS_OF_EACH = 8, 3
 TOLERANCE = 1e-8
 _FLOATS = {1, 10, 11, 16}
+_ARRAYS = {
+    1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_,
+    10: np.float16, 11: np.float64, 12: np.uint32, 13: np.uint64,
+}  # fmt: skip
 
 
 #: A rewrite whose single-precision error is this many times the original's is "unstable".
@@ -254,13 +258,12 @@ def _feeds(graph: _core.Graph, sample: Sample, seed: int, whole: tuple[int, int]
         v = graph.node_outputs(n)[0]
         shape, dtype = tuple(graph.shape(v)), graph.dtype(v)
         if k in sample.index_inputs:
-            array: np.ndarray = rng.integers(0, sample.index_inputs[k], shape)
+            array: np.ndarray = rng.integers(-sample.index_inputs[k], sample.index_inputs[k], shape)
         elif dtype in _FLOATS:
             array = rng.standard_normal(shape)
         else:
             array = rng.integers(*(whole if dtype != 9 else (0, 2)), shape)
-        types = {1: np.float32, 10: np.float16, 11: np.float64, 7: np.int64, 6: np.int32, 9: np.bool_}
-        feeds[graph.input_name(n)] = np.asarray(array).astype(types.get(dtype, np.float32))
+        feeds[graph.input_name(n)] = np.asarray(array).astype(_ARRAYS.get(dtype, np.float32))
     return feeds
 
 

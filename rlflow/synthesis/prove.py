@@ -23,11 +23,13 @@ from __future__ import annotations
 import functools
 import gc
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from rlflow.errors import RlflowError, RuleError
+from rlflow.errors import ProofError, RlflowError, RuleError
 from rlflow.rewrite import PROVER_VERSION, ProofRecord, Rule, semantics_digest
 from rlflow.synthesis import floats
 from rlflow.synthesis.cases import decide_pairs
@@ -57,12 +59,26 @@ def prove(
 ) -> Verdict:
     """The verdict on a rule. ``method``: "field" or "ordered" fixes the domain (otherwise the rule decides).
     ``exhaustive``: small graphs are counted through too. Deterministic for a seed. Raises ProofError only where the
-    prover itself is at fault (an operator without meaning, a shape that the core infers wrongly)."""
+    prover itself is at fault (an operator without meaning, a shape that the core infers wrongly, an exception that
+    nobody foresaw)."""
     started = time.perf_counter()
-    with _cycles_seldom_sought():
+    with _cycles_seldom_sought(), faults_told():
         verdict = _judge(rule, samples, seed, check_floats, exhaustive, method)
     verdict.seconds = time.perf_counter() - started
     return verdict
+
+
+@contextmanager
+def faults_told() -> Iterator[None]:
+    """An exception that no one foresaw is a fault of the prover, and says nothing of other rules: a ProofError."""
+    try:
+        yield
+    except RlflowError:
+        raise
+    except Exception as error:
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(at.filename).name}:{at.lineno}"
+        raise ProofError(f"it did not foresee {type(error).__name__} ({error}) at {where}") from error
 
 
 @contextmanager
@@ -83,8 +99,8 @@ def _judge(rule: Rule, samples: int, seed: int, check_floats: bool, exhaustive: 
         return Verdict(rule.name, "refuted", "statement", error.reason)
     if _loops(rule):
         return Verdict(rule.name, "refuted", "loop", "its target has its source in it: it could be applied for ever")
-    if hints.boundaries.beyond:
-        return Verdict(rule.name, "undecided", reason=hints.boundaries.beyond)
+    if hints.beyond:
+        return Verdict(rule.name, "undecided", reason=hints.beyond)
     trial = explore(rule, hints, samples, seed, method=method)
     verdict = Verdict(rule.name, "undecided", fired=trial.fired, wild_fired=trial.wild, tries=trial.tries)
     if trial.failures:

@@ -70,13 +70,15 @@ class Evaluator:
 
     def inputs(self, graph: _core.Graph, indices: dict[int, int]) -> dict[int, Array]:
         """Random arrays for the graph inputs, by ordinal. ``indices``: ordinal of an integer input used as index ->
-        number of rows."""
+        number of rows, up from which and down from which they lie."""
         feeds: dict[int, Array] = {}
         for k, n in enumerate(graph.inputs()):
             v = graph.node_outputs(n)[0]
             shape = tuple(graph.shape(v) or ())
             if k in indices:
-                feeds[k] = self._rng("input", k).integers(0, indices[k], size=shape, dtype=np.int64)
+                rng = self._rng("input", k)  # half of them may be negative: they count from the end
+                low = -indices[k] if rng.random() < 0.5 else 0
+                feeds[k] = rng.integers(low, indices[k], size=shape, dtype=np.int64)
             else:
                 feeds[k] = self._random(self._rng("input", k), graph.dtype(v), shape)
         return feeds

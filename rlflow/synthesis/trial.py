@@ -17,6 +17,7 @@ from rlflow.errors import GraphError
 from rlflow.rewrite import Rule
 from rlflow.synthesis.degree import degree_of
 from rlflow.synthesis.domains import Array, Domain, Field, Ordered, Unsupported
+from rlflow.synthesis.element_types import DTYPES, INTEGERS
 from rlflow.synthesis.field import key_of
 from rlflow.synthesis.hints import SamplingHints
 from rlflow.synthesis.integers import CAST_EDGES
@@ -27,6 +28,8 @@ from rlflow.synthesis.semantics import Evaluator, arbitrary_operators
 MOVES_PER_SAMPLE = 3
 TRIES_PER_SAMPLE = 60
 STRAY_TRIES_PER_SAMPLE = 20
+#: Of each element type: samples that are wanted, and draws in vain after which no more are made, at least and at most.
+OF_EACH_INTEGER, OF_EACH_TYPE, FEW_IN_VAIN, MOST_IN_VAIN = 8, 5, 24, 120
 DRAWS_AFTER_FAILURE = 300
 MOST_FAILURES = 40
 LARGEST_PAIR, MOST_PAIRS = 40, 60
@@ -135,22 +138,38 @@ class Trial:
         if self.fired >= self.samples and not self.failures and self.hints.samples:
             limit = self.tries + self.samples * STRAY_TRIES_PER_SAMPLE
             self._draw_while(lambda: self.wild < self.samples, limit, stray=True)
+        if self.fired >= self.samples and not self.failures:
+            self._draw_types()
 
-    def _draw_while(self, wanted: Callable[[], bool], limit: int, *, stray: bool) -> None:
+    def _draw_while(self, wanted: Callable[[], bool], limit: int, *, stray: bool = False, dtype: int = 0) -> None:
         after_failure = 0
         while self.tries < limit and wanted() and after_failure < DRAWS_AFTER_FAILURE:
             after_failure += bool(self.failures)
-            sample = self.draw(self.hints, stray=stray)
+            sample = self.draw(self.hints, stray=stray, dtype=dtype)
             if sample is not None:
                 self.judge(sample)
             if self.needs_order or len(self.failures) >= MOST_FAILURES or (not self.fired and self.same > self.samples):
                 return
 
-    def draw(self, hints: SamplingHints, *, stray: bool = False) -> Sample | None:
+    def _draw_types(self) -> None:
+        """Some samples of each integer type, which wrap and round where reals do not, and of each type that a condition
+        names; as far as the rule fires there. By then it is known how often it fires."""
+        in_vain = min(max(3 * self.tries // self.fired, FEW_IN_VAIN), MOST_IN_VAIN)
+        for dtype in dict.fromkeys([*INTEGERS, *(DTYPES[name] for name in sorted(self.hints.types))]):
+            before = self.fired
+            self._draw_while(lambda: self.fired == before, self.tries + in_vain, dtype=dtype)  # noqa: B023 - used at once
+            quota = OF_EACH_INTEGER if dtype in INTEGERS[:4] else OF_EACH_TYPE
+            if self.fired > before:
+                limit = self.tries + quota * in_vain
+                self._draw_while(lambda: self.fired < before + quota, limit, dtype=dtype)  # noqa: B023
+            if self.failures or self.needs_order:
+                return
+
+    def draw(self, hints: SamplingHints, *, stray: bool = False, dtype: int = 0) -> Sample | None:
         """The next graph; ``None`` where the draw came to nothing."""
         self.tries += 1
         rng = random.Random(key_of(self.seed, self.digest, self.domain.name, self.tries))
-        return draw_sample(hints, rng, stray=stray)
+        return draw_sample(hints, rng, stray=stray, dtype=dtype)
 
     def judge(self, sample: Sample) -> list[Outcome]:
         """What the rule does to one graph. Counts and keeps the failures."""
@@ -220,6 +239,10 @@ class Trial:
         self._count(sample, parent, child)
         return Outcome("good", digest)
 
+    @staticmethod
+    def _of_integers(sample: Sample) -> bool:
+        return sample.dtype in INTEGERS
+
     def _keep(self, configuration: str, sample: Sample, parent: _core.Graph, child: _core.Graph) -> None:
         """Keeps small graphs, to be decided by cases."""
         if len(self.pairs) < MOST_PAIRS:
@@ -229,9 +252,9 @@ class Trial:
 
     def _count(self, sample: Sample, parent: _core.Graph, child: _core.Graph) -> None:
         configuration = _configuration(parent)
-        if self.domain.ordered:
+        if self.domain.ordered and not self._of_integers(sample):
             self._keep(configuration, sample, parent, child)
-        else:
+        elif not self.domain.ordered:
             self.degree = max(self.degree, degree_of(parent), degree_of(child))
         self.fired += 1
         self.wild += sample.wild
@@ -243,7 +266,7 @@ class Trial:
         operators = tuple(sorted({parent.op(n) for n in parent.order()}))
         count = self.operators.get(operators, 0)
         new = count < OF_EACH_SET and (count or len(self.operators) < MOST_OPERATOR_SETS)
-        if not sample.symbols and (len(self.concrete) < 24 or new):
+        if not sample.symbols and not self._of_integers(sample) and (len(self.concrete) < 24 or new):
             self.operators[operators] = count + 1
             self.concrete.append(sample)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -63,6 +63,8 @@ def _pad(c: Call) -> Array:
         return out
     if mode == "reflect" and any(max(pair) >= d for pair, d in zip(width, x.shape, strict=True)):
         raise Unsupported("reflecting more than there is")
+    if not x.ndim:
+        return x
     return np.pad(x, width, mode={"reflect": "reflect", "edge": "edge", "wrap": "wrap"}[mode])  # type: ignore[call-overload]
 
 
@@ -75,7 +77,8 @@ def _indices(c: Call, k: int, extent: int) -> Array:
 
 def _gather(c: Call) -> Array:
     x, axis = c.arg(0), c.attrs["axis"]
-    return np.take(x, _indices(c, 1, x.shape[axis]), axis=axis)
+    taken: Any = np.take(x, _indices(c, 1, x.shape[axis]), axis=axis)
+    return np.asarray(taken, dtype=x.dtype)  # of objects, numpy takes the only one out of its array
 
 
 def _gather_elements(c: Call) -> Array:

@@ -70,6 +70,8 @@ def _arg(c: Call) -> Array:
 def _cumsum(c: Call) -> Array:
     floats_only(c)
     x, axis = c.arg(0), int(np.asarray(c.arg(1)).reshape(()))
+    if not -x.ndim <= axis < x.ndim:
+        raise Unsupported("a running sum along an axis that is not there")
     rows = np.moveaxis(x, axis, 0)
     rows = rows[::-1] if c.attrs["reverse"] else rows
     out, state = np.empty(rows.shape, rows.dtype), c.domain.zeros(rows.shape[1:])
