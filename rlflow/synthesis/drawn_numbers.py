@@ -6,6 +6,7 @@ import functools
 import math
 import random
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from rlflow import _core
@@ -83,6 +84,11 @@ class NumberDraw:
         if near and self.rng.random() < 0.15:
             return max(least, self.rng.choice(near))
         return max(least, self.rng.choices([0, 1, 2, 3, 4, 5], cum_weights=[4, 18, 46, 74, 94, 100])[0])
+
+    def count(self, usual: Sequence[int]) -> int:
+        """A number of operands or parts, of the usual ones; now and then one at a boundary of the statement."""
+        near = [n for n in self.hints.boundaries.counts if n >= min(usual)]
+        return self.rng.choice(near if near and self.rng.random() < 0.3 else usual)
 
     def kernel(self, n: int) -> list[int]:
         """The extents of a window over ``n`` axes."""

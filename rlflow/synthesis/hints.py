@@ -53,12 +53,15 @@ class SamplingHints:
     dims: dict[str, list[tuple[int, str | int, int]]] = field(default_factory=dict)
     elements: dict[str, float] = field(default_factory=dict)  # of constants all of whose elements are one given number
     types: set[str] = field(default_factory=set)  # all names of element types in conditions, definitions and targets
+    asks_known: bool = False  # whether the target depends on known(...)
     samples: list[dict[str, Any]] = field(default_factory=list)
     boundaries: Boundaries = field(default_factory=Boundaries)
 
     @property
     def beyond(self) -> str:
         """Why the statement cannot be judged by drawing; nothing where it can."""
+        if self.asks_known:
+            return "its target depends on what is known, and what is not is known only when a model runs"
         missing = sorted(self.types - DTYPES.keys())
         if missing:
             return f'it speaks of the element type "{missing[0]}", and graphs of that type are not drawn'
@@ -93,6 +96,7 @@ def make_hints(
         scalars=mentions(conditions, "is_scalar") | mentions(conditions, "scalar"),
         indices=mentions(conditions, "data"),
         independent=bool(mentions(conditions, "independent")),
+        asks_known=any("known(" in text for text in _made_of(target, let)),
         samples=list(samples),
         boundaries=boundaries_of([*source, *target, *let.values()], where, samples),
     )
@@ -115,12 +119,21 @@ def make_hints(
     return hints
 
 
+def _made_of(target: Sequence[str], let: dict[str, str]) -> list[str]:
+    """The target's texts and the definitions that these use, at once or by another."""
+    texts, left = list(target), dict(let)
+    while used := [name for name in left if any(re.search(rf"(?<!\w){re.escape(name)}\b", text) for text in texts)]:
+        texts += [left.pop(name) for name in used]
+    return texts
+
+
 def _types(hints: SamplingHints, texts: list[str]) -> None:
     """The element types that a statement names. Raises RuleError for a name that is none."""
     hints.types = {t for found in _collect(_NAMED_TYPES, texts) for t in _TEXT.findall("".join(found))}
     unknown = sorted(name for name in hints.types - {*DTYPES} - NOT_DRAWN if not _OTHER_TYPE.fullmatch(name))
     if unknown:
         raise RuleError(f'"{unknown[0]}" is no element type; expected one of {", ".join(DTYPES)}')
+    hints.types |= {t for text in texts for t in _TEXT.findall(text) if t in DTYPES}  # compared with a definition, say
     drawn = {name: [t for t in types if t in DTYPES] for name, types in hints.dtypes.items()}
     hints.dtypes = {name: types for name, types in drawn.items() if types}
 

@@ -31,7 +31,7 @@ from typing import Any
 
 from rlflow.errors import ProofError, RlflowError, RuleError
 from rlflow.rewrite import PROVER_VERSION, ProofRecord, Rule, semantics_digest
-from rlflow.synthesis import floats
+from rlflow.synthesis import floats, not_finite
 from rlflow.synthesis.cases import decide_pairs
 from rlflow.synthesis.degree import size_argument
 from rlflow.synthesis.exhaustive import Small, enumerate_small
@@ -110,6 +110,9 @@ def _judge(rule: Rule, samples: int, seed: int, check_floats: bool, exhaustive: 
     small = enumerate_small(trial) if exhaustive else Small()
     if trial.failures:
         return _refuted(verdict, trial)
+    if trial.dropped.problem:
+        verdict.reason = trial.dropped.problem
+        return verdict
     decided = decide_pairs(trial)
     if trial.failures:
         return _refuted(verdict, trial)
@@ -131,7 +134,11 @@ def _refuted(verdict: Verdict, trial: Trial) -> Verdict:
     worst, verdict.example = smallest(trial)
     verdict.counterexample = verdict.example.text()
     names = arbitrary_operators(worst.graph, worst.child, trial.domain) if worst.kind == "value" else []
-    if names and floats.agree(trial.rule, [f.sample for f in trial.failures if not f.sample.symbols][:8]):
+    plain = [f.sample for f in trial.failures if not f.sample.symbols]
+    if names and floats.agree(trial.rule, plain[:8]):
+        spoilt = not_finite.refused(trial.rule, plain)
+        if spoilt.kind:
+            return _by_floats(verdict, spoilt)
         verdict.reason = (
             f"{worst.reason} where {_listed(names)} may be any function, and in floating point the sides agree: "
             "if it is true, it is by a law that the prover does not know"
@@ -140,6 +147,13 @@ def _refuted(verdict: Verdict, trial: Trial) -> Verdict:
     verdict.status, verdict.kind, verdict.reason = "refuted", worst.kind, worst.reason
     if names:
         verdict.reason += f"; to the prover {_listed(names)} may be any function"
+    return verdict
+
+
+def _by_floats(verdict: Verdict, report: floats.FloatReport) -> Verdict:
+    verdict.status, verdict.kind, verdict.reason = "refuted", report.kind, report.problem
+    verdict.example = Counterexample(report.graph) if report.graph else None
+    verdict.counterexample = report.graph
     return verdict
 
 
@@ -171,10 +185,13 @@ def _not_enough(verdict: Verdict, trial: Trial) -> Verdict:
 
 def _with_floats(rule: Rule, trial: Trial, verdict: Verdict, check_floats: bool, small: Small, cases: int) -> Verdict:
     report = floats.compare(rule, trial.concrete) if check_floats else floats.FloatReport()
+    spoilt = not_finite.refused(rule, trial.concrete) if check_floats and not report.kind else report
+    if spoilt.kind:
+        report = spoilt
     if report.kind:
-        verdict.status, verdict.kind, verdict.reason = "refuted", report.kind, report.problem
-        verdict.example = Counterexample(report.graph) if report.graph else None
-        verdict.counterexample = report.graph
+        return _by_floats(verdict, report)
+    if spoilt.problem:
+        verdict.reason = spoilt.problem
         return verdict
     field = trial.domain.name == "field"
     verdict.status = "proved"

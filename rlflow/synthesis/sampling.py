@@ -71,7 +71,7 @@ class Draw(AttributeDraw):
         if self.local is not None:
             return [self.child(term, want)]
         if term.name not in self.members:
-            self.members[term.name] = [self.fresh(term.name, want) for _ in range(self.rng.randint(least, 3))]
+            self.members[term.name] = [self.fresh(term.name, want) for _ in range(self.count(range(least, 4)))]
         return self.members[term.name]
 
     def node(self, term: Term, want: Want = ANY) -> int:
@@ -139,7 +139,7 @@ class Draw(AttributeDraw):
 
     def _star(self, root: Term) -> list[int]:
         out = []
-        for _ in range(self.rng.randint(2, 3)):
+        for _ in range(self.count((2, 3))):
             self.local = {}
             out.append(self.node(replace(root, star=False)))
         self.local = None

@@ -54,7 +54,10 @@ class Evaluator:
             return self.domain.booleans(rng, shape)
         plain = rng.integers(-9, 10, size=shape, dtype=np.int64)
         pool = [*edges_of(dtype), *(int(v) for v in self.near if v == int(v) and abs(v) < 2**63)]
-        if not pool or rng.random() < 0.4:
+        way = rng.random()
+        if way < 0.2:  # any that the type holds: what wraps in between
+            return wrapped(rng.integers(-(2**63), 2**63, size=shape, dtype=np.int64), dtype)
+        if not pool or way < 0.5:
             return wrapped(plain, dtype)
         return wrapped(np.where(rng.random(shape) < 0.5, rng.choice(np.array(pool, np.int64), shape), plain), dtype)
 

@@ -196,7 +196,7 @@ def _false_on(trial: Trial, spec: _Spec, failure: Failure) -> Failure | None:
         if (bound := failure.sample.index_inputs.get(k)) is not None
     }
     for probe.tries in range(1, 4):
-        probe.judge(Sample(graph, below))
+        probe.judge(Sample(graph, below, dtype=failure.sample.dtype))
         same = [f for f in probe.failures if f.kind == failure.kind]
         if same:
             return same[0]

@@ -87,7 +87,7 @@ def _draw_arg(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     return [x], {
         "axis": d.attr(term, op, "axis", lambda: d.rng.randrange(max(1, len(d.shape(x))))),
         "keepdims": d.attr(term, op, "keepdims", lambda: d.rng.randint(0, 1)),
-        "select_last_index": d.attr(term, op, "select_last_index", lambda: 0),
+        "select_last_index": d.attr(term, op, "select_last_index", lambda: d.rng.randint(0, 1)),
     }
 
 
@@ -98,7 +98,12 @@ def _draw_cumsum(d: Draw, term: Term, op: str, want: Want) -> Drawn:
 
 
 def _draw_by_flags(d: Draw, term: Term, op: str, want: Want) -> Drawn:
-    x = d.child(term.children[0], Want(shape=want.shape, least_rank=max(1, want.least_rank), rank=want.rank))
+    wish = want.shape
+    if wish is None and d.rng.random() < 0.08:  # of nothing
+        wish = d.dims(want.rank or d.rank(max(1, want.least_rank)))
+        empty = d.rng.randrange(len(wish))
+        wish = (*wish[:empty], 0, *wish[empty + 1 :])
+    x = d.child(term.children[0], Want(shape=wish, least_rank=max(1, want.least_rank), rank=want.rank))
     rank = len(d.shape(x))
     if not rank:
         raise GiveUp
