@@ -13,8 +13,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-#: Largest extent and rank that are drawn; a statement about larger ones (but for "to the end") is undecided.
-MOST_EXTENT, MOST_RANK = 1500, 8
+from rlflow.errors import RuleError
+from rlflow.synthesis.terms import read_term
+
+#: Largest extent, rank and number of operands that are drawn; a statement about larger ones (but for "to the end") is
+#: undecided.
+MOST_EXTENT, MOST_RANK, MOST_OPERANDS = 1500, 8, 16
 #: Extents beside the small ones: primes, powers of two and their neighbours, most pairs of them coprime.
 LARGE_EXTENTS = (5, 5, 6, 7, 7, 8, 9, 11, 12, 13, 16, 17, 31, 33, 64, 67)
 _TO_THE_END = 2**31 - 1
@@ -24,6 +28,7 @@ _TEXTS = re.compile(r"\"[^\"]*\"")
 _ABOUT_VALUES = re.compile(r"\b(?:value|scalar|uniform|min_of|max_of|data|finite)\(")
 _ABOUT_RANKS = re.compile(r"\brank\(")
 _ABOUT_EXTENTS = re.compile(r"\b(?:dim|dims|shape|numel)\(")
+_ABOUT_COUNTS = re.compile(r"\blen\(|\$n\b|\$i\b")
 _LITERAL = re.compile(r"\bvalue=[^,}]*")
 _TYPES = re.compile(r"\bto=\d+")
 _HINTED_VALUE = re.compile(r"\]\s*=\s*(\S+)")
@@ -31,12 +36,14 @@ _HINTED_VALUE = re.compile(r"\]\s*=\s*(\S+)")
 
 @dataclass(frozen=True)
 class Boundaries:
-    """``values``: numbers that a value may be compared with, each with its two neighbours; ``extents`` and ``ranks``:
-    likewise, those that are not drawn often anyway; ``beyond``: what cannot be drawn, as a reason, or nothing."""
+    """``values``: numbers that a value may be compared with, each with its two neighbours; ``extents``, ``ranks`` and
+    ``counts`` (of operands, of parts): likewise, those that are not drawn often anyway; ``beyond``: what cannot be
+    drawn, as a reason, or nothing."""
 
     values: tuple[float, ...] = ()
     extents: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()
+    counts: tuple[int, ...] = ()
     beyond: str = ""
 
     @functools.cached_property
@@ -54,12 +61,15 @@ def boundaries_of(
     values: set[float] = set()
     sizes: set[float] = set()
     ranks: set[float] = set()
+    counts: set[float] = set()
     for text in terms:
+        counts |= {number for part in _expressions(text) if _ABOUT_COUNTS.search(part) for number in _numbers(part)}
         sizes |= set(_numbers(_TYPES.sub("", _LITERAL.sub("", text))))
         values |= set(_numbers(text))
     for clause in (c for text in conditions for c in re.split(r"\band\b|\bor\b", text)):
         found = set(_numbers(clause))
         values |= found
+        counts |= found if _ABOUT_COUNTS.search(clause) else set()
         if _ABOUT_VALUES.search(clause):
             continue
         about_ranks = bool(_ABOUT_RANKS.search(clause))
@@ -71,8 +81,19 @@ def boundaries_of(
         tuple(sorted({w for v in values for w in _beside(v)})),
         tuple(sorted(e for e in _whole_beside(sizes, MOST_EXTENT) if e > 4)),
         tuple(sorted(e for e in _whole_beside(ranks, MOST_RANK) if e >= 0)),
-        _beyond(sizes, ranks),
+        tuple(sorted(e for e in _whole_beside(counts, MOST_OPERANDS) if e > 3)),
+        _beyond(sizes, ranks, counts),
     )
+
+
+def _expressions(text: str) -> list[str]:
+    """The expressions in a term, or the one that a definition is."""
+    if not text.lstrip().startswith(("(", "*")):
+        return [text]
+    try:
+        return [expression for term in read_term(text).walk() for expression in term.attrs.values()]
+    except RuleError:
+        return [text]
 
 
 def _numbers(text: str) -> Iterator[float]:
@@ -130,11 +151,14 @@ def _whole_beside(numbers: set[float], most: int) -> set[int]:
     return {w + k for w in whole for k in (-1, 0, 1) if w + k >= 0}
 
 
-def _beyond(sizes: set[float], ranks: set[float]) -> str:
+def _beyond(sizes: set[float], ranks: set[float], counts: set[float]) -> str:
     far = sorted(int(v) for v in sizes if v == int(v) and MOST_EXTENT <= v < _TO_THE_END)
     if far:
         return f"it speaks of the number {far[0]}, and extents are drawn up to {MOST_EXTENT} only"
     high = sorted(int(v) for v in ranks if v >= MOST_RANK)
     if high:
         return f"it speaks of rank {high[0]}, and ranks are drawn up to {MOST_RANK} only"
+    many = sorted(int(v) for v in counts if MOST_OPERANDS <= v < _TO_THE_END)
+    if many:
+        return f"it speaks of {many[0]} operands, and up to {MOST_OPERANDS} are drawn only"
     return ""

@@ -22,7 +22,7 @@ from rlflow.synthesis.operators import NeedsOrder
 from rlflow.synthesis.polyhedra import Constraint, Point, Polynomial, TooLarge, evaluate, point_in
 from rlflow.synthesis.sampling import Sample
 from rlflow.synthesis.semantics import Evaluator
-from rlflow.synthesis.trial import Failure, Trial
+from rlflow.synthesis.trial import Failure, Pair, Trial, extents_of
 
 MOST_WAYS, MOST_CONFIGURATIONS, MOST_AT_BOUNDARIES = 70, 6, 12
 Item = TypeVar("Item")
@@ -79,9 +79,9 @@ def decide_pairs(trial: Trial) -> Decided:
     pairs = sorted(trial.pairs.items(), key=lambda item: (item[1].size, item[0]))
     count, reason = 0, Decided.reason
     near = set(trial.hints.boundaries.extents)
-    first = [item for item in pairs if near & _extents(item[1].parent)]
+    first = [item for item in pairs if near & extents_of(item[1].parent)]
     rest = [item for item in pairs if item not in first]
-    for text, pair in _spread(first, MOST_AT_BOUNDARIES) + _spread(rest[: (len(rest) + 1) // 2], MOST_CONFIGURATIONS):
+    for text, pair in _of_each(first, near) + _spread(rest[: (len(rest) + 1) // 2], MOST_CONFIGURATIONS):
         decision = decide(pair.parent, pair.child, pair.sample, key_of(trial.seed, text))
         if decision.status == "unequal":
             trial.failures.append(Failure("value", decision.problem, pair.parent, pair.sample, pair.child))
@@ -91,10 +91,12 @@ def decide_pairs(trial: Trial) -> Decided:
     return Decided(count, reason)
 
 
-def _extents(graph: _core.Graph) -> set[int]:
-    """Extents of the graph's inputs."""
-    shapes = [graph.shape(graph.node_outputs(n)[0]) or [] for n in graph.inputs()]
-    return {d for shape in shapes for d in shape if isinstance(d, int)}
+def _of_each(items: list[tuple[str, Pair]], near: set[int]) -> list[tuple[str, Pair]]:
+    """So many of the items: the smallest with each extent, as far as they go, and others evenly from first to last."""
+    with_each = [[item for item in items if e in extents_of(item[1].parent)][:1] for e in sorted(near)]
+    chosen = list(dict(item for one in with_each for item in one).items())[:MOST_AT_BOUNDARIES]
+    others = [item for item in items if item not in chosen]
+    return chosen + _spread(others, MOST_AT_BOUNDARIES - len(chosen))
 
 
 def _spread(items: list[Item], most: int) -> list[Item]:

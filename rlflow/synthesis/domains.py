@@ -28,6 +28,11 @@ class Unsupported(Exception):  # noqa: N818 - a statement about the evaluator, n
     """The evaluator has no exact meaning for this operator or mode here; the sample says nothing."""
 
 
+class OfNothing(Unsupported):
+    """The result is no number (an infinity, 0 / 0) because there is nothing that it is made of. In a source this says
+    nothing; a target must not have it where the source is a number."""
+
+
 class Domain(ABC):
     """Arithmetic on real-valued tensors; arrays broadcast as numpy's do."""
 

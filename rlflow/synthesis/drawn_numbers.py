@@ -6,16 +6,17 @@ import functools
 import math
 import random
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from rlflow import _core
 from rlflow.errors import RlflowError
 from rlflow.synthesis.boundaries import LARGE_EXTENTS
+from rlflow.synthesis.element_types import DTYPES
 from rlflow.synthesis.hints import SamplingHints
 from rlflow.synthesis.twins import Twins
 
 F32, BOOL = 1, 9
-DTYPES = {"f32": 1, "u8": 2, "i8": 3, "i32": 6, "i64": 7, "bool": 9, "f16": 10, "f64": 11, "bf16": 16}
 #: dtype, shape, and the element of a uniform constant
 DrawnType = tuple[int, tuple[int, ...], "str | None"]
 
@@ -25,7 +26,10 @@ _TYPE = re.compile(r"(\w+)\[(.*)\](?: = (\S+))?")
 class NumberDraw:
     """What is drawn before there are values. Hints are followed, loosely."""
 
-    def __init__(self, hints: SamplingHints, rng: random.Random, *, largest: int = 4, stray: bool = False) -> None:
+    def __init__(
+        self, hints: SamplingHints, rng: random.Random, *, largest: int = 4, stray: bool = False, dtype: int = 0
+    ) -> None:
+        """``dtype``: of what has no type by its operators or conditions; by chance where that is 0."""
         self.hints = hints
         self.rng = rng
         self.largest = largest
@@ -34,9 +38,10 @@ class NumberDraw:
         self.hint = rng.choice(hints.samples) if hints.samples and rng.random() < 0.6 else None
         self.obey = self.hint is not None or rng.random() < 0.75
         self.looseness = rng.choice([0.1, 0.2, 0.35]) if stray else 0.06
-        self.dtype = self._any_dtype()
+        self.asked, self.typed = dtype, bool(dtype)
+        self.dtype = dtype or self._any_dtype()
         self.mixed = len(hints.roots) > 1 and rng.random() < 0.15
-        self.retyped = self.mixed or rng.random() < 0.06
+        self.retyped = self.typed or self.mixed or rng.random() < 0.06
         self.strayed = self.hint is None or self.retyped
         share = 0.5 if hints.boundaries.extents else 0.15
         self.large_left = 2 if rng.random() < share else 0  # a few large extents in some of the samples
@@ -79,6 +84,11 @@ class NumberDraw:
         if near and self.rng.random() < 0.15:
             return max(least, self.rng.choice(near))
         return max(least, self.rng.choices([0, 1, 2, 3, 4, 5], cum_weights=[4, 18, 46, 74, 94, 100])[0])
+
+    def count(self, usual: Sequence[int]) -> int:
+        """A number of operands or parts, of the usual ones; now and then one at a boundary of the statement."""
+        near = [n for n in self.hints.boundaries.counts if n >= min(usual)]
+        return self.rng.choice(near if near and self.rng.random() < 0.3 else usual)
 
     def kernel(self, n: int) -> list[int]:
         """The extents of a window over ``n`` axes."""
@@ -150,6 +160,8 @@ class NumberDraw:
 def _type(text: str) -> tuple[int, tuple[str, ...], str | None] | None:
     """Element type, extents and elements of a hint such as "f32[A,B*2] = 1"; ``None`` where it is none."""
     m = _TYPE.fullmatch(text)
+    if m and m.group(1) not in DTYPES:
+        raise RlflowError(f'the sample hint "{text}": "{m.group(1)}" is no element type that can be drawn')
     return (DTYPES[m.group(1)], tuple(d for d in m.group(2).split(",") if d.strip()), m.group(3)) if m else None
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from rlflow.synthesis.drawn_numbers import BOOL, DTYPES, DrawnType, NumberDraw, elements_of
+from rlflow.synthesis.drawn_numbers import BOOL, DrawnType, NumberDraw, elements_of
+from rlflow.synthesis.element_types import DTYPES
 from rlflow.synthesis.field import key_of
-from rlflow.synthesis.integers import wrapped
+from rlflow.synthesis.integers import edges_of, wrapped
 from rlflow.synthesis.operators.facets import DRAWN_FLOATS
 from rlflow.synthesis.want import GiveUp, Want
 
@@ -51,8 +52,8 @@ class ValueDraw(NumberDraw):
         if hinted:
             return hinted
         dtype = want.dtype if want.dtype is not None else self.dtype
-        if self.obey and name in self.hints.dtypes:
-            dtype = DTYPES.get(self.rng.choice(self.hints.dtypes[name]), dtype)
+        if self.obey and name in self.hints.dtypes and not (self.typed and self.rng.random() < 0.7):
+            dtype = DTYPES[self.rng.choice(self.hints.dtypes[name])]
         if self.obey and name in self.hints.scalars and self.rng.random() < 0.85:
             return dtype, self.rng.choice([(), (), (1,), (1, 1)]), None
         equal = [self.shape(self.values[n]) for n in self.hints.same.get(name, ()) if self.obey and n in self.values]
@@ -118,10 +119,15 @@ class ValueDraw(NumberDraw):
     def _integer_values(self, dtype: int, count: int) -> list[int]:
         if dtype == BOOL:
             return [self.rng.randint(0, 1) for _ in range(count)]
-        pool = list(range(-3, 4))
-        if self.rng.random() < 0.3:
+        pool, way = list(range(-3, 4)), self.rng.random()
+        if way < 0.3:
             pool = [*self.hints.boundaries.integers, *pool]
-        values = choices(self.rng, pool, count)
+        elif way < 0.55:  # signs and extremes are asked for
+            pool = [1, 2, 3, 5]
+        elif way < 0.75:  # what is beyond 2^53 the core does not hold
+            pool = [e for e in edges_of(dtype) if abs(e) < 2**53 and (e > 0 or way < 0.65)]
+        uniform = self.typed and self.rng.random() < 0.3
+        values = [self.rng.choice(pool)] * count if uniform else choices(self.rng, pool, count)
         return wrapped(np.array(values, np.int64), dtype).tolist()
 
     def _float_values(self, count: int) -> list[float]:

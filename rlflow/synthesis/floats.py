@@ -30,6 +30,10 @@ _Evaluator = Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]
 RUNS, RUNS_OF_EACH = 8, 3
 TOLERANCE = 1e-8
 _FLOATS = {1, 10, 11, 16}
+_ARRAYS = {
+    1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_,
+    10: np.float16, 11: np.float64, 12: np.uint32, 13: np.uint64,
+}  # fmt: skip
 
 
 #: A rewrite whose single-precision error is this many times the original's is "unstable".
@@ -79,7 +83,7 @@ class TargetFailed(Exception):  # noqa: N818 - becomes a verdict
 
 
 @dataclass
-class _Pair:
+class Sides:
     """A graph and its rewrite, with what they are fed; the store holds the constants."""
 
     parent: _core.Graph
@@ -127,7 +131,7 @@ def compare(rule: Rule, samples: list[Sample]) -> FloatReport:
         if report.samples >= RUNS and not (several and seen[operators] < RUNS_OF_EACH):
             continue
         seen[operators] += 1
-        pair = _pair(rule, sample, k)
+        pair = pair_of(rule, sample, k)
         if pair is None:
             continue
         try:
@@ -138,7 +142,7 @@ def compare(rule: Rule, samples: list[Sample]) -> FloatReport:
         if double is None or own is None or not any(np.any(np.isfinite(a)) for a in double[0] if a.dtype.kind == "f"):
             continue
         report.samples += 1
-        worst = max(worst, _gap(*double))
+        worst = max(worst, gap_of(*double))
         if not worst <= TOLERANCE:
             return report.refuse("float", pair.parent, _sentence(double, worst))
         if rule.numerics == "exact" and not _same_bits(pair, own):
@@ -162,13 +166,13 @@ def agree(rule: Rule, samples: list[Sample]) -> bool:
     on one at least."""
     ran = False
     for k, sample in enumerate(samples):
-        pair = _pair(rule, sample, k, whole=(-9, 10))
+        pair = pair_of(rule, sample, k, whole=(-9, 10))
         for scale in _SCALES if pair else ():
             try:
                 double = pair.run(np.float64, scale) if pair else None
             except TargetFailed:
                 return False
-            if double is not None and not _gap(*double) <= TOLERANCE:
+            if double is not None and not gap_of(*double) <= TOLERANCE:
                 return False
             ran = ran or double is not None
     return ran
@@ -198,14 +202,14 @@ def _growth(truth: list[np.ndarray], before: list[np.ndarray], after: list[np.nd
     return grown
 
 
-def _overflows(pair: _Pair) -> bool:
+def _overflows(pair: Sides) -> bool:
     outcome = pair.run(None, _LARGE)
     return outcome is not None and any(
         a.dtype == np.float32 and bool(np.any(np.isfinite(a) & ~np.isfinite(b))) for a, b in zip(*outcome, strict=True)
     )
 
 
-def _same_bits(pair: _Pair, own: tuple[list[np.ndarray], list[np.ndarray]]) -> bool:
+def _same_bits(pair: Sides, own: tuple[list[np.ndarray], list[np.ndarray]]) -> bool:
     """Whether the sides agree bit for bit. Where they apply the same functions, all among ``_BY_LANES``, what tells a
     vector loop from a scalar one is forgiven: an element may meet the other one when only its place changed."""
     before, after = ({graph.op(n) for n in graph.order()} - _MOVES for graph in (pair.parent, pair.child))
@@ -224,7 +228,7 @@ def _within(a: np.ndarray, b: np.ndarray, ulps: int) -> bool:
     return bool(np.all(np.where(finite, near, (a == b) | (np.isnan(a) & np.isnan(b)))))
 
 
-def _gap(before: list[np.ndarray], after: list[np.ndarray]) -> float:
+def gap_of(before: list[np.ndarray], after: list[np.ndarray]) -> float:
     return max((_error(a, b) for a, b in zip(before, after, strict=True)), default=0.0)
 
 
@@ -254,17 +258,16 @@ def _feeds(graph: _core.Graph, sample: Sample, seed: int, whole: tuple[int, int]
         v = graph.node_outputs(n)[0]
         shape, dtype = tuple(graph.shape(v)), graph.dtype(v)
         if k in sample.index_inputs:
-            array: np.ndarray = rng.integers(0, sample.index_inputs[k], shape)
+            array: np.ndarray = rng.integers(-sample.index_inputs[k], sample.index_inputs[k], shape)
         elif dtype in _FLOATS:
             array = rng.standard_normal(shape)
         else:
             array = rng.integers(*(whole if dtype != 9 else (0, 2)), shape)
-        types = {1: np.float32, 10: np.float16, 11: np.float64, 7: np.int64, 6: np.int32, 9: np.bool_}
-        feeds[graph.input_name(n)] = np.asarray(array).astype(types.get(dtype, np.float32))
+        feeds[graph.input_name(n)] = np.asarray(array).astype(_ARRAYS.get(dtype, np.float32))
     return feeds
 
 
-def _pair(rule: Rule, sample: Sample, seed: int, whole: tuple[int, int] = (0, 2)) -> _Pair | None:
+def pair_of(rule: Rule, sample: Sample, seed: int, whole: tuple[int, int] = (0, 2)) -> Sides | None:
     """The sample with its constants filled, and its first rewrite; ``None`` where ONNX's evaluator would not run it, or
     runs it wrongly."""
     parent, store = filled(sample.graph)
@@ -278,7 +281,7 @@ def _pair(rule: Rule, sample: Sample, seed: int, whole: tuple[int, int] = (0, 2)
     state = _core.State(parent, _core.RuleSet([rule.core]))
     if not len(state.moves()):
         return None
-    return _Pair(parent, state.child(0), store, _feeds(parent, sample, seed, whole))
+    return Sides(parent, state.child(0), store, _feeds(parent, sample, seed, whole))
 
 
 def _run_wrongly(graph: _core.Graph, n: int) -> bool:

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rlflow.errors import RuleError
 from rlflow.rewrite import Rule
 from rlflow.synthesis.boundaries import Boundaries, boundaries_of
+from rlflow.synthesis.element_types import DTYPES, NOT_DRAWN
 from rlflow.synthesis.terms import Term, literal, mentions, read_term
 
 _RANK = re.compile(r"\brank\(\s*(\?\w+)(?:\.\.\.)?\s*\)\s*==\s*(\d+)")
@@ -24,6 +26,12 @@ _SAME = re.compile(r"\bsame_(?:shape|type)\(([^()]*)\)")
 _DIM = r"dim\(\s*(\?\w+)\s*,\s*(-?\d+)\s*\)"
 _DIMS = re.compile(rf"\b{_DIM}\s*==\s*(?:{_DIM}|(\d+)(?!\s*[-+*/%\w]))")
 _DTYPE = re.compile(r"\bdtype\(\s*(\?\w+)\s*\)\s*==\s*\"(\w+)\"")
+_DTYPES_IN = re.compile(r"\bdtype\(\s*(\?\w+)\s*\)\s*in\s*\[([^\]]*)\]")
+_TEXT = re.compile(r"\"([^\"]*)\"")
+_OTHER_TYPE = re.compile(r"dt\d+")
+_NAMED_TYPES = re.compile(
+    r"\bdtype\([^()]*\)\s*(?:[=!]=|in)\s*(\[[^\]]*\]|\"[^\"]*\")|(\"[^\"]*\")\s*[=!]=\s*dtype\("
+)
 
 
 @dataclass
@@ -44,8 +52,20 @@ class SamplingHints:
     same: dict[str, list[str]] = field(default_factory=dict)
     dims: dict[str, list[tuple[int, str | int, int]]] = field(default_factory=dict)
     elements: dict[str, float] = field(default_factory=dict)  # of constants all of whose elements are one given number
+    types: set[str] = field(default_factory=set)  # all names of element types in conditions, definitions and targets
+    asks_known: bool = False  # whether the target depends on known(...)
     samples: list[dict[str, Any]] = field(default_factory=list)
     boundaries: Boundaries = field(default_factory=Boundaries)
+
+    @property
+    def beyond(self) -> str:
+        """Why the statement cannot be judged by drawing; nothing where it can."""
+        if self.asks_known:
+            return "its target depends on what is known, and what is not is known only when a model runs"
+        missing = sorted(self.types - DTYPES.keys())
+        if missing:
+            return f'it speaks of the element type "{missing[0]}", and graphs of that type are not drawn'
+        return self.boundaries.beyond
 
 
 def _collect(pattern: re.Pattern[str], texts: list[str]) -> list[tuple[str, ...]]:
@@ -76,6 +96,7 @@ def make_hints(
         scalars=mentions(conditions, "is_scalar") | mentions(conditions, "scalar"),
         indices=mentions(conditions, "data"),
         independent=bool(mentions(conditions, "independent")),
+        asks_known=any("known(" in text for text in _made_of(target, let)),
         samples=list(samples),
         boundaries=boundaries_of([*source, *target, *let.values()], where, samples),
     )
@@ -91,8 +112,30 @@ def make_hints(
         hints.elements[name] = float(number)
     for name, value in _collect(_DTYPE, conditions):
         hints.dtypes.setdefault(name, []).append(value)
+    for name, values in _collect(_DTYPES_IN, conditions):
+        hints.dtypes.setdefault(name, []).extend(_TEXT.findall(values))
+    _types(hints, [*conditions, *target])
     _relations(hints, conditions)
     return hints
+
+
+def _made_of(target: Sequence[str], let: dict[str, str]) -> list[str]:
+    """The target's texts and the definitions that these use, at once or by another."""
+    texts, left = list(target), dict(let)
+    while used := [name for name in left if any(re.search(rf"(?<!\w){re.escape(name)}\b", text) for text in texts)]:
+        texts += [left.pop(name) for name in used]
+    return texts
+
+
+def _types(hints: SamplingHints, texts: list[str]) -> None:
+    """The element types that a statement names. Raises RuleError for a name that is none."""
+    hints.types = {t for found in _collect(_NAMED_TYPES, texts) for t in _TEXT.findall("".join(found))}
+    unknown = sorted(name for name in hints.types - {*DTYPES} - NOT_DRAWN if not _OTHER_TYPE.fullmatch(name))
+    if unknown:
+        raise RuleError(f'"{unknown[0]}" is no element type; expected one of {", ".join(DTYPES)}')
+    hints.types |= {t for text in texts for t in _TEXT.findall(text) if t in DTYPES}  # compared with a definition, say
+    drawn = {name: [t for t in types if t in DTYPES] for name, types in hints.dtypes.items()}
+    hints.dtypes = {name: types for name, types in drawn.items() if types}
 
 
 def _relations(hints: SamplingHints, conditions: list[str]) -> None:

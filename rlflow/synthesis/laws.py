@@ -184,7 +184,7 @@ _MOVEMENT = [
         "binary-of-concats",
         "(?f:binary (Concat{axis=?k} ?x ?z) (Concat{axis=?k} ?y ?w))",
         "(Concat{axis=?k} (?f ?x ?y) (?f ?z ?w))",
-        ("same_shape(?x, ?y)", "same_shape(?z, ?w)"),
+        ("same_shape(?x, ?y)", "same_shape(?z, ?w)", "dtype(?x) == dtype(?z)"),  # a comparison hides its types
     ),
     Law(
         "concat-associates",

@@ -8,7 +8,7 @@ from rlflow.errors import RlflowError, RuleError
 from rlflow.rewrite import Rule
 from rlflow.synthesis import floats
 from rlflow.synthesis.hints import hints_of
-from rlflow.synthesis.prove import SAMPLES, prove_or_say
+from rlflow.synthesis.prove import SAMPLES, faults_told, prove_or_say
 from rlflow.synthesis.trial import explore
 from rlflow.synthesis.verdict import Counterexample, Verdict
 
@@ -40,10 +40,11 @@ def _derived(rule: Rule) -> Verdict:
 
 def _float_only(rule: Rule, samples: int, seed: int) -> Verdict:
     try:
-        rule.core  # noqa: B018 - compiles it
-        hints = hints_of(rule)
-        trial = explore(rule, hints, min(samples, 40), seed)
-        report = floats.compare(rule, trial.concrete)
+        with faults_told():
+            rule.core  # noqa: B018 - compiles it
+            hints = hints_of(rule)
+            trial = explore(rule, hints, min(samples, 40), seed)
+            report = floats.compare(rule, trial.concrete)
     except RuleError as error:
         return Verdict(rule.name, "refuted", "statement", error.reason)
     except RlflowError as error:

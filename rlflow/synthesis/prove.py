@@ -23,13 +23,15 @@ from __future__ import annotations
 import functools
 import gc
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from rlflow.errors import RlflowError, RuleError
+from rlflow.errors import ProofError, RlflowError, RuleError
 from rlflow.rewrite import PROVER_VERSION, ProofRecord, Rule, semantics_digest
-from rlflow.synthesis import floats
+from rlflow.synthesis import floats, not_finite
 from rlflow.synthesis.cases import decide_pairs
 from rlflow.synthesis.degree import size_argument
 from rlflow.synthesis.exhaustive import Small, enumerate_small
@@ -57,12 +59,26 @@ def prove(
 ) -> Verdict:
     """The verdict on a rule. ``method``: "field" or "ordered" fixes the domain (otherwise the rule decides).
     ``exhaustive``: small graphs are counted through too. Deterministic for a seed. Raises ProofError only where the
-    prover itself is at fault (an operator without meaning, a shape that the core infers wrongly)."""
+    prover itself is at fault (an operator without meaning, a shape that the core infers wrongly, an exception that
+    nobody foresaw)."""
     started = time.perf_counter()
-    with _cycles_seldom_sought():
+    with _cycles_seldom_sought(), faults_told():
         verdict = _judge(rule, samples, seed, check_floats, exhaustive, method)
     verdict.seconds = time.perf_counter() - started
     return verdict
+
+
+@contextmanager
+def faults_told() -> Iterator[None]:
+    """An exception that no one foresaw is a fault of the prover, and says nothing of other rules: a ProofError."""
+    try:
+        yield
+    except RlflowError:
+        raise
+    except Exception as error:
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(at.filename).name}:{at.lineno}"
+        raise ProofError(f"it did not foresee {type(error).__name__} ({error}) at {where}") from error
 
 
 @contextmanager
@@ -83,8 +99,8 @@ def _judge(rule: Rule, samples: int, seed: int, check_floats: bool, exhaustive: 
         return Verdict(rule.name, "refuted", "statement", error.reason)
     if _loops(rule):
         return Verdict(rule.name, "refuted", "loop", "its target has its source in it: it could be applied for ever")
-    if hints.boundaries.beyond:
-        return Verdict(rule.name, "undecided", reason=hints.boundaries.beyond)
+    if hints.beyond:
+        return Verdict(rule.name, "undecided", reason=hints.beyond)
     trial = explore(rule, hints, samples, seed, method=method)
     verdict = Verdict(rule.name, "undecided", fired=trial.fired, wild_fired=trial.wild, tries=trial.tries)
     if trial.failures:
@@ -94,6 +110,9 @@ def _judge(rule: Rule, samples: int, seed: int, check_floats: bool, exhaustive: 
     small = enumerate_small(trial) if exhaustive else Small()
     if trial.failures:
         return _refuted(verdict, trial)
+    if trial.dropped.problem:
+        verdict.reason = trial.dropped.problem
+        return verdict
     decided = decide_pairs(trial)
     if trial.failures:
         return _refuted(verdict, trial)
@@ -115,7 +134,11 @@ def _refuted(verdict: Verdict, trial: Trial) -> Verdict:
     worst, verdict.example = smallest(trial)
     verdict.counterexample = verdict.example.text()
     names = arbitrary_operators(worst.graph, worst.child, trial.domain) if worst.kind == "value" else []
-    if names and floats.agree(trial.rule, [f.sample for f in trial.failures if not f.sample.symbols][:8]):
+    plain = [f.sample for f in trial.failures if not f.sample.symbols]
+    if names and floats.agree(trial.rule, plain[:8]):
+        spoilt = not_finite.refused(trial.rule, plain)
+        if spoilt.kind:
+            return _by_floats(verdict, spoilt)
         verdict.reason = (
             f"{worst.reason} where {_listed(names)} may be any function, and in floating point the sides agree: "
             "if it is true, it is by a law that the prover does not know"
@@ -124,6 +147,13 @@ def _refuted(verdict: Verdict, trial: Trial) -> Verdict:
     verdict.status, verdict.kind, verdict.reason = "refuted", worst.kind, worst.reason
     if names:
         verdict.reason += f"; to the prover {_listed(names)} may be any function"
+    return verdict
+
+
+def _by_floats(verdict: Verdict, report: floats.FloatReport) -> Verdict:
+    verdict.status, verdict.kind, verdict.reason = "refuted", report.kind, report.problem
+    verdict.example = Counterexample(report.graph) if report.graph else None
+    verdict.counterexample = report.graph
     return verdict
 
 
@@ -155,10 +185,13 @@ def _not_enough(verdict: Verdict, trial: Trial) -> Verdict:
 
 def _with_floats(rule: Rule, trial: Trial, verdict: Verdict, check_floats: bool, small: Small, cases: int) -> Verdict:
     report = floats.compare(rule, trial.concrete) if check_floats else floats.FloatReport()
+    spoilt = not_finite.refused(rule, trial.concrete) if check_floats and not report.kind else report
+    if spoilt.kind:
+        report = spoilt
     if report.kind:
-        verdict.status, verdict.kind, verdict.reason = "refuted", report.kind, report.problem
-        verdict.example = Counterexample(report.graph) if report.graph else None
-        verdict.counterexample = report.graph
+        return _by_floats(verdict, report)
+    if spoilt.problem:
+        verdict.reason = spoilt.problem
         return verdict
     field = trial.domain.name == "field"
     verdict.status = "proved"

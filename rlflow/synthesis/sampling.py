@@ -31,12 +31,13 @@ _INPUT = re.compile(r"(: \w+)\[([^\]]+)\] = input")
 @dataclass
 class Sample:
     """A drawn graph. ``index_inputs``: ordinal of an integer input -> its values lie below this. ``symbols``: value
-    of each symbolic dim."""
+    of each symbolic dim. ``dtype``: the element type that was asked for, or 0."""
 
     graph: _core.Graph
     index_inputs: dict[int, int]
     symbols: dict[str, int] = field(default_factory=dict)
     wild: bool = True
+    dtype: int = 0
 
 
 class Draw(AttributeDraw):
@@ -70,7 +71,7 @@ class Draw(AttributeDraw):
         if self.local is not None:
             return [self.child(term, want)]
         if term.name not in self.members:
-            self.members[term.name] = [self.fresh(term.name, want) for _ in range(self.rng.randint(least, 3))]
+            self.members[term.name] = [self.fresh(term.name, want) for _ in range(self.count(range(least, 4)))]
         return self.members[term.name]
 
     def node(self, term: Term, want: Want = ANY) -> int:
@@ -131,24 +132,27 @@ class Draw(AttributeDraw):
             if self.dtype_of(v) in DRAWN_FLOATS:
                 outputs.append(self.builder.add("Sigmoid", {}, [v], 0))
         graph = self.builder.finish(list(dict.fromkeys(outputs)))
-        return Sample(graph, self.index_inputs, wild=self.strayed)
+        return Sample(graph, self.index_inputs, wild=self.strayed, dtype=self.asked)
 
     def _other_outputs(self, first: int) -> list[int]:
         return [first + k for k in range(1, self.parts.get(first, 1))]
 
     def _star(self, root: Term) -> list[int]:
         out = []
-        for _ in range(self.rng.randint(2, 3)):
+        for _ in range(self.count((2, 3))):
             self.local = {}
             out.append(self.node(replace(root, star=False)))
         self.local = None
         return out
 
 
-def draw_sample(hints: SamplingHints, rng: random.Random, *, largest: int = 4, stray: bool = False) -> Sample | None:
-    """One graph, or ``None`` where the draw came to nothing. ``stray``: rather beside the hints than by them."""
+def draw_sample(
+    hints: SamplingHints, rng: random.Random, *, largest: int = 4, stray: bool = False, dtype: int = 0
+) -> Sample | None:
+    """One graph, or ``None`` where the draw came to nothing. ``stray``: rather beside the hints than by them.
+    ``dtype``: the element type of what has none by its operators, its hint or its conditions; 0: any."""
     try:
-        sample = Draw(hints, rng, largest=largest, stray=stray).sample()
+        sample = Draw(hints, rng, largest=largest, stray=stray, dtype=dtype).sample()
     except (GiveUp, GraphError, ArithmeticError, LookupError, TypeError, ValueError):
         return None  # attributes that were bound at one rank do not fit another
     return _with_symbols(sample, rng) if rng.random() < 0.12 else sample
@@ -172,6 +176,6 @@ def _with_symbols(sample: Sample, rng: random.Random) -> Sample | None:
 
     text = _INPUT.sub(rename, sample.graph.text())
     try:
-        return Sample(_core.Graph.parse(text), sample.index_inputs, symbols, sample.wild)
+        return replace(sample, graph=_core.Graph.parse(text), symbols=symbols)
     except GraphError:
         return None

@@ -54,7 +54,10 @@ class Evaluator:
             return self.domain.booleans(rng, shape)
         plain = rng.integers(-9, 10, size=shape, dtype=np.int64)
         pool = [*edges_of(dtype), *(int(v) for v in self.near if v == int(v) and abs(v) < 2**63)]
-        if not pool or rng.random() < 0.4:
+        way = rng.random()
+        if way < 0.2:  # any that the type holds: what wraps in between
+            return wrapped(rng.integers(-(2**63), 2**63, size=shape, dtype=np.int64), dtype)
+        if not pool or way < 0.5:
             return wrapped(plain, dtype)
         return wrapped(np.where(rng.random(shape) < 0.5, rng.choice(np.array(pool, np.int64), shape), plain), dtype)
 
@@ -70,13 +73,15 @@ class Evaluator:
 
     def inputs(self, graph: _core.Graph, indices: dict[int, int]) -> dict[int, Array]:
         """Random arrays for the graph inputs, by ordinal. ``indices``: ordinal of an integer input used as index ->
-        number of rows."""
+        number of rows, up from which and down from which they lie."""
         feeds: dict[int, Array] = {}
         for k, n in enumerate(graph.inputs()):
             v = graph.node_outputs(n)[0]
             shape = tuple(graph.shape(v) or ())
             if k in indices:
-                feeds[k] = self._rng("input", k).integers(0, indices[k], size=shape, dtype=np.int64)
+                rng = self._rng("input", k)  # half of them may be negative: they count from the end
+                low = -indices[k] if rng.random() < 0.5 else 0
+                feeds[k] = rng.integers(low, indices[k], size=shape, dtype=np.int64)
             else:
                 feeds[k] = self._random(self._rng("input", k), graph.dtype(v), shape)
         return feeds

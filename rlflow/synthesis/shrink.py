@@ -196,7 +196,7 @@ def _false_on(trial: Trial, spec: _Spec, failure: Failure) -> Failure | None:
         if (bound := failure.sample.index_inputs.get(k)) is not None
     }
     for probe.tries in range(1, 4):
-        probe.judge(Sample(graph, below))
+        probe.judge(Sample(graph, below, dtype=failure.sample.dtype))
         same = [f for f in probe.failures if f.kind == failure.kind]
         if same:
             return same[0]
@@ -269,7 +269,8 @@ class _Shown:
         for key, (dtype, shape, _) in self.leaves.items():
             picks = [pool[k] for k in rng.integers(0, len(pool), size=math.prod(shape))]
             if key[0] == "input" and key[1] in self.failure.sample.index_inputs:
-                picks = list(rng.integers(0, self.failure.sample.index_inputs[key[1]], size=len(picks)))
+                below = self.failure.sample.index_inputs[key[1]]
+                picks = list(rng.integers(-below, below, size=len(picks)))
             values[key] = self._array(dtype, shape, picks)
         return values
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,20 +16,24 @@ from rlflow import _core
 from rlflow.errors import GraphError
 from rlflow.rewrite import Rule
 from rlflow.synthesis.degree import degree_of
-from rlflow.synthesis.domains import Array, Domain, Field, Ordered, Unsupported
+from rlflow.synthesis.domains import Array, Domain, Field, OfNothing, Ordered, Unsupported
+from rlflow.synthesis.dropped import dropped_by
+from rlflow.synthesis.element_types import DTYPES, INTEGERS
 from rlflow.synthesis.field import key_of
 from rlflow.synthesis.hints import SamplingHints
 from rlflow.synthesis.integers import CAST_EDGES
-from rlflow.synthesis.operators import NeedsOrder, facets_of
+from rlflow.synthesis.operators import NeedsOrder, facets_of, valid_type
 from rlflow.synthesis.sampling import Sample, draw_sample
 from rlflow.synthesis.semantics import Evaluator, arbitrary_operators
 
 MOVES_PER_SAMPLE = 3
 TRIES_PER_SAMPLE = 60
 STRAY_TRIES_PER_SAMPLE = 20
+#: Of each element type: samples that are wanted, and draws in vain after which no more are made, at least and at most.
+OF_EACH_INTEGER, OF_EACH_TYPE, FEW_IN_VAIN, MOST_IN_VAIN = 8, 5, 24, 120
 DRAWS_AFTER_FAILURE = 300
 MOST_FAILURES = 40
-LARGEST_PAIR, MOST_PAIRS = 40, 60
+LARGEST_PAIR, MOST_PAIRS, MORE_AT_BOUNDARIES = 40, 60, 60
 MOST_OPERATOR_SETS, OF_EACH_SET = 40, 3
 _ORDER_OPS = re.compile(
     r"\b(Max|Min|MaxPool|GlobalMaxPool|ReduceMax|ReduceMin|ArgMax|ArgMin|Relu|Clip|LeakyRelu|PRelu|Abs|Cast)\b"
@@ -123,6 +127,7 @@ class Trial:
     def __post_init__(self) -> None:
         self.ruleset = _core.RuleSet([self.rule.core])
         self.digest = self.rule.digest
+        self.dropped = dropped_by(self.rule, self.hints.roots)
         compared = _COMPARED.search(self.rule.core.text())  # elsewhere a zero only brings divisions by it
         self.near = [v for v in self.hints.boundaries.values if v or compared]
         if "Cast" in self.rule.core.text():
@@ -135,22 +140,38 @@ class Trial:
         if self.fired >= self.samples and not self.failures and self.hints.samples:
             limit = self.tries + self.samples * STRAY_TRIES_PER_SAMPLE
             self._draw_while(lambda: self.wild < self.samples, limit, stray=True)
+        if self.fired >= self.samples and not self.failures:
+            self._draw_types()
 
-    def _draw_while(self, wanted: Callable[[], bool], limit: int, *, stray: bool) -> None:
+    def _draw_while(self, wanted: Callable[[], bool], limit: int, *, stray: bool = False, dtype: int = 0) -> None:
         after_failure = 0
         while self.tries < limit and wanted() and after_failure < DRAWS_AFTER_FAILURE:
             after_failure += bool(self.failures)
-            sample = self.draw(self.hints, stray=stray)
+            sample = self.draw(self.hints, stray=stray, dtype=dtype)
             if sample is not None:
                 self.judge(sample)
             if self.needs_order or len(self.failures) >= MOST_FAILURES or (not self.fired and self.same > self.samples):
                 return
 
-    def draw(self, hints: SamplingHints, *, stray: bool = False) -> Sample | None:
+    def _draw_types(self) -> None:
+        """Some samples of each integer type, which wrap and round where reals do not, and of each type that a condition
+        names; as far as the rule fires there. By then it is known how often it fires."""
+        in_vain = min(max(3 * self.tries // self.fired, FEW_IN_VAIN), MOST_IN_VAIN)
+        for dtype in dict.fromkeys([*INTEGERS, *(DTYPES[name] for name in sorted(self.hints.types))]):
+            before = self.fired
+            self._draw_while(lambda: self.fired == before, self.tries + in_vain, dtype=dtype)  # noqa: B023 - used at once
+            quota = OF_EACH_INTEGER if dtype in INTEGERS[:4] else OF_EACH_TYPE
+            if self.fired > before:
+                limit = self.tries + quota * in_vain
+                self._draw_while(lambda: self.fired < before + quota, limit, dtype=dtype)  # noqa: B023
+            if self.failures or self.needs_order:
+                return
+
+    def draw(self, hints: SamplingHints, *, stray: bool = False, dtype: int = 0) -> Sample | None:
         """The next graph; ``None`` where the draw came to nothing."""
         self.tries += 1
         rng = random.Random(key_of(self.seed, self.digest, self.domain.name, self.tries))
-        return draw_sample(hints, rng, stray=stray)
+        return draw_sample(hints, rng, stray=stray, dtype=dtype)
 
     def judge(self, sample: Sample) -> list[Outcome]:
         """What the rule does to one graph. Counts and keeps the failures."""
@@ -201,12 +222,20 @@ class Trial:
         if isinstance(bound, Outcome):
             return bound
         parent, child = bound
+        undefined = _undefined(child) if self._of_integers(sample) else ""
+        if undefined and not _undefined(parent):
+            return _bad("shape", undefined, parent, child, sample, digest)
         try:
             if not before:
                 evaluator = Evaluator(self.domain, key_of(self.seed, self.tries), self.near)
                 feeds = evaluator.inputs(parent, sample.index_inputs)
                 before.append(_Before(evaluator, feeds, evaluator.run(parent, feeds)))
             after = before[0].evaluator.run(child, before[0].feeds)
+        except OfNothing as why:
+            if not before:
+                return Outcome("silent", digest)
+            reason = f"the source is a number, and the target is {why}"
+            return _bad("value", reason, parent, child, sample, digest)
         except Unsupported as why:
             self.unsupported = str(why)
             return Outcome("silent", digest)
@@ -215,24 +244,29 @@ class Trial:
             return Outcome("silent", digest)
         problem = difference(parent, child, before[0].outputs, after)
         if problem:
-            plain = Sample(parent, sample.index_inputs, {}, sample.wild)
-            return Outcome("bad", digest, Failure(*problem, parent, plain, child))
+            return _bad(*problem, parent, child, sample, digest)
         self._count(sample, parent, child)
         return Outcome("good", digest)
 
+    @staticmethod
+    def _of_integers(sample: Sample) -> bool:
+        return sample.dtype in INTEGERS
+
     def _keep(self, configuration: str, sample: Sample, parent: _core.Graph, child: _core.Graph) -> None:
         """Keeps small graphs, to be decided by cases."""
-        if len(self.pairs) < MOST_PAIRS:
+        at_boundary = bool(extents_of(parent) & {*self.hints.boundaries.extents})
+        if len(self.pairs) < MOST_PAIRS + at_boundary * MORE_AT_BOUNDARIES:
             size = Failure("", "", parent, sample).size
             if size[0] <= LARGEST_PAIR:
                 self.pairs.setdefault(configuration, Pair(size, parent, child, sample))
 
     def _count(self, sample: Sample, parent: _core.Graph, child: _core.Graph) -> None:
         configuration = _configuration(parent)
-        if self.domain.ordered:
+        if self.domain.ordered and not self._of_integers(sample):
             self._keep(configuration, sample, parent, child)
-        else:
+        elif not self.domain.ordered:
             self.degree = max(self.degree, degree_of(parent), degree_of(child))
+        self.dropped.note(parent)
         self.fired += 1
         self.wild += sample.wild
         self.shapes.add(configuration)
@@ -243,9 +277,30 @@ class Trial:
         operators = tuple(sorted({parent.op(n) for n in parent.order()}))
         count = self.operators.get(operators, 0)
         new = count < OF_EACH_SET and (count or len(self.operators) < MOST_OPERATOR_SETS)
-        if not sample.symbols and (len(self.concrete) < 24 or new):
+        if not sample.symbols and not self._of_integers(sample) and (len(self.concrete) < 24 or new):
             self.operators[operators] = count + 1
             self.concrete.append(sample)
+
+
+def _bad(kind: str, reason: str, parent: _core.Graph, child: _core.Graph, sample: Sample, digest: str) -> Outcome:
+    """A failure on the bound graphs."""
+    plain = replace(sample, graph=parent, symbols={})
+    return Outcome("bad", digest, Failure(kind, reason, parent, plain, child))
+
+
+def _undefined(graph: _core.Graph) -> str:
+    """An operator on a type that ONNX does not define it for, in a sentence; nothing where there is none."""
+    for n in graph.order():
+        operands = [v for v in graph.node_inputs(n)[:1] if v >= 0]
+        if operands and not valid_type(graph.op(n), graph.dtype(operands[0])):
+            return f"the conditions hold, and ONNX does not define {graph.op(n)} for {graph.type_text(operands[0])}"
+    return ""
+
+
+def extents_of(graph: _core.Graph) -> set[int]:
+    """Extents of the graph's inputs."""
+    shapes = [graph.shape(graph.node_outputs(n)[0]) or [] for n in graph.inputs()]
+    return {d for shape in shapes for d in shape if isinstance(d, int)}
 
 
 def _configuration(graph: _core.Graph) -> str:

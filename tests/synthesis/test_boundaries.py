@@ -39,8 +39,29 @@ def test_the_numbers_of_a_statement_are_boundaries(
 
 
 @pytest.mark.parametrize(
+    ("terms", "where", "counts"),
+    [
+        (["(Concat{axis=?a} ?xs...)"], ["len(?xs...) > 4 and dim($0, 0) == 9"], {4, 5}),
+        (["(Concat{axis=0} *(Mul ?xs... (Literal{value=if($n == 6, 2.0, 1.0), like=?xs...})))"], [], {5, 6, 7}),
+        (["if(len(?s) > 5, 1, 8-3)"], [], {4, 5, 6, 7, 8, 9}),  # of a definition, all its numbers
+        (["(Slice{axes=[0], starts=[0], ends=[9], steps=[1]} ?x)"], ["rank(?x) > 5"], set()),
+    ],
+)
+def test_the_numbers_of_operands_are_boundaries(terms: list[str], where: list[str], counts: set[int]) -> None:
+    assert counts == set(boundaries_of(terms, where).counts)
+
+
+def test_operands_are_drawn_on_both_sides_of_a_number() -> None:
+    rule = Rule("r", "t", ("(Concat{axis=?a} ?xs...)",), ("(Concat{axis=?a} ?xs...)",), ("len(?xs...) > 6",))
+    samples = [draw_sample(hints_of(rule), random.Random(k)) for k in range(200)]
+    graphs = [s.graph for s in samples if s is not None]
+    assert {5, 6, 7} <= {len(g.node_inputs(n)) for g in graphs for n in g.order() if g.op(n) == "Concat"}
+
+
+@pytest.mark.parametrize(
     ("terms", "where", "beyond"),
     [
+        (["(Concat{axis=?a} ?xs...)"], ["len(?xs...) < 40"], "40 operands"),
         (["(Slice{ends=[5000]} ?x)"], [], "5000"),
         (["(Slice{ends=[9223372036854775807]} ?x)"], [], ""),  # to the end
         (["?x"], ["value(?c) >= 1000000"], ""),
@@ -100,6 +121,7 @@ def test_attributes_of_two_roots_are_drawn_apart_in_one() -> None:
         (3, [127, 128, -129], [127, -128, 127]),
         (6, [2**31 - 1, 2**31, 2**32], [2**31 - 1, -(2**31), 0]),
         (7, [2**62, -(2**62)], [2**62, -(2**62)]),
+        (13, [-1, 2**62], [-1, 2**62]),
     ],
 )
 def test_integers_wrap_at_their_width(dtype: int, values: list[int], held: list[int]) -> None:
@@ -108,6 +130,7 @@ def test_integers_wrap_at_their_width(dtype: int, values: list[int], held: list[
 
 def test_edges_are_held_by_their_type() -> None:
     assert edges_of(2)[-1] == 255 and edges_of(3)[0] == -128 and edges_of(1) == []
+    assert edges_of(7)[0] == -(2**63) and {2**63 - 1, -(2**63), -1} <= set(edges_of(13))  # patterns of 64 bits
     assert {2**24 + 1, 2**31, 2**53 + 1} <= set(EDGES)
 
 

@@ -17,7 +17,10 @@ from rlflow.errors import RuleError
 from rlflow.rewrite import Rule, load_rules
 from rlflow.synthesis import load_rules as load_proved
 from rlflow.synthesis import prove_all, trial
-from rlflow.synthesis.hints import make_hints
+from rlflow.synthesis.domains import Field
+from rlflow.synthesis.element_types import DTYPES
+from rlflow.synthesis.hints import hints_of, make_hints
+from rlflow.synthesis.methods import one_verdict
 from rlflow.synthesis.prove import prove
 from rlflow.synthesis.sampling import draw_sample
 from rlflow.synthesis.terms import literal, mentions, read_term
@@ -42,7 +45,7 @@ def test_a_verdict_is_the_same_every_time() -> None:
 
 
 def test_an_order_is_used_where_the_field_fails() -> None:
-    r = rule("(Relu (Mul ?x ?c))", "(Mul (Relu ?x) ?c)", "constant(?c)", "min_of(?c) > 0")
+    r = rule("(Relu (Mul ?x ?c))", "(Mul (Relu ?x) ?c)", "constant(?c)", "min_of(?c) > 0", "is_float(?x)")
     assert prove(r, samples=40).record.method == "ordered"
 
 
@@ -157,6 +160,50 @@ def test_a_record_in_a_foreign_file_is_not_believed(tmp_path: Path) -> None:
     )
     with pytest.raises(RuleError, match="refuted"):
         load_proved([path])
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("source", "target", "where"),
+    [
+        (
+            "(Div (Add ?x ?c) ?c)",
+            "(Add (Div ?x ?c) (Literal{value=1, like=?x}))",
+            ("min_of(?c) > 0", "same_shape(?x,$0)"),
+        ),
+        ("(Relu (Mul ?x ?c))", "(Mul (Relu ?x) ?c)", ("min_of(?c) > 0",)),
+        ("(Relu (Abs ?x))", "(Abs ?x)", ()),
+    ],
+)
+def test_what_is_false_of_integers_is_refuted_by_every_seed(
+    source: str, target: str, where: tuple[str, ...], seed: int
+) -> None:
+    assert prove(rule(source, target, *where), seed=seed).kind == "value"
+
+
+@pytest.mark.parametrize(("name", "dtype"), DTYPES.items())
+def test_every_element_type_that_a_condition_names_is_drawn(name: str, dtype: int) -> None:
+    r = rule("(Not ?x)" if name == "bool" else "(Neg ?x)", "?x", f'dtype(?x) == "{name}"')
+    tried = trial.Trial(r, hints_of(r), Field(), 20, 0)
+    samples = [tried.draw(tried.hints, dtype=dtype) for _ in range(20)]
+    inputs = [(s.graph, s.graph.node_outputs(n)[0]) for s in samples if s for n in s.graph.inputs()]
+    assert any(graph.dtype(v) == dtype for graph, v in inputs)
+
+
+def test_a_fault_that_nobody_foresaw_costs_one_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    r = rule("(Relu (Transpose{perm=?p} ?x))", "(Transpose{perm=?p} (Relu ?x))")
+    whole = trial.Trial.go
+
+    def failing(self: trial.Trial) -> None:
+        if self.rule.name == "broken":
+            raise AttributeError("no such thing")
+        whole(self)
+
+    monkeypatch.setattr(trial.Trial, "go", failing)
+    broken, good = prove_all([replace(r, name="broken"), r], samples=20)
+    assert good.proved and broken.status == "undecided"
+    assert "the prover failed: it did not foresee AttributeError (no such thing) at test_prove.py:" in broken.reason
+    assert one_verdict(replace(r, name="broken"), method="float").status == "undecided"
 
 
 def test_progress_is_told_and_faults_of_the_prover_are_named() -> None:

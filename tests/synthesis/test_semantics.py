@@ -53,6 +53,8 @@ CASES = {
     "pad": "x: f32[2,3] = input  y = Pad{pads=[1,0,2,1], value=1.5}(x)  z = Pad{pads=[0,1,0,2], mode=\"reflect\"}(x)  return y, z",
     "pad-edge": "x: f32[2,3] = input  y = Pad{pads=[1,0,2,1], mode=\"edge\"}(x)  return y",
     "gather": "x: f32[4,3] = input  i: i64[2,2] = const [0, 3, -1, 2]  y = Gather{axis=0}(x, i)  return y",
+    "gather-scalar": "x: f32[4] = input  i: i64[] = const 2  y = Gather{axis=0}(x, i)  return y",
+    "pad-wrap": "x: f32[2,3] = input  y = Pad{pads=[1,0,1,2], mode=\"wrap\"}(x)  return y",
     "gather-elements": "x: f32[3,2] = input  i: i64[2,2] = const [0, 2, 1, 0]  y = GatherElements{axis=0}(x, i)  return y",
     "where": "x: f32[3] = input  y: f32[2,3] = input  c = Less(x, y)  z = Where(c, x, y)  return z",
     "eye": "x: f32[3,4] = input  y = EyeLike(x)  return y",
@@ -105,6 +107,56 @@ def test_the_two_domains_agree(name: str) -> None:
     residues = {k: residue(a) if a.dtype == object else a for k, a in feeds.items()}
     for mine, theirs in zip(rational.run(graph, feeds), Evaluator(Field(), 3).run(graph, residues), strict=True):
         assert ((residue(mine) if mine.dtype == object else mine) == theirs).all()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "op", "x", "y", "result"),
+    [
+        ("i64", "Div", -(2**63), 2, -(2**62)),
+        ("i32", "Div", -7, 2, -3),
+        ("i8", "Mul", 64, 3, -64),
+        ("u8", "Sub", 1, 2, 255),
+        ("u64", "Max", -1, 1, -1),  # the patterns of 2^64 - 1
+        ("u64", "Div", -2, 2, 2**63 - 1),
+        ("u64", "Sub", 0, 1, -1),
+    ],
+)
+def test_integers_are_those_of_a_machine(dtype: str, op: str, x: int, y: int, result: int) -> None:
+    graph = parse(f"x: {dtype}[1] = input  y: {dtype}[1] = input  z = {op}(x, y)  return z")
+    feeds = {0: np.array([x], np.int64), 1: np.array([y], np.int64)}
+    assert Evaluator(Field(), 0).run(graph, feeds)[0].tolist() == [result]
+
+
+def test_a_negative_pad_cuts_off() -> None:
+    graph = parse("x: f32[3,2] = input  y = Pad{pads=[-1,0,1,-1], value=9.0}(x)  s: f32[] = input  z = Pad{pads=[], mode=\"edge\"}(s)  return y, z")
+    feeds = {0: np.arange(6, dtype=object).reshape(3, 2), 1: np.array(7, dtype=object)}
+    y, z = Evaluator(Ordered(), 0).run(graph, feeds)
+    assert y.tolist() == [[2], [4], [9]] and z.tolist() == 7
+
+
+def test_an_unsigned_number_is_cast_as_what_it_is() -> None:
+    graph = parse("x: u64[1] = input  y = Cast{to=11}(x)  return y")
+    assert Evaluator(Ordered(), 0).run(graph, {0: np.array([-1], np.int64)})[0].tolist() == [2**64]  # as f64 rounds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x: bool[2] = input  y = Neg(x)  return y",
+        "x: bool[2] = input  y = Sub(x, x)  return y",
+        "x: f32[] = input  k: i64[] = const 0  y = CumSum(x, k)  return y",
+    ],
+)
+def test_what_onnx_does_not_define_has_no_meaning(text: str) -> None:
+    evaluator, graph = Evaluator(Field(), 0), parse(text)
+    with pytest.raises(Unsupported):
+        evaluator.run(graph, evaluator.inputs(graph, {}))
+
+
+def test_indices_count_from_either_end() -> None:
+    graph = parse("x: f32[4] = input  i: i64[64] = input  y = Gather{axis=0}(x, i)  return y")
+    drawn = np.concatenate([Evaluator(Field(), seed).inputs(graph, {1: 4})[1] for seed in range(8)])
+    assert set(drawn.tolist()) == set(range(-4, 4))
 
 
 def test_normalisations_are_scale_times_a_row_function_plus_bias() -> None:

@@ -15,7 +15,7 @@ from rlflow.synthesis.operators import degrees
 from rlflow.synthesis.operators.exact import function_of
 from rlflow.synthesis.operators.facets import Call, Drawn, NeedsOrder, facets_of, register, register_class
 from rlflow.synthesis.operators.native import NativeKind
-from rlflow.synthesis.operators.unary import float_attrs, integer_function, leaky
+from rlflow.synthesis.operators.unary import float_attrs, integer_function, leaky, operand_type
 from rlflow.synthesis.terms import Term
 from rlflow.synthesis.want import GiveUp, Want
 
@@ -26,9 +26,11 @@ _LARGEST_POWER = 4
 
 
 def _truncated(a: Array, b: Array) -> Array:
-    safe = np.where(b == 0, 1, b)
-    q = np.abs(a) // np.abs(safe) * np.sign(a) * np.sign(safe)
-    return np.where(b == 0, integer_function(field.key_of("x/0"), a), q)
+    """The quotient rounded toward zero; that by zero is arbitrary. (Numpy rounds down.)"""
+    safe = np.where(b == 0, b.dtype.type(1), b)
+    down = a // safe
+    q = down + ((down * safe != a) & ((a < 0) != (safe < 0))).astype(down.dtype)
+    return np.where(b == 0, integer_function(field.key_of("x/0"), a).astype(q.dtype), q)
 
 
 def _fold(c: Call, step: Callable[[Array, Array], Array]) -> Array:
@@ -36,6 +38,7 @@ def _fold(c: Call, step: Callable[[Array, Array], Array]) -> Array:
 
 
 def _total(c: Call) -> Array:
+    c.no_arithmetic_of_truths()
     return _fold(c, c.domain.add if c.is_float() else np.add)
 
 
@@ -52,7 +55,8 @@ def _mean(c: Call) -> Array:
 def _max_min(c: Call) -> Array:
     largest = c.op == "Max"
     if not c.is_float():
-        return _fold(c, np.maximum if largest else np.minimum)
+        c.no_arithmetic_of_truths()
+        return c.whole(_fold(c.of_numbers(), np.maximum if largest else np.minimum))
     if not isinstance(c.domain, Ordered):
         raise NeedsOrder(c.op)
     domain = c.domain
@@ -67,8 +71,10 @@ def by_flags(c: Call) -> Array:
     """A broadcasting operator: what its facet says of integers, of floats, of an order; else a keyed function."""
     facets, a, b = facets_of(c.op), c.arg(0), c.arg(1)
     if not c.is_float():
+        c.no_arithmetic_of_truths()
         if facets.on_integers is not None:
-            return np.asarray(facets.on_integers(a, b))
+            whole = c.of_numbers()
+            return c.whole(np.asarray(facets.on_integers(whole.arg(0), whole.arg(1))))
         b = b if not c.is_float(1) else c.domain.integer(0, b)
         return integer_function(c.key(), a, b)
     if facets.exactly is not None:
@@ -120,7 +126,7 @@ def _pow(c: Call) -> Array:
 
 def _draw_by_flags(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     attrs = float_attrs(d, term, op)
-    inputs = _broadcast(d, term, want)
+    inputs = _broadcast(d, term, want._replace(dtype=operand_type(d, op, want.dtype)))
     return inputs, attrs
 
 
@@ -145,7 +151,7 @@ def _broadcast(d: Draw, term: Term, want: Want) -> list[int]:
 
 def _draw_where(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     c, a, b = term.children
-    x = d.child(a, Want(shape=want.shape, least_rank=want.least_rank))
+    x = d.child(a, Want(shape=want.shape, least_rank=want.least_rank, dtype=want.dtype))
     y = d.child(b, Want(shape=d.partner(d.shape(x)), dtype=d.dtype_of(x)))
     wide = max(d.shape(x), d.shape(y), key=len)
     return [d.child(c, Want(shape=d.partner(wide), dtype=9)), x, y], {}

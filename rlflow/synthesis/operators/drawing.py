@@ -35,4 +35,6 @@ def image(d: Draw, n: int, want: Want, channels: int | None = None) -> tuple[int
     space = [d.rng.randint(1, 5 if n < 3 else 3) for _ in range(n)]
     if want.shape and len(want.shape) == n + 2 and d.rng.random() < 0.4:
         space = list(want.shape[2:])
+    elif d.large_left and d.hints.boundaries.extents and n < 3:
+        space[d.rng.randrange(n)] = d.extent()
     return (batch, channels or d.rng.choice([1, 2, 2, 3, 4]), *space)

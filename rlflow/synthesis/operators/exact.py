@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlflow.synthesis import field
-from rlflow.synthesis.domains import Array, Domain, Field, Ordered, Unsupported
+from rlflow.synthesis.domains import Array, Domain, Field, OfNothing, Ordered, Unsupported
 from rlflow.synthesis.operators.facets import Call, NeedsOrder, facets_of, flags_of
 
 
@@ -21,7 +21,7 @@ def extreme_over(c: Call, x: Array, axes: tuple[int, ...], largest: bool) -> Arr
     if not isinstance(c.domain, Ordered):
         raise NeedsOrder(c.op)
     if any(x.shape[a] == 0 for a in axes):
-        raise Unsupported("an extreme of nothing")
+        raise OfNothing("an extreme of nothing")
     for a in sorted(axes, reverse=True):
         pieces = [x.take(k, axis=a) for k in range(x.shape[a])]
         best = pieces[0]
@@ -34,7 +34,7 @@ def extreme_over(c: Call, x: Array, axes: tuple[int, ...], largest: bool) -> Arr
 def mean_over(d: Domain, x: Array, axes: tuple[int, ...]) -> Array:
     count = math.prod(x.shape[a] for a in axes)
     if count == 0:
-        raise Unsupported("a mean of nothing")
+        raise OfNothing("a mean of nothing")
     return d.div(d.total(x, axes), d.constant(count))
 
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from rlflow.errors import ProofError
 from rlflow.ops import extension, members, op_row
 from rlflow.synthesis import field
 from rlflow.synthesis.domains import Array, Domain, Unsupported
+from rlflow.synthesis.integers import U64, unsigned
 from rlflow.synthesis.operators.degrees import DegreeRule
 from rlflow.synthesis.operators.native import Attributes, NativeKind
 from rlflow.synthesis.terms import Term
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 
 FLOATS = frozenset({1, 10, 11, 16, 17, 18, 19, 20})
 BOOL = 9
+#: Pointwise operators that ONNX defines for truth values.
+OF_TRUTHS = frozenset({"And", "Or", "Xor", "Not", "Equal", "Where", "Cast", "Identity"})
 #: Flags of broadcasting pointwise operators, which are arbitrary functions where nothing else is known of them.
 POINTWISE = frozenset({"unary", "binary", "pointwise"})
 #: Float types that variables are drawn in.
@@ -67,6 +72,23 @@ class Call:
 
     def is_float(self, k: int = 0) -> bool:
         return self.dtypes[k] in FLOATS
+
+    def no_arithmetic_of_truths(self) -> None:
+        """Raises Unsupported where ONNX defines no such operator of truth values, and numpy does as it likes."""
+        if self.dtypes[0] == BOOL and self.op not in OF_TRUTHS:
+            raise Unsupported(f"{self.op} of truth values")
+
+    def of_numbers(self) -> Call:
+        """The call with 64-bit unsigned operands as the numbers that they are, and not as signed patterns."""
+        if U64 not in self.dtypes:
+            return self
+        pairs = zip(self.inputs, self.dtypes, strict=True)
+        return replace(self, inputs=[None if a is None else unsigned(a, t) for a, t in pairs])
+
+    @staticmethod
+    def whole(a: Array) -> Array:
+        """Whole numbers as arrays hold them: a 64-bit unsigned one by its signed pattern."""
+        return a.view(np.int64) if a.dtype == np.uint64 else a
 
 
 Meaning = Callable[[Call], "Array | list[Array]"]
@@ -211,6 +233,8 @@ def _chosen(op_class: str, floats: bool) -> tuple[str, ...]:
 
 def valid_type(op: str, dtype: int) -> bool:
     """Whether ONNX defines the operator for this element type of its first operand."""
+    if dtype == BOOL and POINTWISE & flags_of(op):
+        return op in OF_TRUTHS
     return facets_of(op).floats if dtype in DRAWN_FLOATS else facets_of(op).integers
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -52,7 +52,10 @@ def _pad(c: Call) -> Array:
     x, pads, mode = c.arg(0), c.attrs["pads"], c.attrs["mode"]
     width = [(pads[k], pads[x.ndim + k]) for k in range(x.ndim)]
     if any(e < 0 for pair in width for e in pair):
-        raise Unsupported("negative pads")
+        if mode != "constant" or any(-min(pair) > d for pair, d in zip(width, x.shape, strict=True)):
+            raise Unsupported("negative pads of what is repeated, or of more than there is")
+        kept = [slice(max(-b, 0), d - max(-e, 0)) for (b, e), d in zip(width, x.shape, strict=True)]
+        x, width = x[tuple(kept)], [(max(b, 0), max(e, 0)) for b, e in width]
     if mode == "constant":
         fill = (
             c.domain.constant(c.attrs.get("value", 0.0)) if c.is_float() else np.asarray(int(c.attrs.get("value", 0)))
@@ -63,6 +66,8 @@ def _pad(c: Call) -> Array:
         return out
     if mode == "reflect" and any(max(pair) >= d for pair, d in zip(width, x.shape, strict=True)):
         raise Unsupported("reflecting more than there is")
+    if not x.ndim:
+        return x
     return np.pad(x, width, mode={"reflect": "reflect", "edge": "edge", "wrap": "wrap"}[mode])  # type: ignore[call-overload]
 
 
@@ -75,7 +80,8 @@ def _indices(c: Call, k: int, extent: int) -> Array:
 
 def _gather(c: Call) -> Array:
     x, axis = c.arg(0), c.attrs["axis"]
-    return np.take(x, _indices(c, 1, x.shape[axis]), axis=axis)
+    taken: Any = np.take(x, _indices(c, 1, x.shape[axis]), axis=axis)
+    return np.asarray(taken, dtype=x.dtype)  # of objects, numpy takes the only one out of its array
 
 
 def _gather_elements(c: Call) -> Array:
@@ -167,7 +173,7 @@ def _parts(d: Draw, kid: Term, shape: tuple[int, ...], axis: int | None) -> list
     if kid.name in d.members:
         return d.members[kid.name]
     values = []
-    for _ in range(d.rng.choice([0, 1, 1, 2, 2, 3])):
+    for _ in range(d.count((0, 1, 1, 2, 2, 3))):
         one = shape if axis is None or axis >= len(shape) else (*shape[:axis], d.extent(), *shape[axis + 1 :])
         values.append(d.fresh(kid.name, Want(shape=one)))
     d.members[kid.name] = values
@@ -188,7 +194,7 @@ def _draw_split(d: Draw, term: Term, op: str, want: Want) -> Drawn:
 
     def sizes() -> list[int]:
         extent = d.shape(x)[axis]
-        n = d.rng.choice(lengths) if lengths else max(least, d.rng.choice([1, 2, 2, 3]))
+        n = d.rng.choice(lengths) if lengths else max(least, d.count((1, 2, 2, 3)))
         if n > extent:
             raise GiveUp
         cuts = sorted(d.rng.sample(range(1, extent), n - 1))
@@ -259,11 +265,13 @@ def _draw_pad(d: Draw, term: Term, op: str, want: Want) -> Drawn:
                     + [d.rng.randint(0, 2) for _ in range(rank - lead)]
                 )
             )
+        if d.rng.random() < 0.4:  # a negative pad cuts off
+            return [d.rng.choice([-1, -1, 0, 1, 2]) for _ in range(2 * rank)]
         return [d.rng.choice([0, 0, 1, 2]) for _ in range(2 * rank)]
 
     return [x], {
         "mode": d.attr(
-            term, op, "mode", lambda: "constant" if d.rng.random() < 0.8 else d.rng.choice(["edge", "reflect"])
+            term, op, "mode", lambda: "constant" if d.rng.random() < 0.8 else d.rng.choice(["edge", "reflect", "wrap"])
         ),
         "pads": d.attr(term, op, "pads", pads),
         "value": d.attr(term, op, "value", lambda: 0.0 if d.rng.random() < 0.7 else 1.0),
@@ -273,7 +281,10 @@ def _draw_pad(d: Draw, term: Term, op: str, want: Want) -> Drawn:
 def _draw_eye_like(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     square = (d.extent(),) * 2 if d.rng.random() < 0.7 else d.dims(2)
     x = d.child(term.children[0], Want(shape=want.shape if want.shape is not None and len(want.shape) == 2 else square))
-    return [x], {"k": d.attr(term, op, "k", lambda: 0)}
+    attrs = {"k": d.attr(term, op, "k", lambda: d.rng.choice([0, 0, 1, -1]))}
+    if term.rest or "dtype" in term.attrs:  # without one it is that of the operand
+        attrs["dtype"] = d.attr(term, op, "dtype", lambda: d.rng.choice([1, 7, 11]))
+    return [x], attrs
 
 
 def _native_slice(a: Attributes) -> NativeKind:

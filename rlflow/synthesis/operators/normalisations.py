@@ -117,6 +117,7 @@ def _draw_layer_norm(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     last = rank - 1
     axis = d.attr(term, op, "axis", lambda: last if d.rng.random() < 0.7 else d.rng.randrange(rank))
     attrs = {"axis": axis, "epsilon": _draw_epsilon(d, term, op)}
+    attrs["stash_type"] = d.attr(term, op, "stash_type", lambda: 1 if d.rng.random() < 0.9 else 16)
     tail = d.shape(x)[axis:]
     shape = tail if d.rng.random() < 0.85 else d.rng.choice([tail[-1:], (1,), d.shape(x)[max(axis - 1, 0) :]])
     return [x, *(d.child(c, Want(shape=shape, dtype=d.dtype_of(x))) for c in term.children[1:])], attrs

@@ -70,6 +70,8 @@ def _arg(c: Call) -> Array:
 def _cumsum(c: Call) -> Array:
     floats_only(c)
     x, axis = c.arg(0), int(np.asarray(c.arg(1)).reshape(()))
+    if not -x.ndim <= axis < x.ndim:
+        raise Unsupported("a running sum along an axis that is not there")
     rows = np.moveaxis(x, axis, 0)
     rows = rows[::-1] if c.attrs["reverse"] else rows
     out, state = np.empty(rows.shape, rows.dtype), c.domain.zeros(rows.shape[1:])
@@ -85,7 +87,7 @@ def _draw_arg(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     return [x], {
         "axis": d.attr(term, op, "axis", lambda: d.rng.randrange(max(1, len(d.shape(x))))),
         "keepdims": d.attr(term, op, "keepdims", lambda: d.rng.randint(0, 1)),
-        "select_last_index": d.attr(term, op, "select_last_index", lambda: 0),
+        "select_last_index": d.attr(term, op, "select_last_index", lambda: d.rng.randint(0, 1)),
     }
 
 
@@ -96,7 +98,12 @@ def _draw_cumsum(d: Draw, term: Term, op: str, want: Want) -> Drawn:
 
 
 def _draw_by_flags(d: Draw, term: Term, op: str, want: Want) -> Drawn:
-    x = d.child(term.children[0], Want(shape=want.shape, least_rank=max(1, want.least_rank), rank=want.rank))
+    wish = want.shape
+    if wish is None and d.rng.random() < 0.08:  # of nothing
+        wish = d.dims(want.rank or d.rank(max(1, want.least_rank)))
+        empty = d.rng.randrange(len(wish))
+        wish = (*wish[:empty], 0, *wish[empty + 1 :])
+    x = d.child(term.children[0], Want(shape=wish, least_rank=max(1, want.least_rank), rank=want.rank))
     rank = len(d.shape(x))
     if not rank:
         raise GiveUp

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlflow.ops.numbers import meant
 from rlflow.synthesis import field
 from rlflow.synthesis.domains import Array, Field, Ordered, Unsupported
-from rlflow.synthesis.integers import limits, wrapped
+from rlflow.synthesis.integers import U64, limits, unsigned, wrapped
 from rlflow.synthesis.operators import degrees, exponentials, not_numbers, signs
 from rlflow.synthesis.operators.exact import applied, function_of
 from rlflow.synthesis.operators.facets import (
@@ -32,8 +32,6 @@ from rlflow.synthesis.terms import Term
 from rlflow.synthesis.want import Want
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from rlflow.synthesis.sampling import Draw
 
 
@@ -52,6 +50,7 @@ def _identity(c: Call) -> Array:
 
 def _neg(c: Call) -> Array:
     x = c.arg(0)
+    c.no_arithmetic_of_truths()
     return c.domain.sub(c.domain.zeros(()), x) if c.is_float() else np.negative(x)
 
 
@@ -63,7 +62,10 @@ def _clip(c: Call) -> Array:
     bounds = [c.inputs[k] if c.present(k) else None for k in (1, 2)]
     if not c.is_float() or not isinstance(c.domain, Ordered):
         if not c.is_float():
-            return np.clip(c.arg(0), bounds[0], bounds[1]) if any(b is not None for b in bounds) else c.arg(0)
+            c.no_arithmetic_of_truths()
+            low, high = (None if b is None else unsigned(b, c.dtypes[0]) for b in bounds)
+            clipped = np.clip(unsigned(c.arg(0), c.dtypes[0]), low, high) if c.present(1) or c.present(2) else c.arg(0)
+            return c.whole(np.asarray(clipped))
         given = [b.reshape(()) for b in bounds if b is not None]
         return c.domain.function(c.key([b is None for b in bounds]), c.arg(0), *given)
     x = c.arg(0)
@@ -82,6 +84,8 @@ def _cast(c: Call) -> Array:
             return x if held else c.domain.function(c.key(), x, zero=True)
         return np.asarray(x != 0, dtype=bool) if target == BOOL else _to_integer(c, x)
     if target in FLOATS:
+        x = unsigned(x, source)
+        x = x.astype(object) if x.dtype == np.uint64 else x
         if target in (1, 11):
             return c.domain.from_integers(_representable(x, target))
         exact = c.domain.from_integers(x)
@@ -106,9 +110,10 @@ def _to_integer(c: Call, x: Array) -> Array:
     if not all(isinstance(v, (int, Fraction)) for v in x.flat):
         raise Unsupported("integers made of reals, by cases")
     low, high = ends
-    anything = c.domain.integer(c.key(), x)
+    kind = np.uint64 if c.out_dtypes[0] == U64 else np.int64
+    anything = c.domain.integer(c.key(), x).astype(kind)
     whole = [int(v) if low <= int(v) <= high else int(a) for v, a in zip(x.flat, anything.flat, strict=True)]
-    return np.array(whole, np.int64).reshape(x.shape)
+    return c.whole(np.array(whole, kind).reshape(x.shape))
 
 
 def by_flags(c: Call) -> Array:
@@ -116,9 +121,10 @@ def by_flags(c: Call) -> Array:
     x = c.arg(0)
     if c.is_float():
         return c.domain.predicate(c.key(), x) if c.out_dtypes[0] == BOOL else applied(c.domain, c.op, c.key(), x)
+    c.no_arithmetic_of_truths()
     known = facets_of(c.op).on_integers
     if known is not None:
-        return np.asarray(known(x))
+        return c.whole(np.asarray(known(unsigned(x, c.dtypes[0]))))
     out = integer_function(c.key(), x)
     out = np.where(x == 0, 0, out) if "zero_preserving" in flags_of(c.op) else out
     return out.astype(bool) if c.out_dtypes[0] == BOOL else out
@@ -186,6 +192,17 @@ def _fast_gelu(c: Call) -> Array:
     return by_flags(c) if isinstance(c.domain, Ordered) or not c.is_float() else _gelu_by_tanh(c)
 
 
+#: Attributes that are one of few.
+_ONE_OF: dict[str, list[Any]] = {
+    "approximate": ["none", "tanh"],
+    "detect_negative": [0, 1],
+    "detect_positive": [0, 1],
+    "direction": ["LEFT", "RIGHT"],
+    "round_mode": ["up"] * 7 + ["down"],  # this and the next are about float8, and not in every opset
+    "saturate": [1] * 7 + [0],
+}
+
+
 def float_attrs(d: Draw, term: Term, op: str) -> dict[str, Any]:
     """Attributes of a pointwise operator: floats from a few values, the rest as they are by default."""
     attrs = {}
@@ -193,8 +210,8 @@ def float_attrs(d: Draw, term: Term, op: str) -> dict[str, Any]:
         default = default_of(op, name)
         if isinstance(default, float):
             attrs[name] = d.attr(term, op, name, lambda v=default: d.rng.choice([v, 0.5, 1.0, 0.25]))
-        elif name == "direction":
-            attrs[name] = d.attr(term, op, name, lambda: "LEFT")
+        elif name in _ONE_OF:
+            attrs[name] = d.attr(term, op, name, lambda n=name: d.rng.choice(_ONE_OF[n]))
         elif name == "fmod":
             attrs[name] = d.attr(term, op, name, lambda: 1 if d.dtype in FLOATS else 0)
         elif name == "to":
@@ -202,11 +219,25 @@ def float_attrs(d: Draw, term: Term, op: str) -> dict[str, Any]:
     return attrs
 
 
+#: Operators whose result says nothing of the type of their operands.
+ASKS = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "IsNaN", "IsInf"})
+_LOGICAL = frozenset({"And", "Or", "Xor", "Not"})
+
+
+def operand_type(d: Draw, op: str, wanted: int | None) -> int | None:
+    """The element type of operands, ``wanted`` that of the result: of comparisons any, of logic truth values."""
+    if op in _LOGICAL:
+        return BOOL
+    if op in ASKS or op == "Cast":
+        return BOOL if op == "Equal" and d.rng.random() < 0.1 else None
+    return wanted
+
+
 def _draw_by_flags(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     attrs = float_attrs(d, term, op)
     x = d.child(
         term.children[0],
-        Want(shape=want.shape, rank=want.rank, least_rank=want.least_rank, dtype=want.dtype if op != "Cast" else None),
+        want._replace(dtype=operand_type(d, op, want.dtype), index_below=None),
     )
     return [x, *(d.child(c, Want(shape=(), dtype=d.dtype_of(x))) for c in term.children[1:])], attrs
 

@@ -194,10 +194,10 @@ def _draw_tile(d: Draw, term: Term, op: str, want: Want) -> Drawn:
 
 
 def _draw_blocks(d: Draw, term: Term, op: str, want: Want) -> Drawn:
-    b = 2
-    shape = (1, 4 * d.rng.randint(1, 2), 2, 1) if op == "DepthToSpace" else (1, d.extent(), 2, 4)
+    b = d.attr(term, op, "blocksize", lambda: d.rng.choice([2, 2, 2, 1, 3]))
+    shape = (1, b * b * d.rng.randint(1, 2), 2, 1) if op == "DepthToSpace" else (1, d.extent(), b, 2 * b)
     x = d.child(term.children[0], Want(shape=shape))
-    attrs = {"blocksize": d.attr(term, op, "blocksize", lambda: b)}
+    attrs = {"blocksize": b}
     if op == "DepthToSpace":
         attrs["mode"] = d.attr(term, op, "mode", lambda: d.rng.choice(["DCR", "CRD"]))
     return [x], attrs

@@ -198,12 +198,28 @@ def _draw_kernel(d: Draw, term: Term, n: int) -> list[int]:
     return d.kernel(n)
 
 
+def _tied(d: Draw, x_term: Term, w_term: Term) -> bool:
+    """Whether some operand below the image has to have the kernel's shape (a factor of the image, say): then the kernel
+    is drawn first, every other time."""
+    if d.is_known(w_term) or w_term.kind != "var" or not d.obey:
+        return False
+    below = {t.name for t in x_term.walk() if t.kind == "var"} - d.values.keys()
+    return bool(below & {*d.hints.same.get(w_term.name, ())}) and d.rng.random() < 0.5
+
+
+def _image_of_kernel(d: Draw, term: Term, n: int) -> tuple[int, ...]:
+    """A kernel, and the shape of an image that it broadcasts with."""
+    channels, kernel = d.rng.choice([1, 1, 2, 3]), _draw_kernel(d, term, n)
+    kernel = [k if d.rng.random() < 0.6 else 1 for k in kernel]
+    w = d.shape(d.child(term.children[1], Want(shape=(d.rng.choice([1, 1, 1, channels]), channels, *kernel))))
+    return (d.rng.choice([1, 1, 2]), *w[1:2], *(e if e > 1 else d.extent() for e in w[2:]))
+
+
 def _draw_conv(d: Draw, term: Term, op: str, want: Want) -> Drawn:
     n = spatial_rank(d, term, want)
     x_term, w_term = term.children[:2]
-    x = d.child(
-        x_term, Want(shape=image(d, n, want)) if x_term.kind != "op" else Want(rank=n + 2, shape=image(d, n, want))
-    )
+    wish = _image_of_kernel(d, term, n) if _tied(d, x_term, w_term) else image(d, n, want)
+    x = d.child(x_term, Want(shape=wish) if x_term.kind != "op" else Want(rank=n + 2, shape=wish))
     if len(d.shape(x)) < 3:
         raise GiveUp
     n, channels = len(d.shape(x)) - 2, d.shape(x)[1]
@@ -256,9 +272,9 @@ def _draw_pool(d: Draw, term: Term, op: str, want: Want) -> Drawn:
         raise GiveUp
     kernel = _draw_kernel(d, term, n)
     attrs = _draw_window(d, term, op, n, kernel)
-    for name, default in row(op)["defaults"].items():
+    for name in row(op)["defaults"]:
         if name == "p":
-            attrs[name] = d.attr(term, op, name, lambda v=default: v)
+            attrs[name] = d.attr(term, op, name, lambda: d.rng.choice([1, 2, 3]))
         else:
             attrs[name] = d.attr(term, op, name, lambda n=name: int(d.rng.random() < 0.3 and n != "storage_order"))
     pads, kernel_shape = attrs["pads"], attrs["kernel_shape"]
