@@ -136,9 +136,20 @@ class _Importer:
                 return
             operands = [self.values.of(name) for name in node.input]
             view = NodeView(node, operands, self.origin.opset, self._used, self.values.builder, self.values)
-            self._add(node, operands, _read(view))
+            self._add(node, operands, self._canonical(node, view))
         except Declined:
             self._read_opaque(node)
+
+    def _canonical(self, node: onnx.NodeProto, view: NodeView) -> Canonical:
+        """The node's canonical form. Raises Declined also where it lacks what its operator cannot do without, or has it
+        of another kind. The runtime says what it thinks of such a node, and a note says what was found here.
+        """
+        try:
+            return canonical.read(view)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            reason = f"its operands or attributes are not those of its operator ({type(error).__name__}: {error})"
+            self._refused[scopes.describe(node)] = reason
+            raise Declined(reason) from error
 
     def _add(self, node: onnx.NodeProto, values: list[int], form: Canonical) -> None:
         if form.op == "Identity":
@@ -236,16 +247,6 @@ _CONSTANT_TYPES = {
     "value_string": (onnx.TensorProto.STRING, onnx.AttributeProto.STRING),
     "value_strings": (onnx.TensorProto.STRING, onnx.AttributeProto.STRINGS),
 }
-
-
-def _read(view: NodeView) -> Canonical:
-    """The node's canonical form. Raises Declined also where it lacks what its operator cannot do without, or has it of
-    another kind: the runtime says what it thinks of such a node.
-    """
-    try:
-        return canonical.read(view)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise Declined("its operands or attributes are not those of its operator") from error
 
 
 def _literal(value: Any, dtype: int) -> onnx.TensorProto:
