@@ -11,6 +11,7 @@ done before.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,16 @@ from rlflow.search.backtracking import Backtracking
 from rlflow.search.budget import Budget
 from rlflow.search.descent import descend
 from rlflow.search.limits import SearchStopped
-from rlflow.search.node import SearchNode
+from rlflow.search.node import MoveTable, SearchNode
 from rlflow.search.problem import Problem
 from rlflow.search.result import Result
+from rlflow.search.selection import Selection
 from rlflow.search.view import View
 
 #: Graphs that it may open, and the part of the seconds left that it may take.
 EXPANSIONS, SHARE = 400, 0.1
-#: The part of what is left of the budget, whatever it counts, that the way on by the prices may take.
+#: The part of what is left of the budget, whatever it counts, that the way on by the prices may take; what it has begun
+#: then may take as much again.
 FURTHER_SHARE = 0.15
 
 
@@ -55,18 +58,11 @@ def go_on_by_prices(problem: Problem, led: SearchNode) -> SearchNode:
     """From ``led`` downhill by the problem's own prices; the graph at the end, nominated where there is a better one
     than ``led``. Raises :class:`SearchStopped` where the budget of the whole search ends.
     """
-    spent = problem.meter.fraction()
-    until = spent + FURTHER_SHARE * (1.0 - spent)
-
-    def turn() -> None:
-        if problem.meter.fraction() >= until:
-            raise _Enough
-
-    view = View(problem, led, turn)
+    way = _Further(problem, led)
     try:
-        end, *_ = descend(view, led)
+        end, *_ = descend(way, led)
     except _Enough:
-        end = view.best
+        end = way.best
     if end is not led:
         problem.nominate(end)
     return end
@@ -74,6 +70,47 @@ def go_on_by_prices(problem: Problem, led: SearchNode) -> SearchNode:
 
 class _Enough(Exception):  # noqa: N818 - it ends a way that has had its part of the budget
     """The way on may take no more."""
+
+
+class _Further(View):
+    """The problem as the way on sees it. When its part of the budget is spent, it begins no further round, and of the
+    candidates at hand it takes those that are priced. Beside other programs the prices of the first few take all of
+    that part, and there are many like them. What their neighbours lack then is still measured, for as long again.
+    """
+
+    __slots__ = ("_last", "_until")
+
+    def __init__(self, problem: Problem, led: SearchNode) -> None:
+        super().__init__(problem, led)
+        spent = problem.meter.fraction()
+        part = FURTHER_SHARE * (1.0 - spent)
+        self._until, self._last = spent + part, spent + 2.0 * part
+
+    def moves(self, node: SearchNode, connected: Selection | None = None) -> MoveTable:
+        self._require_time()
+        return super().moves(node, connected)
+
+    def widened(self, table: MoveTable) -> MoveTable:
+        self._require_time()
+        return super().widened(table)
+
+    def refine(self, table: MoveTable, ks: Sequence[int]) -> None:
+        if not self._over():
+            super().refine(table, ks)
+        if self._over():
+            table.cost = np.where(table.exact, table.cost, np.inf)
+
+    def _open(self, node: SearchNode, i: int) -> SearchNode:
+        if self.meter.fraction() >= self._last and not self.prices.is_settled(node.child(i)):
+            raise _Enough
+        return super()._open(node, i)
+
+    def _over(self) -> bool:
+        return self.meter.fraction() >= self._until
+
+    def _require_time(self) -> None:
+        if self._over():
+            raise _Enough
 
 
 def _by_the_formula(problem: Problem) -> Result:

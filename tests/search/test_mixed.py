@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rlflow import price, search, zoo
@@ -56,9 +57,16 @@ class Clocked(search.Prices):
 
 
 def clocked(
-    model: Any, rules: Any, wrong: float, budget: str, monkeypatch: pytest.MonkeyPatch, **settings: Any
+    model: Any,
+    rules: Any,
+    wrong: float,
+    budget: str,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    kind: type[Clocked] = Clocked,
+    **settings: Any,
 ) -> Problem:
-    prices = Clocked(price.make("analytic").pricer, wrong)
+    prices = kind(price.make("analytic").pricer, wrong)
     with monkeypatch.context() as patch:
         patch.setattr(search.Prices, "of", staticmethod(lambda cost_model: prices))
         return Problem(model.graph, rules, None, budget, **settings)
@@ -111,6 +119,44 @@ def test_the_way_on_takes_its_part_of_the_budget_and_no_more(
     part = FURTHER_SHARE * (whole - before)
     least = 1 if unit == "expansions" else len(problem.moves(led))  # what the last step began is finished
     assert part <= getattr(problem.meter, unit) - before <= part + 2 * least
+
+
+class Slow(Clocked):
+    """Measuring a graph takes a second of ``now``; until then its price is the formula's, and not exact."""
+
+    now = 0.0
+
+    def __init__(self, pricer: Any, wrong: float) -> None:
+        super().__init__(pricer, wrong)
+        self.known: set[str] = set()
+
+    def deltas(self, state: Any, raw: Any) -> tuple[Any, Any]:
+        delta, _ = super().deltas(state, raw)
+        return delta, np.array([self.is_settled(state.child(i)) for i in range(len(raw))], dtype=bool)
+
+    def measure(self, graphs: Any, limit: int | None, stop: Callable[[], bool]) -> int:
+        self.known |= {graph.digest for graph in graphs}
+        Slow.now += len(graphs)
+        return len(graphs)
+
+    def is_settled(self, graph: Any) -> bool:
+        return graph.digest in self.known
+
+
+def test_of_a_round_whose_prices_took_all_of_the_time_what_is_priced_is_taken(
+    model: Any, rules: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Slow, "now", 0.0)
+    told = {"clocked": ONLY_BY_CLOCK, "clock": lambda: Slow.now}
+    problem = clocked(model, rules, 1.0, "4s", monkeypatch, kind=Slow, **told)
+    led = follow_the_formula(problem)
+    assert led is not None
+    assert Slow.now == 1.0
+    further = go_on_by_prices(problem, led)
+    assert ONLY_BY_CLOCK & {step.rule for step in further.trace}
+    listed, part = Slow.now - 1.0, FURTHER_SHARE * 3.0
+    assert listed > part  # no further round was begun, and what this one found is taken
+    assert problem.meter.expansions == len(led.trace) + 1
 
 
 def endless(problem: Problem, node: search.SearchNode) -> None:
