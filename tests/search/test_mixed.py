@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx.parser
 import pytest
 
 from rlflow import price, search, zoo
@@ -122,41 +124,79 @@ def test_the_way_on_takes_its_part_of_the_budget_and_no_more(
 
 
 class Slow(Clocked):
-    """Measuring a graph takes a second of ``now``; until then its price is the formula's, and not exact."""
+    """A price takes a second of ``now``. Until it is known, a candidate is hoped to gain three times what it does."""
 
     now = 0.0
+    #: Whether each graph has a price of its own, instead of its regions.
+    whole = False
 
     def __init__(self, pricer: Any, wrong: float) -> None:
         super().__init__(pricer, wrong)
         self.known: set[str] = set()
 
+    def settle_root(self, graph: Any, *limits: Any) -> int:
+        self.known |= self.parts(graph)
+        return super().settle_root(graph, *limits)
+
+    def parts(self, graph: Any) -> set[str]:
+        return {graph.digest} if self.whole else {region.signature for region in self.pricer.regions(graph)}
+
     def deltas(self, state: Any, raw: Any) -> tuple[Any, Any]:
         delta, _ = super().deltas(state, raw)
-        return delta, np.array([self.is_settled(state.child(i)) for i in range(len(raw))], dtype=bool)
+        exact = np.array([self.is_settled(state.child(i)) for i in range(len(raw))], dtype=bool)
+        return np.where(exact, delta, 3.0 * delta), exact
 
     def measure(self, graphs: Any, limit: int | None, stop: Callable[[], bool]) -> int:
-        self.known |= {graph.digest for graph in graphs}
-        Slow.now += len(graphs)
-        return len(graphs)
+        unknown = set().union(*map(self.parts, graphs)) - self.known
+        self.known |= unknown
+        Slow.now += len(unknown)
+        return len(unknown)
 
     def is_settled(self, graph: Any) -> bool:
-        return graph.digest in self.known
+        return self.parts(graph) <= self.known
 
 
-def test_of_a_round_whose_prices_took_all_of_the_time_what_is_priced_is_taken(
-    model: Any, rules: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class SlowByGraph(Slow):
+    whole = True
+
+
+#: Of so many branches the formula leaves each as it is, and the clock finds a gain in each.
+BRANCHES = 12
+
+
+@pytest.fixture(scope="module")
+def branches() -> Any:
+    names = [f"x{i}" for i in range(BRANCHES)]
+    lines = [f"s{i} = Softmax<axis=2>({name}) y{i} = Slice(s{i}, from, to{i}, over)" for i, name in enumerate(names)]
+    inputs = ", ".join(f"float[2,{20 + i},32] {name}" for i, name in enumerate(names))
+    outputs = ", ".join(f"float[2,{4 + i},32] y{i}" for i in range(BRANCHES))
+    ends = ", ".join(f"int64[1] to{i} = {{{4 + i}}}" for i in range(BRANCHES))
+    constants = f"int64[1] from = {{0}}, int64[1] over = {{1}}, {ends}"
+    text = f'<ir_version: 8, opset_import: ["" : 17]> g ({inputs}) => ({outputs}) <{constants}> {{ {" ".join(lines)} }}'
+    return load_model(onnx.parser.parse_model(text))
+
+
+@pytest.mark.parametrize(
+    ("kind", "budget", "taken", "spent"),
+    [
+        # Eight are priced at once, in more than the way's part of the time; these are taken, and no other.
+        (Slow, "20s", 8, 8.0),
+        # The same, but each graph on the way takes a second: until twice the part is over.
+        (SlowByGraph, "40s", 5, 12.0),
+        # Time for all of them.
+        (Slow, "4000s", BRANCHES, 12.0),
+    ],
+)
+def test_when_its_time_is_over_the_way_on_takes_what_is_priced(
+    kind: type[Slow], budget: str, taken: int, spent: float, branches: Any, rules: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     monkeypatch.setattr(Slow, "now", 0.0)
-    told = {"clocked": ONLY_BY_CLOCK, "clock": lambda: Slow.now}
-    problem = clocked(model, rules, 1.0, "4s", monkeypatch, kind=Slow, **told)
-    led = follow_the_formula(problem)
-    assert led is not None
-    assert Slow.now == 1.0
-    further = go_on_by_prices(problem, led)
-    assert ONLY_BY_CLOCK & {step.rule for step in further.trace}
-    listed, part = Slow.now - 1.0, FURTHER_SHARE * 3.0
-    assert listed > part  # no further round was begun, and what this one found is taken
-    assert problem.meter.expansions == len(led.trace) + 1
+    told: dict[str, Any] = {"clocked": ONLY_BY_CLOCK, "clock": lambda: Slow.now, "macros": False}
+    problem = clocked(branches, rules, 1.0, budget, monkeypatch, kind=kind, **told)
+    further = go_on_by_prices(problem, problem.root())
+    assert [step.rule for step in further.trace] == [*ONLY_BY_CLOCK] * taken
+    assert Slow.now == spent
 
 
 def endless(problem: Problem, node: search.SearchNode) -> None:
