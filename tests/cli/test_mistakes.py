@@ -54,6 +54,7 @@ def _bad_inputs(folder: Path) -> dict[str, tuple[list[str | Path], int, str]]:
             2,
             "Leave out --alpha",
         ),
+        "alpha that admits nothing": (["optimize", good, "--alpha", "0", *analytic], 2, "expected at least 1"),
         "unknown cost": (["optimize", good, "--cost", "analytical"], 2, "no cost model"),
         "negative seed": (["optimize", good, "--seed", "-3", *analytic], 2, "is not in the range x>=0"),
         "no time to compare": (["optimize", good, "--gate-seconds", "-1", *analytic], 2, "above zero seconds"),
