@@ -103,6 +103,11 @@ def _bad_inputs(folder: Path) -> dict[str, tuple[list[str | Path], int, str]]:
         "dim without a size": (["optimize", good, "--dim", "N", *analytic], 2, "--dim N"),
         "dim of two sizes": (["optimize", good, "--dim", "N=1", "--dim", "N=2", *analytic], 2, "says two things"),
         "freezing what is not there": (["optimize", good, "--freeze", "N=1", *analytic], 2, "N"),
+        "input data of a long name": (
+            ["optimize", good, "--input-data", "x=" + "n" * 300 + ".npy", *analytic],
+            2,
+            "File name too long",
+        ),
         "input data missing": (["optimize", good, "--input-data", folder / "none.npz", *analytic], 2, "does not exist"),
         "unknown verb": (["optimise", good], 2, "optimise"),
         "unknown zoo model": (["zoo", "export", "bert", "-o", folder / "z.onnx"], 2, "no model 'bert'"),
