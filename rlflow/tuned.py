@@ -47,6 +47,7 @@ from rlflow.tuner import (
 from rlflow.tuner import unavailable as method_unavailable
 from rlflow.tuner.generated_engine import GENERATED, ChosenCode, GeneratedEngine
 from rlflow.tuner.shared_engine import Measurer
+from rlflow.tuner.trial_records import require_trials
 from rlflow.tuner.warm_starts import shipped_prior
 
 if TYPE_CHECKING:
@@ -229,6 +230,7 @@ def _check_output(output: str | os.PathLike[str], model: Any) -> None:
     if isinstance(model, (str, os.PathLike)):
         for name in NAMES:
             check_is_not_read(Path(output) / name, model)
+    require_trials(Path(output) / TRIALS)
 
 
 @contextmanager
