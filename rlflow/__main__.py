@@ -14,7 +14,10 @@ except OSError:  # it was removed
 if sys.path and sys.path[0] == _here and not os.path.isdir(os.path.join(sys.path[0], "rlflow")):
     del sys.path[0]
 
-from rlflow.cli import program
+try:
+    from rlflow.cli import program
+except KeyboardInterrupt:  # before the command line minds it
+    sys.exit(130)
 
 if __name__ == "__main__":
     program()

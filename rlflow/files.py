@@ -32,6 +32,7 @@ _HAS_LOCKS = fcntl is not None
 __all__ = [
     "ScratchFolder",
     "check_is_not_read",
+    "check_is_text",
     "check_output",
     "check_readable",
     "data_files",
@@ -63,6 +64,7 @@ def check_output(output: str | os.PathLike[str], model: Any) -> Path:
         raise UsageError("The name of an output is empty; give the name of a file to write.")
     if os.fspath(output) == "-":
         raise UsageError("The output - cannot be the standard output; give the name of a file to write.")
+    check_is_text(output)
     path = Path(output)
     with _sentences(f"The output {path}"):
         if isinstance(model, (str, os.PathLike)):
@@ -84,6 +86,17 @@ def check_output(output: str | os.PathLike[str], model: Any) -> Path:
             pass  # the longest name that will be needed
         _sweep_beside(target)
     return path
+
+
+def check_is_text(output: str | os.PathLike[str]) -> None:
+    """Raises :class:`UsageError` for an output whose name is no text: neither a runtime nor a report can name it."""
+    try:
+        os.fspath(output).encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"The output {os.fsencode(output)!r} is not UTF-8, and neither a runtime nor a report takes such a name; "
+            "give another name."
+        ) from error
 
 
 @contextmanager

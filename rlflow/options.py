@@ -77,7 +77,10 @@ class _Meanings:
         from rlflow.search import make
 
         try:
-            return make(self.search, alpha=self.alpha, train=self.train_budget)
+            made = make(self.search, alpha=self.alpha, train=self.train_budget)
+            if self.alpha is not None:
+                make("backtracking", alpha=self.alpha)  # one below 1 is refused; `mixed` takes 0 for none
+            return made
         except UsageError as error:
             for name, option, given in (
                 ("alpha", "--alpha", self.alpha),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from rlflow.crew import Workers
 from rlflow.deployment import Inputs, open_worker, source_of, verified
 from rlflow.errors import OutputError, UsageError
-from rlflow.files import check_is_not_read, write_atomically
+from rlflow.files import check_is_not_read, check_is_text, write_atomically
 from rlflow.frontends.generated_sites import FUNCTION
 from rlflow.kernels import ALGORITHMS, KEY, Choice, KernelPlan
 from rlflow.kernels.generated_code import GeneratedCode
@@ -47,6 +47,7 @@ from rlflow.tuner import (
 from rlflow.tuner import unavailable as method_unavailable
 from rlflow.tuner.generated_engine import GENERATED, ChosenCode, GeneratedEngine
 from rlflow.tuner.shared_engine import Measurer
+from rlflow.tuner.trial_records import require_trials
 from rlflow.tuner.warm_starts import shipped_prior
 
 if TYPE_CHECKING:
@@ -226,9 +227,11 @@ def interrupted(result: TunedModel) -> bool:
 def _check_output(output: str | os.PathLike[str], model: Any) -> None:
     if not os.fspath(output):
         raise UsageError("The name of the output is empty; give the name of a folder.")
+    check_is_text(output)
     if isinstance(model, (str, os.PathLike)):
         for name in NAMES:
             check_is_not_read(Path(output) / name, model)
+    require_trials(Path(output) / TRIALS)
 
 
 @contextmanager

@@ -6,12 +6,13 @@ gain (optimize --check).
 
 from __future__ import annotations
 
-import gc
-import importlib
 import sys
-from typing import NoReturn
 
 try:
+    import gc
+    import importlib
+    from typing import NoReturn
+
     import click
 
     from rlflow.cli.common import ErrorGroup

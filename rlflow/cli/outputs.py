@@ -35,10 +35,11 @@ def check_folder(folder: str, outputs: Mapping[str, str | None]) -> None:
     """That a folder to make has a name, and that no other output goes into it. Raises :class:`UsageError` and
     :class:`OutputError`.
     """
-    from rlflow.files import mode_of
+    from rlflow.files import check_is_text, mode_of
 
     if not folder:
         raise UsageError("The name of the output is empty; give the name of a folder.")
+    check_is_text(folder)
     mode_of(folder, "The output", OutputError)
     inside = os.path.join(os.path.realpath(folder), "")
     for name, place in outputs.items():

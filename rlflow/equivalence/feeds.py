@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import os
+import stat
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rlflow.errors import UsageError
+from rlflow.files import mode_of
 from rlflow.runtime import FeedSpec, TensorInfo, random_array
 from rlflow.specs import bytes_text
 
@@ -126,7 +127,7 @@ def _split(source: str) -> tuple[str, str]:
 def _load(path: str) -> np.ndarray | dict[str, np.ndarray]:
     if not path.endswith((".npy", ".npz")):
         raise UsageError(f"The input data {path} are neither .npy nor .npz; save them with numpy.save or numpy.savez.")
-    if not Path(path).is_file():
+    if not stat.S_ISREG(mode_of(path, "The input data file", UsageError)):
         raise UsageError(f"The input data file {path} does not exist.")
     try:
         with open(path, "rb") as stream:

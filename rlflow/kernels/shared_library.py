@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 NAME = "_kernels.so"
+#: What the library takes for ``RLFLOW_KERNELS_ISA``; it refuses others when it is loaded, which is late.
+_INSTRUCTION_SETS = ("", "avx512", "avx2", "portable")
 
 
 def library_path() -> str:
@@ -18,6 +20,9 @@ def library_path() -> str:
 
 def unavailable() -> str | None:
     """Why there are no kernels here, or ``None``."""
+    asked = os.environ.get("RLFLOW_KERNELS_ISA", "")
+    if asked not in _INSTRUCTION_SETS:
+        return f"RLFLOW_KERNELS_ISA is {asked!r}; expected avx512, avx2 or portable"
     if os.path.isfile(library_path()):
         return None
     if sys.platform == "win32":

@@ -12,11 +12,13 @@ import json
 import os
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 
-from rlflow.price.sqlite_file import SqliteFile
+from rlflow.errors import UsageError
+from rlflow.price.sqlite_file import SqliteFile, copied
 from rlflow.tuner.engines import INVALID, Engine, TunedSubgraph
 from rlflow.tuner.space_files import plain
 from rlflow.tuner.spaces import TensorProgram
@@ -29,6 +31,7 @@ CREATE TABLE IF NOT EXISTS trials (
 """
 _PUT = "INSERT OR REPLACE INTO trials (place, subgraph, program, seconds, measured_at) VALUES (?, ?, ?, ?, ?)"
 _GET = "SELECT program, seconds FROM trials WHERE place = ? AND subgraph = ?"
+_COLUMNS = ["place", "subgraph", "program", "seconds", "measured_at"]
 _COUNT = "SELECT COUNT(*) FROM trials WHERE place = ?"
 
 
@@ -67,6 +70,25 @@ class Records:
     def count(self, place: str) -> int:
         """Number of trials of a place."""
         return int(self._file.read(lambda one: one.execute(_COUNT, (place,)).fetchone()[0]))
+
+
+def require_trials(path: str | os.PathLike[str]) -> None:
+    """Raises :class:`UsageError` where a file is there that holds anything but trials; it stays as it is."""
+    if not os.path.exists(path) or (os.path.isfile(path) and os.path.getsize(path) == 0):
+        return
+    try:
+        with closing(copied(Path(path))) as content:
+            tables = {name for (name,) in content.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            columns = [row[1] for row in content.execute("PRAGMA table_info(trials)")]
+    except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+    else:
+        if not tables or (tables == {"trials"} and columns == _COLUMNS):
+            return
+        reason = "it is another program's database"
+    raise UsageError(
+        f"The file {os.fspath(path)} cannot be used for the trials: {reason}. Remove it, or give another folder."
+    )
 
 
 class Remembering:

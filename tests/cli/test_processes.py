@@ -65,8 +65,21 @@ def test_characters_that_cannot_be_printed_end_nothing(tmp_path: Path) -> None:
     assert (code, "größe" in json.dumps(json.loads(out), ensure_ascii=False)) == (0, True), err
 
 
-@pytest.mark.parametrize("module", ["click", "rlflow.processes"])
-def test_an_interrupt_while_python_starts_ends_quietly(module: str, tmp_path: Path) -> None:
+COMMAND, MODULE = ("-c", "from rlflow.cli import program; program()"), ("-m", "rlflow")
+
+
+@pytest.mark.parametrize(
+    ("start", "module"),
+    [
+        (COMMAND, "typing"),
+        (COMMAND, "click"),
+        (COMMAND, "rlflow.processes"),
+        (MODULE, "rlflow.cli"),
+        (MODULE, "typing"),
+        (MODULE, "rlflow.processes"),
+    ],
+)
+def test_an_interrupt_while_python_starts_ends_quietly(start: tuple[str, str], module: str, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
         "class Interrupted:\n"
@@ -75,7 +88,7 @@ def test_an_interrupt_while_python_starts_ends_quietly(module: str, tmp_path: Pa
         "sys.meta_path.insert(0, Interrupted())\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", "from rlflow.cli import program; program()", "--version"],
+        [sys.executable, *start, "--version"],
         capture_output=True, text=True, check=False, timeout=60,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])},
     )  # fmt: skip

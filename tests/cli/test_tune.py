@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,8 +21,9 @@ from rlflow.kernels.generated_code import CodeChoice, GeneratedCode
 from rlflow.kernels.preparing import block_here
 from rlflow.runtime.interface import metadata_entry
 from rlflow.tuned import TunedNodes
-from rlflow.tuner import TensorProgram
+from rlflow.tuner import Records, TensorProgram
 from rlflow.tuner.generated_engine import GENERATED, GeneratedEngine
+from rlflow.tuner.trial_records import require_trials
 from tests.kernels import blocked_models
 
 needs_kernels = [
@@ -215,6 +218,45 @@ def test_a_file_in_the_place_of_the_folder_is_refused(model, tmp_path) -> None:
     done = tune(model, "-o", tmp_path / "out", "--method", "random")
     assert done.exit_code == 1
     assert (tmp_path / "out").read_text() == "mine"
+
+
+def database(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+NOTES = ("CREATE TABLE notes (a)", "INSERT INTO notes VALUES (1)")
+FOREIGN = {
+    "a text": (lambda path: path.write_text("precious\n" * 50), "file is not a database"),
+    "a folder": (lambda path: path.mkdir(), "Is a directory"),
+    "another program's": (lambda path: database(path, *NOTES), "it is another program's database"),
+    "other trials": (lambda path: database(path, "CREATE TABLE trials (a)"), "it is another program's database"),
+    "notes beside trials": (lambda path: [Records(path).close(), database(path, *NOTES)], "another program's database"),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_foreign_file_in_the_place_of_the_trials_is_refused_and_stays(model, tmp_path, kind) -> None:
+    put, sentence = FOREIGN[kind]
+    path = tmp_path / "trials.sqlite"
+    put(path)
+    before = path.read_bytes() if path.is_file() else None
+    done = tune(model, "-o", tmp_path, "--method", "random", "--budget", "1meas")
+    assert done.exit_code == 2, done.output
+    assert done.stderr.count("rlflow: error: ") == 1
+    assert f"{path} cannot be used for the trials: " in done.stderr
+    assert sentence in done.stderr
+    assert [one.name for one in tmp_path.iterdir()] == ["trials.sqlite"]
+    assert before is None or path.read_bytes() == before
+
+
+def test_no_trials_and_empty_ones_are_no_foreign_file(tmp_path) -> None:
+    require_trials(tmp_path / "none.sqlite")
+    (tmp_path / "empty.sqlite").write_bytes(b"")
+    require_trials(tmp_path / "empty.sqlite")
+    Records(tmp_path / "own.sqlite").close()
+    require_trials(tmp_path / "own.sqlite")
 
 
 def test_a_library_stays_only_beside_a_plan_with_code(tmp_path) -> None:

@@ -88,6 +88,23 @@ def test_a_shape_over_two_symbols_is_computed() -> None:
     assert run(built, {"x": random(3, 5)})[0].tolist() == [17, 7, 5]
 
 
+@pytest.mark.parametrize(
+    ("batch", "operators", "constants"),
+    [
+        ("N", ["Shape", "Shape", "Mul", "Concat", "Reshape"], [[8], [4]]),  # [0, 8, -1] fails where N is 0
+        ("2*N", ["Reshape"], [[0, 8, -1]]),  # N is no input's extent, so it cannot be computed
+    ],
+)
+def test_a_folded_shape_is_computed_where_the_inputs_have_its_extents(
+    batch: str, operators: list[str], constants: list[list[int]]
+) -> None:
+    graph = parse(f"x: f32[{batch},8,H,4] = input", f"y = Reshape{{shape=[{batch},8,H*4]}}(x)", "return y")
+    written = graph_to_model(graph)
+    assert [node.op_type for node in written.graph.node] == operators
+    assert [onnx.numpy_helper.to_array(item).tolist() for item in written.graph.initializer] == constants
+    assert run(written, {"x": random(2, 8, 3, 4)})[0].shape == (2, 8, 12)
+
+
 def test_opaque_nodes_need_their_originals() -> None:
     branch = helper.make_graph([helper.make_node("Neg", ["x"], ["t"])], "branch", [], [value("t", None)])
     nodes = [helper.make_node("If", ["c"], ["y"], name="if", then_branch=branch, else_branch=branch)]

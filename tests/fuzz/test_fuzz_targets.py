@@ -8,7 +8,10 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the limits are set as Linux has them")
 if not pytestmark.args[0]:
@@ -17,6 +20,7 @@ if not pytestmark.args[0]:
     from targets import TARGETS, Target
 
     from rlflow.errors import ModelError
+    from rlflow.frontends import canonical
 
 #: The same ones in every run; `make fuzz` goes on from there.
 INPUTS = 100
@@ -53,6 +57,41 @@ def test_what_is_wrong_is_found(read: object, words: str, monkeypatch: pytest.Mo
     assert found[0][1] == b"bad!"
     assert len(found) == 1, "one for each place"
     assert counts["read"] + counts["refused"] > 0
+
+
+def misread(_: object) -> object:
+    raise KeyError("a mistake of the reader")
+
+
+def of_one(node: onnx.NodeProto, opset: int = 17, **constants: np.ndarray) -> bytes:
+    """A model of one node that reads ``x``."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])
+    held = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    graph = helper.make_graph([node], "g", [x], [onnx.ValueInfoProto(name=node.output[0])], held)
+    opsets = [helper.make_opsetid("", opset)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+
+
+NODES = {
+    "Relu": (of_one(helper.make_node("Relu", ["x"], ["y"])), True),
+    "Softmax": (of_one(helper.make_node("Softmax", ["x"], ["y"], axis=1)), True),
+    "Pad by nothing": (of_one(helper.make_node("Pad", ["x"], ["y"]), opset=10), False),
+    "TopK of no number": (of_one(helper.make_node("TopK", ["x"], ["y", "places"]), opset=9), False),
+    "Dropout by a list": (of_one(helper.make_node("Dropout", ["x", "", "no"], ["y"]), no=np.zeros(0, bool)), False),
+    "Resize by a text": (of_one(helper.make_node("Resize", ["x", "", "no"], ["y"]), no=np.array(["a"], object)), False),
+}
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_a_sound_node_that_the_importer_does_not_understand_is_a_finding(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is not sound is none, whoever reads it."""
+    data, sound = NODES[name]
+    assert driver._outcome(TARGETS["models"], data, None) == "read"
+    monkeypatch.setattr(canonical, "read", misread)
+    outcome = driver._outcome(TARGETS["models"], data, None)
+    assert "a mistake of the reader" in outcome if sound else outcome == "read"
 
 
 @pytest.mark.parametrize("name", sorted(TARGETS))
