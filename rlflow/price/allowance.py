@@ -16,6 +16,8 @@ from typing import NamedTuple
 BATCH = 8
 #: A round trip should not take longer than this where time is short (seconds).
 ROUND_TRIP = 1.0
+#: Nor longer than this by what they compute, where they are timed in full: a search that has no time left waits for it.
+FULL_TRIP = 2.0
 #: Seconds that a region takes in full at least: the first guess, before there is a rate.
 FULL_SECONDS = 0.15
 #: Samples of a region in haste, instead of nine in each of several sessions.

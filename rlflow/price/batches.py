@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rlflow.errors import CostError, GraphError, ModelError, RuntimeCrashed, RuntimeRefused
 from rlflow.price import layouts
-from rlflow.price.allowance import FULL_SESSIONS, Allowance
+from rlflow.price.allowance import FULL_SESSIONS, FULL_TRIP, Allowance
 from rlflow.price.bench import LEVEL, Bench
 from rlflow.price.database import Price
 from rlflow.price.lookup import Lookup
@@ -87,7 +87,7 @@ class Batches:
             if allowance.hasty and not self.hasty:
                 refused, pending, self.hasty = refused + self._keep(pending), [], True
             begun = time.perf_counter()
-            one = self._time(jobs[done : done + allowance.batch()], pending, allowance)
+            one = self._time(self._trip(jobs[done : done + allowance.batch()]), pending, allowance)
             pending.append(one)
             done, shared = done + len(one.jobs), shared + len(one.programs) - len(one.took)
             known = not self._bench.caches.paced or self._machine.pace is not None
@@ -120,6 +120,15 @@ class Batches:
         """What timing ``jobs`` in full takes at least: by their prices in haste, or by what they compute."""
         sessions = STREAMING_SESSIONS if self._bench.caches.far else FULL_SESSIONS
         return sessions * self._bench.repeats * sum(map(self._run_seconds, jobs))
+
+    def _trip(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """The first of ``jobs``, as many as should be timed before somebody asks again whether to stop."""
+        seconds = 0.0
+        for count, job in enumerate([] if self.hasty else jobs):
+            seconds += self.least_seconds([job])
+            if count and seconds > FULL_TRIP:
+                return jobs[:count]
+        return jobs
 
     def _run_seconds(self, job: Job) -> float:
         rushed = self.rushed.get(job.key)

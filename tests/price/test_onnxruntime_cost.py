@@ -180,6 +180,16 @@ def test_limit_and_stop_leave_regions_without_a_price(fake: OnnxRuntimeCost) -> 
     assert fake.fill([graph], limit=0).measured == 0
 
 
+@pytest.mark.parametrize(("rows", "trips"), [(100, 1), (300_000, 3), (5_000_000, 6)])
+def test_a_search_waits_for_few_long_regions(rows: int, trips: int, fake: OnnxRuntimeCost) -> None:
+    lines = ["w: f32[64,64] = const"]
+    lines += [f"x{k}: f32[{rows - k},64] = input\ny{k} = MatMul(x{k}, w)" for k in range(6)]
+    graph = Graph.parse("\n".join([*lines, "return " + ", ".join(f"y{k}" for k in range(6))]))
+    asked: list[int] = []
+    assert fake.fill([graph], stop=lambda: bool(asked.append(0))).measured == 6
+    assert len(asked) == trips
+
+
 def test_weights_are_not_read_faster_than_measured(fake: OnnxRuntimeCost) -> None:
     fake.worker.ms = 0.01
     small = Graph.parse("x: f32[1,64] = input\nw: f32[64,64] = const\ny = MatMul(x, w)\nreturn y")
