@@ -306,4 +306,5 @@ class _Splice:
             raise GraphError(f"The original of opaque node {attrs['name']!r} is not known; pass its model's constants.")
         self.store.constants.put_template(attrs["payload"], template)
         types = [(self.graph.dtype(value), self.graph.shape(value)) for value in values]
-        return self.store.builder.opaque(attrs["name"], attrs["payload"], bool(attrs["pure"]), operands, types)
+        pure = "instance" not in attrs  # the core numbers the nodes that it must not share
+        return self.store.builder.opaque(attrs["name"], attrs["payload"], pure, operands, types)

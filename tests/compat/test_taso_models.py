@@ -1,0 +1,149 @@
+"""ONNX models that hold what rlflow's operator table does not: they load, grow, and keep their meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import rlflow
+import taso
+from rlflow.errors import GraphError
+
+X = np.random.default_rng(1).standard_normal((2, 3)).astype(np.float32)
+
+
+def value(name: str, dims: tuple[int | str, ...] | None = (2, 3), kind: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, dims)
+
+
+def model(
+    nodes: list[onnx.NodeProto],
+    inputs: list[onnx.ValueInfoProto],
+    outputs: list[onnx.ValueInfoProto],
+    weights: dict[str, np.ndarray] | None = None,
+    opset: int = 17,
+    **domains: int,
+) -> onnx.ModelProto:
+    """A model of IR version 8; ``domains`` are further ones, with ``_`` for a dot."""
+    initializers = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, initializers)
+    opsets = {"": opset, **{name.replace("_", "."): version for name, version in domains.items()}}
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid(*row) for row in opsets.items()], ir_version=8)
+
+
+def lstm() -> onnx.ModelProto:
+    random = np.random.default_rng(2)
+    return model(
+        [
+            helper.make_node("LSTM", ["x", "W", "R"], ["Y", "", "Yc"], hidden_size=2),
+            helper.make_node("Relu", ["Y"], ["z"]),
+        ],
+        [value("x", (3, 1, 2))],
+        [value("z", (3, 1, 1, 2)), value("Yc", (1, 1, 2))],
+        {name: random.standard_normal((1, 8, 2)).astype(np.float32) for name in "WR"},
+    )
+
+
+def branches() -> onnx.ModelProto:
+    bodies = {
+        f"{name}_branch": helper.make_graph([helper.make_node(op, ["x"], [name])], name, [], [value(name)])
+        for name, op in (("then", "Relu"), ("else", "Neg"))
+    }
+    return model([helper.make_node("If", ["c"], ["y"], **bodies)], [value("x"), value("c", (), 9)], [value("y")])
+
+
+def custom() -> onnx.ModelProto:
+    nodes = [helper.make_node("Foo", ["x"], ["y"], domain="my"), helper.make_node("Relu", ["y"], ["z"])]
+    return model(nodes, [value("x")], [value("z")], my=1)
+
+
+def fused() -> onnx.ModelProto:
+    node = helper.make_node("FusedMatMul", ["x", "x"], ["y"], domain="com.microsoft", transB=1)
+    return model([node], [value("x")], [value("y", (2, 2))], com_microsoft=1)
+
+
+def dropout() -> onnx.ModelProto:
+    nodes = [helper.make_node("Dropout", ["x"], ["y", "m"]), helper.make_node("Relu", ["y"], ["z"])]
+    return model(nodes, [value("x")], [value("z"), value("m", kind=9)])
+
+
+Feeds = dict[str, np.ndarray]
+#: model, feeds (None where ONNX Runtime lacks the operator)
+OPAQUE: dict[str, tuple[Callable[[], onnx.ModelProto], Feeds | None]] = {
+    "LSTM": (lstm, {"x": np.random.default_rng(3).standard_normal((3, 1, 2)).astype(np.float32)}),
+    "If": (branches, {"x": X, "c": np.array(False)}),
+    "my.Foo": (custom, None),
+    "com.microsoft.FusedMatMul": (fused, {"x": X}),
+    "Dropout": (dropout, {"x": X}),
+}
+
+
+def same(found: onnx.ModelProto, wanted: onnx.ModelProto, feeds: Feeds | None) -> None:
+    """The same outputs by name and, where there are feeds, by value in ONNX Runtime."""
+    assert [info.name for info in found.graph.output] == [info.name for info in wanted.graph.output]
+    if feeds is not None:
+        for one, other in zip(executed(found, feeds), executed(wanted, feeds), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def executed(model: onnx.ModelProto, feeds: Feeds) -> list[np.ndarray]:
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return list(session.run(None, feeds))
+
+
+@pytest.mark.parametrize("name", OPAQUE)
+def test_an_operator_outside_the_table_is_carried_along(name: str) -> None:
+    make, feeds = OPAQUE[name]
+    wanted = make()
+    graph = taso.load_onnx(wanted)
+    assert name in [graph.get_operator_type(op) for op in graph.get_operator_list()]
+    copy = graph.copy()
+    for one in (graph, copy, taso.from_rlflow(rlflow.load(wanted))):
+        same(taso.export_onnx(one), wanted, feeds)
+    same(taso.export_onnx(taso.optimize(graph, budget=5, cost="analytic")), wanted, feeds)
+
+
+@pytest.mark.parametrize("name", [name for name, (_, feeds) in OPAQUE.items() if feeds is not None])
+def test_a_graph_with_such_an_operator_grows(name: str) -> None:
+    make, feeds = OPAQUE[name]
+    graph = taso.load_onnx(make())
+    graph.exp(graph.outputs()[0])
+    grown = taso.export_onnx(graph)
+    assert feeds is not None
+    *kept, added = executed(grown, feeds)
+    for one, other in zip(kept, executed(make(), feeds), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(added, np.exp(kept[0]), rtol=1e-5)
+
+
+def test_a_grown_graph_whose_outputs_have_no_type_is_not_written() -> None:
+    graph = taso.load_onnx(custom())
+    graph.exp(graph.outputs()[0])
+    with pytest.raises(GraphError, match="its element type is not known"):
+        taso.export_onnx(graph)
+
+
+@pytest.mark.parametrize("opset", [17, 18])
+def test_such_an_operator_is_written_in_its_own_opset_only(opset: int) -> None:
+    graph = taso.load_onnx(dropout())
+    graph.exp(graph.outputs()[0])
+    if opset == 17:
+        assert taso.export_onnx(graph, opset=opset).opset_import[0].version == opset
+    else:
+        with pytest.raises(GraphError, match=r"opaque nodes are of opsets \[17\]"):
+            taso.export_onnx(graph, opset=opset)
+
+
+def test_nodes_that_must_not_be_shared_stay_apart() -> None:
+    """Two draws are two draws, also in a copy."""
+    nodes = [helper.make_node("RandomNormal", [], [name], shape=[2, 3]) for name in ("a", "b")]
+    graph = taso.load_onnx(model(nodes, [], [value("a"), value("b")]))
+    for one in (graph, graph.copy()):
+        first, second = one.outputs()
+        assert first.tensor != second.tensor
+        assert len(one.to_rlflow().order()) == 2
