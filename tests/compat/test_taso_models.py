@@ -139,6 +139,59 @@ def test_such_an_operator_is_written_in_its_own_opset_only(opset: int) -> None:
             taso.export_onnx(graph, opset=opset)
 
 
+# --- inputs without a shape -----------------------------------------------------------------------------------------
+
+
+def norank() -> onnx.ModelProto:
+    return model([helper.make_node("Add", ["x", "x"], ["y"])], [value("x", None)], [value("y", None)])
+
+
+def of_kind(make: Callable[[onnx.TypeProto], onnx.TypeProto], name: str) -> onnx.ValueInfoProto:
+    return helper.make_value_info(name, make(helper.make_tensor_type_proto(TensorProto.FLOAT, (2, 3))))
+
+
+def sequence() -> onnx.ModelProto:
+    nodes = [helper.make_node("SequenceAt", ["s", "i"], ["t"]), helper.make_node("Relu", ["t"], ["y"])]
+    return model(nodes, [of_kind(helper.make_sequence_type_proto, "s")], [value("y")], {"i": np.array(1)})
+
+
+def optional() -> onnx.ModelProto:
+    nodes = [helper.make_node("OptionalGetElement", ["o"], ["t"]), helper.make_node("Relu", ["t"], ["y"])]
+    return model(nodes, [of_kind(helper.make_optional_type_proto, "o")], [value("y")], opset=18)
+
+
+SHAPELESS = {"norank": norank, "sequence": sequence, "optional": optional}
+
+
+@pytest.mark.parametrize("name", SHAPELESS)
+def test_an_input_without_a_shape_is_one_of_unknown_rank(name: str) -> None:
+    wanted = SHAPELESS[name]()
+    graph = taso.load_onnx(wanted)
+    assert graph.inputs()[0].nDim is None
+    for one in (graph, graph.copy(), taso.from_rlflow(rlflow.load(wanted))):
+        same(taso.export_onnx(one), wanted, {"x": X} if name == "norank" else None)
+    same(taso.export_onnx(taso.optimize(graph, budget=5, cost="analytic")), wanted, None)
+
+
+def relu(op: onnx.NodeProto, graph: taso.PyGraph, tensors: dict[str, taso.PyTensor], _: object) -> taso.PyTensor:
+    """An importer as a script would write it."""
+    return graph.relu(tensors[op.input[0]])
+
+
+def test_an_importer_meets_an_input_of_unknown_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(taso.xf_operators, "Relu", relu)
+    graph = taso.load_onnx(model([helper.make_node("Relu", ["x"], ["y"])], [value("x", None)], [value("y", None)]))
+    assert graph.inputs()[0].shape is None
+    assert graph.outputs()[0].dtype == TensorProto.FLOAT
+
+
+@pytest.mark.parametrize(("name", "operator"), [("sequence", "SequenceAt"), ("optional", "OptionalGetElement")])
+def test_node_by_node_such_an_operand_is_refused(name: str, operator: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(taso.xf_operators, "Relu", relu)
+    with pytest.raises(GraphError, match=f"the rank or type of operand x0 of {operator} is not known; expected both"):
+        taso.load_onnx(SHAPELESS[name]())
+
+
 def test_nodes_that_must_not_be_shared_stay_apart() -> None:
     """Two draws are two draws, also in a copy."""
     nodes = [helper.make_node("RandomNormal", [], [name], shape=[2, 3]) for name in ("a", "b")]

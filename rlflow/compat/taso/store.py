@@ -131,8 +131,8 @@ class Store:
         first = self.builder.add(op, dict(attrs), values, outputs)
         return self.record(op, attrs, inputs, range(first, first + outputs))
 
-    def input(self, dims: Sequence[Dim], dtype: int, name: str | None) -> PyTensor:
-        """A graph input; ``data``, ``data_1``, … where it is given no name."""
+    def input(self, dims: Sequence[Dim] | None, dtype: int, name: str | None) -> PyTensor:
+        """A graph input; ``data``, ``data_1``, … where it is given no name. ``dims`` of None is an unknown rank."""
         taken = {one.name for one in self.records.values() if one.type == "Input"}
         if name in taken:
             raise UsageError(f"name={name!r} is the name of an earlier input; expected a new one.")
@@ -140,7 +140,8 @@ class Store:
         while name is None:
             candidate = f"data_{number}" if number else "data"
             name, number = (candidate if candidate not in taken else None), number + 1
-        return self.record("Input", {}, [], [self.builder.input(name, dtype, list(dims))], name)[0]
+        shape = None if dims is None else list(dims)
+        return self.record("Input", {}, [], [self.builder.input(name, dtype, shape)], name)[0]
 
     def weight(self, array: npt.NDArray[Any], name: str | None = None) -> PyTensor:
         """A constant with these elements (any dtype of ONNX)."""
