@@ -291,8 +291,8 @@ class ModelBuilder:
         for info in model.graph.output:
             if info.name not in types:
                 raise GraphError(
-                    f"While building model '{self.name}': the type of output '{info.name}' cannot be inferred; expected "
-                    "operators and operand types that ONNX knows."
+                    f"While building model '{self.name}': the type of output '{info.name}' cannot be inferred; "
+                    "expected operators and operand types that ONNX knows."
                 )
             info.type.CopyFrom(types[info.name])
         try:  # without the large weights, whose values the checker does not read but would copy twice

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rlflow.compat.taso.handle import GraphHandle
-from rlflow.errors import GraphError
+from rlflow.errors import GraphError, UsageError
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -23,6 +23,8 @@ def export_onnx(graph: GraphHandle, *, opset: int | None = None) -> ModelProto:
     """
     from rlflow.frontends import graph_to_model
 
+    if not isinstance(graph, GraphHandle):
+        raise UsageError(f"taso: export_onnx() got {type(graph).__name__}; expected a PyGraph.")
     model = graph._untouched_model()
     if model is not None and opset in (None, opset_of(model)):
         copy = type(model)()

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rlflow.compat.taso.arguments import is_integer
 from rlflow.compat.taso.names import FLOAT
 from rlflow.compat.taso.onnx_export import opset_of
 from rlflow.compat.taso.pygraph import PyGraph
@@ -36,6 +37,8 @@ def load_onnx(
     """
     from rlflow.frontends import baseline, load_model
 
+    if dims is not None and not (isinstance(dims, Mapping) and all(map(is_integer, dims.values()))):
+        raise UsageError(f'taso: load_onnx(): dims={dims!r}; expected a mapping such as {{"N": 1}}.')
     imported = load_model(filename, freeze=dims)
     model = imported.origin.model
     own = {op: handler for op, handler in xf_operators.items() if handler is not import_node}

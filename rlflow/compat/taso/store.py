@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rlflow.frontends import ConstantStore
 
 Dim = int | str | None
+_MOST_ELEMENTS = 2**38  # 1 TiB of float32
 _FIRST_GUID = 100  # TASO keeps the smaller numbers for itself
 
 
@@ -162,6 +163,8 @@ class Store:
         in [0.5, 1.5).
         """
         random = np.random.default_rng([self.seed, self._drawn])
+        if prod(dims) > _MOST_ELEMENTS:
+            raise UsageError(f"a weight of {list(dims)} has {prod(dims)} elements, which no memory holds.")
         self._drawn += 1
         if len(dims) < 2:
             return np.float32(0.5) + random.random(tuple(dims), dtype=np.float32)

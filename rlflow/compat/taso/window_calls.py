@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
-from rlflow.compat.taso.arguments import Sizes, explained, four, integers, pair
+from rlflow.compat.taso.arguments import Sizes, explained, four, integers, number, pair
 from rlflow.compat.taso.calls import Calls
 from rlflow.compat.taso.names import get_padding_mode
 from rlflow.compat.taso.store import Dim, PyTensor
@@ -60,9 +61,10 @@ class Windows(Calls):
         self, input: PyTensor, scale: PyTensor, bias: PyTensor, mean: PyTensor, var: PyTensor, epsilon: float = -1
     ) -> PyTensor:
         """scale · (x - mean) / sqrt(var + epsilon) + bias per channel (axis 1). ``epsilon`` -1 stands for 1e-5."""
-        if epsilon < 0 and epsilon != -1:
-            raise UsageError(f"epsilon is {epsilon:g}; expected zero or more, or -1 for {DEFAULT_EPSILON:g}.")
-        attrs = {"epsilon": DEFAULT_EPSILON if epsilon == -1 else float(epsilon)}
+        added = number(epsilon, "epsilon")
+        if not 0 <= added < inf and added != -1:
+            raise UsageError(f"epsilon is {added:g}; expected zero or more, or -1 for {DEFAULT_EPSILON:g}.")
+        attrs = {"epsilon": DEFAULT_EPSILON if added == -1 else added}
         return self._store.add("BatchNormalization", attrs, [self._store.as_float(input), scale, bias, mean, var])[0]
 
     def _pooled(
