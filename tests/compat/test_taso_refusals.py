@@ -32,6 +32,11 @@ CALLS: list[tuple[Call, str]] = [
     (lambda g, x: g.new_weight((2,), [[1], [2, 3]]), r"data is not an array of numbers"),
     (lambda g, x: g.new_weight((1,), [1j]), r"data is not an array of numbers"),
     (lambda g, x: g.new_weight((1,), object()), r"data is not an array of numbers"),
+    (lambda g, x: g.maxpool2d(x, 2, 1, 2), r"padding \[2, 2, 2, 2\] must be smaller than the kernel, \[2, 2\]"),
+    (lambda g, x: g.avgpool2d(x, 2, 1, 2), r"avgpool2d\(.*padding \[2, 2, 2, 2\] must be smaller than the kernel"),
+    (lambda g, x: g.maxpool2d(x, (3, 2), 1, (1, 2)), r"padding \[1, 2, 1, 2\] must be smaller than the kernel"),
+    (lambda g, x: g.maxpool2d(x, (2, 3), 1, (0, 0, 2, 0)), r"padding \[0, 0, 2, 0\] must be smaller than the kernel"),
+    (lambda g, x: g.avgpool2d(x, 1, 1, 1), r"must be smaller than the kernel, \[1, 1\]"),
     (lambda g, x: g.leakyrelu(x, "a"), r"alpha='a' is not a number"),
     (lambda g, x: g.leakyrelu(x, None), r"alpha=None is not a number"),
     (lambda g, x: g.dropout(x, "a"), r"rate='a' is not a number"),
@@ -96,6 +101,10 @@ def test_good_values_stay_good() -> None:
     assert graph.new_weight((0, 3)).shape == (0, 3)
     assert graph.new_weight((2,), [True, 2]).shape == (2,)
     assert graph.new_weight((2, 1), np.float64([[1], [2]])).shape == (2, 1)
+    image = graph.new_input((1, 1, 5, 5))
+    assert graph.maxpool2d(image, (3, 2), 1, (2, 1)).shape == (1, 1, 7, 6)
+    assert graph.avgpool2d(image, 7, 1, "SAME").shape == (1, 1, 5, 5)
+    assert graph.conv2d(image, graph.new_weight((1, 1, 1, 1)), 1, 2).shape == (1, 1, 9, 9)
     x = graph.new_input((2, 3))
     assert graph.reshape(x, (-1, np.int64(2))).shape == (3, 2)
     assert graph.leakyrelu(x, np.float32(0.5)).shape == (2, 3)

@@ -71,7 +71,10 @@ class Windows(Calls):
         self, op: str, input: PyTensor, kernels: Sizes, strides: Sizes, padding: str | Sizes, activation: str
     ) -> PyTensor:
         self._image(input, "input")
-        attrs = self._window(input, pair(kernels, "kernels"), strides, padding, (1, 1))
+        sizes = pair(kernels, "kernels")
+        attrs = self._window(input, sizes, strides, padding, (1, 1))
+        if any(pad >= size for pad, size in zip(attrs.get("pads", ()), sizes * 2, strict=False)):
+            raise UsageError(f"padding {attrs['pads']} must be smaller than the kernel, {sizes}.")
         return self._activated(self._store.add(op, attrs, [self._store.as_float(input)])[0], activation)
 
     def _image(self, tensor: PyTensor, what: str) -> None:
