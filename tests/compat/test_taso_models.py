@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import onnx
@@ -137,6 +138,80 @@ def test_such_an_operator_is_written_in_its_own_opset_only(opset: int) -> None:
     else:
         with pytest.raises(GraphError, match=r"opaque nodes are of opsets \[17\]"):
             taso.export_onnx(graph, opset=opset)
+
+
+# --- element types --------------------------------------------------------------------------------------------------
+
+
+def image_and(kinds: str, build: Callable[[taso.PyGraph, list[taso.PyTensor]], taso.PyTensor]) -> taso.PyGraph:
+    """A call on an input [1, 2, 4, 4] and four weights [2]; the letters say what each of the five is cast to."""
+    graph = taso.new_graph()
+    tensors = [
+        graph.new_input((1, 2, 4, 4)),
+        *(graph.new_weight((2,), data) for data in ([2, 3], [1, 0], [4, 5], [1, 6])),
+    ]
+    words = {"i": "INT32", "l": "INT64", "b": "BOOL", "d": "DOUBLE", "h": "FLOAT16"}
+    cast = [one if kind == "f" else graph.cast(one, words[kind]) for one, kind in zip(tensors, kinds, strict=True)]
+    build(graph, cast)
+    return graph
+
+
+def convolved(g: taso.PyGraph, tensors: list[taso.PyTensor]) -> taso.PyTensor:
+    image, weight, bias, *_ = tensors
+    return g.conv2d(image, g.reshape(weight, (2, 1, 1, 1)), 1, 0, bias=bias)
+
+
+def normalised(g: taso.PyGraph, tensors: list[taso.PyTensor]) -> taso.PyTensor:
+    return g.batchnorm(*tensors)
+
+
+def joined(g: taso.PyGraph, tensors: list[taso.PyTensor]) -> taso.PyTensor:
+    return g.concat(0, [g.reshape(tensors[0], (32,)), *tensors[1:]])
+
+
+FLAT = np.arange(32, dtype=np.float64).reshape(1, 2, 4, 4) - 7
+
+
+def by_channel(*numbers: float) -> np.ndarray:
+    return np.array(numbers, np.float64).reshape(1, 2, 1, 1)
+
+
+CONVOLVED = FLAT * by_channel(2, 3) + by_channel(1, 0)
+NORMALISED = (FLAT - by_channel(4, 5)) / np.sqrt(by_channel(1, 6) + 1e-5) * by_channel(2, 3) + by_channel(1, 0)
+JOINED = np.concatenate([FLAT.reshape(-1), [2, 3, 1, 0, 4, 5, 1, 6]])
+
+
+@pytest.mark.parametrize(
+    ("call", "kinds", "found", "expected"),
+    [
+        (convolved, "fffff", "f", CONVOLVED),
+        (convolved, "fliff", "f", CONVOLVED),
+        (convolved, "iifff", "f", CONVOLVED),
+        (convolved, "iifdf", "f", CONVOLVED),
+        (convolved, "iiiii", "f", CONVOLVED),
+        (convolved, "lfbff", "f", CONVOLVED),
+        (normalised, "fffff", "f", NORMALISED),
+        (normalised, "fiiii", "f", NORMALISED),
+        (normalised, "flbil", "f", None),
+        (normalised, "iiiii", "f", NORMALISED),
+        (normalised, "diiif", "d", NORMALISED),
+        (joined, "fffff", "f", JOINED),
+        (joined, "flfff", "f", JOINED),
+        (joined, "llfil", "f", JOINED),
+        (joined, "iilil", "l", JOINED),
+        (joined, "iiiii", "i", JOINED),
+        (joined, "fddff", "d", JOINED),
+        (joined, "bbbbb", "b", JOINED != 0),
+        (joined, "ibfff", "f", None),
+    ],
+)
+def test_operands_of_any_type_become_of_one(call: Any, kinds: str, found: str, expected: np.ndarray | None) -> None:
+    model = taso.export_onnx(image_and(kinds, call))
+    onnx.checker.check_model(model, full_check=True)
+    *_, output = executed(model, {"data": FLAT.astype(np.float32)})
+    assert output.dtype == {"f": np.float32, "d": np.float64, "l": np.int64, "i": np.int32, "b": np.bool_}[found]
+    if expected is not None:
+        np.testing.assert_allclose(output, expected, rtol=1e-5)
 
 
 # --- inputs without a shape -----------------------------------------------------------------------------------------

@@ -18,9 +18,14 @@ class Movement(Calls):
 
     @explained
     def concat(self, axis: int, inputs: Iterable[PyTensor]) -> PyTensor:
-        """The tensors (any number) one after the other along an axis."""
+        """The tensors (any number) one after the other along an axis, in one element type."""
         operands = tensors(inputs, "inputs")
-        return self._store.add("Concat", {"axis": self._axis(axis, operands[0])}, operands)[0]
+        place = self._axis(axis, operands[0])
+        for index, operand in enumerate(operands):
+            self._store.value_of(operand, f"inputs[{index}]")
+        if len({operand.dtype for operand in operands} - {0}) > 1:
+            operands = self._store.alike(*operands)
+        return self._store.add("Concat", {"axis": place}, operands)[0]
 
     @explained
     def split(self, input: PyTensor, axis: int, sizes: Sizes) -> list[PyTensor]:

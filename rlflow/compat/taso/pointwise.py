@@ -91,12 +91,12 @@ class Pointwise(Calls):
     @explained
     def prelu(self, x: PyTensor, slope: PyTensor) -> PyTensor:
         """x where it is not negative, slope · x elsewhere; ``slope`` broadcasts to x."""
-        return self._store.add("PRelu", {}, list(self._store.alike(x, slope, integers=False)))[0]
+        return self._store.add("PRelu", {}, self._store.alike(x, slope, integers=False))[0]
 
     @explained
     def matmul(self, input: PyTensor, weight: PyTensor, activation: str = "NONE") -> PyTensor:
         """Matrix product over the last two axes, the others broadcast; then the activation."""
-        product = self._store.add("MatMul", {}, list(self._store.alike(input, weight, integers=False)))[0]
+        product = self._store.add("MatMul", {}, self._store.alike(input, weight, integers=False))[0]
         return self._activated(product, activation)
 
     # --- one operand ------------------------------------------------------------------------------------------------
@@ -180,4 +180,4 @@ class Pointwise(Calls):
         return self._store.add("Reshape", {"shape": [1]}, self._store.add("Size", {}, [input]))[0]
 
     def _pairwise(self, op: str, x: PyTensor, y: PyTensor, integers: bool = True) -> PyTensor:
-        return self._store.add(op, {}, list(self._store.alike(x, y, integers)))[0]
+        return self._store.add(op, {}, self._store.alike(x, y, integers=integers))[0]

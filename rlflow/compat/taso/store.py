@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from rlflow.compat.taso.names import FLOAT, FLOATS, onnx_datatype
+from rlflow.compat.taso.names import BOOL, FLOAT, FLOATS, onnx_datatype
 from rlflow.errors import GraphError, UsageError
 from rlflow.graph import Graph, GraphBuilder
 
@@ -183,18 +183,19 @@ class Store:
         self.value_of(tensor, "the operand")
         return tensor if tensor.dtype in FLOATS | {0} else self.cast(tensor, FLOAT)
 
-    def alike(self, x: PyTensor, y: PyTensor, integers: bool = True) -> tuple[PyTensor, PyTensor]:
-        """Two operands in one element type: the float one, int64 for two kinds of integers if admitted, else float."""
-        self.value_of(x, "x")
-        self.value_of(y, "y")
-        floats = [tensor.dtype for tensor in (x, y) if tensor.dtype in FLOATS]
+    def alike(self, *tensors: PyTensor, integers: bool = True) -> list[PyTensor]:
+        """Operands in one element type: the float one, int64 for several kinds of integers if admitted, else float."""
+        for index, tensor in enumerate(tensors):
+            self.value_of(tensor, f"operand {index}")
+        types = {tensor.dtype for tensor in tensors}
+        floats = types & FLOATS
         if floats:
-            target = floats[0] if len(set(floats)) == 1 else onnx_datatype("DOUBLE" if 11 in floats else "FLOAT")
-        elif 9 in (x.dtype, y.dtype) or not integers:
+            target = floats.pop() if len(floats) == 1 else onnx_datatype("DOUBLE" if 11 in floats else "FLOAT")
+        elif BOOL in types or not integers:
             target = FLOAT
         else:
-            target = x.dtype if x.dtype == y.dtype else onnx_datatype("INT64")
-        return self.cast(x, target), self.cast(y, target)
+            target = types.pop() if len(types) == 1 else onnx_datatype("INT64")
+        return [self.cast(tensor, target) for tensor in tensors]
 
     # --- outputs and the core's graph -------------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ class Windows(Calls):
         group = self._groups(input, weight)
         kernel = [weight.dim(2), weight.dim(3)]
         attrs = {**self._window(input, kernel, strides, padding, dilations), "group": group}
-        operands = [self._store.as_float(input), weight] + ([] if bias is None else [bias])
+        operands = self._store.alike(input, weight, *([] if bias is None else [bias]), integers=False)
         return self._activated(self._store.add("Conv", attrs, operands)[0], activation)
 
     @explained
@@ -65,7 +65,8 @@ class Windows(Calls):
         if not 0 <= added < inf and added != -1:
             raise UsageError(f"epsilon is {added:g}; expected zero or more, or -1 for {DEFAULT_EPSILON:g}.")
         attrs = {"epsilon": DEFAULT_EPSILON if added == -1 else added}
-        return self._store.add("BatchNormalization", attrs, [self._store.as_float(input), scale, bias, mean, var])[0]
+        operands = self._store.alike(input, scale, bias, mean, var, integers=False)
+        return self._store.add("BatchNormalization", attrs, operands)[0]
 
     def _pooled(
         self, op: str, input: PyTensor, kernels: Sizes, strides: Sizes, padding: str | Sizes, activation: str
