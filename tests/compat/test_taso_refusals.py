@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from taso_graphs import two_products
 
@@ -79,6 +80,12 @@ OPTIONS: list[tuple[Callable[[taso.PyGraph], Any], str]] = [
     (lambda g: taso.optimize(None), r"optimize\(\) got NoneType; expected a PyGraph"),
     (lambda g: taso.export_onnx(None), r"export_onnx\(\) got NoneType; expected a PyGraph"),
     (lambda g: taso.export_onnx("g"), r"export_onnx\(\) got str; expected a PyGraph"),
+    (lambda g: taso.export_onnx(g, opset=99), r"export_onnx\(\): opset=99; expected an integer of 1 to \d\d"),
+    (lambda g: taso.export_onnx(g, opset=0), r"opset=0; expected an integer of 1 to"),
+    (lambda g: taso.export_onnx(g, opset=-1), r"opset=-1; expected an integer of 1 to"),
+    (lambda g: taso.export_onnx(g, opset="17"), r"opset='17'; expected an integer of 1 to"),
+    (lambda g: taso.export_onnx(g, opset=17.5), r"opset=17.5; expected an integer of 1 to"),
+    (lambda g: taso.export_onnx(taso.load_onnx(taso.export_onnx(g)), opset=99), r"opset=99; expected an integer"),
     (lambda g: taso.load_onnx(taso.export_onnx(g), dims="N=3"), r"dims='N=3'; expected a mapping"),
     (lambda g: taso.load_onnx(taso.export_onnx(g), dims={"N": "3"}), r"dims={'N': '3'}; expected a mapping"),
     (lambda g: taso.new_graph(seed=-1), r"seed=-1; expected an integer of 0 or more"),
@@ -110,4 +117,7 @@ def test_good_values_stay_good() -> None:
     assert graph.leakyrelu(x, np.float32(0.5)).shape == (2, 3)
     assert [part.shape for part in graph.split(x, 1, np.int64(3))] == [(2, 1)] * 3
     assert graph.concat(0, iter([x, x])).shape == (4, 3)
+    assert taso.export_onnx(graph, opset=np.int64(18)).opset_import[0].version == 18
+    newest = onnx.defs.onnx_opset_version()
+    assert taso.export_onnx(graph, opset=newest).opset_import[0].version == newest
     assert taso.optimize(two_products(), np.float64(1.05), np.int64(3), cost="analytic").report is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rlflow.compat.taso.arguments import is_integer
 from rlflow.compat.taso.handle import GraphHandle
 from rlflow.errors import GraphError, UsageError
 
@@ -19,7 +20,7 @@ def export_onnx(graph: GraphHandle, *, opset: int | None = None) -> ModelProto:
 
     A graph that was loaded (or is the result of optimising a loaded one) and not added to is written with its own
     names and opset; others with opset 21 (or ``opset``), inputs by their names and outputs ``output_0``,
-    ``output_1``, …. Raises GraphError where ``opset`` lacks an operator of the graph.
+    ``output_1``, …. Raises GraphError where ``opset`` lacks an operator of the graph, or is none of ONNX's.
     """
     from rlflow.frontends import graph_to_model
 
@@ -32,9 +33,18 @@ def export_onnx(graph: GraphHandle, *, opset: int | None = None) -> ModelProto:
         return copy
     if not graph.outputs():
         raise GraphError("taso: export_onnx(): the graph has no operator, so it has no output; add one first.")
+    _check_opset(opset)
     written = graph_to_model(graph.to_rlflow(), graph.constants, seed=graph._store.seed, opset=opset)
     _rename_outputs(written, graph._store.output_names())
     return written
+
+
+def _check_opset(opset: int | None) -> None:
+    from rlflow.frontends import newest_opset
+
+    newest = newest_opset()
+    if opset is not None and not (is_integer(opset) and 1 <= opset <= newest):
+        raise GraphError(f"taso: export_onnx(): opset={opset!r}; expected an integer of 1 to {newest}, ONNX's newest.")
 
 
 def opset_of(model: ModelProto) -> int:
