@@ -267,6 +267,30 @@ def test_node_by_node_such_an_operand_is_refused(name: str, operator: str, monke
         taso.load_onnx(SHAPELESS[name]())
 
 
+@pytest.mark.parametrize(
+    ("outputs", "expected"),
+    [
+        (["y", "y"], ["y", "output_1", "output_2"]),
+        (["y", "z", "y"], ["y", "z", "output_2", "output_3"]),
+        (["y", "y", "output_1"], ["y", "output_1_", "output_1", "output_3"]),
+        (["output_0", "output_0"], ["output_0", "output_1", "output_2"]),
+        (["x", "y", "x"], ["output_0", "y", "output_2", "output_3"]),
+    ],
+)
+def test_an_output_that_is_listed_twice_is_written_under_two_names(outputs: list[str], expected: list[str]) -> None:
+    names = ["y" if "y" in outputs else "output_0", next((one for one in ("z", "output_1") if one in outputs), "t")]
+    nodes = [helper.make_node("Relu", ["x"], names[:1]), helper.make_node("Exp", ["x"], names[1:])]
+    twice = model(nodes, [value("x")], [value(name) for name in outputs])
+    graph = taso.load_onnx(twice)
+    graph.sqrt(graph.inputs()[0])
+    grown = taso.export_onnx(graph)
+    onnx.checker.check_model(grown, full_check=True)
+    assert [info.name for info in grown.graph.output] == expected
+    made = {"x": X, names[0]: np.maximum(X, 0), names[1]: np.exp(X)}
+    for found, name in zip(executed(grown, {"x": X}), outputs, strict=False):
+        np.testing.assert_allclose(found, made[name], rtol=1e-5)
+
+
 def test_nodes_that_must_not_be_shared_stay_apart() -> None:
     """Two draws are two draws, also in a copy."""
     nodes = [helper.make_node("RandomNormal", [], [name], shape=[2, 3]) for name in ("a", "b")]

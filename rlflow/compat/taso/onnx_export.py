@@ -53,7 +53,7 @@ def opset_of(model: ModelProto) -> int:
 
 
 def _rename_outputs(model: ModelProto, names: Sequence[str]) -> None:
-    """Gives the outputs these names; another value that has one of them already moves out of the way.
+    """Gives the outputs these names, each once; another value that has one of them already moves out of the way.
 
     An output that is an input keeps the name it was written with, and so do all where a node has a body, which may
     read values by their names.
@@ -62,8 +62,12 @@ def _rename_outputs(model: ModelProto, names: Sequence[str]) -> None:
     if any(attribute.type in _BODIES for node in graph.node for attribute in node.attribute):
         return
     inputs = {info.name for info in graph.input}
-    pairs = zip((info.name for info in graph.output), names, strict=True)
-    wanted = {old: new for old, new in pairs if old != new and new not in inputs}
+    wanted: dict[str, str] = {}
+    given = set(inputs)
+    for old, new in zip((info.name for info in graph.output), names, strict=True):
+        if new not in given and old != new:
+            wanted[old] = new
+        given.add(new)
     values = {value for node in graph.node for value in (*node.input, *node.output)}
     values |= {one.name for row in (graph.input, graph.output, graph.initializer) for one in row}
     for name in sorted(set(wanted.values()) & values - set(wanted)):
