@@ -289,6 +289,11 @@ class ModelBuilder:
         model.graph.initializer.extend(self._weights.values())
         types = infer_types(model)
         for info in model.graph.output:
+            if info.name not in types:
+                raise GraphError(
+                    f"While building model '{self.name}': the type of output '{info.name}' cannot be inferred; "
+                    "expected operators and operand types that ONNX knows."
+                )
             info.type.CopyFrom(types[info.name])
         try:  # without the large weights, whose values the checker does not read but would copy twice
             onnx.checker.check_model(bare_model(model), full_check=True)

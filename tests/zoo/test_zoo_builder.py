@@ -197,6 +197,7 @@ def test_metadata_is_written():
         (lambda b, x: b.input("x", np.float32, (1,)), ["'x'", "two values"]),
         (lambda b, x: (b.bias("w", 1), b.bias("w", 1)), ["'w'", "two values"]),
         (lambda b, x: b.build(), ["no output"]),
+        (lambda b, x: (b.output(b.node("SequenceAt", [x, b.constant(0, np.int64)])), b.build()), ["'SequenceAt'"]),
     ],
 )
 def test_misuse_is_a_sentence(misuse, words):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from rlflow.compat.taso.store import Dim, PyTensor
 from rlflow.errors import GraphError, UsageError
@@ -16,6 +17,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
 Sizes = int | Sequence[int]
+_EXTENT_BOUND = 2**62  # the core keeps larger ones for itself
 
 
 def explained(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
@@ -58,7 +60,7 @@ def is_integer(value: Any) -> bool:
 
 
 def given(value: Any) -> bool:
-    return value is not None and (is_integer(value) or len(value) > 0)
+    return value is not None and not (isinstance(value, Sized) and len(value) == 0)
 
 
 def integers(values: Any, what: str) -> list[int]:
@@ -72,11 +74,55 @@ def integers(values: Any, what: str) -> list[int]:
     return [int(item) for item in items]
 
 
-def extents(dims: Any) -> list[Dim]:
-    items = [dims] if is_integer(dims) else list(dims)
-    if not all(is_integer(item) or isinstance(item, str) for item in items):
+def extents(dims: Any, least: int = 0) -> list[Dim]:
+    """Integers from ``least`` on, and names."""
+    items: list[Any] = [dims] if is_integer(dims) else list(dims) if isinstance(dims, Iterable) else [None]
+    if isinstance(dims, str) or not all(is_integer(item) or (isinstance(item, str) and item) for item in items):
         raise UsageError(f"{dims!r} is not a list of extents, which are integers or names.")
+    for item in items:
+        if not isinstance(item, str) and not least <= item < _EXTENT_BOUND:
+            raise UsageError(f"there is an extent {item}; expected {least} or more, below 2**62.")
     return [item if isinstance(item, str) else int(item) for item in items]
+
+
+def new_name(name: Any) -> str | None:
+    """A name, or None where none is wanted."""
+    if name is not None and not (isinstance(name, str) and name):
+        raise UsageError(f"name={name!r}: expected a name that is not empty.")
+    return name
+
+
+def number(value: Any, what: str) -> float:
+    try:
+        if not isinstance(value, (str, bytes)):
+            return float(value)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise UsageError(f"{what}={value!r} is not a number.")
+
+
+def natural(value: Any, what: str) -> int:
+    if not is_integer(value) or value < 0:
+        raise UsageError(f"{what}={value!r}; expected an integer of 0 or more.")
+    return int(value)
+
+
+def tensors(values: Any, what: str) -> list[PyTensor]:
+    """A list, not empty, of what the call will check one by one."""
+    if not isinstance(values, Iterable):
+        raise UsageError(f"{what}={shape_text(values)} is not a list of tensors.")
+    found = list(values)
+    if not found:
+        raise UsageError(f"{what} is empty; expected at least one tensor.")
+    return found
+
+
+def float32(data: Any) -> npt.NDArray[np.float32]:
+    """A copy of numbers: the caller may go on writing into theirs."""
+    try:
+        return np.array(data, dtype=np.float32)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UsageError(f"data is not an array of numbers: {error}") from error
 
 
 def pair(values: Any, what: str) -> list[int]:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar
 
+from rlflow.compat.taso.arguments import natural
 from rlflow.compat.taso.inspection import Inspection
 from rlflow.compat.taso.operator_calls import Operators
 from rlflow.compat.taso.store import PyTensor, Store
@@ -30,7 +31,7 @@ class GraphHandle(Operators, Inspection):
     report: Report | None = None
 
     def __init__(self, print_measurements: bool = False, seed: int = 0) -> None:
-        self._adopt(Store(seed))
+        self._adopt(Store(natural(seed, "taso: new_graph(): seed")))
         self._print = bool(print_measurements)
 
     def _adopt(self, store: Store, model: ModelProto | None = None) -> None:

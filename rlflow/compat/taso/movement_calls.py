@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rlflow.compat.taso.arguments import Sizes, explained, extents, given, in_range, integers
+from rlflow.compat.taso.arguments import Sizes, explained, extents, given, in_range, integers, is_integer, tensors
 from rlflow.compat.taso.calls import Calls
 from rlflow.compat.taso.store import Dim, PyTensor
 from rlflow.errors import UsageError
@@ -18,24 +18,31 @@ class Movement(Calls):
 
     @explained
     def concat(self, axis: int, inputs: Iterable[PyTensor]) -> PyTensor:
-        """The tensors (any number) one after the other along an axis."""
-        operands = list(inputs)
-        if not operands:
-            raise UsageError("inputs is empty; expected at least one tensor.")
-        return self._store.add("Concat", {"axis": self._axis(axis, operands[0])}, operands)[0]
+        """The tensors (any number) one after the other along an axis, in one element type."""
+        operands = tensors(inputs, "inputs")
+        place = self._axis(axis, operands[0])
+        for index, operand in enumerate(operands):
+            self._store.value_of(operand, f"inputs[{index}]")
+        if len({operand.dtype for operand in operands} - {0}) > 1:
+            operands = self._store.alike(*operands)
+        return self._store.add("Concat", {"axis": place}, operands)[0]
 
     @explained
     def split(self, input: PyTensor, axis: int, sizes: Sizes) -> list[PyTensor]:
         """Consecutive parts of the given sizes along an axis; for a number, that many equal parts."""
         axis = self._axis(axis, input)
-        parts = self._equal_parts(input, axis, sizes) if isinstance(sizes, int) else integers(sizes, "sizes")
+        parts = integers(sizes, "sizes")
+        if is_integer(sizes):
+            parts = self._equal_parts(input, axis, parts[0])
+        if not parts:
+            raise UsageError("sizes is empty; expected at least one.")
         return self._store.add("Split", {"axis": axis, "split": parts}, [input], len(parts))
 
     @explained
     def reshape(self, input: PyTensor, shape: Sequence[Dim]) -> PyTensor:
         """The elements in another shape: 0 copies the extent at its place, one -1 takes what is left."""
         self._store.value_of(input, "input")
-        target = [input.dim(axis) if dim == 0 else dim for axis, dim in enumerate(extents(shape))]
+        target = [input.dim(axis) if dim == 0 else dim for axis, dim in enumerate(extents(shape, least=-1))]
         return self._store.add("Reshape", {"shape": target}, [input])[0]
 
     @explained
@@ -54,6 +61,8 @@ class Movement(Calls):
         """With new axes of extent 1 at these places of the result."""
         self._store.value_of(input, "input")
         places = integers(axes, "axes")
+        if not places:
+            raise UsageError("axes is empty; expected at least one.")
         rank = None if input.nDim is None else input.nDim + len(places)
         found = sorted(in_range(axis, rank, "the result") for axis in places)
         return self._store.add("Unsqueeze", {"axes": found}, [input])[0]
@@ -70,6 +79,8 @@ class Movement(Calls):
         """start ≤ index < end in steps, per axis (default: the first ones, step 1); negative numbers as in NumPy."""
         self._store.value_of(input, "input")
         starts, ends = integers(start, "start"), integers(end, "end")
+        if not starts:
+            raise UsageError("start is empty; expected one number per axis.")
         chosen = integers(axes, "axes") if given(axes) else list(range(len(starts)))
         strides = integers(steps, "steps") if given(steps) else [1] * len(starts)
         lengths = {len(starts), len(ends), len(chosen), len(strides)}

@@ -10,10 +10,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rlflow.compat.taso.arguments import is_integer
 from rlflow.compat.taso.names import FLOAT
 from rlflow.compat.taso.onnx_export import opset_of
 from rlflow.compat.taso.pygraph import PyGraph
-from rlflow.compat.taso.store import PyTensor, Store
+from rlflow.compat.taso.store import Dim, PyTensor, Store
 from rlflow.errors import GraphError, ModelError, UsageError
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def load_onnx(
     """
     from rlflow.frontends import baseline, load_model
 
+    if dims is not None and not (isinstance(dims, Mapping) and all(map(is_integer, dims.values()))):
+        raise UsageError(f'taso: load_onnx(): dims={dims!r}; expected a mapping such as {{"N": 1}}.')
     imported = load_model(filename, freeze=dims)
     model = imported.origin.model
     own = {op: handler for op, handler in xf_operators.items() if handler is not import_node}
@@ -167,10 +170,17 @@ def _initial_tensors(store: Store, model: ModelProto, base_dir: str) -> dict[str
         tensors[proto.name] = store.weight(store.constants[digest], proto.name)
     for info in model.graph.input:
         if info.name not in tensors:
-            kind = info.type.tensor_type
-            dims = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in kind.shape.dim]
-            tensors[info.name] = store.input(dims, kind.elem_type or FLOAT, info.name)
+            tensors[info.name] = store.input(*_input_type(info), info.name)
     return tensors
+
+
+def _input_type(info: ValueInfoProto) -> tuple[list[Dim] | None, int]:
+    """Extents and element type of a model's input: (None, 0) for a sequence or an optional."""
+    if not info.type.HasField("tensor_type"):
+        return None, 0
+    kind = info.type.tensor_type
+    dims = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in kind.shape.dim]
+    return dims if kind.HasField("shape") else None, kind.elem_type or FLOAT
 
 
 _OPERATORS = (

@@ -6,8 +6,12 @@ import dataclasses
 import logging
 import sys
 import warnings
+from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
+from rlflow.compat.taso.arguments import number
 from rlflow.compat.taso.handle import GraphHandle, H
 from rlflow.compat.taso.home import home_rules
 from rlflow.compat.taso.onnx_export import export_onnx
@@ -81,7 +85,8 @@ def _strategy(search: str | Strategy | None, alpha: float | None) -> Strategy:
     """The strategy with its alpha, where one was asked for and the strategy has one."""
     from rlflow.search import make
 
-    given = None if alpha is None or float(alpha) == _DEFAULT_ALPHA else float(alpha)
+    given = None if alpha is None else number(alpha, "taso: optimize(): alpha")
+    given = None if given == _DEFAULT_ALPHA else given
     if search is None:
         return make(_SEARCH if given is None else f"{_SEARCH}(alpha={given!r})")
     strategy = make(search)
@@ -92,10 +97,14 @@ def _strategy(search: str | Strategy | None, alpha: float | None) -> Strategy:
 
 
 def _budget(budget: Any, seconds: float | None) -> Any:
-    if isinstance(budget, bool) or not isinstance(budget, (int, float)):
+    if isinstance(budget, bool) or not isinstance(budget, (int, float, np.integer)):
         return budget
+    limits = {"budget": budget} if seconds is None else {"budget": budget, "seconds": seconds}
+    for name, limit in limits.items():
+        if not 0 < number(limit, f"taso: optimize(): {name}") < inf:
+            raise UsageError(f"taso: optimize(): {name}={limit!r}; expected a number above zero.")
     count = f"{int(budget)}x"
-    return count if seconds is None else f"{count},{seconds:g}s"
+    return count if seconds is None else f"{count},{float(seconds):.9f}s"
 
 
 def _cost_model() -> str:
@@ -111,5 +120,5 @@ def _cost_model() -> str:
 def _write_trace(report: Any) -> None:
     steps = report.trace or []
     sys.stdout.write(f"{len(steps)} substitutions applied\n")
-    for number, step in enumerate(steps, 1):
-        sys.stdout.write(f"  {number}. {step['rule']}\n")
+    for place, step in enumerate(steps, 1):
+        sys.stdout.write(f"  {place}. {step['rule']}\n")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from rlflow.compat.taso.arguments import explained, extents, integers
+from rlflow.compat.taso.arguments import explained, extents, float32, integers, new_name, number
 from rlflow.compat.taso.calls import Calls
 from rlflow.compat.taso.names import BOOL, onnx_datatype
 from rlflow.compat.taso.store import Dim, PyTensor
@@ -22,23 +23,22 @@ class Pointwise(Calls):
     @explained
     def new_input(self, dims: Sequence[Dim], *, dtype: str | int = "FLOAT", name: str | None = None) -> PyTensor:
         """A graph input. A string in ``dims`` is a symbolic dimension."""
-        return self._store.input(extents(dims), onnx_datatype(dtype), name)
+        return self._store.input(extents(dims), onnx_datatype(dtype), new_name(name))
 
     @explained
     def new_weight(self, dims: Sequence[int], data: Any = None, *, name: str | None = None) -> PyTensor:
         """A float32 weight. ``data``: an array of shape ``dims`` or as many numbers in row-major order; without it,
         seeded random numbers scaled by fan-in (vectors: uniform in [0.5, 1.5)).
         """
-        shape = integers(dims, "dims")
+        shape, name = integers(dims, "dims"), new_name(name)
+        extents(shape)
         if data is None:
             return self._store.weight(self._store.drawn(shape), name)
         if isinstance(data, np.ndarray) and data.shape != tuple(shape):
             raise UsageError(f"data has shape {list(data.shape)}; expected {shape}.")
-        array = np.array(data, dtype=np.float32)  # a copy: the caller may go on writing into theirs
-        if array.size != int(np.prod(shape, dtype=np.int64)):
-            raise UsageError(
-                f"data has {array.size} elements; a weight of {shape} has {int(np.prod(shape, dtype=np.int64))}."
-            )
+        array = float32(data)
+        if array.size != prod(shape):
+            raise UsageError(f"data has {array.size} elements; a weight of {shape} has {prod(shape)}.")
         return self._store.weight(array.reshape(shape), name)
 
     # --- two operands -----------------------------------------------------------------------------------------------
@@ -91,12 +91,12 @@ class Pointwise(Calls):
     @explained
     def prelu(self, x: PyTensor, slope: PyTensor) -> PyTensor:
         """x where it is not negative, slope · x elsewhere; ``slope`` broadcasts to x."""
-        return self._store.add("PRelu", {}, list(self._store.alike(x, slope, integers=False)))[0]
+        return self._store.add("PRelu", {}, self._store.alike(x, slope, integers=False))[0]
 
     @explained
     def matmul(self, input: PyTensor, weight: PyTensor, activation: str = "NONE") -> PyTensor:
         """Matrix product over the last two axes, the others broadcast; then the activation."""
-        product = self._store.add("MatMul", {}, list(self._store.alike(input, weight, integers=False)))[0]
+        product = self._store.add("MatMul", {}, self._store.alike(input, weight, integers=False))[0]
         return self._activated(product, activation)
 
     # --- one operand ------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class Pointwise(Calls):
     @explained
     def leakyrelu(self, input: PyTensor, alpha: float, inplace: bool = False) -> PyTensor:
         """x where it is not negative, alpha · x elsewhere."""
-        return self._store.add("LeakyRelu", {"alpha": float(alpha)}, [self._store.as_float(input)])[0]
+        return self._store.add("LeakyRelu", {"alpha": number(alpha, "alpha")}, [self._store.as_float(input)])[0]
 
     @explained
     def ceil(self, input: PyTensor) -> PyTensor:
@@ -154,9 +154,10 @@ class Pointwise(Calls):
     @explained
     def dropout(self, input: PyTensor, rate: float = 0) -> PyTensor:
         """x: inference drops nothing."""
-        if not 0 <= rate <= 1:
+        ratio = number(rate, "rate")
+        if not 0 <= ratio <= 1:
             raise UsageError(f"rate is {rate!r}; expected 0 to 1.")
-        return self._store.record("Dropout", {"ratio": float(rate)}, [input], [self._store.value_of(input, "input")])[0]
+        return self._store.record("Dropout", {"ratio": ratio}, [input], [self._store.value_of(input, "input")])[0]
 
     @explained
     def identity(self, input: PyTensor) -> PyTensor:
@@ -179,4 +180,4 @@ class Pointwise(Calls):
         return self._store.add("Reshape", {"shape": [1]}, self._store.add("Size", {}, [input]))[0]
 
     def _pairwise(self, op: str, x: PyTensor, y: PyTensor, integers: bool = True) -> PyTensor:
-        return self._store.add(op, {}, list(self._store.alike(x, y, integers)))[0]
+        return self._store.add(op, {}, self._store.alike(x, y, integers=integers))[0]

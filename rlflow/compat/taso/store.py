@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from rlflow.compat.taso.names import FLOAT, FLOATS, onnx_datatype
+from rlflow.compat.taso.names import BOOL, FLOAT, FLOATS, onnx_datatype
 from rlflow.errors import GraphError, UsageError
 from rlflow.graph import Graph, GraphBuilder
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rlflow.frontends import ConstantStore
 
 Dim = int | str | None
+_MOST_ELEMENTS = 2**38  # 1 TiB of float32
 _FIRST_GUID = 100  # TASO keeps the smaller numbers for itself
 
 
@@ -131,8 +132,8 @@ class Store:
         first = self.builder.add(op, dict(attrs), values, outputs)
         return self.record(op, attrs, inputs, range(first, first + outputs))
 
-    def input(self, dims: Sequence[Dim], dtype: int, name: str | None) -> PyTensor:
-        """A graph input; ``data``, ``data_1``, … where it is given no name."""
+    def input(self, dims: Sequence[Dim] | None, dtype: int, name: str | None) -> PyTensor:
+        """A graph input; ``data``, ``data_1``, … where it is given no name. ``dims`` of None is an unknown rank."""
         taken = {one.name for one in self.records.values() if one.type == "Input"}
         if name in taken:
             raise UsageError(f"name={name!r} is the name of an earlier input; expected a new one.")
@@ -140,7 +141,8 @@ class Store:
         while name is None:
             candidate = f"data_{number}" if number else "data"
             name, number = (candidate if candidate not in taken else None), number + 1
-        return self.record("Input", {}, [], [self.builder.input(name, dtype, list(dims))], name)[0]
+        shape = None if dims is None else list(dims)
+        return self.record("Input", {}, [], [self.builder.input(name, dtype, shape)], name)[0]
 
     def weight(self, array: npt.NDArray[Any], name: str | None = None) -> PyTensor:
         """A constant with these elements (any dtype of ONNX)."""
@@ -161,6 +163,8 @@ class Store:
         in [0.5, 1.5).
         """
         random = np.random.default_rng([self.seed, self._drawn])
+        if prod(dims) > _MOST_ELEMENTS:
+            raise UsageError(f"a weight of {list(dims)} has {prod(dims)} elements, which no memory holds.")
         self._drawn += 1
         if len(dims) < 2:
             return np.float32(0.5) + random.random(tuple(dims), dtype=np.float32)
@@ -179,18 +183,19 @@ class Store:
         self.value_of(tensor, "the operand")
         return tensor if tensor.dtype in FLOATS | {0} else self.cast(tensor, FLOAT)
 
-    def alike(self, x: PyTensor, y: PyTensor, integers: bool = True) -> tuple[PyTensor, PyTensor]:
-        """Two operands in one element type: the float one, int64 for two kinds of integers if admitted, else float."""
-        self.value_of(x, "x")
-        self.value_of(y, "y")
-        floats = [tensor.dtype for tensor in (x, y) if tensor.dtype in FLOATS]
+    def alike(self, *tensors: PyTensor, integers: bool = True) -> list[PyTensor]:
+        """Operands in one element type: the float one, int64 for several kinds of integers if admitted, else float."""
+        for index, tensor in enumerate(tensors):
+            self.value_of(tensor, f"operand {index}")
+        types = {tensor.dtype for tensor in tensors}
+        floats = types & FLOATS
         if floats:
-            target = floats[0] if len(set(floats)) == 1 else onnx_datatype("DOUBLE" if 11 in floats else "FLOAT")
-        elif 9 in (x.dtype, y.dtype) or not integers:
+            target = floats.pop() if len(floats) == 1 else onnx_datatype("DOUBLE" if 11 in floats else "FLOAT")
+        elif BOOL in types or not integers:
             target = FLOAT
         else:
-            target = x.dtype if x.dtype == y.dtype else onnx_datatype("INT64")
-        return self.cast(x, target), self.cast(y, target)
+            target = types.pop() if len(types) == 1 else onnx_datatype("INT64")
+        return [self.cast(tensor, target) for tensor in tensors]
 
     # --- outputs and the core's graph -------------------------------------------------------------------------------
 
@@ -306,4 +311,5 @@ class _Splice:
             raise GraphError(f"The original of opaque node {attrs['name']!r} is not known; pass its model's constants.")
         self.store.constants.put_template(attrs["payload"], template)
         types = [(self.graph.dtype(value), self.graph.shape(value)) for value in values]
-        return self.store.builder.opaque(attrs["name"], attrs["payload"], bool(attrs["pure"]), operands, types)
+        pure = "instance" not in attrs  # the core numbers the nodes that it must not share
+        return self.store.builder.opaque(attrs["name"], attrs["payload"], pure, operands, types)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
-from rlflow.compat.taso.arguments import Sizes, explained, four, integers, pair
+from rlflow.compat.taso.arguments import Sizes, explained, four, integers, number, pair
 from rlflow.compat.taso.calls import Calls
 from rlflow.compat.taso.names import get_padding_mode
 from rlflow.compat.taso.store import Dim, PyTensor
@@ -38,7 +39,7 @@ class Windows(Calls):
         group = self._groups(input, weight)
         kernel = [weight.dim(2), weight.dim(3)]
         attrs = {**self._window(input, kernel, strides, padding, dilations), "group": group}
-        operands = [self._store.as_float(input), weight] + ([] if bias is None else [bias])
+        operands = self._store.alike(input, weight, *([] if bias is None else [bias]), integers=False)
         return self._activated(self._store.add("Conv", attrs, operands)[0], activation)
 
     @explained
@@ -60,16 +61,21 @@ class Windows(Calls):
         self, input: PyTensor, scale: PyTensor, bias: PyTensor, mean: PyTensor, var: PyTensor, epsilon: float = -1
     ) -> PyTensor:
         """scale · (x - mean) / sqrt(var + epsilon) + bias per channel (axis 1). ``epsilon`` -1 stands for 1e-5."""
-        if epsilon < 0 and epsilon != -1:
-            raise UsageError(f"epsilon is {epsilon:g}; expected zero or more, or -1 for {DEFAULT_EPSILON:g}.")
-        attrs = {"epsilon": DEFAULT_EPSILON if epsilon == -1 else float(epsilon)}
-        return self._store.add("BatchNormalization", attrs, [self._store.as_float(input), scale, bias, mean, var])[0]
+        added = number(epsilon, "epsilon")
+        if not 0 <= added < inf and added != -1:
+            raise UsageError(f"epsilon is {added:g}; expected zero or more, or -1 for {DEFAULT_EPSILON:g}.")
+        attrs = {"epsilon": DEFAULT_EPSILON if added == -1 else added}
+        operands = self._store.alike(input, scale, bias, mean, var, integers=False)
+        return self._store.add("BatchNormalization", attrs, operands)[0]
 
     def _pooled(
         self, op: str, input: PyTensor, kernels: Sizes, strides: Sizes, padding: str | Sizes, activation: str
     ) -> PyTensor:
         self._image(input, "input")
-        attrs = self._window(input, pair(kernels, "kernels"), strides, padding, (1, 1))
+        sizes = pair(kernels, "kernels")
+        attrs = self._window(input, sizes, strides, padding, (1, 1))
+        if any(pad >= size for pad, size in zip(attrs.get("pads", ()), sizes * 2, strict=False)):
+            raise UsageError(f"padding {attrs['pads']} must be smaller than the kernel, {sizes}.")
         return self._activated(self._store.add(op, attrs, [self._store.as_float(input)])[0], activation)
 
     def _image(self, tensor: PyTensor, what: str) -> None:
