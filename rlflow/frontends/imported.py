@@ -44,7 +44,8 @@ class NamedConstant:
 class Origin:
     """What saving needs to know about the model that a graph came from. ``model`` is the library's own copy.
 
-    ``symbols``: the names that the file gives to open dimensions; ``unnamed``: those that the others got here.
+    ``source``: the file that it was read from, if it was one. ``symbols``: the names that the file gives to open
+    dimensions; ``unnamed``: those that the others got here.
     ``newest``: the newest opset that a rewrite may need (0: the model's own, and no newer one).
     """
 
@@ -59,6 +60,7 @@ class Origin:
     unnamed: frozenset[str] = frozenset()
     kept_inputs: frozenset[str] = frozenset()
     newest: int = 0
+    source: str | None = None
 
 
 @dataclass

@@ -46,7 +46,8 @@ def load_model(
     does not have.
     """
     model, path, raw = opening.open_source(source)
-    base_dir = "" if path is None else os.path.dirname(os.path.abspath(path))
+    whole_path = None if path is None else os.path.abspath(path)
+    base_dir = "" if whole_path is None else os.path.dirname(whole_path)
     external = intake.admit(model, base_dir, opening.place_of(path))
     notes: list[str] = []
     opening.require_graph(model, opening.place_of(path))
@@ -56,7 +57,7 @@ def load_model(
     reason = opening.refusal(model)
     # A file of other domains alone has none, and what is written beside its nodes needs one.
     opset = scopes.opset_versions(model).get("", opening.first_opset(model) if reason is None else 0)
-    origin = Origin(model, base_dir, opset)
+    origin = Origin(model, base_dir, opset, source=whole_path)
     if reason is not None:
         return ImportedModel(GraphBuilder().finish([]), ConstantStore(), origin, notes, reason, path, raw, external)
     values = Values(model.graph, origin)

@@ -12,7 +12,7 @@ import pytest
 from model_tools import model, random, run, value
 from onnx import helper
 
-from rlflow.errors import ModelError
+from rlflow.errors import ModelError, OutputError
 from rlflow.frontends import load_model, save_model, storage
 
 
@@ -77,9 +77,41 @@ def test_a_model_may_be_written_over_its_own_weights(external: Path, monkeypatch
     monkeypatch.setattr(storage, "_LARGE", 1000)
     feeds = {"x": random(2, 64, seed=3)}
     expected = run(str(external), feeds)[0]
-    imported = load_model(external)
-    save_model(imported, imported.graph, str(external))
+    _write_over(external, external)
     np.testing.assert_array_equal(run(str(external), feeds)[0], expected)
+
+
+@pytest.mark.parametrize(
+    ("how", "target"),
+    [
+        ("path", "model.onnx"),
+        ("path", "weights.bin"),
+        ("path", "link"),
+        ("path", "sub/../model.onnx"),
+        ("message", "weights.bin"),
+        ("message", "link"),
+    ],
+)
+def test_a_model_is_not_saved_over_what_it_was_read_from(
+    how: str, target: str, external: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = external.parent
+    (folder / "sub").mkdir()
+    (folder / "link").symlink_to("weights.bin")
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    monkeypatch.chdir(folder)
+    imported = load_model(external.name if how == "path" else onnx.load(external, load_external_data=False))
+    if how == "path":
+        monkeypatch.chdir(folder.parent)
+    with pytest.raises(OutputError, match="the original is never overwritten"):
+        save_model(imported, imported.graph, folder / target)
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+def _write_over(source: Path, target: Path) -> None:
+    """What :func:`save_model` does for another target, and refuses for this one."""
+    origin = load_model(source).origin
+    storage.write(origin.model, target, origin.base_dir, True)
 
 
 def _kept_apart(folder: Path, name: str) -> Path:
@@ -111,8 +143,7 @@ def test_old_weights_stay_while_another_model_has_them(
         (tmp_path / "copy.onnx").write_bytes(target.read_bytes())
     feeds = {"x": random(2, 64, seed=3)}
     expected = run(str(target), feeds)[0]
-    imported = load_model(tmp_path / source)
-    save_model(imported, imported.graph, str(target))
+    _write_over(tmp_path / source, target)
     assert (tmp_path / "model.onnx.data").exists() == kept
     for path in tmp_path.glob("*.onnx"):
         np.testing.assert_array_equal(run(str(path), feeds)[0], expected)
