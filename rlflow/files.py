@@ -135,8 +135,9 @@ def check_readable(path: str | os.PathLike[str], what: str, error: type[RlflowEr
         raise error(f"{what} {os.fspath(path)!r} does not exist; give the path of a file.") from missing
     except IsADirectoryError as folder:
         raise error(f"{what} {os.fspath(path)!r} is a directory; give the path of a file.") from folder
-    except OSError as refused:
-        raise error(f"{what} {os.fspath(path)!r} cannot be read: {refused.strerror or refused}.") from refused
+    except (OSError, ValueError) as refused:  # ValueError: a NUL in the name
+        reason = getattr(refused, "strerror", None) or refused
+        raise error(f"{what} {os.fspath(path)!r} cannot be read: {reason}.") from refused
 
 
 def mode_of(path: str | os.PathLike[str], what: str, error: type[RlflowError]) -> int:

@@ -172,7 +172,7 @@ def verify(
         imported = load_model(original)
         load_model(other)  # what is no model is refused as such, not called different
         source, theirs, run = source_of(imported, original), as_source(other), runner(reference, deployed)
-        extents = sizes.given(reference.interface(source).inputs, dims or {}, shapes or {})
+        extents = sizes.given(reference.interface(source).inputs, dims, shapes)
         inputs = Inputs.of(reference, source, imported.graph, sizes.usual(extents), input_data, seed)
         found: Verification = verified(run, inputs, source, theirs, seed)
         said = list(inputs.notes)

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from rlflow.errors import UsageError, brief
 
 __all__ = [
-    "MOST_SECONDS", "MOST_SIZE", "Option", "about", "arguments", "byte_count", "bytes_text", "check_number",
-    "check_seconds", "check_whole", "did_you_mean", "is_number", "name_of", "nested", "options_of", "pair", "split",
-    "text_of", "title_of", "whole_number", "written",
+    "MOST_SECONDS", "MOST_SIZE", "Option", "about", "arguments", "byte_count", "bytes_text", "check_names",
+    "check_number", "check_seconds", "check_whole", "did_you_mean", "is_number", "name_of", "nested", "options_of",
+    "pair", "split", "text_of", "title_of", "whole_number", "written",
 ]  # fmt: skip
 
 _LISTED = 60
@@ -107,6 +107,17 @@ def check_whole(value: Any, what: str, least: int) -> None:
     """Raises :class:`UsageError`, in which ``what`` names it, where ``value`` is no whole number from ``least`` on."""
     if not is_number(value) or not isinstance(value, numbers.Integral) or int(value) < least:
         raise UsageError(f"{what} is {brief(repr(value), 40)}; expected a whole number of {least} or more.")
+
+
+def check_names(value: Any, what: str, example: str) -> dict[str, Any]:
+    """A value by name as a new dictionary, an empty one for ``None``. Raises :class:`UsageError`, in which ``what``
+    names it, for anything else; ``example`` is what to write.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise UsageError(f"{what} are {brief(repr(value), 40)}; expected a dictionary by name, such as {example}.")
+    return dict(value)
 
 
 def check_seconds(value: Any, what: str) -> None:

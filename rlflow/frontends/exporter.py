@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import onnx
 from onnx import helper
 
-from rlflow.errors import GraphError, OutputError
+from rlflow.errors import GraphError, OutputError, UsageError
 from rlflow.files import check_output, is_same_file, write_atomically
 from rlflow.frontends import conditions, raising, scopes, storage
 from rlflow.frontends.assembly import NODE_METADATA_IR, RULE_KEY, RULES_KEY, assemble
@@ -43,6 +44,7 @@ def save_model(
     the model's opset cannot express, OutputError where ``path`` cannot be written, or is a file that the model was read
     from.
     """
+    _check_kinds(imported, graph)
     if path is not None:
         _check_is_no_source(path, imported.origin)
     if imported.passthrough is not None:
@@ -59,6 +61,12 @@ def save_model(
     if path is None:
         return storage.embed(model, imported.origin.base_dir)
     return storage.write(model, path, imported.origin.base_dir, writer.external)
+
+
+def _check_kinds(imported: Any, graph: Any) -> None:
+    if not isinstance(imported, ImportedModel) or not isinstance(graph, Graph):
+        kinds = f"{type(imported).__name__} and {type(graph).__name__}"
+        raise UsageError(f"What is saved is a model of rlflow.load and its graph, or a rewritten one; got {kinds}.")
 
 
 def _check_is_no_source(path: str | os.PathLike[str], origin: Origin) -> None:

@@ -53,7 +53,7 @@ def load_model(
     opening.require_graph(model, opening.place_of(path))
     opening.assume_opset(model, notes)
     symbols = dimensions.name_dims(model)
-    dimensions.freeze(model, symbols, freeze or {})
+    dimensions.freeze(model, symbols, freeze)
     reason = opening.refusal(model)
     # A file of other domains alone has none, and what is written beside its nodes needs one.
     opset = scopes.opset_versions(model).get("", opening.first_opset(model) if reason is None else 0)

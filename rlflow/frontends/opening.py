@@ -44,8 +44,9 @@ def read_file(path: str) -> bytes:
         raise ModelError(f"While loading a model: the file '{path}' does not exist.") from error
     except IsADirectoryError as error:
         raise ModelError(f"While loading a model: '{path}' is a directory; expected an ONNX file.") from error
-    except OSError as error:
-        raise ModelError(f"While loading a model: '{path}' cannot be read: {error.strerror or error}.") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", None) or error
+        raise ModelError(f"While loading a model: {path!r} cannot be read: {reason}.") from error
 
 
 def read_model(path: str) -> onnx.ModelProto:
