@@ -193,6 +193,8 @@ class Context:
         """Failures inside that may come of a guessed size say so."""
         try:
             yield
+        except RuntimeUnavailable:
+            raise  # no size would help
         except (CostError, VerificationFailed) as error:
             blame = "" if self._inputs is None else self._inputs.sizes.blame
             if blame and blame not in str(error):
