@@ -34,7 +34,8 @@ def load_model(
     freeze: Mapping[str, int] | None = None,
     newest_opset: int | None = None,
 ) -> ImportedModel:
-    """Reads an ONNX model (a path, serialised bytes, or a ModelProto, which is not changed).
+    """Reads an ONNX model: a path, serialised bytes, a ModelProto, an ``onnx_ir.Model`` or an ``ONNXProgram`` of torch;
+    none of them is changed.
 
     ``keep_initializer_inputs``: initialisers that are also graph inputs stay inputs that a caller may override; by
     default they become plain constants, because a runtime cannot fold them otherwise. ``freeze``: symbolic dimension ->

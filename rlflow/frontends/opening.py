@@ -12,13 +12,16 @@ from onnx import helper
 
 from rlflow.errors import ModelError, UsageError
 from rlflow.frontends import scopes
+from rlflow.frontends.model_kinds import plain_model
 
 OLDEST_OPSET = 7
+#: A model as it may be given; also an onnx_ir.Model and a torch.onnx.ONNXProgram, which are not opened for this name.
 Source = str | os.PathLike[str] | bytes | onnx.ModelProto
 
 
 def open_source(source: Source) -> tuple[onnx.ModelProto, str | None, bytes | onnx.ModelProto | None]:
     """(the library's own ModelProto, path, what was given instead of a path) of a source."""
+    source = plain_model(source)[0]
     if isinstance(source, onnx.ModelProto):
         model = onnx.ModelProto()
         model.CopyFrom(source)

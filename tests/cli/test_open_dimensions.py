@@ -161,9 +161,7 @@ def test_sizes_that_make_no_sense_are_refused(options: dict[str, Any], sentence:
 
 
 @pytest.mark.parametrize("options", [{"provider": "nope"}, {"runtime": "openvino"}])
-def test_no_size_is_blamed_for_what_is_not_installed(
-    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_size_is_blamed_for_what_is_not_installed(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openvino", None)
     with pytest.raises(errors.RuntimeUnavailable) as found:
         rlflow.optimize(twice(["N", 3]), **ANALYTIC, **options)
