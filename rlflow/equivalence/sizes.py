@@ -214,9 +214,7 @@ def require_open(dims: Iterable[str], imported: Sequence[Any]) -> None:
     refuse_unknown(dims, known, "The model has no" if len(imported) == 1 else "None of the models has an")
 
 
-def given(
-    infos: Sequence[Any], dims: Mapping[str, Any] | None, shapes: Mapping[str, str] | None
-) -> dict[str, Extent]:
+def given(infos: Sequence[Any], dims: Mapping[str, Any] | None, shapes: Mapping[str, str] | None) -> dict[str, Extent]:
     """The sizes that a user gives to open dimensions of inputs that a runtime tells of (``infos``), by their names or
     by the shapes of inputs. Raises UsageError for what the model does not have.
     """
