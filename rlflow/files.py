@@ -36,6 +36,7 @@ __all__ = [
     "check_output",
     "check_readable",
     "data_files",
+    "is_same_file",
     "is_stream",
     "mode_of",
     "parse_json",
@@ -134,8 +135,9 @@ def check_readable(path: str | os.PathLike[str], what: str, error: type[RlflowEr
         raise error(f"{what} {os.fspath(path)!r} does not exist; give the path of a file.") from missing
     except IsADirectoryError as folder:
         raise error(f"{what} {os.fspath(path)!r} is a directory; give the path of a file.") from folder
-    except OSError as refused:
-        raise error(f"{what} {os.fspath(path)!r} cannot be read: {refused.strerror or refused}.") from refused
+    except (OSError, ValueError) as refused:  # ValueError: a NUL in the name
+        reason = getattr(refused, "strerror", None) or refused
+        raise error(f"{what} {os.fspath(path)!r} cannot be read: {reason}.") from refused
 
 
 def mode_of(path: str | os.PathLike[str], what: str, error: type[RlflowError]) -> int:
@@ -156,11 +158,11 @@ def check_is_not_read(output: str | os.PathLike[str], model: str | os.PathLike[s
     path = Path(output)
     if not os.path.isfile(path):
         return
-    if _same_file(path, Path(model)):
+    if is_same_file(path, model):
         raise OutputError(
             f"The output {path} is the input itself; give another name, the original is never overwritten."
         )
-    if any(_same_file(path, one) for one in data_files(model)):
+    if any(is_same_file(path, one) for one in data_files(model)):
         raise OutputError(
             f"The output {path} holds weights of the input {model}; give another name, the original is never "
             "overwritten."
@@ -180,9 +182,10 @@ def data_files(model: str | os.PathLike[str]) -> list[Path]:
     return sorted(Path(model).parent / name for name in names if "\0" not in name)
 
 
-def _same_file(one: Path, other: Path) -> bool:
+def is_same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """Whether two paths lead to one file that exists."""
     try:
-        return one.samefile(other)
+        return os.path.samefile(one, other)
     except (OSError, ValueError):  # one is not there, or cannot be looked at: who reads it says so
         return False
 

@@ -88,7 +88,8 @@ def simplify(model: str | os.PathLike[str] | bytes | ModelProto, **keywords: Any
     layers as one node; the outputs are compared with the original's. ``output`` and the options ``freeze``, ``dims``,
     ``input_data``, ``verify``, ``keep_initializer_inputs``, ``seed`` and ``threads`` are those of :func:`optimize`.
 
-    Raises as :func:`optimize` does; the model that was passed in is not changed.
+    The result is of the kind that :func:`optimize` returns for such a model. Raises as that does; the model that was
+    passed in is not changed.
     """
     return simplified(model, **keywords).model
 
@@ -101,10 +102,12 @@ def simplified(
     **keywords: Any,
 ) -> OptimizeResult:
     """As :func:`simplify`, with the report; ``worker``, which may still be starting, runs the models."""
+    from rlflow.frontends.model_kinds import plain_model
     from rlflow.pipeline.simplifying import simplify as simplify_in
 
+    plain, kind = plain_model(model)
     with Context(Options.of(None, {**keywords, "cost": "analytic"}), output=output, worker=worker) as context:
-        return simplify_in(model, context)
+        return replace(simplify_in(plain, context), kind=kind)
 
 
 def shrink(
@@ -124,18 +127,20 @@ def shrink(
     ``memory``: bytes beside the weights that it may need (``None``: as few as can be found); ``seconds`` of the search,
     ``race_seconds`` of one comparison by the clock. ``output``: file to write; where nothing is gained it receives the
     model as it came. The other keywords are the options ``freeze``, ``dims``, ``input_data``, ``verify``, ``seed`` and
-    ``threads`` of :func:`optimize`. ``result.model`` is the smaller model, ``result.report`` says what was done.
+    ``threads`` of :func:`optimize`. ``result.model`` is the smaller model, a ModelProto, and ``result.report`` says
+    what was done.
 
     Raises as :func:`optimize` does, and :class:`rlflow.errors.CostError` where ``memory`` cannot be met; then nothing
     is written.
     """
+    from rlflow.frontends.model_kinds import plain_model
     from rlflow.pipeline.shrinking import Wish
     from rlflow.pipeline.shrinking import shrink as shrink_in
 
     wish = Wish(memory, slower, seconds, race_seconds)
     options = Options.of(None, {**keywords, "cost": "analytic"})
     with Context(options, output=output, on_stage=on_stage, stop=stop) as context:
-        return shrink_in(model, context, wish)
+        return shrink_in(plain_model(model)[0], context, wish)
 
 
 def verify(
@@ -151,6 +156,7 @@ def verify(
     provider: str | None = None,
 ) -> Verification:
     """Does ``other`` compute what ``original`` computes? Both are run on the same inputs, and their outputs compared.
+    Each may be of any kind that :func:`optimize` takes.
 
     The inputs are ``input_data`` (as for :func:`optimize`), then random ones by ``seed``; random integers lie in the
     ranges that the original's graph implies. ``dims`` and ``shapes``: sizes of open dimensions, as for
@@ -163,16 +169,18 @@ def verify(
     """
     from rlflow.equivalence import sizes
     from rlflow.frontends import load_model
+    from rlflow.frontends.model_kinds import plain_model
 
     check_whole(seed, "The seed", 0)
     with ExitStack() as stack:
         place = Deployment.of(threads, runtime, provider, None)
         reference = stack.enter_context(open_worker(threads))
         deployed = reference if place.is_default else stack.enter_context(place.worker())
+        original, other = plain_model(original)[0], plain_model(other)[0]
         imported = load_model(original)
         load_model(other)  # what is no model is refused as such, not called different
         source, theirs, run = source_of(imported, original), as_source(other), runner(reference, deployed)
-        extents = sizes.given(reference.interface(source).inputs, dims or {}, shapes or {})
+        extents = sizes.given(reference.interface(source).inputs, dims, shapes)
         inputs = Inputs.of(reference, source, imported.graph, sizes.usual(extents), input_data, seed)
         found: Verification = verified(run, inputs, source, theirs, seed)
         said = list(inputs.notes)

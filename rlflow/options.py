@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlflow.errors import UsageError
-from rlflow.specs import check_number, check_seconds, check_whole
+from rlflow.specs import check_names, check_number, check_seconds, check_whole
 
 if TYPE_CHECKING:
     from rlflow.deployment import Deployment
@@ -373,8 +373,12 @@ class Options(_Meanings):
         return dataclasses.replace(base or cls(), **keywords)
 
     def __post_init__(self) -> None:
-        for name in ("dims", "shapes", "freeze"):
-            object.__setattr__(self, name, dict(getattr(self, name) or {}))
+        for name, what, example in (
+            ("dims", "The sizes of dimensions", '{"N": 8}'),
+            ("shapes", "The shapes of inputs", '{"x": "4x128"}'),
+            ("freeze", "The dimensions to freeze", '{"N": 8}'),
+        ):
+            object.__setattr__(self, name, check_names(getattr(self, name), what, example))
         for name in ("skip_rules", "only_rules", "allow_domain"):
             given = getattr(self, name) or ()
             object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
@@ -386,6 +390,8 @@ class Options(_Meanings):
             object.__setattr__(self, name, int(getattr(self, name)))
         check_race_seconds(self.gate_seconds)
         _check_kinds(self)
+        if self.dims:
+            self.extents  # noqa: B018 - raises
 
     def _check_allowed(self) -> None:
         if self.allow_opset is not None and (not isinstance(self.allow_opset, int) or self.allow_opset < 1):

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from rlflow.errors import UsageError, brief
 
 __all__ = [
-    "MOST_SECONDS", "MOST_SIZE", "Option", "about", "arguments", "byte_count", "bytes_text", "check_number",
-    "check_seconds", "check_whole", "did_you_mean", "is_number", "name_of", "nested", "options_of", "pair", "split",
-    "text_of", "title_of", "whole_number", "written",
+    "MOST_SECONDS", "MOST_SIZE", "Option", "about", "arguments", "byte_count", "bytes_text", "check_names",
+    "check_number", "check_seconds", "check_whole", "did_you_mean", "is_number", "name_of", "nested", "options_of",
+    "pair", "split", "text_of", "title_of", "whole_number", "written",
 ]  # fmt: skip
 
 _LISTED = 60
@@ -38,8 +38,9 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "str": (str, "text"),
 }
 _UNSAID = ("int", "float", "str")
-#: How a docstring begins to speak about options: ``one``: …, or ``one``, ``two``: …
-_OPTION = re.compile(r"(``\w+``(?:, ``\w+``)*): ")
+_NAMED = re.compile(r"``(\w+)")
+#: A cross-reference of Sphinx, whose markup means nothing on a terminal.
+_REFERENCE = re.compile(r":\w+:`~?([^`]+)`")
 
 
 class Option(NamedTuple):
@@ -109,6 +110,17 @@ def check_whole(value: Any, what: str, least: int) -> None:
         raise UsageError(f"{what} is {brief(repr(value), 40)}; expected a whole number of {least} or more.")
 
 
+def check_names(value: Any, what: str, example: str) -> dict[str, Any]:
+    """A value by name as a new dictionary, an empty one for ``None``. Raises :class:`UsageError`, in which ``what``
+    names it, for anything else; ``example`` is what to write.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise UsageError(f"{what} are {brief(repr(value), 40)}; expected a dictionary by name, such as {example}.")
+    return dict(value)
+
+
 def check_seconds(value: Any, what: str) -> None:
     """Raises :class:`UsageError`, in which ``what`` names it, where ``value`` is no time that anything may take."""
     check_number(value, what, MOST_SECONDS, " seconds")
@@ -172,18 +184,24 @@ def did_you_mean(word: str, known: Iterable[str], shown_by: str = "") -> str:
 
 def options_of(maker: Callable[..., Any]) -> dict[str, Option]:
     """The options of what ``maker`` makes, by name. An ``__init__`` that hands ``**options`` on has its base's too."""
-    docs = [_flat(one.__doc__) for one in (maker.__mro__ if isinstance(maker, type) else [maker])]
-    found: dict[str, Option] = {}
+    docs = [one.__doc__ or "" for one in (maker.__mro__ if isinstance(maker, type) else [maker])]
+    found = _parameters(maker)
+    return {name: Option(name, _types(one), one.default, _said(name, found, docs)) for name, one in found.items()}
+
+
+def _parameters(maker: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    found: dict[str, inspect.Parameter] = {}
     for function in _initialisers(maker):
         for one in inspect.signature(function).parameters.values():
             if one.name != "self" and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY):
-                found.setdefault(one.name, Option(one.name, _types(one), one.default, _said(one.name, docs)))
+                found.setdefault(one.name, one)
     return found
 
 
 def title_of(maker: Callable[..., Any]) -> str:
     """What a docstring says before it comes to the options."""
-    return re.split(_OPTION, _flat(maker.__doc__), maxsplit=1)[0].strip().replace("``", "")
+    doc, begins = _flat(maker.__doc__ or ""), _beginning(_parameters(maker))
+    return _plain(doc if begins is None else begins.split(doc, maxsplit=1)[0])
 
 
 def about(maker: Callable[..., Any]) -> list[dict[str, str]]:
@@ -224,17 +242,45 @@ def _types(one: inspect.Parameter) -> tuple[str, ...]:
     return tuple(kind for kind in _READERS if kind in words)
 
 
-def _flat(doc: str | None) -> str:
-    return " ".join((doc or "").split())
+def _flat(doc: str) -> str:
+    return " ".join(_REFERENCE.sub(r"\1", doc).split())
 
 
-def _said(option: str, docs: Iterable[str]) -> str:
-    """What the first docstring that names an option says about it: the text behind its name, up to the next option."""
+def _plain(text: str) -> str:
+    """Without marks of code, without what the maker raises, and without what joined it to the next option."""
+    return re.split(r"(?:^|(?<=[.;] ))Raises ", text)[0].replace("``", "").strip(" ;")
+
+
+def _beginning(options: Iterable[str]) -> re.Pattern[str] | None:
+    """How a docstring begins to speak about some of these options: ``one``: …, or ``one``, ``two``: …, or a sentence
+    that begins with ``one``.
+    """
+    known = "|".join(map(re.escape, options))
+    named = rf"(?:``\w+``, )*``(?:{known})``(?:, ``\w+``)*: "
+    return re.compile(rf"{named}|(?:^|(?<=[.;] ))(?=``(?:{known})\b)") if known else None
+
+
+def _said(option: str, options: Iterable[str], docs: Iterable[str]) -> str:
+    """What the first docstring that names an option says about it: the text behind its name, up to the next option or
+    the end of the paragraph; or else the sentence that has it.
+    """
+    begins = _beginning(options)
+    if begins is None:
+        return ""
     for doc in docs:
-        parts = re.split(_OPTION, doc)
-        for names, text in zip(parts[1::2], parts[2::2], strict=True):
-            if f"``{option}``" in names:
-                return text.strip().replace("``", "")
+        sentence = ""
+        for paragraph in re.split(r"\n\s*\n", doc):
+            text = _flat(paragraph)
+            marks = list(begins.finditer(text))
+            ends = [*(mark.start() for mark in marks[1:]), len(text)]
+            for mark, end in zip(marks, ends, strict=False):
+                told = text[mark.end() : end]
+                if option in _NAMED.findall(mark[0]):
+                    return _plain(told)
+                if not mark[0] and not sentence and option in _NAMED.findall(told):
+                    sentence = _plain(told)
+        if sentence:
+            return sentence
     return ""
 
 

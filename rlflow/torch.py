@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlflow.errors import ModelError, RuntimeUnavailable
+from rlflow.errors import ModelError, RuntimeUnavailable, UsageError
 from rlflow.optimizer import OptimizeResult
 from rlflow.optimizer import optimize as optimize_model
 from rlflow.registry import not_installed
@@ -69,8 +69,8 @@ def optimize(
     ``opset``: of the exported model (default: torch's own). The other keywords are those of :func:`rlflow.optimize`.
 
     The module is exported in evaluation mode; its own mode and its weights stay as they are. Raises
-    :class:`rlflow.errors.RuntimeUnavailable` where PyTorch or onnxscript is absent, :class:`ModelError` where torch
-    cannot export the module, and what :func:`rlflow.optimize` raises.
+    :class:`rlflow.errors.RuntimeUnavailable` where PyTorch or onnxscript is absent, :class:`UsageError` for what is no
+    module, :class:`ModelError` where torch cannot export it, and what :func:`rlflow.optimize` raises.
     """
     for title, name in _NEEDED:
         missing = not_installed(title, name, "[torch]")
@@ -87,6 +87,8 @@ def _exported(
     """The ``torch.onnx.ONNXProgram`` of a module."""
     import torch
 
+    if not isinstance(module, torch.nn.Module):
+        raise UsageError(f"What is optimised is a torch.nn.Module; {type(module).__name__} is none.")
     training = {one: one.training for one in module.modules()}
     module.eval()
     try:

@@ -107,7 +107,7 @@ def test_a_missing_value_is_named() -> None:
 def test_options_are_documented_by_the_first_docstring_that_names_them() -> None:
     found = {row["name"]: (row["type"], row["default"], row["doc"]) for row in specs.about(Derived)}
     assert found["width"] == ("int", "2", "as wide as this.")
-    assert found["depth"] == ("int", "1", "how far;")
+    assert found["depth"] == ("int", "1", "how far")
     assert found["table"] == ("object", "None", "what only Python can say.")
     assert specs.title_of(Base) == "Counts."
 
@@ -124,3 +124,48 @@ def test_options_are_documented_by_the_first_docstring_that_names_them() -> None
 )
 def test_near_matches_only_where_they_are_near(word: str, known: list[str], says: str) -> None:
     assert specs.did_you_mean(word, known) == says
+
+
+class Told:
+    """Tells of :class:`Base` things.
+
+    ``limit``: how many (``None``: any number); ``kind``, ``rank``: of :mod:`a.b` each. ``repeats`` runs make a sum of
+    ``parts``; ``mode="lazy"``: only some.
+
+    The end. ``late``: last. Raises :class:`UsageError` for others.
+    """
+
+    def __init__(
+        self,
+        limit: int | None = None,
+        kind: str = "",
+        rank: int = 0,
+        repeats: int = 1,
+        parts: int = 1,
+        mode: str = "",
+        late: int = 0,
+        silent: int = 0,
+    ) -> None: ...
+
+
+def test_what_a_docstring_says_about_each_option() -> None:
+    assert specs.title_of(Told) == "Tells of Base things."
+    assert {name: one.doc for name, one in specs.options_of(Told).items()} == {
+        "limit": "how many (None: any number)",
+        "kind": "of a.b each.",
+        "rank": "of a.b each.",
+        "repeats": "repeats runs make a sum of parts",
+        "parts": "repeats runs make a sum of parts",
+        "mode": 'mode="lazy": only some.',
+        "late": "last.",
+        "silent": "",
+    }
+
+
+@pytest.mark.parametrize("kind", ["strategies", "costs", "runtimes", "decoders", "importers"])
+def test_what_is_told_of_shipped_options_has_no_markup(kind: str) -> None:
+    from rlflow.cli.info import registries
+
+    for row in registries()[kind].rows():
+        for text in (row["doc"], *(one["doc"] for one in row.get("options", ()))):
+            assert "`" not in text and "Raises" not in text and text.count("(") == text.count(")"), text

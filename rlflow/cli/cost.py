@@ -16,7 +16,7 @@ import click
 from rlflow.cli.common import NameChoice, VerbGroup, console, device_command, parse_dims, plural
 from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.model_files import MODEL
-from rlflow.cli.outputs import check_outputs
+from rlflow.cli.outputs import check_outputs, check_replaced
 from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import ModelError, RuntimeUnavailable, UsageError
 from rlflow.ledger import Ledger
@@ -102,6 +102,8 @@ def export(file: str, database: str | None) -> None:
 
     lines: list[str] = []
     target = None if file == "-" else check_output(file, database or default_path())
+    if target is not None:
+        check_replaced("The export", target, b'{"format"', "exported prices")
     with _opened(database, read=True) as base:
         count = base.export_to(lines.append)
     if target is None:

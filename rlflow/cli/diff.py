@@ -10,7 +10,7 @@ import click
 from rlflow.cli.common import plural, say
 from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.model_files import MODEL
-from rlflow.cli.outputs import check_outputs
+from rlflow.cli.outputs import check_outputs, check_page
 
 if TYPE_CHECKING:
     from rlflow.frontends.difference import ModelDifference
@@ -31,6 +31,7 @@ def diff(before: str, after: str, page_file: str | None, json_file: str | None, 
     rlflow verify says whether the outputs agree.
     """
     check_outputs({"--html": page_file, "--json": json_file}, [before, after])
+    check_page("--html", page_file)
     from rlflow.files import write_atomically
     from rlflow.frontends.difference import difference
     from rlflow.frontends.opening import open_source

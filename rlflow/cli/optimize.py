@@ -14,7 +14,7 @@ import click
 from rlflow.cli.common import NameChoice, one_output, parse_dims, parse_extents, parse_shapes, show
 from rlflow.cli.json_option import emit_json, json_option
 from rlflow.cli.model_files import MODEL
-from rlflow.cli.outputs import check_outputs, files_of
+from rlflow.cli.outputs import check_outputs, check_page, files_of
 from rlflow.cli.sections import SectionedCommand
 from rlflow.errors import UsageError
 from rlflow.options import Options
@@ -139,6 +139,7 @@ def optimize(
         raise UsageError(f"--check writes nothing; leave out --egraph-out {egraph_out}, or leave out --check.")
     outputs = {"-o": target, "--json": json_file, "--report": page_file, "--egraph-out": egraph_out}
     check_outputs(outputs, [model, *files_of(given["input_data"]), *given["rules"]])
+    check_page("--report", page_file)
     given["measure_cmd"] = device_command(given["measure_cmd"], measure_jobs, measure_timeout)
     given["search"] = with_egraph_out(given["search"], egraph_out, model)
     options = _options(given)

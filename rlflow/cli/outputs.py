@@ -8,7 +8,7 @@ from typing import Any
 
 from rlflow.errors import OutputError, UsageError
 
-__all__ = ["check_files", "check_folder", "check_outputs", "files_of"]
+__all__ = ["check_files", "check_folder", "check_outputs", "check_page", "check_replaced", "files_of"]
 
 
 def check_outputs(outputs: Mapping[str, str | os.PathLike[str] | None], inputs: Iterable[Any] = ()) -> None:
@@ -29,6 +29,27 @@ def check_outputs(outputs: Mapping[str, str | os.PathLike[str] | None], inputs: 
             if same_place(place, there) and not is_stream(place):
                 raise UsageError(f"{other} and {name} cannot both be written to {place}; give each its own place.")
         taken[name] = place
+
+
+def check_replaced(what: str, place: str | os.PathLike[str], first: bytes, kind: str) -> None:
+    """That a file which is there already is empty or begins with ``first``, in small letters or large, as those of this
+    ``kind`` do: a slip must not cost a model. ``what`` is written, in words. Raises :class:`UsageError`.
+    """
+    from rlflow.files import check_readable
+
+    if not os.path.isfile(place):
+        return
+    check_readable(place, "The file", UsageError)
+    with open(place, "rb") as file:
+        found = file.read(64).lstrip().lower()
+    if not found.startswith(first) and found:
+        raise UsageError(f"{what} would replace {place}, a file that holds something else than {kind}; name another.")
+
+
+def check_page(option: str, place: str | os.PathLike[str] | None) -> None:
+    """As :func:`check_replaced`, for the HTML file of an option, if it is wanted."""
+    if place is not None:
+        check_replaced(f"{option} {place}", place, b"<!doctype html", "HTML")
 
 
 def check_folder(folder: str, outputs: Mapping[str, str | None]) -> None:

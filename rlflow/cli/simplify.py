@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from rlflow.cli.common import one_output, parse_dims
+from rlflow.cli.json_option import in_json, json_option
 from rlflow.cli.model_files import MODEL
 from rlflow.cli.outputs import check_outputs, files_of
 from rlflow.errors import UsageError
@@ -21,6 +22,7 @@ from rlflow.errors import UsageError
 @click.option(
     "--keep-initializer-inputs", is_flag=True, help="Keep weights that are also listed as inputs (none can be folded)."
 )
+@json_option("the report as JSON")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 def simplify(
     model: str,
@@ -31,6 +33,7 @@ def simplify(
     input_data: tuple[str, ...],
     no_verify: bool,
     keep_initializer_inputs: bool,
+    json_file: str | None,
     quiet: bool,
 ) -> None:
     """Clean IN up and write it to OUT: folded constants and normalisations, no idle nodes, the same outputs.
@@ -41,7 +44,7 @@ def simplify(
     target = one_output(out, output)
     if target is None:
         raise UsageError("Say where the result goes: rlflow simplify IN OUT, or -o OUT.")
-    check_outputs({"OUT": target}, [model, *files_of(input_data)])
+    check_outputs({"OUT": target, "--json": json_file}, [model, *files_of(input_data)])
     from rlflow.runtime import Worker
 
     with Worker() as worker:
@@ -59,7 +62,7 @@ def simplify(
             verify=not no_verify,
             keep_initializer_inputs=keep_initializer_inputs,
         ).report
-    if not quiet:
+    if not in_json(json_file, found.to_dict) and not quiet:
         before, after = (sum(counts.values()) for counts in (found.operators_before, found.operators_after))
         checked = "outputs equal" if found.verified is not None else "outputs not compared"
         if not found.improved:

@@ -22,6 +22,7 @@ from rlflow.errors import UsageError, brief
 from rlflow.files import write_atomically
 from rlflow.frontends import load_model
 from rlflow.search import Budget, InterruptGuard, StopToken
+from rlflow.specs import check_names, check_seconds, check_whole
 
 #: What every row that is kept says.
 _KEPT = {"kind", "model", "budget", "cost", "threads", "dims"}
@@ -55,11 +56,21 @@ def compare(
 
     Raises :class:`UsageError` for less than two strategies, or names that are not there.
     """
+    if isinstance(models, (str, os.PathLike)) or not models:
+        raise UsageError(f"A comparison takes a list of models, one or more; got {models!r}.")
     specs = [_search.describe(_search.make(spec)) for spec in strategies]
     if len(set(specs)) < 2 or len(set(specs)) != len(specs):
         raise UsageError(f"A comparison needs two or more different strategies; got {', '.join(specs) or 'none'}.")
-    if seeds < 1:
-        raise UsageError(f"The number of seeds is {seeds}; expected at least 1.")
+    check_whole(seeds, "The number of seeds", 1)
+    check_whole(threads, "The number of threads", 1)
+    check_seconds(gate_seconds, "The time for timing the winners")
+    sizes = check_names(dims, "The sizes of dimensions", '{"N": 8}')
+    for name, size in sizes.items():
+        check_whole(size, f"The size of the dimension {name!r}", 1)
+    if not isinstance(workers, (str, Workers)):
+        raise UsageError(f"The workers are {workers!r}; expected text, such as '3' or 'ray', or a rlflow.crew.Workers.")
+    if stop is not None and not isinstance(stop, StopToken):
+        raise UsageError(f"What stops the work is {stop!r}; expected a rlflow.search.StopToken.")
     paths = {Path(model).stem: os.fspath(model) for model in models}
     if len(paths) != len(models):
         raise UsageError("Two of the models have the same file name; give them different ones, the tables use these.")
@@ -70,11 +81,11 @@ def compare(
     limits = Budget.parse(budget)
     limits.require_end(measures)
     run = _Run(
-        specs, seeds, paths, Conditions(limits, cost, threads, dict(dims or {}), rules, gate_seconds),
+        specs, seeds, paths, Conditions(limits, cost, threads, sizes, rules, gate_seconds),
         measures, None if keep is None else Path(keep), on_stage or (lambda sentence: None), stop or StopToken(),
     )  # fmt: skip
-    if dims:
-        require_open(dims, [load_model(path) for path in paths.values()])
+    if sizes:
+        require_open(sizes, [load_model(path) for path in paths.values()])
     if crew.alone:
         run.here()
     else:

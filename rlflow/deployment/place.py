@@ -53,10 +53,14 @@ class Deployment:
             )
         chosen = CPU_PROVIDER if provider is None else provider_name(provider)
         RuntimeOptions(runtime=runtime, provider=chosen)  # refuses what does not go together
-        if isinstance(command, str):
+        if command is not None:
             from rlflow.price.command import DeviceCommand
 
-            command = DeviceCommand(command)
+            if not isinstance(command, (str, DeviceCommand)):
+                raise UsageError(
+                    f"The measuring command is {command!r}; expected text, such as 'ssh board run.sh {{model}}'."
+                )
+            command = DeviceCommand(command) if isinstance(command, str) else command
         return cls(threads, runtime, chosen, command)
 
     @classmethod

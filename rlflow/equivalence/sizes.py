@@ -6,6 +6,7 @@ of the input ``image``. A size is one number, or three: the least, the usual and
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rlflow.errors import UsageError
-from rlflow.specs import MOST_SIZE, did_you_mean
+from rlflow.specs import MOST_SIZE, check_names, did_you_mean
 
 __all__ = [
     "IMAGES", "LADDER", "Extent", "Sizes", "ends", "given", "guesses", "of_shapes", "refuse_unknown", "require_open",
@@ -43,15 +44,15 @@ class Extent(NamedTuple):
         """
         parts = value.split("..") if isinstance(value, str) else value if isinstance(value, (tuple, list)) else [value]
         try:
-            numbers = [int(part) for part in parts]
+            found = [_whole(part) for part in parts]
         except (TypeError, ValueError):
-            numbers = []
-        if len(numbers) not in (1, 3) or not 1 <= numbers[0] <= numbers[-1] <= MOST_SIZE or sorted(numbers) != numbers:
+            found = []
+        if len(found) not in (1, 3) or not 1 <= found[0] <= found[-1] <= MOST_SIZE or sorted(found) != found:
             raise UsageError(
                 f"{what} is {value!r}; expected a size above zero, such as 8, or the least, the usual and the most, "
                 f"such as 1..8..64, of at most {MOST_SIZE}."
             )
-        return cls(*numbers) if len(numbers) == 3 else cls(*(numbers * 3))
+        return cls(*found) if len(found) == 3 else cls(*(found * 3))
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,7 @@ def require_open(dims: Iterable[str], imported: Sequence[Any]) -> None:
     refuse_unknown(dims, known, "The model has no" if len(imported) == 1 else "None of the models has an")
 
 
-def given(infos: Sequence[Any], dims: Mapping[str, Any], shapes: Mapping[str, str]) -> dict[str, Extent]:
+def given(infos: Sequence[Any], dims: Mapping[str, Any] | None, shapes: Mapping[str, str] | None) -> dict[str, Extent]:
     """The sizes that a user gives to open dimensions of inputs that a runtime tells of (``infos``), by their names or
     by the shapes of inputs. Raises UsageError for what the model does not have.
     """
@@ -221,9 +222,18 @@ def given(infos: Sequence[Any], dims: Mapping[str, Any], shapes: Mapping[str, st
         one.name: [dim if isinstance(dim, int) else key(one.name, axis, dim) for axis, dim in enumerate(one.shape)]
         for one in infos
     }
+    dims = check_names(dims, "The sizes of dimensions", '{"N": 8}')
+    shapes = check_names(shapes, "The shapes of inputs", '{"x": "4x128"}')
     refuse_unknown(dims, {dim for row in inputs.values() for dim in row if isinstance(dim, str)})
     by_name = {name: Extent.of(value, f"The size of the dimension {name!r}") for name, value in dims.items()}
     return together(by_name, of_shapes(shapes, inputs))
+
+
+def _whole(part: Any) -> int:
+    """Raises ValueError and TypeError for what is no whole number, and no text of one."""
+    if isinstance(part, (bool, np.bool_)) or not isinstance(part, (str, numbers.Integral)):
+        raise TypeError(part)
+    return int(part)
 
 
 def _row(name: str, text: str, part: str) -> list[int]:

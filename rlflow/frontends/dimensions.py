@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import onnx
 
 from rlflow.errors import UsageError
+from rlflow.specs import check_names, check_whole
 
 #: Name -> None for a name of the file; -> (input, axis) for one that was given here.
 Symbols = dict[str, tuple[str, int] | None]
@@ -32,16 +33,15 @@ def name_dims(model: onnx.ModelProto) -> Symbols:
     return symbols
 
 
-def freeze(model: onnx.ModelProto, symbols: Symbols, freeze: Mapping[str, int]) -> None:
+def freeze(model: onnx.ModelProto, symbols: Symbols, freeze: Mapping[str, int] | None) -> None:
     """Writes sizes in place of dimension names, in every value that names them, and forgets those names."""
-    for name, size in freeze.items():
+    for name, size in check_names(freeze, "The dimensions to freeze", '{"N": 8}').items():
         if name not in symbols:
             known = ", ".join(sorted(symbols)) or "none"
             raise UsageError(
                 f"While freezing dimension '{name}': the model's inputs have no such dimension; they have {known}."
             )
-        if size < 1:
-            raise UsageError(f"While freezing dimension '{name}': found size {size}; expected 1 or more.")
+        check_whole(size, f"The size to freeze the dimension {name!r} at", 1)
         place = symbols.pop(name)
         for info in (*model.graph.input, *model.graph.output, *model.graph.value_info):
             for axis, dim in enumerate(info.type.tensor_type.shape.dim):

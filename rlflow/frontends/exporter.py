@@ -7,25 +7,31 @@ Untouched nodes are their original NodeProtos. New nodes, folded constants and t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import onnx
 from onnx import helper
 
-from rlflow.errors import GraphError
-from rlflow.files import write_atomically
+from rlflow.errors import GraphError, OutputError, UsageError
+from rlflow.files import check_output, is_same_file, write_atomically
 from rlflow.frontends import conditions, raising, scopes, storage
 from rlflow.frontends.assembly import NODE_METADATA_IR, RULE_KEY, RULES_KEY, assemble
 from rlflow.frontends.emitter import Emitter, UniqueNames
-from rlflow.frontends.imported import ImportedModel, Provenance
+from rlflow.frontends.imported import ImportedModel, Origin, Provenance
 from rlflow.frontends.lineage import Lineage
 from rlflow.frontends.written_constants import ConstantWriter
 from rlflow.graph import Graph
 
 
 def save_model(
-    imported: ImportedModel, graph: Graph, path: str | None = None, *, rules: Mapping[int, str] | None = None
+    imported: ImportedModel,
+    graph: Graph,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    rules: Mapping[int, str] | None = None,
 ) -> onnx.ModelProto:
     """Writes ``graph``, a rewrite of ``imported.graph``, as ONNX: a new ModelProto, and the file ``path`` where given.
 
@@ -35,8 +41,11 @@ def save_model(
     precision, rounded once. A model of more than 1.75 GB, or a large one whose weights were in another file, has them
     in ``<path>.data``; without a path such a model holds them itself. ``rules``: node id -> name of the rule that made
     it, noted in the node's metadata (IR version 10 and newer) or else in the model's. Raises GraphError for a node that
-    the model's opset cannot express, OutputError where ``path`` cannot be written.
+    the model's opset cannot express, OutputError where ``path`` cannot be written, or holds weights of the model.
     """
+    _check_kinds(imported, graph)
+    if path is not None:
+        _check_is_no_source(path, imported.origin)
     if imported.passthrough is not None:
         model = onnx.ModelProto()
         model.CopyFrom(imported.origin.model)
@@ -51,6 +60,25 @@ def save_model(
     if path is None:
         return storage.embed(model, imported.origin.base_dir)
     return storage.write(model, path, imported.origin.base_dir, writer.external)
+
+
+def _check_kinds(imported: Any, graph: Any) -> None:
+    if not isinstance(imported, ImportedModel) or not isinstance(graph, Graph):
+        kinds = f"{type(imported).__name__} and {type(graph).__name__}"
+        raise UsageError(f"What is saved is a model of rlflow.load and its graph, or a rewritten one; got {kinds}.")
+
+
+def _check_is_no_source(path: str | os.PathLike[str], origin: Origin) -> None:
+    """That ``path`` holds no weights of the model; the model's own file may be replaced by what it becomes."""
+    check_output(path, None)
+    outside = (one for one in origin.model.graph.initializer if one.data_location == onnx.TensorProto.EXTERNAL)
+    names = {entry.value for one in outside for entry in one.external_data if entry.key == "location"}
+    files = [os.path.join(origin.base_dir, name) for name in names]
+    if any(is_same_file(path, file) for file in files):
+        raise OutputError(
+            f"The output {os.fspath(path)} holds weights of the model that is saved; give another name, the "
+            "original is never overwritten."
+        )
 
 
 def baseline(imported: ImportedModel) -> onnx.ModelProto:

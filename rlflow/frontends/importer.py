@@ -34,7 +34,8 @@ def load_model(
     freeze: Mapping[str, int] | None = None,
     newest_opset: int | None = None,
 ) -> ImportedModel:
-    """Reads an ONNX model (a path, serialised bytes, or a ModelProto, which is not changed).
+    """Reads an ONNX model: a path, serialised bytes, a ModelProto, an ``onnx_ir.Model`` or an ``ONNXProgram`` of torch;
+    none of them is changed.
 
     ``keep_initializer_inputs``: initialisers that are also graph inputs stay inputs that a caller may override; by
     default they become plain constants, because a runtime cannot fold them otherwise. ``freeze``: symbolic dimension ->
@@ -52,7 +53,7 @@ def load_model(
     opening.require_graph(model, opening.place_of(path))
     opening.assume_opset(model, notes)
     symbols = dimensions.name_dims(model)
-    dimensions.freeze(model, symbols, freeze or {})
+    dimensions.freeze(model, symbols, freeze)
     reason = opening.refusal(model)
     # A file of other domains alone has none, and what is written beside its nodes needs one.
     opset = scopes.opset_versions(model).get("", opening.first_opset(model) if reason is None else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,8 @@ def plain_model(model: Any) -> tuple[Any, Callable[[onnx.ModelProto], Any] | Non
     An ``onnx_ir.Model`` and a ``torch.onnx.ONNXProgram`` become a ModelProto; the objects stay as they are. Everything
     else (a path, bytes, a ModelProto) is returned unchanged, with ``None``.
     """
+    if isinstance(model, (str, os.PathLike, bytes, bytearray, memoryview, onnx.ModelProto)):
+        return model, None
     import onnx_ir
 
     if isinstance(model, onnx_ir.Model):

@@ -12,13 +12,16 @@ from onnx import helper
 
 from rlflow.errors import ModelError, UsageError
 from rlflow.frontends import scopes
+from rlflow.frontends.model_kinds import plain_model
 
 OLDEST_OPSET = 7
+#: A model as it may be given; also an onnx_ir.Model and a torch.onnx.ONNXProgram, which are not opened for this name.
 Source = str | os.PathLike[str] | bytes | onnx.ModelProto
 
 
 def open_source(source: Source) -> tuple[onnx.ModelProto, str | None, bytes | onnx.ModelProto | None]:
     """(the library's own ModelProto, path, what was given instead of a path) of a source."""
+    source = plain_model(source)[0]
     if isinstance(source, onnx.ModelProto):
         model = onnx.ModelProto()
         model.CopyFrom(source)
@@ -44,8 +47,9 @@ def read_file(path: str) -> bytes:
         raise ModelError(f"While loading a model: the file '{path}' does not exist.") from error
     except IsADirectoryError as error:
         raise ModelError(f"While loading a model: '{path}' is a directory; expected an ONNX file.") from error
-    except OSError as error:
-        raise ModelError(f"While loading a model: '{path}' cannot be read: {error.strerror or error}.") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", None) or error
+        raise ModelError(f"While loading a model: {path!r} cannot be read: {reason}.") from error
 
 
 def read_model(path: str) -> onnx.ModelProto:

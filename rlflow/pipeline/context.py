@@ -15,7 +15,7 @@ from rlflow.deployment import Inputs, open_worker
 from rlflow.deployment.inputs import USUAL
 from rlflow.equivalence.runners import KeptSessions, WorkerRunner, runner
 from rlflow.equivalence.sizes import usual
-from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable, VerificationFailed
+from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused, RuntimeUnavailable, UsageError, VerificationFailed
 from rlflow.files import ScratchFolder, check_output
 from rlflow.pipeline.given import check_given
 from rlflow.pipeline.kernel_wishes import check_kernels, wants_kernels
@@ -28,6 +28,13 @@ if TYPE_CHECKING:
     from rlflow.pipeline.loading import Loaded
     from rlflow.price import CostModel
     from rlflow.runtime import Worker
+
+
+def stop_token(stop: Any) -> StopToken:
+    """The token itself, or a new one for ``None``. Raises :class:`UsageError` for what is no token."""
+    if stop is not None and not isinstance(stop, StopToken):
+        raise UsageError(f"What stops the work is {stop!r}; expected a rlflow.search.StopToken.")
+    return stop or StopToken()
 
 
 class Context:
@@ -58,7 +65,7 @@ class Context:
         self.output = None if output is None else Path(output)
         self.on_progress, self.on_pricing = on_progress, on_pricing
         self.on_timing, self.on_checking = on_timing, on_checking
-        self.on_stage, self.stop = on_stage, stop or StopToken()
+        self.on_stage, self.stop = on_stage, stop_token(stop)
         self.interrupted = StopToken()  # by Ctrl-C, in whichever stage
         self.notes: list[str] = []
         self.started = time.monotonic()
@@ -186,6 +193,8 @@ class Context:
         """Failures inside that may come of a guessed size say so."""
         try:
             yield
+        except RuntimeUnavailable:
+            raise  # no size would help
         except (CostError, VerificationFailed) as error:
             blame = "" if self._inputs is None else self._inputs.sizes.blame
             if blame and blame not in str(error):

@@ -140,12 +140,17 @@ class _Shrinking:
         """Search, look, time, check, write."""
         from rlflow.frontends.schedule import UnknownOrder
 
+        if not self._flow.jobs:
+            return self._as_it_came("Every output is an input or a constant, so nothing is computed.")
         try:
             original = self._seen(self._came.source)
         except UnknownOrder as error:
             if self._wish.memory is not None:  # nobody can say whether it is met
                 raise
-            return self._as_it_came(error)
+            return self._as_it_came(
+                f"{error} It does so where a model has branches or loops. What the model needs is an estimate, and "
+                "nothing was tried."
+            )
         designs = self._designs()
         self._context.stage("looking", "looking at what the runtime makes of the smallest designs")
         looked = [one for one in map(self._candidate, designs) if one is not None and one.seen.peak < original.peak]
@@ -166,13 +171,11 @@ class _Shrinking:
         report = self._report(before, after, chosen, slowdown, front, checked, exact)
         return ShrinkResult(report, written.make, original if chosen is None else chosen.seen)
 
-    def _as_it_came(self, why: Exception) -> ShrinkResult:
-        """The original, of which nothing but an estimate says what it needs."""
-        self._context.notes.append(
-            f"{why} It does so where a model has branches or loops. What the model needs is an estimate, and nothing "
-            "was tried."
-        )
+    def _as_it_came(self, why: str) -> ShrinkResult:
+        """The original, of which nothing but an estimate says what it needs; the note says why."""
+        self._context.notes.append(why)
         seen = Seen(self._flow, footprint(self._flow), exact=False)
+        self._refuse_too_large(seen, [])
         use = self._use(seen, self._came.source)
         written = write(self._came, Raced("shrunk", None), self._context)
         return ShrinkResult(self._report(use, use, None, None, [], None, exact=False), written.make, seen)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
     from rich.table import Table
 
+_LEAST_SHOWN = 0.0005  # which is 0.0 % in words
 _CLEANUP_WORTH_SAYING = 0.02
 _MOST_RULES, _MOST_OUTPUTS = 30, 12
 
@@ -85,6 +86,8 @@ def headline(report: Report) -> str:
         return f"{gain} by the clean-up of import alone; no rewrite gained anything beyond it."
     if report.speedup is None or report.speedup_ci95 is None:
         before, after = report.cost_before_ms or 0.0, report.cost_after_ms or 0.0
+        if before > 0.0 and abs(after / before - 1.0) < _LEAST_SHOWN:
+            return f"Nothing gained: the analytic cost is {before:.4g} ms before and after; no clock was used."
         return f"Analytic cost {before:.4g} ms -> {after:.4g} ms ({_change(before, after)}); no clock was used."
     low, high = report.speedup_ci95
     cleanup = report.cleanup_speedup or 1.0

@@ -94,7 +94,12 @@ def unavailable_reason(name: str = DEFAULT_RUNTIME) -> str | None:
 
 
 def provider_name(text: str) -> str:
-    """The full name of an execution provider: ``cuda`` and ``CUDAExecutionProvider`` mean the same."""
+    """The full name of an execution provider: ``cuda`` and ``CUDAExecutionProvider`` mean the same.
+
+    Raises :class:`UsageError` for what is no name.
+    """
+    if not isinstance(text, str):
+        raise UsageError(f"The provider is {text!r}; expected the name of one, such as 'cuda'.")
     if text.endswith("ExecutionProvider"):
         return text
     known = {"cpu": "CPU", "cuda": "CUDA", "tensorrt": "Tensorrt", "dml": "Dml", "rocm": "ROCM", "xnnpack": "Xnnpack",

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnxscript", reason="onnxscript is not installed")
 
 import rlflow.torch  # noqa: E402
-from rlflow.errors import ModelError, RuntimeUnavailable  # noqa: E402
+from rlflow.errors import ModelError, RuntimeUnavailable, UsageError  # noqa: E402
 
 QUICK = {"cost": "analytic", "budget": "60x", "search": "greedy"}
 
@@ -71,6 +71,12 @@ def test_what_torch_cannot_export_is_said_in_a_sentence() -> None:
 
     with pytest.raises(ModelError, match=r"torch\.onnx\.export cannot export Asks: "):
         rlflow.torch.optimize(Asks(), torch.randn(3), **QUICK)
+
+
+@pytest.mark.parametrize("module", [None, "model.onnx", lambda x: x], ids=["None", "path", "function"])
+def test_what_is_no_module_is_refused(module: object) -> None:
+    with pytest.raises(UsageError, match=r"What is optimised is a torch\.nn\.Module; \w+ is none"):
+        rlflow.torch.optimize(module, torch.randn(3), **QUICK)
 
 
 def test_without_onnxscript_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,16 @@ def test_printed_and_written_are_the_same(arguments: tuple[str, ...], tmp_path: 
     assert _lasting(json.loads((tmp_path / "found.json").read_text("utf-8"))) == _lasting(json.loads(printed.stdout))
 
 
+def test_the_report_of_a_simplification(tmp_path: Path) -> None:
+    done = call("simplify", SMALL, tmp_path / "o.onnx", "--json")
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)
+    assert report["format"] and sum(report["operators_after"].values()) > 0 and report["verified"]["passed"]
+    beside = call("simplify", SMALL, tmp_path / "o.onnx", "--json", tmp_path / "o.json")
+    assert "nodes, " in beside.stdout and _lasting(json.loads((tmp_path / "o.json").read_text("utf-8")))
+    assert "cannot both be written" in call("simplify", SMALL, tmp_path / "o", "--json", tmp_path / "o").stderr
+
+
 def _lasting(found: object) -> object:
     """Without what a clock says."""
     if isinstance(found, dict):

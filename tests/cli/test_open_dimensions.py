@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace as replaced
 from pathlib import Path
@@ -157,6 +158,14 @@ def test_what_is_slower_at_an_end_is_not_written(won: None) -> None:
 def test_sizes_that_make_no_sense_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(errors.UsageError, match=sentence):
         rlflow.optimize(twice(["N", 3]), **ANALYTIC, **options)
+
+
+@pytest.mark.parametrize("options", [{"provider": "nope"}, {"runtime": "openvino"}])
+def test_no_size_is_blamed_for_what_is_not_installed(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    with pytest.raises(errors.RuntimeUnavailable) as found:
+        rlflow.optimize(twice(["N", 3]), **ANALYTIC, **options)
+    assert "--dim" not in str(found.value)
 
 
 def test_prices_are_those_at_the_sizes_of_the_data() -> None:

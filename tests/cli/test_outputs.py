@@ -115,6 +115,29 @@ def test_what_is_read_is_not_written_over(line: str, says: str, folder: Path) ->
     refused(folder, line, says)
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("cost export b.onnx", "holds something else than exported prices"),
+        ("cost export egraph.json", "holds something else than exported prices"),
+        ("rules show fold-normalisation-into-conv --html b.onnx", "holds something else than HTML"),
+        ("diff a.onnx a.onnx --html b.onnx", "holds something else than HTML"),
+        ("optimize a.onnx --cost analytic --report b.onnx", "holds something else than HTML"),
+    ],
+)
+def test_files_of_another_kind_are_not_replaced(line: str, says: str, folder: Path) -> None:
+    refused(folder, line, says)
+
+
+@pytest.mark.parametrize("line", ["cost export o", "diff a.onnx b.onnx --html o"])
+def test_files_of_the_same_kind_and_empty_ones_are_replaced(line: str, folder: Path) -> None:
+    Path("o").touch()
+    for _ in range(2):
+        done = rlflow(*line.split())
+        assert done.exit_code == 0, done.output
+        assert Path("o").read_bytes()
+
+
 def test_a_split_model_is_not_written_over_by_its_run(folder: Path) -> None:
     made = rlflow("split", "a.onnx", "-n", "2", "-o", "parts", "--cost", "analytic", "--no-verify")
     assert made.exit_code == 0, made.output

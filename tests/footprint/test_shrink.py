@@ -147,3 +147,24 @@ def test_a_model_with_branches_comes_back_as_it_was(tmp_path: Path) -> None:
     assert "It does so where a model has branches or loops." in done.output
     limited = call("shrink", path, "--memory", "32MB", *FAST)
     assert limited.exit_code == 1, "nobody can say whether the limit is met"
+
+
+def _idle(kind: str) -> onnx.ModelProto:
+    """A model that computes nothing."""
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in "xy"]
+    constant = numpy_helper.from_array(np.ones((2, 3), np.float32), "c")
+    made = {
+        "no nodes": helper.make_graph([], "g", ends[:1], ends[:1]),
+        "a constant": helper.make_graph([helper.make_node("Relu", ["c"], ["y"])], "g", [], ends[1:], [constant]),
+        "a copy": helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", ends[:1], ends[1:]),
+    }
+    return helper.make_model(made[kind], opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+
+
+@pytest.mark.parametrize("kind", ["no nodes", "a constant", "a copy"])
+def test_a_model_that_computes_nothing_comes_back_as_it_was(kind: str) -> None:
+    given = _idle(kind)
+    found = rlflow.shrink(given, memory=10_000, seconds=1, race_seconds=1)
+    assert found.model == given
+    assert not found.report.shrunk and "no smaller design was found" in found.report.reason
+    assert any("nothing is computed" in note for note in found.report.notes) == (kind != "a copy")

@@ -12,7 +12,7 @@ import pytest
 from model_tools import model, random, run, value
 from onnx import helper
 
-from rlflow.errors import ModelError
+from rlflow.errors import ModelError, OutputError
 from rlflow.frontends import load_model, save_model, storage
 
 
@@ -80,6 +80,32 @@ def test_a_model_may_be_written_over_its_own_weights(external: Path, monkeypatch
     imported = load_model(external)
     save_model(imported, imported.graph, str(external))
     np.testing.assert_array_equal(run(str(external), feeds)[0], expected)
+
+
+@pytest.mark.parametrize(
+    ("how", "target"),
+    [
+        ("path", "weights.bin"),
+        ("path", "link"),
+        ("path", "sub/../weights.bin"),
+        ("message", "weights.bin"),
+        ("message", "link"),
+    ],
+)
+def test_a_model_is_not_saved_over_its_weights(
+    how: str, target: str, external: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = external.parent
+    (folder / "sub").mkdir()
+    (folder / "link").symlink_to("weights.bin")
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    monkeypatch.chdir(folder)
+    imported = load_model(external.name if how == "path" else onnx.load(external, load_external_data=False))
+    if how == "path":
+        monkeypatch.chdir(folder.parent)
+    with pytest.raises(OutputError, match="the original is never overwritten"):
+        save_model(imported, imported.graph, folder / target)
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
 
 
 def _kept_apart(folder: Path, name: str) -> Path:

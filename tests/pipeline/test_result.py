@@ -69,7 +69,7 @@ def test_a_model_of_onnx_ir_gives_one_back(model: onnx.ModelProto, result: rlflo
     found = rlflow.optimize(given, **HOW)
     assert isinstance(found.model, onnx_ir.Model)
     assert found.report.operators_after == result.report.operators_after
-    assert rlflow.verify(model, onnx_ir.to_proto(found.model)).passed
+    assert rlflow.verify(given, found.model).passed
     assert onnx_ir.to_proto(given) == onnx_ir.to_proto(onnx_ir.from_proto(model))
 
 
@@ -79,4 +79,13 @@ def test_a_program_of_torch_gives_one_back(model: onnx.ModelProto) -> None:
 
     found = rlflow.optimize(ONNXProgram(onnx_ir.from_proto(model), None), **HOW)
     assert isinstance(found.model, ONNXProgram)
-    assert rlflow.verify(model, found.model.model_proto).passed
+    assert rlflow.verify(model, found.model).passed
+
+
+def test_other_calls_take_a_model_of_onnx_ir_too(model: onnx.ModelProto, result: rlflow.OptimizeResult) -> None:
+    given = onnx_ir.from_proto(model)
+    assert rlflow.load(given).graph.digest == rlflow.load(model).graph.digest
+    assert isinstance(rlflow.simplify(given), onnx_ir.Model)
+    assert isinstance(rlflow.shrink(given, seconds=0.5, race_seconds=0.5).model, onnx.ModelProto)
+    assert rlflow.verify(given, rlflow.replay(given, result.trace or ())).passed
+    assert onnx_ir.to_proto(given) == onnx_ir.to_proto(onnx_ir.from_proto(model))

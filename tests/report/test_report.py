@@ -23,6 +23,7 @@ from rlflow.report import (
     render,
     write_json,
 )
+from rlflow.report.tables import headline
 
 TRACE = [{"rule": rule, "match": [number]} for number, rule in enumerate(["merge", "merge", "slice", "merge"])]
 REPORT = Report(
@@ -113,6 +114,14 @@ def test_without_a_clock_no_time_is_claimed() -> None:
     assert "no clock was used" in shown
     assert "-25.0 %" in shown
     assert "times as fast" not in shown
+
+
+@pytest.mark.parametrize(("after", "gained"), [(0.004023, False), (0.0040229, False), (0.00402, True)])
+def test_a_gain_that_rounds_to_none_is_not_called_one(after: float, gained: bool) -> None:
+    costs = {"cost_before_ms": 0.004023, "cost_after_ms": after, "cost_model": "analytic"}
+    said = headline(replace(REPORT, speedup=None, speedup_ci95=None, intervals={}, **costs))
+    assert said.startswith("Analytic cost" if gained else "Nothing gained: the analytic cost is 0.004023 ms before and")
+    assert "-0.0 %" not in said
 
 
 def test_long_lists_are_cut_unless_everything_is_asked_for() -> None:

@@ -18,7 +18,7 @@ from rlflow.cli.rules.stats import stats
 
 @click.group(cls=VerbGroup)
 def rules() -> None:
-    """The substitutions: list, show, count, prove, repair, find and import them, ask why one does not fire."""
+    """The substitutions: list, show, prove, repair, find and import them, see stats, ask why one does not fire."""
 
 
 for verb in (list_rules, show, prove, repair, generate, import_rules, redundancy, stats, explain):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from rlflow.cli.common import say, terminal_width
-from rlflow.cli.outputs import check_outputs
+from rlflow.cli.outputs import check_outputs, check_page
 from rlflow.cli.rules.shared import load_library, named_rule, proof_fields, rule_files
 
 #: What everybody wants to know of a proof.
@@ -25,6 +25,7 @@ def show(name: str, page_file: str | None, verbose: bool, files: tuple[str, ...]
     In the picture an operator stands above its operands; the page draws what the rule removes and adds in colour.
     """
     check_outputs({"--html": page_file}, files)
+    check_page("--html", page_file)
     from rlflow.report.rule_drawing import rule_page, rule_trees, side_by_side
     from rlflow.rewrite import all_shipped
 
