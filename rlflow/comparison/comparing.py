@@ -61,20 +61,13 @@ def compare(
     specs = [_search.describe(_search.make(spec)) for spec in strategies]
     if len(set(specs)) < 2 or len(set(specs)) != len(specs):
         raise UsageError(f"A comparison needs two or more different strategies; got {', '.join(specs) or 'none'}.")
-    check_whole(seeds, "The number of seeds", 1)
-    check_whole(threads, "The number of threads", 1)
-    check_seconds(gate_seconds, "The time for timing the winners")
-    sizes = check_names(dims, "The sizes of dimensions", '{"N": 8}')
-    for name, size in sizes.items():
-        check_whole(size, f"The size of the dimension {name!r}", 1)
-    if not isinstance(workers, (str, Workers)):
-        raise UsageError(f"The workers are {workers!r}; expected text, such as '3' or 'ray', or a rlflow.crew.Workers.")
+    _check_numbers(seeds, threads, gate_seconds)
+    sizes, crew = _sizes(dims), _crew(workers)
     if stop is not None and not isinstance(stop, StopToken):
         raise UsageError(f"What stops the work is {stop!r}; expected a rlflow.search.StopToken.")
     paths = {Path(model).stem: os.fspath(model) for model in models}
     if len(paths) != len(models):
         raise UsageError("Two of the models have the same file name; give them different ones, the tables use these.")
-    crew = Workers.parse(workers) if isinstance(workers, str) else workers
     measures = _measures(cost)
     if measures:
         _check_workers(crew, cost)
@@ -94,6 +87,25 @@ def compare(
     complete = {model for model in found.models if all(runs_of(found.runs, model, spec) for spec in specs)}
     found.differences = differences(replace(found, runs=[row for row in found.runs if row["model"] in complete]))
     return found
+
+
+def _check_numbers(seeds: int, threads: int, gate_seconds: float) -> None:
+    check_whole(seeds, "The number of seeds", 1)
+    check_whole(threads, "The number of threads", 1)
+    check_seconds(gate_seconds, "The time for timing the winners")
+
+
+def _sizes(dims: Mapping[str, int] | None) -> dict[str, int]:
+    sizes = check_names(dims, "The sizes of dimensions", '{"N": 8}')
+    for name, size in sizes.items():
+        check_whole(size, f"The size of the dimension {name!r}", 1)
+    return sizes
+
+
+def _crew(workers: Workers | str) -> Workers:
+    if not isinstance(workers, (str, Workers)):
+        raise UsageError(f"The workers are {workers!r}; expected text, such as '3' or 'ray', or a rlflow.crew.Workers.")
+    return Workers.parse(workers) if isinstance(workers, str) else workers
 
 
 def _check_workers(workers: Workers, cost: str) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Mapping
+from typing import Any
 
 import onnx
 
 from rlflow.errors import UsageError
-from rlflow.specs import check_names, check_whole
 
 #: Name -> None for a name of the file; -> (input, axis) for one that was given here.
 Symbols = dict[str, tuple[str, int] | None]
@@ -33,18 +34,25 @@ def name_dims(model: onnx.ModelProto) -> Symbols:
     return symbols
 
 
-def freeze(model: onnx.ModelProto, symbols: Symbols, freeze: Mapping[str, int] | None) -> None:
-    """Writes sizes in place of dimension names, in every value that names them, and forgets those names."""
-    for name, size in check_names(freeze, "The dimensions to freeze", '{"N": 8}').items():
+def freeze(model: onnx.ModelProto, symbols: Symbols, freeze: Any) -> None:
+    """Writes sizes (a mapping by name, or ``None``) in place of dimension names, in every value that names them, and
+    forgets those names. Raises :class:`UsageError` for anything else.
+    """
+    if not isinstance(freeze, Mapping | None):
+        raise UsageError(f'The dimensions to freeze are {freeze!r}; expected a dictionary by name, such as {{"N": 8}}.')
+    for name, size in (freeze or {}).items():
         if name not in symbols:
             known = ", ".join(sorted(symbols)) or "none"
             raise UsageError(
                 f"While freezing dimension '{name}': the model's inputs have no such dimension; they have {known}."
             )
-        check_whole(size, f"The size to freeze the dimension {name!r} at", 1)
+        if isinstance(size, bool) or not isinstance(size, numbers.Integral) or size < 1:
+            raise UsageError(
+                f"The size to freeze the dimension {name!r} at is {size!r}; expected a whole number of 1 or more."
+            )
         place = symbols.pop(name)
         for info in (*model.graph.input, *model.graph.output, *model.graph.value_info):
             for axis, dim in enumerate(info.type.tensor_type.shape.dim):
                 here = (info.name, axis) == place if place is not None else dim.dim_param == name
                 if here:
-                    dim.dim_value = size
+                    dim.dim_value = int(size)
