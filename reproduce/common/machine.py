@@ -19,10 +19,12 @@ PACKAGES = ("rlflow", "numpy", "onnx", "onnx-ir", "onnxruntime")
 
 
 def header(command: list[str]) -> dict[str, Any]:
-    """What ran where and when; ``command`` is the one that makes the file again."""
+    """What ran where and when; ``command`` is the one that makes the file again. Of an absolute path it keeps the last
+    name: where a folder lies is this machine's own.
+    """
     return {
         "kind": "machine",
-        "command": " ".join(command),
+        "command": " ".join(os.path.basename(word) if os.path.isabs(word) else word for word in command),
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "commit": _commit(),
         "cpu": _cpu_info("model name") or platform.processor() or platform.machine(),

@@ -42,6 +42,19 @@ def test_rows_keep_the_run_they_were_made_in(tmp_path: Path, at: None, monkeypat
     assert second.about().count("1 of 2 rows") == 2
 
 
+def test_a_command_keeps_no_folder_of_this_machine() -> None:
+    given = ["run.py", "--data", "/somewhere/data/models", "--output", "../here/rows.jsonl", "--budget", "60s"]
+    assert machine.header(given)["command"] == "run.py --data models --output ../here/rows.jsonl --budget 60s"
+
+
+def test_no_kept_command_has_an_absolute_path() -> None:
+    files = sorted(REPRODUCE.glob("*/results/*.jsonl"))
+    headers = [header for file in files for header in results.read(file)[1].values()]
+    assert len(headers) > 20
+    words = [word for header in headers for word in str(header.get("command", "")).split()]
+    assert not [word for word in words if word.startswith("/")]
+
+
 def test_a_file_of_before_rows_named_their_run_is_read(tmp_path: Path) -> None:
     path = tmp_path / "old.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in (HEADER, {"key": "a"}, {"key": "b"})))
