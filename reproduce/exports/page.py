@@ -27,7 +27,8 @@ from gains import CONFIG, gain, key, mean, names, plain, sound, summary, undecid
 
 PEERS_ARE = (
     "Other tools, timed against the model as it came. *Itself* is the original a second time. What *failed* counts as "
-    "1.00 in the mean, because the user keeps the model."
+    "1.00 in the mean, because the user keeps the model. rlflow's result is the file that was optimised for one "
+    "thread.\n"
 )
 LATEST, PAGE = HERE / "results" / "latest.jsonl", HERE / "README.md"
 TABLES = re.compile(r"(<!-- rows: written by page.py -->\n).*?(<!-- end of rows -->)", re.DOTALL)
@@ -36,13 +37,13 @@ TABLES = re.compile(r"(<!-- rows: written by page.py -->\n).*?(<!-- end of rows 
 def joined(files: Sequence[Path]) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
     """The rows of the files, later ones in place of earlier ones of the same model, machine and tool, in the order of
     the table for one machine after the other; and the runs that they are of."""
-    rows: dict[tuple[str, str, str], dict[str, Any]] = {}
+    rows: dict[tuple[str, str, str, int], dict[str, Any]] = {}
     runs: dict[str, dict[str, Any]] = {}
     for file in files:
         found, machines = results.read(file)
         runs |= machines
-        rows.update({(*key(row, runs), row.get("tool", "")): row for row in found})
-    places = list(dict.fromkeys(place for _, place, _ in rows))
+        rows.update({(*key(row, runs), row.get("tool", ""), peers.threads_of(row)): row for row in found})
+    places = list(dict.fromkeys(place for _, place, *_ in rows))
     order = names()
     rank = {known: (places.index(known[1]), order.index(known[0])) for known in rows if known[0] in order}
     return [rows[known] for known in sorted(rank, key=rank.__getitem__)], runs
@@ -85,7 +86,10 @@ def tables(rows: Sequence[dict[str, Any]], runs: dict[str, dict[str, Any]]) -> s
     for place, found in places.items():
         lines += [f"## {place}", "", *table(list(found.values()))]
         theirs = [row for row in rows if "tool" in row and key(row, runs)[1] == place]
-        lines += [PEERS_ARE, *peers.table(theirs)] if theirs else []
+        lines += [PEERS_ARE] if theirs else []
+        for threads in sorted(set(map(peers.threads_of, theirs))):
+            lines += [f"With {threads} threads:", ""] if threads > 1 else []
+            lines += peers.table([row for row in theirs if peers.threads_of(row) == threads])
     return "\n".join([*lines, *beside(places)])
 
 

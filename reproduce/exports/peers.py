@@ -1,11 +1,13 @@
 """What other tools make of the exported models, each timed against the model as it came, beside rlflow's result.
 
-    python reproduce/exports/peers.py [--only NAME ...] [--blocks 5] [--seconds 2] [--rows FILE] [--resume]
+    python reproduce/exports/peers.py [--only NAME ...] [--tools TOOL ...] [--blocks 5] [--seconds 2] [--threads 1]
+        [--rows FILE] [--resume]
 
 Needs `pip install -c constraints.txt '.[bench,peers]'`, and the models that run.py left under build/exports. Each tool
 writes its model in a process of its own; what it wrote is compared with the original (`rlflow verify`), and only what
 computes the same is timed. All models of one architecture run in turn in ONNX Runtime, by the processor time of one
-thread, in some fresh processes; OpenVINO runs the original in its own runtime, in turn with those. "itself" is the
+thread (with more threads by the clock on the wall), in some fresh processes; OpenVINO runs the original in its own
+runtime, in turn with those. "itself" is the
 original a second time: how much of a difference is noise. rlflow's result is the file that run.py kept; FILE (here
 results/latest.jsonl) says where it kept the model as it came. results/peers.jsonl holds one row a model and tool.
 """
@@ -107,11 +109,13 @@ def difference(source: Path, target: Path) -> str | None:
         return " ".join(str(error).split())[:200]
 
 
-def written(name: str, source: Path, folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
+def written(
+    name: str, source: Path, folder: Path, tools: Sequence[str] = TOOLS
+) -> tuple[dict[str, Path], dict[str, str]]:
     """The models that the tools wrote and that compute the same; and what went wrong with the others."""
     models: dict[str, Path] = {}
     errors: dict[str, str] = {}
-    for tool in (tool for tool in WRITERS if fits(tool, name)):
+    for tool in (tool for tool in WRITERS if tool in tools and fits(tool, name)):
         target = folder / f"{tool.replace(' ', '-')}.onnx"
         command = [sys.executable, __file__, "--write", tool, os.fspath(source), os.fspath(target), name]
         error = attempt(command, target) or difference(source, target)
@@ -122,23 +126,28 @@ def written(name: str, source: Path, folder: Path) -> tuple[dict[str, Path], dic
     return models, errors
 
 
-def timed(models: dict[str, Path], source: Path, blocks: int, seconds: float) -> dict[str, list[float]]:
+def timed(
+    models: dict[str, Path], source: Path, blocks: int, seconds: float, threads: int = 1, openvino: bool = True
+) -> dict[str, list[float]]:
     """By tool, how many times as fast as the original its model is, one figure a block. A block is a process of ONNX
     Runtime's with all models and one of OpenVINO's. ``seconds`` for each model in each block."""
     from rlflow.benchmark import bench
     from rlflow.errors import RuntimeRefused, RuntimeUnavailable
 
     found: dict[str, list[float]] = {tool: [] for tool in (*models, OPENVINO)}
-    entrants = [source, *models.values()]
+    entrants, how = [source, *models.values()], {"threads": [threads], "blocks": 1}
     for block in range(blocks):
-        times = bench(entrants, seconds=seconds * len(entrants), blocks=1, seed=block)
+        times = bench(entrants, seconds=seconds * len(entrants), seed=block, **how)
         for tool, one in zip(models, times[1:], strict=True):
             found[tool].append(one.ratio)
+        if not openvino:
+            continue
         try:
-            other = bench([source], seconds=seconds, blocks=1, seed=block, runtime="openvino")[0]
+            other = bench([source], seconds=seconds, seed=block, runtime="openvino", **how)[0]
         except (RuntimeRefused, RuntimeUnavailable):
             continue
-        found[OPENVINO].append(times[0].cpu.median / other.cpu.median)
+        clock = times[0].clock
+        found[OPENVINO].append(getattr(times[0], clock).median / getattr(other, clock).median)
     return found
 
 
@@ -146,18 +155,20 @@ def measure(name: str, options: argparse.Namespace, as_it_came: bool) -> list[di
     """The rows of one model, one a tool."""
     source, ours = model_file(name, options.seed), kept_file(name, options.seed)
     with tempfile.TemporaryDirectory(prefix="rlflow-peers-") as scratch:
-        models, errors = written(name, source, Path(scratch))
+        models, errors = written(name, source, Path(scratch), options.tools)
         same = Path(scratch) / "itself.onnx"
         shutil.copyfile(source, same)
         mine = {OURS: ours} if ours.exists() and not as_it_came else {}
-        ratios = timed({ITSELF: same, **mine, **models}, source, options.blocks, options.seconds)
+        entrants, asked = {ITSELF: same, **mine, **models}, OPENVINO in options.tools
+        ratios = timed(entrants, source, options.blocks, options.seconds, options.threads, asked)
     rows = [
         {"tool": tool, "gain": statistics.median(some), "blocks": sorted(some)} for tool, some in ratios.items() if some
     ]
     rows += [{"tool": OURS, "gain": 1.0, "blocks": []}] if as_it_came else []
     rows += [{"tool": tool, "error": error} for tool, error in errors.items()]
-    rows += [] if ratios[OPENVINO] else [{"tool": OPENVINO, "error": "does not run the model"}]
+    rows += [{"tool": OPENVINO, "error": "does not run the model"}] if asked and not ratios[OPENVINO] else []
     about = {"kind": "peer", "name": name, "held_out": plain(name) in CONFIG["held_out"]}
+    about |= {"threads": options.threads} if options.threads > 1 else {}
     return [{**about, **row} for row in sorted(rows, key=lambda row: TOOLS.index(row["tool"]))]
 
 
@@ -165,6 +176,10 @@ def kept_as_it_came(file: Path, here: str) -> set[str]:
     """The models for which rlflow gave back what it got, on this machine."""
     rows, runs = results.read(file)
     return {row["name"] for row in rows if key(row, runs)[1] == here and sound(row) and not row.get("improved")}
+
+
+def threads_of(row: dict[str, Any]) -> int:
+    return int(row.get("threads", 1))
 
 
 def cell(row: dict[str, Any] | None) -> str:
@@ -198,6 +213,8 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=[], choices=names(), metavar="NAME")
     parser.add_argument("--blocks", type=int, default=5, help="fresh processes")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each model in each")
+    parser.add_argument("--threads", type=int, default=1, help="of each model")
+    parser.add_argument("--tools", nargs="*", default=TOOLS, choices=TOOLS, metavar="TOOL", help="beside the original")
     parser.add_argument("--seed", type=int, default=0, help="of the models that run.py exported")
     parser.add_argument("--rows", type=Path, default=HERE / "results" / "latest.jsonl", help="run.py's")
     parser.add_argument("--out", type=Path, default=LATEST, help="file of the rows")
@@ -216,22 +233,28 @@ def main() -> int:
         str(options.blocks),
         "--seconds",
         f"{options.seconds:g}",
+        "--threads",
+        str(options.threads),
     ]
     kept = results.Results(options.out, command, resume=True, dirty=options.dirty)
     here = machine.place(kept.machine)
     unchanged = kept_as_it_came(options.rows, here)
-    done = {row["name"] for row in kept.rows if options.resume and key(row, kept.machines)[1] == here}
+
+    def mine(row: dict[str, Any]) -> bool:
+        return key(row, kept.machines)[1] == here and threads_of(row) == options.threads
+
+    done = {row["name"] for row in kept.rows if options.resume and mine(row)}
     for name in options.only or names():
         if name in done or not model_file(name, options.seed).exists():
             continue
         rows = measure(name, options, name in unchanged)
-        kept.drop(lambda old, name=name: key(old, kept.machines) == (name, here))
+        kept.drop(lambda old, name=name: old["name"] == name and mine(old))
         kept.extend(rows)
         said = ", ".join(f"{row['tool']} {cell(row)}" for row in rows)
         print(f"{name}: {said}", file=sys.stderr, flush=True)
-    mine = [row for row in kept.rows if key(row, kept.machines)[1] == here]
-    print("\n".join(results.about(mine, kept.machines)))
-    print("\n".join(table(mine)))
+    found = [row for row in kept.rows if mine(row)]
+    print("\n".join(results.about(found, kept.machines)))
+    print("\n".join(table(found)))
     return 0
 
 

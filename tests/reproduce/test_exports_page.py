@@ -121,6 +121,17 @@ def test_other_tools_stand_below_the_machine_that_they_were_timed_on(tmp_path: P
     text = page.tables(rows, runs)
     assert text.index("## a CPU, AVX2") < text.index("| resnet18 | 1.10 |  | 1.30 |")
     assert "1 models, geometric mean 1.200" in text
+    assert "threads:" not in text
+
+
+def test_rows_of_more_threads_have_a_table_of_their_own(tmp_path: Path) -> None:
+    one = {"name": "resnet18", "kind": "peer", "run": "a", "tool": "rlflow", "gain": 1.2}
+    peers_file = [machine_of("a"), {**one, "tool": "itself"}, one, {**one, "tool": "itself", "threads": 2}]
+    results.write_lines(tmp_path / "reports", [machine_of("a"), row()])
+    results.write_lines(tmp_path / "peers", [*peers_file, {**one, "threads": 2, "gain": 1.1}])
+    rows, runs = page.joined([tmp_path / "reports", tmp_path / "peers"])
+    text = page.tables(rows, runs)
+    assert text.index("| resnet18 | 1.20 | 1.20 |") < text.index("With 2 threads:") < text.index("| 1.20 | 1.10 |")
 
 
 def test_a_resumed_run_leaves_out_what_this_machine_has_measured() -> None:

@@ -57,12 +57,18 @@ def test_fake_tools_become_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(peers, "kept_file", lambda name, seed: tmp_path / "none.onnx")
     monkeypatch.setattr(peers, "WRITERS", {"onnxsim": None, "onnxslim": None})
     monkeypatch.setattr(peers, "attempt", lambda command, target: fake(command[3], target))
-    options = argparse.Namespace(seed=0, blocks=2, seconds=0.05)
+    options = argparse.Namespace(seed=0, blocks=2, seconds=0.05, threads=1, tools=peers.TOOLS)
     rows = {row["tool"]: row for row in peers.measure("resnet18", options, True)}
     assert len(rows["onnxsim"]["blocks"]) == len(rows["itself"]["blocks"]) == 2
     assert rows["onnxslim"]["error"] == "gave up"
     assert rows["rlflow"]["gain"] == 1.0
     assert ("gain" in rows["OpenVINO"]) == (importlib.util.find_spec("openvino") is not None)
+    assert not any("threads" in one for one in rows.values())
+    options = argparse.Namespace(seed=0, blocks=1, seconds=0.05, threads=2, tools=["onnxsim"])
+    assert [(one["tool"], one["threads"]) for one in peers.measure("resnet18", options, False)] == [
+        ("itself", 2),
+        ("onnxsim", 2),
+    ]
 
 
 def fake(tool: str, target: Path) -> str | None:
