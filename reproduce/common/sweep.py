@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +57,15 @@ def optimise(name: str, budget: str, seed: int, folder: Path) -> dict[str, Any]:
 
 
 def optimise_file(
-    name: str, source: Path, budget: str, seed: int, folder: Path, *, keep: bool = False
+    name: str, source: Path, budget: str, seed: int, folder: Path, *, keep: bool = False, more: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Optimises a model's file with one thread, in ``folder``; the report as ``--json`` wrote it, with the exit
-    status. ``keep``: the model that was written stays there, under the name that the report gives."""
+    status. ``keep``: the model that was written stays there, under the name that the report gives. ``more``: options of
+    the command."""
     target, report = (folder / f"{source.stem}{suffix}" for suffix in (".optimized.onnx", ".json"))
     command = [*CLI, "optimize", os.fspath(source), "-o", os.fspath(target), "--json", os.fspath(report)]
-    status = run([*command, "--budget", budget, "--seed", str(seed), "--threads", "1", "--quiet"], check=False)
+    command += ["--budget", budget, "--seed", str(seed), "--threads", "1", "--quiet", *more]
+    status = run(command, check=False)
     found = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {}
     if not keep:
         target.unlink(missing_ok=True)

@@ -2,9 +2,9 @@
 
     python reproduce/exports/page.py [ROWS.jsonl ...]
 
-The tables of other tools are those of results/peers.jsonl. Rows of other files, as `run.py --out ROWS.jsonl` and
-`peers.py --out ROWS.jsonl` write them, first take the place of those of the same model and the
-same machine there; of several such rows the last counts.
+The tables of other tools are those of results/peers.jsonl, what the allowances bring those of results/allowances.jsonl.
+Rows of other files, as `run.py --out ROWS.jsonl` and `peers.py --out ROWS.jsonl` write them, first take the place of
+those of the same model and the same machine there; of several such rows the last counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PEERS_ARE = (
     "1.00 in the mean, because the user keeps the model. rlflow's result is the file that was optimised for one "
     "thread.\n"
 )
-LATEST, PAGE = HERE / "results" / "latest.jsonl", HERE / "README.md"
+LATEST, ALLOWED, PAGE = HERE / "results" / "latest.jsonl", HERE / "results" / "allowances.jsonl", HERE / "README.md"
 TABLES = re.compile(r"(<!-- rows: written by page.py -->\n).*?(<!-- end of rows -->)", re.DOTALL)
 
 
@@ -79,12 +79,15 @@ def line(row: dict[str, Any]) -> str:
     return f"| {row['name']} | {gain(row):.2f} | {note} | {bar} | {most} |"
 
 
-def tables(rows: Sequence[dict[str, Any]], runs: dict[str, dict[str, Any]]) -> str:
-    """What stands between the marks of the page."""
+def tables(
+    rows: Sequence[dict[str, Any]], runs: dict[str, dict[str, Any]], allowed: dict[str, dict[str, dict[str, Any]]]
+) -> str:
+    """What stands between the marks of the page; ``allowed``: the rows with the allowances, by place and model."""
     places = by_place([row for row in rows if "tool" not in row], runs)
     lines = []
     for place, found in places.items():
         lines += [f"## {place}", "", *table(list(found.values()))]
+        lines += with_allowances(found, allowed[place]) if place in allowed else []
         theirs = [row for row in rows if "tool" in row and key(row, runs)[1] == place]
         lines += [PEERS_ARE] if theirs else []
         for threads in sorted(set(map(peers.threads_of, theirs))):
@@ -111,6 +114,25 @@ def table(rows: Sequence[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def allowances() -> dict[str, dict[str, dict[str, Any]]]:
+    """The rows of what the two allowances bring, by place and model."""
+    return by_place(*results.read(ALLOWED)) if ALLOWED.exists() else {}
+
+
+def with_allowances(plain_rows: dict[str, dict[str, Any]], allowed: dict[str, dict[str, Any]]) -> list[str]:
+    """What the two allowances bring, and the mean over all models where they are given."""
+    lines = [
+        "With `--allow-opset 23 --allow-domain com.microsoft`, in runs of their own:",
+        "",
+        *results.heading("Model", "Without", "With"),
+    ]
+    for name in (name for name in names() if name in allowed):
+        without = f"{gain(plain_rows[name]):.2f}" if name in plain_rows else ""
+        lines.append(f"| {name} | {without} | {gain(allowed[name]):.2f} |")
+    together = summary(list({**plain_rows, **allowed}.values()))
+    return [*lines, "", f"All, those that were not run again with their gain without: {together}", ""]
+
+
 def beside(places: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
     """The means over the models that every machine measured; nothing where there are fewer than two machines."""
     sets = [{name for name, row in found.items() if sound(row)} for found in places.values()]
@@ -128,7 +150,8 @@ def main(arguments: Sequence[str]) -> None:
     if theirs := [row for row in rows if "tool" in row]:
         write_rows(peers.LATEST, theirs, runs)
     text = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(TABLES.sub(lambda found: found[1] + "\n" + tables(rows, runs) + found[2], text), encoding="utf-8")
+    written = tables(rows, runs, allowances())
+    PAGE.write_text(TABLES.sub(lambda found: found[1] + "\n" + written + found[2], text), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
 """What people export: architectures of torchvision, timm and transformers, optimised through the command line.
 
     python reproduce/exports/run.py [--only NAME ...] [--budget 60s] [--seed 0] [--resume [--undecided]] [--export-only]
+        [--allowances]
 
 Needs `pip install -c constraints.txt '.[bench]'`. Every model of architectures.py is exported with random weights by
 torch's exporter, those that config.json lists also by the older one (NAME@older), and kept under build/exports; so is
 what is faster, under build/exports/optimized. Each is optimised for one thread; results/latest.jsonl holds the machines
 and one report a line, one for each model and machine. A third of the models is held out in config.json, before any rule
-was written; `looked_at` there names those of them that rules were written for later. Exit status 1 when a model failed
-or was not verified.
+was written; `looked_at` there names those of them that rules were written for later. With --allowances the result
+may need opset 23 and ONNX Runtime's own domain; these rows are in results/allowances.jsonl, and no model is kept. Exit
+status 1 when a model failed or was not verified.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ import sweep
 from gains import CONFIG, OLDER, kept_file, key, model_file, names, plain, summary, undecided
 
 EXPORT_SECONDS = 900
+LATEST, ALLOWED = HERE / "results" / "latest.jsonl", HERE / "results" / "allowances.jsonl"
+ALLOWANCES = ("--allow-opset", "23", "--allow-domain", "com.microsoft")
 machine.PACKAGES = (*machine.PACKAGES, "torch", "torchvision", "timm", "transformers", "onnxscript")
 
 
@@ -52,12 +56,14 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """The row of one model: the report of `rlflow optimize`, or that there is no model."""
     about = {"held_out": plain(name) in CONFIG["held_out"], "bar": CONFIG["bars"].get(name)}
     source, kept = exported(name, options.seed), kept_file(name, options.seed)
-    kept.unlink(missing_ok=True)
+    more = ALLOWANCES if options.allowances else ()
+    if not more:
+        kept.unlink(missing_ok=True)
     if source is None:
         return {"kind": "export", "name": name, **about, "exit_status": None}
     with tempfile.TemporaryDirectory(prefix="rlflow-exports-") as scratch:
-        row = sweep.optimise_file(name, source, options.budget, options.seed, Path(scratch), keep=True)
-        if row.get("improved"):
+        row = sweep.optimise_file(name, source, options.budget, options.seed, Path(scratch), keep=True, more=more)
+        if row.get("improved") and not more:
             kept.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(Path(scratch) / row["written"], kept)
     return {**row, **about}
@@ -68,7 +74,8 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME")
     parser.add_argument("--budget", default="60s", help="of each run")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "latest.jsonl", help="file of the reports")
+    parser.add_argument("--allowances", action="store_true", help=" ".join(ALLOWANCES))
+    parser.add_argument("--out", type=Path, help="file of the reports")
     parser.add_argument("--resume", action="store_true", help="leave out the models that have a row of this machine")
     parser.add_argument("--undecided", action="store_true", help="with --resume: but not those whose row says little")
     parser.add_argument("--export-only", action="store_true", help="write the models and stop")
@@ -80,7 +87,9 @@ def main() -> int:
     if options.export_only:
         return export_all(options.only or chosen, options.seed)
     command = ["python", "reproduce/exports/run.py", "--budget", options.budget, "--seed", str(options.seed)]
-    kept = results.Results(options.out, command, resume=True, dirty=options.dirty, bulky=sweep.BULKY)
+    command += ["--allowances"] if options.allowances else []
+    out = options.out or (ALLOWED if options.allowances else LATEST)
+    kept = results.Results(out, command, resume=True, dirty=options.dirty, bulky=sweep.BULKY)
     here = machine.place(kept.machine)
     for name in wanted(options, kept.rows, kept.machines, here):
         row = measure(name, options)

@@ -40,7 +40,7 @@ def test_the_tables_on_the_page_are_those_of_the_rows() -> None:
     rows, runs = page.joined([page.LATEST, page.peers.LATEST])
     assert rows
     assert page.TABLES.search(page.PAGE.read_text(encoding="utf-8"))[0].strip().count("\n") > len(rows)
-    assert page.tables(rows, runs).strip() in page.PAGE.read_text(encoding="utf-8")
+    assert page.tables(rows, runs, page.allowances()).strip() in page.PAGE.read_text(encoding="utf-8")
 
 
 def test_every_row_is_of_a_model_and_says_where_it_was_made() -> None:
@@ -81,7 +81,7 @@ def test_rows_of_two_machines_stand_apart_and_are_compared_where_both_have_the_m
         ("resnet50", "b"),
         ("swin_t", "b"),
     ]
-    text = page.tables(rows, runs)
+    text = page.tables(rows, runs, {})
     assert text.index("## one, AVX2") < text.index("2 models, geometric mean 1.100") < text.index("## other, AVX2")
     assert "3 models, geometric mean 1.607" in text
     assert "2 models, geometric mean. one, AVX2: 1.100; other, AVX2: 1.440." in text
@@ -118,10 +118,17 @@ def test_other_tools_stand_below_the_machine_that_they_were_timed_on(tmp_path: P
     results.write_lines(tmp_path / "newer", [machine_of("b"), again])
     rows, runs = page.joined([tmp_path / "reports", tmp_path / "peers", tmp_path / "newer"])
     assert [one.get("tool") for one in rows] == [None, "itself", "onnxsim"]
-    text = page.tables(rows, runs)
+    text = page.tables(rows, runs, {})
     assert text.index("## a CPU, AVX2") < text.index("| resnet18 | 1.10 |  | 1.30 |")
     assert "1 models, geometric mean 1.200" in text
     assert "threads:" not in text
+
+
+def test_what_the_allowances_bring_stands_beside_what_there_is_without() -> None:
+    rows = {name: row(name=name, speedup=1.0) for name in ("resnet18", "swin_t")}
+    lines = page.with_allowances(rows, {"swin_t": row(name="swin_t", speedup=1.21)})
+    assert "| swin_t | 1.00 | 1.21 |" in lines
+    assert lines[-2].endswith("2 models, geometric mean 1.100, 1 at 1.05 or more.")
 
 
 def test_rows_of_more_threads_have_a_table_of_their_own(tmp_path: Path) -> None:
@@ -130,7 +137,7 @@ def test_rows_of_more_threads_have_a_table_of_their_own(tmp_path: Path) -> None:
     results.write_lines(tmp_path / "reports", [machine_of("a"), row()])
     results.write_lines(tmp_path / "peers", [*peers_file, {**one, "threads": 2, "gain": 1.1}])
     rows, runs = page.joined([tmp_path / "reports", tmp_path / "peers"])
-    text = page.tables(rows, runs)
+    text = page.tables(rows, runs, {})
     assert text.index("| resnet18 | 1.20 | 1.20 |") < text.index("With 2 threads:") < text.index("| 1.20 | 1.10 |")
 
 
@@ -152,7 +159,7 @@ def test_what_is_faster_is_kept_for_the_comparison_with_other_tools(
 ) -> None:
     kept = tmp_path / "optimized" / "swin_t-0.onnx"
 
-    def optimise(name: str, source: Path, budget: str, seed: int, folder: Path, *, keep: bool) -> dict[str, Any]:
+    def optimise(name: str, source: Path, budget: str, seed: int, folder: Path, *, keep: bool, more: Any) -> dict[str, Any]:
         assert keep
         (folder / "written.onnx").write_bytes(b"faster")
         return row(name=name, improved=improved, written="written.onnx")
@@ -162,7 +169,10 @@ def test_what_is_faster_is_kept_for_the_comparison_with_other_tools(
     monkeypatch.setattr(run, "kept_file", lambda name, seed: kept)
     kept.parent.mkdir()
     kept.write_bytes(b"of an earlier run")
-    found = run.measure("swin_t", argparse.Namespace(seed=0, budget="60s"))
+    found = run.measure("swin_t", argparse.Namespace(seed=0, budget="60s", allowances=False))
     assert found["held_out"] is False
     assert kept.exists() is improved
     assert not improved or kept.read_bytes() == b"faster"
+    kept.write_bytes(b"of a run without the allowances")
+    run.measure("swin_t", argparse.Namespace(seed=0, budget="60s", allowances=True))
+    assert kept.read_bytes() == b"of a run without the allowances"
