@@ -30,6 +30,8 @@ __all__ = ["Found", "price", "search", "sentence", "settle_sizes"]
 FINALISTS, DEARER = 5, 1.1
 #: Seconds that timing one whole graph may take where regions have no prices: a twentieth of the budget, between these.
 LEAST_WHOLE_SECONDS, WHOLE_SECONDS = 0.2, 6.0
+#: The part of the search's time in which prices of earlier runs are made sure of.
+RENEWAL_SHARE = 0.25
 _MOST_NAMED = 6
 
 
@@ -94,6 +96,7 @@ def search(problem: Problem, loaded: Loaded, context: Context) -> Found:
         result, remark = known
         context.notes.append(remark)
         return Found(result, None, setup)
+    problem = _renewed(problem, loaded, context)
     statistics = problem.observer = _search.Statistics(problem.rule_names)
     result = firmed(_search.solve(problem, options.strategy), problem, lambda: _problem(loaded, context), context)
     if earlier is not None:
@@ -106,6 +109,22 @@ def search(problem: Problem, loaded: Loaded, context: Context) -> Found:
             "opened brought no worthwhile gain; --patience off spends the whole budget."
         )
     return Found(result, statistics, setup, _search.rule_rows(problem) if options.profile_rules else None)
+
+
+def _renewed(problem: Problem, loaded: Loaded, context: Context) -> Problem:
+    """The problem, the prices of earlier runs that it mostly rests on made sure of (where a budget of seconds reaches).
+    """
+    parts, cost_model = context.parts, context.cost_model
+    if parts.seconds is None or cost_model.in_haste:
+        return problem
+    seconds = RENEWAL_SHARE * parts.search_left
+    right = cost_model.renew(problem.root().graph, seconds, lambda: context.stop.stopped)
+    if right:
+        context.notes.append(f"{right} prices of earlier runs were wrong, and were put right before the search.")
+        problem = _problem(loaded, context)
+        problem.root()
+    problem.meter.end_after(parts.search_left)
+    return problem
 
 
 def _held_back(rules: Sequence[str], tolerance: str | float) -> str:

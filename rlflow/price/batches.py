@@ -77,6 +77,8 @@ class Batches:
         self.each: float | None = None
         #: What was timed in haste, by key. It is not kept, but it is the price of every signature in this run.
         self.rushed: dict[str, Rushed] = {}
+        #: The keys of what was timed in full here: other prices are of earlier runs.
+        self.timed: set[str] = set()
 
     def measure(self, jobs: Sequence[Job], allowance: Allowance, stop: Callable[[], bool]) -> Looked:
         """Time and price ``jobs``, as far as the time reaches; ``stop`` is asked between batches."""
@@ -170,6 +172,27 @@ class Batches:
         self.again(jobs, allowance, stop)
         self.hasty = any(job.key in self.rushed for job in jobs)
 
+    def alone(self, job: Job, allowance: Allowance) -> Price | None:
+        """What ``job`` takes now, whatever is kept; ``None`` where it cannot be timed, or not in the time."""
+        try:
+            self._partition.prepare(job)
+        except (CostError, GraphError):
+            return None
+        if job.model is None:
+            return None
+        sessions = STREAMING_SESSIONS if self._bench.caches.far else None
+        found = self._bench.timed([(job.key, job.source, job.feeds)], True, sessions, over=allowance.over)[job.key]
+        price = self._price(job, found)
+        return None if price.ms is None or allowance.over() else price
+
+    def settle(self, job: Job, price: Price) -> None:
+        """Let this be the price of ``job``, and of its program, from now on."""
+        price = replace(price, clock=self._bench.clock_state(), **job.described)
+        program = self._program(job.source) or job.key
+        self._priced(job, price)
+        self.timed.update((job.key, program))
+        self._lookup.keep({job.key: price, program: price})
+
     # --- timing -----------------------------------------------------------------------------------------------------
 
     def _time(self, jobs: Sequence[Job], before: Sequence[_Timings], allowance: Allowance) -> _Timings:
@@ -246,6 +269,7 @@ class Batches:
         else:
             for key in prices:
                 self.rushed.pop(key, None)
+            self.timed.update(prices)
             self._lookup.hasty.difference_update(prices)
             self._lookup.keep(prices)
         return refused

@@ -48,6 +48,7 @@ from rlflow.price.machine import Machine
 from rlflow.price.partition import Job, Partition
 from rlflow.price.protocol import CostModel, CostReport, FillReport, RegionCost
 from rlflow.price.region_prices import RegionPrices
+from rlflow.price.renewal import Renewal
 from rlflow.runtime import CPU_PROVIDER, Runtime, RuntimeOptions, Worker, runtime, unavailable_reason
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ class OnnxRuntimeCost(CostModel):
         self._prices = RegionPrices(*shared, flush_given=flush_mb is not None)
         self._estimates = Estimates(measure == "lazy", self._lookup, self._prices)
         self._batches = Batches(*shared, self._priced)
+        self._renewal = Renewal(self._lookup, self._partition, self._batches)
         self.refusals = self._prices.refusals
 
     _bench_of: ClassVar[type[Bench]] = Bench
@@ -301,6 +303,9 @@ class OnnxRuntimeCost(CostModel):
         report = self._batches.firm(graphs, seconds, stop or (lambda: False), self._prices.has)
         self.totals = self.totals + report
         return report.measured
+
+    def renew(self, graph: Graph, seconds: float, stop: Callable[[], bool] | None = None) -> int:
+        return self._renewal.renew(graph, seconds, stop or (lambda: False))
 
     def _meet(self, graphs: Sequence[Graph]) -> bool:
         """Look at the first graphs, which say what kind of model it is; whether these were the first ones."""

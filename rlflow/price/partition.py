@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -133,6 +133,19 @@ class Partition:
                 job = jobs.setdefault(key, Job(key, graph, region, {}))
                 job.waiting.setdefault(region.signature, InGraph(graph, region))
         return {key: job for key, job in jobs.items() if len({count[key] for count in counts}) > 1}
+
+    def shares(self, graph: Graph) -> tuple[dict[str, Job], dict[str, float]]:
+        """The regions of ``graph`` by key, and the milliseconds of its price that all that have the key hold."""
+        jobs: dict[str, Job] = {}
+        shares: dict[str, float] = defaultdict(float)
+        for region in self.pricer.regions(graph):
+            if region.opaque or region.view:
+                continue
+            key = self.key(graph, region)
+            job = jobs.setdefault(key, Job(key, graph, region, {}))
+            job.waiting.setdefault(region.signature, InGraph(graph, region))
+            shares[key] += region.ms or 0.0
+        return jobs, shares
 
     def key(self, graph: Graph, region: Region) -> str:
         """The region's identity without its layout context, and with the sizes that symbols have.

@@ -172,6 +172,12 @@ class CostModel(Protocol):
         """
         return 0
 
+    def renew(self, graph: Graph, seconds: float, stop: Callable[[], bool] | None = None) -> int:
+        """Make sure, in about so many ``seconds``, of those prices of earlier runs that most of the price of ``graph``
+        rests on; the number of those that were put right.
+        """
+        return 0
+
     @property
     def in_haste(self) -> bool:
         """Whether some prices were had at less accuracy, because time was short."""

@@ -35,6 +35,8 @@ class RegionPrices:
         self.refusals: dict[str, str] = {}
         self.spread: dict[str, float] = {}
         self._working_set: float | None = None
+        #: The layout contexts that every key was met in, by signature, and what changes of layout take there.
+        self._contexts: dict[str, dict[str, float]] = {}
 
     @property
     def streams_weights(self) -> bool:
@@ -59,20 +61,22 @@ class RegionPrices:
         return True
 
     def set(self, job: Job, price: Price) -> None:
-        """Price every layout context of a region."""
+        """Price every layout context of a region, those that it was met in before too."""
         least = 0.0
         if self._partition.fusion != "none":
             size = regions.weight_bytes(job.graph, job.region)
             least = self._machine.calibration.weights_ms(size, self._working_set or 0.0)
         self._lookup.go_by(job.key, price)
         pricer = self._partition.pricer
+        contexts = self._contexts.setdefault(job.key, {})
         for signature, (graph, region) in job.waiting.items():
+            contexts[signature] = layouts.in_graph_ms(graph, region, self._machine, self._partition)
+        for signature, changes in contexts.items():
             if price.ms is None:
                 self.refusals[signature] = price.refusal or "the runtime refused it"
                 pricer.set_prices([signature], [0.0])
                 continue
             self.spread[signature] = price.spread_ms or 0.0
-            changes = layouts.in_graph_ms(graph, region, self._machine, self._partition)
             alone = self._with_weights(price.ms, least) + changes
             pricer.set_prices([signature], [self.in_model.ms(alone)])
 

@@ -1,0 +1,151 @@
+"""Prices of earlier runs are timed again where a model mostly rests on them: two of three times decide."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+import rlflow
+from rlflow.frontends import load_model
+from rlflow.price.bench import Bench
+from rlflow.price.database import Price, PriceDatabase
+from rlflow.price.measured import OnnxRuntimeCost
+from rlflow.runtime import Measurement
+
+KEPT = 5.0
+
+
+def chain(*widths: int) -> ModelProto:
+    """Products behind one another, of these widths."""
+    rng = np.random.default_rng(0)
+    weights = [
+        numpy_helper.from_array(rng.standard_normal((a, b)).astype(np.float32), f"w{number}")
+        for number, (a, b) in enumerate(itertools.pairwise(widths))
+    ]
+    nodes = [
+        helper.make_node("MatMul", [f"v{number}", f"w{number}"], [f"v{number + 1}"]) for number in range(len(weights))
+    ]
+    ends = [helper.make_tensor_value_info(f"v{end}", TensorProto.FLOAT, [4, widths[end]]) for end in (0, len(weights))]
+    graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+class Clock:
+    """What sessions take, one after the other (the last one again and again); ``timed``: how many regions were."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.takes = [KEPT]
+        self.timed = 0
+        monkeypatch.setattr(Bench, "timed", self._timed)
+        monkeypatch.setattr(OnnxRuntimeCost, "_meet", lambda cost, graphs: False)
+
+    def _timed(self, items: Any, *how: Any, **more: Any) -> dict[str, Measurement]:
+        found = {}
+        for key, *_ in items:
+            self.timed += 1
+            found[key] = Measurement(self.takes[0], 0.01, 9)
+            self.takes = self.takes[1:] or self.takes
+        return found
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("now", "right", "timed", "price"),
+    [
+        ([KEPT * 1.02], 0, 1, KEPT),  # both agree: the kept one stays as it is
+        ([KEPT * 1.3, KEPT * 1.31], 1, 2, KEPT * 1.3),  # two against the kept one
+        ([KEPT * 0.7, KEPT * 0.75], 1, 2, KEPT * 0.75),  # the middle one of three
+        ([KEPT * 1.3, KEPT], 0, 2, KEPT),  # it was the second time that was wrong
+        ([KEPT * 1.3, KEPT * 0.8], 0, 2, KEPT),  # the kept one is the middle one
+    ],
+)
+def test_two_of_three_times_decide(
+    now: list[float], right: int, timed: int, price: float, clock: Clock, tmp_path: Path
+) -> None:
+    graph = load_model(chain(64, 96)).graph
+    with OnnxRuntimeCost(database=tmp_path / "prices.sqlite") as first:
+        before = first.cost(graph).total_ms
+    with OnnxRuntimeCost(database=tmp_path / "prices.sqlite") as cost:
+        assert cost.cost(graph).total_ms == pytest.approx(before)
+        used = cost.used()
+        clock.takes, clock.timed = now, 0
+        assert cost.renew(graph, 60.0) == right
+        assert clock.timed == timed
+        assert cost.cost(graph).total_ms / before == pytest.approx(price / KEPT, rel=0.02)
+        assert cost.still_holds(used or {}) == (right == 0)
+        clock.timed = 0
+        assert cost.renew(graph, 60.0) == 0  # once is enough
+        assert clock.timed == 0
+    with OnnxRuntimeCost(database=tmp_path / "prices.sqlite") as later:  # and it is kept
+        assert later.cost(graph).total_ms / before == pytest.approx(price / KEPT, rel=0.02)
+
+
+def test_what_was_timed_in_this_run_is_not_timed_again(clock: Clock, tmp_path: Path) -> None:
+    graph = load_model(chain(64, 96)).graph
+    with OnnxRuntimeCost(database=tmp_path / "prices.sqlite") as cost:
+        cost.cost(graph)
+        clock.timed = 0
+        assert cost.renew(graph, 60.0) == 0
+        assert clock.timed == 0
+
+
+@pytest.mark.parametrize(("seconds", "stopped"), [(1e-9, False), (60.0, True)])
+def test_neither_where_the_time_is_over(seconds: float, stopped: bool, clock: Clock, tmp_path: Path) -> None:
+    graph = load_model(chain(64, 96)).graph
+    with OnnxRuntimeCost(database=tmp_path / "prices.sqlite") as first:
+        first.cost(graph)
+    with OnnxRuntimeCost(database=tmp_path / "prices.sqlite") as cost:
+        cost.cost(graph)
+        clock.takes, clock.timed = [2.0 * KEPT], 0
+        assert cost.renew(graph, seconds, lambda: stopped) == 0
+        assert clock.timed == 0
+
+
+def test_light_regions_are_left_alone(clock: Clock, tmp_path: Path) -> None:
+    graph = load_model(chain(64, 80, 96)).graph
+    with OnnxRuntimeCost(database=tmp_path / "prices.sqlite") as first:
+        first.pricer, first._machine.calibration  # noqa: B018 - these are timed too
+        clock.takes = [100.0, 0.1]
+        first.cost(graph)
+    with OnnxRuntimeCost(database=tmp_path / "prices.sqlite") as cost:
+        assert cost.cost(graph).total_ms > 90.0
+        clock.takes, clock.timed = [100.0], 0
+        assert cost.renew(graph, 60.0) == 0
+        assert clock.timed == 1
+
+
+def test_a_new_price_is_that_of_every_context_that_the_region_was_met_in(clock: Clock, tmp_path: Path) -> None:
+    graph, other = load_model(chain(64, 96)).graph, load_model(chain(64, 96, 16)).graph
+    with OnnxRuntimeCost(database=tmp_path / "prices.sqlite") as first:
+        first.fill([graph, other])
+    with OnnxRuntimeCost(database=tmp_path / "prices.sqlite") as cost:
+        cost.fill([graph, other])
+        before = cost.cost(other).total_ms
+        clock.takes = [3.0 * KEPT]
+        assert cost.renew(graph, 60.0) == 1
+        assert cost.cost(other).total_ms == pytest.approx(2.0 * before, rel=0.05)
+
+
+def test_the_search_goes_by_what_was_put_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A price that another run left, ten times too dear, is a note and no price any more."""
+    monkeypatch.setenv("RLFLOW_CACHE", str(tmp_path))
+    model = chain(256, 512, 256)
+    path = tmp_path / "prices.sqlite"
+    rlflow.optimize(model, budget="3s", search="greedy", patience=None)
+    with PriceDatabase(path) as kept:
+        (place,) = [one.context for one in kept.contexts()]
+        prices = {key: one for key, one in kept.all_here(place).items() if "MatMul" in one.operators and one.ms}
+        assert prices
+        wrong = {key: Price(10.0 * (one.ms or 0.0), 0.0, 27) for key, one in prices.items()}
+        kept.put_many(wrong, place)
+    report = rlflow.optimize(model, budget="8s", search="greedy").report
+    assert any("were wrong, and were put right before the search" in note for note in report.notes)
