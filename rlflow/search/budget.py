@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
 
 from rlflow.errors import BudgetError
 
@@ -45,7 +46,8 @@ class Budget:
     """Limits of a search; ``None`` means unlimited, but at least one limit is set.
 
     ``seconds``: elapsed time. ``candidates``: children that were priced. ``expansions``: nodes that were opened.
-    ``measurements``: regions that were really timed.
+    ``measurements``: regions that were really timed. Raises :class:`BudgetError` for what is no number above zero, and
+    for parts of the last three.
     """
 
     seconds: float | None = None
@@ -58,7 +60,12 @@ class Budget:
         if all(limit is None for _, limit in limits):
             raise BudgetError(f"A budget needs at least one limit: {_HELP}.")
         for name, limit in limits:
-            if limit is not None and not 0 < limit < float("inf"):
+            if limit is None:
+                continue
+            counted = name in _COUNTS.values()
+            if isinstance(limit, bool) or not isinstance(limit, Integral if counted else Real):
+                raise BudgetError(f"A budget of {limit!r} {name} is no {'whole number' if counted else 'time'}: {_HELP}.")
+            if not 0 < limit < float("inf"):
                 raise BudgetError(
                     f"A budget of {limit:g} {name} leaves nothing to search with; it must be above zero: {_HELP}."
                 )
@@ -84,7 +91,7 @@ class Budget:
     def plus(self, spent: Mapping[str, float]) -> Budget:
         """The same limits on top of what was spent already, by unit."""
         limits = {field.name: getattr(self, field.name) for field in fields(self)}
-        return Budget(**{name: None if limit is None else limit + spent[name] for name, limit in limits.items()})
+        return Budget(**{name: None if limit is None else limit + type(limit)(spent[name]) for name, limit in limits.items()})
 
     def require_end(self, measures: bool) -> None:
         """Raises :class:`BudgetError` where nothing but measurements is limited, and prices are not measured."""

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 
 from rlflow.errors import BudgetError
@@ -116,3 +119,18 @@ def test_a_budget_of_counts_never_reads_the_clock() -> None:
     assert meter.seconds_left() is None
     assert meter.expansions_left() == 2
     assert meter.budget.counts_only
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"candidates": 1.5}, "1.5 candidates is no whole number"),
+        ({"expansions": True}, "True expansions is no whole number"),
+        ({"measurements": "20"}, "'20' measurements is no whole number"),
+        ({"seconds": "60s"}, "'60s' seconds is no time"),
+        ({"seconds": float("nan")}, "leaves nothing to search with"),
+    ],
+)
+def test_a_limit_is_a_number_and_a_count_a_whole_one(limits: dict[str, Any], said: str) -> None:
+    with pytest.raises(BudgetError, match=re.escape(said)):
+        Budget(**limits)
