@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import deployed
+import machine
 import truth
 
 from rlflow import zoo
@@ -20,6 +21,25 @@ from rlflow.kernels import ALGORITHMS, KEY, KernelPlan, library_path, preparing
 from rlflow.optimizer import optimize
 from rlflow.race import gate
 from rlflow.runtime import RuntimeOptions, Worker, interface
+
+#: Before the name of a model that `reproduce/exports/run.py` left under build/exports.
+EXPORTS = "exports/"
+EXPORTED = machine.ROOT / "build" / "exports"
+
+
+def exports() -> list[str]:
+    """The exported models that are there."""
+    return [EXPORTS + path.stem.removesuffix("-0") for path in sorted(EXPORTED.glob("*-0.onnx"))]
+
+
+def source_of(name: str, batch: int | None) -> bytes:
+    """The model's file; exported ones have their own batch. Raises :class:`KeyError` for what is not there."""
+    if not name.startswith(EXPORTS):
+        return (zoo.build(name) if batch is None else zoo.build(name, batch=batch)).SerializeToString()
+    path = EXPORTED / f"{name.removeprefix(EXPORTS)}-0.onnx"
+    if batch is not None or not path.exists():
+        raise KeyError(name)
+    return path.read_bytes()
 
 
 @dataclass(frozen=True)
@@ -48,9 +68,7 @@ class How:
 def row_of(name: str, how: How) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path, out = os.path.join(folder, "model.onnx"), os.path.join(folder, "out.onnx")
-        model = zoo.build(name) if how.batch is None else zoo.build(name, batch=how.batch)
-        Path(path).write_bytes(model.SerializeToString())
-        del model
+        Path(path).write_bytes(source_of(name, how.batch))
         report = optimize(
             path, output=out, kernels=True, cost=how.cost, search=how.search, budget=how.budget, threads=how.threads,
             skip_rules=how.skip_rules,
@@ -58,7 +76,8 @@ def row_of(name: str, how: How) -> dict[str, Any]:
         plan = _plan(out, how)
         row = {
             "kind": "model", "key": how.key(name), "model": name, "threads": how.threads,
-            "batch": how.batch or zoo.entry(name).batch, "kernels": {} if plan is None else _used(plan),
+            "batch": how.batch or (1 if name.startswith(EXPORTS) else zoo.entry(name).batch),
+            "kernels": {} if plan is None else _used(plan),
             "note": [note for note in report.notes if "kernels" in note][-1:], "budget": how.budget,
             "seconds": round(report.seconds_total, 1),
         }  # fmt: skip

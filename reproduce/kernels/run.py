@@ -5,7 +5,8 @@
 Shapes: one convolution on blocked tensors, ONNX Runtime's and each algorithm's in turn, processor time of one thread;
 the error is the largest over the largest output, against double precision. Alone: the other kernels, likewise. Models:
 `rlflow optimize --kernels` as users run it, and its file with kernels against the original; the ratio is that of the
-race of whole models, with its 95 % interval, and both errors are against double precision.
+race of whole models, with its 95 % interval, and both errors are against double precision. A model is one of the zoo,
+or `exports/NAME` of build/exports, where reproduce/exports/run.py leaves what it exports; --exports takes all of these.
 
 Each instruction set has its own file of results; RLFLOW_KERNELS_ISA forces one, as docs/kernels.md says.
 """
@@ -166,10 +167,11 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS)
     parser.add_argument("--models", nargs="*", default=zoo.names())
+    parser.add_argument("--exports", action="store_true", help="all exported models instead")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each race of whole models")
-    parser.add_argument("--cost", default="analytic", help="of the optimizer, as are search and budget")
-    parser.add_argument("--search", default="greedy")
-    parser.add_argument("--budget", default="30s")
+    parser.add_argument("--cost", default="onnxruntime", help="of the optimizer, as are search and budget")
+    parser.add_argument("--search", default="mixed")
+    parser.add_argument("--budget", default="60s")
     parser.add_argument("--skip-rules", nargs="*", default=[])
     parser.add_argument("--threads", type=int, default=1, help="of the models")
     parser.add_argument("--batch", type=int, help="of the models; their own otherwise")
@@ -191,7 +193,7 @@ def measure_models(kept: results.Results, options: argparse.Namespace) -> None:
     place = {"threads": options.threads, "batch": options.batch}
     how = models.How(options.seconds, options.cost, options.search, options.budget, **place, instead=instead,
                      skip_rules=tuple(options.skip_rules), deployed=options.deployed)  # fmt: skip
-    for name in options.models:
+    for name in models.exports() if options.exports else options.models:
         key = how.key(name)
         if options.again or not kept.have(key):
             row = models.row_of(name, how)

@@ -100,14 +100,10 @@ class OnnxRuntimeCost(CostModel):
     ) -> None:
         if measure not in ("eager", "lazy"):
             raise UsageError(f"Regions are measured 'eager' or 'lazy', not {measure!r}.")
-        usual = FLUSH_MB if fusion != "none" else 0.0
-        megabytes = usual if flush_mb is None else float(flush_mb)
-        if not 0 <= megabytes <= 1024:
-            raise UsageError(f"The option flush_mb of a cost model is {megabytes:g}; expected 0 to 1024 megabytes.")
         self._bench = self._bench_of(
             self._options(provider, threads),
             worker,
-            caches=Caches(mega(megabytes)),
+            caches=_caches(flush_mb, fusion),
             repeats=repeats,
             min_time=min_time,
             time_limit=time_limit,
@@ -310,6 +306,15 @@ class OnnxRuntimeCost(CostModel):
     def _meet(self, graphs: Sequence[Graph]) -> bool:
         """Look at the first graphs, which say what kind of model it is; whether these were the first ones."""
         return self._prices.meet(graphs)
+
+
+def _caches(flush_mb: float | None, fusion: str | None) -> Caches:
+    """What is walked through before each sample. Raises :class:`UsageError` for what is no number of megabytes."""
+    usual = FLUSH_MB if fusion != "none" else 0.0
+    megabytes = usual if flush_mb is None else float(flush_mb)
+    if not 0 <= megabytes <= 1024:
+        raise UsageError(f"The option flush_mb of a cost model is {megabytes:g}; expected 0 to 1024 megabytes.")
+    return Caches(mega(megabytes))
 
 
 def _row(graph: Graph, region: Region, prices: RegionPrices, estimates: Estimates) -> RegionCost:

@@ -64,8 +64,10 @@ class Budget:
                 continue
             counted = name in _COUNTS.values()
             if isinstance(limit, bool) or not isinstance(limit, Integral if counted else Real):
-                raise BudgetError(f"A budget of {limit!r} {name} is no {'whole number' if counted else 'time'}: {_HELP}.")
-            if not 0 < limit < float("inf"):
+                raise BudgetError(
+                    f"A budget of {limit!r} {name} is no {'whole number' if counted else 'time'}: {_HELP}."
+                )
+            if not 0 < float(limit) < float("inf"):
                 raise BudgetError(
                     f"A budget of {limit:g} {name} leaves nothing to search with; it must be above zero: {_HELP}."
                 )
@@ -91,7 +93,8 @@ class Budget:
     def plus(self, spent: Mapping[str, float]) -> Budget:
         """The same limits on top of what was spent already, by unit."""
         limits = {field.name: getattr(self, field.name) for field in fields(self)}
-        return Budget(**{name: None if limit is None else limit + type(limit)(spent[name]) for name, limit in limits.items()})
+        kinds = {name: int if name in _COUNTS.values() else float for name in limits}
+        return Budget(**{name: limit and limit + kinds[name](spent[name]) for name, limit in limits.items()})
 
     def require_end(self, measures: bool) -> None:
         """Raises :class:`BudgetError` where nothing but measurements is limited, and prices are not measured."""
