@@ -123,16 +123,33 @@ def test_light_regions_are_left_alone(clock: Clock, tmp_path: Path) -> None:
         assert clock.timed == 1
 
 
+def convolutions(number: int) -> ModelProto:
+    """So many behind one another: the first one's result stays in the runtime's layout where another one reads it."""
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal((32, 32, 3, 3)).astype(np.float32) for _ in range(number)]
+    shape = [1, 32, 12, 12]
+    graph = helper.make_graph(
+        [helper.make_node("Conv", [f"v{k}", f"w{k}"], [f"v{k + 1}"], pads=[1] * 4) for k in range(number)],
+        "convolutions",
+        [helper.make_tensor_value_info("v0", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info(f"v{number}", TensorProto.FLOAT, shape)],
+        [numpy_helper.from_array(weight, f"w{k}") for k, weight in enumerate(weights)],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
 def test_a_new_price_is_that_of_every_context_that_the_region_was_met_in(clock: Clock, tmp_path: Path) -> None:
-    graph, other = load_model(chain(64, 96)).graph, load_model(chain(64, 96, 16)).graph
+    graph, other = (load_model(convolutions(number)).graph for number in (1, 2))
     with OnnxRuntimeCost(database=tmp_path / "prices.sqlite") as first:
         first.fill([graph, other])
     with OnnxRuntimeCost(database=tmp_path / "prices.sqlite") as cost:
         cost.fill([graph, other])
+        signatures = [{one.signature for one in cost.pricer.regions(each)} for each in (graph, other)]
+        assert not set.intersection(*signatures)
         before = cost.cost(other).total_ms
         clock.takes = [3.0 * KEPT]
         assert cost.renew(graph, 60.0) == 1
-        assert cost.cost(other).total_ms == pytest.approx(2.0 * before, rel=0.05)
+        assert cost.cost(other).total_ms > 1.5 * before
 
 
 def test_the_search_goes_by_what_was_put_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
