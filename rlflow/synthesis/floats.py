@@ -267,14 +267,16 @@ def _feeds(graph: _core.Graph, sample: Sample, seed: int, whole: tuple[int, int]
     return feeds
 
 
-def pair_of(rule: Rule, sample: Sample, seed: int, whole: tuple[int, int] = (0, 2)) -> Sides | None:
+def pair_of(
+    rule: Rule, sample: Sample, seed: int, whole: tuple[int, int] = (0, 2), *, nothing: bool = False
+) -> Sides | None:
     """The sample with its constants filled, and its first rewrite; ``None`` where ONNX's evaluator would not run it, or
-    runs it wrongly."""
+    runs it wrongly. ``nothing``: tensors may be empty."""
     parent, store = filled(sample.graph)
     values = [v for n in parent.order() for v in parent.node_outputs(n)]
     if any(parent.dtype(v) == 16 for v in values):
         return None  # numpy has no bfloat16 of its own
-    if any(0 in (parent.shape(v) or []) for v in values):
+    if not nothing and any(0 in (parent.shape(v) or []) for v in values):
         return None  # nor does it take empty tensors everywhere
     if any(_run_wrongly(parent, n) for n in parent.order()):
         return None

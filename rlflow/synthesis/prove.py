@@ -31,7 +31,7 @@ from typing import Any
 
 from rlflow.errors import ProofError, RlflowError, RuleError
 from rlflow.rewrite import PROVER_VERSION, ProofRecord, Rule, semantics_digest
-from rlflow.synthesis import floats, not_finite
+from rlflow.synthesis import floats, not_finite, nothing
 from rlflow.synthesis.cases import decide_pairs
 from rlflow.synthesis.degree import size_argument
 from rlflow.synthesis.exhaustive import Small, enumerate_small
@@ -188,6 +188,9 @@ def _with_floats(rule: Rule, trial: Trial, verdict: Verdict, check_floats: bool,
     spoilt = not_finite.refused(rule, trial.concrete) if check_floats and not report.kind else report
     if spoilt.kind:
         report = spoilt
+    if check_floats and not report.kind:
+        of_nothing = nothing.refused(rule, [sample for some in trial.of_nothing.values() for sample in some])
+        report = of_nothing if of_nothing.kind else report
     if report.kind:
         return _by_floats(verdict, report)
     if spoilt.problem:

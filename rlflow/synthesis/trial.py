@@ -34,7 +34,7 @@ OF_EACH_INTEGER, OF_EACH_TYPE, FEW_IN_VAIN, MOST_IN_VAIN = 8, 5, 24, 120
 DRAWS_AFTER_FAILURE = 300
 MOST_FAILURES = 40
 LARGEST_PAIR, MOST_PAIRS, MORE_AT_BOUNDARIES = 40, 60, 60
-MOST_OPERATOR_SETS, OF_EACH_SET = 40, 3
+MOST_OPERATOR_SETS, OF_EACH_SET, OF_NOTHING_OF_EACH_SET = 40, 3, 6
 _ORDER_OPS = re.compile(
     r"\b(Max|Min|MaxPool|GlobalMaxPool|ReduceMax|ReduceMin|ArgMax|ArgMin|Relu|Clip|LeakyRelu|PRelu|Abs|Cast)\b"
     r"|\b(Greater|Less\w*)\b|:monotone"
@@ -115,6 +115,7 @@ class Trial:
     tries: int = 0
     concrete: list[Sample] = field(default_factory=list)
     operators: dict[tuple[str, ...], int] = field(default_factory=dict)  # concrete samples of each set of operators
+    of_nothing: dict[tuple[str, ...], list[Sample]] = field(default_factory=dict)  # by their sets of operators
     pairs: dict[str, Pair] = field(default_factory=dict)  # small graphs and their rewrites, over ordered rationals
     shapes: set[str] = field(default_factory=set)
     largest: int = 1
@@ -233,6 +234,7 @@ class Trial:
             after = before[0].evaluator.run(child, before[0].feeds)
         except OfNothing as why:
             if not before:
+                self._keep_of_nothing(sample)
                 return Outcome("silent", digest)
             reason = f"the source is a number, and the target is {why}"
             return _bad("value", reason, parent, child, sample, digest)
@@ -260,6 +262,15 @@ class Trial:
             if size[0] <= LARGEST_PAIR:
                 self.pairs.setdefault(configuration, Pair(size, parent, child, sample))
 
+    def _keep_of_nothing(self, sample: Sample) -> None:
+        """Keeps a graph that makes elements of nothing, to be run in floating point. The standard does not say what a
+        mean of nothing is."""
+        makers = set() if sample.symbols else _makers(sample.graph)
+        if makers and not makers & {"ReduceMean", "GlobalAveragePool"}:
+            kept = self.of_nothing.setdefault(_operators(sample.graph), [])
+            if len(kept) < OF_NOTHING_OF_EACH_SET:
+                kept.append(sample)
+
     def _count(self, sample: Sample, parent: _core.Graph, child: _core.Graph) -> None:
         configuration = _configuration(parent)
         if self.domain.ordered and not self._of_integers(sample):
@@ -274,7 +285,8 @@ class Trial:
         self.largest = max([self.largest, *(d for shape in shapes for d in shape if isinstance(d, int))])
         leaves = [len(parent.shape(parent.node_outputs(n)[0]) or []) for n in parent.inputs()]
         self.ranks = (min([self.ranks[0], *leaves]), max([self.ranks[1], *leaves]))
-        operators = tuple(sorted({parent.op(n) for n in parent.order()}))
+        self._keep_of_nothing(sample)
+        operators = _operators(parent)
         count = self.operators.get(operators, 0)
         new = count < OF_EACH_SET and (count or len(self.operators) < MOST_OPERATOR_SETS)
         if not sample.symbols and not self._of_integers(sample) and (len(self.concrete) < 24 or new):
@@ -295,6 +307,23 @@ def _undefined(graph: _core.Graph) -> str:
         if operands and not valid_type(graph.op(n), graph.dtype(operands[0])):
             return f"the conditions hold, and ONNX does not define {graph.op(n)} for {graph.type_text(operands[0])}"
     return ""
+
+
+def _operators(graph: _core.Graph) -> tuple[str, ...]:
+    return tuple(sorted({graph.op(n) for n in graph.order()}))
+
+
+def _makers(graph: _core.Graph) -> set[str]:
+    """Operators that make elements of an operand that has none."""
+
+    def empty(v: int) -> bool:
+        return v >= 0 and 0 in (graph.shape(v) or [])
+
+    return {
+        graph.op(n)
+        for n in graph.order()
+        if any(map(empty, graph.node_inputs(n)[:1])) and not empty(graph.node_outputs(n)[0])
+    }
 
 
 def extents_of(graph: _core.Graph) -> set[int]:

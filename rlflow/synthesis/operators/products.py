@@ -30,12 +30,16 @@ def _matmul(c: Call) -> Array:
 
 
 def _gemm(c: Call) -> Array:
-    floats_only(c)
     a = c.arg(0).T if c.attrs["transA"] else c.arg(0)
     b = c.arg(1).T if c.attrs["transB"] else c.arg(1)
-    d = c.domain
-    out = d.mul(d.constant(c.attrs["alpha"]), d.matmul(a, b))
-    return d.add(out, d.mul(d.constant(c.attrs["beta"]), c.arg(2))) if c.present(2) else out
+    d, alpha, beta = c.domain, c.attrs["alpha"], c.attrs["beta"]
+    if not c.is_float():
+        if not (alpha.is_integer() and beta.is_integer()):
+            raise Unsupported("Gemm of integers by fractions")
+        whole = int(alpha) * np.matmul(a, b)
+        return whole + int(beta) * c.arg(2) if c.present(2) else whole
+    out = d.mul(d.constant(alpha), d.matmul(a, b))
+    return d.add(out, d.mul(d.constant(beta), c.arg(2))) if c.present(2) else out
 
 
 def _draw_matmul(d: Draw, term: Term, op: str, want: Want) -> Drawn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ import numpy as np
 
 from rlflow.errors import UsageError
 from rlflow.synthesis.domains import Array, Ordered, Unsupported
+from rlflow.synthesis.integers import limits
 from rlflow.synthesis.operators import degrees
 from rlflow.synthesis.operators.drawing import fixed_attr, image, spatial_rank
 from rlflow.synthesis.operators.exact import extreme_over, floats_only, mean_over
@@ -130,8 +132,19 @@ def _counts(c: Call, x: Array, out: list[int], window: tuple[list[int], ...]) ->
     return counts
 
 
+def _max_pool_of_integers(c: Call) -> Array:
+    ends = limits(c.dtypes[0])
+    if ends is None or len(c.out_dtypes) > 1:
+        raise Unsupported("MaxPool of truth values or with indices")
+    x = c.of_numbers().arg(0)
+    window = _window(c, x.ndim - 2, list(c.attrs["kernel_shape"]))
+    taps = _taps(x, np.asarray(ends[0]), _out_space(c, x, window), window)
+    return c.whole(functools.reduce(np.maximum, taps))
+
+
 def _max_pool(c: Call) -> Array:
-    floats_only(c)
+    if not c.is_float():
+        return _max_pool_of_integers(c)
     if not isinstance(c.domain, Ordered):
         raise NeedsOrder(c.op)
     if len(c.out_dtypes) > 1:
