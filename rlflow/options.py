@@ -58,6 +58,7 @@ class _Meanings:
     cost: Any
     dims: Any
     freeze: Any
+    kernels: Any
     measure_cmd: Any
     numerics: Any
     only_rules: Any
@@ -108,14 +109,17 @@ class _Meanings:
     @functools.cached_property
     def chosen_rules(self) -> Any:
         """The rules, narrowed to the class of rounding and to those that are wanted; by default, where a clock prices
-        them, with the operators that stand for many, and with the algorithms where the tolerance allows some.
+        them, with the operators that stand for many, and with the algorithms where the tolerance allows some. Where
+        kernels are planned after a search that does not know them, what they do better is left to them.
         """
-        from rlflow.rulesets import ALGORITHMS, TARGETS, narrowed, with_algorithms, within
+        from rlflow.rulesets import ALGORITHMS, TARGETS, left_to_kernels, narrowed, with_algorithms, within
 
         rules = self.rules
         if rules is None and self.clocked:
             rules = with_algorithms(*TARGETS, *(ALGORITHMS if self.tolerated > 1.0 else ()))
-        return narrowed(within(rules, self.numerics), self.only_rules, self.skip_rules)
+        chosen = narrowed(within(rules, self.numerics), self.only_rules, self.skip_rules)
+        by_default = self.rules is None and self.clocked and not self.only_rules
+        return left_to_kernels(chosen) if by_default and self.kernels and not self.place.with_kernels else chosen
 
     @property
     def clocked(self) -> bool:

@@ -17,6 +17,7 @@ __all__ = [
     "ALGORITHMS",
     "TARGETS",
     "Allowed",
+    "left_to_kernels",
     "load_library",
     "named_files",
     "narrowed",
@@ -29,6 +30,8 @@ __all__ = [
 ALGORITHMS = ("winograd",)
 #: The family of operators that stand for many, of new opsets and of other domains, which only a clock can price.
 TARGETS = ("targets",)
+#: Rules that do with operators what a kernel of ours does better, and in whose place it cannot be used any more.
+_KERNELS_OWN = ("winograd-*", "grouped-conv-in-pairs*", "grouped-conv-with-one-more*")
 
 #: Rule files of other programs; everything else that is no family is a rule file of ours.
 _FOREIGN = ".pb"
@@ -106,6 +109,11 @@ def narrowed(rules: Any, only: Sequence[str], skip: Sequence[str]) -> Any:
     if not kept:
         raise UsageError("No rule is left: --skip-rule leaves out all that --only-rules, or the library, has.")
     return library.select(kept)
+
+
+def left_to_kernels(library: Any) -> Any:
+    """``library`` without the rules that do with operators what a kernel of ours does better."""
+    return library.select([name for name in library if not any(fnmatch.fnmatchcase(name, own) for own in _KERNELS_OWN)])
 
 
 def _matching(library: Any, item: str) -> list[str]:

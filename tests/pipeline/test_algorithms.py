@@ -36,10 +36,22 @@ def has_algorithms(**options: Any) -> bool:
         ({"rules": ["winograd"], "cost": "analytic", "skip_rules": ["winograd-2*"]}, True),
         ({"skip_rules": ["winograd"]}, False),
         ({"only_rules": ["winograd-4-of-conv-bias"]}, True),
+        ({"kernels": True}, False),  # the kernels do it better
+        ({"kernels": True, "skip_rules": ["winograd"]}, False),
+        ({"kernels": True, "only_rules": ["winograd-4-of-conv-bias"]}, True),
+        ({"kernels": True, "rules": ["winograd"], "skip_rules": ["winograd-2*"]}, True),
+        ({"kernels": True, "cost": "onnxruntime+kernels"}, True),  # these prices know the kernels
     ],
 )
 def test_they_are_rules_by_default_where_a_clock_can_price_them(options: dict[str, Any], expected: bool) -> None:
     assert has_algorithms(**options) is expected
+
+
+def test_narrow_groups_are_left_to_the_kernels() -> None:
+    plain, beside = (set(Options(kernels=kernels).chosen_rules) for kernels in (False, True))
+    assert {name for name in plain - beside if not name.startswith("winograd-")} == {
+        f"grouped-conv-{name}{bias}" for name in ("in-pairs", "with-one-more") for bias in ("", "-bias")
+    }
 
 
 def test_the_formula_knows_no_rule_that_stands_for_them() -> None:
