@@ -15,6 +15,7 @@ results/latest.jsonl) says where it kept the model as it came. results/peers.jso
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import shutil
 import statistics
@@ -132,7 +133,7 @@ def timed(
     """By tool, how many times as fast as the original its model is, one figure a block. A block is a process of ONNX
     Runtime's with all models and one of OpenVINO's. ``seconds`` for each model in each block."""
     from rlflow.benchmark import bench
-    from rlflow.errors import RuntimeRefused, RuntimeUnavailable
+    from rlflow.errors import RuntimeRefused
 
     found: dict[str, list[float]] = {tool: [] for tool in (*models, OPENVINO)}
     entrants, how = [source, *models.values()], {"threads": [threads], "blocks": 1}
@@ -144,7 +145,7 @@ def timed(
             continue
         try:
             other = bench([source], seconds=seconds, seed=block, runtime="openvino", **how)[0]
-        except (RuntimeRefused, RuntimeUnavailable):
+        except RuntimeRefused:
             continue
         clock = times[0].clock
         found[OPENVINO].append(getattr(times[0], clock).median / getattr(other, clock).median)
@@ -159,7 +160,7 @@ def measure(name: str, options: argparse.Namespace, as_it_came: bool) -> list[di
         same = Path(scratch) / "itself.onnx"
         shutil.copyfile(source, same)
         mine = {OURS: ours} if ours.exists() and not as_it_came else {}
-        entrants, asked = {ITSELF: same, **mine, **models}, OPENVINO in options.tools
+        entrants, asked = {ITSELF: same, **mine, **models}, OPENVINO in options.tools and has_openvino()
         ratios = timed(entrants, source, options.blocks, options.seconds, options.threads, asked)
     rows = [
         {"tool": tool, "gain": statistics.median(some), "blocks": sorted(some)} for tool, some in ratios.items() if some
@@ -170,6 +171,11 @@ def measure(name: str, options: argparse.Namespace, as_it_came: bool) -> list[di
     about = {"kind": "peer", "name": name, "held_out": plain(name) in CONFIG["held_out"]}
     about |= {"threads": options.threads} if options.threads > 1 else {}
     return [{**about, **row} for row in sorted(rows, key=lambda row: TOOLS.index(row["tool"]))]
+
+
+def has_openvino() -> bool:
+    """Where it is not installed, there is no row of it."""
+    return importlib.util.find_spec("openvino") is not None
 
 
 def kept_as_it_came(file: Path, here: str) -> set[str]:
@@ -193,11 +199,12 @@ def table(rows: Sequence[dict[str, Any]]) -> list[str]:
     the model."""
     cells = {(row["name"], row["tool"]): row for row in rows}
     measured = [name for name in names() if (name, ITSELF) in cells]
-    lines = [*results.heading("Model", *TOOLS)]
+    tools = [tool for tool in TOOLS if any(row["tool"] == tool for row in rows)]
+    lines = [*results.heading("Model", *tools)]
     for name in measured:
-        lines.append(f"| {' | '.join([name, *(cell(cells.get((name, tool))) for tool in TOOLS)])} |")
+        lines.append(f"| {' | '.join([name, *(cell(cells.get((name, tool))) for tool in tools)])} |")
     averages = []
-    for tool in TOOLS:
+    for tool in tools:
         gains = [float(cells[name, tool].get("gain", 1.0)) for name in measured if (name, tool) in cells]
         averages.append(f"{mean(gains):.3f} ({len(gains)})" if gains else "")
     lines += [f"| **geometric mean (models)** | {' | '.join(averages)} |", ""]
