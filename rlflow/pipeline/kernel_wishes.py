@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +11,11 @@ from rlflow.errors import UsageError
 from rlflow.files import is_stream
 
 if TYPE_CHECKING:
+    from rlflow.graph import Graph
     from rlflow.pipeline.context import Context
     from rlflow.pipeline.loading import Loaded
+
+_PRODUCTS = ("MatMul", "Gemm", "Linear")
 
 __all__ = ["check_kernels", "kernels_alone", "wants_kernels"]
 
@@ -38,16 +43,35 @@ def check_kernels(options: Any, output: Path | None) -> None:
 
 
 def kernels_alone(loaded: Loaded, context: Context) -> str | None:
-    """Why nothing but the kernels is in the time, where that is so: the model takes long, and its user asks for them.
-    The clock of the budget starts here, where they were asked for.
+    """Why nothing but the kernels is in the time, where that is so: the model takes long, has what they are much faster
+    for, and its user asks for them. The clock of the budget starts here, where they were asked for.
     """
     options, parts = context.options, context.parts
     if not options.kernels or options.place.with_kernels or parts.seconds is None or not context.cost_model.measures:
         return None
     parts.begin()
-    if not parts.leaves_kernels_alone(context.pace(loaded)):
+    if not parts.leaves_kernels_alone(context.pace(loaded)) or not _gains_much(loaded.graph):
         return None
     return (
         f"the model takes so long that rewrites and kernels are not both in {parts.seconds:g} s, and the kernels were "
         "asked for; give more time, or leave out --kernels"
     )
+
+
+def _gains_much(graph: Graph) -> bool:
+    """Whether kernels are worth more than rewrites, as far as operators tell: a convolution of several taps that meet
+    the pixels one after the other, or one row that meets most of the weights of products.
+    """
+    nodes = list(graph.order())
+    if any(graph.op(node) == "Conv" and _is_winograds(graph.attrs(node) or {}) for node in nodes):
+        return True
+    rows: dict[bool, int] = {True: 0, False: 0}
+    for node in (node for node in nodes if graph.op(node) in _PRODUCTS):
+        shape, weights = (graph.shape(value) for value in (graph.node_outputs(node)[0], graph.node_inputs(node)[1]))
+        if shape and weights and all(isinstance(extent, int) for extent in (*shape, *weights)):
+            rows[set(shape[:-1]) <= {1}] += math.prod(weights)
+    return rows[True] > rows[False]
+
+
+def _is_winograds(attributes: Mapping[str, Any]) -> bool:
+    return math.prod(attributes["kernel_shape"]) > 1 and set(attributes["strides"]) == {1}

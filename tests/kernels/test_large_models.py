@@ -15,8 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import rlflow
 import rlflow.kernels
-from rlflow.frontends import storage
-from rlflow.pipeline import Context
+from rlflow import zoo
+from rlflow.frontends import load_model, storage
+from rlflow.pipeline import Context, kernel_wishes
 from rlflow.pipeline import kernel_planning as stage
 from rlflow.pipeline.parts import ModelTimes
 from rlflow.race import gate
@@ -91,6 +92,7 @@ def test_a_model_that_takes_long_has_a_plan_and_nothing_else(
 ) -> None:
     """It is neither priced nor searched, and copied once, with the plan."""
     monkeypatch.setattr(Context, "pace", lambda *_: ModelTimes(0.6, 0.5))
+    monkeypatch.setattr(kernel_wishes, "_gains_much", lambda graph: True)
     path, out, copies = tmp_path / "in.onnx", tmp_path / "out.onnx", list[str]()
     path.write_bytes(normalised_products())
     copied = storage.write_metadata
@@ -103,6 +105,21 @@ def test_a_model_that_takes_long_has_a_plan_and_nothing_else(
     assert [entry.key for entry in written.metadata_props] == [rlflow.kernels.KEY]
     del written.metadata_props[:]
     assert written == onnx.load(path)
+
+
+@pytest.mark.parametrize(
+    ("model", "sizes", "much"),
+    [
+        ("bert6-classifier", {"layers": 1, "vocab": 100}, False),  # but for its pooled row
+        ("vit-base", {"layers": 1}, False),  # its convolution meets no pixel twice
+        ("llama-decoder-step", {"layers": 1}, True),
+        ("squeezenet1.1", {}, True),
+    ],
+)
+def test_nothing_but_kernels_is_for_models_that_they_gain_much_of(
+    model: str, sizes: dict[str, int], much: bool
+) -> None:
+    assert kernel_wishes._gains_much(load_model(zoo.build(model, **sizes)).graph) is much
 
 
 def test_no_weights_cross_a_pipe(tmp_path: Path, race: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
