@@ -28,7 +28,7 @@ from gains import CONFIG, gain, key, mean, names, plain, sound, summary, undecid
 PEERS_ARE = (
     "Other tools, timed against the model as it came. *Itself* is the original a second time. What *failed* counts as "
     "1.00 in the mean, because the user keeps the model. rlflow's result is the file that was optimised for one "
-    "thread.\n"
+    "thread."
 )
 LATEST, ALLOWED, PAGE = HERE / "results" / "latest.jsonl", HERE / "results" / "allowances.jsonl", HERE / "README.md"
 TABLES = re.compile(r"(<!-- rows: written by page.py -->\n).*?(<!-- end of rows -->)", re.DOTALL)
@@ -91,7 +91,7 @@ def tables(
         theirs = [row for row in rows if "tool" in row and key(row, runs)[1] == place]
         lines += [PEERS_ARE] if theirs else []
         for threads in sorted(set(map(peers.threads_of, theirs))):
-            lines += [f"With {threads} threads:", ""] if threads > 1 else []
+            lines += [f"With {threads} threads:"] if threads > 1 else []
             lines += peers.table([row for row in theirs if peers.threads_of(row) == threads])
     return "\n".join([*lines, *beside(places)])
 
@@ -123,7 +123,6 @@ def with_allowances(plain_rows: dict[str, dict[str, Any]], allowed: dict[str, di
     """What the two allowances bring, and the mean over all models where they are given."""
     lines = [
         "With `--allow-opset 23 --allow-domain com.microsoft`, in runs of their own:",
-        "",
         *results.heading("Model", "Without", "With"),
     ]
     for name in (name for name in names() if name in allowed):
