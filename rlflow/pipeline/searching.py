@@ -120,7 +120,8 @@ def _renewed(problem: Problem, loaded: Loaded, context: Context) -> Problem:
     seconds = RENEWAL_SHARE * parts.search_left
     right = cost_model.renew(problem.root().graph, seconds, lambda: context.stop.stopped)
     if right:
-        context.notes.append(f"{right} prices of earlier runs were wrong, and were put right before the search.")
+        wrong = "1 price of an earlier run was" if right == 1 else f"{right} prices of earlier runs were"
+        context.notes.append(f"{wrong} wrong, and put right before the search.")
         problem = _problem(loaded, context)
         problem.root()
     problem.meter.end_after(parts.search_left)

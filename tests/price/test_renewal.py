@@ -12,27 +12,22 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import rlflow
 from rlflow.frontends import load_model
+from rlflow.graph import Graph, GraphBuilder
 from rlflow.price.bench import Bench
-from rlflow.price.database import Price, PriceDatabase
 from rlflow.price.measured import OnnxRuntimeCost
 from rlflow.runtime import Measurement
 
 KEPT = 5.0
 
 
-def chain(*widths: int) -> ModelProto:
+def products(*widths: int) -> Graph:
     """Products behind one another, of these widths."""
-    rng = np.random.default_rng(0)
-    weights = [
-        numpy_helper.from_array(rng.standard_normal((a, b)).astype(np.float32), f"w{number}")
-        for number, (a, b) in enumerate(itertools.pairwise(widths))
-    ]
-    nodes = [
-        helper.make_node("MatMul", [f"v{number}", f"w{number}"], [f"v{number + 1}"]) for number in range(len(weights))
-    ]
-    ends = [helper.make_tensor_value_info(f"v{end}", TensorProto.FLOAT, [4, widths[end]]) for end in (0, len(weights))]
-    graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:], weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    builder = GraphBuilder()
+    value = builder.input("x", 1, [4, widths[0]])
+    for rows, columns in itertools.pairwise(widths):
+        weight = builder.constant(1, [rows, columns], f"{rows:016x}{columns:016x}", None, None)
+        value = builder.add("MatMul", {}, [value, weight])
+    return builder.finish([value])
 
 
 class Clock:
@@ -71,7 +66,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_two_of_three_times_decide(
     now: list[float], right: int, timed: int, price: float, clock: Clock, tmp_path: Path
 ) -> None:
-    graph = load_model(chain(64, 96)).graph
+    graph = products(64, 96)
     with OnnxRuntimeCost(database=tmp_path / "prices.sqlite") as first:
         before = first.cost(graph).total_ms
     with OnnxRuntimeCost(database=tmp_path / "prices.sqlite") as cost:
@@ -90,7 +85,7 @@ def test_two_of_three_times_decide(
 
 
 def test_what_was_timed_in_this_run_is_not_timed_again(clock: Clock, tmp_path: Path) -> None:
-    graph = load_model(chain(64, 96)).graph
+    graph = products(64, 96)
     with OnnxRuntimeCost(database=tmp_path / "prices.sqlite") as cost:
         cost.cost(graph)
         clock.timed = 0
@@ -100,7 +95,7 @@ def test_what_was_timed_in_this_run_is_not_timed_again(clock: Clock, tmp_path: P
 
 @pytest.mark.parametrize(("seconds", "stopped"), [(1e-9, False), (60.0, True)])
 def test_neither_where_the_time_is_over(seconds: float, stopped: bool, clock: Clock, tmp_path: Path) -> None:
-    graph = load_model(chain(64, 96)).graph
+    graph = products(64, 96)
     with OnnxRuntimeCost(database=tmp_path / "prices.sqlite") as first:
         first.cost(graph)
     with OnnxRuntimeCost(database=tmp_path / "prices.sqlite") as cost:
@@ -111,7 +106,7 @@ def test_neither_where_the_time_is_over(seconds: float, stopped: bool, clock: Cl
 
 
 def test_light_regions_are_left_alone(clock: Clock, tmp_path: Path) -> None:
-    graph = load_model(chain(64, 80, 96)).graph
+    graph = products(64, 80, 96)
     with OnnxRuntimeCost(database=tmp_path / "prices.sqlite") as first:
         first.pricer, first._machine.calibration  # noqa: B018 - these are timed too
         clock.takes = [100.0, 0.1]
@@ -152,17 +147,31 @@ def test_a_new_price_is_that_of_every_context_that_the_region_was_met_in(clock: 
         assert cost.cost(other).total_ms > 1.5 * before
 
 
-def test_the_search_goes_by_what_was_put_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A price that another run left, ten times too dear, is a note and no price any more."""
+@pytest.mark.parametrize(
+    ("right", "told"),
+    [
+        (0, None),
+        (1, "1 price of an earlier run was wrong, and put right before the search."),
+        (3, "3 prices of earlier runs were wrong, and put right before the search."),
+    ],
+)
+def test_the_search_goes_by_what_was_put_right(
+    right: int, told: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It starts from the model at its new price."""
+    asked: list[float] = []
     monkeypatch.setenv("RLFLOW_CACHE", str(tmp_path))
-    model = chain(256, 512, 256)
-    path = tmp_path / "prices.sqlite"
-    rlflow.optimize(model, budget="3s", search="greedy", patience=None)
-    with PriceDatabase(path) as kept:
-        (place,) = [one.context for one in kept.contexts()]
-        prices = {key: one for key, one in kept.all_here(place).items() if "MatMul" in one.operators and one.ms}
-        assert prices
-        wrong = {key: Price(10.0 * (one.ms or 0.0), 0.0, 27) for key, one in prices.items()}
-        kept.put_many(wrong, place)
-    report = rlflow.optimize(model, budget="8s", search="greedy").report
-    assert any("were wrong, and were put right before the search" in note for note in report.notes)
+    monkeypatch.setattr(OnnxRuntimeCost, "in_haste", property(lambda cost: False))
+
+    def renew(cost: OnnxRuntimeCost, graph: Graph, seconds: float, stop: Any) -> int:
+        asked.append(seconds)
+        signatures = [one.signature for one in cost.pricer.regions(graph)]
+        cost.pricer.set_prices(signatures, [7.0 if right else cost.pricer.find(one) for one in signatures])
+        return right
+
+    monkeypatch.setattr(OnnxRuntimeCost, "renew", renew)
+    report = rlflow.optimize(convolutions(2), budget="6s", search="greedy").report
+    assert len(asked) == 1
+    assert 0.0 < asked[0] < 6.0 / 4.0
+    assert [note for note in report.notes if "put right" in note] == ([told] if told else [])
+    assert (report.cost_before_ms == pytest.approx(14.0)) is (right > 0)
