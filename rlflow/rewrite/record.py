@@ -14,9 +14,9 @@ from rlflow import _core
 from rlflow.ops import members
 
 #: Raised when the prover's meaning of an operator, its sampling or its verdicts change: older records are then stale.
-PROVER_VERSION = 6
+PROVER_VERSION = 7
 #: The oldest version whose records still cover rules that come with the package; rules of others are proved here.
-SHIPPED_SINCE = 6
+SHIPPED_SINCE = 7
 
 _CLASS = re.compile(r"\?\w+:(unary0|unary|monotone|binary|reduce)\b")
 

@@ -20,6 +20,7 @@ from rlflow.synthesis.domains import Array, Domain, Field, OfNothing, Ordered, U
 from rlflow.synthesis.dropped import dropped_by
 from rlflow.synthesis.element_types import DTYPES, INTEGERS
 from rlflow.synthesis.field import key_of
+from rlflow.synthesis.floats import runs_of
 from rlflow.synthesis.hints import SamplingHints
 from rlflow.synthesis.integers import CAST_EDGES
 from rlflow.synthesis.operators import NeedsOrder, facets_of, valid_type
@@ -29,18 +30,20 @@ from rlflow.synthesis.semantics import Evaluator, arbitrary_operators
 MOVES_PER_SAMPLE = 3
 TRIES_PER_SAMPLE = 60
 STRAY_TRIES_PER_SAMPLE = 20
+STRAYS_OF_CLASS = 4
 #: Of each element type: samples that are wanted, and draws in vain after which no more are made, at least and at most.
 OF_EACH_INTEGER, OF_EACH_TYPE, FEW_IN_VAIN, MOST_IN_VAIN = 8, 5, 24, 120
 DRAWS_AFTER_FAILURE = 300
 MOST_FAILURES = 40
 LARGEST_PAIR, MOST_PAIRS, MORE_AT_BOUNDARIES = 40, 60, 60
-MOST_OPERATOR_SETS, OF_EACH_SET, OF_NOTHING_OF_EACH_SET = 40, 3, 6
+MOST_OPERATOR_SETS, OF_NOTHING_OF_EACH_SET = 40, 6
 _ORDER_OPS = re.compile(
     r"\b(Max|Min|MaxPool|GlobalMaxPool|ReduceMax|ReduceMin|ArgMax|ArgMin|Relu|Clip|LeakyRelu|PRelu|Abs|Cast)\b"
     r"|\b(Greater|Less\w*)\b|:monotone"
 )
 _COMPARED = re.compile(r"\b(Equal|Cast|Sign|Not|And|Or|Xor|Where)\b")
 # Refusals that say nothing against a rule: nothing to do, or a match that the applier rightly declines.
+_CLASS = re.compile(r"\?\w+:(?:unary0|unary|monotone|binary|reduce)\b")
 _SAME = re.compile(r"nothing changes|same graph")
 _BENIGN = re.compile(r"cycle|is not known here|is not a known number|has a second output in use")
 
@@ -136,11 +139,13 @@ class Trial:
 
     def go(self) -> None:
         """Draws until the rule fired in ``samples`` evaluations, or too many draws came to nothing; then beside the
-        hints until it fired in as many that stray from them, or ``STRAY_TRIES_PER_SAMPLE`` as many draws are spent."""
+        hints until it fired in as many that stray from them, or ``STRAY_TRIES_PER_SAMPLE`` as many draws are spent. Of
+        a class of operators the hints name a few, so that more of those have to stray."""
         self._draw_while(lambda: self.fired < self.samples, self.samples * TRIES_PER_SAMPLE, stray=False)
         if self.fired >= self.samples and not self.failures and self.hints.samples:
-            limit = self.tries + self.samples * STRAY_TRIES_PER_SAMPLE
-            self._draw_while(lambda: self.wild < self.samples, limit, stray=True)
+            wanted = self.samples * (STRAYS_OF_CLASS if _CLASS.search(" ".join(self.rule.source)) else 1)
+            limit = self.tries + wanted * STRAY_TRIES_PER_SAMPLE
+            self._draw_while(lambda: self.wild < wanted, limit, stray=True)
         if self.fired >= self.samples and not self.failures:
             self._draw_types()
 
@@ -288,7 +293,7 @@ class Trial:
         self._keep_of_nothing(sample)
         operators = _operators(parent)
         count = self.operators.get(operators, 0)
-        new = count < OF_EACH_SET and (count or len(self.operators) < MOST_OPERATOR_SETS)
+        new = count < runs_of(operators) and (count or len(self.operators) < MOST_OPERATOR_SETS)
         if not sample.symbols and not self._of_integers(sample) and (len(self.concrete) < 24 or new):
             self.operators[operators] = count + 1
             self.concrete.append(sample)

@@ -74,6 +74,11 @@ KNOWN = {
         "group-norm-in-parts",
         "InstanceNormalization",
     ),
+    "group-norm-of-channels": (
+        X + "g: f32[8] = const\nb: f32[8] = const\ny = GroupNormalization{num_groups=8}(x, g, b)",
+        "group-norm-of-single-channels",
+        "InstanceNormalization",
+    ),
     "hard-swish": (
         X + "g = HardSigmoid{alpha=0.16666667, beta=0.5}(x)\ny = Mul(g, x)",
         "hard-gate-is-hard-swish",

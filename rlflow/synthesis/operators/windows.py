@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -157,9 +158,20 @@ def _max_pool(c: Call) -> Array:
     best: Array | None = None
     for piece in _taps(x, low, out, window):
         best = piece if best is None else c.domain.extreme(best, piece, True)
-    if best is None or any(e is _MINUS_INFINITY for e in best.flat):
-        raise Unsupported("a pooling window that lies in the padding")
+    if best is None:
+        raise Unsupported("a pooling window of no elements")
+    in_padding = [e is _MINUS_INFINITY for e in best.flat]
+    if any(in_padding):  # runtimes begin with the lowest number, and no element is larger
+        best = np.where(np.reshape(in_padding, best.shape), c.domain.constant(_lowest(c)), best)
     return best
+
+
+def _lowest(c: Call) -> Fraction:
+    """The lowest number of the operand's type."""
+    if c.dtypes[0] not in _MANTISSAS:
+        raise Unsupported("MaxPool of so small floats")
+    bits, exponent = _MANTISSAS[c.dtypes[0]]
+    return -(2 - Fraction(1, 2**bits)) * 2**exponent
 
 
 class _MinusInfinity:
@@ -171,6 +183,8 @@ class _MinusInfinity:
 
 
 _MINUS_INFINITY = _MinusInfinity()
+#: Bits behind the point, and the largest exponent, of float32, float16, float64 and bfloat16.
+_MANTISSAS = {1: (23, 127), 10: (10, 15), 11: (52, 1023), 16: (7, 127)}
 
 
 def _global_pool(c: Call) -> Array:
