@@ -119,7 +119,11 @@ class _Meanings:
             rules = with_algorithms(*TARGETS, *(ALGORITHMS if self.tolerated > 1.0 else ()))
         chosen = narrowed(within(rules, self.numerics), self.only_rules, self.skip_rules)
         by_default = self.rules is None and self.clocked and not self.only_rules
-        return left_to_kernels(chosen) if by_default and self.kernels and not self.place.with_kernels else chosen
+        if not by_default or not self.kernels or self.place.with_kernels:
+            return chosen
+        from rlflow.kernels.preparing import block_here
+
+        return left_to_kernels(chosen, block_here())
 
     @property
     def clocked(self) -> bool:

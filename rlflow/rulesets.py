@@ -30,8 +30,13 @@ __all__ = [
 ALGORITHMS = ("winograd",)
 #: The family of operators that stand for many, of new opsets and of other domains, which only a clock can price.
 TARGETS = ("targets",)
-#: Rules that do with operators what a kernel of ours does better, and in whose place it cannot be used any more.
-_KERNELS_OWN = ("winograd-*", "grouped-conv-in-pairs*", "grouped-conv-with-one-more*")
+#: Rules that do with operators what a kernel of ours does better, and in whose place it cannot be used any more; and
+#: those of which that is true of some matches: convolutions that blocks of so many channels can hold.
+_KERNELS_OWN, _KERNELS_SOME = ("winograd-*",), ("grouped-conv-in-pairs*", "grouped-conv-with-one-more*")
+_GROUPS_IN_BLOCKS = (
+    "rank(?w) == 4 and dim(?w,0) % {block} == 0 and dim(?w,0) == ?g * dim(?w,1) "
+    "and (dim(?w,1) == 2 or dim(?w,1) == 4 or dim(?w,1) == 8)"
+)
 
 #: Rule files of other programs; everything else that is no family is a rule file of ours.
 _FOREIGN = ".pb"
@@ -111,9 +116,21 @@ def narrowed(rules: Any, only: Sequence[str], skip: Sequence[str]) -> Any:
     return library.select(kept)
 
 
-def left_to_kernels(library: Any) -> Any:
-    """``library`` without the rules that do with operators what a kernel of ours does better."""
-    return library.select([name for name in library if not any(fnmatch.fnmatchcase(name, own) for own in _KERNELS_OWN)])
+def left_to_kernels(library: Any, block: int) -> Any:
+    """``library`` without what a kernel of ours does better than its rules do with operators. ``block``: channels in a
+    block of the runtime's here, 0 where it has none, and then kernels of blocks do nothing.
+    """
+    from rlflow.rewrite import RuleLibrary
+
+    if not block:
+        return library
+    condition = f"not ({_GROUPS_IN_BLOCKS.format(block=block)})"
+    kept = [rule for name, rule in library.items() if not _is_one_of(name, _KERNELS_OWN)]
+    return RuleLibrary(rule.narrowed(condition) if _is_one_of(rule.name, _KERNELS_SOME) else rule for rule in kept)
+
+
+def _is_one_of(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _matching(library: Any, item: str) -> list[str]:

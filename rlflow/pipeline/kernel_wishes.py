@@ -60,18 +60,21 @@ def kernels_alone(loaded: Loaded, context: Context) -> str | None:
 
 def _gains_much(graph: Graph) -> bool:
     """Whether kernels are worth more than rewrites, as far as operators tell: a convolution of several taps that meet
-    the pixels one after the other, or one row that meets most of the weights of products.
+    the pixels one after the other, or one row that meets most of the weights.
     """
     nodes = list(graph.order())
     if any(graph.op(node) == "Conv" and _is_winograds(graph.attrs(node) or {}) for node in nodes):
         return True
     rows: dict[bool, int] = {True: 0, False: 0}
-    for node in (node for node in nodes if graph.op(node) in _PRODUCTS):
+    for node in (node for node in nodes if graph.op(node) in (*_PRODUCTS, "Conv")):
         shape, weights = (graph.shape(value) for value in (graph.node_outputs(node)[0], graph.node_inputs(node)[1]))
         if shape and weights and all(isinstance(extent, int) for extent in (*shape, *weights)):
-            rows[set(shape[:-1]) <= {1}] += math.prod(weights)
+            rows[graph.op(node) != "Conv" and set(shape[:-1]) <= {1}] += math.prod(weights)
     return rows[True] > rows[False]
 
 
 def _is_winograds(attributes: Mapping[str, Any]) -> bool:
-    return math.prod(attributes["kernel_shape"]) > 1 and set(attributes["strides"]) == {1}
+    """Whether it convolves images, with several taps, stride 1, no groups and no dilation."""
+    kernel = attributes["kernel_shape"]
+    several = len(kernel) == 2 and math.prod(kernel) > 1
+    return several and attributes["group"] == 1 and {*attributes["strides"], *attributes["dilations"]} == {1}

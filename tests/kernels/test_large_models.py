@@ -114,6 +114,7 @@ def test_a_model_that_takes_long_has_a_plan_and_nothing_else(
         ("vit-base", {"layers": 1}, False),  # its convolution meets no pixel twice
         ("llama-decoder-step", {"layers": 1}, True),
         ("squeezenet1.1", {}, True),
+        ("shufflenet-v2", {}, False),  # depthwise, but for a convolution of stride 2
     ],
 )
 def test_nothing_but_kernels_is_for_models_that_they_gain_much_of(

@@ -11,7 +11,7 @@ from rlflow.errors import UsageError
 from rlflow.graph import Graph
 from rlflow.options import Options
 from rlflow.rewrite import State, compiled, load_rules
-from rlflow.rulesets import with_algorithms
+from rlflow.rulesets import left_to_kernels, with_algorithms
 from rlflow.search import Problem
 from rlflow.search.lead import _priced_by_the_formula
 
@@ -47,11 +47,27 @@ def test_they_are_rules_by_default_where_a_clock_can_price_them(options: dict[st
     assert has_algorithms(**options) is expected
 
 
-def test_narrow_groups_are_left_to_the_kernels() -> None:
-    plain, beside = (set(Options(kernels=kernels).chosen_rules) for kernels in (False, True))
-    assert {name for name in plain - beside if not name.startswith("winograd-")} == {
-        f"grouped-conv-{name}{bias}" for name in ("in-pairs", "with-one-more") for bias in ("", "-bias")
-    }
+@pytest.mark.parametrize(
+    ("channels", "outputs", "group", "block", "fires"),
+    [
+        (128, 128, 32, 16, False),  # four channels a group, in whole blocks: a kernel does it
+        (48, 48, 6, 16, False),
+        (104, 104, 13, 16, True),  # half a block is left over
+        (104, 104, 13, 8, False),
+        (48, 96, 6, 16, True),  # twice as many channels out as in
+        (96, 96, 16, 16, True),  # six channels a group
+        (128, 128, 32, 0, True),  # a runtime without blocks
+    ],
+)
+def test_narrow_groups_that_blocks_can_hold_are_left_to_the_kernels(
+    channels: int, outputs: int, group: int, block: int, fires: bool
+) -> None:
+    text = f"x: f32[1,{channels},8,8] = input\nw: f32[{outputs},{channels // group},3,3] = const\n"
+    graph = Graph.parse(f"{text}y = {CONV.replace('group=1', f'group={group}')}(x, w)\nreturn y")
+    library = left_to_kernels(load_rules(families=["layout"]), block)
+    found = {list(library)[rule] for rule in State(graph, compiled(library)).moves().rule}
+    assert any(name.startswith("grouped-conv-") for name in found) is fires
+    assert all(rule.proof is not None and rule.proof.stale(rule.core) is None for rule in library.values())
 
 
 def test_the_formula_knows_no_rule_that_stands_for_them() -> None:
