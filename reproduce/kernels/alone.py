@@ -9,6 +9,8 @@ from typing import Any
 
 import blocked_models
 import numpy as np
+import onnx.numpy_helper
+import onnx.parser
 import test_gelu
 import test_groups
 import test_norm
@@ -23,6 +25,8 @@ PRODUCTS = ((1, 768, 768), (1, 768, 2048), (1, 2048, 768), (2, 768, 2048), (4, 7
 COPIES = 12
 #: Channels, height and width, kernel, stride.
 DEPTHWISE = ((11, 111, 5, 2), (11, 56, 5, 1), (22, 56, 7, 2), (42, 56, 3, 1), (22, 28, 5, 1), (22, 28, 3, 1))
+#: Channels in and out, height and width; as many convolutions back and forth as products above.
+POINTWISE = ((2048, 512, 7), (1024, 256, 14), (512, 128, 28))
 #: Channels, those of a group, height and width.
 GROUPED = ((128, 4, 56), (256, 8, 28), (128, 4, 28))
 
@@ -94,6 +98,28 @@ def grouped() -> Iterator[Case]:
                    {"x": x}, truth, 2.0 * (9 * members + 2 * channels) * truth.size, "GF/s")  # fmt: skip
 
 
+def pointwise() -> Iterator[Case]:
+    """A chain, so that each convolution finds its weights in memory, as between the other layers of a model."""
+    for wide, narrow, size in POINTWISE:
+        rng = np.random.default_rng(1)
+        x = rng.standard_normal((1, wide, size, size)).astype(np.float32)
+        weights, text, truth = [], [], x[0].reshape(wide, -1).astype(np.float64)
+        for k in range(COPIES):
+            ends = (narrow, wide) if k % 2 == 0 else (wide, narrow)
+            weights.append((rng.standard_normal(ends) / np.sqrt(ends[1])).astype(np.float32))
+            text.append(f"{'y' if k == COPIES - 1 else f'v{k}'} = Conv({f'v{k - 1}' if k else 'x'}, w{k})")
+            truth = weights[-1].astype(np.float64) @ truth
+        model = onnx.parser.parse_model(
+            f'<ir_version: 9, opset_import: ["": 17]>\nchain (float[1,{wide},{size},{size}] x) => (float[1,N,H,W] y) '
+            f"{{\n{chr(10).join(text)}\n}}"
+        )
+        for k, one in enumerate(weights):
+            model.graph.initializer.append(onnx.numpy_helper.from_array(one[:, :, None, None], f"w{k}"))
+        yield Case(f"1x1 {wide} to {narrow} and back, {size}x{size}", "convolution-other",
+                   graph_of(model.SerializeToString()), {"x": x}, truth.reshape(1, -1, size, size),
+                   2.0 * COPIES * wide * narrow * size * size, "GF/s")  # fmt: skip
+
+
 def graph_of(raw: bytes) -> Any:
     from rlflow.frontends.blocked import BlockedGraph
     from rlflow.kernels.preparing import block_here
@@ -126,5 +152,5 @@ def row_of(case: Case, seconds: float) -> dict[str, Any]:
 
 
 def cases() -> Iterator[Case]:
-    for make in (norms, gelus, products, depthwise, grouped):
+    for make in (norms, gelus, products, depthwise, grouped, pointwise):
         yield from make()
