@@ -109,21 +109,22 @@ class _Meanings:
     @functools.cached_property
     def chosen_rules(self) -> Any:
         """The rules, narrowed to the class of rounding and to those that are wanted; by default, where a clock prices
-        them, with the operators that stand for many, and with the algorithms where the tolerance allows some. Where
-        kernels are planned after a search that does not know them, what they do better is left to them.
+        them, with the operators that stand for many, and with the algorithms where the tolerance allows some.
         """
-        from rlflow.rulesets import ALGORITHMS, TARGETS, left_to_kernels, narrowed, with_algorithms, within
+        from rlflow.rulesets import ALGORITHMS, TARGETS, narrowed, with_algorithms, within
 
         rules = self.rules
         if rules is None and self.clocked:
             rules = with_algorithms(*TARGETS, *(ALGORITHMS if self.tolerated > 1.0 else ()))
-        chosen = narrowed(within(rules, self.numerics), self.only_rules, self.skip_rules)
-        by_default = self.rules is None and self.clocked and not self.only_rules
-        if not by_default or not self.kernels or self.place.with_kernels:
-            return chosen
-        from rlflow.kernels.preparing import block_here
+        return narrowed(within(rules, self.numerics), self.only_rules, self.skip_rules)
 
-        return left_to_kernels(chosen, block_here())
+    @property
+    def leaves_to_kernels(self) -> bool:
+        """Whether the search leaves to the kernels what they do better: they are planned after it, and it does not know
+        them. Rules that a caller names stay.
+        """
+        by_default = self.rules is None and self.clocked and not self.only_rules
+        return by_default and self.kernels and not self.place.with_kernels
 
     @property
     def clocked(self) -> bool:

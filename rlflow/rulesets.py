@@ -9,9 +9,12 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlflow.errors import UsageError
+
+if TYPE_CHECKING:
+    from rlflow.graph import Graph
 
 __all__ = [
     "ALGORITHMS",
@@ -31,12 +34,10 @@ ALGORITHMS = ("winograd",)
 #: The family of operators that stand for many, of new opsets and of other domains, which only a clock can price.
 TARGETS = ("targets",)
 #: Rules that do with operators what a kernel of ours does better, and in whose place it cannot be used any more; and
-#: those of which that is true of some matches: convolutions that blocks of so many channels can hold.
-_KERNELS_OWN, _KERNELS_SOME = ("winograd-*",), ("grouped-conv-in-pairs*", "grouped-conv-with-one-more*")
-_GROUPS_IN_BLOCKS = (
-    "rank(?w) == 4 and dim(?w,0) % {block} == 0 and dim(?w,0) == ?g * dim(?w,1) "
-    "and (dim(?w,1) == 2 or dim(?w,1) == 4 or dim(?w,1) == 8)"
-)
+#: those of which that is true where blocks hold the groups of all convolutions.
+_KERNELS_OWN, _KERNELS_GROUPS = ("winograd-*",), ("grouped-conv-in-pairs*", "grouped-conv-with-one-more*")
+#: Channels of a group: those that the rules are for, at most, and those that a kernel takes.
+_NARROW, _KERNELS_NARROW = 8, (2, 4, 8)
 
 #: Rule files of other programs; everything else that is no family is a rule file of ours.
 _FOREIGN = ".pb"
@@ -116,17 +117,29 @@ def narrowed(rules: Any, only: Sequence[str], skip: Sequence[str]) -> Any:
     return library.select(kept)
 
 
-def left_to_kernels(library: Any, block: int) -> Any:
-    """``library`` without what a kernel of ours does better than its rules do with operators. ``block``: channels in a
-    block of the runtime's here, 0 where it has none, and then kernels of blocks do nothing.
+def left_to_kernels(library: Any, graph: Graph, block: int) -> Any:
+    """``library`` without what a kernel of ours does better in this graph than its rules do with operators. ``block``:
+    channels in a block of the runtime's here, 0 where it has none, and then kernels of blocks do nothing.
     """
-    from rlflow.rewrite import RuleLibrary
-
     if not block:
         return library
-    condition = f"not ({_GROUPS_IN_BLOCKS.format(block=block)})"
-    kept = [rule for name, rule in library.items() if not _is_one_of(name, _KERNELS_OWN)]
-    return RuleLibrary(rule.narrowed(condition) if _is_one_of(rule.name, _KERNELS_SOME) else rule for rule in kept)
+    groups = _KERNELS_GROUPS if _kernels_take_groups(graph, block) else ()
+    return library.select([name for name in library if not _is_one_of(name, (*_KERNELS_OWN, *groups))])
+
+
+def _kernels_take_groups(graph: Graph, block: int) -> bool:
+    """Whether blocks can hold all convolutions with narrow groups. Where they cannot, rules make others of some: what
+    one of them pads, another one joins.
+    """
+    for node in graph.order():
+        weights = graph.shape(graph.node_inputs(node)[1]) if graph.op(node) == "Conv" else None
+        if not weights or not all(isinstance(extent, int) for extent in weights) or not 1 < weights[1] <= _NARROW:
+            continue
+        group = int((graph.attrs(node) or {})["group"])
+        square = len(weights) == 4 and weights[0] == group * weights[1]
+        if group > 1 and not (square and weights[1] in _KERNELS_NARROW and weights[0] % block == 0):
+            return False
+    return True
 
 
 def _is_one_of(name: str, patterns: Sequence[str]) -> bool:

@@ -12,11 +12,12 @@ import numpy as np
 from rlflow.deployment import shared_weights, source_of
 from rlflow.errors import ModelError
 from rlflow.pipeline.exports import Exports
-from rlflow.rulesets import Allowed, load_library, writable
+from rlflow.rulesets import Allowed, left_to_kernels, load_library, writable
 
 if TYPE_CHECKING:
     from rlflow.equivalence.sizes import Extent
     from rlflow.frontends.storage import SharedWeights
+    from rlflow.graph import Graph
     from rlflow.options import Options
     from rlflow.pipeline.context import Context
 
@@ -72,13 +73,23 @@ def load(model: Any, context: Context) -> Loaded:
     if weights is not None and not options.freeze:
         source = weights.write(weights.slim(imported.origin.model), "original.onnx")
     opset = max(imported.origin.opset, imported.origin.newest)
-    rules = writable(load_library(options.chosen_rules), Allowed(opset, frozenset(options.allow_domain)))
+    rules = writable(_wanted_rules(options, imported.graph), Allowed(opset, frozenset(options.allow_domain)))
     context.notes.extend(rules.notes)
     library, ruleset = rules.library, compiled(rules.library)
     exports = Exports(imported, ruleset, weights, context)
     growths = {rule.name: rule.proof.growth for rule in library.values() if rule.proof is not None}
     read_bundles()  # the search uses them: a file that cannot be read is said now
     return Loaded(*known, source, weights, library, exports, ruleset, extents, growths, rules.others)
+
+
+def _wanted_rules(options: Any, graph: Graph) -> Any:
+    """The rules that the options name, without those that are left to the kernels."""
+    library = load_library(options.chosen_rules)
+    if not options.leaves_to_kernels:
+        return library
+    from rlflow.kernels.preparing import block_here
+
+    return left_to_kernels(library, graph, block_here())
 
 
 def _name(model: Any, imported: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from rlflow import _core
@@ -64,12 +64,6 @@ class Rule:
     def title(self) -> str:
         """The statement on one line: source => target where ... let ..."""
         return str(self.core.text())
-
-    def narrowed(self, condition: str) -> Rule:
-        """The rule where ``condition`` holds as well; a proof of the rule is one of it. Raises RuleError where the
-        condition makes no sense."""
-        rule = replace(self, where=(*self.where, condition))
-        return rule if self.proof is None else replace(rule, proof=replace(self.proof, statement=rule.digest))
 
     def refuse(self, reason: str) -> RuleError:
         """The error that says why this rule is not used."""

@@ -36,11 +36,6 @@ def has_algorithms(**options: Any) -> bool:
         ({"rules": ["winograd"], "cost": "analytic", "skip_rules": ["winograd-2*"]}, True),
         ({"skip_rules": ["winograd"]}, False),
         ({"only_rules": ["winograd-4-of-conv-bias"]}, True),
-        ({"kernels": True}, False),  # the kernels do it better
-        ({"kernels": True, "skip_rules": ["winograd"]}, False),
-        ({"kernels": True, "only_rules": ["winograd-4-of-conv-bias"]}, True),
-        ({"kernels": True, "rules": ["winograd"], "skip_rules": ["winograd-2*"]}, True),
-        ({"kernels": True, "cost": "onnxruntime+kernels"}, True),  # these prices know the kernels
     ],
 )
 def test_they_are_rules_by_default_where_a_clock_can_price_them(options: dict[str, Any], expected: bool) -> None:
@@ -48,26 +43,55 @@ def test_they_are_rules_by_default_where_a_clock_can_price_them(options: dict[st
 
 
 @pytest.mark.parametrize(
-    ("channels", "outputs", "group", "block", "fires"),
+    ("options", "expected"),
     [
-        (128, 128, 32, 16, False),  # four channels a group, in whole blocks: a kernel does it
-        (48, 48, 6, 16, False),
-        (104, 104, 13, 16, True),  # half a block is left over
-        (104, 104, 13, 8, False),
-        (48, 96, 6, 16, True),  # twice as many channels out as in
-        (96, 96, 16, 16, True),  # six channels a group
-        (128, 128, 32, 0, True),  # a runtime without blocks
+        ({}, False),
+        ({"kernels": True}, True),  # the kernels do it better
+        ({"kernels": True, "cost": "analytic"}, False),
+        ({"kernels": True, "only_rules": ["winograd-4-of-conv-bias"]}, False),
+        ({"kernels": True, "rules": ["winograd"], "skip_rules": ["winograd-2*"]}, False),
+        ({"kernels": True, "cost": "onnxruntime+kernels"}, False),  # these prices know the kernels
+    ],
+)
+def test_rules_by_default_may_be_left_to_the_kernels(options: dict[str, Any], expected: bool) -> None:
+    assert Options(**options).leaves_to_kernels is expected
+
+
+def test_the_kernels_have_winograds_algorithm() -> None:
+    graph = Graph.parse("x: f32[1,4,3,3] = input\ny = Relu(x)\nreturn y")
+    library = with_algorithms()
+    left = set(library) - set(left_to_kernels(library, graph, 16))
+    assert {name for name in library if library[name].family == "winograd"} <= left
+    assert {name for name in left if not name.startswith("winograd-")} == {
+        f"grouped-conv-{name}{bias}" for name in ("in-pairs", "with-one-more") for bias in ("", "-bias")
+    }
+    assert left_to_kernels(library, graph, 0) is library  # a runtime without blocks
+
+
+@pytest.mark.parametrize(
+    ("shapes", "block", "left"),
+    [
+        ([(128, 4, 32)], 16, True),  # weights out and in, groups: in whole blocks, so that a kernel does it
+        ([(48, 8, 6), (128, 4, 32)], 16, True),
+        ([(128, 4, 32), (104, 8, 13)], 16, False),  # half a block is left over; and what is padded there is joined, too
+        ([(104, 8, 13)], 8, True),
+        ([(96, 8, 6)], 16, False),  # twice as many channels out as in
+        ([(96, 6, 16)], 16, False),  # six channels a group
+        ([(36, 12, 3)], 16, True),  # no rule is for it
+        ([(36, 1, 36)], 16, True),  # nor for one channel a group
+        ([(36, 4, 1)], 16, True),
     ],
 )
 def test_narrow_groups_that_blocks_can_hold_are_left_to_the_kernels(
-    channels: int, outputs: int, group: int, block: int, fires: bool
+    shapes: list[tuple[int, int, int]], block: int, left: bool
 ) -> None:
-    text = f"x: f32[1,{channels},8,8] = input\nw: f32[{outputs},{channels // group},3,3] = const\n"
-    graph = Graph.parse(f"{text}y = {CONV.replace('group=1', f'group={group}')}(x, w)\nreturn y")
-    library = left_to_kernels(load_rules(families=["layout"]), block)
-    found = {list(library)[rule] for rule in State(graph, compiled(library)).moves().rule}
-    assert any(name.startswith("grouped-conv-") for name in found) is fires
-    assert all(rule.proof is not None and rule.proof.stale(rule.core) is None for rule in library.values())
+    lines = []
+    for k, (outputs, members, group) in enumerate(shapes):
+        lines += [f"x{k}: f32[1,{members * group},8,8] = input", f"w{k}: f32[{outputs},{members},3,3] = const"]
+        lines.append(f"y{k} = {CONV.replace('group=1', f'group={group}')}(x{k}, w{k})")
+    graph = Graph.parse("\n".join([*lines, "return " + ", ".join(f"y{k}" for k in range(len(shapes)))]))
+    library = left_to_kernels(load_rules(families=["layout"]), graph, block)
+    assert any(name.startswith("grouped-conv-") for name in library) is not left
 
 
 def test_the_formula_knows_no_rule_that_stands_for_them() -> None:
