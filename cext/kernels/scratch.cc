@@ -26,7 +26,7 @@ Scratch::Piece new_piece(std::size_t floats) {
 #if defined(__linux__)
   if (bytes >= kPage) static_cast<void>(madvise(data, bytes, MADV_HUGEPAGE));  // only a wish
 #endif
-  return {static_cast<float*>(data), bytes / sizeof(float)};
+  return {static_cast<float*>(data), bytes / sizeof(float), nullptr};
 }
 
 void free_piece(Scratch::Piece piece) { ::operator delete(piece.data, alignment_of(piece.floats * sizeof(float))); }
@@ -42,6 +42,12 @@ struct Pool {
   }
 };
 
+// An address that each thread has for itself.
+const void* this_thread() {
+  static thread_local const char mark = 0;
+  return &mark;
+}
+
 Pool& pool() {
   static Pool* const one = new Pool;  // never destroyed: a session may outlive the library's static objects
   return *one;
@@ -54,8 +60,11 @@ Scratch::Scratch(std::size_t floats) {
   {
     const std::lock_guard lock(pool().mutex);
     auto& pieces = pool().pieces;
-    if (!pieces.empty()) {  // the last one given back is the warmest
-      auto found = std::find_if(pieces.rbegin(), pieces.rend(), [floats](const Piece& piece) { return piece.floats >= floats; });
+    if (!pieces.empty()) {  // the last one that this thread gave back is the warmest, and another core's the coldest
+      const auto is_large = [floats](const Piece& piece) { return piece.floats >= floats; };
+      const auto is_mine = [&is_large, own = this_thread()](const Piece& piece) { return piece.thread == own && is_large(piece); };
+      auto found = std::find_if(pieces.rbegin(), pieces.rend(), is_mine);
+      if (found == pieces.rend()) found = std::find_if(pieces.rbegin(), pieces.rend(), is_large);
       if (found == pieces.rend()) found = pieces.rbegin();
       piece_ = *found;
       pieces.erase(std::next(found).base());
@@ -68,6 +77,7 @@ Scratch::Scratch(std::size_t floats) {
 
 Scratch::~Scratch() {
   if (!piece_.data) return;
+  piece_.thread = this_thread();
   const std::lock_guard lock(pool().mutex);
   try {
     if (pool().users > 0) {

@@ -21,6 +21,7 @@ class Scratch {
   struct Piece {
     float* data = nullptr;
     std::size_t floats = 0;
+    const void* thread = nullptr;  // that gave it back
   };
 
  private:
