@@ -123,8 +123,8 @@ class _Meanings:
         """Whether the search leaves to the kernels what they do better: they are planned after it, and it does not know
         them. Rules that a caller names stay.
         """
-        by_default = self.rules is None and self.clocked and not self.only_rules
-        return by_default and self.kernels and not self.place.with_kernels
+        by_default = self.rules is None and not self.only_rules
+        return self.kernels and by_default and self.clocked and not self.place.with_kernels
 
     @property
     def clocked(self) -> bool:
