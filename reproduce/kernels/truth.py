@@ -17,7 +17,8 @@ from onnx.reference.op_run import OpRun
 def outputs_in_double(model: bytes, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """Every output, in the model's order; what is float32 in the model is float64 here.
 
-    Raises NotImplementedError for an operator or an attribute that neither does, and where ONNX's evaluator fails.
+    Raises NotImplementedError for an operator or an attribute that neither does, and where the evaluation fails: at a
+    limit of ONNX's evaluator, or at a float32 that is not widened here.
     """
     widened = _widened(onnx.ModelProto.FromString(model))
     wide = {name: value.astype(np.float64) if value.dtype == np.float32 else value for name, value in feeds.items()}
@@ -28,7 +29,7 @@ def outputs_in_double(model: bytes, feeds: Mapping[str, np.ndarray]) -> list[np.
         raise
     except Exception as error:  # GatherElements of more than 64 choices, among others
         why = str(error).partition("\n")[0]
-        raise NotImplementedError(f"ONNX's own evaluator fails: {type(error).__name__}: {why}") from error
+        raise NotImplementedError(f"the evaluation in double precision fails: {type(error).__name__}: {why}") from error
     return [np.asarray(one) for one in found]
 
 

@@ -42,8 +42,8 @@ _ORDER_OPS = re.compile(
     r"|\b(Greater|Less\w*)\b|:monotone"
 )
 _COMPARED = re.compile(r"\b(Equal|Cast|Sign|Not|And|Or|Xor|Where)\b")
+_CLASS = re.compile(r"\?\w+:(?:unary0|unary|monotone|binary|reduce)\b")  # of operators
 # Refusals that say nothing against a rule: nothing to do, or a match that the applier rightly declines.
-_CLASS = re.compile(r"\?\w+:(?:unary0|unary|monotone|binary|reduce)\b")
 _SAME = re.compile(r"nothing changes|same graph")
 _BENIGN = re.compile(r"cycle|is not known here|is not a known number|has a second output in use")
 

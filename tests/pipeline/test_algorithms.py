@@ -9,7 +9,9 @@ import pytest
 from rlflow import price
 from rlflow.errors import UsageError
 from rlflow.graph import Graph
+from rlflow.kernels import preparing
 from rlflow.options import Options
+from rlflow.pipeline import loading
 from rlflow.rewrite import State, compiled, load_rules
 from rlflow.rulesets import left_to_kernels, with_algorithms
 from rlflow.search import Problem
@@ -55,6 +57,14 @@ def test_they_are_rules_by_default_where_a_clock_can_price_them(options: dict[st
 )
 def test_rules_by_default_may_be_left_to_the_kernels(options: dict[str, Any], expected: bool) -> None:
     assert Options(**options).leaves_to_kernels is expected
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+def test_a_model_is_loaded_without_what_is_left_to_them(kernels: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preparing, "block_here", lambda: 16)
+    graph = Graph.parse("x: f32[1,4,3,3] = input\ny = Relu(x)\nreturn y")
+    library = loading._wanted_rules(Options(kernels=kernels), graph)
+    assert any(rule.family == "winograd" for rule in library.values()) is not kernels
 
 
 def test_the_kernels_have_winograds_algorithm() -> None:
