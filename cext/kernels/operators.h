@@ -12,6 +12,7 @@ const ort::CustomOp& depthwise_operator();
 const ort::CustomOp& grouped_operator();
 const ort::CustomOp& gelu_operator();
 const ort::CustomOp& unrolled_operator();
+const ort::CustomOp& blocked_product_operator();
 
 // The attributes activation and activation_params as ONNX Runtime writes them. Throws std::invalid_argument.
 Epilogue epilogue_of(const Attributes& attributes);

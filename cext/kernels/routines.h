@@ -69,12 +69,18 @@ struct Groups {
   float* y;
 };
 
-// A convolution without groups on blocked tensors, as one matrix product: a row for each pixel of the output, a column for
-// each output channel. The rows' values lie in parts of a block of channels at one tap. `weights`: [block of outputs]
-// [block of inputs][kernel_y][kernel_x][input][output].
+// How a tensor lies: floats from image to image, from block to block of channels, from pixel to pixel.
+struct Layout {
+  int64_t image, block, pixel;
+};
+
+// A convolution without groups as one matrix product: a row for each pixel of the output, a column for each output channel.
+// The rows' values lie in parts of a block of channels at one tap. `weights`: [block of outputs][block of inputs][kernel_y]
+// [kernel_x][input][output].
 struct Unrolled {
   int64_t batch, in_blocks, out_blocks, height, width, out_height, out_width;
   int64_t kernel_y, kernel_x, stride_y, stride_x, dilation_y, dilation_x, pad_top, pad_left;
+  Layout from, to;
   const float *x, *weights;
   Epilogue epilogue;
   float* y;
@@ -92,6 +98,16 @@ struct UnrolledRows {
   int64_t stride;
 };
 
+// What Strassen's algorithm makes of some rows, in halves of the parts and of the rows. An odd row out is in both halves.
+struct UnrolledHalves {
+  UnrolledRows all;
+  int64_t parts, rows, second;  // of a half; the first row of the second half
+  float* sums;  // of the quarters of the rows' values, [sum][part][row][channel]
+  int64_t stride;  // floats from part to part of them
+
+  float* sum(int64_t number) const { return sums + number * parts * stride; }
+};
+
 struct Routines {
   void (*norm)(const Norm&, int64_t first_row, int64_t end_row);
   void (*product)(const Product&, int64_t first_panel, int64_t end_panel);
@@ -103,6 +119,12 @@ struct Routines {
   void (*unroll_16)(const Unrolled&, const UnrolledRows&, int64_t first_block, int64_t end_block);
   void (*unrolled_8)(const Unrolled&, const UnrolledRows&, int64_t first_out, int64_t end_out);  // blocks of 8 outputs
   void (*unrolled_16)(const Unrolled&, const UnrolledRows&, int64_t first_out, int64_t end_out);
+  // Strassen's: the sums of some parts; then the rows times the blocks of outputs [first, end) of the first half and those of the
+  // second half. `memory`: strassen_floats.
+  void (*halve_8)(const UnrolledHalves&, int64_t first_part, int64_t end_part);
+  void (*halve_16)(const UnrolledHalves&, int64_t first_part, int64_t end_part);
+  void (*strassen_8)(const Unrolled&, const UnrolledHalves&, int64_t first_out, int64_t end_out, float* memory);
+  void (*strassen_16)(const Unrolled&, const UnrolledHalves&, int64_t first_out, int64_t end_out, float* memory);
 };
 
 // The tables; null where this build has none.

@@ -101,8 +101,19 @@ void check_grouped(Isa isa, const Case& c, int64_t block, int64_t side_by_side) 
   compare(c, block, x, w, e, y);
 }
 
-// As a product, from `in` channels to `out`, in two pieces of rows that no image ends with.
-void check_unrolled(Isa isa, const Case& c, int64_t block, int64_t in, int64_t out, bool with_sum) {
+// Some rows by Strassen's algorithm; the odd block of outputs without.
+void halved(const Unrolled& u, const UnrolledRows& some, int64_t block, const Routines& table) {
+  const int64_t rows = (some.count + 1) / 2, parts = u.parts() / 2, stride = rows * block + 16, half = u.out_blocks / 2;
+  std::vector<float> sums(static_cast<std::size_t>(4 * parts * stride), std::nanf(""));
+  std::vector<float> memory(static_cast<std::size_t>(8 * parts * block * block), std::nanf(""));
+  const UnrolledHalves h{some, parts, rows, some.count - rows, sums.data(), stride};
+  (block == 16 ? table.halve_16 : table.halve_8)(h, 0, parts);
+  (block == 16 ? table.strassen_16 : table.strassen_8)(u, h, 0, half, memory.data());
+  (block == 16 ? table.unrolled_16 : table.unrolled_8)(u, some, 2 * half, u.out_blocks);
+}
+
+// As a product, from `in` channels to `out`, in two pieces of rows that no image ends with, each by Strassen's algorithm or not.
+void check_unrolled(Isa isa, const Case& c, int64_t block, int64_t in, int64_t out, bool strassen) {
   const int64_t rows = out_of(c, c.height, c.pad_top), columns = out_of(c, c.width, c.pad_left), taps = c.kernel * c.kernel, plane = rows * columns;
   const auto x = floats(2 * in * c.height * c.width, 1), w = floats(out * taps * in, 2), bias = floats(out, 3), sum = floats(2 * out * plane, 4);
   std::vector<float> y(sum.size() + 1, std::nanf("")), blocked(w.size());
@@ -111,9 +122,29 @@ void check_unrolled(Isa isa, const Case& c, int64_t block, int64_t in, int64_t o
       for (int64_t from = 0; from < in; ++from)
         blocked[static_cast<std::size_t>((((to / block * (in / block) + from / block) * taps + tap) * block + from % block) * block + to % block)] =
             w[static_cast<std::size_t>((to * taps + tap) * in + from)];
-  const Epilogue e{bias.data(), with_sum ? sum.data() : nullptr, Activation::relu, 0, 0};
-  const Unrolled u{2,        in / block, out / block, c.height,  c.width,    rows,     columns,        c.kernel, c.kernel, c.stride,
-                   c.stride, c.dilation, c.dilation,  c.pad_top, c.pad_left, x.data(), blocked.data(), e,        y.data()};
+  const Epilogue e{bias.data(), strassen ? sum.data() : nullptr, Activation::relu, 0, 0};
+  const int64_t pixels = c.height * c.width;
+  const Unrolled u{2,
+                   in / block,
+                   out / block,
+                   c.height,
+                   c.width,
+                   rows,
+                   columns,
+                   c.kernel,
+                   c.kernel,
+                   c.stride,
+                   c.stride,
+                   c.dilation,
+                   c.dilation,
+                   c.pad_top,
+                   c.pad_left,
+                   {in * pixels, pixels * block, block},
+                   {out * plane, plane * block, block},
+                   x.data(),
+                   blocked.data(),
+                   e,
+                   y.data()};
   const Routines& table = routines(isa);
   const int64_t all = 2 * plane, first = plane + plane / 3;
   for (const auto& [begin, end] : {std::pair{int64_t{0}, first}, std::pair{first, all}}) {
@@ -121,7 +152,8 @@ void check_unrolled(Isa isa, const Case& c, int64_t block, int64_t in, int64_t o
     std::vector<float> values(static_cast<std::size_t>(u.parts() * stride), std::nanf(""));
     const UnrolledRows some{begin, end - begin, values.data(), stride};
     (block == 16 ? table.unroll_16 : table.unroll_8)(u, some, 0, u.in_blocks);
-    (block == 16 ? table.unrolled_16 : table.unrolled_8)(u, some, 0, u.out_blocks);
+    if (strassen) halved(u, some, block, table);
+    else (block == 16 ? table.unrolled_16 : table.unrolled_8)(u, some, 0, u.out_blocks);
   }
   const Case dense{in, in, c.height, c.width, c.kernel, c.stride, c.dilation, c.pad_top, c.pad_left, c.more};
   CHECK(std::isnan(y.back()));
@@ -131,7 +163,7 @@ void check_unrolled(Isa isa, const Case& c, int64_t block, int64_t in, int64_t o
     for (int64_t pixel = 0; pixel < plane; ++pixel) {
       const auto at = static_cast<std::size_t>(out * plane + place(block, to, plane, pixel));
       const double truth =
-          direct(dense, block, x, own, 0, pixel / columns, pixel % columns) + bias[static_cast<std::size_t>(to)] + (with_sum ? sum[at] : 0.0f);
+          direct(dense, block, x, own, 0, pixel / columns, pixel % columns) + bias[static_cast<std::size_t>(to)] + (strassen ? sum[at] : 0.0f);
       CHECK(std::abs(std::max(truth, 0.0) - y[at]) < 1e-5 * (1 + std::sqrt(static_cast<double>(taps * in))));
     }
   }
@@ -170,5 +202,5 @@ TEST(unrolled_convolutions_are_those_in_double_precision) {
   for (const Isa isa : isas_here())
     for (const Case& c : cases)
       for (const int64_t block : {8, 16})
-        for (const bool with_sum : {false, true}) check_unrolled(isa, c, block, 32, 48, with_sum);
+        for (const bool strassen : {false, true}) check_unrolled(isa, c, block, 32, 48, strassen);
 }

@@ -4,14 +4,17 @@
 #include <cstring>
 #include <random>
 #include <string>
-#include <thread>
+#include <thread>  // so that the sanitizer of threads has these tests
 #include <vector>
 
+#include "orders.h"
 #include "ort_api.h"
 #include "testing.h"
 #include "winograd.h"
 
 using namespace rlflow::kernels;
+using rlflow::testing::Backwards;
+using rlflow::testing::Threads;
 
 extern "C" rlflow::ort::Status* RegisterCustomOps(rlflow::ort::SessionOptions*, const rlflow::ort::ApiBase*);
 
@@ -49,23 +52,6 @@ constexpr bool kThreadsOnly = true;
 #else
 constexpr bool kThreadsOnly = false;
 #endif
-
-// Tasks backwards, and in threads: an order that a stage relied on would show.
-struct Backwards : Workers {
-  void run(std::size_t tasks, void (*task)(void*, std::size_t), void* data) const override {
-    for (std::size_t number = tasks; number-- > 0;) task(data, number);
-  }
-};
-struct Threads : Workers {
-  void run(std::size_t tasks, void (*task)(void*, std::size_t), void* data) const override {
-    std::vector<std::thread> threads;
-    for (std::size_t first = 0; first < 3; ++first)
-      threads.emplace_back([=] {
-        for (std::size_t number = first; number < tasks; number += 3) task(data, number);
-      });
-    for (std::thread& thread : threads) thread.join();
-  }
-};
 
 std::vector<float> random_floats(std::size_t count, double scale, unsigned seed) {
   std::mt19937 engine(seed);

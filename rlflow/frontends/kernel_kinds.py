@@ -181,9 +181,10 @@ def _write_gelu(node: onnx.NodeProto, around: Surroundings, attributes: Mapping[
     replace(node, "RowGelu", list(node.input), list(node.output), attributes)
 
 
-# --- products with few rows -------------------------------------------------------------------------------------------
+# --- products by a constant matrix ------------------------------------------------------------------------------------
 
 _PANEL = 64  # columns; as cext/kernels/product_op.cc has it
+_NARROW = 8  # columns of a block where the runtime has no blocked tensors
 
 
 def _read_product(node: onnx.NodeProto, around: Surroundings) -> Site | None:
@@ -208,16 +209,25 @@ def _read_product(node: onnx.NodeProto, around: Surroundings) -> Site | None:
 def _write_product(node: onnx.NodeProto, around: Surroundings, attributes: Mapping[str, int]) -> None:
     site, turned = _read_product(node, around), bool(attributes_of(node).get("transB", 0))
     assert site is not None, "only sites are written"
-    columns = site.sizes[1]
+    columns, block = site.sizes[1], around.block or _NARROW
 
     def panels(values: np.ndarray) -> np.ndarray:
         w = values.T if turned else values
         w = np.pad(w, ((0, 0), (0, -columns % _PANEL)))
         return w.reshape(w.shape[0], -1, _PANEL).transpose(1, 0, 2)
 
-    weights = around.other_form(node.input[1], "panels of columns" if turned else "panels", panels)
+    def blocks(values: np.ndarray) -> np.ndarray:
+        w = values.T if turned else values
+        return w.reshape(w.shape[0] // block, block, -1, block).transpose(2, 0, 1, 3)
+
+    in_blocks = "strassen" in attributes
+    form = f"blocks of {block}" if in_blocks else "panels"
+    weights = around.other_form(
+        node.input[1], f"{form} of columns" if turned else form, blocks if in_blocks else panels
+    )
+    own = dict(attributes) if in_blocks else {"columns": columns, **attributes}
     inputs = [node.input[0], weights, input_of(node, 2)]
-    replace(node, "RowProduct", inputs, list(node.output), {"columns": columns, **attributes})
+    replace(node, "BlockedProduct" if in_blocks else "RowProduct", inputs, list(node.output), own)
 
 
 # --- depthwise and grouped convolutions of plain tensors --------------------------------------------------------------

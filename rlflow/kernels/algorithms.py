@@ -26,7 +26,8 @@ class Algorithm:
     default; any combination is valid at any site, gives the same result up to the order of additions, and differs in
     speed. ``exact``: it rounds as the runtime's own kernel does, up to the order of additions. ``coarse``: it rounds so
     much more that the others are tried where it differs too much. ``most_rows``, ``most_pixels``: it is not worth a
-    trial for a larger first operand, counted in rows of its last axis, or in numbers of its last two.
+    trial for a larger first operand, counted in rows of its last axis, or in numbers of its last two; ``least_rows``:
+    for a smaller one. ``multiple``: it needs sizes that are multiples of this.
     """
 
     name: str
@@ -37,6 +38,8 @@ class Algorithm:
     coarse: bool = False
     most_rows: int | None = None
     most_pixels: int | None = None
+    least_rows: int = 0
+    multiple: int = 1
 
     @property
     def keeps_weights(self) -> bool:
@@ -51,12 +54,15 @@ class Algorithm:
         points = prod(one + self.fixed["tile"] - 1 if one > 1 else 1 for one in taps)
         return 4 * sizes[0] * sizes[1] * (points - prod(taps))
 
-    def is_worth_trying(self, shape: Sequence[int] | None) -> bool:
-        """Whether it may be fast for a first operand of this shape; ``None``: it is not known."""
-        if self.most_rows is None and self.most_pixels is None:
-            return True
-        rows = self.most_rows is None or (shape is not None and prod(shape[:-1]) <= self.most_rows)
-        return rows and (self.most_pixels is None or (shape is not None and prod(shape[-2:]) <= self.most_pixels))
+    def is_worth_trying(self, sizes: Sequence[int], shape: Sequence[int] | None) -> bool:
+        """Whether it may be fast at a site of these sizes for a first operand of this shape; ``None``: unknown."""
+        if any(size % self.multiple for size in sizes):
+            return False
+        if shape is None:
+            return self.most_rows is None and self.most_pixels is None and not self.least_rows
+        rows = prod(shape[:-1])
+        few = self.most_rows is None or rows <= self.most_rows
+        return few and rows >= self.least_rows and (self.most_pixels is None or prod(shape[-2:]) <= self.most_pixels)
 
     def points(self) -> Iterator[dict[str, int]]:
         """All combinations of the parameters, the defaults first."""
@@ -81,8 +87,11 @@ class Algorithm:
 #: Tiles worked on at a time, and input channels in a pass of the product (multiples of any block); 0: by the caches.
 _WINOGRAD = {"chunk": (0, 12, 24, 36, 48, 72, 96, 144, 192, 288, 384, 576), "part": (0, 64, 96, 128, 192, 256, 512)}
 
-#: Pixels worked on at a time; 0: by the caches.
+#: Rows of the product, as pixels, worked on at a time; 0: by the caches.
 _UNROLLED = {"chunk": (0, 48, 96, 144, 192, 288, 384, 576, 768, 1152)}
+
+#: Strassen's algorithm halves rows, and a step of the product takes a dozen of them.
+_HALVES = 48
 
 #: Of few pixels only, the work of transforming the weights is worth more memory.
 _KEPT_PIXELS = 1600
@@ -105,7 +114,12 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         *_winograd("winograd-2-of-7", "convolution-7", 2, coarse=True),
         *_winograd("winograd-4-of-3", "convolution-3", 4),
         Algorithm("unrolled", "convolution-other", {}, _UNROLLED),
+        Algorithm("unrolled-strassen", "convolution-other", {"strassen": 1}, _UNROLLED, exact=False),
         Algorithm("row-product", "product", {}, {"ahead": (16, 0, 4, 8, 32, 64, 128, 256)}, most_rows=4),
+        Algorithm("blocked-product", "product", {"strassen": 0}, _UNROLLED, least_rows=_HALVES, multiple=16),
+        Algorithm(
+            "product-strassen", "product", {"strassen": 1}, _UNROLLED, exact=False, least_rows=_HALVES, multiple=32
+        ),
         Algorithm("depthwise", "depthwise", {}, {"side_by_side": (4, 1, 2)}),
         Algorithm("grouped", "grouped", {}, {"side_by_side": (8, 4)}),
         Algorithm("row-gelu", "gelu", {}, {"rows": (0, 1, 2, 4, 8, 16, 32, 64)}),
@@ -114,9 +128,9 @@ ALGORITHMS: Mapping[str, Algorithm] = {
 }
 
 
-def worth_trying(kind: str, shape: Sequence[int] | None) -> list[str]:
-    """The names of the algorithms for sites of a kind; ``shape``: that of the first operand, ``None``: unknown."""
-    return [one.name for one in ALGORITHMS.values() if one.kind == kind and one.is_worth_trying(shape)]
+def worth_trying(kind: str, sizes: Sequence[int], shape: Sequence[int] | None) -> list[str]:
+    """The names of the algorithms for sites of a kind and sizes; ``shape``: the first operand's, ``None``: unknown."""
+    return [one.name for one in ALGORITHMS.values() if one.kind == kind and one.is_worth_trying(sizes, shape)]
 
 
 def spaces() -> dict[str, dict[str, tuple[int, ...]]]:

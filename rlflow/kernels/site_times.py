@@ -153,7 +153,7 @@ def variants(
     weights. The time may end before the last: those come first of which one at least is often fast.
     """
     yield {}
-    tried = {site.name: worth_trying(site.kind, shapes.get(site.name)) for site in sites}
+    tried = {site.name: worth_trying(site.kind, site.sizes, shapes.get(site.name)) for site in sites}
     able = {site: [one for one in names if may_keep or not _keeps_weights(one)] for site, names in tried.items()}
     ordered = {site: sorted(names, key=_comes_late) for site, names in able.items()}
     for turn in range(max(map(len, ordered.values()), default=0)):

@@ -144,7 +144,7 @@ class KernelEngine:
     def _worth(self, own: Mapping[str, NodeTime]) -> list[Site]:
         """The sites that something could do; ``own``: the times of the runtime's nodes."""
         present = [site for site in self.graph.sites() if site.name in own]
-        return [site for site in present if worth_trying(site.kind, own[site.name].shape)]
+        return [site for site in present if worth_trying(site.kind, site.sizes, own[site.name].shape)]
 
     def _alike(self, site: Site) -> tuple[object, ...]:
         """What sites that are alike share, beside the shape."""

@@ -92,6 +92,10 @@ def test_each_instruction_set_by_force(isa: str) -> None:
         "        case = t.CASES[3] if taps == [3, 3] else t.OTHER_CASES[3]\n"
         "        for kept in (0, 1):\n"
         "            assert t.error_of(case, block, tile, True, 2, tuple(taps), kept) < bound\n"
+        "import test_blocked_product as p\n"
+        "for strassen, bound in p.BOUND.items():\n"
+        "    for block in (8, 16):\n"
+        "        assert p.error_of((3, 33), 96, 160, block, strassen=strassen, threads=2) < bound\n"
     )
     environment = {**os.environ, "RLFLOW_KERNELS_ISA": isa}
     command = [sys.executable, "-c", script, os.fspath(HERE)]

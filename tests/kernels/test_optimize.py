@@ -197,10 +197,25 @@ def test_the_fastest_algorithm_is_chosen_where_it_is_faster(times: Any, algorith
     assert [(choice.algorithm, choice.ratio) for choice in found] == ([] if expected is None else [expected])
 
 
+@pytest.mark.parametrize(
+    ("sizes", "shape", "expected"),
+    [
+        ((8, 8), (2, 2, 8), ["row-product"]),
+        ((8, 8), (5, 8), []),
+        ((8, 8), (128, 8), []),
+        ((8, 8), None, []),
+        ((64, 48), (1, 128, 64), ["blocked-product"]),
+        ((64, 96), (1, 128, 64), ["blocked-product", "product-strassen"]),
+        ((64, 96), (47, 64), []),
+        ((64, 96), None, []),
+    ],
+)
+def test_what_is_tried_for_a_product_depends_on_its_rows(sizes: Any, shape: Any, expected: list[str]) -> None:
+    assert site_times.worth_trying("product", sizes, shape) == expected
+
+
 @needs_library
-def test_a_product_of_many_rows_is_not_tried() -> None:
-    assert site_times.worth_trying("product", (2, 2, 8)) == ["row-product"]
-    assert site_times.worth_trying("product", (5, 8)) == site_times.worth_trying("product", None) == []
+def test_each_variant_has_the_next_algorithm_of_each_site() -> None:
     sites = [Site("product", "few", (8, 8)), Site("product", "many", (8, 8)), Site("convolution", "c", (16, 16))]
     variants = list(site_times.variants(sites, {"few": (1, 8), "many": (128, 8)}))
     assert variants == [{}, {"few": "row-product", "c": "winograd-4x4"}, {"c": "winograd-2x2"}]
@@ -384,7 +399,7 @@ def test_where_the_budget_is_over_nothing_is_measured(
 
 
 def test_transformed_weights_are_tried_for_few_pixels() -> None:
-    few, many = (site_times.worth_trying("convolution", (1, 64, size, size)) for size in (14, 56))
+    few, many = (site_times.worth_trying("convolution", (64, 64), (1, 64, size, size)) for size in (14, 56))
     assert few == ["winograd-2x2", "winograd-2x2-kept", "winograd-4x4", "winograd-4x4-kept"]
     assert many == ["winograd-2x2", "winograd-4x4"]
 

@@ -24,7 +24,10 @@ CASES = [
     (8, 64, 64, 7, 7, 3, 1, (1, 1, 1, 1)),
     (2, 48, 32, 41, 40, 3, 2, (0, 1, 2, 1)),
     (1, 32, 32, 12, 9, 5, 3, (2, 2, 2, 2)),
+    (1, 64, 112, 7, 7, 1, 1, (0, 0, 0, 0)),
 ]
+#: Largest error over largest output, with Strassen's algorithm and without.
+BOUND = {0: 4e-6, 1: 8e-6}
 
 
 def normal(*shape: int, seed: int) -> np.ndarray:
@@ -41,21 +44,22 @@ def node_of(weights: np.ndarray, bias: np.ndarray | None, with_sum: bool, **attr
 
 @pytest.mark.parametrize("block", [8, 16])
 @pytest.mark.parametrize(("fused", "threads"), [(False, 1), (True, 2)])
-@pytest.mark.parametrize("chunk", [0, 48])
+@pytest.mark.parametrize(("chunk", "strassen"), [(0, 0), (48, 0), (0, 1), (49, 1)])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_it_is_the_convolution(case, chunk: int, fused: bool, threads: int, block: int) -> None:
+def test_it_is_the_convolution(case, chunk: int, strassen: int, fused: bool, threads: int, block: int) -> None:
     batch, into, out, height, width, kernel, stride, pads = case
     x, w = normal(batch, into, height, width, seed=1), normal(out, into, kernel, kernel, seed=2)
     bias = normal(out, seed=3) if fused else None
     truth = models.convolution(x, w, bias, None, pads)[:, :, ::stride, ::stride]
     residual = normal(*truth.shape, seed=4)
     more = {"activation": "Relu"} if fused else {}
-    model = node_of(w, bias, fused, block=block, pads=list(pads), strides=[stride, stride], chunk=chunk, **more)
+    more |= {"strassen": strassen, "chunk": chunk}
+    model = node_of(w, bias, fused, block=block, pads=list(pads), strides=[stride, stride], **more)
     feeds = {"x": models.to_blocks(x, block)} | ({"s": models.to_blocks(residual, block)} if fused else {})
     found = models.from_blocks(models.opened(model, threads).run(None, feeds)[0], block)
     truth = np.maximum(truth + residual, 0) if fused else truth
     assert found.shape == truth.shape
-    assert np.abs(found - truth).max() < 4e-6 * np.abs(truth).max()
+    assert np.abs(found - truth).max() < BOUND[strassen] * np.abs(truth).max()
 
 
 def test_an_empty_batch_has_an_empty_output() -> None:
@@ -68,6 +72,7 @@ def test_an_empty_batch_has_an_empty_output() -> None:
     [
         ({"block": 4}, "the weights have another shape"),
         ({"block": 16, "chunk": -1}, "a chunk of -1 rows"),
+        ({"block": 16, "strassen": 2}, "strassen is 2; expected 0 or 1"),
         ({"block": 16, "strides": [0, 1]}, "strides has a 0"),
         ({"block": 16, "activation": "Mish"}, "no activation Mish"),
     ],
