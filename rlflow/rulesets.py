@@ -35,7 +35,7 @@ ALGORITHMS = ("winograd",)
 TARGETS = ("targets",)
 #: Rules that do with operators what a kernel of ours does better, and in whose place it cannot be used any more; and
 #: those of which that is true where blocks hold the groups of all convolutions.
-_KERNELS_OWN, _KERNELS_GROUPS = ("winograd-*",), ("grouped-conv-in-pairs*", "grouped-conv-with-one-more*")
+_KERNELS_OWN, _KERNELS_GROUPS = ("winograd-*", "strassen-*"), ("grouped-conv-in-pairs*", "grouped-conv-with-one-more*")
 #: Channels of a group: those that the rules are for, at most, and those that a kernel takes.
 _NARROW, _KERNELS_NARROW = 8, (2, 4, 8)
 

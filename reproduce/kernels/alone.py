@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import blocked_models
@@ -21,12 +21,16 @@ NORMS = (("SkipLayerNormalization", 128, 768), ("LayerNormalization", 128, 768),
          ("SimplifiedLayerNormalization", 128, 768), ("SkipLayerNormalization", 1, 768))  # fmt: skip
 #: Rows, depth, columns.
 PRODUCTS = ((1, 768, 768), (1, 768, 2048), (1, 2048, 768), (2, 768, 2048), (4, 768, 2048))
+#: The same of many rows.
+MANY_ROWS = ((128, 768, 768), (128, 768, 3072), (128, 3072, 768), (196, 512, 2048), (196, 384, 1536), (1024, 1024, 1024))
 #: So many products in one model, so that the weights of each have left the caches when it is its turn again.
 COPIES = 12
 #: Channels, height and width, kernel, stride.
 DEPTHWISE = ((11, 111, 5, 2), (11, 56, 5, 1), (22, 56, 7, 2), (42, 56, 3, 1), (22, 28, 5, 1), (22, 28, 3, 1))
 #: Channels in and out, height and width; as many convolutions back and forth as products above.
-POINTWISE = ((2048, 512, 7), (1024, 256, 14), (512, 128, 28))
+POINTWISE = ((2048, 512, 7), (1024, 256, 14), (512, 128, 28), (1024, 512, 14))
+#: What is added to a key, and the attributes of the kernel.
+STRASSEN = (("", {"strassen": 0}), (", Strassen", {"strassen": 1}))
 #: Channels, those of a group, height and width.
 GROUPED = ((128, 4, 56), (256, 8, 28), (128, 4, 28))
 
@@ -34,7 +38,7 @@ GROUPED = ((128, 4, 56), (256, 8, 28), (128, 4, 28))
 @dataclass(frozen=True)
 class Case:
     """``graph``: the runtime's, with sites of ``kind``; ``work``: floating-point operations, or bytes that must be read
-    and written; ``unit`` says which. ``truth``: the first output in double precision.
+    and written; ``unit`` says which. ``truth``: the first output in double precision. ``attributes``: the kernel's.
     """
 
     key: str
@@ -44,6 +48,7 @@ class Case:
     truth: np.ndarray
     work: float
     unit: str
+    attributes: Mapping[str, int] = field(default_factory=dict)
 
 
 def norms() -> Iterator[Case]:
@@ -73,6 +78,16 @@ def products() -> Iterator[Case]:
         truth = x.astype(np.float64) @ weights
         yield Case(f"product {rows}x{depth}x{columns}", "product", graph_of(raw), {"x": x}, truth,
                    4.0 * COPIES * depth * columns, "GB/s")  # fmt: skip
+
+
+def products_of_many_rows() -> Iterator[Case]:
+    for rows, depth, columns in MANY_ROWS:
+        raw, weights = test_product.many(depth, columns, COPIES)
+        x = np.random.default_rng(3).standard_normal((rows, depth)).astype(np.float32)
+        graph, truth = graph_of(raw), x.astype(np.float64) @ weights
+        for more, how in STRASSEN:
+            yield Case(f"product {rows}x{depth}x{columns}{more}", "product", graph, {"x": x}, truth,
+                       2.0 * COPIES * rows * depth * columns, "GF/s", how)  # fmt: skip
 
 
 def depthwise() -> Iterator[Case]:
@@ -115,9 +130,11 @@ def pointwise() -> Iterator[Case]:
         )
         for k, one in enumerate(weights):
             model.graph.initializer.append(onnx.numpy_helper.from_array(one[:, :, None, None], f"w{k}"))
-        yield Case(f"1x1 {wide} to {narrow} and back, {size}x{size}", "convolution-other",
-                   graph_of(model.SerializeToString()), {"x": x}, truth.reshape(1, -1, size, size),
-                   2.0 * COPIES * wide * narrow * size * size, "GF/s")  # fmt: skip
+        graph = graph_of(model.SerializeToString())
+        for more, how in STRASSEN:
+            yield Case(f"1x1 {wide} to {narrow} and back, {size}x{size}{more}", "convolution-other", graph, {"x": x},
+                       truth.reshape(1, -1, size, size), 2.0 * COPIES * wide * narrow * size * size, "GF/s",
+                       how)  # fmt: skip
 
 
 def graph_of(raw: bytes) -> Any:
@@ -131,7 +148,8 @@ def graph_of(raw: bytes) -> Any:
 def row_of(case: Case, seconds: float) -> dict[str, Any]:
     """Both in turn, processor time of one thread; the pace is work a second, and the error that of the kernel."""
     names = [site.name for site in case.graph.sites() if site.kind == case.kind]
-    opened = [blocked_models.opened(case.graph.with_kernels({name: {} for name in some})) for some in ((), names)]
+    models = (case.graph.with_kernels(dict.fromkeys(some, case.attributes)) for some in ((), names))
+    opened = [blocked_models.opened(model) for model in models]
     outputs = [one.run(None, case.feeds)[0] for one in opened]
     samples: list[list[float]] = [[], []]
     end = time.process_time() + seconds
@@ -152,5 +170,5 @@ def row_of(case: Case, seconds: float) -> dict[str, Any]:
 
 
 def cases() -> Iterator[Case]:
-    for make in (norms, gelus, products, depthwise, grouped, pointwise):
+    for make in (norms, gelus, products, products_of_many_rows, depthwise, grouped, pointwise):
         yield from make()

@@ -113,13 +113,13 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         *_winograd("winograd-2x2-of-5x5", "convolution-5x5", 2, coarse=True, kept=False),
         *_winograd("winograd-2-of-7", "convolution-7", 2, coarse=True),
         *_winograd("winograd-4-of-3", "convolution-3", 4),
-        Algorithm("unrolled", "convolution-other", {}, _UNROLLED),
         Algorithm("unrolled-strassen", "convolution-other", {"strassen": 1}, _UNROLLED, exact=False),
+        Algorithm("unrolled", "convolution-other", {}, _UNROLLED),
         Algorithm("row-product", "product", {}, {"ahead": (16, 0, 4, 8, 32, 64, 128, 256)}, most_rows=4),
-        Algorithm("blocked-product", "product", {"strassen": 0}, _UNROLLED, least_rows=_HALVES, multiple=16),
         Algorithm(
             "product-strassen", "product", {"strassen": 1}, _UNROLLED, exact=False, least_rows=_HALVES, multiple=32
         ),
+        Algorithm("blocked-product", "product", {"strassen": 0}, _UNROLLED, least_rows=_HALVES, multiple=16),
         Algorithm("depthwise", "depthwise", {}, {"side_by_side": (4, 1, 2)}),
         Algorithm("grouped", "grouped", {}, {"side_by_side": (8, 4)}),
         Algorithm("row-gelu", "gelu", {}, {"rows": (0, 1, 2, 4, 8, 16, 32, 64)}),
