@@ -22,7 +22,8 @@ NORMS = (("SkipLayerNormalization", 128, 768), ("LayerNormalization", 128, 768),
 #: Rows, depth, columns.
 PRODUCTS = ((1, 768, 768), (1, 768, 2048), (1, 2048, 768), (2, 768, 2048), (4, 768, 2048))
 #: The same of many rows.
-MANY_ROWS = ((128, 768, 768), (128, 768, 3072), (128, 3072, 768), (196, 512, 2048), (196, 384, 1536), (1024, 1024, 1024))
+MANY_ROWS = ((128, 768, 768), (128, 768, 3072), (128, 3072, 768), (196, 512, 2048), (196, 384, 1536),
+             (1024, 1024, 1024))  # fmt: skip
 #: So many products in one model, so that the weights of each have left the caches when it is its turn again.
 COPIES = 12
 #: Channels, height and width, kernel, stride.
