@@ -55,6 +55,7 @@ using ValueInfoName = Entry<289, const ValueInfo*, const char**>;
 using ValueInfoType = Entry<290, const ValueInfo*, const TypeInfo**>;
 using TensorBytes = Entry<318, const Value*, std::size_t*>;
 using ConsumerCount = Entry<324, const ValueInfo*, std::size_t*>;
+using IsFromOuterScope = Entry<332, const ValueInfo*, bool*>;
 using GraphModelPath = Entry<334, const Graph*, const char**>;
 using GraphInputCount = Entry<338, const Graph*, std::size_t*>;
 using GraphInputs = Entry<339, const Graph*, const ValueInfo**, std::size_t>;

@@ -80,6 +80,20 @@ std::string entry_of(Api api, const ort::SessionOptions* options, const char* na
   return value.substr(0, value.find('\0'));
 }
 
+// Whether the graph is the body of a loop or a branch, which belongs to the whole. Version 1.23 does not know its parent.
+bool is_body(Api api, const ort::Graph* graph, const std::vector<const ort::Node*>& nodes) {
+  const ort::Node* parent = nullptr;
+  api.call<ort::GraphParent>(graph, &parent);
+  if (parent) return true;
+  for (const ort::Node* node : nodes) {
+    for (const ort::ValueInfo* info : list<ort::NodeInputCount, ort::NodeInputs, ort::ValueInfo>(api, node)) {
+      bool outer = false;
+      if (info && api.try_call<ort::IsFromOuterScope>(info, &outer) && outer) return true;
+    }
+  }
+  return false;
+}
+
 void expect(bool holds, const char* reason) {
   if (!holds) throw std::invalid_argument(reason);
 }
@@ -144,11 +158,8 @@ void Provider::fill() {
 ort::Status* Provider::take(const ort::Graph* graph, ort::SupportInfo* support) noexcept {
   if (idle_ || !session_) return nullptr;
   ort::Status* status = api_.guarded([&] {
-    const ort::Node* parent = nullptr;
-    api_.call<ort::GraphParent>(graph, &parent);
-    if (parent) return;  // the body of a loop: it belongs to the whole
     const std::vector<const ort::Node*> nodes = list<ort::GraphNodeCount, ort::GraphNodes, ort::Node>(api_, graph);
-    if (!nodes.empty()) take_whole(graph, nodes, support);
+    if (!nodes.empty() && !is_body(api_, graph, nodes)) take_whole(graph, nodes, support);
   });
   if (!status) return nullptr;
   session_.reset();
@@ -179,9 +190,9 @@ std::string Provider::model_of(const ort::Graph* graph) const {
   return path;
 }
 
-// The fused node and the prepared file must have the same inputs and outputs, and tensors whose bytes can be copied.
+// All that the fused node has the prepared file must have, as tensors whose bytes can be copied. Of an input that no node
+// reads, the fused node knows nothing, and the prepared file does not need it.
 void Provider::check_ports(const ort::Graph* graph) const {
-  std::vector<std::string> fed;
   for (const ort::ValueInfo* info : list<ort::GraphInputCount, ort::GraphInputs, ort::ValueInfo>(api_, graph)) {
     std::size_t consumers = 0;
     api_.call<ort::ConsumerCount>(info, &consumers);
@@ -189,9 +200,7 @@ void Provider::check_ports(const ort::Graph* graph) const {
     const Port port = port_of(api_, info);
     expect(port.type != 0, "an input of the model is no tensor");
     expect(has(session_->inputs(), port.name) || has(session_->overridable(), port.name), "the prepared file has other inputs than the model");
-    fed.push_back(port.name);
   }
-  for (const std::string& name : session_->inputs()) expect(has(fed, name), "the prepared file needs an input that no node of the model reads");
   for (const ort::ValueInfo* info : list<ort::GraphOutputCount, ort::GraphOutputs, ort::ValueInfo>(api_, graph)) {
     const Port port = port_of(api_, info);
     expect(port.type != 0 && port.type != ort::kString, "an output of the model is no tensor of numbers");
