@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <utility>
 
 #include "operators.h"
 
@@ -66,12 +67,14 @@ bool follows(const Port& output, const std::vector<Port>& inputs) {
 
 std::vector<const char*> pointers(const std::vector<std::string>& texts) {
   std::vector<const char*> found;
+  found.reserve(texts.size());
   for (const std::string& text : texts) found.push_back(text.c_str());
   return found;
 }
 
 std::vector<std::string> names_of(const std::vector<Port>& ports) {
   std::vector<std::string> found;
+  found.reserve(ports.size());
   for (const Port& port : ports) found.push_back(port.name);
   return found;
 }
@@ -139,8 +142,7 @@ void InnerSession::run(ort::KernelContext* context, const ort::RunOptions* optio
   for (std::size_t number = 0; number < made_.size(); ++number) {
     if (first || !by_inputs_[number]) continue;
     made.owned[number] = false;
-    api_.call<ort::KernelContextGetOutput>(context, number, static_cast<const int64_t*>(shapes[number].data()), shapes[number].size(),
-                                           &made.values[number]);
+    api_.call<ort::KernelContextGetOutput>(context, number, std::as_const(shapes[number]).data(), shapes[number].size(), &made.values[number]);
   }
   call(given, options, made.values);
   for (std::size_t number = 0; number < made_.size(); ++number)
@@ -151,8 +153,7 @@ void InnerSession::run(ort::KernelContext* context, const ort::RunOptions* optio
 }
 
 void InnerSession::call(const Values& given, const ort::RunOptions* options, std::vector<ort::Value*>& made) const {
-  api_.call<ort::Run>(session_, options, static_cast<const char* const*>(given_.data()), static_cast<const ort::Value* const*>(given.data()),
-                      given.size(), static_cast<const char* const*>(made_.data()), made.size(), made.data());
+  api_.call<ort::Run>(session_, options, given_.data(), given.data(), given.size(), made_.data(), made.size(), made.data());
 }
 
 InnerSession::Shape InnerSession::shape_of(const ort::Value* value) const {
@@ -177,7 +178,7 @@ std::vector<InnerSession::Shape> InnerSession::known_shapes(const Shape& key) {
 void InnerSession::copy(ort::KernelContext* context, std::size_t number, const ort::Value* from, Shape& shape) const {
   shape = shape_of(from);
   ort::Value* to = nullptr;
-  api_.call<ort::KernelContextGetOutput>(context, number, static_cast<const int64_t*>(shape.data()), shape.size(), &to);
+  api_.call<ort::KernelContextGetOutput>(context, number, std::as_const(shape).data(), shape.size(), &to);
   std::size_t bytes = 0;
   api_.call<ort::TensorBytes>(from, &bytes);
   if (bytes > 0) std::memcpy(api_.data(to), api_.data(from), bytes);

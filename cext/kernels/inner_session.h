@@ -28,6 +28,7 @@ class InnerSession {
   // Opens the prepared file. Throws RuntimeError where the runtime refuses it, and std::invalid_argument where it was
   // made for another model than `key` says.
   void open(const std::string& path, const std::string& key);
+  bool is_open() const { return session_ != nullptr; }
   const std::vector<std::string>& inputs() const { return inputs_; }          // those that must be given
   const std::vector<std::string>& overridable() const { return overridable_; }  // those that have a value without
   const std::vector<std::string>& outputs() const { return outputs_; }

@@ -66,6 +66,7 @@ Port port_of(Api api, const ort::ValueInfo* info) {
 
 std::vector<Port> ports_of(Api api, const std::vector<const ort::ValueInfo*>& infos) {
   std::vector<Port> found;
+  found.reserve(infos.size());
   for (const ort::ValueInfo* info : infos) found.push_back(port_of(api, info));
   return found;
 }
@@ -123,6 +124,7 @@ class Provider : public ort::Ep {
   std::string runtime_, ticket_;
   const ort::Logger* logger_;
   bool idle_;  // for an inner session, or one that writes a compiled model
+  bool compiled_ = false;
   std::unique_ptr<InnerSession> session_;
 };
 
@@ -156,7 +158,7 @@ void Provider::fill() {
 
 // Never fails: what goes wrong is a warning, and the graph is left to the other providers.
 ort::Status* Provider::take(const ort::Graph* graph, ort::SupportInfo* support) noexcept {
-  if (idle_ || !session_) return nullptr;
+  if (idle_ || compiled_ || !session_) return nullptr;
   ort::Status* status = api_.guarded([&] {
     const std::vector<const ort::Node*> nodes = list<ort::GraphNodeCount, ort::GraphNodes, ort::Node>(api_, graph);
     if (!nodes.empty() && !is_body(api_, graph, nodes)) take_whole(graph, nodes, support);
@@ -176,7 +178,7 @@ void Provider::take_whole(const ort::Graph* graph, const std::vector<const ort::
   }
   const std::string model = model_of(graph);
   const Ticket ticket = admitted(ticket_.empty() ? model + kTicketEnding : ticket_, model, runtime_);
-  session_->open(ticket.prepared, ticket.key);
+  if (!session_->is_open()) session_->open(ticket.prepared, ticket.key);  // the runtime may ask twice
   check_ports(graph);
   const ort::FusionOptions options{ort::kProviderVersion, true};
   const void* table = ort::ep_api(api_.table);
@@ -225,6 +227,7 @@ ort::Status* Provider::compile(const ort::Node** fused, std::size_t count, ort::
     };
     info->release_state = [](ort::ComputeInfo*, void*) {};
     infos[0] = info;
+    compiled_ = true;
   });
 }
 

@@ -27,21 +27,31 @@ std::string text_of(const std::string& path) {
   return text;
 }
 
-// Size and time of a file, as Python's os.stat has them: "12 1764220000000000000"; empty where there is no such file.
-std::string mark_of(const std::string& path) {
+// A file's size and time, as Python's os.stat has them; a size of -1 where there is no such file.
+struct Mark {
+  long long size = -1, seconds = 0, nanoseconds = 0;
+};
+
+Mark mark_of(const std::string& path) {
 #if defined(__unix__) || defined(__APPLE__)
   struct stat found;
-  if (stat(path.c_str(), &found) != 0) return "";
+  if (stat(path.c_str(), &found) != 0) return {};
 #if defined(__APPLE__)
   const auto time = found.st_mtimespec;
 #else
   const auto time = found.st_mtim;
 #endif
-  const long long nanoseconds = static_cast<long long>(time.tv_sec) * 1000000000LL + time.tv_nsec;
-  return std::to_string(static_cast<long long>(found.st_size)) + " " + std::to_string(nanoseconds);
+  return {static_cast<long long>(found.st_size), static_cast<long long>(time.tv_sec), static_cast<long long>(time.tv_nsec)};
 #else
   throw std::invalid_argument("tickets are not read on this system: " + path);
 #endif
+}
+
+// Whether the file is still of that size and time, "12 1764220000 987654321". Archives and images of containers keep whole
+// seconds only.
+bool matches(const Mark& found, const std::string& size, const std::string& seconds, const std::string& nanoseconds) {
+  const bool same_time = std::to_string(found.nanoseconds) == nanoseconds || found.nanoseconds == 0;
+  return found.size >= 0 && std::to_string(found.size) == size && std::to_string(found.seconds) == seconds && same_time;
 }
 
 // The first word of a line, which is cut off it.
@@ -67,10 +77,10 @@ struct Reader {
     if (!holds) throw std::invalid_argument(reason + "; prepare the model again");
   }
 
-  // `rest`: the size, the time and the path of a file.
-  void check_file(std::string rest, const std::string& path) const {
-    const std::string size = word(rest), time = word(rest);
-    expect(mark_of(path) == size + " " + time, "the file " + path + " has changed since the model was prepared");
+  // `line`: the size and the time of the file, which are cut off it.
+  void check_file(std::string& line, const std::filesystem::path& path) const {
+    const std::string size = word(line), seconds = word(line), nanoseconds = word(line);
+    expect(matches(mark_of(path.string()), size, seconds, nanoseconds), "the file " + path.string() + " has changed since the model was prepared");
   }
 
   void read(std::string line) {
@@ -85,12 +95,12 @@ struct Reader {
       check_file(line, model);
       knows_model = true;
     } else if (kind == "weights") {
-      std::string rest = line;
-      word(rest), word(rest);
-      check_file(line, (std::filesystem::path(model).parent_path() / rest).string());
+      const std::size_t name = line.find(' ', line.find(' ', line.find(' ') + 1) + 1);
+      expect(name != std::string::npos, "the ticket has a line that this version does not know");
+      check_file(line, std::filesystem::canonical(model).parent_path() / line.substr(name + 1));
     } else if (kind == "prepared") {
-      const std::string size = word(line), found = mark_of(line);
-      expect(!found.empty() && size == found.substr(0, found.find(' ')), "the prepared file " + line + " is not what was written");
+      const std::string size = word(line);
+      expect(size == std::to_string(mark_of(line).size), "the prepared file " + line + " is not what was written");
       ticket.prepared = line;
     } else if (kind == "key") {
       ticket.key = line;

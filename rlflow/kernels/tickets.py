@@ -61,7 +61,7 @@ def _lines(form: str, model: str, prepared: str) -> Iterator[str]:
     yield f"processor {_instruction_set()}"
     yield f"model {_mark(Path(model))}"
     for name in interface.data_files(model):
-        yield f"weights {_mark(Path(model).parent / name)} {name}"
+        yield f"weights {_mark(Path(model).resolve().parent / name)} {name}"
     yield f"prepared {os.stat(prepared).st_size} {os.path.abspath(prepared)}"
     yield f"key {key_of(prepared)}"
 
@@ -78,4 +78,4 @@ def _instruction_set() -> str:
 
 def _mark(path: Path) -> str:
     found = path.stat()
-    return f"{found.st_size} {found.st_mtime_ns}"
+    return f"{found.st_size} {found.st_mtime_ns // 10**9} {found.st_mtime_ns % 10**9}"

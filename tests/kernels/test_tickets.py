@@ -51,6 +51,34 @@ def test_a_ticket_beside_the_model_is_found(path: Path, monkeypatch: pytest.Monk
     assert same(by_ticket_beside(Path(path.name)).run(None, feeds()), expected)
 
 
+def test_a_time_of_whole_seconds_is_the_same_time(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Images of containers keep no fractions of seconds."""
+    expected = from_kernels(path, feeds())
+    rlflow.kernels.prepare(path, beside=True)
+    seconds = path.stat().st_mtime_ns // 10**9 * 10**9
+    os.utime(path, ns=(seconds, seconds))
+    assert same(by_ticket_beside(path).run(None, feeds()), expected)
+    os.utime(path, ns=(seconds + 1, seconds + 1))
+    by_ticket_beside(path)
+    assert "has changed since" in capfd.readouterr().err
+
+
+def test_a_model_behind_a_link_with_weights_of_its_own(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "real").mkdir()
+    real, link = tmp_path / "real" / "model.onnx", tmp_path / "model.onnx"
+    model = onnx.ModelProto.FromString(planned())
+    onnx.save(model, real, save_as_external_data=True, location="the weights", size_threshold=0)
+    rlflow.kernels.prepare(real, beside=True)
+    assert same(by_ticket_beside(real).run(None, feeds()), from_kernels(real, feeds()))
+    link.symlink_to(real)
+    (tmp_path / "the weights").symlink_to(
+        tmp_path / "real" / "the weights"
+    )  # ONNX Runtime itself looks beside the link
+    rlflow.kernels.prepare(link, beside=True)
+    assert same(by_ticket_beside(link).run(None, feeds()), from_kernels(real, feeds()))
+    assert "rlflow" not in capfd.readouterr().err
+
+
 def test_a_ticket_that_cannot_be_written_is_an_error(path: Path) -> None:
     Path(f"{path}.kernels").mkdir()
     with pytest.raises(OutputError):
