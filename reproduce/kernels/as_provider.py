@@ -1,6 +1,6 @@
 """The execution provider beside the custom operators: one model in three sessions of this process.
 
-    python reproduce/kernels/as_provider.py [--models resnet-18 ...] [--budget 60s] [--seconds 30] [--dirty]
+    python reproduce/kernels/as_provider.py [--models resnet-18 ...] [--budget 60s] [--seconds 30] [--resume] [--dirty]
 
 `rlflow optimize --kernels` writes the model. Then ONNX Runtime as it is, `rlflow.kernels.session`, and a session with
 `rlflow.kernels.add_provider` run in turn, each first as often as the others: processor time of one thread. A ratio is
@@ -28,7 +28,7 @@ sys.path.insert(0, os.fspath(HERE.parent / "common"))
 
 import results
 
-MODELS = ("resnet-18", "squeezenet1.1", "unet")
+MODELS = ("resnet-18", "squeezenet1.1", "unet", "repvgg-a0", "llama-decoder-step")
 #: Runs that are not counted, and runs between two looks at the clock.
 _WARM, _RUNS = 3, 2
 
@@ -55,8 +55,10 @@ def sessions(path: str) -> dict[str, ort.InferenceSession]:
 def times(opened: dict[str, ort.InferenceSession], seconds: float) -> dict[str, np.ndarray]:
     """Processor seconds of a run in each turn."""
     rng = np.random.default_rng(0)
-    inputs = opened["onnxruntime"].get_inputs()
-    feeds = {one.name: rng.standard_normal(one.shape).astype(np.float32) for one in inputs}
+    feeds = {
+        one.name: rng.standard_normal(one.shape).astype(np.float32) if "float" in one.type else np.zeros(one.shape, int)
+        for one in opened["onnxruntime"].get_inputs()
+    }
     for session in opened.values():
         for _ in range(_WARM):
             session.run(None, feeds)
@@ -96,14 +98,16 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--budget", default="60s")
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--output", type=Path, default=HERE / "results" / "kernels-provider.jsonl")
+    parser.add_argument("--resume", action="store_true", help="keep the rows that are there")
     results.add_options(parser)
     return parser.parse_args(arguments)
 
 
 def main() -> int:
     asked = parsed()
-    kept = results.Results(asked.output, ["reproduce/kernels/as_provider.py", *sys.argv[1:]], dirty=asked.dirty)
-    for model in asked.models:
+    command = ["reproduce/kernels/as_provider.py", *sys.argv[1:]]
+    kept = results.Results(asked.output, command, resume=asked.resume, dirty=asked.dirty)
+    for model in (model for model in asked.models if not kept.have(model)):
         kept.add(row_of(model, asked.budget, asked.seconds))
     print(kept.about())
     return 0
