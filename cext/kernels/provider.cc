@@ -268,7 +268,7 @@ void fill(Factory& one) {
   one.release = [](ort::Factory*, ort::Ep* made) { delete static_cast<Provider*>(made); };
   one.vendor_id = [](const ort::Factory*) -> uint32_t { return 0; };
   one.version_text = [](const ort::Factory*) { return "1.0.0"; };
-  // The runtime calls the next five without asking whether they are there. All say that there is nothing of the kind.
+  // The runtime calls most of the next six without asking whether they are there. All say that there is nothing of the kind.
   one.compatibility = [](ort::Factory*, const ort::HardwareDevice* const*, std::size_t, const char*, int* answer) -> ort::Status* {
     *answer = 0;  // not applicable
     return nullptr;
