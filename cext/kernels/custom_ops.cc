@@ -26,6 +26,8 @@ long minor_version(const char* text) {
   return end == text + 2 ? -1 : minor;
 }
 
+}  // namespace
+
 void add_operators(const Api& api, ort::SessionOptions* options) {
   ort::CustomOpDomain* domain = nullptr;
   api.call<ort::CreateCustomOpDomain>(kDomain, &domain);
@@ -41,7 +43,6 @@ void add_operators(const Api& api, ort::SessionOptions* options) {
   }
 }
 
-}  // namespace
 }  // namespace rlflow::kernels
 
 // Called by ONNX Runtime's RegisterCustomOpsLibrary. The domain lives as long as the process, because sessions that were

@@ -14,6 +14,9 @@ const ort::CustomOp& gelu_operator();
 const ort::CustomOp& unrolled_operator();
 const ort::CustomOp& blocked_product_operator();
 
+// Adds all of them, and the one for the generated code that the options name, to the options.
+void add_operators(const Api& api, ort::SessionOptions* options);
+
 // The attributes activation and activation_params as ONNX Runtime writes them. Throws std::invalid_argument.
 Epilogue epilogue_of(const Attributes& attributes);
 

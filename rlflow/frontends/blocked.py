@@ -188,9 +188,14 @@ def _put_kernels(made: onnx.ModelProto, attributes: Mapping[str, Mapping[str, in
         raise ModelError("The weights as the kernels take them are too large for one piece.")
 
 
-def write_apart(model: bytes, path: str) -> None:
-    """Write a model with its weights in a file beside it. Raises OutputError; both are there, or neither."""
-    storage.write_apart(parse_model(model, "the graph with kernels"), path)
+def write_apart(model: bytes, path: str, metadata: Mapping[str, str] | None = None) -> None:
+    """Write a model with its weights in a file beside it, and with these entries of metadata. Raises OutputError; both
+    files are there, or neither.
+    """
+    parsed = parse_model(model, "the graph with kernels")
+    for key, value in (metadata or {}).items():
+        set_metadata(parsed, key, value)
+    storage.write_apart(parsed, path)
 
 
 def with_metadata(model: bytes, key: str, value: str | None) -> bytes:

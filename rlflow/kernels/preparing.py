@@ -16,12 +16,14 @@ from pathlib import Path
 from rlflow import ledger
 from rlflow.errors import ModelError, OutputError, RlflowError, RuntimeRefused
 from rlflow.files import check_readable
-from rlflow.kernels import generated_code, shared_library
+from rlflow.kernels import generated_code, shared_library, tickets
 from rlflow.kernels.algorithms import ALGORITHMS
 from rlflow.kernels.plan import KEY, KernelPlan
 
-#: Raised when prepared files of old are of no use any more.
-_FORM = "3"
+#: Raised when prepared files of old are of no use any more; cext/kernels/ticket.cc has the same.
+_FORM = "4"
+#: The entry in a prepared file's metadata: what it was made of, and for what. The execution provider compares it.
+_KEY = "rlflow.kernels.prepared"
 #: The cache is kept below this: the files that were not used for longest go first.
 _CACHE_BYTES = 4 << 30
 
@@ -38,15 +40,21 @@ class Prepared:
     code: str | None = None
 
 
-def prepare(path: str | os.PathLike[str], *, generated: str | os.PathLike[str] | None = None) -> str:
+def prepare(
+    path: str | os.PathLike[str], *, generated: str | os.PathLike[str] | None = None, beside: bool = False
+) -> str:
     """The path of a file that uses the kernels, for programs in any language: they register the library
     :func:`rlflow.kernels.library_path` in their session options and open that file. Where it shall call the library
     ``generated``, they first give the options an entry ``rlflow.kernels.generated`` with its absolute path.
 
+    ``beside``: also write a ticket beside the model, of its name and ``.kernels``. By it the execution provider finds
+    the prepared file where a program opens the model itself.
+
     Where there is no plan, or it cannot be used here, it is ``path`` itself; :func:`rlflow.kernels.session` would say
-    why. Raises ModelError where there is no such model.
+    why. Raises ModelError where there is no such model, and OutputError where the ticket cannot be written.
     """
-    found = prepared(os.fspath(path), None if generated is None else os.path.abspath(generated))
+    model, code = os.fspath(path), None if generated is None else os.path.abspath(generated)
+    found = ticketed(model, code, model + tickets.ENDING)[0] if beside else prepared(model, code)
     return found.source if isinstance(found.source, str) else os.fspath(path)
 
 
@@ -73,6 +81,39 @@ def prepared(model: bytes | str, generated: str | None = None) -> Prepared:
         return Prepared(model, False, str(error))
 
 
+def ticketed(model: str, generated: str | None = None, ticket: str | None = None) -> tuple[Prepared, str]:
+    """The model prepared for the execution provider, and where its ticket is: at ``ticket``, or beside the prepared
+    file. Raises as :func:`prepared`, and OutputError where ``ticket`` cannot be written.
+    """
+    found = prepared(model, generated)
+    if found.uses_kernels and isinstance(found.source, str) and not _is_whole(found.source):
+        forget(found.source)  # the provider cannot do that
+        found = prepared(model, generated)
+    if not found.uses_kernels:
+        return found, ""
+    if isinstance(found.source, bytes):
+        return Prepared(model, False, f"the prepared file cannot be kept under {ledger.home()}"), ""
+    target = ticket or tickets.cached(model, found.source)
+    try:
+        tickets.write(target, _FORM, model, found.source)
+    except OutputError as error:
+        if ticket is not None:
+            raise
+        return Prepared(model, False, str(error)), ""
+    return found, target
+
+
+def _is_whole(path: str) -> bool:
+    """Whether a prepared file was not cut off, and has its weights."""
+    from rlflow.runtime import interface
+
+    try:
+        weights = [Path(path).parent / name for name in interface.data_files(path)]
+        return interface.metadata_entry(path, _KEY) == tickets.key_of(path) and all(one.is_file() for one in weights)
+    except RuntimeRefused:
+        return False
+
+
 def forget(path: str) -> None:
     """Remove a prepared file with its weights; it is made again next time."""
     for one in _files_of(Path(path)):
@@ -81,13 +122,14 @@ def forget(path: str) -> None:
 
 
 def _files_of(path: Path) -> list[Path]:
-    """A prepared file, and those of its weights."""
-    return [path, *path.parent.glob(f"{path.name}.data*")]
+    """A prepared file, those of its weights, and its tickets."""
+    return [path, *path.parent.glob(f"{path.name}.*")]
 
 
 def _with_plan(model: bytes | str, plan: KernelPlan, generated: str | None) -> Prepared:
     code = _code(plan, generated)
-    path = ledger.home() / "kernels" / f"{_key(model, code)}.onnx"
+    key = _key(model, code)
+    path = ledger.home() / "kernels" / f"{key}.onnx"
     if path.is_file():
         with suppress(OSError):
             os.utime(path)  # used: it is kept for longer
@@ -101,7 +143,7 @@ def _with_plan(model: bytes | str, plan: KernelPlan, generated: str | None) -> P
         _check_runs(made, model, code)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        blocked.write_apart(made, os.fspath(path))
+        blocked.write_apart(made, os.fspath(path), {_KEY: key})
     except (OSError, OutputError):
         return Prepared(made, True, note, code)  # without a cache it is made again next time
     _prune(path)

@@ -5,7 +5,7 @@ runs in a worker instead.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnxruntime as ort
@@ -78,3 +78,28 @@ def with_library(options: Any, library: str, code: str | None = None) -> Any:
         options.graph_optimization_level = level
 
     return undo
+
+
+def register_provider(name: str, library: str) -> None:
+    """Register the execution provider in ``library`` under ``name``. Raises RuntimeRefused with its sentence."""
+    try:
+        ort.register_execution_provider_library(name, library)
+    except Exception as error:
+        raise RuntimeRefused(f"ONNX Runtime refused the execution provider: {short(error)}") from error
+
+
+def provider_devices(name: str) -> list[Any]:
+    """The devices of a registered execution provider; none where it is not registered."""
+    return [one for one in ort.get_ep_devices() if one.ep_name == name]
+
+
+def add_devices(options: Any, devices: Sequence[Any], entries: Mapping[str, str], code: str | None) -> None:
+    """Let sessions of ``options`` use the execution provider of these devices, with options of its own, and let it load
+    generated ``code``. Raises RuntimeRefused.
+    """
+    try:
+        options.add_provider_for_devices(list(devices), dict(entries))
+        if code is not None:
+            options.add_session_config_entry(GENERATED_ENTRY, code)
+    except Exception as error:
+        raise RuntimeRefused(f"ONNX Runtime refused the execution provider: {short(error)}") from error

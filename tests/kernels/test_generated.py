@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from test_provider import needs_provider
 
 import rlflow.kernels
 from rlflow.errors import ModelError
@@ -56,6 +57,19 @@ def test_code_runs_where_its_library_is_named(model: bytes, folder: Path) -> Non
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert is_by_code(rlflow.kernels.session(model, generated=folder / "kernels.so"))
+
+
+@needs_provider
+@pytest.mark.parametrize("named", [True, False])
+def test_the_execution_provider_runs_code_where_its_library_is_named(model: bytes, folder: Path, named: bool) -> None:
+    path, options = folder / "model.onnx", ort.SessionOptions()
+    path.write_bytes(model)
+    if named:
+        assert rlflow.kernels.add_provider(options, path, generated=folder / "kernels.so")
+    else:
+        with pytest.warns(KernelsNotUsed, match="where its library is named"):
+            assert not rlflow.kernels.add_provider(options, path)
+    assert is_by_code(ort.InferenceSession(path, options)) == named
 
 
 def test_code_does_not_run_where_nobody_named_it(model: bytes, folder: Path) -> None:
