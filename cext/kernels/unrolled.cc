@@ -11,7 +11,7 @@
 namespace rlflow::kernels {
 namespace {
 
-// From so many chunks on they are worked on side by side; fewer would leave threads idle.
+// From so many chunks on they are worked on side by side; fewer would read large weights too often.
 constexpr int64_t kSideBySide = 8;
 // Fewer rows would read the weights too often.
 constexpr int64_t kLeastRows = 48;
@@ -34,8 +34,12 @@ class Job {
     const int64_t cache = second_level_cache() / static_cast<int64_t>(sizeof(float)), rows = in_place_ ? c_.plane() : c_.batch * c_.plane();
     const int64_t fitting = cache / (halves_ ? 4 : 2) / (c_.parts() * block);
     const int64_t most = tuning.chunk > 0 ? tuning.chunk : std::max(halves_ ? kLeastHalves : kLeastRows, fitting);
-    step_ = ceiling(rows, ceiling(rows, most));
+    const int64_t least = ceiling(rows, most), even = least > 1 && tuning.chunk == 0 ? ceiling(least, 2) * 2 : least;
+    step_ = ceiling(rows, even);
     chunks_ = ceiling(rows, step_);
+    // Weights that stay in the cache may be read by each thread for chunks of its own.
+    const bool fits = c_.out_blocks * c_.parts() * block * block <= cache;
+    side_by_side_ = chunks_ * (in_place_ ? c_.batch : 1) >= (fits ? 2 : kSideBySide);
     const Routines& table = routines(process_isa());
     unroll_ = block == 16 ? table.unroll_16 : table.unroll_8;
     product_ = block == 16 ? table.unrolled_16 : table.unrolled_8;
@@ -45,7 +49,7 @@ class Job {
 
   void run(const Workers& workers) {
     const int64_t chunks = chunks_ * (in_place_ ? c_.batch : 1);
-    if (chunks >= kSideBySide) {
+    if (side_by_side_) {
       workers.run(static_cast<std::size_t>(chunks), whole_chunk, this);
     } else {
       const Scratch values(chunk_floats()), sums(sums_floats());
@@ -126,7 +130,7 @@ class Job {
 
   const Unrolled& c_;
   int64_t block_, step_, chunks_;  // rows of a chunk
-  bool in_place_, halves_;
+  bool in_place_, halves_, side_by_side_;
   void (*unroll_)(const Unrolled&, const UnrolledRows&, int64_t, int64_t);
   void (*product_)(const Unrolled&, const UnrolledRows&, int64_t, int64_t);
   void (*halve_)(const UnrolledHalves&, int64_t, int64_t);

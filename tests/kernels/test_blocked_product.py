@@ -20,7 +20,9 @@ BOUND = {0: 1e-6, 1: 4e-6}
 
 
 def made(depth: int, columns: int, block: int, kind: str = "MatMul", bias: bool = False, **more) -> tuple[bytes, ...]:
-    """A model whose product is by the kernel; its weights, its bias. ``more``: the kernel's attributes, or Gemm's."""
+    """A model whose product is by the kernel; its weights, its bias. ``block``: 0 where the runtime has no blocked
+    tensors. ``more``: the kernel's attributes, or Gemm's.
+    """
     own = {name: more.pop(name) for name in ("strassen", "chunk") if name in more}
     raw, w, b = model(kind, depth, columns, bias, **more)
     found = BlockedGraph(raw, block).with_kernels({"product": {"strassen": 0, **own}})
@@ -39,7 +41,7 @@ def error_of(rows: tuple[int, ...], depth: int, columns: int, block: int, thread
 
 
 @pytest.mark.parametrize("strassen", [0, 1])
-@pytest.mark.parametrize("block", [8, 16])
+@pytest.mark.parametrize("block", [0, 8, 16])
 @pytest.mark.parametrize("rows", [(), (1,), (2, 1), (0,), (5, 3), (1, 49), (2, 7, 28), (513,)], ids=str)
 @pytest.mark.parametrize(("depth", "columns"), [(16, 16), (64, 48), (48, 64), (256, 112)])
 def test_it_is_the_product(rows: tuple[int, ...], depth: int, columns: int, block: int, strassen: int) -> None:
