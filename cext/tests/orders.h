@@ -1,4 +1,5 @@
-// Orders in which a kernel's tasks may be done: backwards, and in threads. One that a stage relied on would show.
+// Orders in which a kernel's tasks may be done: backwards, and in threads. One that a stage relied on would show. The tests that
+// include this are those that the sanitizer of threads has.
 #pragma once
 #include <thread>
 #include <vector>

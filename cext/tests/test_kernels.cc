@@ -4,7 +4,6 @@
 #include <cstring>
 #include <random>
 #include <string>
-#include <thread>  // so that the sanitizer of threads has these tests
 #include <vector>
 
 #include "orders.h"

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <random>
-#include <thread>  // so that the sanitizer of threads has these tests
 #include <vector>
 
 #include "orders.h"
