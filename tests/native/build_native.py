@@ -78,7 +78,8 @@ def sources(sanitizer: str) -> list[Path]:
         return found
 
     def starts_threads(path: Path) -> bool:
-        return path.name == "main.cc" or '#include "orders.h"' in path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
+        return path.name == "main.cc" or "#include <thread>" in text or '#include "orders.h"' in text
 
     return [path for path in found if CEXT / "tests" not in path.parents or starts_threads(path)]
 
