@@ -94,10 +94,11 @@ Winograd::Cut Winograd::cut(const Geometry& g) const {
   const int64_t panels = ceiling(out_blocks_, stages_->group);
   // Of weights that stay in the cache each chunk can have all, so that chunks are what threads do side by side: the stages of a
   // convolution of few channels have few parts, and all threads wait after each.
-  const bool fits = panels * points() * u_stride(in_blocks_) <= cache * 5 / 8, made = given_ == Weights::plain;
+  const int64_t weights = panels * points() * u_stride(in_blocks_);
+  const bool fits = weights <= cache * 5 / 8, made = given_ == Weights::plain;
   const int64_t enough = std::clamp<int64_t>(g.tiles() / least_tiles, g.tiles() >= 2 * kFewTiles ? 2 : 1, kSideBySide);
   const int64_t least = fits && tuning_.chunk == 0 ? enough : 1, chunks = std::max(least, ceiling(g.tiles(), most));
-  return {ceiling(g.tiles(), chunks), chunks, part, panels, chunks > 1 && fits && made, chunks >= (fits ? 2 : kSideBySide)};
+  return {ceiling(g.tiles(), chunks), chunks, part, panels, chunks > 1 && fits && made, chunks >= (weights <= cache * 3 / 2 ? 2 : kSideBySide)};
 }
 
 // What the tasks of one call share.
