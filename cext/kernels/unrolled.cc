@@ -7,6 +7,7 @@
 #include "caches.h"
 #include "isa.h"
 #include "scratch.h"
+#include "tasks.h"
 
 namespace rlflow::kernels {
 namespace {
@@ -24,10 +25,10 @@ constexpr int64_t kSkew = 16;
 // Sums of quarters of the weights that Strassen's algorithm makes.
 constexpr int64_t kWeightSums = 4;
 
-int64_t ceiling(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
-
 class Job {
  public:
+  std::atomic<bool> out_of_memory{false};
+
   Job(const Unrolled& unrolled, int64_t block, bool in_place, UnrolledTuning tuning)
       : c_(unrolled), block_(block), in_place_(in_place && (c_.batch == 1 || c_.plane() >= 2 * kLeastRows)) {
     halves_ = tuning.strassen && c_.parts() % 2 == 0 && c_.out_blocks >= 2;
@@ -60,7 +61,7 @@ class Job {
         workers.run(static_cast<std::size_t>(tasks_of_product()), panel, this);
       }
     }
-    if (out_of_memory_) throw std::bad_alloc();
+    if (out_of_memory) throw std::bad_alloc();
   }
 
  private:
@@ -87,17 +88,8 @@ class Job {
 
   // --- tasks: `number` of those that `data`, the job, has ---
 
-  template <class Body>
-  static void guarded(void* data, Body body) {
-    Job& job = *static_cast<Job*>(data);
-    try {
-      body(job);
-    } catch (const std::bad_alloc&) {
-      job.out_of_memory_ = true;
-    }
-  }
   static void whole_chunk(void* data, std::size_t number) {
-    guarded(data, [number](const Job& job) {
+    guarded<Job>(data, [number](const Job& job) {
       const Scratch values(job.chunk_floats()), sums(job.sums_floats());
       const UnrolledHalves some = job.chunk(static_cast<int64_t>(number), values.data(), sums.data());
       if (!job.in_place_) job.unroll_(job.c_, some.all, 0, job.c_.in_blocks);
@@ -119,7 +111,7 @@ class Job {
     job.halve_(job.now_, part, part + 1);
   }
   static void panel(void* data, std::size_t number) {
-    guarded(data, [number](const Job& job) {
+    guarded<Job>(data, [number](const Job& job) {
       const int64_t first = static_cast<int64_t>(number) * kTaskBlocks, end = job.halves_ ? job.half_blocks() : job.c_.out_blocks;
       if (!job.halves_) return job.product_(job.c_, job.now_.all, first, std::min(first + kTaskBlocks, end));
       if (first >= end) return job.product_(job.c_, job.now_.all, 2 * end, job.c_.out_blocks);
@@ -136,7 +128,6 @@ class Job {
   void (*halve_)(const UnrolledHalves&, int64_t, int64_t);
   void (*strassen_)(const Unrolled&, const UnrolledHalves&, int64_t, int64_t, float*);
   UnrolledHalves now_{};
-  std::atomic<bool> out_of_memory_{false};
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "caches.h"
+#include "tasks.h"
 
 namespace rlflow::kernels {
 namespace {
@@ -21,8 +22,6 @@ constexpr int64_t kSkew = 32;
 constexpr int64_t kMostTaps = 99;
 
 std::string of(int64_t value) { return std::to_string(value); }
-
-int64_t ceiling(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
 
 }  // namespace
 
@@ -170,17 +169,8 @@ struct Winograd::Job {
 
   // --- tasks: `number` of those that `data`, the job, has ---
 
-  template <class Body>
-  static void guarded(void* data, Body body) {
-    Job& job = *static_cast<Job*>(data);
-    try {
-      body(job);
-    } catch (const std::bad_alloc&) {
-      job.out_of_memory = true;
-    }
-  }
   static void whole_chunk(void* data, std::size_t number) {
-    guarded(data, [number](Job& job) {
+    guarded<Job>(data, [number](Job& job) {
       const Scratch v(job.chunk_floats()), memory(job.panel_floats());
       const Chunk now = job.chunk_of(static_cast<int64_t>(number), v.data());
       job.self.stages_->transform_input(job.g, now, job.x, 0, job.g.in_blocks);
@@ -200,7 +190,7 @@ struct Winograd::Job {
     job.self.stages_->transform_input(job.g, job.chunk, job.x, block, block + 1);
   }
   static void product(void* data, std::size_t number) {
-    guarded(data, [number](Job& job) {
+    guarded<Job>(data, [number](Job& job) {
       const Scratch memory(job.panel_floats());
       job.multiply(job.chunk, static_cast<int64_t>(number), memory.data());
     });

@@ -1,14 +1,15 @@
 // Depthwise convolutions, and those with a few channels a group, against the same in double precision, for every instruction
 // set of this machine.
 #include <cmath>
-#include <random>
 #include <utility>
 #include <vector>
 
 #include "isa.h"
+#include "samples.h"
 #include "testing.h"
 
 using namespace rlflow::kernels;
+using rlflow::testing::floats;
 
 namespace {
 
@@ -21,14 +22,6 @@ const Case kCases[] = {
     {3, 1, 12, 33, 4, 3, 2, 1, 0, 2}, {32, 4, 9, 21, 3, 1, 1, 1, 1, 1}, {16, 8, 12, 17, 3, 2, 1, 1, 1, 0}, {16, 2, 5, 6, 2, 1, 2, 0, 1, 2},
     {16, 4, 2, 2, 3, 1, 1, 1, 1, 1},  {32, 8, 7, 12, 3, 1, 1, 0, 0, 0}, {16, 8, 10, 40, 3, 1, 1, 2, 3, 4},
 };
-
-std::vector<float> floats(int64_t count, unsigned seed) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<double> normal(0, 1);
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (float& value : values) value = static_cast<float>(normal(engine));
-  return values;
-}
 
 int64_t out_of(const Case& c, int64_t size, int64_t before) { return (size + before + c.more - (c.kernel - 1) * c.dilation - 1) / c.stride + 1; }
 

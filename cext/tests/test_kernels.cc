@@ -2,17 +2,18 @@
 // the refusals of the library that ONNX Runtime loads.
 #include <cmath>
 #include <cstring>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "orders.h"
 #include "ort_api.h"
+#include "samples.h"
 #include "testing.h"
 #include "winograd.h"
 
 using namespace rlflow::kernels;
 using rlflow::testing::Backwards;
+using rlflow::testing::random_floats;
 using rlflow::testing::Threads;
 
 extern "C" rlflow::ort::Status* RegisterCustomOps(rlflow::ort::SessionOptions*, const rlflow::ort::ApiBase*);
@@ -51,14 +52,6 @@ constexpr bool kThreadsOnly = true;
 #else
 constexpr bool kThreadsOnly = false;
 #endif
-
-std::vector<float> random_floats(std::size_t count, double scale, unsigned seed) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<double> normal(0, scale);
-  std::vector<float> values(count);
-  for (float& value : values) value = static_cast<float>(normal(engine));
-  return values;
-}
 
 // Where a channel lies in a blocked tensor of planes of `plane` pixels.
 std::size_t at(const Case&, int block, int64_t image, int64_t channels, int64_t channel, int64_t plane, int64_t pixel) {

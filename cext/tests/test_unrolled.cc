@@ -2,23 +2,16 @@
 #include "unrolled.h"
 
 #include <cmath>
-#include <random>
 #include <vector>
 
 #include "orders.h"
+#include "samples.h"
 #include "testing.h"
 
 using namespace rlflow::kernels;
+using rlflow::testing::floats;
 
 namespace {
-
-std::vector<float> floats(int64_t count, unsigned seed) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<double> normal(0, 1);
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (float& value : values) value = static_cast<float>(normal(engine));
-  return values;
-}
 
 void check(int64_t rows, int64_t depth, int64_t columns, int64_t block, UnrolledTuning tuning, const Workers& workers) {
   const auto x = floats(rows * depth, 1), w = floats(depth * columns, 2), bias = floats(columns, 3);
