@@ -54,9 +54,13 @@ class Algorithm:
         points = prod(one + self.fixed["tile"] - 1 if one > 1 else 1 for one in taps)
         return 4 * sizes[0] * sizes[1] * (points - prod(taps))
 
+    def takes(self, sizes: Sequence[int]) -> bool:
+        """Whether it can do a site of its kind and these sizes."""
+        return not any(size % self.multiple for size in sizes)
+
     def is_worth_trying(self, sizes: Sequence[int], shape: Sequence[int] | None) -> bool:
         """Whether it may be fast at a site of these sizes for a first operand of this shape; ``None``: unknown."""
-        if any(size % self.multiple for size in sizes):
+        if not self.takes(sizes):
             return False
         if shape is None:
             return self.most_rows is None and self.most_pixels is None and not self.least_rows

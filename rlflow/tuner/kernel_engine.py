@@ -171,7 +171,7 @@ class KernelEngine:
         first = group[0]
         name = f"{first.kind} {'x'.join(map(str, first.sizes))} at {first.name}, {len(group)} alike"
         sizes = kernel_features.sizes_of(first.sizes, shape, self.graph.block)
-        return TunedSubgraph(name, space_of(first.kind), 0.0, 1.0, first.kind, sizes)
+        return TunedSubgraph(name, space_of(first.kind, first.sizes), 0.0, 1.0, first.kind, sizes)
 
 
 def site_seconds(site: Site, times: Mapping[str, NodeTime]) -> float:
@@ -180,11 +180,11 @@ def site_seconds(site: Site, times: Mapping[str, NodeTime]) -> float:
     return max(sum(one.us if one.least_us is None else one.least_us for one in found), 1e-3) * 1e-6
 
 
-def space_of(kind: str) -> Space:
-    """The programs of a kind of site."""
+def space_of(kind: str, sizes: Sequence[int] = ()) -> Space:
+    """The programs of a kind of site, of those that can do one of these sizes."""
     sketches = [Sketch(OWN, ())]
     for name, one in ALGORITHMS.items():
-        if one.kind == kind:
+        if one.kind == kind and one.takes(sizes):
             steps = tuple(
                 Steps(key, _EDITS.get(key, "tile"), tuple(sorted(values))) for key, values in one.space.items()
             )

@@ -75,6 +75,20 @@ def test_channels_fit_whatever_the_size_of_a_block() -> None:
     assert not choice.fits("norm", (64, 24))
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "sizes", "fits"),
+    [
+        ("blocked-product", (64, 48), True),
+        ("blocked-product", (10, 24), False),
+        ("product-strassen", (64, 48), False),
+        ("product-strassen", (64, 96), True),
+        ("row-product", (10, 24), True),
+    ],
+)
+def test_a_kernel_of_whole_blocks_fits_no_other_product(algorithm: str, sizes: tuple[int, int], fits: bool) -> None:
+    assert Choice("product", sizes, algorithm, 2.0).fits("product", sizes) is fits
+
+
 def test_a_space_lists_its_points_the_defaults_first() -> None:
     one = ALGORITHMS["winograd-2x2"]
     points = list(one.points())

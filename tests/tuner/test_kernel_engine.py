@@ -40,6 +40,18 @@ def test_a_space_has_every_point_of_the_kernels(engine) -> None:
         assert space.size == 1 + sum(points)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "names"),
+    [
+        ((10, 24), ["row-product"]),
+        ((64, 48), ["row-product", "blocked-product"]),
+        ((64, 96), ["row-product", "product-strassen", "blocked-product"]),
+    ],
+)
+def test_a_space_has_what_can_do_the_sizes(sizes: tuple[int, int], names: list[str]) -> None:
+    assert [one.name for one in space_of("product", sizes).sketches] == [OWN, *names]
+
+
 def test_programs_are_the_points_that_a_plan_keeps(engine) -> None:
     found = [engine.attributes(0, one) for one in engine.subgraphs[0].space.programs()]
     assert found[0] is None
