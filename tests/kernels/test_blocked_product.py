@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import warnings
+from pathlib import Path
+
 import blocked_models as models
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_product import model
 
+import rlflow.kernels
+from rlflow.frontends import blocked
 from rlflow.frontends.blocked import BlockedGraph
-from rlflow.kernels import unavailable
+from rlflow.kernels import KEY, Choice, KernelPlan, KernelsNotUsed, unavailable
+from rlflow.kernels.preparing import block_here
 
 pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 
@@ -98,3 +106,36 @@ def test_rows_of_another_length_are_refused() -> None:
     session = models.opened(made(32, 32, 16)[0])
     with pytest.raises(Exception, match="another length"):
         session.run(None, {"x": np.ones((50, 31), np.float32)})
+
+
+def with_plan(depth: int, columns: int, algorithm: str) -> bytes:
+    """A MatMul, with a plan in its metadata that names the algorithm for it."""
+    raw, *_ = model("MatMul", depth, columns, False)
+    plan = KernelPlan("1.0", block_here(), 1, 1.5, (Choice("product", (depth, columns), algorithm, 2.0),))
+    planned = onnx.ModelProto.FromString(raw)
+    blocked.set_metadata(planned, KEY, plan.text())
+    return planned.SerializeToString()
+
+
+@pytest.mark.parametrize("algorithm", ["blocked-product", "product-strassen"])
+def test_a_session_uses_the_plan(algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLFLOW_CACHE", os.fspath(tmp_path))
+    raw = with_plan(64, 96, algorithm)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        session = rlflow.kernels.session(raw)
+    (prepared,) = tmp_path.rglob("*.onnx")
+    assert [one.op_type for one in onnx.load(prepared).graph.node] == ["BlockedProduct"]
+    x = np.random.default_rng(3).standard_normal((1, 50, 64)).astype(np.float32)
+    plain = ort.InferenceSession(raw, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+    assert np.abs(session.run(None, {"x": x})[0] - plain).max() < 1e-5 * np.abs(plain).max()
+
+
+@pytest.mark.parametrize(("depth", "columns"), [(10, 24), (64, 40)])
+def test_an_edited_plan_for_a_matrix_of_no_whole_blocks_changes_nothing(
+    depth: int, columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RLFLOW_CACHE", os.fspath(tmp_path))
+    with pytest.warns(KernelsNotUsed):
+        session = rlflow.kernels.session(with_plan(depth, columns, "product-strassen"))
+    assert session.run(None, {"x": np.ones((50, depth), np.float32)})[0].shape == (50, columns)
