@@ -118,14 +118,17 @@ def shrink(
     slower: float = 1.1,
     seconds: float = 20.0,
     race_seconds: float = 20.0,
+    search: Any = "mixed",
+    budget: Any = "30s",
     on_stage: Callable[[str], None] | None = None,
     stop: StopToken | None = None,
     **keywords: Any,
 ) -> ShrinkResult:
     """Make a model need less memory while it runs, at most ``slower`` times as slow, with equal outputs.
 
-    ``memory``: bytes beside the weights that it may need (``None``: as few as can be found); ``seconds`` of the search,
-    ``race_seconds`` of one comparison by the clock. ``output``: file to write; where nothing is gained it receives the
+    ``memory``: bytes beside the weights that it may need (``None``: as few as can be found); ``seconds`` of each search
+    for stretches, ``race_seconds`` of one comparison by the clock. The model is first rewritten for speed by the
+    strategy ``search``, which takes ``budget``; ``None``: it is not. ``output``: file to write; where nothing is gained it receives the
     model as it came. The other keywords are the options ``freeze``, ``dims``, ``input_data``, ``verify``, ``seed`` and
     ``threads`` of :func:`optimize`. ``result.model`` is the smaller model, a ModelProto, and ``result.report`` says
     what was done.
@@ -137,7 +140,7 @@ def shrink(
     from rlflow.pipeline.shrinking import Wish
     from rlflow.pipeline.shrinking import shrink as shrink_in
 
-    wish = Wish(memory, slower, seconds, race_seconds)
+    wish = Wish(memory, slower, seconds, race_seconds, search, budget)
     options = Options.of(None, {**keywords, "cost": "analytic"})
     with Context(options, output=output, on_stage=on_stage, stop=stop) as context:
         return shrink_in(plain_model(model)[0], context, wish)

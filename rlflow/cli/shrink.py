@@ -32,7 +32,8 @@ def parse_size(text: str) -> int:
 
 _SECTIONS = {
     "Result": ("output", "json_file", "plot", "arena", "quiet"),
-    "Bounds": ("memory", "slower", "search_seconds", "race_seconds"),
+    "Bounds": ("memory", "slower"),
+    "Search": ("search", "budget", "search_seconds", "race_seconds"),
     "Inputs": ("dims", "freeze", "input_data", "seed", "threads"),
 }  # fmt: skip
 
@@ -52,7 +53,15 @@ _SECTIONS = {
     "--threads", type=click.IntRange(min=1), default=1, show_default=True,
     help="Threads that the model will have where it runs.",
 )
-@click.option("--search-seconds", type=float, default=20.0, show_default=True, help="Seconds that the search may take.")
+@click.option(
+    "--search", default="mixed", show_default=True, metavar="STRATEGY",
+    help="Strategy that rewrites the model for speed first, which leaves more time for bands; none: bands alone.",
+)
+@click.option("--budget", default="30s", show_default=True, help="What that rewriting may take.")
+@click.option(
+    "--search-seconds", type=float, default=20.0, show_default=True,
+    help="Seconds that each search for bands may take.",
+)
 @click.option(
     "--race-seconds", type=float, default=20.0, show_default=True,
     help="Seconds that one comparison by the clock may take.",
@@ -71,6 +80,8 @@ def shrink(
     memory: str | None,
     slower: float,
     threads: int,
+    search: str,
+    budget: str,
     search_seconds: float,
     race_seconds: float,
     dims: tuple[str, ...],
@@ -102,6 +113,8 @@ def shrink(
             output=output,
             memory=None if memory is None else parse_size(memory),
             slower=slower,
+            search=None if search == "none" else search,
+            budget=budget,
             seconds=search_seconds,
             race_seconds=race_seconds,
             threads=threads,

@@ -6,12 +6,17 @@ read is computed where any of them needs it. An operator that needs fewer rows o
 A stretch may have several *steps*: each hands its pieces to the next, so that no value between them is ever there as a
 whole. The pieces of such a value cover its rows once, from the top. A piece ends where the same band of the later steps
 stops reading; what they read above it lies in earlier pieces. So no row of it is computed twice.
+
+A step may also *cross* all rows: the mean of each channel, and what is made of means alone, such as the gates of a
+squeeze-and-excitation block. All bands of the steps before it come first. The mean of the whole is that of the pieces'
+means, weighed by their rows, so that the pieces need not be joined for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from math import prod
 from typing import NamedTuple
 
@@ -24,6 +29,7 @@ class Stretch(NamedTuple):
     that the runtime gives no value the buffer of another band's, which would then live on in between. ``cuts``: the
     last jobs of all steps but the last. ``hidden``: the runtime does not learn the shapes of the bands before it runs
     them, so it gives none the buffer of another. ``rates``: into how many each step parts every band (empty: 1 each).
+    ``veils``: with ``hidden``, it does not learn the shapes of what is made of the result either.
     """
 
     first: int
@@ -33,6 +39,7 @@ class Stretch(NamedTuple):
     cuts: tuple[int, ...] = ()
     hidden: bool = False
     rates: tuple[int, ...] = ()
+    veils: bool = False
 
     @property
     def steps(self) -> list[tuple[int, int]]:
@@ -51,15 +58,26 @@ def in_bands(flow: Flow, stretches: Iterable[Stretch]) -> Flow | None:
         found = banded.jobs()
         if found is None:
             return None
+        jobs += _veiled(flow.jobs[place : stretch.first], hidden)
+        jobs += found
         hidden |= banded.hidden
-        jobs += [*flow.jobs[place : stretch.first], *found]
         place = stretch.last + 1
-    return replace(flow, jobs=(*jobs, *flow.jobs[place:]), shapes=shapes, widths=widths, hidden=frozenset(hidden))
+    jobs += _veiled(flow.jobs[place:], hidden)
+    return replace(flow, jobs=tuple(jobs), shapes=shapes, widths=widths, hidden=frozenset(hidden))
+
+
+def _veiled(jobs: Sequence[FlowJob], hidden: set[str]) -> Sequence[FlowJob]:
+    """The jobs; ``hidden`` receives what is made of hidden values."""
+    for job in jobs:
+        if not hidden.isdisjoint(job.inputs):
+            hidden.update(job.outputs)
+    return jobs
 
 
 def exits(flow: Flow, stretch: Stretch) -> list[str]:
-    """What a stretch hands on: its values that later jobs, or the caller, read."""
-    made = [value for job in flow.jobs[stretch.first : stretch.last + 1] for value in job.outputs]
+    """What a stretch hands on in rows: its values that later jobs, or the caller, read."""
+    jobs = (job for job in flow.jobs[stretch.first : stretch.last + 1] if not job.crosses)
+    made = [value for job in jobs for value in job.outputs]
     later = {value for job in flow.jobs[stretch.last + 1 :] for value in job.inputs} | set(flow.outputs)
     return [value for value in made if value in later]
 
@@ -80,6 +98,7 @@ class BandStep:
     def __init__(self, flow: Flow, first: int, last: int) -> None:
         self._flow = flow
         self.jobs = flow.jobs[first : last + 1]
+        self.crosses = any(job.crosses for job in self.jobs)
         self.made = {value for job in self.jobs for value in job.outputs}
 
     def shared(self, wanted: Mapping[str, Cut]) -> Shared | None:
@@ -125,7 +144,7 @@ class _Banded:
         self._stretch, self._shapes, self._widths = stretch, shapes, widths
         self._steps = [BandStep(flow, first, last) for first, last in stretch.steps]
         self._rates = stretch.rates or (1,) * len(self._steps)
-        self._made = {value for step in self._steps for value in step.made}
+        self._made = {value for step in self._steps if not step.crosses for value in step.made}
         self._exits = exits(flow, stretch)
         self._pieces: dict[str, list[_Piece]] = {}
         self._views: dict[str, str] = {}
@@ -137,16 +156,36 @@ class _Banded:
         if planned is None:
             return None
         jobs: list[FlowJob] = []
-        for band in range(self._stretch.bands):
-            for number, (step, rate) in enumerate(zip(self._steps, self._rates, strict=True)):
-                for part in range(band * rate, (band + 1) * rate):
-                    shared = planned[number][part]
-                    if shared.wanted:
-                        jobs += _Band(self, step, number, part, shared).all_jobs(self._pieces)
+        for crosses, phase in groupby(range(len(self._steps)), lambda number: self._steps[number].crosses):
+            numbers = list(phase)
+            if crosses:
+                jobs += [one for number in numbers for job in self._steps[number].jobs for one in self._crossing(job)]
+                continue
+            for band in range(self._stretch.bands):
+                for number in numbers:
+                    rate = self._rates[number]
+                    for part in range(band * rate, (band + 1) * rate):
+                        shared = planned[number][part]
+                        if shared.wanted:
+                            jobs += _Band(self, self._steps[number], number, part, shared).all_jobs(self._pieces)
         pieces = {value: tuple(one.name for one in self._pieces[value]) for value in self._exits}
         joints = [job for value in self._exits for job in self._joint(value, pieces[value])]
+        if self._stretch.veils:
+            self.hidden.update(value for job in joints for value in job.outputs)
         views = (FlowJob((value,), (view,), reuses=((0, 0),), alias=True) for value, view in self._views.items())
         return [*views, *jobs, *joints]
+
+    def _crossing(self, job: FlowJob) -> Iterator[FlowJob]:
+        """A job that needs whole values; a mean of a value in pieces is that of their means."""
+        pieces = self._pieces.get(job.inputs[0], []) if job.averages else []
+        (made,) = job.outputs if pieces else ("",)
+        parts = []
+        for place, piece in enumerate(pieces):
+            parts.append(part := f"{made}/mean{self.number}.{place}")
+            self._shapes[part], self._widths[part] = self._shapes[made], self._widths[made]
+            yield replace(job, inputs=(piece.name,), outputs=(part,), flops=job.flops / len(pieces), band=(0, 0))
+        rows = tuple(piece.rows.end - piece.rows.first for piece in pieces)
+        yield FlowJob(tuple(parts), job.outputs, weighs=rows) if pieces else job
 
     def _joint(self, value: str, pieces: tuple[str, ...]) -> list[FlowJob]:
         """What joins the pieces of a value that the stretch hands on."""
@@ -162,8 +201,7 @@ class _Banded:
         """
         if not self.flow.pools or value not in self.flow.blocked or self.flow.shapes[value][1] % BLOCK:
             return False
-        layouts = [job.layout for job in later if value in job.inputs]
-        return Layout.KEEPS in layouts
+        return any(job.layout is Layout.KEEPS and value in job.inputs and not job.whole for job in later)
 
     def pool(self, given: str, made: str) -> FlowJob:
         """An average pool of one pixel, which changes nothing but the layout (and the sign of a zero)."""
@@ -206,9 +244,14 @@ class _Banded:
         ends = self._last_ends()
         if ends is None:
             return None
-        planned = []
+        planned: list[list[Shared]] = []
         for step, rate in zip(reversed(self._steps), reversed(self._rates), strict=True):
-            found = []
+            found: list[Shared] = []
+            if step.crosses:
+                if not all(job.crosses for job in step.jobs) or not self._averaged(step, ends):
+                    return None
+                planned.append(found)
+                continue
             finer = {value: _parted(ends[value], rate) for value in step.made if value in ends}
             for part in range(self._stretch.bands * rate):
                 shared = step.shared(_between(finer, part, step.made))
@@ -221,6 +264,16 @@ class _Banded:
                     asked[band:] = [max(end, shared.need[value].end) for end in asked[band:]]
             planned.append(found)
         return planned[::-1]
+
+    def _averaged(self, step: BandStep, ends: dict[str, list[int]]) -> bool:
+        """Let the pieces of what a step averages cover all rows; whether there are enough."""
+        bands = self._stretch.bands
+        for value in (job.inputs[0] for job in step.jobs if job.averages and job.inputs[0] in self._made):
+            places = _places(self.flow.height(value), bands, False)
+            if places is None:
+                return False
+            ends.setdefault(value, places[1:])[-1] = places[-1]
+        return True
 
     def _last_ends(self) -> dict[str, list[int]] | None:
         """Where the pieces of what the stretch hands on end; ``None`` where there are too few rows."""

@@ -39,7 +39,10 @@ class FlowJob:
     """One operator on activations; weights are not among its ``inputs``.
 
     ``convolves``: a convolution, in whose kernel the runtime may compute what follows. ``fuses``: it is computed in one
-    kernel with what makes such an input, and never has a buffer beside that one's.
+    kernel with what makes such an input, and never has a buffer beside that one's. ``halves``: it is computed in one
+    kernel with the product of its input and its result, which alone reads that, so that the result is never there.
+    ``averages``: the mean of each channel over all rows and columns. ``crosses``: such a mean, or made of these alone:
+    bands need not end before it.
     ``rows``: how rows go through it, ``None`` where it needs whole values. ``whole``: places of ``inputs`` that are
     taken whole whatever rows are computed. ``reuses``: (input, output) places that may share a buffer; with ``alias``
     they do in any case. ``flops``: of the whole. ``workspace``: bytes that it takes while it runs.
@@ -47,7 +50,8 @@ class FlowJob:
     ``node``: the node of the model that it is, or is a band of; ``band`` then has the padding, or output padding, at
     either end. ``cut``: these rows of its input, and nothing else; with ``crops`` by a convolution, which can stay in
     the runtime's blocked ``layout``. ``joins``: its inputs, one below the other; it ``ends`` a stretch. ``pools``:
-    pixel by pixel, so that its result lies in blocks. ``copies``: into another layout.
+    pixel by pixel, so that its result lies in blocks. ``copies``: into another layout. ``weighs``: its inputs are means
+    over so many rows each, and its output is the mean over all.
     """
 
     inputs: tuple[str, ...]
@@ -59,6 +63,9 @@ class FlowJob:
     alias: bool = False
     convolves: bool = False
     fuses: bool = False
+    halves: bool = False
+    averages: bool = False
+    crosses: bool = False
     flops: float = 0.0
     workspace: int = 0
     band: tuple[int, int] | None = None
@@ -68,6 +75,7 @@ class FlowJob:
     ends: bool = False
     pools: bool = False
     copies: bool = False
+    weighs: tuple[int, ...] = ()
     layout: Layout = Layout.PLAIN
 
 

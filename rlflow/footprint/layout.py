@@ -36,10 +36,15 @@ class _Laid:
         self._outputs = set(flow.outputs)
         self._readers = Counter(value for job in flow.jobs for value in job.inputs)
         self._makers: dict[str, int] = {}  # the places of convolutions that nothing was added to
+        self._halves = _halves(flow)
         for job in flow.jobs:
             self._add(job)
 
     def _add(self, job: FlowJob) -> None:
+        if not self._halves.isdisjoint(job.outputs):
+            return
+        if not self._halves.isdisjoint(job.inputs):
+            job = replace(job, inputs=tuple(value for value in job.inputs if value not in self._halves))
         here = job.inputs[:1] if job.layout is not Layout.KEEPS else job.inputs
         keeps = job.layout is Layout.KEEPS and all(value in self.blocked for value in here) and not job.whole
         reads = keeps or job.layout is Layout.BLOCKED
@@ -84,6 +89,13 @@ class _Laid:
                 self.hidden.add(name)
             self.jobs.append(FlowJob((value,), (name,), copies=True))
         return name
+
+
+def _halves(flow: Flow) -> set[str]:
+    """What is computed in one kernel with the product that reads it: never there."""
+    found = {job.outputs[0]: job.inputs[0] for job in flow.jobs if job.halves}
+    readers = {value: job for job in flow.jobs for value in job.inputs if value in found}
+    return {value for value, given in found.items() if value in readers and given in readers[value].inputs}
 
 
 def filled(shape: tuple[int, ...]) -> tuple[int, ...]:

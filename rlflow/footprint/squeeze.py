@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import groupby, repeat
 from typing import NamedTuple
 
 from rlflow.footprint.bands import Stretch, exits, in_bands
@@ -141,7 +141,7 @@ class Squeeze:
         design, place = found[0], self._place(found[1], found[2].at)
         if stretch.first <= place <= stretch.last:
             finer = next(self._finer(stretch, place), stretch)
-            stretches = tuple(sorted([*(one for one in design.stretches if one != stretch), finer]))
+            stretches = tuple(sorted([*(one for one in design.stretches if one.first != stretch.first), finer]))
             refined = None if stretches in seen or self._is_over() else self._tried(stretches)
             if refined is not None:
                 seen[stretches] = refined[0]
@@ -163,6 +163,8 @@ class Squeeze:
 
     def _finer(self, stretch: Stretch, place: int) -> Iterator[Stretch]:
         steps, rates = stretch.steps, list(stretch.rates or (1,) * len(stretch.steps))
+        while self.flow.jobs[place].crosses:  # the pieces that it needs are of the step before it
+            place -= 1
         number = next(index for index, (_, last) in enumerate(steps) if place <= last)
         last, rate = steps[number][1], rates[number]
         cuts = _records([(self._alive[cut + 1], cut) for cut in range(place, last)])[-CUTS:]
@@ -177,10 +179,13 @@ class Squeeze:
     def _kinds(self) -> Iterator[Callable[[int, int, int], Stretch | None]]:
         """Ways to put jobs in so many bands; ``None`` where one does not differ from another."""
         hides = self.flow.hides
+        crossings = self._stepping.crossings
         yield lambda first, last, bands: self._in_steps(first, last, bands, hides)
-        yield lambda first, last, bands: Stretch(first, last, bands, hidden=hides)
+        yield lambda first, last, bands: Stretch(first, last, bands, cuts=crossings(first, last), hidden=hides)
         if not hides:
-            yield lambda first, last, bands: Stretch(first, last, bands, True) if bands <= MOST_UNEVEN else None
+            yield lambda first, last, bands: (
+                Stretch(first, last, bands, True, crossings(first, last)) if bands <= MOST_UNEVEN else None
+            )
 
     def _in_steps(self, first: int, last: int, bands: int, hidden: bool) -> Stretch | None:
         cuts = self._stepping.cuts(first, last, bands)
@@ -190,6 +195,21 @@ class Squeeze:
         return time.monotonic() > self._end or self.stop()
 
     def _tried(self, stretches: tuple[Stretch, ...]) -> tuple[Design, Flow, Footprint] | None:
+        """The design with these stretches. Where its peak is behind one of them, what that hands on is hidden, too, if
+        that needs less: no buffer then lives on for a later value.
+        """
+        found = self._looked_at(stretches)
+        if found is None:
+            return None
+        place = self._place(found[1], found[2].at)
+        before = [one for one in stretches if one.last < place and one.hidden]
+        if not before:
+            return found
+        veiled = tuple(one._replace(veils=True) if one == before[-1] else one for one in stretches)
+        other = self._looked_at(veiled)
+        return other if other is not None and other[0].peak < found[0].peak else found
+
+    def _looked_at(self, stretches: tuple[Stretch, ...]) -> tuple[Design, Flow, Footprint] | None:
         self.tried += 1
         flow = in_bands(self.flow, stretches)
         if flow is None:
@@ -202,17 +222,26 @@ class Squeeze:
         return Design(needs.peak, work, stretches), flow, needs
 
     def _around(self, design: Design, flow: Flow, needs: Footprint) -> Iterator[tuple[int, int]]:
-        """First and last jobs of stretches that cover the peak: the nearer, the more may be alive there."""
+        """First and last jobs of stretches that cover the peak: the nearer, the more may be alive there. Where no rows
+        go through the job at the peak, the large values are those of the stretches before and behind it.
+        """
         peak = self._place(flow, needs.at)
-        run = next((one for one in self._runs if one[0] <= peak <= one[1]), None)
-        if run is None:
-            return
-        starts = _records([(self._alive[place], place) for place in range(peak, run[0] - 1, -1)])
-        ends = _records([(self._alive[place + 1], place) for place in range(peak, run[1] + 1)])
+        here = [(run, peak) for run in self._runs if run[0] <= peak <= run[1]]
+        before = [(run, run[1]) for run in self._runs if run[1] < peak][-1:]
+        behind = [(run, run[0]) for run in self._runs if run[0] > peak][:1]
+        for run, place in here or [*before, *behind]:
+            yield from self._covering(place, run, design.peak)
+
+    def _covering(self, place: int, run: tuple[int, int], peak: int) -> Iterator[tuple[int, int]]:
+        jobs = self.flow.jobs
+        down = (start for start in range(place, run[0] - 1, -1) if not jobs[start].crosses)
+        up = (end for end in range(place, run[1] + 1) if not jobs[end].crosses)
+        starts = _records([(self._alive[start], start) for start in down])
+        ends = _records([(self._alive[end + 1], end) for end in up])
         for first in starts:
             for last in ends:
                 handed = sum(self.flow.bytes(value) for value in exits(self.flow, Stretch(first, last, 1)))
-                if 2 * handed < design.peak and first < last:
+                if 2 * handed < peak and first < last:
                     yield first, last
 
     def _place(self, flow: Flow, at: int) -> int:
@@ -236,16 +265,11 @@ def _records(places: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _runs(flow: Flow) -> Iterator[tuple[int, int]]:
-    """The first and last place of each run of jobs that rows go through."""
-    first = None
-    for place, job in enumerate(flow.jobs):
-        if job.rows is not None and first is None:
-            first = place
-        if job.rows is None and first is not None:
-            yield first, place - 1
-            first = None
-    if first is not None:
-        yield first, len(flow.jobs) - 1
+    """The first and last place of each run of jobs that rows go through, or that cross from such to such."""
+    for banded, run in groupby(enumerate(flow.jobs), lambda one: one[1].rows is not None or one[1].crosses):
+        places = [place for place, job in run if not job.crosses]
+        if banded and places:
+            yield places[0], places[-1]
 
 
 def _alive(flow: Flow) -> list[int]:

@@ -30,7 +30,7 @@ def with_bands(model: onnx.ModelProto, flow: Flow) -> onnx.ModelProto:
     written.graph.node.extend(nodes)
     written.graph.initializer.extend(writer.constants.values())
     kept = {name for node in nodes for name in node.output} | {one.name for one in model.graph.input}
-    infos = [info for info in model.graph.value_info if info.name in kept]
+    infos = [info for info in model.graph.value_info if info.name in kept and info.name not in flow.hidden]
     del written.graph.value_info[:]
     written.graph.value_info.extend(infos)
     return written
@@ -77,6 +77,8 @@ class _Writer:
     def _nodes_of(self, job: FlowJob) -> list[onnx.NodeProto]:
         if job.alias and job.node < 0:
             return self._hiding(job)
+        if job.weighs:
+            return self._mean(job)
         return self._joint(job) if self._ends(job) else [self._node(job)]
 
     def _hiding(self, job: FlowJob) -> list[onnx.NodeProto]:
@@ -92,6 +94,23 @@ class _Writer:
             helper.make_node("Reshape", [flat, self._ints([-1, *shape[1:]])], [made]),
         ]
         return [self._marked(node) for node in nodes]
+
+    def _mean(self, job: FlowJob) -> list[onnx.NodeProto]:
+        """The mean of a whole, of the means of its pieces."""
+        whole = sum(job.weighs)
+        shares = np.asarray([rows / whole for rows in job.weighs], np.float32)
+        joined, weighed = self._names.fresh("rows"), self._names.fresh("rows")
+        nodes = [
+            helper.make_node("Concat", self._named(job.inputs), [joined], axis=ROWS),
+            helper.make_node("Mul", [joined, self._constant(shares.reshape(1, 1, -1, 1))], [weighed]),
+            self._sum(weighed, self._named(job.outputs)[0]),
+        ]
+        return [self._marked(node) for node in nodes]
+
+    def _sum(self, given: str, made: str) -> onnx.NodeProto:
+        if self._opset < 13:
+            return helper.make_node("ReduceSum", [given], [made], axes=[ROWS], keepdims=1)
+        return helper.make_node("ReduceSum", [given, self._ints([ROWS])], [made], keepdims=1)
 
     def _ends(self, job: FlowJob) -> bool:
         """Whether this joins what a stretch hands on, and a view of its pieces can be written."""
@@ -112,7 +131,8 @@ class _Writer:
         joined = self._names.fresh("rows")
         nodes = [helper.make_node("Reshape", [piece, flat], [views[piece]]) for piece in reversed(pieces)]
         nodes.append(helper.make_node("Concat", [views[piece] for piece in pieces], [joined], axis=ROWS))
-        whole = self._ints([0, 0, height, -1] if self._open else self._flow.shapes[job.outputs[0]])
+        unsaid = self._open or job.outputs[0] in self._flow.hidden
+        whole = self._ints([0, 0, height, -1] if unsaid else self._flow.shapes[job.outputs[0]])
         nodes.append(helper.make_node("Reshape", [joined, whole], self._named(job.outputs)))
         return [self._marked(node) for node in nodes]
 

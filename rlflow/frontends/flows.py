@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 import onnx
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 from rlflow.footprint import Along, Flow, FlowJob
 from rlflow.footprint.flow import BLOCK, ROWS, Layout
@@ -30,9 +30,14 @@ _ACTIVATIONS = frozenset({
     "Softplus", "Softsign", "Tanh", "ThresholdedRelu",
 })  # fmt: skip
 #: What the runtime computes in one kernel with the convolution before it.
-_FUSED = frozenset({"Add", "Clip", "HardSigmoid", "LeakyRelu", "Relu", "Sigmoid", "Sum", "Tanh"})
-#: Operators that stay in ONNX Runtime's blocked layout.
-_KEEPING = _ACTIVATIONS | {"Add", "Sum", "Mul", "BatchNormalization", "Resize"}
+_FUSED = frozenset({"Add", "Clip", "HardSigmoid", "HardSwish", "LeakyRelu", "Relu", "Sigmoid", "Sum", "Tanh"})
+#: Operators that stay in ONNX Runtime's blocked layout by themselves, and pools with whole blocks of channels.
+_KEEPING = frozenset({
+    "Add", "BatchNormalization", "Gelu", "HardSigmoid", "HardSwish", "Mul", "Relu", "Resize", "Sigmoid", "Sum", "Tanh",
+})  # fmt: skip
+_POOLS = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"})
+#: A depthwise convolution stays in blocks where its channels are a multiple of this.
+_DEPTHWISE = 4
 #: (input, output) places.
 _FIRST = ((0, 0),)
 _EITHER = ((0, 0), (1, 0))
@@ -71,7 +76,7 @@ class _Reader:
             job = self._job(number, node)
             if job is not None:
                 jobs.append(job)
-        jobs = self._fused(jobs)
+        jobs = _crossing(self._fused(jobs))
         values = {value for job in jobs for value in (*job.inputs, *job.outputs)} | self._inputs
         shapes: dict[str, tuple[int, ...]] = {}
         widths: dict[str, int] = {}
@@ -104,17 +109,44 @@ class _Reader:
         )
 
     def _fused(self, jobs: Sequence[FlowJob]) -> list[FlowJob]:
-        """The jobs, of which those know it that are computed with the convolution before them."""
+        """The jobs, of which those know it that are computed with the convolution before them, or with the product
+        behind them.
+        """
         readers = Counter(value for job in jobs for value in job.inputs)
         ends: set[str] = set()
-        found = []
-        for job in jobs:
+        found: list[FlowJob] = []
+        makers: dict[str, int] = {}
+        for place, job in enumerate(jobs):
             kind = _kind(self._graph.node[job.node])
             fuses = kind in _FUSED and any(value in ends and readers[value] == 1 for value in job.inputs)
-            found.append(replace(job, fuses=True) if fuses else job)
+            half = self._half(job, found, makers, readers) if kind == "Mul" else None
+            if half is not None:
+                found[half] = replace(found[half], halves=True)
+                fuses = _kind(self._graph.node[found[half].node]) == "HardSigmoid"
+            kept = job.reuses or (_EITHER if kind == "Mul" else _FIRST)
+            found.append(replace(job, fuses=True, layout=Layout.KEEPS, reuses=kept) if fuses else job)
             if fuses or kind == "Conv":
                 ends.update(job.outputs)
+            makers.update(dict.fromkeys(job.outputs, place))
         return found
+
+    def _half(
+        self, product: FlowJob, jobs: Sequence[FlowJob], makers: Mapping[str, int], readers: Mapping[str, int]
+    ) -> int | None:
+        """The sigmoid in ``x * sigmoid(x)``, where nobody else reads it; or a hard one, where ``x`` is a convolution's
+        and nobody else reads that either.
+        """
+        if len(product.inputs) != 2:
+            return None
+        for given, gate in (product.inputs, product.inputs[::-1]):
+            place = makers.get(gate, -1)
+            if place < 0 or readers[gate] > 1 or jobs[place].inputs != (given,):
+                continue
+            node, maker = self._graph.node[jobs[place].node], makers.get(given, -1)
+            convolved = maker >= 0 and jobs[maker].convolves and readers[given] == 2
+            if _kind(node) == "Sigmoid" or (convolved and _is_of_hard_swish(node)):
+                return place
+        return None
 
     def _job(self, number: int, node: onnx.NodeProto) -> FlowJob | None:
         outputs = tuple(name for name in node.output if name)
@@ -127,8 +159,9 @@ class _Reader:
         layout = self._layout(node, computed)
         reuses, convolves = _planned_reuse(node), node.op_type == "Conv"
         job = FlowJob(
-            computed, outputs, number, flops=self._flops(node), reuses=reuses, layout=layout, convolves=convolves
-        )
+            computed, outputs, number, flops=self._flops(node), reuses=reuses, layout=layout, convolves=convolves,
+            averages=self._averages(node),
+        )  # fmt: skip
         if rows is None:
             return job
         whole = frozenset(place for place, name in enumerate(computed) if not self._goes_along(name, outputs[0], rows))
@@ -136,11 +169,24 @@ class _Reader:
             return job
         return replace(job, rows=rows, whole=whole)
 
+    def _averages(self, node: onnx.NodeProto) -> bool:
+        """Whether a node takes the mean of each channel over all rows and columns, and keeps their axes."""
+        if _kind(node) not in ("GlobalAveragePool", "ReduceMean"):
+            return False
+        kind, dims = self._types.get(node.input[0], inference.UNKNOWN)
+        if kind != onnx.TensorProto.FLOAT or len(dims or ()) != 4:
+            return False
+        if _kind(node) == "GlobalAveragePool":
+            return True
+        given = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+        axes = given.get("axes") if len(node.input) < 2 else self._constant(node.input[1])
+        return given.get("keepdims", 1) == 1 and axes is not None and sorted(axis % 4 for axis in axes) == [2, 3]
+
     def _layout(self, node: onnx.NodeProto, computed: tuple[str, ...]) -> Layout:
         """What ONNX Runtime's blocked layout means to a node."""
         if not _kind(node) or not computed or self._types.get(computed[0], inference.UNKNOWN)[0] != 1:
             return Layout.PLAIN
-        if node.op_type in ("MaxPool", "AveragePool"):
+        if node.op_type in _POOLS:
             size = self._size(node.input[0])
             return Layout.BLOCKED if len(size) == 4 and size[1] % BLOCK == 0 and len(node.output) == 1 else Layout.PLAIN
         if _kind(node) == "Conv":
@@ -157,9 +203,9 @@ class _Reader:
         groups = next((one.i for one in node.attribute if one.name == "group"), 1)
         made, each = int(weight.dims[0]), int(weight.dims[1])
         if groups > 1:
-            depthwise = each == 1 and made == groups
-            whole = made % BLOCK == 0 and (depthwise or (each % BLOCK == 0 and made // groups % BLOCK == 0))
-            return Layout.BLOCKED if whole else Layout.PLAIN
+            depthwise = each == 1 and made == groups and made % _DEPTHWISE == 0
+            whole = each % BLOCK == 0 and made // groups % BLOCK == 0
+            return Layout.BLOCKED if depthwise or whole else Layout.PLAIN
         return Layout.MAKES if each < BLOCK else Layout.BLOCKED if each % 4 == 0 else Layout.PLAIN
 
     # --- rows ---------------------------------------------------------------------------------------------------------
@@ -216,11 +262,30 @@ class _Reader:
         return self._types.get(name, inference.UNKNOWN)[1] or []
 
 
+def _crossing(jobs: Sequence[FlowJob]) -> list[FlowJob]:
+    """The jobs, of which those know it that are means of all rows, or made of these alone."""
+    made: set[str] = set()
+    found = []
+    for job in jobs:
+        crosses = job.rows is None and (job.averages or (bool(job.inputs) and made.issuperset(job.inputs)))
+        found.append(replace(job, crosses=True) if crosses else job)
+        if crosses:
+            made.update(job.outputs)
+    return found
+
+
 def _kind(node: onnx.NodeProto) -> str:
     """The operator of a node as the default domain has it; empty where it is none of that."""
     if (node.domain, node.op_type) == _FUSED_CONV:
         return "Conv"
     return node.op_type if node.domain in _STANDARD else ""
+
+
+def _is_of_hard_swish(node: onnx.NodeProto) -> bool:
+    """Whether a node is the hard sigmoid of HardSwish, ``min(max(x / 6 + 1 / 2, 0), 1)``."""
+    given = {one.name: one.f for one in node.attribute}
+    slope, shift = given.get("alpha", 0.2), given.get("beta", 0.5)
+    return _kind(node) == "HardSigmoid" and abs(slope - 1 / 6) < 1e-6 and shift == 0.5
 
 
 def _unfuse(bare: onnx.ModelProto) -> None:

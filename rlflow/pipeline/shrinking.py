@@ -1,4 +1,5 @@
-"""Less memory at a bounded slowdown: load, fold, search for stretches to put in bands, measure, check, write."""
+"""Less memory at a bounded slowdown: load, fold, rewrite, search for stretches to put in bands, measure, check, write.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rlflow.deployment import Export
-from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused, UsageError
+from rlflow.errors import CostError, RlflowError, RuntimeCrashed, RuntimeRefused, UsageError
 from rlflow.footprint import Flow, Footprint, Stretch, footprint, in_bands
 from rlflow.footprint.squeeze import Design, Squeeze
-from rlflow.pipeline import found, loaded
+from rlflow.pipeline import OptimizeResult, found, loaded, run
 from rlflow.pipeline.checking import check
 from rlflow.pipeline.context import Context
 from rlflow.pipeline.loading import Loaded
@@ -27,11 +28,14 @@ from rlflow.specs import check_number, check_seconds, check_whole
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from rlflow.options import Options
     from rlflow.race.bound import Slowdown
 
 __all__ = ["ShrinkResult", "Wish", "shrink"]
 
-#: Designs of the front that are looked at in the runtime.
+#: The cost model by which a model is rewritten first.
+CLOCK = "onnxruntime"
+#: Designs of each front that are looked at in the runtime.
 MOST_LOOKED_AT = 12
 #: Runs in which the resident memory of a fresh process is watched: the first allocates otherwise than the later ones.
 RUNS = 3
@@ -46,13 +50,16 @@ NEAR = 1.03
 @dataclass(frozen=True)
 class Wish:
     """What a caller wants: at most ``memory`` bytes beside the weights (``None``: as few as can be), at most ``slower``
-    times the model's own time. ``seconds``: of the search; ``race_seconds``: of each comparison by the clock.
+    times the model's own time. ``seconds``: of each search for stretches; ``race_seconds``: of each comparison by the
+    clock. ``search``: the strategy that rewrites the model first (``None``: none does), ``budget``: what it may take.
     """
 
     memory: int | None = None
     slower: float = 1.1
     seconds: float = 20.0
     race_seconds: float = 20.0
+    search: Any = "mixed"
+    budget: Any = "30s"
 
     def __post_init__(self) -> None:
         check_seconds(self.seconds, "The time for the search")
@@ -95,18 +102,40 @@ class ShrinkResult:
 
 
 @dataclass(frozen=True)
+class _Base:
+    """A model that stretches are searched for in: as it came and folded, or rewritten first; then ``speedup`` says how
+    many times as fast that made it. ``is_edited``: no trace of rules leads to it.
+    """
+
+    export: Export
+    flow: Flow
+    is_edited: bool
+    speedup: float | None = None
+
+
+@dataclass(frozen=True)
 class _Candidate:
     """A design as the runtime runs it."""
 
+    base: _Base
     design: Design
     export: Export
     seen: Seen
+
+    @property
+    def stretches(self) -> tuple[str, ...]:
+        """In words: from which value to which, in how many bands."""
+        return tuple(_said(self.base.flow, stretch) for stretch in self.design.stretches)
 
 
 def shrink(model: Any, context: Context, wish: Wish) -> ShrinkResult:
     """All stages in order. Raises as an optimisation does, and :class:`CostError` where ``wish.memory`` cannot be met;
     then nothing is written.
     """
+    faster = None
+    if wish.search is not None:
+        faster = replace(context.options, cost=CLOCK, search=wish.search, budget=wish.budget)
+        faster.strategy, faster.limits  # noqa: B018 - raises
     context.options = replace(context.options, cost="analytic", search="greedy", budget=BUDGET, rules=folding_rules())
     came = loaded(model, context)
     if came.library is None:
@@ -115,32 +144,46 @@ def shrink(model: Any, context: Context, wish: Wish) -> ShrinkResult:
         )
     settle_sizes(came, context)
     folded = found(came, context).result.best
-    context.stage("shrinking", "searching for stretches to run in bands of rows")
-    return _Shrinking(came, folded, context, wish).result()
+    rewrite = None if faster is None else functools.partial(_rewritten, model, faster, context)
+    return _Shrinking(came, folded, context, wish).result(rewrite)
+
+
+def _rewritten(model: Any, options: Options, context: Context) -> OptimizeResult | None:
+    """The model as an optimisation writes it; ``None`` where that gains no time."""
+    context.stage("rewriting", "rewriting the model for speed first")
+    try:
+        with Context(options, stop=context.stop) as inner:
+            result = run(model, inner)
+    except RlflowError as error:
+        context.notes.append(f"The model was not rewritten first: {error}")
+        return None
+    return result if result.report.improved else None
 
 
 class _Shrinking:
     """The stages after the model is loaded and folded."""
 
     def __init__(self, came: Loaded, folded: Visited, context: Context, wish: Wish) -> None:
+        self._came, self._folded, self._context, self._wish = came, folded, context, wish
+        self._feeds = context.inputs(came).feeds[0]
+        self._bases = [self._base(came.exports.export(folded.graph, folded.trace), False, None)]
+
+    def _base(self, export: Export, is_edited: bool, speedup: float | None) -> _Base:
         from rlflow.frontends.flows import flow_of
         from rlflow.frontends.shuffles import with_gathers
 
-        self._came, self._folded, self._context, self._wish = came, folded, context, wish
-        self._feeds = context.inputs(came).feeds[0]
-        self._base = came.exports.export(folded.graph, folded.trace)
-        gathering = with_gathers(self._base.model)
-        self._is_edited = gathering is not None
+        gathering = with_gathers(export.model)
         if gathering is not None:
-            self._base = came.exports.edited(lambda: gathering)
-        self._flow = flow_of(self._base.model, context.inputs(came).sizes.values)
-        context.notes.extend(self._flow.notes)
+            export, is_edited = self._came.exports.edited(lambda: gathering), True
+        flow = flow_of(export.model, self._context.inputs(self._came).sizes.values)
+        self._context.notes.extend(flow.notes)
+        return _Base(export, flow, is_edited, speedup)
 
-    def result(self) -> ShrinkResult:
-        """Search, look, time, check, write."""
+    def result(self, rewrite: Callable[[], OptimizeResult | None] | None) -> ShrinkResult:
+        """Rewrite, search, look, time, check, write."""
         from rlflow.frontends.schedule import UnknownOrder
 
-        if not self._flow.jobs:
+        if not self._bases[0].flow.jobs:
             return self._as_it_came("Every output is an input or a constant, so nothing is computed.")
         try:
             original = self._seen(self._came.source)
@@ -151,9 +194,15 @@ class _Shrinking:
                 f"{error} It does so where a model has branches or loops. What the model needs is an estimate, and "
                 "nothing was tried."
             )
-        designs = self._designs()
+        rewritten = None if rewrite is None else rewrite()
+        if rewritten is not None:
+            export = self._came.exports.edited(rewritten.make)
+            self._bases.append(self._base(export, True, rewritten.report.gain))
+        self._context.stage("shrinking", "searching for stretches to run in bands of rows")
+        designs = [(base, design) for base in self._bases for design in self._designs(base)]
         self._context.stage("looking", "looking at what the runtime makes of the smallest designs")
-        looked = [one for one in map(self._candidate, designs) if one is not None and one.seen.peak < original.peak]
+        seen = [self._candidate(*one) for one in designs]
+        looked = [one for one in seen if one is not None and one.seen.peak < original.peak]
         looked.sort(key=lambda one: (one.seen.peak, one.design.work))
         self._refuse_too_large(min([original, *(one.seen for one in looked)], key=lambda one: one.peak), looked)
         self._context.stage("timing", "timing the smallest against the original")
@@ -174,7 +223,8 @@ class _Shrinking:
     def _as_it_came(self, why: str) -> ShrinkResult:
         """The original, of which nothing but an estimate says what it needs; the note says why."""
         self._context.notes.append(why)
-        seen = Seen(self._flow, footprint(self._flow), exact=False)
+        flow = self._bases[0].flow
+        seen = Seen(flow, footprint(flow), exact=False)
         self._refuse_too_large(seen, [])
         use = self._use(seen, self._came.source)
         written = write(self._came, Raced("shrunk", None), self._context)
@@ -182,23 +232,23 @@ class _Shrinking:
 
     # --- candidates ---------------------------------------------------------------------------------------------------
 
-    def _designs(self) -> list[Design]:
+    def _designs(self, base: _Base) -> list[Design]:
         """The front of the search, thinned out where it is long; its smallest and the flow as it is stay."""
-        most = self._wish.slower + SLACK
-        front = Squeeze(self._flow, most, self._wish.seconds, lambda: self._context.stop.stopped).run()
+        most = self._wish.slower * (base.speedup or 1.0) + SLACK
+        front = Squeeze(base.flow, most, self._wish.seconds, lambda: self._context.stop.stopped).run()
         step = max(1.0, len(front) / MOST_LOOKED_AT)
         return [front[int(place * step)] for place in range(min(len(front), MOST_LOOKED_AT))]
 
-    def _candidate(self, design: Design) -> _Candidate | None:
+    def _candidate(self, base: _Base, design: Design) -> _Candidate | None:
         """A design as the runtime runs it; ``None`` where that refuses it."""
         from rlflow.frontends.banding import with_bands
 
-        flow = in_bands(self._flow, design.stretches)
+        flow = in_bands(base.flow, design.stretches)
         assert flow is not None  # the search built it
-        base = self._base
-        export = self._came.exports.edited(lambda: with_bands(base.model, flow)) if design.stretches else base
+        banded = self._came.exports.edited(lambda: with_bands(base.export.model, flow))
+        export = banded if design.stretches else base.export
         try:
-            return _Candidate(design, export, self._seen(export.source))
+            return _Candidate(base, design, export, self._seen(export.source))
         except (RuntimeRefused, RuntimeCrashed) as error:
             self._context.notes.append(f"A design was left out: {error}")
             return None
@@ -243,18 +293,9 @@ class _Shrinking:
         return None, None, front
 
     def _tried(self, one: _Candidate, pace: float | None) -> Tried:
-        stretches = tuple(self._said(stretch) for stretch in one.design.stretches)
-        return Tried(one.seen.peak, one.design.work if pace is None else pace, pace is None, stretches)
-
-    def _said(self, stretch: Stretch) -> str:
-        """A stretch in words: from which value to which, in how many bands."""
-        first, last = self._flow.jobs[stretch.first], self._flow.jobs[stretch.last]
-        rows, steps = self._flow.height(last.outputs[0]), len(stretch.steps)
-        parts = f" ({', '.join(map(str, stretch.rates))} parts of a band)" if max(stretch.rates, default=1) > 1 else ""
-        return (
-            f"{first.inputs[0]} to {last.outputs[0]}: {stretch.last - stretch.first + 1} operators, "
-            f"{rows} rows in {stretch.bands} bands" + (f", in {steps} steps{parts}" if steps > 1 else "")
-        )
+        speedup, estimated = one.base.speedup, pace is None
+        slowdown = one.design.work / (speedup or 1.0) if pace is None else pace
+        return Tried(one.seen.peak, slowdown, estimated, one.stretches, speedup is not None)
 
     def _refuse_too_large(self, seen: Seen, looked: Sequence[_Candidate]) -> None:
         limit = self._wish.memory
@@ -270,7 +311,7 @@ class _Shrinking:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def _entrant(self, one: _Candidate) -> Entrant:
-        written = self._is_edited or one.design.stretches
+        written = one.base.is_edited or one.design.stretches
         return Entrant(self._folded._replace(trace=()) if written else self._folded, one.export)
 
     def _use(self, seen: Seen, source: Any) -> MemoryUse:
@@ -307,7 +348,8 @@ class _Shrinking:
             threads=context.options.threads,
             slowdown=None if slowdown is None else slowdown.ratio,
             slowdown_ci95=None if slowdown is None else (slowdown.low, slowdown.high),
-            stretches=() if chosen is None else tuple(map(self._said, chosen.design.stretches)),
+            rewritten=None if chosen is None else chosen.base.speedup,
+            stretches=() if chosen is None else chosen.stretches,
             front=front,
             exact=exact,
             verified=checked,
@@ -316,3 +358,14 @@ class _Shrinking:
             version=__version__,
             seconds=context.stage.seconds(),
         )
+
+
+def _said(flow: Flow, stretch: Stretch) -> str:
+    """A stretch in words: from which value to which, in how many bands."""
+    first, last = flow.jobs[stretch.first], flow.jobs[stretch.last]
+    rows, steps = flow.height(last.outputs[0]), len(stretch.steps)
+    parts = f" ({', '.join(map(str, stretch.rates))} parts of a band)" if max(stretch.rates, default=1) > 1 else ""
+    return (
+        f"{first.inputs[0]} to {last.outputs[0]}: {stretch.last - stretch.first + 1} operators, "
+        f"{rows} rows in {stretch.bands} bands" + (f", in {steps} steps{parts}" if steps > 1 else "")
+    )

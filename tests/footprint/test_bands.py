@@ -485,3 +485,20 @@ def test_the_whole_has_its_shape_again_behind_a_hidden_stretch() -> None:
     assert banded is not None
     written = onnx.shape_inference.infer_shapes(with_bands(model, banded), data_prop=True)
     assert [dim.dim_value for dim in written.graph.output[0].type.tensor_type.shape.dim] == [2, 16, 16, 9]
+
+
+def test_behind_a_veil_no_shape_is_known_and_the_outputs_are_equal() -> None:
+    net = residual(1)
+    for _ in range(3):
+        net.add("Conv", net.last, net.constant(16, 16, 3, 3), channels=16, pads=[1] * 4)
+    model = onnx.shape_inference.infer_shapes(net.model(16, 9))
+    flow = flow_of(model)
+    banded = in_bands(flow, [Stretch(0, 2, 4, hidden=True, veils=True)])
+    assert banded is not None
+    behind = {value for job in banded.jobs if job.node > 2 for value in job.outputs}
+    assert behind <= banded.hidden
+    written = with_bands(model, banded)
+    said = onnx.shape_inference.infer_shapes(written, data_prop=True)
+    assert not any(info.name in behind and info.type.tensor_type.shape.dim[0].dim_value for info in said.graph.value_info)
+    for one, other in zip(run(model, 16, 9), run(written, 16, 9), strict=True):
+        np.testing.assert_array_equal(one, other)

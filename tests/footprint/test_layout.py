@@ -63,3 +63,61 @@ def test_a_convolution_that_others_read_adds_nothing() -> None:
     once = with_copies(flow_of(network(("v2", "v0"), ends="s0")))
     assert sorted(len(job.inputs) for job in once.jobs if job.convolves) == [1, 1, 1, 2]
     assert once.flops == flow_of(network(("v2", "v0"), ends="s0")).flops
+
+
+def between(op: str, channels: int, groups: int = 1) -> onnx.ModelProto:
+    """A convolution, what ``op`` says, a grouped convolution, one of single pixels, a pool of 8 pixels to y."""
+    draw = np.random.default_rng(0).standard_normal
+    shapes = {"k": (channels, 3, 3, 3), "g": (channels, channels // groups, 3, 3), "p": (CHANNELS, channels, 1, 1)}
+    weights = [numpy_helper.from_array(draw(shape).astype(np.float32), name) for name, shape in shapes.items()]
+    middle = {
+        "Swish": [("Sigmoid", ["v0"], "s"), ("Mul", ["v0", "s"], "v1")],
+        "SwishTurned": [("Sigmoid", ["v0"], "s"), ("Mul", ["s", "v0"], "v1")],
+        "HardPair": [("HardSigmoid", ["v0"], "s"), ("Mul", ["v0", "s"], "v1")],
+        "OtherPair": [("HardSigmoid", ["v0"], "s"), ("Mul", ["v0", "s"], "v1")],
+        "ReadTwice": [("Sigmoid", ["v0"], "s"), ("Mul", ["v0", "s"], "m"), ("Add", ["m", "s"], "v1")],
+    }.get(op, [(op, ["v0"], "v1")])
+    nodes = [
+        helper.make_node("Conv", ["x", "k"], ["v0"], pads=[1] * 4),
+        *(helper.make_node(kind, given, [made]) for kind, given, made in middle),
+        helper.make_node("Conv", ["v1", "g"], ["v2"], pads=[1] * 4, group=groups),
+        helper.make_node("Conv", ["v2", "p"], ["v3"]),
+        helper.make_node("MaxPool", ["v3"], ["y"], kernel_shape=[8, 8], strides=[8, 8]),
+    ]
+    if op == "HardPair":
+        nodes[1].attribute.append(helper.make_attribute("alpha", 1 / 6))
+    start = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 32, 32])
+    end = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "between", [start], [end], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+@pytest.mark.skipif(unavailable_reason() is not None, reason="ONNX Runtime is not installed")
+@pytest.mark.parametrize(
+    ("op", "channels", "groups"),
+    [
+        ("Relu", 32, 32),
+        ("Relu", 20, 20),  # depthwise, four channels at a time
+        ("Relu", 18, 18),  # out of blocks
+        ("Relu", 64, 4),
+        ("Relu", 48, 4),  # 12 channels a group
+        ("Swish", 32, 32),
+        ("SwishTurned", 32, 32),
+        ("HardPair", 32, 32),
+        ("OtherPair", 32, 32),  # of another slope
+        ("ReadTwice", 32, 32),
+        ("HardSwish", 32, 32),
+        ("HardSigmoid", 32, 32),
+        ("Gelu", 32, 32),
+        ("Elu", 32, 32),  # not in blocks
+        ("Softplus", 32, 32),
+        ("LeakyRelu", 32, 32),
+    ],
+)
+def test_what_stands_between_convolutions_needs_what_the_runtime_gives_it(op: str, channels: int, groups: int) -> None:
+    model = between(op, channels, groups)
+    feeds = {"x": np.ones((1, 3, 32, 32), np.float32)}
+    with Worker(RuntimeOptions(threads=1)) as worker:
+        trace = trace_of(worker, model.SerializeToString(), feeds)
+    real, estimate = schedule_of(trace.graph, trace.nodes, feeds), with_copies(flow_of(model))
+    assert footprint(estimate).block == footprint(real).block

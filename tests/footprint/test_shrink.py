@@ -14,12 +14,13 @@ from onnx import TensorProto, helper, numpy_helper
 import rlflow
 from rlflow.cli import main
 from rlflow.cli.shrink import parse_size
-from rlflow.errors import UsageError
-from rlflow.report.shrunk import size_text
+from rlflow.errors import CostError, UsageError
+from rlflow.pipeline import shrinking
+from rlflow.report.shrunk import shrink_text, size_text
 from rlflow.runtime import unavailable_reason
 
 pytestmark = pytest.mark.skipif(unavailable_reason() is not None, reason="ONNX Runtime is not installed")
-FAST = ("--search-seconds", "2", "--race-seconds", "1", "--slower", "3")
+FAST = ("--search", "none", "--search-seconds", "2", "--race-seconds", "1", "--slower", "3")
 
 
 def call(*arguments: str | Path) -> Result:
@@ -100,7 +101,17 @@ def test_what_gains_nothing_comes_back_as_it_was(tmp_path: Path) -> None:
     assert out.read_bytes() == path.read_bytes() and "as it came" in done.output
 
 
-@pytest.mark.parametrize("arguments", [("--slower", "0.5"), ("--memory", "0"), ("--memory", "much"), ("--freeze", "N")])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--slower", "0.5"),
+        ("--memory", "0"),
+        ("--memory", "much"),
+        ("--freeze", "N"),
+        ("--search", "greedily"),
+        ("--budget", "soon"),
+    ],
+)
 def test_mistakes_are_one_sentence(wide: Path, arguments: tuple[str, str]) -> None:
     done = call("shrink", wide, *arguments)
     assert done.exit_code == 2 and done.stderr.count("\n") == 1 and "error:" in done.stderr
@@ -164,7 +175,54 @@ def _idle(kind: str) -> onnx.ModelProto:
 @pytest.mark.parametrize("kind", ["no nodes", "a constant", "a copy"])
 def test_a_model_that_computes_nothing_comes_back_as_it_was(kind: str) -> None:
     given = _idle(kind)
-    found = rlflow.shrink(given, memory=10_000, seconds=1, race_seconds=1)
+    found = rlflow.shrink(given, memory=10_000, seconds=1, race_seconds=1, budget="1s")
     assert found.model == given
     assert not found.report.shrunk and "no smaller design was found" in found.report.reason
     assert any("nothing is computed" in note for note in found.report.notes) == (kind != "a copy")
+
+
+def _twice(folder: Path) -> Path:
+    """A network like ``wide``, with two convolutions of one value that are summed: one does the same."""
+    draw = np.random.default_rng(0).standard_normal
+    weights = [
+        numpy_helper.from_array(draw(shape).astype(np.float32), name)
+        for name, shape in (("u", (16, 3, 3, 3)), ("v", (16, 16, 3, 3)), ("w", (16, 16, 3, 3)))
+    ]
+    nodes = [
+        helper.make_node("Conv", ["image", "u"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["a", "v"], ["b"], pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["a", "w"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Add", ["b", "c"], ["d"]),
+        helper.make_node("MaxPool", ["d"], ["scores"], kernel_shape=[8, 8], strides=[8, 8]),
+    ]
+    start = helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, 128, 128])
+    end = helper.make_tensor_value_info("scores", TensorProto.FLOAT, [1, 16, 16, 16])
+    graph = helper.make_graph(nodes, "twice", [start], [end], weights)
+    path = folder / "twice.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
+    return path
+
+
+def test_a_model_is_rewritten_first_and_then_put_in_bands(tmp_path: Path) -> None:
+    path, out = _twice(tmp_path), tmp_path / "small.onnx"
+    found = rlflow.shrink(path, output=out, slower=1.1, seconds=4, race_seconds=4, search="greedy", budget="8s")
+    report = found.report
+    assert report.shrunk and report.rewritten is not None and report.rewritten > 1.2
+    assert any(one.rewritten for one in report.front) and report.ratio > 2.0
+    assert "rewritten first" in shrink_text(report)
+    assert rlflow.verify(path, out).passed
+    convolutions = [node for node in onnx.load(out).graph.node if node.op_type == "Conv"]
+    first = {name for node in convolutions for name in node.input[1:]}
+    assert "w" not in first or "v" not in first, "both convolutions are still there"
+
+
+def test_where_rewriting_fails_the_bands_are_searched_for_all_the_same(
+    wide: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise CostError("The clock is broken.")
+
+    monkeypatch.setattr(shrinking, "run", fails)
+    report = rlflow.shrink(wide, slower=3.0, seconds=2, race_seconds=1, budget="1s").report
+    assert report.shrunk and report.rewritten is None
+    assert "The model was not rewritten first: The clock is broken." in report.notes

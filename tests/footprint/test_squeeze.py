@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rlflow.footprint import Along, Flow, FlowJob, Sliding, footprint, in_bands, squeeze
@@ -68,3 +70,28 @@ def test_a_design_that_adds_little_work_stays_in_the_beam() -> None:
     ]
     assert [one[0].peak for one in search._best(made)] == [1, 2, 5, 6]
     assert [one[0].peak for one in search._best(made[:5])] == [1, 2, 5, 3]
+
+
+def lasting() -> Flow:
+    """A funnel, then values of which the second and the last have one shape, and those between are as large."""
+    flow = funnel()
+    sizes = {**flow.shapes, "a": (1, 64, 28, 28), "b": (1, 32, 28, 56), "c": (1, 64, 28, 28), "d": (1, 1, 1, 1)}
+    jobs = (
+        *flow.jobs,
+        FlowJob(("v3",), ("a",), 4, flops=1e8),
+        FlowJob(("a",), ("e",), 5, flops=1e8),
+        FlowJob(("e",), ("b",), 6, flops=1e8),
+        FlowJob(("b",), ("f",), 7, flops=1e8),
+        FlowJob(("f",), ("c",), 8, flops=1e8),
+        FlowJob(("c",), ("d",), 9, flops=1e8),
+    )
+    sizes |= {"e": (1, 8, 4, 4), "f": (1, 8, 4, 4)}
+    return replace(flow, jobs=jobs, shapes=sizes, widths=dict.fromkeys(sizes, 4), outputs=("d",))
+
+
+def test_what_a_stretch_hands_on_is_hidden_where_a_buffer_would_live_on() -> None:
+    """Without a veil the buffer of ``a`` waits for ``c`` while ``b`` is there."""
+    smallest = Squeeze(lasting(), 1.5, 20.0).run()[0]
+    assert [one.veils for one in smallest.stretches][-1:] == [True]
+    bare = in_bands(lasting(), [one._replace(veils=False) for one in smallest.stretches])
+    assert bare is not None and footprint(bare).peak > smallest.peak
