@@ -127,11 +127,11 @@ def shrink(
     """Make a model need less memory while it runs, at most ``slower`` times as slow, with equal outputs.
 
     ``memory``: bytes beside the weights that it may need (``None``: as few as can be found); ``seconds`` of each search
-    for stretches, ``race_seconds`` of one comparison by the clock. The model is first rewritten for speed by the
-    strategy ``search``, which takes ``budget``; ``None``: it is not. ``output``: file to write; where nothing is gained it receives the
-    model as it came. The other keywords are the options ``freeze``, ``dims``, ``input_data``, ``verify``, ``seed`` and
-    ``threads`` of :func:`optimize`. ``result.model`` is the smaller model, a ModelProto, and ``result.report`` says
-    what was done.
+    for stretches, ``race_seconds`` of one comparison by the clock. The strategy ``search`` first rewrites the model for
+    speed, which takes ``budget``; with ``None`` it does not. ``output``: file to write; where nothing is gained it
+    receives the model as it came. The other keywords are the options ``freeze``, ``dims``, ``input_data``, ``verify``,
+    ``seed`` and ``threads`` of :func:`optimize`. ``result.model`` is the smaller model, a ModelProto, and
+    ``result.report`` says what was done.
 
     Raises as :func:`optimize` does, and :class:`rlflow.errors.CostError` where ``memory`` cannot be met; then nothing
     is written.

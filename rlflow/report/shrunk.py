@@ -43,7 +43,7 @@ class Tried(NamedTuple):
 class ShrinkReport:
     """What was done to a model and what came of it. ``slowdown``: time after over time before, with its 95 % interval
     (``None``: not timed). ``rewritten``: how many times as fast rewriting made it, before anything was put in bands
-    (``None``: it was not rewritten). ``exact``: the runtime's allocator counted at every node what the peaks are computed from.
+    (``None``: it was not). ``exact``: the runtime's allocator counted at every node what the peaks are computed from.
     """
 
     model: str

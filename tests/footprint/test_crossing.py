@@ -20,8 +20,8 @@ ort = pytest.importorskip("onnxruntime")
 CHANNELS = 16
 
 
-def gated(height: int, *, opset: int = 17, mean: str = "ReduceMean", behind: int = 3, wide: int = 16) -> onnx.ModelProto:
-    """A convolution x -> a, the mean of a, a gate made of that, their product, a convolution of height ``behind`` to y."""
+def gated(height: int, opset: int = 17, mean: str = "ReduceMean", behind: int = 3, wide: int = 16) -> onnx.ModelProto:
+    """A convolution x -> a, its mean, a gate made of that, their product, a convolution of ``behind`` rows to y."""
     draw = np.random.default_rng(3).standard_normal
     shapes = {"k": (CHANNELS, 3, 3, 3), "down": (2, CHANNELS, 1, 1), "up": (CHANNELS, 2, 1, 1)}
     shapes["last"] = (2, CHANNELS, behind, 3)
