@@ -183,7 +183,7 @@ class _Banded:
         for place, piece in enumerate(pieces):
             parts.append(part := f"{made}/mean{self.number}.{place}")
             self._shapes[part], self._widths[part] = self._shapes[made], self._widths[made]
-            yield replace(job, inputs=(piece.name,), outputs=(part,), flops=job.flops / len(pieces), band=(0, 0))
+            yield job.changed(inputs=(piece.name,), outputs=(part,), flops=job.flops / len(pieces), band=(0, 0))
         rows = tuple(piece.rows.end - piece.rows.first for piece in pieces)
         yield FlowJob(tuple(parts), job.outputs, weighs=rows) if pieces else job
 
@@ -369,7 +369,7 @@ class _Band:
         if not job.rows.cuts or inside == (0, 0):
             made = tuple(new(value, rows, self._name(value)) for value in job.outputs)
             band = None if job.rows.cuts else inside
-            return [replace(job, inputs=given, outputs=made, flops=job.flops * part, band=band or (0, 0))]
+            return [job.changed(inputs=given, outputs=made, flops=job.flops * part, band=band or (0, 0))]
         wide = Cut(rows.first - share.before, rows.end + share.after)
         made = tuple(new(value, wide, f"{self._name(value)}_wide") for value in job.outputs)
         cuts = [
@@ -380,7 +380,7 @@ class _Band:
             )
             for value, one in zip(job.outputs, made, strict=True)
         ]
-        return [replace(job, inputs=given, outputs=made, flops=job.flops * part, band=(0, 0)), *cuts]
+        return [job.changed(inputs=given, outputs=made, flops=job.flops * part, band=(0, 0)), *cuts]
 
     @property
     def _label(self) -> str:

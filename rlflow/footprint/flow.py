@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rlflow.footprint.rowmaps import RowMap
 
@@ -77,6 +77,13 @@ class FlowJob:
     copies: bool = False
     weighs: tuple[int, ...] = ()
     layout: Layout = Layout.PLAIN
+
+    def changed(self, **changes: Any) -> FlowJob:
+        """As :func:`dataclasses.replace`, in a quarter of the time: a search makes a hundred thousand of these."""
+        made = object.__new__(FlowJob)
+        made.__dict__.update(self.__dict__)
+        made.__dict__.update(changes)
+        return made
 
 
 @dataclass(frozen=True)

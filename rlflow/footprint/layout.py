@@ -44,13 +44,13 @@ class _Laid:
         if not self._halves.isdisjoint(job.outputs):
             return
         if not self._halves.isdisjoint(job.inputs):
-            job = replace(job, inputs=tuple(value for value in job.inputs if value not in self._halves))
+            job = job.changed(inputs=tuple(value for value in job.inputs if value not in self._halves))
         here = job.inputs[:1] if job.layout is not Layout.KEEPS else job.inputs
         keeps = job.layout is Layout.KEEPS and all(value in self.blocked for value in here) and not job.whole
         reads = keeps or job.layout is Layout.BLOCKED
         makes = (reads or job.layout is Layout.MAKES) and not self._outputs.intersection(job.outputs)
         inputs = tuple(self._as(value, reads and value in here) for value in job.inputs)
-        job = job if inputs == job.inputs else replace(job, inputs=inputs)
+        job = job if inputs == job.inputs else job.changed(inputs=inputs)
         if makes:
             self._block(job.outputs)
         if job.convolves:
@@ -68,7 +68,7 @@ class _Laid:
                 continue
             self.jobs[place] = None
             inputs, reuses = (*made.inputs, other), ((len(made.inputs), 0),)
-            return replace(made, inputs=inputs, outputs=job.outputs, reuses=reuses, flops=made.flops + job.flops)
+            return made.changed(inputs=inputs, outputs=job.outputs, reuses=reuses, flops=made.flops + job.flops)
         return job
 
     def _block(self, values: Iterable[str]) -> None:

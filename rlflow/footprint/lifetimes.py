@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rlflow.footprint.flow import Flow, FlowJob
 
@@ -77,7 +77,7 @@ def _buffers(flow: Flow) -> tuple[dict[str, _Home], dict[str, int]]:
     home: dict[str, _Home] = {}
     uses = _reads(flow)
     last: dict[str, int] = {}
-    free: list[str] = []  # the one that was freed last comes first
+    free: dict[tuple[Any, int], list[str]] = {}  # by shape and width; the one that was freed last comes last
     outputs = set(flow.outputs)
     for number, job in enumerate(flow.jobs):
         for place, value in enumerate(job.outputs):
@@ -94,8 +94,8 @@ def _buffers(flow: Flow) -> tuple[dict[str, _Home], dict[str, int]]:
             if value in job.inputs:
                 last[buffer] = number
             uses[buffer] -= 1
-            if uses[buffer] == 0 and value in home:
-                free.insert(0, buffer)
+            if uses[buffer] == 0 and value in home and _is_sized(flow, buffer):
+                free.setdefault((flow.shapes[buffer], flow.widths[buffer]), []).append(buffer)
     return {value: place for value, place in home.items() if place.made >= 0}, last
 
 
@@ -127,18 +127,21 @@ def _in_place(
     return None
 
 
-def _freed(flow: Flow, value: str, free: list[str]) -> str | None:
-    if not flow.shapes.get(value) or value in flow.hidden:
+def _freed(flow: Flow, value: str, free: Mapping[tuple[Any, int], list[str]]) -> str | None:
+    """The buffer that a value takes over: that which was freed last among those of its shape and width."""
+    if not flow.shapes.get(value) or not _is_sized(flow, value):
         return None
-    for index, buffer in enumerate(free):
-        if _same_size(flow, buffer, value):
-            del free[index]
-            return buffer
-    return None
+    found = free.get((flow.shapes[value], flow.widths[value]))
+    return found.pop() if found else None
+
+
+def _is_sized(flow: Flow, value: str) -> bool:
+    """Whether the runtime knows the size of a value before it runs."""
+    return value in flow.shapes and value not in flow.hidden
 
 
 def _same_size(flow: Flow, one: str, other: str) -> bool:
-    known = one in flow.shapes and other in flow.shapes and not flow.hidden & {one, other}
+    known = _is_sized(flow, one) and _is_sized(flow, other)
     return known and flow.shapes[one] == flow.shapes[other] and flow.widths[one] == flow.widths[other]
 
 
