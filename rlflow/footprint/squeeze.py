@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby, repeat
 from typing import NamedTuple
 
@@ -42,11 +42,14 @@ TURNS = 14
 
 
 class Design(NamedTuple):
-    """``peak``: bytes as :func:`footprint` says; ``work``: estimated, in times the work of the flow as it is."""
+    """``peak``: bytes as :func:`footprint` says; ``work``: estimated, in times the work of the flow as it is; ``live``:
+    bytes that are alive at once, which no gaps in memory make more.
+    """
 
     peak: int
     work: float
     stretches: tuple[Stretch, ...]
+    live: int = 0
 
 
 def work_of(flow: Flow) -> float:
@@ -76,6 +79,7 @@ class Squeeze:
     seconds: float = 20.0
     stop: Callable[[], bool] = lambda: False
     tried: int = 0
+    seen: dict[tuple[Stretch, ...], Design] = field(default_factory=dict)
 
     def run(self) -> list[Design]:
         """The front, the smallest design first; the flow as it is is one of its designs."""
@@ -86,7 +90,7 @@ class Squeeze:
         self._alive = _alive(self.flow)
         self._stepping = Stepping(self.flow)
         needs = footprint(start)
-        seen: dict[tuple[Stretch, ...], Design] = {(): Design(needs.peak, 1.0, ())}
+        seen = self.seen = {(): Design(needs.peak, 1.0, (), needs.live)}
         beam: list[tuple[Design, Flow, Footprint]] = [(seen[()], start, needs)]
         best, stale = needs.peak, 0
         for _ in range(TURNS):
@@ -98,6 +102,12 @@ class Squeeze:
             if stale > STALE:
                 break
         return front_of(list(seen.values()))
+
+    def small(self) -> list[Design]:
+        """All that was tried, the least first. The runtime computes in another order and leaves other gaps, so what is
+        alive says as much as the peak.
+        """
+        return sorted(dict.fromkeys(self.seen.values()), key=lambda one: one.peak + one.live)
 
     def _best(self, fresh: Sequence[tuple[Design, Flow, Footprint]]) -> list[tuple[Design, Flow, Footprint]]:
         """The smallest, and in the other half of the beam the smallest of those that add little work."""
@@ -219,7 +229,7 @@ class Squeeze:
         if work > self.most:
             return None
         needs = footprint(flow)
-        return Design(needs.peak, work, stretches), flow, needs
+        return Design(needs.peak, work, stretches, needs.live), flow, needs
 
     def _around(self, design: Design, flow: Flow, needs: Footprint) -> Iterator[tuple[int, int]]:
         """First and last jobs of stretches that cover the peak: the nearer, the more may be alive there. Where no rows
