@@ -147,7 +147,10 @@ class _Banded:
         self._made = {value for step in self._steps if not step.crosses for value in step.made}
         self._exits = exits(flow, stretch)
         self._pieces: dict[str, list[_Piece]] = {}
+        self._averages = [job for step in self._steps for job in step.jobs if job.averages and job.crosses]
+        self._means: dict[str, list[str]] = {}
         self._views: dict[str, str] = {}
+        self.gathered: set[str] = set()  # pieces that a band has read already
         self.hidden: set[str] = set()
 
     def jobs(self) -> list[FlowJob] | None:
@@ -159,7 +162,7 @@ class _Banded:
         for crosses, phase in groupby(range(len(self._steps)), lambda number: self._steps[number].crosses):
             numbers = list(phase)
             if crosses:
-                jobs += [one for number in numbers for job in self._steps[number].jobs for one in self._crossing(job)]
+                jobs += [self._crossing(job) for number in numbers for job in self._steps[number].jobs]
                 continue
             for band in range(self._stretch.bands):
                 for number in numbers:
@@ -168,6 +171,7 @@ class _Banded:
                         shared = planned[number][part]
                         if shared.wanted:
                             jobs += _Band(self, self._steps[number], number, part, shared).all_jobs(self._pieces)
+                            jobs += self._new_means()
         pieces = {value: tuple(one.name for one in self._pieces[value]) for value in self._exits}
         joints = [job for value in self._exits for job in self._joint(value, pieces[value])]
         if self._stretch.veils:
@@ -175,25 +179,31 @@ class _Banded:
         views = (FlowJob((value,), (view,), reuses=((0, 0),), alias=True) for value, view in self._views.items())
         return [*views, *jobs, *joints]
 
-    def _crossing(self, job: FlowJob) -> Iterator[FlowJob]:
+    def _crossing(self, job: FlowJob) -> FlowJob:
         """A job that needs whole values; a mean of a value in pieces is that of their means."""
-        pieces = self._pieces.get(job.inputs[0], []) if job.averages else []
-        (made,) = job.outputs if pieces else ("",)
-        parts = []
-        for place, piece in enumerate(pieces):
-            parts.append(part := f"{made}/mean{self.number}.{place}")
-            self._shapes[part], self._widths[part] = self._shapes[made], self._widths[made]
-            yield job.changed(inputs=(piece.name,), outputs=(part,), flops=job.flops / len(pieces), band=(0, 0))
-        rows = tuple(piece.rows.end - piece.rows.first for piece in pieces)
-        yield FlowJob(tuple(parts), job.outputs, weighs=rows) if pieces else job
+        parts = self._means.get(job.outputs[0], [])
+        if not parts:
+            return job
+        rows = (piece.rows for piece in self._pieces[job.inputs[0]])
+        return FlowJob(tuple(parts), job.outputs, weighs=tuple(one.end - one.first for one in rows))
+
+    def _new_means(self) -> Iterator[FlowJob]:
+        """The means of the pieces that are new."""
+        for job in self._averages:
+            made, pieces = job.outputs[0], self._pieces.get(job.inputs[0], [])
+            parts = self._means.setdefault(made, [])
+            for piece in pieces[len(parts) :]:
+                parts.append(part := f"{made}/mean{self.number}.{len(parts)}")
+                self._shapes[part], self._widths[part] = self._shapes[made], self._widths[made]
+                yield job.changed(inputs=(piece.name,), outputs=(part,), flops=job.flops / len(pieces), band=(0, 0))
 
     def _joint(self, value: str, pieces: tuple[str, ...]) -> list[FlowJob]:
         """What joins the pieces of a value that the stretch hands on."""
         if not self.is_pooled(value, self.flow.jobs[self._stretch.last + 1 :]):
-            return [FlowJob(pieces, (value,), joins=True, ends=True)]
+            return [FlowJob(pieces, (value,), joins=True, orders=True)]
         joined = f"{value}/joined"
         self._shapes[joined], self._widths[joined] = self.flow.shapes[value], self._widths[value]
-        return [FlowJob(pieces, (joined,), joins=True, ends=True), self.pool(joined, value)]
+        return [FlowJob(pieces, (joined,), joins=True, orders=True), self.pool(joined, value)]
 
     def is_pooled(self, value: str, later: Iterable[FlowJob]) -> bool:
         """Whether a value that was joined is brought into blocks by a pool: where it would lie there without bands,
@@ -324,6 +334,7 @@ class _Band:
         if not pieces:
             return self._whole.whole(value), Cut(0, self._whole.flow.height(value))
         if len(pieces) == 1:
+            self._whole.gathered.add(pieces[0].name)
             return pieces[0].name, pieces[0].rows
         return self._gather(value, pieces), self._need[value]
 
@@ -341,7 +352,9 @@ class _Band:
                 part = Cut(max(one.rows.first, rows.first), min(one.rows.end, rows.end))
                 parts.append(one.name if part == one.rows else self._cut(value, one.name, part, one.rows, False))
             name = self._gathered[value] = self._whole.new(value, rows, f"{self._name(value)}_gathered")
-            self._waiting.append(FlowJob(tuple(parts), (name,), joins=True))
+            fresh = [one.name for one in pieces if one.name not in self._whole.gathered]
+            self._whole.gathered.update(fresh)
+            self._waiting.append(FlowJob(tuple(parts), (name,), joins=True, orders=len(fresh) > 1))
             if self._whole.is_pooled(value, self._step.jobs):
                 pooled = self._gathered[value] = self._whole.new(value, rows, f"{self._name(value)}_pooled")
                 self._waiting.append(self._whole.pool(name, pooled))

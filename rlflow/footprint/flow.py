@@ -49,9 +49,9 @@ class FlowJob:
 
     ``node``: the node of the model that it is, or is a band of; ``band`` then has the padding, or output padding, at
     either end. ``cut``: these rows of its input, and nothing else; with ``crops`` by a convolution, which can stay in
-    the runtime's blocked ``layout``. ``joins``: its inputs, one below the other; it ``ends`` a stretch. ``pools``:
-    pixel by pixel, so that its result lies in blocks. ``copies``: into another layout. ``weighs``: its inputs are means
-    over so many rows each, and its output is the mean over all.
+    the runtime's blocked ``layout``. ``joins``: its inputs, one below the other; it ``orders`` their computation.
+    ``pools``: pixel by pixel, so that its result lies in blocks. ``copies``: into another layout. ``weighs``: its
+    inputs are means over so many rows each, and its output is the mean over all.
     """
 
     inputs: tuple[str, ...]
@@ -72,7 +72,7 @@ class FlowJob:
     cut: Cut | None = None
     crops: bool = False
     joins: bool = False
-    ends: bool = False
+    orders: bool = False
     pools: bool = False
     copies: bool = False
     weighs: tuple[int, ...] = ()

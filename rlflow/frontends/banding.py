@@ -48,6 +48,7 @@ class _Writer:
         self._written: dict[str, str] = {}
         dims = (dim for one in model.graph.input for dim in one.type.tensor_type.shape.dim)
         self._open = not all(dim.HasField("dim_value") for dim in dims)
+        self._waiting: dict[str, onnx.NodeProto] = {}  # means of pieces, by what they make
         self.constants: dict[str, onnx.TensorProto] = {}
 
     def nodes(self) -> list[onnx.NodeProto]:
@@ -77,9 +78,12 @@ class _Writer:
     def _nodes_of(self, job: FlowJob) -> list[onnx.NodeProto]:
         if job.alias and job.node < 0:
             return self._hiding(job)
+        if job.averages and job.band is not None:
+            self._waiting[job.outputs[0]] = self._node(job)
+            return []
         if job.weighs:
             return self._mean(job)
-        return self._joint(job) if self._ends(job) else [self._node(job)]
+        return self._joint(job) if self._orders(job) else [self._node(job)]
 
     def _hiding(self, job: FlowJob) -> list[onnx.NodeProto]:
         """Two views whose batch no inference of shapes finds out: the first is as long as a sum says that adds 0."""
@@ -96,7 +100,7 @@ class _Writer:
         return [self._marked(node) for node in nodes]
 
     def _mean(self, job: FlowJob) -> list[onnx.NodeProto]:
-        """The mean of a whole, of the means of its pieces."""
+        """The mean of a whole, of the means of its pieces. These stand from the last to the first, as in a joint."""
         whole = sum(job.weighs)
         shares = np.asarray([rows / whole for rows in job.weighs], np.float32)
         joined, weighed = self._names.fresh("rows"), self._names.fresh("rows")
@@ -105,16 +109,16 @@ class _Writer:
             helper.make_node("Mul", [joined, self._constant(shares.reshape(1, 1, -1, 1))], [weighed]),
             self._sum(weighed, self._named(job.outputs)[0]),
         ]
-        return [self._marked(node) for node in nodes]
+        return [*(self._waiting.pop(part) for part in reversed(job.inputs)), *(self._marked(node) for node in nodes)]
 
     def _sum(self, given: str, made: str) -> onnx.NodeProto:
         if self._opset < 13:
             return helper.make_node("ReduceSum", [given], [made], axes=[ROWS], keepdims=1)
         return helper.make_node("ReduceSum", [given, self._ints([ROWS])], [made], keepdims=1)
 
-    def _ends(self, job: FlowJob) -> bool:
-        """Whether this joins what a stretch hands on, and a view of its pieces can be written."""
-        return job.joins and job.ends and len(self._flow.shapes[job.outputs[0]]) == 4
+    def _orders(self, job: FlowJob) -> bool:
+        """Whether this joins pieces whose order matters, and a view of them can be written."""
+        return job.joins and job.orders and len(self._flow.shapes[job.outputs[0]]) == 4
 
     def _joint(self, job: FlowJob) -> list[onnx.NodeProto]:
         """The pieces joined, in an order of computation that is ours.

@@ -15,6 +15,9 @@ from rlflow.footprint.squeeze import Squeeze
 from rlflow.footprint.stepping import Stepping
 from rlflow.frontends.banding import with_bands
 from rlflow.frontends.flows import flow_of
+from rlflow.frontends.schedule import schedule_of
+from rlflow.runtime import RuntimeOptions, Worker
+from rlflow.runtime.residence import trace_of
 
 ort = pytest.importorskip("onnxruntime")
 CHANNELS = 16
@@ -158,3 +161,24 @@ def test_the_pieces_of_a_pointwise_step_are_not_gathered() -> None:
     assert stepping._of_a_band(7, 8, 4)[0] == 0.0
     wider = Stepping(flow_of(gated(64, behind=5)))
     assert wider._of_a_band(7, 8, 4)[1] == ("a",)
+
+
+@pytest.mark.parametrize(("bands", "first"), [(2, 1), (4, 1), (8, 1), (2, 2), (4, 2), (2, 4)])
+@pytest.mark.parametrize("behind", [1, 5])
+def test_the_runtime_walks_through_the_gate_as_the_search_thinks(bands: int, first: int, behind: int) -> None:
+    """The first step in ``first`` parts a band: the pieces, and their means, come from the top, whatever the session."""
+    model = gated(64, behind=behind, wide=64)
+    flow = flow_of(model)
+    stretch = through(flow, bands, True)._replace(rates=(first, 1, 1))
+    banded = in_bands(flow, [stretch])
+    assert banded is not None
+    written = with_bands(model, banded)
+    means = [node.input[0] for node in written.graph.node if node.op_type == "ReduceMean"]
+    order = {name: place for place, node in enumerate(written.graph.node) for name in node.output}
+    assert [order[name] for name in means] == sorted((order[name] for name in means), reverse=True)
+    feeds = {"x": np.ones((1, 3, 64, 64), np.float32)}
+    with Worker(RuntimeOptions(threads=1)) as worker:
+        trace = trace_of(worker, written.SerializeToString(), feeds)
+    real, estimate = schedule_of(trace.graph, trace.nodes, feeds), with_copies(banded)
+    assert footprint(real).live == pytest.approx(footprint(estimate).live, rel=0.05)
+    assert footprint(real).block == pytest.approx(footprint(estimate).block, rel=0.1)
