@@ -166,7 +166,7 @@ def test_the_pieces_of_a_pointwise_step_are_not_gathered() -> None:
 @pytest.mark.parametrize(("bands", "first"), [(2, 1), (4, 1), (8, 1), (2, 2), (4, 2), (2, 4)])
 @pytest.mark.parametrize("behind", [1, 5])
 def test_the_runtime_walks_through_the_gate_as_the_search_thinks(bands: int, first: int, behind: int) -> None:
-    """The first step in ``first`` parts a band: the pieces, and their means, come from the top, whatever the session."""
+    """The first step in ``first`` parts a band: pieces, and their means, come from the top, whatever the session."""
     model = gated(64, behind=behind, wide=64)
     flow = flow_of(model)
     stretch = through(flow, bands, True)._replace(rates=(first, 1, 1))
