@@ -126,6 +126,22 @@ def _sliced(asked: Asked) -> RowMap | None:
     return Along() if all((int(axis) + len(shape)) % len(shape) != ROWS for axis in axes) else None
 
 
+def _padded(asked: Asked) -> RowMap | None:
+    """More channels (or columns), by a number that is not computed, or of what is there."""
+    shape = asked.shape(asked.node.input[0])
+    if asked.computed != (asked.node.input[0],) or shape is None:
+        return None
+    pads, axes = asked.attributes.get("pads"), None
+    if asked.opset >= 11:
+        pads = asked.constant(asked.node.input[1])
+        axes = asked.constant(asked.node.input[3]) if len(asked.node.input) > 3 and asked.node.input[3] else None
+    if pads is None or (len(asked.node.input) > 3 and asked.node.input[3] and axes is None):
+        return None
+    padded = [int(axis) % len(shape) for axis in (range(len(shape)) if axes is None else axes)]
+    ours = [place for place, axis in enumerate(padded) if axis == ROWS]
+    return Along() if not any(pads[place] or pads[place + len(padded)] for place in ours) else None
+
+
 def _softmax(asked: Asked) -> RowMap | None:
     return None if asked.opset < 13 else _not_over_rows(-1)(asked)
 
@@ -271,6 +287,7 @@ _MAKERS: dict[str, Callable[[Asked], RowMap | None]] = {
     "DequantizeLinear": _quantised,
     "Gather": _picked,
     "Slice": _sliced,
+    "Pad": _padded,
     "Conv": _convolution,
     "FusedConv": _convolution,
     "MaxPool": _largest,

@@ -421,8 +421,33 @@ def test_channels_are_picked_band_by_band() -> None:
 
 
 @pytest.mark.parametrize(
+    ("node", "weights", "opset"),
+    [
+        (helper.make_node("Pad", ["v0", "n"], ["p"]), [("n", [0, 1, 0, 2, 0, 3, 0, 0])], 17),
+        (helper.make_node("Pad", ["v0", "n"], ["p"], mode="reflect"), [("n", [0, 0, 0, 2, 0, 0, 0, 1])], 17),
+        (helper.make_node("Pad", ["v0", "n", "", "a"], ["p"]), [("n", [1, 2]), ("a", [-3])], 18),
+        (helper.make_node("Pad", ["v0", "n", "", "a"], ["p"]), [("n", [1, 0, 2, 0]), ("a", [3, 2])], 18),
+        (helper.make_node("Pad", ["v0"], ["p"], pads=[0, 1, 0, 2, 0, 3, 0, 0]), [], 10),
+    ],
+)
+def test_channels_and_columns_are_added_band_by_band(
+    node: onnx.NodeProto, weights: list[tuple[str, object]], opset: int
+) -> None:
+    net = chain(("Conv", {"pads": [1, 1, 1, 1]}))
+    net.opset = opset
+    net.weights += [numpy_helper.from_array(np.asarray(value, np.int64), name) for name, value in weights]
+    net.nodes.append(node)
+    net.channels["p"], net.last = 8, "p"
+    net.add("Relu", "p")
+    assert same(net.model(12, 8), 3, 12, 8)
+
+
+@pytest.mark.parametrize(
     ("node", "weights"),
     [
+        (helper.make_node("Pad", ["v0", "n"], ["p"]), [("n", [0, 0, 1, 0, 0, 0, 0, 0])]),
+        (helper.make_node("Pad", ["v0", "n"], ["p"]), [("n", [0, 0, 0, 0, 0, 0, 2, 0])]),
+        (helper.make_node("Pad", ["v0", "x"], ["p"]), []),
         (helper.make_node("Gather", ["v0", "i"], ["p"], axis=2), [("i", [1, 0, 2])]),
         (helper.make_node("Gather", ["v0", "i"], ["p"], axis=-2), [("i", [1, 0, 2])]),
         (helper.make_node("Slice", ["v0", "s", "e", "a"], ["p"]), [("s", [1]), ("e", [9]), ("a", [-2])]),
