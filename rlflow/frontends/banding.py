@@ -184,7 +184,8 @@ class _Writer:
             before, after = self._flow.shapes[original.inputs[0]], self._flow.shapes[original.outputs[0]]
             scales = [float(other // one) for one, other in zip(before, after, strict=True)]
             del node.input[1:]
-            node.input.extend(["", self._constant(np.asarray(scales, np.float32))])
+            region = "" if self._opset >= 13 else self._constant(np.zeros(0, np.float32))
+            node.input.extend([region, self._constant(np.asarray(scales, np.float32))])
         return node
 
     def _set_pads(self, node: onnx.NodeProto, source: onnx.NodeProto, before: int, after: int) -> None:

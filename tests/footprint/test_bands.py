@@ -223,10 +223,14 @@ def test_windows_at_all_borders(net: Net, bands: int, height: int) -> None:
     ],
 )
 @pytest.mark.parametrize("factor", [2, 4])
-def test_resizing(attributes: dict[str, object], exact: bool, factor: int) -> None:
+@pytest.mark.parametrize("opset", [11, 13, 17])
+def test_resizing(attributes: dict[str, object], exact: bool, factor: int, opset: int) -> None:
+    """Below opset 13 the region may not be left out."""
     net = chain(("Conv", {"pads": [1, 1, 1, 1]}))
+    net.opset = opset
     net.weights.append(numpy_helper.from_array(np.asarray([1, 1, factor, 2], np.float32), "scales"))
-    net.add("Resize", net.last, "", "scales", **attributes)
+    net.weights.append(numpy_helper.from_array(np.zeros(0, np.float32), "region"))
+    net.add("Resize", net.last, "region" if opset < 13 else "", "scales", **attributes)
     net.channels[net.last] = 4
     net.add("Conv", net.last, net.constant(4, 4, 3, 3), pads=[1, 1, 1, 1])
     model = net.model(10, 7)
