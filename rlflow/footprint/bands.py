@@ -82,6 +82,13 @@ def exits(flow: Flow, stretch: Stretch) -> list[str]:
     return [value for value in made if value in later]
 
 
+def height_of(flow: Flow, stretch: Stretch) -> int:
+    """The rows that are shared out among the bands: of what the stretch hands on in rows, else of what it averages."""
+    jobs = flow.jobs[stretch.first : stretch.last + 1]
+    given = exits(flow, stretch) or [job.inputs[0] for job in jobs if job.averages]
+    return min((flow.height(value) for value in given), default=0)
+
+
 class Shared(NamedTuple):
     """What one band of a step computes of ``wanted``, the rows that it hands on: the rows of each value, and each job's
     share of its inputs.
@@ -147,7 +154,8 @@ class _Banded:
         self._made = {value for step in self._steps if not step.crosses for value in step.made}
         self._exits = exits(flow, stretch)
         self._pieces: dict[str, list[_Piece]] = {}
-        self._averages = [job for step in self._steps for job in step.jobs if job.averages and job.crosses]
+        crossing = [job for step in self._steps if step.crosses for job in step.jobs]
+        self._averages = [job for job in crossing if job.averages and job.inputs[0] in self._made]
         self._means: dict[str, list[str]] = {}
         self._views: dict[str, str] = {}
         self.gathered: set[str] = set()  # pieces that a band has read already
@@ -286,7 +294,11 @@ class _Banded:
         return True
 
     def _last_ends(self) -> dict[str, list[int]] | None:
-        """Where the pieces of what the stretch hands on end; ``None`` where there are too few rows."""
+        """Where the pieces of what the stretch hands on end; ``None`` where there are too few rows, or neither is
+        anything handed on nor averaged.
+        """
+        if not self._exits and self._averages:
+            return {}
         heights = {value: self.flow.height(value) for value in self._exits}
         places = _places(min(heights.values(), default=0), self._stretch.bands, self._stretch.uneven)
         if places is None:

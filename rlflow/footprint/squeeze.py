@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, repeat
 from typing import NamedTuple
 
-from rlflow.footprint.bands import Stretch, exits, in_bands
+from rlflow.footprint.bands import Stretch, exits, height_of, in_bands
 from rlflow.footprint.flow import Flow
 from rlflow.footprint.layout import with_copies
 from rlflow.footprint.lifetimes import Footprint, footprint
@@ -159,7 +159,7 @@ class Squeeze:
 
     def _numbers(self, first: int, last: int) -> list[int]:
         """Numbers of bands: bands of one height leave no gaps where one takes the place of another."""
-        height = min((self.flow.height(value) for value in exits(self.flow, Stretch(first, last, 1))), default=0)
+        height = height_of(self.flow, Stretch(first, last, 1))
         return sorted({*BANDS, *(bands for bands in range(2, BANDS[-1]) if height % bands == 0)})
 
     def _refined(self, design: Design, flow: Flow, needs: Footprint) -> Iterator[tuple[Stretch, ...]]:
@@ -245,7 +245,7 @@ class Squeeze:
     def _covering(self, place: int, run: tuple[int, int], peak: int) -> Iterator[tuple[int, int]]:
         jobs = self.flow.jobs
         down = (start for start in range(place, run[0] - 1, -1) if not jobs[start].crosses)
-        up = (end for end in range(place, run[1] + 1) if not jobs[end].crosses)
+        up = (end for end in range(place, run[1] + 1) if not jobs[end].crosses or jobs[end].averages)
         starts = _records([(self._alive[start], start) for start in down])
         ends = _records([(self._alive[end + 1], end) for end in up])
         for first in starts:
@@ -275,11 +275,15 @@ def _records(places: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _runs(flow: Flow) -> Iterator[tuple[int, int]]:
-    """The first and last place of each run of jobs that rows go through, or that cross from such to such."""
+    """The first and last place of each run of jobs that rows go through, or that cross from such to such; a mean may
+    be the last.
+    """
     for banded, run in groupby(enumerate(flow.jobs), lambda one: one[1].rows is not None or one[1].crosses):
-        places = [place for place, job in run if not job.crosses]
-        if banded and places:
-            yield places[0], places[-1]
+        jobs = list(run)
+        starts = [place for place, job in jobs if not job.crosses]
+        ends = [place for place, job in jobs if not job.crosses or job.averages]
+        if banded and starts:
+            yield starts[0], ends[-1]
 
 
 def _alive(flow: Flow) -> list[int]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rlflow.deployment import Export
 from rlflow.errors import RuntimeCrashed, RuntimeRefused, UsageError
 from rlflow.footprint import Flow, Footprint, Stretch, footprint, in_bands
+from rlflow.footprint.bands import height_of
 from rlflow.footprint.squeeze import Design, Squeeze
 from rlflow.pipeline.context import Context
 from rlflow.pipeline.loading import Loaded
@@ -264,7 +265,7 @@ def _thinned(front: Sequence[_T], most: int) -> list[_T]:
 def _said(flow: Flow, stretch: Stretch) -> str:
     """A stretch in words: from which value to which, in how many bands."""
     first, last = flow.jobs[stretch.first], flow.jobs[stretch.last]
-    rows, steps = flow.height(last.outputs[0]), len(stretch.steps)
+    rows, steps = height_of(flow, stretch), len(stretch.steps)
     parts = f" ({', '.join(map(str, stretch.rates))} parts of a band)" if max(stretch.rates, default=1) > 1 else ""
     return (
         f"{first.inputs[0]} to {last.outputs[0]}: {stretch.last - stretch.first + 1} operators, "

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from rlflow.footprint import Flow, Stretch, footprint, in_bands
+from rlflow.footprint.bands import height_of
 from rlflow.footprint.layout import with_copies
 from rlflow.footprint.squeeze import Squeeze
 from rlflow.footprint.stepping import Stepping
@@ -182,3 +183,30 @@ def test_the_runtime_walks_through_the_gate_as_the_search_thinks(bands: int, fir
     real, estimate = schedule_of(trace.graph, trace.nodes, feeds), with_copies(banded)
     assert footprint(real).live == pytest.approx(footprint(estimate).live, rel=0.05)
     assert footprint(real).block == pytest.approx(footprint(estimate).block, rel=0.1)
+
+
+@pytest.mark.parametrize("how", [(11, "ReduceMean"), (18, "ReduceMean"), (17, "GlobalAveragePool")])
+@pytest.mark.parametrize(("bands", "hidden"), [(2, False), (3, True), (5, True)])
+def test_a_stretch_may_end_with_a_mean(how: tuple[int, str], bands: int, hidden: bool) -> None:
+    """A classifier's last mean: nothing is handed on in rows."""
+    model = gated(67, how[0], how[1], wide=64)
+    del model.graph.node[3:]
+    kept = [one for one in model.graph.initializer if one.name in ("k", "axes")]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("m", TensorProto.FLOAT, [1, CHANNELS, 1, 1]))
+    flow = flow_of(model)
+    stretch = Stretch(0, 2, bands, cuts=(1,), hidden=hidden)
+    banded = in_bands(flow, [stretch])
+    assert banded is not None and height_of(flow, stretch) == 67
+    written = with_bands(model, banded)
+    onnx.checker.check_model(written, full_check=True)
+    np.testing.assert_allclose(run(written), run(model), rtol=1e-5, atol=1e-5)
+    assert not any(job.joins and job.orders for job in banded.jobs)
+    smallest = Squeeze(flow, 3.0, 5.0).run()[0]
+    assert smallest.stretches and smallest.stretches[-1].last == 2
+
+
+def test_a_stretch_that_hands_nothing_on_and_averages_nothing_is_none() -> None:
+    flow = flow_of(gated(16))
+    assert in_bands(flow, [Stretch(2, 4, 2, hidden=True)]) is None
