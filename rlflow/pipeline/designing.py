@@ -150,11 +150,14 @@ class Designing:
     def _smaller(
         self, designs: Sequence[tuple[Base, Design]], peak: int, seconds: float = math.inf
     ) -> list[LookedAt]:
-        """The designs for which the runtime needs less than ``peak``, of those that there is time to look at."""
+        """The designs for which the runtime needs less than ``peak``, of those that there is time to look at; one where
+        the search was stopped.
+        """
         self._context.stage("looking", "looking at what the runtime makes of the smallest designs")
-        found, end = [], time.monotonic() + seconds
+        found: list[LookedAt] = []
+        end = time.monotonic() + seconds
         for base, design in designs:
-            if time.monotonic() > end or self._context.stop.stopped:
+            if time.monotonic() > end or (found and self._context.stop.stopped):
                 break
             one = self._candidate(base, design)
             if one is not None and one.seen.peak < peak:

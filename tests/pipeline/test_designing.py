@@ -72,3 +72,22 @@ def test_the_bound_is_read_by_the_clock(
 )
 def test_a_long_front_is_thinned_out(given: list[int], most: int, kept: list[int]) -> None:
     assert designing._thinned(given, most) == kept
+
+
+@pytest.mark.parametrize(("stopped", "seconds", "looked"), [(False, 9.0, 4), (True, 9.0, 2), (False, -1.0, 0)])
+def test_designs_are_looked_at_while_there_is_time_and_nobody_stops(
+    stopped: bool, seconds: float, looked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first of four needs more than the original; whoever stops the search still gets the next."""
+    inputs, asked = SimpleNamespace(feeds=[{}]), []
+    told = SimpleNamespace(stopped=stopped)
+    context: Any = SimpleNamespace(inputs=lambda came: inputs, stop=told, stage=lambda *words: None)
+
+    def candidate(base: Any, one: Design) -> Any:
+        asked.append(one)
+        return SimpleNamespace(seen=SimpleNamespace(peak=200 if len(asked) == 1 else 50))
+
+    made: Any = Designing(None, context, Wish())  # type: ignore[arg-type]
+    monkeypatch.setattr(made, "_candidate", candidate)
+    found = made._smaller([(None, design(1.0, bands)) for bands in range(2, 6)], 100, seconds)
+    assert len(asked) == looked and len(found) == max(looked - 1, 0)
