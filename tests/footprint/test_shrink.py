@@ -226,3 +226,12 @@ def test_where_rewriting_fails_the_bands_are_searched_for_all_the_same(
     report = rlflow.shrink(wide, slower=3.0, seconds=2, race_seconds=1, budget="1s").report
     assert report.shrunk and report.rewritten is None
     assert "The model was not rewritten first: The clock is broken." in report.notes
+
+
+def test_the_command_as_it_is_given_first_rewrites_and_shrinks(tmp_path: Path) -> None:
+    """No option but the bounds of time: the default strategy."""
+    path, out = _twice(tmp_path), tmp_path / "small.onnx"
+    done = call("shrink", path, "-o", out, "--budget", "8s", "--search-seconds", "4", "--race-seconds", "4")
+    assert done.exit_code == 0, done.output
+    assert "rewritten first" in done.output and "in bands: " in done.output
+    assert rlflow.verify(path, out).passed
