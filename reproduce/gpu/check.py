@@ -1,9 +1,10 @@
 """``make gpu-check``: what the cudnn back end is worth on this machine's GPU, in under ten minutes, as one JSON file.
 
 1. build      the core, in place, where it is not built already
-2. operators  each operator by the back end and by torch for the same shape: ratio table, and agreement of the outputs
-3. calibrate  predicted against replayed time over five models and variants of each
-4. optimize   `rlflow optimize --cost cudnn` on five models at batch 1, timed end to end on the GPU
+2. cases      the small graphs of tests/gpu/graph_cases.py against ONNX's reference evaluator: does the GPU agree?
+3. operators  each operator by the back end and by torch for the same shape: ratio table, and agreement of the outputs
+4. calibrate  predicted against replayed time over five models and variants of each, and torch's time of the model
+5. optimize   `rlflow optimize --cost cudnn` on five models at batch 1, timed end to end on the GPU
 
 A stage that the time does not reach is named in the file, which is written anew after every row. The last words are a
 table of what was measured and what was not (``summary.py``). Runs from a checkout, with whatever Python has torch, onnx
@@ -13,6 +14,7 @@ and cython; nothing is installed. Without a GPU: the sentence, the table, and st
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import subprocess
@@ -28,6 +30,13 @@ sys.path[:0] = [os.fspath(ROOT), os.fspath(ROOT / "reproduce" / "common"), os.fs
 MODELS = ("nasrnn", "squeezenet1.1", "resnext-50", "inception-v3", "bert-base")
 PRECISIONS = ("float32", "float16")
 VARIANTS = 8
+#: By precision: how far a result may be off, as a part of the largest value.
+NEAR = {"float32": 2e-4, "tf32": 2e-3, "float16": 1e-2, "bfloat16": 6e-2}
+#: The cases that are run in every precision; the others in float32.
+REDUCED = ("conv residual relu", "matmul bias gelu", "layer norm of a sum", "softmax", "concat")
+STAGES = ("cases", "operators", "calibrate", "optimize")
+#: The key of a stage's rows.
+ROWS = {"cases": "cases", "operators": "operators", "calibrate": "calibration", "optimize": "optimize"}
 #: Seconds that a stage needs to be worth beginning.
 LEAST = 20.0
 
@@ -86,7 +95,7 @@ def main() -> int:
     )
     parser.add_argument("--budget", default="8s", help="of each search")
     parser.add_argument("--models", nargs="+", default=list(MODELS))
-    parser.add_argument("--stages", nargs="+", default=["operators", "calibrate", "optimize"])
+    parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
     options = parser.parse_args()
     started = time.monotonic()
     build_seconds = build()
@@ -107,8 +116,29 @@ def summary_table(found: dict[str, Any] | None, models: list[str], reason: str =
     """What is measured and what is not, of all that this check can measure."""
     import summary
 
-    planned = {"operators": len(OPERATORS) * len(PRECISIONS), "calibration": len(models), "optimize": len(models)}
+    planned = {
+        "cases": len(case_names()),
+        "operators": len(OPERATORS) * len(PRECISIONS),
+        "calibration": len(models),
+        "optimize": len(models),
+    }
     return summary.text(found, planned, reason)
+
+
+def cases() -> dict[str, tuple[str, str]]:
+    """The tests' graphs by name, each with a part of what its steps are called."""
+    path = ROOT / "tests" / "gpu" / "graph_cases.py"
+    spec = importlib.util.spec_from_file_location("cuda_graph_cases", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return dict(module.GRAPHS)
+
+
+def case_names() -> list[tuple[str, str]]:
+    """(case, precision) of all that the first stage runs."""
+    return [(name, precision) for name in cases() for precision in (NEAR if name in REDUCED else ("float32",))]
 
 
 def build() -> float:
@@ -142,9 +172,7 @@ class Check:
         self.found: dict[str, Any] = {
             "machine": machine.header(["make", "gpu-check"]),
             "build_seconds": build_seconds,
-            "operators": [],
-            "calibration": [],
-            "optimize": [],
+            **{key: [] for key in ROWS.values()},
             "problems": [],
         }
         from rlflow.runtime import cuda
@@ -152,10 +180,9 @@ class Check:
         self.found["gpu"] = cuda.Cudnn().describe("gpu")
         if options.keep and options.json.exists():
             before = json.loads(options.json.read_text(encoding="utf-8"))
-            for stage in ("operators", "calibrate", "optimize"):
-                key = "calibration" if stage == "calibrate" else stage
+            for stage, key in ROWS.items():
                 if stage not in options.stages:
-                    self.found[key] = before[key]
+                    self.found[key] = before.get(key, [])
                     self.found["problems"] += [one for one in before["problems"] if one.startswith(f"{stage}:")]
 
     def left(self) -> float:
@@ -184,6 +211,34 @@ class Check:
             self.save()
 
     # --- stages -----------------------------------------------------------------------------------------------------
+
+    def cases(self) -> None:
+        """The tests' graphs against the reference."""
+        for row in self.each("cases", case_names(), self._case):
+            self.found["cases"].append(row)
+        print(f"  {len(self.found['cases'])} of {len(case_names())} cases computed", flush=True)
+
+    def _case(self, what: tuple[str, str]) -> dict[str, Any]:
+        import numpy as np
+
+        from rlflow.frontends import evaluate, graph_to_model
+        from rlflow.graph import Graph
+        from rlflow.price.feed_specs import input_specs
+        from rlflow.runtime import RuntimeOptions, cuda
+        from rlflow.runtime.messages import feeds_from_specs
+
+        name, precision = what
+        graph = Graph.parse(cases()[name][0])
+        feeds = feeds_from_specs(input_specs(graph, {}), np.random.default_rng(1))
+        options = RuntimeOptions(runtime="cudnn", precision=precision)
+        session = cuda.Session(graph_to_model(graph).SerializeToString(), options)
+        found = session.run(feeds)
+        expected = dict(zip(found, evaluate(graph, feeds), strict=True))
+        off = max(_difference(found[key], expected[key]) for key in found)
+        if not off < NEAR[precision]:
+            self.found["problems"].append(f"cases: {name} in {precision} differs from the reference by {off:.2g}")
+        assert session.executable is not None
+        return {"case": name, "precision": precision, "difference": off, "steps": session.executable.steps()}
 
     def operators(self) -> None:
         """Each operator beside torch."""
@@ -248,7 +303,8 @@ class Check:
         from rlflow.rulesets import load_library
 
         begun = time.monotonic()
-        graph = load_model(zoo.build(name)).graph
+        source = zoo.build(name)
+        graph = load_model(source).graph
         graphs = [graph, *(one.graph for one in variants(graph, load_library(None), VARIANTS, 0))]
         predicted: list[float] = []
         measured: list[float] = []
@@ -260,7 +316,22 @@ class Check:
                 measured.append(model.run_time(one))
         found = agreement(predicted, measured, [0.005] * len(measured))
         return {"model": name, "seconds": time.monotonic() - begun, **found._asdict(), "predicted_ms": predicted,
-                "measured_ms": measured}  # fmt: skip
+                "measured_ms": measured, "torch_ms": self._torch_ms(graph)}  # fmt: skip
+
+    @staticmethod
+    def _torch_ms(graph: Any) -> float:
+        """Of the whole model, as plain calls of torch captured in one CUDA graph."""
+        import numpy as np
+
+        from rlflow.frontends import graph_to_model
+        from rlflow.price.feed_specs import input_specs
+        from rlflow.runtime import RuntimeOptions
+        from rlflow.runtime.messages import feeds_from_specs
+        from rlflow.runtime.torch_cuda.session import Session as TorchSession
+
+        session = TorchSession(graph_to_model(graph).SerializeToString(), RuntimeOptions(runtime="torch"))
+        session.run(feeds_from_specs(input_specs(graph, {}), np.random.default_rng(0)))
+        return torch_time(session, chain=4)
 
     def optimize(self) -> None:
         """The command line, end to end on the GPU."""

@@ -7,12 +7,14 @@ from typing import Any
 
 #: What this check measures: a key of its JSON file, what it is, and what a row is called.
 MEASURED = (
+    ("cases", "the tests' graphs beside the reference", "graphs"),
     ("operators", "each operator beside torch", "operators"),
     ("calibration", "prices against replayed models", "models"),
     ("optimize", "`optimize --cost cudnn`, end to end", "models"),
 )
 #: What it does not measure, and what is known instead.
 NOT_MEASURED = (
+    ("cases", "the tests' graphs beside the reference", "graphs"),
     ("a model that keeps channels last throughout", "each convolution changes the layout itself and pays for it"),
     ("whole models in tf32, float16 or bfloat16", "their regions are priced; the final comparison is in float32"),
     ("shapes that change, several streams, several GPUs", "not built"),
@@ -41,6 +43,8 @@ def rows(found: Mapping[str, Any] | None, planned: Mapping[str, int], reason: st
 
 def _known(key: str, values: Sequence[Mapping[str, Any]], done: int, wanted: int, unit: str) -> str:
     start = f"{done} of {wanted} {unit}"
+    if key == "cases":
+        return f"{start}; off by at most {max(float(row['difference']) for row in values):.1g} of the largest value"
     if key == "operators":
         ratios = sorted(float(row["ratio"]) for row in values)
         return f"{start}; {ratios[len(ratios) // 2]:.2f} times torch's time in the middle, {ratios[-1]:.2f} at worst"

@@ -20,7 +20,7 @@ from rlflow.runtime.messages import feeds_from_specs
 from rlflow.runtime.torch_cuda.session import Session, torch
 from rlflow.runtime.torch_cuda.torch_calls import OPS
 
-_SPEC = importlib.util.spec_from_file_location("cuda_graph_cases", Path(__file__).with_name("test_cuda_graphs.py"))
+_SPEC = importlib.util.spec_from_file_location("cuda_graph_cases", Path(__file__).with_name("graph_cases.py"))
 assert _SPEC is not None
 assert _SPEC.loader is not None
 _CASES = importlib.util.module_from_spec(_SPEC)
