@@ -39,16 +39,24 @@ void make_cases() {
     for (long long op = kConst; op <= kSelect; ++op)
       p.code[p.steps] = {op, op == kConst ? 0 : 2 + p.steps - 1, 1, 0, 0x3ff0000000000000ll}, ++p.steps;
     p.result[0] = 2 + p.steps - 1, p.result[1] = 2 + p.steps - 2;
+    p.lanes = 1;
     add(p, "every-operation-" + type);
+    p.steps = 3, p.result[0] = 4, p.result[1] = 3, p.in[1].offset = 0, p.lanes = 4;
+    add(p, "lanes-" + type);
+    p.count = kGiven, p.dims = 1, p.extent[0] = 1, p.ins = 1, p.in[0].stride[0] = p.out[0].stride[0] = p.out[1].stride[0] = 1;
+    add(p, "any-count-" + type);
     Reducing r{};
     r.dtype = r.out_dtype = kind, r.wide = wide || kind == kBool || kind == kU8 || kind == kI8;
     r.outputs = 128, r.count = 768, r.kept = r.reduced = 1, r.kept_extent[0] = 128, r.kept_stride[0] = 768, r.reduced_extent[0] = 768,
     r.reduced_stride[0] = 1;
     for (long long how = kSum; how <= kArgMinLast; ++how) {
-      r.kind = how, r.together = 0;
+      r.kind = how, r.together = 1;
       add(r, std::to_string(how) + "-" + type);
-      r.together = 1;
-      if (how == kSum || how == kMaximum) add(r, std::to_string(how) + "-block-" + type);
+      if (how != kSum && how != kMaximum) continue;
+      r.together = kGiven;
+      add(r, std::to_string(how) + "-block-" + type);
+      r.together = 32;
+      add(r, std::to_string(how) + "-warp-" + type);
     }
     Remapping m{};
     m.dtype = kind, m.count = 100, m.dims = 2, m.extent[0] = m.extent[1] = 10, m.start[1] = 10, m.fill = INT64_MIN;
@@ -56,8 +64,9 @@ void make_cases() {
   }
   for (long long kind : {kF32, kF16, kBF16}) {
     std::string type = std::to_string(kind);
-    add(Softening{kind, 128, 768, 1, 0}, type);
-    add(Softening{kind, 128, 768, 3, 1}, "log-" + type);
+    add(Softening{kind, 128, 768, 1, 0, 1}, type);
+    add(Softening{kind, 128, 7680, 1, 0, 0}, "block-" + type);
+    add(Softening{kind, 128, 768, 3, 1, 1}, "log-" + type);
     add(Normalising{kind, 128, 768, 1, 0, 1, 0x3ee4f8b588e368f1ll, 1, 1}, type);
     add(Normalising{kind, 64, 49, 1, 1, 32, 0, 1, 0}, "rows-" + type);
     Pooling q{};
@@ -70,9 +79,11 @@ void make_cases() {
     add(q, "maximum-" + type);
   }
   for (long long bytes : {1, 2, 4, 8}) {
-    add(Transposition{bytes, 12, 128, 64}, std::to_string(bytes));
+    add(Transposition{bytes, kGiven, kGiven, kGiven}, std::to_string(bytes));
     add(Gathering{bytes, kI64, 1, 30522, 768, 128}, std::to_string(bytes));
   }
+  for (long long bytes : {1, 2, 4, 8, 16})
+    for (long long apart : {0, 1}) add(Joining{bytes, apart, 100, 60, 3, {10, 30, 60}}, (apart ? "apart-" : "together-") + std::to_string(bytes));
 }
 
 }  // namespace

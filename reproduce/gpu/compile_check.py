@@ -29,12 +29,15 @@ PACKAGES = (
 #: Of the hundreds of dumped kernels nvcc sees one of each kind and type: it starts anew for each.
 NVCC_KERNELS = (
     "Pointwise-every-operation-*",
+    "Pointwise-lanes-1",
     "Transposition-4",
     "Reducing-0-block-*",
+    "Reducing-0-warp-1",
     "Reducing-10-1",
     "Softening-*",
     "Normalising-*",
     "Gathering-4",
+    "Joining-apart-16",
     "Remapping-1",
     "Pooling-maximum-*",
 )

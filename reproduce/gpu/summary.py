@@ -14,7 +14,6 @@ MEASURED = (
 )
 #: What it does not measure, and what is known instead.
 NOT_MEASURED = (
-    ("cases", "the tests' graphs beside the reference", "graphs"),
     ("a model that keeps channels last throughout", "each convolution changes the layout itself and pays for it"),
     ("whole models in tf32, float16 or bfloat16", "their regions are priced; the final comparison is in float32"),
     ("shapes that change, several streams, several GPUs", "not built"),

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 TYPES = Path(__file__).resolve().parents[2] / "cext" / "src" / "cudnn" / "kernel_types.h"
-MAX_DIMS, MAX_INS, MAX_OUTS, MAX_CODE = 6, 14, 2, 56
+MAX_DIMS, MAX_INS, MAX_OUTS, MAX_CODE = 6, 14, 4, 56
+GIVEN = -1
 #: Orders of blocks, warps and lanes: see fake/blocks.h.
 ORDERS = ("forward", "reverse", "7")
 #: Blocks, and threads in each, for kernels whose threads do not meet.
@@ -53,7 +54,7 @@ NUMPY: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Case:
-    """One kernel with its parameters. ``outs``: what must be there afterwards."""
+    """One kernel with its parameters. ``outs``: what must be there afterwards. ``sizes``: for parameters that are GIVEN."""
 
     name: str
     kernel: str
@@ -62,6 +63,7 @@ class Case:
     outs: list[np.ndarray]
     launches: Sequence[tuple[int, int, str]] = APART
     tolerance: float = 1e-5
+    sizes: Sequence[int] = ()
 
 
 def bits(value: float) -> int:
@@ -105,9 +107,10 @@ def pointwise(
     outs: Sequence[tuple[str, int]],
     code: Sequence[tuple[str, int, int, int, float]],
     wide: bool = False,
+    lanes: int = 1,
 ) -> list[int]:
     """Operands are (kind, strides, offset), results (kind, register), instructions (code, a, b, c, number)."""
-    fixed = [math.prod(shape), int(wide), len(shape), *padded(shape), len(ins), len(outs), len(code)]
+    fixed = [math.prod(shape), int(wide), lanes, len(shape), *padded(shape), len(ins), len(outs), len(code)]
     for number in range(MAX_INS):
         kind, stride, offset = ins[number] if number < len(ins) else ("kF32", (), 0)
         fixed += [KIND[kind] if number < len(ins) else 0, offset, *padded(stride)]
@@ -217,6 +220,32 @@ def types() -> Iterator[Case]:
     yield Case("half floats round to even", "Pointwise", fixed, [exact], [half, to_brain(exact)], tolerance=0.0)
 
 
+def lanes() -> Iterator[Case]:
+    """Four neighbours at a time: every kind, rows that stay, a column, an offset; and a count that is given."""
+    for kind in NUMPY:
+        x = random((3, 28), kind)
+        values = from_brain(x) if kind == "kBF16" else x
+        for wide in (False, True):
+            code = [("kConst", 0, 0, 0, 2.0), ("kDiv", 0, 1, 0, 0.0)]
+            fixed = pointwise((84,), [(kind, (1,), 0)], [("kF64", 2), (kind, 0)], code, wide, lanes=4)
+            right = (values if wide else values.astype(np.float32)).astype(np.float64) / 2
+            name = f"pointwise of {kind}, four at a time{', wide' if wide else ''}"
+            yield Case(name, "Pointwise", fixed, [x], [right, x])
+    x, row, column = random((5, 3, 24)), random((24,), seed=1), random((5, 1, 1), seed=2)
+    sums = [("kAdd", 0, 1, 0, 0.0), ("kMul", 3, 2, 0, 0.0)]
+    ins = [("kF32", strides(x.shape), 0), ("kF32", (0, 0, 1), 0), ("kF32", (1, 0, 0), 0)]
+    fixed = pointwise(x.shape, ins, [("kF32", 4), ("kF16", 3)], sums, lanes=4)
+    right = [(x + row) * column, (x + row).astype(np.float16)]
+    yield Case("pointwise of rows and columns, four at a time", "Pointwise", fixed, [x, row, column], right, tolerance=1e-3)
+    fixed = pointwise((5, 12), [("kF32", (72, 1), 8)], [("kF32", 1)], [("kNeg", 0, 0, 0, 0.0)], lanes=4)
+    cut = x.reshape(5, 72)[:, 8:20]
+    yield Case("pointwise from an offset, four at a time", "Pointwise", fixed, [x], [-cut])
+    for number in (1, 4):
+        fixed = pointwise((360,), [("kF32", (1,), 0)], [("kF32", 1)], [("kNeg", 0, 0, 0, 0.0)], lanes=number)
+        name = f"pointwise of as many as are given, {number} at a time"
+        yield Case(name, "Pointwise", [GIVEN, *fixed[1:]], [x.reshape(-1)], [-x.reshape(-1)], sizes=(360,))
+
+
 # --- movement ---------------------------------------------------------------------------------------------------------
 
 
@@ -226,9 +255,13 @@ def transpositions() -> Iterator[Case]:
             x = random((batch, rows, columns), kind)
             fixed = [x.itemsize, batch, rows, columns]
             name = f"transposition of {batch} x {rows} x {columns}, {kind}"
+            launches = TOGETHER if kind == "kF32" else TOGETHER[1:4]
+            yield Case(name, "Transposition", fixed, [x], [x.transpose(0, 2, 1)], launches)
+            given = [x.itemsize, GIVEN, GIVEN, GIVEN]
             yield Case(
-                name, "Transposition", fixed, [x], [x.transpose(0, 2, 1)], TOGETHER if kind == "kF32" else TOGETHER[1:4]
-            )
+                f"{name}, as it is launched", "Transposition", given, [x], [x.transpose(0, 2, 1)], launches[:1],
+                sizes=(batch, rows, columns),
+            )  # fmt: skip
 
 
 def gathers() -> Iterator[Case]:
@@ -239,6 +272,21 @@ def gathers() -> Iterator[Case]:
             right = table[:, np.clip(np.where(index < 0, index + 9, index), 0, 8)]
             fixed = [table.itemsize, KIND[index_kind], 3, 9, 4, index.size]
             yield Case(f"gather of {kind} by {index_kind}", "Gathering", fixed, [table, index], [right])
+
+
+def joinings() -> Iterator[Case]:
+    """Put together and cut apart, in units of every size."""
+    for kind, lengths, outer in (("kU8", (3, 5), 4), ("kF16", (1, 4, 2), 3), ("kF32", (7, 2), 1), ("kF64", (2, 3, 1), 5)):
+        parts = [random((outer, length), kind, seed) for seed, length in enumerate(lengths)]
+        for wider in (1, 16 // parts[0].itemsize):  # the parts in units of their own, and of sixteen bytes
+            pieces = [np.repeat(part, wider, axis=1) for part in parts]
+            whole = np.concatenate(pieces, axis=1)
+            ends = np.cumsum(lengths).tolist()
+            unit = parts[0].itemsize * wider
+            shape = [outer, ends[-1], len(ends), *padded(ends, MAX_INS)]
+            name = f"of {len(ends)} parts, {outer} times, {kind}, units of {unit}"
+            yield Case(f"joining {name}", "Joining", [unit, 0, *shape], pieces, [whole])
+            yield Case(f"parting {name}", "Joining", [unit, 1, *shape], [whole], pieces)
 
 
 def remappings() -> Iterator[Case]:
@@ -263,8 +311,11 @@ REDUCED: dict[str, Callable[[np.ndarray], Any]] = {
     "kArgMin": np.argmin, "kArgMaxLast": lambda v: v.size - 1 - np.argmax(v[::-1]),
     "kArgMinLast": lambda v: v.size - 1 - np.argmin(v[::-1]),
 }  # fmt: skip
-#: Those for which a block can make one output.
-BY_BLOCK = ("kSum", "kMean", "kMaximum", "kMinimum", "kL1", "kL2", "kLogSum", "kSumSquare")
+#: Those for which a warp or a block can make one output.
+TOGETHER_MADE = ("kSum", "kMean", "kMaximum", "kMinimum", "kL1", "kL2", "kLogSum", "kSumSquare")
+
+
+MADE_BY = {1: "", 32: ", a warp each", GIVEN: ", a block each"}
 
 
 def reductions() -> Iterator[Case]:
@@ -276,26 +327,28 @@ def reductions() -> Iterator[Case]:
             x = np.clip(x, 0.8, 1.2)
         middle = np.array([reduce(x[a, :, c].astype(np.float64)) for a in range(5) for c in range(11)])
         rest = np.array([reduce(x[:, b].reshape(-1).astype(np.float64)) for b in range(3)])
-        for by_block in (False, True) if kind in BY_BLOCK else (False,):
+        for together in (1, 32, GIVEN) if kind in TOGETHER_MADE else (1,):
             for right, kept, reduced in (
                 (middle, ((5, 33), (11, 1)), ((3, 11),)),
                 (rest, ((3, 11),), ((5, 33), (11, 1))),
             ):
-                fixed = _reducing(kind, "kF32", "kF32", right.size, by_block, kept, reduced)
+                fixed = _reducing(kind, "kF32", "kF32", right.size, together, kept, reduced)
                 answer = right.astype(np.int64 if kind.startswith("kArg") else np.float32)
-                launches = TOGETHER if by_block else APART
-                name = f"reduction {kind} to {right.size}{', a block each' if by_block else ''}"
+                launches = APART if together == 1 else TOGETHER
+                name = f"reduction {kind} to {right.size}{MADE_BY[together]}"
                 yield Case(name, "Reducing", fixed, [x], [answer], launches, 1e-4)
     counts = random((4, 300), "kI64")
-    fixed = _reducing("kSum", "kI64", "kI64", 4, True, ((4, 300),), ((300, 1),), wide=True)
-    yield Case("reduction of integers", "Reducing", fixed, [counts], [counts.sum(1)], TOGETHER)
+    for together in (32, GIVEN):
+        fixed = _reducing("kSum", "kI64", "kI64", 4, together, ((4, 300),), ((300, 1),), wide=True)
+        name = f"reduction of integers{MADE_BY[together]}"
+        yield Case(name, "Reducing", fixed, [counts], [counts.sum(1)], TOGETHER)
 
 
 def _reducing(
-    kind: str, dtype: str, out: str, outputs: int, by_block: bool, kept: Any, reduced: Any, wide: bool = False
+    kind: str, dtype: str, out: str, outputs: int, together: int, kept: Any, reduced: Any, wide: bool = False
 ) -> list[int]:
     count = math.prod(extent for extent, _ in reduced)
-    fixed = [REDUCTION[kind], KIND[dtype], KIND[out], int(wide), outputs, int(by_block), count]
+    fixed = [REDUCTION[kind], KIND[dtype], KIND[out], int(wide), outputs, together, count]
     for axes in (kept, reduced):
         fixed += [len(axes), *padded([extent for extent, _ in axes]), *padded([stride for _, stride in axes])]
     return fixed
@@ -303,15 +356,17 @@ def _reducing(
 
 def softenings() -> Iterator[Case]:
     for kind, tolerance in (("kF32", 1e-5), ("kF16", 2e-3)):
-        for outer, extent, inner in ((3, 300, 1), (2, 5, 3), (1, 1, 1)):
+        for outer, extent, inner in ((3, 300, 1), (2, 5, 3), (1, 1, 1), (2, 1024, 1), (1, 33, 2)):
             x = (random((outer, extent, inner)) * 9).astype(NUMPY[kind])
             shifted = x.astype(np.float64) - x.max(1, keepdims=True)
             sums = np.exp(shifted).sum(1, keepdims=True)
             for log in (0, 1):
                 right = shifted - np.log(sums) if log else np.exp(shifted) / sums
-                fixed = [KIND[kind], outer * inner, extent, inner, log]
-                name = f"softmax of {outer} x {extent} x {inner}, {kind}{', logarithm' if log else ''}"
-                yield Case(name, "Softening", fixed, [x], [right.astype(NUMPY[kind])], TOGETHER, tolerance)
+                for by_warp in (0, 1):
+                    fixed = [KIND[kind], outer * inner, extent, inner, log, by_warp]
+                    name = f"softmax of {outer} x {extent} x {inner}, {kind}{', logarithm' if log else ''}"
+                    name += ", a warp a row" * by_warp
+                    yield Case(name, "Softening", fixed, [x], [right.astype(NUMPY[kind])], TOGETHER, tolerance)
 
 
 def normalisations() -> Iterator[Case]:
@@ -371,5 +426,5 @@ def _pooled(plane: np.ndarray, at: Sequence[int], how: Any, maximum: int, with_p
     return max(seen) if maximum else sum(seen) / (counted if with_pad else len(seen))
 
 
-GROUPS = (operations, chains, types, transpositions, gathers, remappings, reductions, softenings, normalisations, pools)
+GROUPS = (operations, chains, types, lanes, transpositions, gathers, joinings, remappings, reductions, softenings, normalisations, pools)
 CASES = {case.name: case for group in GROUPS for case in group()}

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-MAX_OUTS, MAX_INS = 2, 14
+MAX_OUTS, MAX_INS, MAX_SIZES = 4, 14, 3
 
 
 class KernelHost:
@@ -30,6 +30,7 @@ class KernelHost:
         outs: list[Any],
         launch: tuple[int, int, str],
         at_end: bool,
+        sizes: Sequence[int] = (),
     ) -> str:
         """Launches once; the results are written into ``outs``. What went wrong, or nothing."""
         held = [self._library.fake_take(array.nbytes, at_end) for array in (*outs, *ins)]
@@ -39,6 +40,7 @@ class KernelHost:
                 ctypes.memmove(address, packed.ctypes.data, packed.nbytes)
             empty = [None] * (MAX_OUTS - len(outs)), [None] * (MAX_INS - len(ins))
             addresses = [*held[: len(outs)], *empty[0], *held[len(outs) :], *empty[1]]
+            addresses += [*sizes, *[0] * (MAX_SIZES - len(sizes))]  # a pointer is as wide as a long long
             pointers = (ctypes.c_void_p * len(addresses))(*addresses)
             numbers = (ctypes.c_longlong * len(fixed))(*fixed)
             grid, threads, order = launch

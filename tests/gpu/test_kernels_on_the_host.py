@@ -44,7 +44,7 @@ def test_a_kernel_computes_what_numpy_does(host: object, name: str) -> None:
     case = cases.CASES[name]
     for number, launch in enumerate(case.launches):
         outs = [np.empty(right.shape, right.dtype) for right in case.outs]
-        fault = host.fault(case.kernel, case.fixed, case.ins, outs, launch, at_end=number % 2 == 0)
+        fault = host.fault(case.kernel, case.fixed, case.ins, outs, launch, number % 2 == 0, case.sizes)
         assert not fault, f"{launch}: {fault}"
         for found, right in zip(outs, case.outs, strict=True):
             np.testing.assert_allclose(

@@ -143,8 +143,8 @@ Ref Planner::turned(Ref from, const Dims& size, int type, std::vector<Step>& ste
   return to;
 }
 Step Planner::turn(Ref from, Ref to, int type, int64_t batch, int64_t rows, int64_t columns) {
-  kernels::Transposition f{static_cast<long long>(item_bytes(type)), batch, rows, columns};
-  return launch(f, {from}, {to}, batch * ((rows + 31) / 32) * ((columns + 31) / 32));
+  const kernels::Transposition f{static_cast<long long>(item_bytes(type)), kernels::kGiven, kernels::kGiven, kernels::kGiven};
+  return launch(f, {from}, {to}, batch * ((rows + 31) / 32) * ((columns + 31) / 32), 256, {batch, rows, columns});
 }
 
 // The plans of one form of it, each an alternative of the stage. With channels last, what changes the layout is part of the price.

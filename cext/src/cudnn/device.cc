@@ -1,5 +1,8 @@
 #include "device.h"
 
+#include <algorithm>
+#include <atomic>
+#include <thread>
 #include <utility>
 
 namespace rlflow::gpu {
@@ -60,13 +63,13 @@ void Device::check_cublas(int status, const char* what) const {
   if (status != 0) throw Failure(std::string("cuBLASLt failed while ") + what + ": " + api().cublasLtGetStatusString(status) + ".");
 }
 
-std::string Device::compile(const char* name, const std::string& source) const {
+std::string Device::binary_of(const Kernel& kernel, const std::string& source) const {
   const Api& a = api();
   void* program = nullptr;
   auto done = [&](int status, const char* what) {
     if (status != 0) throw Failure(std::string("NVRTC failed while ") + what + ": " + a.nvrtcGetErrorString(status) + ".");
   };
-  done(a.nvrtcCreateProgram(&program, source.c_str(), name, 0, nullptr, nullptr), "reading a kernel");
+  done(a.nvrtcCreateProgram(&program, source.c_str(), kernel.name, 0, nullptr, nullptr), "reading a kernel");
   struct Closing {
     const Api& a;
     void** program;
@@ -81,7 +84,7 @@ std::string Device::compile(const char* name, const std::string& source) const {
       log.resize(size);
       a.nvrtcGetProgramLog(program, log.data());
     }
-    throw Failure(std::string("NVRTC refused the kernel ") + name + " for " + target + ": " + log.substr(0, 600));
+    throw Failure(std::string("NVRTC refused the kernel ") + kernel.name + " for " + target + ": " + log.substr(0, 600));
   }
   size_t size = 0;
   done(a.nvrtcGetCUBINSize(program, &size), "compiling a kernel");
@@ -90,16 +93,44 @@ std::string Device::compile(const char* name, const std::string& source) const {
   return binary;
 }
 
-void* Device::kernel(const char* name, const long long* fixed, size_t count) {
-  std::string source = kernel_source(name, fixed, count);
-  void*& function = kernels_[source];
-  if (function) return function;
-  std::string binary = compile(name, source);
-  void* module = nullptr;
-  check(api().cuModuleLoadData(&module, binary.data()), "loading a kernel");
-  modules_.push_back(module);
-  check(api().cuModuleGetFunction(&function, module, "kernel"), "finding a kernel");
-  return function;
+const Kernel* Device::kernel(const char* name, const long long* fixed, size_t count) {
+  const auto [at, is_new] = kernels_.try_emplace(kernel_source(name, fixed, count), Kernel{name, nullptr});
+  if (is_new) waiting_.push_back(&*at);
+  return &at->second;
+}
+
+void Device::compile() {
+  constexpr size_t kMostThreads = 16;
+  const std::vector<std::map<std::string, Kernel>::value_type*> all = std::exchange(waiting_, {});
+  std::vector<std::string> binaries(all.size()), refusals(all.size());
+  std::atomic<size_t> next{0};
+  auto work = [&] {
+    for (size_t i = next++; i < all.size(); i = next++) {
+      try {
+        binaries[i] = binary_of(all[i]->second, all[i]->first);
+      } catch (const std::exception& failure) {
+        refusals[i] = failure.what();
+      }
+    }
+  };
+  const size_t count = std::min({all.size(), kMostThreads, static_cast<size_t>(std::max(std::thread::hardware_concurrency(), 1u))});
+  std::vector<std::thread> others;
+  for (size_t k = 1; k < count; ++k) others.emplace_back(work);
+  work();
+  for (std::thread& other : others) other.join();
+  for (size_t i = 0; i < all.size(); ++i) {
+    Kernel& made = all[i]->second;
+    try {
+      if (!refusals[i].empty()) throw Failure(refusals[i]);
+      void* module = nullptr;
+      check(api().cuModuleLoadData(&module, binaries[i].data()), "loading a kernel");
+      modules_.push_back(module);
+      check(api().cuModuleGetFunction(&made.function, module, "kernel"), "finding a kernel");
+    } catch (...) {  // whoever wants one of the rest is to compile it
+      for (size_t k = i; k < all.size(); ++k) kernels_.erase(all[k]->first);
+      throw;
+    }
+  }
 }
 
 Memory::Memory(const Device& device, size_t bytes) : device_(&device), bytes_(bytes) {

@@ -17,6 +17,11 @@ struct DeviceFacts {
   size_t memory = 0;
 };
 
+struct Kernel {
+  const char* name = nullptr;
+  void* function = nullptr;                                     // none before it is compiled
+};
+
 class Device {
  public:
   Device(const std::vector<std::string>& folders, bool system, int number);  // throws Failure with the loader's sentences
@@ -39,17 +44,19 @@ class Device {
   void check(int status, const char* what) const;               // driver
   void check_cudnn(int status, const char* what) const;
   void check_cublas(int status, const char* what) const;
-  // A kernel with these constants, compiled on first use. `fixed` points to `count` long longs and must outlive launches.
-  void* kernel(const char* name, const long long* fixed, size_t count);
+  // A kernel with these constants, `count` long longs. It can be launched after `compile`.
+  const Kernel* kernel(const char* name, const long long* fixed, size_t count);
+  void compile();                                               // all kernels that are not yet, side by side: each takes 50 ms
   size_t compiled() const { return modules_.size(); }
 
  private:
-  std::string compile(const char* name, const std::string& source) const;
+  std::string binary_of(const Kernel& kernel, const std::string& source) const;
   Libraries libraries_;
   DeviceFacts facts_;
   int device_ = 0;
   void *context_ = nullptr, *stream_ = nullptr, *cudnn_ = nullptr, *cublas_ = nullptr;
-  std::map<std::string, void*> kernels_;                        // by source
+  std::map<std::string, Kernel> kernels_;                       // by source
+  std::vector<std::map<std::string, Kernel>::value_type*> waiting_;
   std::vector<void*> modules_;
 };
 

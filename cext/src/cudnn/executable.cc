@@ -62,12 +62,29 @@ struct Executable::Impl {
     for (const Stage& s : plan.stages) count += s.alternatives[s.chosen].steps.size();
     return count;
   }
-  double time_once(const Event& begin, const Event& end, const std::vector<Step>& steps, int runs) const {
+  double time_once(const Event& begin, const Event& end, const std::vector<Step>& steps) const {
     begin.record();
-    for (int i = 0; i < runs; ++i)
-      for (const Step& step : steps) step(plan, 0);
+    for (const Step& step : steps) step(plan, 0);
     end.record();
-    return end.ms_since(begin) / runs;
+    return end.ms_since(begin);
+  }
+  // The median of some samples. What is short is captured: to start its kernels one by one would take longer than they run.
+  double time_of(const Event& begin, const Event& end, const std::vector<Step>& steps) const {
+    const int runs = std::clamp(static_cast<int>(0.1 / std::max(time_once(begin, end, steps), 1e-3)), 1, 20);
+    Replay replay(*plan.device, [&] {
+      for (int i = 0; i < runs; ++i)
+        for (const Step& step : steps) step(plan, 0);
+    });
+    replay.launch();
+    std::vector<double> samples;
+    samples.reserve(kTries);
+    for (int k = 0; k < kTries; ++k) {
+      begin.record();
+      replay.launch();
+      end.record();
+      samples.push_back(static_cast<double>(end.ms_since(begin)) / runs);
+    }
+    return median(samples);
   }
   void choose(Stage& s, std::map<std::string, std::string>& known);
 };
@@ -81,27 +98,20 @@ void Executable::Impl::choose(Stage& s, std::map<std::string, std::string>& know
   auto before = known.find(s.key);
   for (size_t i = 0; i < s.alternatives.size(); ++i) {
     Alternative& a = s.alternatives[i];
+    const bool remembered = !s.key.empty() && before != known.end() && before->second == a.what;
+    const bool is_settled = remembered || !plan.settings.tune || s.alternatives.size() == 1;
+    double ms = 0;
     try {
       for (const Step& step : a.steps) step(plan, 0);
       plan.device->synchronize();
+      if (!is_settled) ms = time_of(begin, end, a.steps);
     } catch (const Failure& failure) {
       a.works = false;
       refusal = failure.what();
       continue;
     }
-    bool remembered = !s.key.empty() && before != known.end() && before->second == a.what;
-    if (remembered || !plan.settings.tune || s.alternatives.size() == 1) {
-      s.chosen = i;
-      found = true;
-      break;
-    }
-    double once = time_once(begin, end, a.steps, 1);
-    int runs = std::clamp(static_cast<int>(0.1 / std::max(once, 1e-3)), 1, 20);
-    std::vector<double> samples;
-    samples.reserve(kTries);
-    for (int k = 0; k < kTries; ++k) samples.push_back(time_once(begin, end, a.steps, runs));
-    double ms = median(samples);
-    if (!found || ms < best) best = ms, s.chosen = i, found = true;
+    if (is_settled || !found || ms < best) best = ms, s.chosen = i, found = true;
+    if (is_settled) break;
   }
   if (!found) throw Failure("No routine works for a step (" + s.alternatives.front().what + "): " + refusal);
   const Alternative& chosen = s.alternatives[s.chosen];
@@ -119,6 +129,7 @@ Executable::Executable(std::shared_ptr<Device> device, GraphPtr graph, const std
   plan.settings = settings;
   plan.device->use();
   Planner(plan).run(constants);
+  plan.device->compile();
   for (NodeId n : plan.graph->graph_inputs()) impl_->inputs.push_back(plan.graph->node(n).out_begin);
   for (ValueId v : plan.graph->outputs()) impl_->outputs.push_back(plan.root(v));
   place_arena(plan);
@@ -235,7 +246,7 @@ std::vector<std::pair<std::string, double>> Executable::profile(int samples) {
     const Alternative& a = s.alternatives[s.chosen];
     std::vector<double> times;
     times.reserve(static_cast<size_t>(std::max(samples, 0)));
-    for (int i = 0; i < samples; ++i) times.push_back(e.time_once(begin, end, a.steps, 1));
+    for (int i = 0; i < samples; ++i) times.push_back(e.time_once(begin, end, a.steps));
     found.emplace_back(a.what, median(times));
   }
   return found;

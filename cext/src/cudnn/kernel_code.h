@@ -49,22 +49,71 @@ DEVICE void store(void* p, long long dtype, long long i, R v) {
   }
 }
 
+// Neighbours in memory, which lie at a multiple of their common size: one access.
+template <class T, int L>
+struct alignas(sizeof(T) * L) Lanes { T v[L]; };
+template <class T, int L>
+DEVICE const Lanes<T, L>& lanes_at(const void* p, long long i) { return *(const Lanes<T, L>*)((const T*)p + i); }
+template <class R, int L>
+DEVICE void load_lanes(R* to, const void* p, long long dtype, long long i) {
+  if (dtype == kF32) {
+    const Lanes<float, L> x = lanes_at<float, L>(p, i);
+    UNROLL for (int k = 0; k < L; ++k) to[k] = (R)x.v[k];
+  } else if (dtype == kF16 || dtype == kBF16 || dtype == kU16) {
+    const Lanes<unsigned short, L> x = lanes_at<unsigned short, L>(p, i);
+    UNROLL for (int k = 0; k < L; ++k)
+      to[k] = dtype == kF16 ? (R)half_value(x.v[k]) : dtype == kBF16 ? (R)word_value((unsigned)x.v[k] << 16) : (R)x.v[k];
+  } else if (dtype == kF64) {
+    const Lanes<double, L> x = lanes_at<double, L>(p, i);
+    UNROLL for (int k = 0; k < L; ++k) to[k] = (R)x.v[k];
+  } else {
+    UNROLL for (int k = 0; k < L; ++k) to[k] = load<R>(p, dtype, i + k);
+  }
+}
+template <class R, int L>
+DEVICE void store_lanes(void* p, long long dtype, long long i, const R* from) {
+  if (dtype == kF32) {
+    Lanes<float, L> x;
+    UNROLL for (int k = 0; k < L; ++k) x.v[k] = (float)from[k];
+    *(Lanes<float, L>*)((float*)p + i) = x;
+  } else if (dtype == kF16 || dtype == kBF16 || dtype == kU16) {
+    Lanes<unsigned short, L> x;
+    UNROLL for (int k = 0; k < L; ++k)
+      x.v[k] = dtype == kF16 ? half_bits((float)from[k]) : dtype == kBF16 ? bfloat_bits((float)from[k]) : (unsigned short)from[k];
+    *(Lanes<unsigned short, L>*)((unsigned short*)p + i) = x;
+  } else if (dtype == kF64) {
+    Lanes<double, L> x;
+    UNROLL for (int k = 0; k < L; ++k) x.v[k] = (double)from[k];
+    *(Lanes<double, L>*)((double*)p + i) = x;
+  } else {
+    UNROLL for (int k = 0; k < L; ++k) store<R>(p, dtype, i + k, from[k]);
+  }
+}
+
+// Every thread of the warp gets the fold of all their values.
+template <class R, class Fold>
+DEVICE R warp_fold(R v, Fold fold) {
+  for (int k = 16; k > 0; k >>= 1) v = fold(v, SHUFFLE_XOR(0xffffffffu, v, k));
+  return v;
+}
 // Every thread of the block gets the fold of all their values: within warps, then one value a warp. Blocks are whole warps.
 template <class R, class Fold>
 DEVICE R block_fold(R v, R neutral, Fold fold) {
   SHARED(R, part, [32]);
-  for (int k = 16; k > 0; k >>= 1) v = fold(v, SHUFFLE_XOR(0xffffffffu, v, k));
+  v = warp_fold(v, fold);
   SYNC;
   if (THREAD % 32 == 0) part[THREAD / 32] = v;
   SYNC;
-  v = THREAD % 32 < THREADS / 32 ? part[THREAD % 32] : neutral;
-  for (int k = 16; k > 0; k >>= 1) v = fold(v, SHUFFLE_XOR(0xffffffffu, v, k));
-  return v;
+  return warp_fold(THREAD % 32 < THREADS / 32 ? part[THREAD % 32] : neutral, fold);
 }
 template <class R>
 DEVICE R block_sum(R v) { return block_fold(v, (R)0, [](R a, R b) { return a + b; }); }
 template <class R>
 DEVICE R block_max(R v) { return block_fold(v, (R)-INFINITE, [](R a, R b) { return a != a || a > b ? a : b; }); }
+template <class R>
+DEVICE R warp_sum(R v) { return warp_fold(v, [](R a, R b) { return a + b; }); }
+template <class R>
+DEVICE R warp_max(R v) { return warp_fold(v, [](R a, R b) { return a != a || a > b ? a : b; }); }
 
 template <class R>
 DEVICE R evaluate(long long op, R a, R b, R c, double imm) {
@@ -124,37 +173,53 @@ DEVICE R evaluate(long long op, R a, R b, R c, double imm) {
   }
 }
 
-template <class R, class Index>
+template <class R, class Index, int L>
 DEVICE void pointwise(const Pointers& p, const Pointwise& f) {
-  for (long long i = (long long)BLOCK * THREADS + THREAD; i < f.count; i += (long long)BLOCKS * THREADS) {
+  const long long count = (f.count == kGiven ? p.size[0] : f.count) / L;
+  for (long long i = (long long)BLOCK * THREADS + THREAD; i < count; i += (long long)BLOCKS * THREADS) {
     long long at[kMaxIns + kMaxOuts];
     UNROLL for (int k = 0; k < kMaxIns; ++k) at[k] = f.in[k].offset;
     UNROLL for (int k = 0; k < kMaxOuts; ++k) at[kMaxIns + k] = f.out[k].offset;
-    Index rest = (Index)i;
+    Index rest = (Index)(i * L);
     UNROLL for (int d = kMaxDims - 1; d >= 0; --d) {
       if (d < f.dims) {
         long long x = (long long)(d == 0 ? rest : rest % (Index)f.extent[d]);
-        rest /= (Index)f.extent[d];
-        UNROLL for (int k = 0; k < kMaxIns; ++k)
-          if (k < f.ins) at[k] += x * f.in[k].stride[d];
-        UNROLL for (int k = 0; k < kMaxOuts; ++k)
-          if (k < f.outs) at[kMaxIns + k] += x * f.out[k].stride[d];
+        if (d > 0) rest /= (Index)f.extent[d];
+        UNROLL for (int k = 0; k < f.ins; ++k) at[k] += x * f.in[k].stride[d];
+        UNROLL for (int k = 0; k < f.outs; ++k) at[kMaxIns + k] += x * f.out[k].stride[d];
       }
     }
-    R reg[kMaxIns + kMaxCode];
-    UNROLL for (int k = 0; k < kMaxIns; ++k)
-      if (k < f.ins) reg[k] = load<R>(p.in[k], f.in[k].dtype, at[k]);
-    UNROLL for (int k = 0; k < kMaxCode; ++k)
-      if (k < f.steps) {
+    R in[kMaxIns][L];
+    R out[kMaxOuts][L];
+    UNROLL for (int k = 0; k < f.ins; ++k) {
+      if (L > 1 && f.in[k].stride[f.dims - 1] != 0) load_lanes<R, L>(in[k], p.in[k], f.in[k].dtype, at[k]);
+      else {
+        const R x = load<R>(p.in[k], f.in[k].dtype, at[k]);
+        UNROLL for (int l = 0; l < L; ++l) in[k][l] = x;
+      }
+    }
+    UNROLL for (int l = 0; l < L; ++l) {     // outside, so that the program is folded before it is repeated
+      R reg[kMaxIns + kMaxCode];
+      UNROLL for (int k = 0; k < f.ins; ++k) reg[k] = in[k][l];
+      UNROLL for (int k = 0; k < f.steps; ++k) {
         const Instruction& s = f.code[k];
         reg[f.ins + k] = evaluate<R>(s.op, reg[s.a], reg[s.b], reg[s.c], bits_value(s.bits));
       }
-    UNROLL for (int k = 0; k < kMaxOuts; ++k)
-      if (k < f.outs) store<R>(p.out[k], f.out[k].dtype, at[kMaxIns + k], reg[f.result[k]]);
+      UNROLL for (int k = 0; k < f.outs; ++k) out[k][l] = reg[f.result[k]];
+    }
+    UNROLL for (int k = 0; k < f.outs; ++k) {
+      if (L > 1) store_lanes<R, L>(p.out[k], f.out[k].dtype, at[kMaxIns + k], out[k]);
+      else store<R>(p.out[k], f.out[k].dtype, at[kMaxIns + k], out[k][0]);
+    }
   }
 }
+template <class R, class Index>
+DEVICE void pointwise(const Pointers& p, const Pointwise& f) {
+  if (f.lanes == 4) pointwise<R, Index, 4>(p, f);
+  else pointwise<R, Index, 1>(p, f);
+}
 DEVICE void run(const Pointers& p, const Pointwise& f) {
-  bool small = f.count <= 0x7fffffff;        // divisions of 32 bits are several times as fast
+  bool small = f.count <= 0x7fffffff;        // divisions of 32 bits are several times as fast; what is given is small
   if (f.wide && small) pointwise<double, unsigned>(p, f);
   else if (f.wide) pointwise<double, unsigned long long>(p, f);
   else if (small) pointwise<float, unsigned>(p, f);
@@ -166,24 +231,27 @@ DEVICE void transpose(const Pointers& p, const Transposition& f) {
   SHARED(T, tile, [32][33]);
   const T* in = (const T*)p.in[0];
   T* out = (T*)p.out[0];
-  long long across = (f.columns + 31) / 32;
-  long long tiles = across * ((f.rows + 31) / 32);
-  for (long long t = BLOCK; t < tiles * f.batch; t += BLOCKS) {
+  const long long batch = f.batch == kGiven ? p.size[0] : f.batch;
+  const long long rows = f.rows == kGiven ? p.size[1] : f.rows;
+  const long long columns = f.columns == kGiven ? p.size[2] : f.columns;
+  long long across = (columns + 31) / 32;
+  long long tiles = across * ((rows + 31) / 32);
+  for (long long t = BLOCK; t < tiles * batch; t += BLOCKS) {
     long long b = t / tiles;
     long long row = (t % tiles) / across * 32;
     long long column = (t % tiles) % across * 32;
-    const T* from = in + b * f.rows * f.columns;
-    T* to = out + b * f.rows * f.columns;
+    const T* from = in + b * rows * columns;
+    T* to = out + b * rows * columns;
     for (int k = THREAD; k < 1024; k += THREADS) {
       long long r = row + k / 32;
       long long c = column + k % 32;
-      if (r < f.rows && c < f.columns) tile[k / 32][k % 32] = from[r * f.columns + c];
+      if (r < rows && c < columns) tile[k / 32][k % 32] = from[r * columns + c];
     }
     SYNC;
     for (int k = THREAD; k < 1024; k += THREADS) {
       long long c = column + k / 32;
       long long r = row + k % 32;
-      if (r < f.rows && c < f.columns) to[c * f.rows + r] = tile[k % 32][k / 32];
+      if (r < rows && c < columns) to[c * rows + r] = tile[k % 32][k / 32];
     }
     SYNC;
   }
@@ -229,12 +297,22 @@ DEVICE R folded(const Pointers& p, const Reducing& f, long long base, long long 
 template <class R>
 DEVICE void reduce(const Pointers& p, const Reducing& f) {
   const R low = (R)-INFINITE;
-  if (f.together) {  // a block makes one output: sums, means, maxima, minima
+  const R neutral = f.kind == kMaximum ? low : f.kind == kMinimum ? -low : (R)0;
+  if (f.together == kGiven) {  // a block makes one output: sums, means, maxima, minima
     for (long long o = BLOCK; o < f.outputs; o += BLOCKS) {
       long long base = offset_of(o, f.kept, f.kept_extent, f.kept_stride);
-      R total = folded<R>(p, f, base, THREAD, THREADS, f.kind == kMaximum ? low : f.kind == kMinimum ? -low : (R)0, (R)0);
+      R total = folded<R>(p, f, base, THREAD, THREADS, neutral, (R)0);
       total = f.kind == kMaximum ? block_max(total) : f.kind == kMinimum ? -block_max(-total) : block_sum(total);
       if (THREAD == 0) store<R>(p.out[0], f.out_dtype, o, reduced_end<R>(f, total));
+    }
+    return;
+  }
+  if (f.together == 32) {
+    for (long long o = ((long long)BLOCK * THREADS + THREAD) / 32; o < f.outputs; o += (long long)BLOCKS * THREADS / 32) {
+      long long base = offset_of(o, f.kept, f.kept_extent, f.kept_stride);
+      R total = folded<R>(p, f, base, THREAD % 32, 32, neutral, (R)0);
+      total = f.kind == kMaximum ? warp_max(total) : f.kind == kMinimum ? -warp_max(-total) : warp_sum(total);
+      if (THREAD % 32 == 0) store<R>(p.out[0], f.out_dtype, o, reduced_end<R>(f, total));
     }
     return;
   }
@@ -259,8 +337,7 @@ DEVICE void reduce(const Pointers& p, const Reducing& f) {
         shift = x > shift ? x : shift;
       }
     }
-    R start = f.kind == kMaximum ? low : f.kind == kMinimum ? -low : f.kind == kProduct ? (R)1 : (R)0;
-    R total = folded<R>(p, f, base, 0, 1, start, shift);
+    R total = folded<R>(p, f, base, 0, 1, f.kind == kProduct ? (R)1 : neutral, shift);
     store<R>(p.out[0], f.out_dtype, o, f.kind == kLogSumExp ? shift + log(total) : reduced_end<R>(f, total));
   }
 }
@@ -269,7 +346,36 @@ DEVICE void run(const Pointers& p, const Reducing& f) {
   else reduce<float>(p, f);
 }
 
+DEVICE void soften_by_warp(const Pointers& p, const Softening& f) {
+  for (long long r = ((long long)BLOCK * THREADS + THREAD) / 32; r < f.rows; r += (long long)BLOCKS * THREADS / 32) {
+    long long base = r / f.inner * f.extent * f.inner + r % f.inner;
+    float x[32];
+    float top = -INFINITE;
+    UNROLL for (int k = 0; k < 32; ++k)
+      if (k * 32 < f.extent) {
+        long long at = k * 32 + THREAD % 32;
+        x[k] = at < f.extent ? load<float>(p.in[0], f.dtype, base + at * f.inner) : -INFINITE;
+        top = x[k] > top ? x[k] : top;
+      }
+    top = warp_max(top);
+    float sum = 0;
+    UNROLL for (int k = 0; k < 32; ++k)
+      if (k * 32 < f.extent) {
+        float shifted = x[k] - top;
+        float power = k * 32 + THREAD % 32 < f.extent ? exp(shifted) : 0.0f;
+        sum += power;
+        x[k] = f.log ? shifted : power;
+      }
+    sum = warp_sum(sum);
+    float inverse = 1.0f / sum;
+    float shift = log(sum);
+    UNROLL for (int k = 0; k < 32; ++k)
+      if (k * 32 + THREAD % 32 < f.extent)
+        store<float>(p.out[0], f.dtype, base + (k * 32 + THREAD % 32) * f.inner, f.log ? x[k] - shift : x[k] * inverse);
+  }
+}
 DEVICE void run(const Pointers& p, const Softening& f) {
+  if (f.by_warp) return soften_by_warp(p, f);
   for (long long r = BLOCK; r < f.rows; r += BLOCKS) {
     long long base = r / f.inner * f.extent * f.inner + r % f.inner;
     float top = -INFINITE;
@@ -335,6 +441,31 @@ DEVICE void run(const Pointers& p, const Gathering& f) {
   else if (f.bytes == 2) gather<unsigned short>(p, f);
   else if (f.bytes == 8) gather<unsigned long long>(p, f);
   else gather<unsigned char>(p, f);
+}
+
+template <class T>
+DEVICE void join(const Pointers& p, const Joining& f) {
+  const long long count = f.outer * f.pitch;
+  for (long long i = (long long)BLOCK * THREADS + THREAD; i < count; i += (long long)BLOCKS * THREADS) {
+    long long o = f.outer == 1 ? 0 : count <= 0x7fffffff ? (long long)((unsigned)i / (unsigned)f.pitch) : i / f.pitch;
+    long long at = i - o * f.pitch;
+    long long begin = 0;
+    UNROLL for (int k = 0; k < f.parts; ++k) {
+      if (at >= begin && at < f.end[k]) {
+        long long own = o * (f.end[k] - begin) + at - begin;
+        if (f.apart) ((T*)p.out[k % kMaxOuts])[own] = ((const T*)p.in[0])[i];
+        else ((T*)p.out[0])[i] = ((const T*)p.in[k])[own];
+      }
+      begin = f.end[k];
+    }
+  }
+}
+DEVICE void run(const Pointers& p, const Joining& f) {
+  if (f.bytes == 16) join<Lanes<unsigned, 4>>(p, f);
+  else if (f.bytes == 8) join<unsigned long long>(p, f);
+  else if (f.bytes == 4) join<unsigned>(p, f);
+  else if (f.bytes == 2) join<unsigned short>(p, f);
+  else join<unsigned char>(p, f);
 }
 
 DEVICE void run(const Pointers& p, const Remapping& f) {

@@ -19,6 +19,7 @@ template <> inline const char* kernel_name<kernels::Reducing>() { return "Reduci
 template <> inline const char* kernel_name<kernels::Softening>() { return "Softening"; }
 template <> inline const char* kernel_name<kernels::Normalising>() { return "Normalising"; }
 template <> inline const char* kernel_name<kernels::Gathering>() { return "Gathering"; }
+template <> inline const char* kernel_name<kernels::Joining>() { return "Joining"; }
 template <> inline const char* kernel_name<kernels::Remapping>() { return "Remapping"; }
 template <> inline const char* kernel_name<kernels::Pooling>() { return "Pooling"; }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "plan.h"
 
@@ -34,7 +35,7 @@ Step Planner::copy_step(Ref from, int64_t from_offset, const Dims& from_strides,
   f.out[0].offset = to_offset;
   std::copy(strides[0].begin(), strides[0].end(), f.in[0].stride);
   std::copy(strides[1].begin(), strides[1].end(), f.out[0].stride);
-  return launch(f, {from}, {to}, blocks_for(f.count));
+  return launch_pointwise(f, {from}, {to});
 }
 
 void Planner::plan_transpose(NodeId n) {
@@ -50,40 +51,78 @@ void Planner::plan_transpose(NodeId n) {
   // [columns, rows] or [batch, columns, rows] out of [batch, rows, columns].
   bool swap = (r == 2 || (r == 3 && strides[0][0] == extent[1] * extent[2])) && strides[0][r - 1] == extent[r - 2] && strides[0][r - 2] == 1;
   if (swap) {
-    kernels::Transposition f{static_cast<long long>(item_bytes(dtype(x))), r == 3 ? extent[0] : 1, extent[r - 1], extent[r - 2]};
-    int64_t tiles = ((f.rows + 31) / 32) * ((f.columns + 31) / 32) * f.batch;
-    offer("transposition in tiles", {launch(f, {of(x)}, {y}, tiles)});
+    offer("transposition in tiles", {turn(of(x), y, dtype(x), r == 3 ? extent[0] : 1, extent[r - 1], extent[r - 2])});
   }
   offer("transposition", {copy_step(of(x), 0, from, y, 0, strides_of(dims(y)), dims(y))});
+}
+
+// The parts of a tensor along an axis, put together or cut apart by one kernel; nothing where it takes fewer.
+std::optional<Step> Planner::join_step(Ref whole, const std::vector<std::pair<Ref, int64_t>>& parts, int64_t outer, bool apart) {
+  if (parts.size() > static_cast<size_t>(apart ? kernels::kMaxOuts : kernels::kMaxIns)) return std::nullopt;
+  kernels::Joining f{};
+  f.bytes = 16;
+  for (const auto& [part, bytes] : parts)
+    while (bytes % f.bytes != 0) f.bytes /= 2;
+  f.apart = apart;
+  f.outer = outer;
+  f.parts = static_cast<long long>(parts.size());
+  std::vector<Ref> refs;
+  for (size_t k = 0; k < parts.size(); ++k) {
+    f.pitch += parts[k].second / f.bytes;
+    f.end[k] = f.pitch;
+    refs.push_back(parts[k].first);
+  }
+  const int64_t blocks = blocks_for(f.outer * f.pitch);
+  return apart ? launch(f, {whole}, refs, blocks) : launch(f, refs, {whole}, blocks);
 }
 
 void Planner::plan_concat(NodeId n) {
   ValueId y = g_.node(n).out_begin;
   size_t axis = static_cast<size_t>(g_.attrs(n).get_int("axis"));
-  Dims to = strides_of(dims(y));
+  const Dims to = strides_of(dims(y));
+  const int64_t unit = to[axis] * static_cast<int64_t>(item_bytes(dtype(y)));
   begin("");
+  std::vector<std::pair<Ref, int64_t>> parts;
+  for (ValueId x : g_.inputs(n))
+    if (count_of(dims(x)) > 0) parts.emplace_back(of(x), dims(x)[axis] * unit);
+  const std::string what = "concatenation of " + std::to_string(g_.inputs(n).size());
+  const int64_t outer = count_of({dims(y).begin(), dims(y).begin() + static_cast<std::ptrdiff_t>(axis)});
+  if (parts.empty()) return offer(what, {});
+  if (std::optional<Step> step = join_step(y, parts, outer, false)) return offer(what, {*step});
   std::vector<Step> steps;
   int64_t at = 0;
   for (ValueId x : g_.inputs(n)) {
     if (count_of(dims(x)) > 0) steps.push_back(copy_step(of(x), 0, strides_of(dims(x)), y, at * to[axis], to, dims(x)));
     at += dims(x)[axis];
   }
-  offer("concatenation of " + std::to_string(g_.inputs(n).size()), std::move(steps));
+  offer(what, std::move(steps));
 }
 
 void Planner::plan_split(NodeId n) {
   ValueId x = g_.inputs(n)[0];
   size_t axis = static_cast<size_t>(g_.attrs(n).get_int("axis"));
-  Dims from = strides_of(dims(x));
+  const Dims from = strides_of(dims(x));
+  const int64_t unit = from[axis] * static_cast<int64_t>(item_bytes(dtype(x)));
   begin("");
   std::vector<Step> steps;
+  std::vector<std::pair<Ref, int64_t>> parts;
+  bool whole = true;
+  const std::string what = "split into " + std::to_string(g_.node(n).out_count);
+  for (uint32_t o = 0; o < g_.node(n).out_count; ++o) {
+    ValueId y = g_.node(n).out_begin + o;
+    whole = whole && used_at_all(y) && count_of(dims(y)) > 0;
+    parts.emplace_back(y, dims(y)[axis] * unit);
+  }
+  const int64_t outer = count_of({dims(x).begin(), dims(x).begin() + static_cast<std::ptrdiff_t>(axis)});
+  if (whole)
+    if (std::optional<Step> step = join_step(of(x), parts, outer, true)) return offer(what, {*step});
   int64_t at = 0;
   for (uint32_t o = 0; o < g_.node(n).out_count; ++o) {
     ValueId y = g_.node(n).out_begin + o;
     if (used_at_all(y) && count_of(dims(y)) > 0) steps.push_back(copy_step(of(x), at * from[axis], from, y, 0, strides_of(dims(y)), dims(y)));
     at += dims(y)[axis];
   }
-  offer("split into " + std::to_string(g_.node(n).out_count), std::move(steps));
+  offer(what, std::move(steps));
 }
 
 void Planner::plan_slice(NodeId n) {

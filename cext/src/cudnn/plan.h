@@ -1,5 +1,6 @@
 // How a graph becomes steps on a GPU (private to the back end).
 #pragma once
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <map>
@@ -149,6 +150,7 @@ class Planner {
 
   // movement.cc
   Step copy_step(Ref from, int64_t from_offset, const Dims& from_strides, Ref to, int64_t to_offset, const Dims& to_strides, const Dims& extent);
+  std::optional<Step> join_step(Ref whole, const std::vector<std::pair<Ref, int64_t>>& parts, int64_t outer, bool apart);
   Step remap_step(Ref from, Ref to, const std::vector<std::vector<int64_t>>& index, double fill);
   void plan_transpose(NodeId n);
   void plan_concat(NodeId n);
@@ -171,7 +173,8 @@ class Planner {
   void plan_normalise(NodeId n);
 
   template <class Fixed>
-  Step launch(const Fixed& fixed, std::vector<Ref> in, std::vector<Ref> out, int64_t blocks, int threads = 256);
+  Step launch(const Fixed& fixed, std::vector<Ref> in, std::vector<Ref> out, int64_t blocks, int threads = 256, const Dims& sizes = {});
+  Step launch_pointwise(kernels::Pointwise f, const std::vector<Ref>& in, const std::vector<Ref>& out);
 
   Plan& plan_;
   const Graph& g_;
@@ -179,12 +182,13 @@ class Planner {
   std::map<Ref, Ref> turned_;                // constants, and their copies with channels last
 };
 
-// One kernel; blocks beyond what fills the GPU a few times are folded into loops. The kernel is compiled now.
+// One kernel; blocks beyond what fills the GPU a few times are folded into loops. It is compiled with the others of the plan. `sizes`: what
+// is kGiven in `fixed`.
 template <class Fixed>
-Step Planner::launch(const Fixed& fixed, std::vector<Ref> in, std::vector<Ref> out, int64_t blocks, int threads) {
+Step Planner::launch(const Fixed& fixed, std::vector<Ref> in, std::vector<Ref> out, int64_t blocks, int threads, const Dims& sizes) {
   static_assert(sizeof(Fixed) % sizeof(long long) == 0);
   auto kept = std::make_shared<Fixed>(fixed);
-  void* function = device_.kernel(kernel_name<Fixed>(), reinterpret_cast<const long long*>(kept.get()), sizeof(Fixed) / sizeof(long long));
+  const Kernel* kernel = device_.kernel(kernel_name<Fixed>(), reinterpret_cast<const long long*>(kept.get()), sizeof(Fixed) / sizeof(long long));
   for (Ref& r : in) r = read(r);
   for (Ref& r : out) r = written(r);
   int64_t most = static_cast<int64_t>(device_.facts().processors) * 64;
@@ -193,9 +197,10 @@ Step Planner::launch(const Fixed& fixed, std::vector<Ref> in, std::vector<Ref> o
     kernels::Pointers pointers{};
     for (size_t i = 0; i < in.size(); ++i) pointers.in[i] = plan.pointer(in[i], copy);
     for (size_t i = 0; i < out.size(); ++i) pointers.out[i] = plan.pointer(out[i], copy);
+    std::copy(sizes.begin(), sizes.end(), pointers.size);
     void* arguments[] = {&pointers, kept.get()};  // the second is there for kernels whose constants are not compiled in (tests)
     const Device& d = *plan.device;
-    d.check(d.api().cuLaunchKernel(function, grid, 1, 1, static_cast<unsigned>(threads), 1, 1, 0, d.stream(), arguments, nullptr),
+    d.check(d.api().cuLaunchKernel(kernel->function, grid, 1, 1, static_cast<unsigned>(threads), 1, 1, 0, d.stream(), arguments, nullptr),
             "starting a kernel");
   };
 }

@@ -214,7 +214,7 @@ class Fuser {
       f.code[i] = {c.op, number_of(c.a), number_of(c.b), number_of(c.c), c.bits};
     }
     f.wide = is_wide_;
-    return p_.launch(f, in, out, blocks_for(f.count));
+    return p_.launch_pointwise(f, in, out);
   }
 
  public:
@@ -248,6 +248,30 @@ class Fuser {
   std::vector<kernels::Instruction> code_;
   bool is_wide_ = false;
 };
+
+namespace {
+// Whether threads may take four neighbours at a time: all operands lie side by side along the last axis or stay, at multiples of four.
+bool takes_lanes(const kernels::Pointwise& f) {
+  static constexpr long long kLanes = 4, kLeast = 4096, kMostSteps = 24;  // each instruction is compiled four times
+  const long long last = f.dims - 1;
+  if (last < 0 || f.extent[last] % kLanes != 0 || f.count < kLeast || f.steps > kMostSteps) return false;
+  auto fits = [&](const kernels::Operand& o, bool may_stay) {
+    if (o.stride[last] == 0 && may_stay) return true;
+    return o.stride[last] == 1 && o.offset % kLanes == 0 && std::all_of(o.stride, o.stride + last, [](long long s) { return s % kLanes == 0; });
+  };
+  return std::all_of(f.in, f.in + f.ins, [&](const auto& o) { return fits(o, true); }) &&
+         std::all_of(f.out, f.out + f.outs, [&](const auto& o) { return fits(o, false); });
+}
+}  // namespace
+
+// One kernel serves all counts of elements that lie side by side.
+Step Planner::launch_pointwise(kernels::Pointwise f, const std::vector<Ref>& in, const std::vector<Ref>& out) {
+  f.lanes = takes_lanes(f) ? 4 : 1;
+  const int64_t blocks = blocks_for(f.count / f.lanes);
+  Dims sizes;
+  if (f.dims == 1 && f.count <= INT32_MAX) sizes = {f.count}, f.count = kernels::kGiven, f.extent[0] = 1;
+  return launch(f, in, out, blocks, 256, sizes);
+}
 
 bool Planner::is_pointwise(const Graph& g, NodeId n) { return g.op(n).fusion == FusionClass::kElementwise || g.op(n).name == "BatchNormalization"; }
 

@@ -91,10 +91,10 @@ std::vector<MatmulHeuristic> routines_for(const Device& device, const Layouts& l
       {kBlasAlignFirst, aligned[1]}, {kBlasAlignSecond, aligned[0]}, {kBlasAlignAddend, aligned[2]}, {kBlasAlignResult, aligned[2]}};
   for (const auto& [attribute, least] : alignments)
     device.check_cublas(api.cublasLtMatmulPreferenceSetAttribute(raw, attribute, &least, sizeof least), kDoing);
-  std::vector<MatmulHeuristic> found(kTactics);
+  std::vector<MatmulHeuristic> found(kProductTactics);
   int count = 0;
   device.check_cublas(api.cublasLtMatmulAlgoGetHeuristic(device.cublas(), l.descriptor.get(), l.b.get(), l.a.get(), l.d.get(), l.d.get(), raw,
-                                                         kTactics, found.data(), &count),
+                                                         kProductTactics, found.data(), &count),
                       "looking for a routine for a product");
   found.resize(static_cast<size_t>(count));
   return found;
@@ -282,7 +282,7 @@ Step Planner::addend_step(NodeId n, Ref product) {
   f.code[1] = {kernels::kMul, 1, 2, 0, 0};
   f.code[2] = {kernels::kAdd, 0, 3, 0, 0};
   f.result[0] = 4;
-  return launch(f, {product, of(addend)}, {y}, blocks_for(f.count));
+  return launch_pointwise(f, {product, of(addend)}, {y});
 }
 
 }  // namespace rlflow::gpu

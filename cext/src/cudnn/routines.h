@@ -4,7 +4,8 @@
 
 namespace rlflow::gpu {
 
-inline constexpr int kTactics = 5;           // alternatives of one kind that are timed
+inline constexpr int kTactics = 5;           // convolutions of one form that are timed
+inline constexpr int kProductTactics = 12;   // products: trying one takes some milliseconds
 
 struct Scales {                              // alpha and beta as the routine wants them
   float f[2];

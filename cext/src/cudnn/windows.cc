@@ -158,11 +158,15 @@ void Planner::plan_reduce(NodeId n) {
   std::copy(reduced_strides[0].begin(), reduced_strides[0].end(), f.reduced_stride);
   begin("reduce " + op + dims_text(dims(x)) + dims_text({axes.begin(), axes.end()}) + std::to_string(f.dtype));
   bool alone = f.kind == kernels::kProduct || f.kind == kernels::kLogSumExp || f.kind >= kernels::kArgMax;
-  if (!alone && f.count > 8) {
-    f.together = 1;
-    offer("reduction, a block each", {launch(f, {of(x)}, {y}, f.outputs, f.count >= 1024 ? 256 : f.count >= 128 ? 128 : 32)});
+  if (!alone && f.count > 8 && f.count <= 2048) {
+    f.together = 32;
+    offer("reduction, a warp each", {launch(f, {of(x)}, {y}, blocks_for(f.outputs * 32, 128), 128)});
   }
-  f.together = 0;
+  if (!alone && f.count > 128) {
+    f.together = kernels::kGiven;
+    offer("reduction, a block each", {launch(f, {of(x)}, {y}, f.outputs, f.count >= 1024 ? 256 : 128)});
+  }
+  f.together = 1;
   offer("reduction, a thread each", {launch(f, {of(x)}, {y}, blocks_for(f.outputs, 128), 128)});
 }
 
@@ -175,8 +179,10 @@ void Planner::plan_softmax(NodeId n) {
           inner = count_of({a.begin() + static_cast<std::ptrdiff_t>(axis) + 1, a.end()});
   begin("softmax " + dims_text({outer, extent, inner}) + std::to_string(dtype(x)) + std::to_string(log));
   if (!doubles) {
-    kernels::Softening f{dtype(x), outer * inner, extent, inner, log};
-    offer("softmax, own kernel", {launch(f, {of(x)}, {y}, f.rows, extent >= 512 ? 256 : extent >= 64 ? 64 : 32)});
+    kernels::Softening f{dtype(x), outer * inner, extent, inner, log, 1};
+    if (extent <= 1024) offer("softmax, a warp a row", {launch(f, {of(x)}, {y}, blocks_for(f.rows * 32, 128), 128)});
+    f.by_warp = 0;
+    if (extent > 256) offer("softmax, a block a row", {launch(f, {of(x)}, {y}, f.rows, extent >= 512 ? 256 : 128)});
   }
   auto d = tensor_descriptor(dtype(x), {outer, extent, inner, 1});
   Ref in = read(of(x)), out = written(y);

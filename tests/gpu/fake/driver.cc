@@ -31,7 +31,7 @@ std::map<DevicePtr, size_t> sizes;
 std::string fault;                           // of the last kernel that failed
 constexpr int kLaunchFailed = 719;           // CUDA_ERROR_LAUNCH_FAILED
 const std::map<std::string, double> kMicroseconds = {{"Pointwise", 4},   {"Transposition", 3}, {"Reducing", 4},  {"Softening", 4},
-                                                     {"Normalising", 4}, {"Gathering", 4},     {"Remapping", 4}, {"Pooling", 6}};
+                                                     {"Normalising", 4}, {"Gathering", 4},     {"Joining", 4},   {"Remapping", 4}, {"Pooling", 6}};
 
 int status_of(const Step& step) {
   now_us += step.us;

@@ -23,6 +23,7 @@ std::string launch(const std::string& name, const long long* fixed, const void* 
   if (name == "Softening") return launch_as<Softening>(fixed, p, grid, threads, order);
   if (name == "Normalising") return launch_as<Normalising>(fixed, p, grid, threads, order);
   if (name == "Gathering") return launch_as<Gathering>(fixed, p, grid, threads, order);
+  if (name == "Joining") return launch_as<Joining>(fixed, p, grid, threads, order);
   if (name == "Remapping") return launch_as<Remapping>(fixed, p, grid, threads, order);
   if (name == "Pooling") return launch_as<Pooling>(fixed, p, grid, threads, order);
   return "there is no kernel " + name;
