@@ -160,7 +160,7 @@ gpu-compile: check ## the cudnn back end against NVIDIA's headers, compilers and
 	"$(PYTHON)" reproduce/gpu/compile_check.py
 
 .PHONY: gpu-check
-gpu-check: ## on a machine with a GPU: operators beside torch, calibration, five models optimised, a table of it (ten minutes; PYTHON has torch and cython)
+gpu-check: ## on a machine with a GPU: right answers, operators beside torch, calibration, five models optimised, a table of it (ten minutes; PYTHON has torch and cython)
 	"$(PYTHON)" reproduce/gpu/check.py
 
 ##@ Code and documents

@@ -49,7 +49,7 @@ def _known(key: str, values: Sequence[Mapping[str, Any]], done: int, wanted: int
         return f"{start}; {ratios[len(ratios) // 2]:.2f} times torch's time in the middle, {ratios[-1]:.2f} at worst"
     if key == "calibration":
         return f"{start}; error at most {max(float(row['error']) for row in values):.1%}"
-    gains = sum(row["report"].get("speedup") is not None for row in values)
+    gains = sum(bool(row["report"]["improved"]) for row in values)
     return f"{start}; a confirmed gain on {gains}"
 
 

@@ -61,8 +61,8 @@ class Worker(Channel):
 
     def restart(self) -> None:
         """Replace the process by a new one (other addresses, fresh caches); handles stay valid."""
-        super().close()
         self._overhead.clear()
+        self.replace_process(beside=not self.runtime.on_processor)
 
     # --- requests -------------------------------------------------------------------------------------------------
 

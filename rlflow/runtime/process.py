@@ -165,6 +165,19 @@ class Channel:
         if self._process is None and self._starting is None:
             self._starting = WorkerProcess(self.module, self._arguments, self.settings, serve)
 
+    def replace_process(self, beside: bool) -> None:
+        """End the process; another serves the next request. ``beside``: the one after it starts beside it, seconds of
+        imports that spoil timings on the processor alone.
+        """
+        following = None
+        if beside:
+            following, self._starting = self._starting, None
+        self._stop(kill=False)
+        if beside:
+            self._starting = following
+            self._live()
+            self._starting = WorkerProcess(self.module, self._arguments, self.settings)
+
     def close(self) -> None:
         """End the process; the next request starts another."""
         self._stop(kill=False)

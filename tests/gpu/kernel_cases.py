@@ -54,7 +54,7 @@ NUMPY: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Case:
-    """One kernel with its parameters. ``outs``: what must be there afterwards. ``sizes``: for parameters that are GIVEN."""
+    """One kernel with its parameters. ``outs``: what must be there afterwards; ``sizes``: what is GIVEN at launch."""
 
     name: str
     kernel: str
@@ -236,7 +236,8 @@ def lanes() -> Iterator[Case]:
     ins = [("kF32", strides(x.shape), 0), ("kF32", (0, 0, 1), 0), ("kF32", (1, 0, 0), 0)]
     fixed = pointwise(x.shape, ins, [("kF32", 4), ("kF16", 3)], sums, lanes=4)
     right = [(x + row) * column, (x + row).astype(np.float16)]
-    yield Case("pointwise of rows and columns, four at a time", "Pointwise", fixed, [x, row, column], right, tolerance=1e-3)
+    name = "pointwise of rows and columns, four at a time"
+    yield Case(name, "Pointwise", fixed, [x, row, column], right, tolerance=1e-3)
     fixed = pointwise((5, 12), [("kF32", (72, 1), 8)], [("kF32", 1)], [("kNeg", 0, 0, 0, 0.0)], lanes=4)
     cut = x.reshape(5, 72)[:, 8:20]
     yield Case("pointwise from an offset, four at a time", "Pointwise", fixed, [x], [-cut])
@@ -276,7 +277,8 @@ def gathers() -> Iterator[Case]:
 
 def joinings() -> Iterator[Case]:
     """Put together and cut apart, in units of every size."""
-    for kind, lengths, outer in (("kU8", (3, 5), 4), ("kF16", (1, 4, 2), 3), ("kF32", (7, 2), 1), ("kF64", (2, 3, 1), 5)):
+    of = (("kU8", (3, 5), 4), ("kF16", (1, 4, 2), 3), ("kF32", (7, 2), 1), ("kF64", (2, 3, 1), 5))
+    for kind, lengths, outer in of:
         parts = [random((outer, length), kind, seed) for seed, length in enumerate(lengths)]
         for wider in (1, 16 // parts[0].itemsize):  # the parts in units of their own, and of sixteen bytes
             pieces = [np.repeat(part, wider, axis=1) for part in parts]
@@ -426,5 +428,6 @@ def _pooled(plane: np.ndarray, at: Sequence[int], how: Any, maximum: int, with_p
     return max(seen) if maximum else sum(seen) / (counted if with_pad else len(seen))
 
 
-GROUPS = (operations, chains, types, lanes, transpositions, gathers, joinings, remappings, reductions, softenings, normalisations, pools)
+GROUPS = (operations, chains, types, lanes, transpositions, gathers, joinings, remappings, reductions, softenings,
+          normalisations, pools)  # fmt: skip
 CASES = {case.name: case for group in GROUPS for case in group()}

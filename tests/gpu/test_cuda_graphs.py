@@ -14,7 +14,7 @@ from rlflow.errors import RuntimeRefused
 from rlflow.frontends import evaluate, graph_to_model
 from rlflow.graph import Graph
 from rlflow.price.feed_specs import input_specs
-from rlflow.runtime import RuntimeOptions, cuda
+from rlflow.runtime import RuntimeOptions, Worker, cuda
 from rlflow.runtime.messages import feeds_from_specs
 
 pytestmark = pytest.mark.usefixtures("fake_gpu")
@@ -176,6 +176,23 @@ def test_too_large_a_model_is_refused(fake_gpu: Path) -> None:
     _, session, feeds = opened("x: f32[8] = input\ny = Expand{shape=[40000000,8]}(x)\nreturn y")
     with pytest.raises(RuntimeRefused, match="out of memory"):
         session.run(feeds)
+
+
+def test_the_process_after_this_one_starts_beside_it(fake_gpu: Path) -> None:
+    with Worker(RuntimeOptions(runtime="cudnn")) as worker:
+        handle = worker.load(graph_to_model(Graph.parse(GRAPHS["clip"][0])).SerializeToString())
+        feeds = {"x": np.linspace(-1, 1, 9, dtype=np.float32)}
+        right = worker.run(handle, feeds)["output_0"]
+        pids, children = [worker.pid], []
+        for number in range(3):
+            following = worker._starting
+            worker.restart()
+            assert number == 0 or worker._process is following
+            pids.append(worker.pid)
+            children += [worker._process, worker._starting]
+            np.testing.assert_array_equal(worker.run(handle, feeds)["output_0"], right)
+        assert len(set(pids)) == worker.starts == 4
+    assert all(child is not None and child.ended for child in children)
 
 
 def test_what_a_session_says_of_the_model() -> None:

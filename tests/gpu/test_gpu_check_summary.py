@@ -27,7 +27,7 @@ def found(operators: int, models: int) -> dict[str, Any]:
         "cases": [{"difference": off} for off in (2e-7, 0.004)[:models]],
         "operators": [{"ratio": ratio} for ratio in (1.5, 0.8, 0.9)[:operators]],
         "calibration": [{"error": error} for error in (0.021, 0.134)[:models]],
-        "optimize": [{"report": {"speedup": speedup}} for speedup in (1.2, None)[:models]],
+        "optimize": [{"report": {"improved": improved, "speedup": 1.0}} for improved in (True, False)[:models]],
     }
 
 
