@@ -12,10 +12,12 @@ from typing import Any
 
 import deployed
 import machine
+import numpy as np
 import truth
 
 from rlflow import zoo
 from rlflow.equivalence import make_inputs
+from rlflow.errors import RuntimeRefused
 from rlflow.frontends import blocked
 from rlflow.kernels import ALGORITHMS, KEY, KernelPlan, library_path, preparing
 from rlflow.optimizer import optimize
@@ -25,6 +27,8 @@ from rlflow.runtime import RuntimeOptions, Worker, interface
 #: Before the name of a model that `reproduce/exports/run.py` left under build/exports.
 EXPORTS = "exports/"
 EXPORTED = machine.ROOT / "build" / "exports"
+#: An odd number, so that one is in the middle.
+OPENVINO_BLOCKS = 5
 
 
 def exports() -> list[str]:
@@ -57,6 +61,7 @@ class How:
     instead: tuple[tuple[str, str], ...] = ()
     skip_rules: tuple[str, ...] = ()
     deployed: bool = False  # also measure the start of sessions and their memory
+    openvino: bool = False  # also time OpenVINO on the original
 
     def key(self, name: str) -> str:
         parts = [name, f"batch {self.batch}" if self.batch else ""]
@@ -123,7 +128,42 @@ def _compared(source: bytes, made: bytes | str, how: How) -> dict[str, Any]:
         errors = {"onnxruntime_error": None, "error": None, "no_error": str(reason)}
     errors["difference"] = truth.largest_error(found[0], found[1])
     own, ours = decision.timings["baseline"], decision.timings["kernels"]
+    errors |= beside_openvino(source, made, feeds, how) if how.openvino else {}
     return errors | {
         "ratio": decision.speedup or own.ms / ours.ms, "ci95": decision.speedup_ci95, "ms": own.ms,
         "rounds": own.rounds, "clock": decision.clock, "reason": decision.reason,
     }  # fmt: skip
+
+
+def beside_openvino(source: bytes, made: bytes | str, feeds: dict[str, Any], how: How) -> dict[str, Any]:
+    """OpenVINO runs the original: how many times as fast as it ONNX Runtime and the kernels are, in the middle of some
+    blocks, each a process of ONNX Runtime's and one of OpenVINO's in turn. Of one thread by processor time.
+    """
+    first = RuntimeOptions(threads=how.threads, library=library_path())
+    second = RuntimeOptions(runtime="openvino", threads=how.threads)
+    ratios: list[tuple[float, float]] = []
+    with Worker(first) as ours, Worker(second) as theirs:
+        try:
+            handles, other = [ours.load(source), ours.load(made)], theirs.load(source)
+            for block in range(OPENVINO_BLOCKS):
+                own = _medians(ours, handles, feeds, block, how)
+                (right,) = _medians(theirs, [other], feeds, block, how)
+                ratios.append((right / own[0], right / own[1]))
+                ours.restart()
+                theirs.restart()
+        except RuntimeRefused as error:
+            return {"openvino": None, "no_openvino": str(error)}
+    plain, kernels = (sorted(float(pair[at]) for pair in ratios) for at in (0, 1))
+    middle = OPENVINO_BLOCKS // 2
+    return {
+        "openvino": kernels[middle], "openvino_blocks": kernels, "onnxruntime_over_openvino": plain[middle],
+    }  # fmt: skip
+
+
+def _medians(worker: Worker, handles: list[Any], feeds: dict[str, Any], seed: int, how: How) -> list[float]:
+    """Milliseconds of each model."""
+    seconds = len(handles) * how.seconds / (3 * OPENVINO_BLOCKS)
+    worker.prepare(handles)
+    found = worker.time_interleaved(handles, feeds, rounds=200, min_rounds=3, seed=seed, seconds=seconds)
+    times = found.wall_ms if how.threads > 1 else found.cpu_ms
+    return [float(one) for one in np.median(times, axis=0)]

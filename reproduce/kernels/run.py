@@ -149,9 +149,23 @@ def tables(kept: results.Results) -> str:
         if costs:
             lines += results.heading("Model", "Start, ×", "Memory, ×")
             lines += [f"| {row['key']} | {row['start']:.2f} | {row['memory']:.2f} |" for row in costs]
+        lines += openvino_lines(kept.of("model"))
         if plain:
             lines.append(f"\nGeometric mean of {len(plain)} models: {float(np.exp(np.mean(np.log(plain)))):.3f}")
     return "\n".join(lines)
+
+
+def openvino_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """How many times as fast as OpenVINO the kernels are, and ONNX Runtime is."""
+    found = [row for row in rows if row.get("openvino")]
+    if not found:
+        return []
+    lines = [*results.heading("Model", "OpenVINO / kernels", "Blocks", "OpenVINO / ONNX Runtime")]
+    for row in found:
+        low, high = row["openvino_blocks"][0], row["openvino_blocks"][-1]
+        plain = row["onnxruntime_over_openvino"]
+        lines.append(f"| {row['key']} | {row['openvino']:.2f} | {low:.2f} to {high:.2f} | {plain:.2f} |")
+    return [*lines, f"\nAhead of OpenVINO: {sum(row['openvino'] > 1.0 for row in found)} of {len(found)}"]
 
 
 def model_line(row: dict[str, Any]) -> str:
@@ -178,6 +192,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--instead", nargs=2, action="append", default=[], metavar=("ONE", "OTHER"),
                         help="take the algorithm OTHER where the plan has ONE")  # fmt: skip
     parser.add_argument("--deployed", action="store_true", help="measure the start of sessions and memory too")
+    parser.add_argument("--openvino", action="store_true", help="time OpenVINO on the original model too")
     parser.add_argument("--shape-seconds", type=float, default=2.0)
     parser.add_argument("--resume", action="store_true", help="keep the rows that are there")
     parser.add_argument("--again", action="store_true", help="with --resume: but measure these models again")
@@ -192,7 +207,8 @@ def measure_models(kept: results.Results, options: argparse.Namespace) -> None:
     instead = tuple((one, other) for one, other in options.instead)
     place = {"threads": options.threads, "batch": options.batch}
     how = models.How(options.seconds, options.cost, options.search, options.budget, **place, instead=instead,
-                     skip_rules=tuple(options.skip_rules), deployed=options.deployed)  # fmt: skip
+                     skip_rules=tuple(options.skip_rules), deployed=options.deployed,
+                     openvino=options.openvino)  # fmt: skip
     for name in models.exports() if options.exports else options.models:
         key = how.key(name)
         if options.again or not kept.have(key):
