@@ -90,6 +90,23 @@ GRAPHS = {
         ),
         "pointwise Add Tanh Mul Sub",
     ),
+    "four neighbours at a time": (
+        "x: f32[64,128] = input\nr: f32[128] = input\nc: f32[64,1] = input\na = Add(x, r)\nb = Mul(a, c)\nreturn a, b",
+        "pointwise Add; pointwise Mul",
+    ),
+    "many rows of odd length": (
+        "x: f32[65,67] = input\nr: f32[67] = input\na = Add(x, r)\nb = Relu(a)\nreturn b",
+        "pointwise Add Relu",
+    ),
+    "wide rows cut out": (
+        "x: f32[80,132] = input\na = Slice{starts=[4], ends=[132], axes=[1]}(x)\n"
+        "b = Slice{starts=[1], ends=[129], axes=[1]}(x)\nreturn a, b",
+        "slice",
+    ),
+    "rows cut out of odd ones": (
+        "x: f32[80,130] = input\na = Slice{starts=[0], ends=[128], axes=[1]}(x)\nreturn a",
+        "slice",
+    ),
     "two results of one chain": (
         "x: f32[4,5] = input\na = Exp(x)\nb = Neg(a)\nreturn a, b",
         "pointwise",
