@@ -99,8 +99,10 @@ GRAPHS = {
         "pointwise Add Relu",
     ),
     "wide rows cut out": (
-        "x: f32[80,132] = input\na = Slice{starts=[4], ends=[132], axes=[1]}(x)\n"
-        "b = Slice{starts=[1], ends=[129], axes=[1]}(x)\nreturn a, b",
+        (
+            "x: f32[80,132] = input\na = Slice{starts=[4], ends=[132], axes=[1]}(x)\n"
+            "b = Slice{starts=[1], ends=[129], axes=[1]}(x)\nreturn a, b"
+        ),
         "slice",
     ),
     "rows cut out of odd ones": (
