@@ -7,6 +7,9 @@ namespace {
 const char kTypes[] =
 #include "kernel_types.h"
     ;
+const char kValues[] =
+#include "kernel_values.h"
+    ;
 const char kCodeText[] =
 #include "kernel_code.h"
     ;
@@ -31,7 +34,7 @@ DEVICE unsigned short half_bits(float f) { unsigned short h; asm("cvt.rn.f16.f32
 }  // namespace
 
 std::string kernel_source(const char* name, const long long* fixed, size_t count) {
-  std::string text = std::string(kPrelude) + kTypes + "\n" + kCodeText +
+  std::string text = std::string(kPrelude) + kTypes + "\n" + kValues + "\n" + kCodeText +
                      "\nextern \"C\" __global__ void kernel(const Pointers p) {\n  static constexpr " + name + " fixed = {";
   for (size_t i = 0; i < count; ++i) {
     if (i) text += i % 24 == 0 ? ",\n" : ",";

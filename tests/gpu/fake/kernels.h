@@ -39,7 +39,9 @@ inline unsigned short half_bits(float f) {
 }
 #define RLFLOW_KERNEL_TEXT(...) __VA_ARGS__
 #include "cudnn/kernel_types.h"
-// The code speaks of the types.
+// The values speak of the types, and the code of both.
+#include "cudnn/kernel_values.h"
+// After them.
 #include "cudnn/kernel_code.h"
 #undef RLFLOW_KERNEL_TEXT
 
