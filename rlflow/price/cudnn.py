@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _NOTHING_BESIDE = Calibration(0.0, 0.0, 0.0, (1.0,), (float("inf"),))
 _METHOD_OF_CLOCK = "CUDA events, captured chain"
 _LEAST_CHAIN_SECONDS = 1e-3
+#: Counts the changes of our kernels and of the choice among routines: prices of an earlier one are not kept.
+_METHOD = 2
 
 
 class _GpuBench(Bench):
@@ -47,7 +49,7 @@ class _GpuBench(Bench):
         return _METHOD_OF_CLOCK
 
     def kept_as(self, key: str, cold: bool = True) -> str:
-        return f"1:{'cold' if self.caches.flush_bytes else 'warm'}:{key}"
+        return f"{_METHOD}:{'cold' if self.caches.flush_bytes else 'warm'}:{key}"
 
     def timed(self, items: Sequence[Item], cold: bool, *how: Any, **more: Any) -> dict[str, Measurement | str]:
         if not items:
