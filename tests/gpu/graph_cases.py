@@ -98,6 +98,7 @@ GRAPHS = {
         "x: f32[65,67] = input\nr: f32[67] = input\na = Add(x, r)\nb = Relu(a)\nreturn b",
         "pointwise Add Relu",
     ),
+    "one number too many for fours": ("x: f32[65,67] = input\ny = Relu(x)\nreturn y", "pointwise Relu"),
     "wide rows cut out": (
         (
             "x: f32[80,132] = input\na = Slice{starts=[4], ends=[132], axes=[1]}(x)\n"

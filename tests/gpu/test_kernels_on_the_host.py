@@ -78,6 +78,7 @@ def test_every_kernel_has_cases() -> None:
         ("behind the end", "thread 63 of block 0 touches memory 0 bytes behind the end of an operand"),
         ("before the start", "thread 0 of block 0 touches memory 4 bytes before the start of an operand"),
         ("nobody's memory", "touches memory that is nobody's"),
+        ("an odd place", "takes 16 bytes at once from an address that is no multiple of that"),
         ("beside a shared array", "block 0 writes beside its shared arrays"),
         ("too much shared memory", "a block wants more than 49152 bytes of shared memory"),
         ("none", ""),

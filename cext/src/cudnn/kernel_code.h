@@ -1,7 +1,7 @@
 // The kernels that cuDNN and cuBLAS have no routine for, as one text for two compilers: NVRTC (or nvcc), with the fixed parameters as
 // constants, so that programs, strides and types are compiled in; and a host compiler, for tests. Their preludes define DEVICE,
-// SHARED(type, name, extents), SYNC, SHUFFLE_XOR(lanes, value, distance), THREAD, THREADS, BLOCK, BLOCKS, UNROLL, INFINITE, half_bits and
-// half_value. No preprocessor lines inside.
+// SHARED(type, name, extents), SYNC, SHUFFLE_XOR(lanes, value, distance), THREAD, THREADS, BLOCK, BLOCKS, UNROLL, INFINITE,
+// ALIGNED(address, bytes), half_bits and half_value. No preprocessor lines inside.
 RLFLOW_KERNEL_TEXT(
 
 template <class R>

@@ -51,7 +51,7 @@ DEVICE void store(void* p, long long dtype, long long i, R v) {
 template <class T, int L>
 struct alignas(sizeof(T) * L) Lanes { T v[L]; };
 template <class T, int L>
-DEVICE const Lanes<T, L>& lanes_at(const void* p, long long i) { return *(const Lanes<T, L>*)((const T*)p + i); }
+DEVICE const Lanes<T, L>& lanes_at(const void* p, long long i) { return *(const Lanes<T, L>*)ALIGNED((const T*)p + i, sizeof(T) * L); }
 template <class R, int L>
 DEVICE void load_lanes(R* to, const void* p, long long dtype, long long i) {
   if (dtype == kF32) {
@@ -73,16 +73,16 @@ DEVICE void store_lanes(void* p, long long dtype, long long i, const R* from) {
   if (dtype == kF32) {
     Lanes<float, L> x;
     UNROLL for (int k = 0; k < L; ++k) x.v[k] = (float)from[k];
-    *(Lanes<float, L>*)((float*)p + i) = x;
+    *(Lanes<float, L>*)ALIGNED((float*)p + i, 4 * L) = x;
   } else if (dtype == kF16 || dtype == kBF16 || dtype == kU16) {
     Lanes<unsigned short, L> x;
     UNROLL for (int k = 0; k < L; ++k)
       x.v[k] = dtype == kF16 ? half_bits((float)from[k]) : dtype == kBF16 ? bfloat_bits((float)from[k]) : (unsigned short)from[k];
-    *(Lanes<unsigned short, L>*)((unsigned short*)p + i) = x;
+    *(Lanes<unsigned short, L>*)ALIGNED((unsigned short*)p + i, 2 * L) = x;
   } else if (dtype == kF64) {
     Lanes<double, L> x;
     UNROLL for (int k = 0; k < L; ++k) x.v[k] = (double)from[k];
-    *(Lanes<double, L>*)((double*)p + i) = x;
+    *(Lanes<double, L>*)ALIGNED((double*)p + i, 8 * L) = x;
   } else {
     UNROLL for (int k = 0; k < L; ++k) store<R>(p, dtype, i + k, from[k]);
   }

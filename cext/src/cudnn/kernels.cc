@@ -27,6 +27,7 @@ const char kPrelude[] = R"cuda(
 #define BLOCKS gridDim.x
 #define UNROLL _Pragma("unroll")
 #define INFINITE __int_as_float(0x7f800000)
+#define ALIGNED(address, bytes) (address)
 DEVICE float half_value(unsigned short h) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h)); return f; }
 DEVICE unsigned short half_bits(float f) { unsigned short h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f)); return h; }
 )cuda";

@@ -239,6 +239,11 @@ void on_fault(int number, siginfo_t* info, void* context) {
 
 void synchronise(int site) { wait(State::kAtBarrier, site); }
 
+void check_alignment(const void* address, size_t bytes) {
+  if (reinterpret_cast<uintptr_t>(address) % bytes != 0)
+    fail(who(place.thread) + " takes " + std::to_string(bytes) + " bytes at once from an address that is no multiple of that");
+}
+
 uint64_t exchange(int site, unsigned lanes, uint64_t bits, unsigned distance) {
   Thread& self = run.threads[place.thread];
   self.lanes = lanes;

@@ -32,6 +32,13 @@ R shuffle_xor(int site, unsigned lanes, R value, int distance) {
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }
+// A GPU takes some bytes at once only where they lie at a multiple of their number.
+void check_alignment(const void* address, size_t bytes);
+template <class T>
+T* aligned(T* address, size_t bytes) {
+  check_alignment(address, bytes);
+  return address;
+}
 template <int site, class T>
 T& shared() {
   static char key;                           // its address is the array's name

@@ -36,6 +36,7 @@ const std::map<std::string, Faulty> kFaults = {
      }},
     {"behind the end", [](float* p) { p[THREAD + 1] = 1; }},
     {"before the start", [](float* p) { p[static_cast<int>(THREAD) - 1] = 1; }},
+    {"an odd place", [](float* p) { *ALIGNED(p + 1, 16) = 1; }},
     {"nobody's memory", [](float*) { *reinterpret_cast<volatile float*>(16) = 1; }},
     {"beside a shared array",
      [](float*) {

@@ -17,6 +17,7 @@ namespace host {
 #define BLOCKS place.blocks
 #define UNROLL
 #define INFINITE INFINITY
+#define ALIGNED(address, bytes) aligned(address, bytes)
 using std::acos, std::acosh, std::asin, std::asinh, std::atan, std::atanh, std::ceil, std::cos, std::cosh, std::erf, std::exp, std::fabs, std::floor,
     std::fmod, std::log, std::log1p, std::pow, std::rint, std::sin, std::sinh, std::sqrt, std::tan, std::tanh, std::trunc;
 inline float half_value(unsigned short h) {
