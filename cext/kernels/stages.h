@@ -76,6 +76,7 @@ struct Epilogue {
 struct Stages {
   int group;  // the most blocks of output channels of a panel; a smaller panel has one
   int64_t least_tiles, least_given;  // of a chunk: fewer would transform the weights too often, or read those given
+  int64_t least_shared;  // of a chunk, so that there are some for all threads, where the weights stay in the cache
   int64_t part;  // input channels of a pass: so many that adding to M costs little, and few enough for U to stay in the cache
   void (*transform_input)(const Geometry&, const Chunk&, const float* x, int64_t first_block, int64_t end_block);
   void (*transform_weights)(const Geometry&, const Panel&, const float* w, float* u);  // to where the panel's filters lie

@@ -16,6 +16,7 @@
 #define RLFLOW_GROUP(block) ((block) == 8 ? 2 : 1)
 #define RLFLOW_LEAST_TILES 128
 #define RLFLOW_LEAST_GIVEN 48
+#define RLFLOW_LEAST_SHARED 48
 #define RLFLOW_PART(points) ((points) > 16 ? 64 : 128)
 #define RLFLOW_UNROLLED 16
 #define RLFLOW_LANES 8

@@ -5,7 +5,7 @@
 // The includer defines what suits the instruction set:
 //   RLFLOW_ROWS(block), RLFLOW_GROUP(block): the tiles, and the blocks of output channels, whose sums one inner loop keeps in
 //     registers;
-//   RLFLOW_LEAST_TILES, RLFLOW_LEAST_GIVEN, RLFLOW_PART(points): see Stages, in stages.h;
+//   RLFLOW_LEAST_TILES, RLFLOW_LEAST_GIVEN, RLFLOW_LEAST_SHARED, RLFLOW_PART(points): see Stages, in stages.h;
 //   RLFLOW_UNROLLED: the most vectors of a window that are worked on in code without loops;
 //   RLFLOW_LANES: floats of a vector where no block says so.
 
@@ -367,6 +367,7 @@ const Stages* table(const Form& form) {
   static constexpr Stages stages = {RLFLOW_GROUP(BLOCK),
                                     RLFLOW_LEAST_TILES,
                                     RLFLOW_LEAST_GIVEN,
+                                    RLFLOW_LEAST_SHARED,
                                     RLFLOW_PART((TILE_Y + TAPS_Y - 1) * (TILE_X + TAPS_X - 1)),
                                     transform_input<TILE_Y, TILE_X, TAPS_Y, TAPS_X, BLOCK>,
                                     transform_weights<TILE_Y, TILE_X, TAPS_Y, TAPS_X, BLOCK>,

@@ -10,6 +10,7 @@
 #define RLFLOW_GROUP(block) ((block) == 8 ? 2 : 1)
 #define RLFLOW_LEAST_TILES 24
 #define RLFLOW_LEAST_GIVEN 24
+#define RLFLOW_LEAST_SHARED 24
 #define RLFLOW_PART(points) 128
 #define RLFLOW_UNROLLED 36
 #define RLFLOW_LANES 4

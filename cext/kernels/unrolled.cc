@@ -12,12 +12,12 @@
 namespace rlflow::kernels {
 namespace {
 
-// From so many chunks on they are worked on side by side; fewer would read large weights too often.
-constexpr int64_t kSideBySide = 8;
 // Fewer rows would read the weights too often.
 constexpr int64_t kLeastRows = 48;
 // Of Strassen's algorithm, whose sums of weights are made anew for each chunk.
 constexpr int64_t kLeastHalves = 256;
+// Multiplications of a chunk: of fewer a thread is done before another one has come to its own.
+constexpr int64_t kLeastWork = 400'000;
 // Blocks of outputs in a task.
 constexpr int64_t kTaskBlocks = 2;
 // Keeps equal rows of neighbouring parts out of one another's cache sets.
@@ -34,12 +34,14 @@ class Job {
     halves_ = tuning.strassen && c_.parts() % 2 == 0 && c_.out_blocks >= 2;
     const int64_t cache = second_level_cache() / static_cast<int64_t>(sizeof(float)), rows = in_place_ ? c_.plane() : c_.batch * c_.plane();
     const int64_t fitting = cache / (halves_ ? 4 : 2) / (c_.parts() * block);
-    const int64_t most = tuning.chunk > 0 ? tuning.chunk : std::max(halves_ ? kLeastHalves : kLeastRows, fitting);
-    const int64_t least = ceiling(rows, most), even = least > 1 && tuning.chunk == 0 ? ceiling(least, 2) * 2 : least;
+    const int64_t least_rows = halves_ ? kLeastHalves : kLeastRows, most = tuning.chunk > 0 ? tuning.chunk : std::max(least_rows, fitting);
+    // Weights that stay in the cache may be read by each thread for chunks of its own.
+    const int64_t weights = c_.out_blocks * c_.parts() * block * block;
+    const bool fits = weights <= cache;
+    const int64_t enough = fits && tuning.chunk == 0 ? std::min({rows / least_rows, rows * weights / kLeastWork, kSideBySide}) : 1;
+    const int64_t least = std::max(ceiling(rows, most), enough), even = least > 1 && tuning.chunk == 0 ? evened(least) : least;
     step_ = ceiling(rows, even);
     chunks_ = ceiling(rows, step_);
-    // Weights that stay in the cache may be read by each thread for chunks of its own.
-    const bool fits = c_.out_blocks * c_.parts() * block * block <= cache;
     side_by_side_ = chunks_ * (in_place_ ? c_.batch : 1) >= (fits ? 2 : kSideBySide);
     const Routines& table = routines(process_isa());
     unroll_ = block == 16 ? table.unroll_16 : table.unroll_8;

@@ -14,8 +14,8 @@ namespace {
 
 // Fewer tiles would leave the product's registers idle.
 constexpr int64_t kFewTiles = 8;
-// From so many chunks on they are worked on side by side; fewer would leave threads idle.
-constexpr int64_t kSideBySide = 8;
+// Weights that take more than so many caches are not transformed once more for each thread.
+constexpr int64_t kManyCaches = 8;
 // Keeps equal points of neighbouring tiles out of one another's cache sets.
 constexpr int64_t kSkew = 32;
 // More than any kernel has.
@@ -44,6 +44,8 @@ Winograd::Winograd(Isa isa, Form form, int block, int64_t out_channels, int64_t 
     if (pad < 0 || pad > (1 << 20)) throw std::invalid_argument("The padding " + of(pad) + " is not between 0 and 1048576.");
   if (tuning.chunk < 0 || tuning.chunk > (1 << 20))
     throw std::invalid_argument("A chunk of " + of(tuning.chunk) + " tiles is not between 0 and 1048576.");
+  if (tuning.threads < 0 || tuning.threads > (1 << 20))
+    throw std::invalid_argument("A number of " + of(tuning.threads) + " threads is not between 0 and 1048576.");
   if (tuning.part < 0 || tuning.part > (1 << 20) || tuning.part % block)
     throw std::invalid_argument("A part of " + of(tuning.part) + " channels is not a multiple of " + of(block) + " between 0 and 1048576.");
   in_blocks_ = in_channels / block;
@@ -81,23 +83,34 @@ int64_t Winograd::v_stride(int64_t tiles) const { return in_blocks_ * tiles * bl
 int64_t Winograd::u_stride(int64_t in_blocks) const { return in_blocks * block_ * stages_->group * block_ + kSkew; }
 int64_t Winograd::m_stride(int64_t tiles) const { return stages_->group * tiles * block_ + kSkew; }
 
-Winograd::Cut Winograd::cut(const Geometry& g) const {
+// The most tiles of a chunk by the caches. Beside weights that stay there V and M have a third of the second; else they, and U of
+// a panel, about two thirds; of U that is given, two points.
+int64_t Winograd::most_tiles(int64_t part, bool fits) const {
   const int64_t cache = second_level_cache() / static_cast<int64_t>(sizeof(float));
+  const int64_t tile = points() * (in_blocks_ + stages_->group) * block_, u = (given_ == Weights::plain ? points() : 2) * u_stride(part);
+  const int64_t fitting = (cache * 2 / 3 - u) / tile;
+  if (fits) return std::max(stages_->least_shared, std::min(fitting, cache / 3 / tile));
+  return std::max(given_ == Weights::plain ? stages_->least_tiles : stages_->least_given, fitting);
+}
+
+Winograd::Cut Winograd::cut(const Geometry& g) const {
+  const int64_t cache = second_level_cache() / static_cast<int64_t>(sizeof(float)), panels = ceiling(out_blocks_, stages_->group);
   const int64_t wanted = tuning_.part > 0 ? tuning_.part : stages_->part;
   const int64_t parts = given_ == Weights::plain ? ceiling(in_blocks_ * block_, wanted) : 1, part = ceiling(in_blocks_, parts);
-  // V, and M and U of a panel, should take about two thirds of the cache; of U that is given, two points.
-  const int64_t room = cache * 2 / 3 - (given_ == Weights::plain ? points() : 2) * u_stride(part);
-  const int64_t fitting = room / (points() * (in_blocks_ + stages_->group) * block_);
-  const int64_t least_tiles = given_ == Weights::plain ? stages_->least_tiles : stages_->least_given;
-  const int64_t most = tuning_.chunk > 0 ? tuning_.chunk : std::max(least_tiles, fitting);
-  const int64_t panels = ceiling(out_blocks_, stages_->group);
+  const int64_t pieces = std::min(in_blocks_, ceiling(kSideBySide, panels));
   // Of weights that stay in the cache each chunk can have all, so that chunks are what threads do side by side: the stages of a
-  // convolution of few channels have few parts, and all threads wait after each.
+  // convolution of few channels have few parts, and all threads wait after each. Of others, where each thread has enough tiles.
   const int64_t weights = panels * points() * u_stride(in_blocks_);
-  const bool fits = weights <= cache * 5 / 8, made = given_ == Weights::plain;
-  const int64_t enough = std::clamp<int64_t>(g.tiles() / least_tiles, g.tiles() >= 2 * kFewTiles ? 2 : 1, kSideBySide);
-  const int64_t least = fits && tuning_.chunk == 0 ? enough : 1, chunks = std::max(least, ceiling(g.tiles(), most));
-  return {ceiling(g.tiles(), chunks), chunks, part, panels, chunks > 1 && fits && made, chunks >= (weights <= cache * 3 / 2 ? 2 : kSideBySide)};
+  const bool fits = weights <= cache * 5 / 8, nearly = weights <= cache * 3 / 2, known = tuning_.threads > 1, plain = given_ == Weights::plain;
+  const int64_t threads = known ? tuning_.threads : kSideBySide, tiles = g.tiles(), some = known ? threads : nearly ? 2 : 1;
+  const int64_t each = plain && weights > kManyCaches * cache ? stages_->least_tiles : stages_->least_shared;
+  const int64_t by_cache = std::clamp<int64_t>(tiles / each, tiles >= 2 * kFewTiles ? 2 : 1, threads);
+  const int64_t enough = tuning_.chunk > 0 ? 1 : fits ? by_cache : tiles >= some * each ? some : 1;
+  const int64_t needed = std::max(enough, ceiling(tiles, tuning_.chunk > 0 ? tuning_.chunk : most_tiles(part, fits)));
+  const bool side_by_side = needed >= (nearly ? 2 : threads);
+  const int64_t even = side_by_side && tuning_.chunk == 0 ? evened(needed, known ? threads : 2) : needed;
+  const int64_t chunks = std::min(even, std::max(needed, tiles / kFewTiles));
+  return {ceiling(tiles, chunks), chunks, part, panels, pieces, chunks > 1 && fits && plain, side_by_side};
 }
 
 // What the tasks of one call share.
@@ -126,7 +139,7 @@ struct Winograd::Job {
     return {weights + one.first_out * block, point, self.block_, block, true};
   }
   Chunk chunk_of(int64_t number, float* v) const {
-    const int64_t first = number * cut.step, count = std::min(cut.step, g.tiles() - first);
+    const int64_t first = number * g.tiles() / cut.chunks, count = (number + 1) * g.tiles() / cut.chunks - first;
     return {first, count, self.points(), v, self.v_stride(count)};
   }
 
@@ -179,10 +192,13 @@ struct Winograd::Job {
   }
   static void weights_of(void* data, std::size_t number) {
     const Job& job = *static_cast<Job*>(data);
-    Panel one = job.panel(static_cast<int64_t>(number));
-    float* const u = job.kept + static_cast<int64_t>(number) * job.kept_floats();
-    one.filters = job.made(u, one, job.self.in_blocks_);
-    job.self.stages_->transform_weights(job.g, one, job.weights, u);
+    const auto at = static_cast<int64_t>(number), pieces = job.cut.pieces, in_blocks = job.g.in_blocks;
+    Panel one = job.panel(at / pieces);
+    float* const u = job.kept + at / pieces * job.kept_floats();
+    one.filters = job.made(u, one, in_blocks);
+    one.first_in = at % pieces * in_blocks / pieces;
+    one.end_in = (at % pieces + 1) * in_blocks / pieces;
+    job.self.stages_->transform_weights(job.g, one, job.weights, u + one.first_in * job.self.block_ * one.filters.channel);
   }
   static void input(void* data, std::size_t number) {
     const Job& job = *static_cast<Job*>(data);
@@ -206,7 +222,7 @@ void Winograd::run(int64_t batch, int64_t height, int64_t width, const float* x,
   const Scratch kept(job.cut.keeps_weights ? panels * static_cast<std::size_t>(job.kept_floats()) : 0);
   if (job.cut.keeps_weights) {
     job.kept = kept.data();
-    workers.run(panels, Job::weights_of, &job);
+    workers.run(panels * static_cast<std::size_t>(job.cut.pieces), Job::weights_of, &job);
   }
   if (job.cut.side_by_side) {
     workers.run(static_cast<std::size_t>(job.cut.chunks), Job::whole_chunk, &job);

@@ -13,10 +13,11 @@ struct Padding {
   int64_t top = 0, left = 0, bottom = 0, right = 0;
 };
 
-// What a tuner may choose; 0: by the size of the caches.
+// What a tuner may choose, where 0 is by the size of the caches; and the threads that there will be, where they are known.
 struct WinogradTuning {
-  int64_t chunk = 0;  // tiles worked on at a time
-  int64_t part = 0;   // input channels in a pass of the product, a multiple of the block
+  int64_t chunk = 0;    // tiles worked on at a time
+  int64_t part = 0;     // input channels in a pass of the product, a multiple of the block
+  int64_t threads = 0;  // 0: any number
 };
 
 // The form with that many outputs a tile along each axis that has several taps; there need be no kernel for it.
@@ -46,14 +47,16 @@ class Winograd {
 
  private:
   struct Job;
-  // How one call is cut: tiles in a chunk, chunks, blocks of input channels in a part, panels; whether all transformed
-  // weights are kept for the chunks after the first; whether the chunks are the tasks, or the parts of one after the other.
+  // How one call is cut: the most tiles in a chunk, chunks, blocks of input channels in a part, panels, pieces of the weights of
+  // each; whether all transformed weights are kept for the chunks after the first; whether the chunks are the tasks, or the parts
+  // of one after the other.
   struct Cut {
-    int64_t step, chunks, part, panels;
+    int64_t step, chunks, part, panels, pieces;
     bool keeps_weights, side_by_side;
   };
 
   Geometry geometry(int64_t batch, int64_t height, int64_t width) const;
+  int64_t most_tiles(int64_t part, bool fits) const;
   Cut cut(const Geometry& g) const;
   int64_t points() const { return form_.points(); }
   int64_t v_stride(int64_t tiles) const;

@@ -2,8 +2,8 @@
 // constant, [out channels, in channels, taps, taps] in the runtime's blocked order, or, where the attribute taps says how many
 // there are, the transformed weights [blocks of out channels, points, in channels, block]. Attributes: block (8, 16), tile (outputs of
 // a tile along each axis with several taps: 2 or 4 of 3×3, 2 of 5×5, 1×7 and 7×1, 4 of 1×3 and 3×1), pads (top, left, bottom,
-// right), and optional activation with activation_params as ONNX Runtime writes them, and what a tuner chooses, chunk and part
-// (WinogradTuning).
+// right), and optional activation with activation_params as ONNX Runtime writes them, what a tuner chooses, chunk and part, and
+// threads (WinogradTuning).
 #include <limits>
 #include <memory>
 #include <stdexcept>
@@ -64,10 +64,10 @@ class WinogradKernel {
     const Form form = transformed ? form_of(tile, taps[0], taps[1]) : form_of(tile, sizes[2], sizes[3]);
     if (transformed && (sizes[1] != form.points() || sizes[3] != block))
       throw std::invalid_argument("NchwcWinograd: the transformed weights have another shape than [blocks, points, channels, block].");
-    convolution_ = std::make_unique<Winograd>(process_isa(), form, static_cast<int>(block), transformed ? sizes[0] * block : sizes[0],
-                                              transformed ? sizes[2] : sizes[1], padding_of(attributes),
-                                              WinogradTuning{attributes.integer("chunk", 0), attributes.integer("part", 0)},
-                                              transformed ? Weights::transformed : Weights::plain);
+    convolution_ = std::make_unique<Winograd>(
+        process_isa(), form, static_cast<int>(block), transformed ? sizes[0] * block : sizes[0], transformed ? sizes[2] : sizes[1],
+        padding_of(attributes), WinogradTuning{attributes.integer("chunk", 0), attributes.integer("part", 0), attributes.integer("threads", 0)},
+        transformed ? Weights::transformed : Weights::plain);
   }
 
   void run(ort::KernelContext* context) const {

@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "caches.h"
 #include "orders.h"
 #include "ort_api.h"
 #include "samples.h"
+#include "tasks.h"
 #include "testing.h"
 #include "winograd.h"
 
@@ -111,6 +113,15 @@ void check_case(Isa isa, int tile, int block, const Case& c, Epilogue e, bool wi
   CHECK(worst / largest < bound);
 }
 
+// Remembers how many tasks there were.
+struct Counting : Workers {
+  void run(std::size_t count, void (*task)(void*, std::size_t), void* data) const override {
+    tasks.push_back(count);
+    Backwards{}.run(count, task, data);
+  }
+  mutable std::vector<std::size_t> tasks;
+};
+
 void check_all(Isa isa, int tile, double bound) {
   if (!runs_here(isa)) return;  // what this processor lacks cannot be tried
   const Epilogue plain, relu{nullptr, nullptr, Activation::relu, 0, 0};
@@ -165,6 +176,31 @@ TEST(winograd_of_many_chunks_works_on_them_side_by_side) {
   for (const int tile : {2, 4}) check_case(chosen_isa(nullptr), tile, 8, large, {}, false, true, Threads{}, {7, 0}, 8e-6);
 }
 
+TEST(winograd_gives_each_thread_as_many_chunks) {
+  const struct {
+    Case convolution;
+    int64_t threads;
+    std::vector<std::size_t> tasks;  // of each run of the workers
+  } cases[] = {
+      {{1, 16, 16, 48, 48, {1, 1, 1, 1}}, 2, {2, 2}},  // weights that stay in the cache are made first, in pieces
+      {{1, 16, 16, 48, 48, {1, 1, 1, 1}}, 3, {2, 3}},
+      {{1, 128, 128, 28, 28, {1, 1, 1, 1}}, 2, {4}},        // each thread makes all of the others for its chunk
+      {{1, 128, 128, 12, 12, {1, 1, 1, 1}}, 2, {16, 8}},    // of few tiles the threads have panels
+      {{1, 16, 16, 8, 8, {1, 1, 1, 1}}, 64, {2, 1}},
+  };
+  for (const auto& one : cases) {
+    const Counting workers;
+    const Case& c = one.convolution;
+    check_case(Isa::portable, 4, 8, c, {}, false, false, workers, {0, 0, one.threads}, 8e-6);
+    if (second_level_cache() == 1 << 20) CHECK(workers.tasks == one.tasks);
+  }
+}
+
+TEST(chunks_are_as_many_for_each_thread) {
+  const int64_t cases[][3] = {{1, 2, 2}, {2, 2, 2}, {3, 2, 4}, {7, 2, 8}, {9, 2, 8}, {11, 2, 10}, {5, 4, 8}, {9, 4, 8}, {9, 16, 16}, {17, 16, 16}};
+  for (const auto& [chunks, threads, expected] : cases) CHECK_EQ(evened(chunks, threads), expected);
+}
+
 TEST(winograd_refuses_what_it_cannot_do) {
   CHECK_THROWS(Winograd(Isa::portable, form_of(3, 3, 3), 8, 16, 16, {}), "tiles of 3x3, 3x3 taps and blocks of 8");
   CHECK_THROWS(Winograd(Isa::portable, form_of(2, 3, 3), 8, 12, 16, {}), "expected multiples of 8");
@@ -172,6 +208,7 @@ TEST(winograd_refuses_what_it_cannot_do) {
   CHECK_THROWS(Winograd(Isa::portable, form_of(2, 3, 3), 8, 16, 16, {-1, 0, 0, 0}), "The padding -1");
   CHECK_THROWS(Winograd(Isa::portable, form_of(2, 3, 3), 8, 16, 16, {}, {-1, 0}), "A chunk of -1");
   CHECK_THROWS(Winograd(Isa::portable, form_of(2, 3, 3), 8, 16, 16, {}, {0, 12}), "A part of 12 channels");
+  CHECK_THROWS(Winograd(Isa::portable, form_of(2, 3, 3), 8, 16, 16, {}, {0, 0, -1}), "A number of -1 threads");
   const Winograd good(Isa::portable, form_of(2, 3, 3), 8, 16, 16, {});
   CHECK_THROWS(good.out_height(2), "height 2 leaves no output");
   CHECK_THROWS(good.out_width(0), "width 0 leaves no output");

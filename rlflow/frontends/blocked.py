@@ -85,10 +85,13 @@ def block_of(optimised_probe: bytes) -> int | None:
 
 
 class BlockedGraph:
-    """The runtime's optimised graph of a model. ``block``: channels in a block; 0: it has no blocked tensors."""
+    """The runtime's optimised graph of a model. ``block``: channels in a block; 0: it has no blocked tensors.
+    ``threads``: how many its sessions have, for kernels to cut their work for.
+    """
 
-    def __init__(self, optimised: bytes, block: int) -> None:
+    def __init__(self, optimised: bytes, block: int, threads: int = 1) -> None:
         self._model, self.block = _named(parse_model(optimised, "the optimised graph")), block
+        self._threads = threads
 
     @property
     def weight_bytes(self) -> int:
@@ -117,7 +120,7 @@ class BlockedGraph:
         """
         made = onnx.ModelProto()
         made.CopyFrom(self._model)
-        _put_kernels(made, attributes, Surroundings(made.graph, self.block))
+        _put_kernels(made, attributes, Surroundings(made.graph, self.block, self._threads))
         return made.SerializeToString()
 
 
@@ -127,8 +130,9 @@ class MappedGraph:
     the path of the runtime's graph of a model that refers to ``weights``; the file is not needed afterwards.
     """
 
-    def __init__(self, optimised: str, block: int, weights: storage.SharedWeights) -> None:
+    def __init__(self, optimised: str, block: int, weights: storage.SharedWeights, threads: int = 1) -> None:
         self._model, self.block, self._weights = weights.joined(_named(read_model(optimised))), block, weights
+        self._threads = threads
         self._forms, self._numbers = _FormsInFile(self._model.graph, weights), itertools.count(1)
 
     @property
@@ -144,7 +148,7 @@ class MappedGraph:
         """The path of the graph with kernels. Raises OutputError where there is no room, and what the other raises."""
         made = onnx.ModelProto()
         made.CopyFrom(self._model)
-        _put_kernels(made, attributes, Surroundings(made.graph, self.block, self._forms))
+        _put_kernels(made, attributes, Surroundings(made.graph, self.block, self._threads, self._forms))
         return self._weights.write(made, f"kernels-{next(self._numbers)}.onnx")
 
 

@@ -85,6 +85,7 @@ def _write_convolution(node: onnx.NodeProto, around: Surroundings, attributes: M
             inputs[1], f"transformed for {tile}", lambda values: transformed(values, tile, block)
         )
         own["taps"] = shape[2:]
+    own["threads"] = around.threads if around.threads > 1 else None
     replace(node, "NchwcWinograd", inputs, list(node.output), own)
 
 

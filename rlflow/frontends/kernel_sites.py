@@ -57,11 +57,11 @@ class Forms:
 
 class Surroundings:
     """What a node does not know by itself, and the changes that a kernel makes around it. ``block``: channels in a
-    block, 0: there are no blocked tensors.
+    block, 0: there are no blocked tensors. ``threads``: those that kernels cut their work for.
     """
 
-    def __init__(self, graph: onnx.GraphProto, block: int, forms: Forms | None = None) -> None:
-        self._graph, self.block, self._forms = graph, block, forms or Forms(graph)
+    def __init__(self, graph: onnx.GraphProto, block: int, threads: int = 1, forms: Forms | None = None) -> None:
+        self._graph, self.block, self.threads, self._forms = graph, block, threads, forms or Forms(graph)
         given = {value.name for value in graph.input}
         self._constants = {one.name: one for one in graph.initializer if one.name not in given}
         self._producers = {name: node for node in graph.node for name in node.output if name}

@@ -126,7 +126,7 @@ class KernelChooser:
 
         stock = _stock_options(self.options)
         try:
-            graph = BlockedGraph(self.stock.optimized(whole(source), stock), block_here())
+            graph = BlockedGraph(self.stock.optimized(whole(source), stock), block_here(), stock.threads)
         except ModelError:  # too large for one piece: it stays as it is
             return source, stock
         self._library = replace(stock, library=library_path())

@@ -198,7 +198,7 @@ def applied(model: bytes | str, plan: KernelPlan, with_code: bool = False) -> tu
     from rlflow.frontends.generated_sites import FUNCTION
     from rlflow.runtime import inprocess
 
-    graph = BlockedGraph(inprocess.optimised(whole(model)), block_here())
+    graph = BlockedGraph(inprocess.optimised(whole(model)), block_here(), plan.threads)
     known = {one.name: one for one in graph.sites()}
     present = (one for one in plan.choices if one.node in known)
     fitting = [one for one in present if one.fits(known[one.node].kind, known[one.node].sizes)]

@@ -208,7 +208,7 @@ class _Planning:
         optimised = os.path.join(weights.folder, "optimised.onnx")
         self.context.worker.write_optimized(self.source, optimised)
         try:
-            return blocked.MappedGraph(optimised, block_here(), weights)
+            return blocked.MappedGraph(optimised, block_here(), weights, self.context.options.threads)
         finally:
             os.unlink(optimised)
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 LEVEL = "all"
 #: Part of the key of every kept price; raise it when the way of measuring changes.
 METHOD = "7"
+#: The same, of what only runs of several threads feel.
+THREADS_METHOD = "2"
 #: Memory that is walked through before each sample: more than a second-level cache holds, less than a shared one.
 FLUSH_MB = 4.0
 #: The same for a model that streams more weights than that (:func:`rlflow.price.partition.streams`): as much as a
@@ -105,14 +107,18 @@ class Bench:
         state = self.description.get("clock_state", "")
         return f"{self.options.effective_clock} time{'; ' if state else ''}{state}"
 
+    @property
+    def _method(self) -> str:
+        return METHOD if self.options.threads == 1 else f"{METHOD}-{THREADS_METHOD}"
+
     def kept_as(self, key: str, cold: bool = True) -> str:
         """The name in the database of what was timed so."""
         usual = not cold or self.caches.flush_bytes == mega(FLUSH_MB)
-        return f"{METHOD}:{key}" if usual else f"{METHOD}:flush-{self.caches.flush_bytes}:{key}"
+        return f"{self._method}:{key}" if usual else f"{self._method}:flush-{self.caches.flush_bytes}:{key}"
 
     def kept_so(self, name: str) -> bool:
         """Whether a name in the database is of something that was timed as now."""
-        usual, own = f"{METHOD}:flush-", self.kept_as("")
+        usual, own = f"{self._method}:flush-", self.kept_as("")
         return name.startswith(own) and (own.startswith(usual) or not name.startswith(usual))
 
     # --- timing -----------------------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ class KernelEngine:
             raise CostError(f"The kernels cannot be used here: {reason}.")
         worker = Worker(RuntimeOptions(threads=threads, library=library_path()))
         try:
-            return cls(BlockedGraph(worker.optimized(source), block_here()), worker, feeds, like)
+            return cls(BlockedGraph(worker.optimized(source), block_here(), threads), worker, feeds, like)
         except BaseException:
             worker.close()
             raise

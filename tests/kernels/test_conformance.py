@@ -40,7 +40,7 @@ OTHER_CASES = [
 ]
 
 
-def error_of(case, block: int, tile: int, fused: bool, threads: int, taps=(3, 3), kept: int = 0) -> float:
+def error_of(case, block: int, tile: int, fused: bool, in_threads: int, taps=(3, 3), **how: int) -> float:
     batch, into, out, height, width, pads = case
     rng = np.random.default_rng(1)
     x = rng.standard_normal((batch, into, height, width)).astype(np.float32)
@@ -49,10 +49,10 @@ def error_of(case, block: int, tile: int, fused: bool, threads: int, taps=(3, 3)
     bias = rng.standard_normal(out).astype(np.float32) if fused else None
     residual = rng.standard_normal(shape).astype(np.float32) if fused else None
     truth = models.convolution(x, w, bias, residual, pads)
-    more = {"kept": kept, **({"activation": "Relu"} if fused else {})}
+    more = {**how, **({"activation": "Relu"} if fused else {})}
     model = models.one_node(w, bias, fused, block=block, tile=tile, pads=list(pads), **more)
     feeds = {"x": models.to_blocks(x, block)} | ({"s": models.to_blocks(residual, block)} if fused else {})
-    found = models.from_blocks(opened(model, threads).run(None, feeds)[0], block)
+    found = models.from_blocks(opened(model, in_threads).run(None, feeds)[0], block)
     assert found.shape == shape
     truth = np.maximum(truth, 0) if fused else truth
     return float(np.abs(found - truth).max() / np.abs(truth).max())
@@ -82,6 +82,15 @@ def test_weights_that_are_transformed_before_give_the_convolution(form, block: i
         assert error_of(case, block, form[0], fused, threads, form[1:], kept=1) < BOUND[form]
 
 
+@pytest.mark.parametrize("kept", [0, 1])
+@pytest.mark.parametrize("tile", [2, 4])
+@pytest.mark.parametrize("planned", [1, 2, 3, 64])
+@pytest.mark.parametrize("case", [CASES[0], CASES[5], (1, 128, 128, 28, 28, (1, 1, 1, 1))], ids=str)
+def test_work_that_is_cut_for_some_threads_is_the_same_in_any_number(case, tile: int, kept: int, planned: int) -> None:
+    for threads in (1, 2):
+        assert error_of(case, 16, tile, False, threads, kept=kept, threads=planned) < BOUND[tile, 3, 3]
+
+
 @pytest.mark.parametrize("isa", ["portable", "avx2", "avx512"])
 def test_each_instruction_set_by_force(isa: str) -> None:
     """In processes of their own, because the variable is read once; one that is not here is refused in a sentence."""
@@ -91,7 +100,7 @@ def test_each_instruction_set_by_force(isa: str) -> None:
         "    for block in (8, 16):\n"
         "        case = t.CASES[3] if taps == [3, 3] else t.OTHER_CASES[3]\n"
         "        for kept in (0, 1):\n"
-        "            assert t.error_of(case, block, tile, True, 2, tuple(taps), kept) < bound\n"
+        "            assert t.error_of(case, block, tile, True, 2, tuple(taps), kept=kept) < bound\n"
         "import test_blocked_product as p\n"
         "for strassen, bound in p.BOUND.items():\n"
         "    for block in (8, 16):\n"
@@ -125,6 +134,7 @@ def test_forms_without_a_kernel_are_refused(tile: int, taps: tuple[int, int]) ->
         ({"tile": 2, "activation": "Mish"}, "no activation Mish"),
         ({"tile": 2, "chunk": -5}, "A chunk of -5"),
         ({"tile": 2, "part": 12}, "A part of 12 channels"),
+        ({"tile": 2, "threads": -1}, "A number of -1 threads"),
         ({"tile": 2, "taps": [3]}, "taps has another count"),
         ({"tile": 2, "taps": [3, 3]}, "the transformed weights have another shape"),
         ({"tile": 4, "kept": 1, "taps": [5, 5]}, "the transformed weights have another shape"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import blocked_models as models
@@ -16,6 +17,7 @@ import rlflow.kernels
 from rlflow.errors import ModelError
 from rlflow.frontends import blocked, storage
 from rlflow.kernels import Choice, KernelPlan, KernelsNotUsed, preparing, shared_library
+from rlflow.runtime import interface
 
 WINOGRAD = ["winograd-2x2", "winograd-4x4", "winograd-2x2-kept", "winograd-4x4-kept"]
 needs_library = pytest.mark.skipif(rlflow.kernels.unavailable() is not None, reason=str(rlflow.kernels.unavailable()))
@@ -60,6 +62,16 @@ def plain_outputs(raw: bytes, size: int = 24) -> np.ndarray:
 
 def kernel_nodes(path: str) -> list[str]:
     return [node.name for node in onnx.load(path).graph.node if node.domain == "rlflow.kernels"]
+
+
+@needs_library
+@pytest.mark.parametrize(("threads", "attribute"), [(1, []), (2, [2]), (16, [16])])
+def test_kernels_cut_their_work_for_the_threads_of_the_plan(threads: int, attribute: list[int]) -> None:
+    plan = KernelPlan.parse(interface.metadata_entry(planned(), rlflow.kernels.KEY) or "")
+    made, _ = preparing.applied(planned(), replace(plan, threads=threads))
+    nodes = [node for node in onnx.ModelProto.FromString(made or b"").graph.node if node.op_type == "NchwcWinograd"]
+    assert len(nodes) == 2
+    assert all([one.i for one in node.attribute if one.name == "threads"] == attribute for node in nodes)
 
 
 @needs_library

@@ -40,6 +40,14 @@ def test_the_names_of_kept_prices_are_those_of_earlier_runs(flush: int, cold: bo
     assert bench(flush).kept_as("key", cold) == name
 
 
+@pytest.mark.parametrize(("threads", "name"), [(1, "7:key"), (2, "7-2:key"), (8, "7-2:key")])
+def test_runs_of_several_threads_are_timed_in_another_way_than_before(threads: int, name: str) -> None:
+    several = Bench(RuntimeOptions(threads=threads), caches=Caches(USUAL))
+    assert several.kept_as("key") == name
+    assert several.kept_so(name)
+    assert not several.kept_so("7-1:key")
+
+
 @pytest.mark.parametrize(
     ("flush", "name", "alike"),
     [

@@ -488,3 +488,13 @@ class TestWire:
         wire.send(stream, list(range(100)))
         with pytest.raises(EOFError):
             wire.receive(io.BytesIO(stream.getvalue()[:kept]))
+
+
+def test_threads_spin_while_a_run_lasts_and_no_longer() -> None:
+    """As they do by default, but for the end: what is timed in turn would wait for them."""
+    from rlflow.runtime.onnxruntime import session_options
+
+    found = session_options(RuntimeOptions(threads=2))
+    assert found.get_session_config_entry("session.force_spinning_stop") == "1"
+    with pytest.raises(RuntimeError):  # it has its default
+        found.get_session_config_entry("session.intra_op.allow_spinning")
