@@ -8,6 +8,8 @@ import platform
 import resource
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 #: What Linux calls instructions, and what people do; the widest first.
 VECTORS = {"avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX", "sve": "SVE", "asimd": "NEON"}
+#: Height and width of the product that is timed: its operands stay in the second-level cache.
+_PRODUCT = 256
 PACKAGES = ("rlflow", "numpy", "onnx", "onnx-ir", "onnxruntime")
 
 
@@ -61,6 +65,35 @@ def peak_bytes() -> int:
     if status.exists():
         return 1024 * int(next(line for line in status.read_text().splitlines() if line.startswith("VmHWM")).split()[1])
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def cores_at_once(threads: int, seconds: float = 0.3) -> float:
+    """As much arithmetic as so many cores do alone, ``threads`` threads do at once: ``threads`` on a quiet machine, and
+    1 while a virtual machine's cores are the two halves of one.
+    """
+    import numpy as np
+    import onnxruntime as ort
+    from onnx import TensorProto, helper
+
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [_PRODUCT, _PRODUCT]) for name in "ay"]
+    graph = helper.make_graph([helper.make_node("MatMul", ["a", "a"], ["y"])], "product", values[:1], values[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    sessions = [ort.InferenceSession(model, options) for _ in range(threads)]
+    feeds = {"a": np.ones((_PRODUCT, _PRODUCT), np.float32)}
+
+    def products(session: Any) -> float:
+        """In a second."""
+        count, begin = 0, time.perf_counter()
+        while time.perf_counter() - begin < seconds:
+            session.run(None, feeds)
+            count += 1
+        return count / (time.perf_counter() - begin)
+
+    alone = products(sessions[0])
+    with ThreadPoolExecutor(threads) as pool:
+        return sum(pool.map(products, sessions)) / alone
 
 
 def _version(package: str) -> str | None:

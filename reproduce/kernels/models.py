@@ -88,7 +88,9 @@ def row_of(name: str, how: How) -> dict[str, Any]:
         }  # fmt: skip
         made = blocked.whole(out) if plan is None else _prepared(out, plan, os.path.join(folder, "kernels.onnx"))
         costs = deployed.costs_of(path, out) if how.deployed and plan is not None else {}
-        return row | _compared(blocked.whole(path), made, how) | costs
+        before = machine.cores_at_once(how.threads) if how.threads > 1 else None
+        row |= _compared(blocked.whole(path), made, how) | costs
+        return row if before is None else row | {"cores_at_once": [before, machine.cores_at_once(how.threads)]}
 
 
 def _prepared(out: str, plan: KernelPlan, path: str) -> str:

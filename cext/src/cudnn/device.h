@@ -47,7 +47,6 @@ class Device {
   // A kernel with these constants, `count` long longs. It can be launched after `compile`.
   const Kernel* kernel(const char* name, const long long* fixed, size_t count);
   void compile();                                               // all kernels that are not yet, side by side: each takes 50 ms
-  size_t compiled() const { return modules_.size(); }
 
  private:
   std::string binary_of(const Kernel& kernel, const std::string& source) const;
