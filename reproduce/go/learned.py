@@ -10,22 +10,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rlflow.agents.go.config import TASKS, GoConfig
+from rlflow.files import write_atomically
 from rlflow.placement import PLACERS, Devices, PlacementTask, lower_bound
 from rlflow.placement.level_search import AnnealedLevels
 from rlflow.placement.ordering import ORDERS
 from rlflow.placement.sketches import FAMILIES, drawn_sketch
+from rlflow.spawning import safe_context
 
 Row = dict[str, Any]
 WITHOUT = {"whole": {}, "no GNN": {"gnn": False}, "no attention": {"attention": False}, "no gate": {"gate": False},
-           "T = 1": {"iterations": 1}, "tasks apart": {"together": False}}  # fmt: skip
+           "T = 1": {"iterations": 1}, "tasks apart": {"together": False}, "no start": {"start": False}}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -101,36 +103,61 @@ def tests_of(family: str, setting: Setting) -> Any:
     return drawn_lessons([family], setting.config, TEST_SEED, setting.tasks, count=2)[1]
 
 
-@cache
-def others_on(family: str, name: str) -> dict[str, dict[str, float]]:
+def others_on(family: str, name: str, folder: Path) -> dict[str, dict[str, float]]:
     """Of each task, what everything without learning finds on the family's test graph: with as many evaluations as the
-    policy has, with as many as it has with its steps, and with many.
+    policy has, with as many as it has with its steps, and with many. It is kept in the folder.
     """
+    kept = folder / f"{name}-{family}-others.json"
+    if kept.exists():
+        return dict(json.loads(kept.read_text(encoding="utf-8")))
     setting, found = SETTINGS[name], {}
     for number, task in tests_of(family, setting).asked():
         found[TASKS[number]] = usual(task, TASKS[number])
         with_steps = setting.tried + setting.config.samples * setting.steps
         for evaluations in (setting.tried, with_steps, setting.evaluations):
             found[TASKS[number]] |= searched(task, TASKS[number], evaluations, 0)
+    write_atomically(kept, json.dumps(found))
     return found
 
 
-def left_out(name: str, families: Sequence[str] | None, folder: Path, have: Callable[..., bool]) -> Iterator[Row]:
+def left_out(
+    name: str,
+    families: Sequence[str] | None,
+    folder: Path,
+    have: Callable[..., bool],
+    *,
+    seeds: Sequence[int] | None = None,
+    jobs: int = 1,
+) -> Iterator[Row]:
     """A row for each seed, family that is left out of the training, and task, that is not there. ``name``: of the
-    setting; ``families``: only these of it; ``folder``: where trainings are kept, to go on with one that was stopped.
+    setting; ``families``, ``seeds``: only these of it; ``jobs``: trainings side by side, each in a process with one
+    thread; ``folder``: where trainings are kept, to go on with one that was stopped.
     """
     setting = SETTINGS[name]
-    for seed in range(setting.seeds):
-        for family in (one for one in setting.families if not families or one in families):
-            keys = {task: f"policy {name} {family} {task} {seed}" for task in setting.tasks}
-            if all(have(key=key) for key in keys.values()):
-                continue
-            for task, row in _left_out(family, name, seed, folder):
-                yield {"kind": "policy", "key": keys[task], "setting": name, "family": family, "task": task,
-                       "seed": seed, "updates": setting.updates, **row}  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = [
+        (family, seed)
+        for seed in range(setting.seeds)
+        for family in setting.families
+        if (not families or family in families)
+        and (not seeds or seed in seeds)
+        and not all(have(key=f"policy {name} {family} {task} {seed}") for task in setting.tasks)
+    ]
+    if jobs <= 1:
+        for family, seed in missing:
+            yield from rows_without(family, name, seed, folder)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=safe_context()) as pool:
+        waiting = [pool.submit(rows_without, family, name, seed, folder) for family, seed in missing]
+        try:
+            for done in as_completed(waiting):
+                yield from done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
-def _left_out(family: str, name: str, seed: int, folder: Path) -> Iterator[tuple[str, Row]]:
+def rows_without(family: str, name: str, seed: int, folder: Path) -> list[Row]:
+    """The rows of one training."""
     from rlflow.agents.go.network import make_go
     from rlflow.agents.go.surrogate import best_of
     from rlflow.agents.go.teaching import fine_tuned
@@ -149,12 +176,14 @@ def _left_out(family: str, name: str, seed: int, folder: Path) -> Iterator[tuple
         if steps:
             seen = [best**2 * unit for best, unit in zip(again.best, again.reference, strict=True)]
             found[column] = [min(pair) for pair in zip(found[column], seen, strict=True)]
-    for number, task in tests_of(family, setting).asked():
-        yield TASKS[number], {
-            "nodes": task.nodes, "evidence": task.evidence, "bound": bound_of(task),
-            **{column: values[number] for column, values in found.items()},
-            "others": others_on(family, name)[TASKS[number]],
-        }  # fmt: skip
+    others = others_on(family, name, folder)
+    return [
+        {"kind": "policy", "key": f"policy {name} {family} {TASKS[number]} {seed}", "setting": name, "family": family,
+         "task": TASKS[number], "seed": seed, "updates": setting.updates, "start": setting.config.start,
+         "nodes": task.nodes, "evidence": task.evidence, "bound": bound_of(task),
+         **{column: values[number] for column, values in found.items()}, "others": others[TASKS[number]]}
+        for number, task in tests_of(family, setting).asked()
+    ]  # fmt: skip
 
 
 def learnt(families: list[str], setting: Setting, seed: int, out: Path) -> Any:

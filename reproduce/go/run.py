@@ -156,6 +156,8 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=5, help="of doppler's placers that draw")
     parser.add_argument("--setting", choices=list(learned.SETTINGS), default="reduced", help="of policy and without")
     parser.add_argument("--families", nargs="+", metavar="NAME", help="of policy (default: all of its setting)")
+    parser.add_argument("--training-seeds", nargs="+", type=int, metavar="N", help="of policy (default: all)")
+    parser.add_argument("--jobs", type=int, default=1, help="trainings of policy side by side, a core each")
     parser.add_argument("--instances", nargs="+", metavar="NAME", help="of iopddl (default: all)")
     parser.add_argument("--seconds", type=float, default=300.0, help="for each instance of iopddl")
     parser.add_argument("--nodes", type=int, default=80_000, help="of the large graph")
@@ -183,7 +185,9 @@ def main() -> None:
         "minimalloc": lambda: offsets.packed(given.data / "minimalloc"),
         "iopddl": lambda: iopddl.chosen(given.data / "iopddl", given.seconds, given.instances),
         "large": lambda: learned.large(given.nodes),
-        "policy": lambda: learned.left_out(given.setting, given.families, kept, have),
+        "policy": lambda: learned.left_out(
+            given.setting, given.families, kept, have, seeds=given.training_seeds, jobs=given.jobs
+        ),
         "without": lambda: learned.without(given.setting, kept, have),
     }  # fmt: skip
     for part in given.only:

@@ -10,13 +10,13 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'rlflow[rl]'")
 
 
-from rlflow.agents.go import surrogate  # noqa: E402
+from rlflow.agents.go import imitating, surrogate  # noqa: E402
 from rlflow.agents.go.config import CHOICES, TASKS, GoConfig  # noqa: E402
-from rlflow.agents.go.imitating import demonstrated, imitate, renamed  # noqa: E402
-from rlflow.agents.go.lessons import drawn_lessons, lesson_of, rewards  # noqa: E402
+from rlflow.agents.go.imitating import demonstrated, imitate  # noqa: E402
+from rlflow.agents.go.lessons import drawn_lessons, lesson_of, renamed, rewards  # noqa: E402
 from rlflow.agents.go.network import UNDECIDED, Gate, MaxPoolEncoder, SegmentAttention, make_go, told  # noqa: E402
 from rlflow.agents.go.teaching import fine_tuned  # noqa: E402
-from rlflow.placement import Devices, PlacementTask, Work  # noqa: E402
+from rlflow.placement import PLACERS, Devices, PlacementTask, Work  # noqa: E402
 from rlflow.placement.decisions import GraphView  # noqa: E402
 
 SMALL = GoConfig(hidden=16, heads=2, layers=2, segment=8, samples=4, pool=1, smallest=20, largest=30, epochs=2)
@@ -232,6 +232,51 @@ def test_drawn_decisions_have_the_chances_that_are_written_down() -> None:
     assert torch.equal(likeliest.decided[0][-1], logits[0].argmax(dim=-1))
 
 
+def test_the_first_iteration_is_told_a_placement_by_rule() -> None:
+    one = lesson(30)
+    task = one.tasks[0]
+    assert isinstance(task, PlacementTask)
+    heft = PLACERS.make("heft").decide(task, np.random.default_rng(0))
+    told_first = one.view.told(one.start[0].numpy())
+    assert task.scores(told_first[None].astype(np.int32)) == task.scores(heft[None])
+    assert one.start[0][0] == 0 and set(one.start[0].tolist()) == set(range(len(set(heft.tolist()))))
+    assert all((start == UNDECIDED).all() for start in one.start[1:])
+    without = lesson(30, dataclasses.replace(SMALL, start=False))
+    assert all((start == UNDECIDED).all() for start in without.start)
+    policy = make_go(dataclasses.replace(SMALL, iterations=1), 0)
+    for which in (one, without):
+        drawn = surrogate.draw(policy, which, 1, np.random.default_rng(0), likeliest=True)
+        logits = logits_of(policy, which, [start[None] for start in which.start])
+        assert torch.equal(drawn.decided[0][0], logits[0].argmax(dim=-1))
+        chances = logits[0].log_softmax(dim=-1).gather(-1, drawn.decided[0][0][..., None])[..., 0]
+        assert torch.allclose(surrogate.log_probs(policy, which, drawn.decided)[0][0][0], chances, atol=1e-6)
+
+
+def test_devices_of_unequal_speed_keep_their_numbers_at_the_start() -> None:
+    chain = Work.of_edges([1.0] * 4, [(k, k + 1) for k in range(3)], [1.0] * 4)
+    task = PlacementTask(chain, Devices(("slow", "fast"), np.array([1.0, 3.0]), np.full(2, np.inf),
+                                        np.ones((2, 2)), np.zeros((2, 2))))  # fmt: skip
+    view = GraphView.of(chain, task.devices)
+    assert lesson_of("chain", view, [task], start=True).start[0].tolist() == [1, 1, 1, 1]
+    assert lesson_of("chain", view, [task]).start[0].tolist() == [UNDECIDED] * 4
+
+
+def test_what_was_decided_before_is_kept_by_as_much_as_the_task_says() -> None:
+    one, policy = lesson(), make_go(SMALL, 0)
+    assert not policy.keeps.any()
+    before = [torch.zeros(1, one.view.nodes, dtype=torch.int64), *[torch.full((1, one.view.nodes), UNDECIDED)] * 2]
+    plain = logits_of(policy, one, before)
+    with torch.no_grad():
+        policy.keeps[0] = 0.3
+    kept = logits_of(policy, one, before)
+    assert torch.allclose(kept[0][..., 0], plain[0][..., 0] + 3.0)
+    assert torch.equal(kept[0][..., 1], plain[0][..., 1])
+    with torch.no_grad():
+        policy.keeps[1] = 5.0
+    alone = policy(one.graph, policy.encode(one.graph), before, one.about)[1]
+    assert torch.equal(alone, kept[1])  # nothing was decided, so nothing is kept
+
+
 def test_draws_are_by_their_chances() -> None:
     one, policy = lesson(), make_go(SMALL, 0)
     with torch.no_grad():
@@ -340,6 +385,20 @@ def test_devices_are_renamed_to_what_was_decided_before(
     shown: list[int], before: list[int], found: list[int], choices: int
 ) -> None:
     assert renamed(np.array(shown), np.array(before), choices).tolist() == found
+
+
+def test_what_is_imitated_begins_under_other_names_of_equal_devices() -> None:
+    one, rng = lesson(30), np.random.default_rng(0)
+    rows = imitating._under_other_names(one, 0, rng)
+    ways = {tuple(row) for row in rows.tolist()}
+    assert len(ways) > 1 and rows.shape == (4, one.view.nodes)
+    nothing = np.full(one.view.nodes, UNDECIDED)
+    assert {tuple(renamed(np.array(row), nothing, CHOICES)) for row in ways} == {tuple(one.start[0].tolist())}
+    assert (imitating._under_other_names(one, 1, rng) == UNDECIDED).all()
+    task = one.tasks[0]
+    assert isinstance(task, PlacementTask)
+    task.devices = dataclasses.replace(task.devices, speed=np.array([1.0, 2.0]))
+    assert torch.equal(imitating._under_other_names(one, 0, rng), one.start[0].expand(4, -1))
 
 
 def test_what_was_shown_is_learnt() -> None:

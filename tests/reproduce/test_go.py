@@ -74,9 +74,19 @@ def test_the_same_rows_again(toy: None, tmp_path: Path) -> None:
     assert first == second
 
 
+def test_trainings_side_by_side_make_the_same_rows(tmp_path: Path) -> None:
+    alone, beside = (
+        list(learned.left_out("tiny", None, tmp_path / str(jobs), lambda **fields: False, jobs=jobs)) for jobs in (1, 2)
+    )
+    assert sorted(alone, key=lambda row: row["key"]) == sorted(beside, key=lambda row: row["key"])
+    kept = {row["family"]: row["others"] for row in alone if row["task"] == "ordering"}
+    assert learned.others_on("nasnet", "tiny", tmp_path / "1")["ordering"] == kept["nasnet"] != kept["gnmt"]
+    assert not list(learned.left_out("tiny", None, tmp_path / "1", lambda **fields: False, seeds=[1], jobs=2))
+
+
 def test_each_part_is_left_out(toy: None, tmp_path: Path) -> None:
     rows = list(learned.without("tiny", tmp_path, lambda **fields: fields["key"].endswith("no gate")))
-    assert [row["part"] for row in rows] == ["whole", "no GNN", "no attention", "T = 1", "tasks apart"]
+    assert [row["part"] for row in rows] == ["whole", "no GNN", "no attention", "T = 1", "tasks apart", "no start"]
     weights = {row["part"]: row["weights"] for row in rows}
     assert weights["no GNN"] < weights["whole"] and weights["no attention"] < weights["whole"]
     assert weights["T = 1"] == weights["whole"]

@@ -47,6 +47,7 @@ class GoConfig:
     attention: bool = True
     gate: bool = True
     together: bool = True
+    start: bool = True
     demonstrations: int = 600
     imitate: int = 60
     batch: int = 4

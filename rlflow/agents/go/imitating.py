@@ -7,7 +7,6 @@ is renamed to what agrees best with the iteration before.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,14 +14,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rlflow.agents.go.lessons import GoLesson, rewards
+from rlflow.agents.go.lessons import GoLesson, alike, renamed, rewards
 from rlflow.agents.go.network import UNDECIDED, GoPolicy
-from rlflow.agents.go.surrogate import draw
+from rlflow.agents.go.surrogate import before_each, draw
 from rlflow.placement import PLACERS, PlacementTask
 from rlflow.placement.decisions import DecisionTask
 from rlflow.placement.level_search import AnnealedLevels
 
-__all__ = ["demonstrated", "imitate", "renamed"]
+__all__ = ["demonstrated", "imitate"]
 
 #: Decisions that are drawn of each graph to learn to go on from.
 _DRAWN = 4
@@ -38,7 +37,7 @@ def demonstrated(
     for number, task in lesson.asked():
         row = _searched(task, evaluations, rng)
         at_places = row[lesson.view.order].astype(np.int64)
-        if isinstance(task, PlacementTask) and np.ptp(task.devices.speed) == 0:
+        if alike(task):
             at_places = renamed(at_places, at_places * 0 + UNDECIDED, task.choices)
         found[number] = at_places
         earned = float(rewards(task.scores(row[None].astype(np.int32)), lesson.reference[number])[0])
@@ -52,29 +51,6 @@ def _searched(task: DecisionTask, evaluations: int, rng: np.random.Generator) ->
     if isinstance(task, PlacementTask):
         return PLACERS.make("annealing", evaluations=evaluations).decide(task, rng)
     return AnnealedLevels(evaluations).decide(task, rng)[1]
-
-
-def renamed(shown: np.ndarray, before: np.ndarray, choices: int) -> np.ndarray:
-    """Decisions int64 [n] with the choices' numbers changed so that most nodes keep what they have in ``before``; where
-    nothing was decided before, numbers are given in the order in which they appear.
-    """
-    if (before == UNDECIDED).all():
-        first = list(dict.fromkeys(shown.tolist()))
-        order = np.zeros(choices, np.int64)
-        order[first] = np.arange(len(first))
-        return order[shown]
-    agree = np.zeros((choices, choices), np.int64)
-    np.add.at(agree, (shown, before), 1)
-    if choices <= 4:
-        ways = itertools.permutations(range(choices))
-        best = max(ways, key=lambda way: int(agree[np.arange(choices), list(way)].sum()))
-        return np.array(best, np.int64)[shown]
-    left, order = agree.astype(float), np.zeros(choices, np.int64)
-    for _ in range(choices):  # the pairs that agree most, one after the other
-        row, column = np.unravel_index(int(left.argmax()), left.shape)
-        order[row] = column
-        left[row], left[:, column] = -1.0, -1.0
-    return order[shown]
 
 
 def imitate(
@@ -100,8 +76,9 @@ def imitation_loss(
     policy: GoPolicy, lesson: GoLesson, shown: Sequence[np.ndarray | None], rng: np.random.Generator
 ) -> Tensor:
     """The mean cross entropy of what was shown, over tasks, nodes, iterations and what was drawn before them."""
-    drawn = draw(policy, lesson, _DRAWN, rng)
-    before = [torch.cat([torch.full_like(one[:1], UNDECIDED), one[:-1]]).flatten(0, 1) for one in drawn.decided]
+    start = [_under_other_names(lesson, number, rng) for number in range(len(lesson.tasks))]
+    drawn = draw(policy, lesson, _DRAWN, rng, start=start)
+    before = before_each(start, drawn.decided)
     logits = policy(lesson.graph, policy.encode(lesson.graph), before, lesson.about)
     losses = []
     for number, task in lesson.asked():
@@ -110,9 +87,19 @@ def imitation_loss(
     return torch.stack(losses).mean()
 
 
+def _under_other_names(lesson: GoLesson, number: int, rng: np.random.Generator) -> Tensor:
+    """What the first iteration is told, int64 [drawn, n]. Where numbers of choices mean nothing, each row has them
+    otherwise, so that the policy learns to go on from what it is told, and not what each node of a graph was given.
+    """
+    task, start = lesson.tasks[number], lesson.start[number]
+    if task is None or not alike(task) or (start == UNDECIDED).all():
+        return start.expand(_DRAWN, -1)
+    return torch.stack([torch.from_numpy(rng.permutation(task.choices))[start] for _ in range(_DRAWN)])
+
+
 def _targets(task: DecisionTask, shown: np.ndarray | None, before: Tensor) -> Tensor:
     """What was shown, for each row of ``before`` int64 [b, n]."""
     assert shown is not None
-    if not isinstance(task, PlacementTask) or np.ptp(task.devices.speed) > 0:
+    if not alike(task):
         return torch.from_numpy(shown).expand(before.shape)
     return torch.from_numpy(np.stack([renamed(shown, row, task.choices) for row in before.numpy()]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,8 +11,9 @@ import numpy as np
 import torch
 
 from rlflow.agents.go.config import CHOICES, TASKS, GoConfig
-from rlflow.agents.go.network import Encoded, GraphTensors
+from rlflow.agents.go.network import UNDECIDED, Encoded, GraphTensors
 from rlflow.errors import UsageError
+from rlflow.placement import PLACERS
 from rlflow.placement.decisions import DecisionTask, GraphView
 from rlflow.placement.fusing import FusingTask
 from rlflow.placement.ordering import OrderingTask
@@ -19,7 +21,7 @@ from rlflow.placement.sketches import FAMILIES, NetworkSketch, drawn_sketch
 from rlflow.placement.task import PlacementTask
 from rlflow.placement.work import Devices
 
-__all__ = ["TEST_SEED", "GoLesson", "drawn_lessons", "lesson_of", "rewards"]
+__all__ = ["TEST_SEED", "GoLesson", "alike", "drawn_lessons", "lesson_of", "renamed", "rewards"]
 
 #: Seed of graphs that nothing is learnt from, and no weights are chosen by.
 TEST_SEED = 1000
@@ -34,7 +36,8 @@ class GoLesson:
     """A graph and the first so many of :data:`TASKS`; ``None`` for one that is not asked about.
 
     ``reference``: of each task what a usual decision is worth, in whose units rewards are. ``best``: the highest reward
-    so far; ``kept``: the decisions of all iterations that it was given for, int64 [T, n] by place.
+    so far; ``kept``: the decisions of all iterations that it was given for, int64 [T, n] by place. ``start``: of each
+    task what the first iteration is told, int64 [n] by place, ``UNDECIDED`` where that is nothing.
     """
 
     title: str
@@ -43,6 +46,7 @@ class GoLesson:
     reference: list[float]
     about: list[torch.Tensor]
     graph: GraphTensors
+    start: list[torch.Tensor]
     best: list[float] = field(default_factory=list)
     kept: list[np.ndarray | None] = field(default_factory=list)
     encoded: Encoded | None = None
@@ -58,9 +62,16 @@ class GoLesson:
                 yield number, task
 
 
-def lesson_of(title: str, view: GraphView, tasks: Sequence[DecisionTask | None], *, rewarded: bool = True) -> GoLesson:
-    """A lesson on tasks in the order of :data:`TASKS`; without ``rewarded`` nothing is evaluated, and nothing can be
-    learnt from it. Raises UsageError for a task of more than 8 choices.
+def lesson_of(
+    title: str,
+    view: GraphView,
+    tasks: Sequence[DecisionTask | None],
+    *,
+    start: bool = False,
+    rewarded: bool = True,
+) -> GoLesson:
+    """A lesson on tasks in the order of :data:`TASKS`. ``start``: as in :class:`GoConfig`. Without ``rewarded`` nothing
+    is evaluated, and nothing can be learnt from it. Raises UsageError for a task of more than 8 choices.
     """
     about, reference = [], []
     for task in tasks:
@@ -72,7 +83,45 @@ def lesson_of(title: str, view: GraphView, tasks: Sequence[DecisionTask | None],
         shares[:count] = speed / speed.sum()
         about.append(torch.from_numpy(shares))
         reference.append(float(np.min(task.scores(_usual(task)))) if task is not None and rewarded else 1.0)
-    return GoLesson(title, view, list(tasks), reference, about, GraphTensors.of(view))
+    begun = [_start(task if start else None, view) for task in tasks]
+    return GoLesson(title, view, list(tasks), reference, about, GraphTensors.of(view), begun)
+
+
+def _start(task: DecisionTask | None, view: GraphView) -> torch.Tensor:
+    """HEFT's placement by place; equal devices have their numbers in the order in which they appear."""
+    nothing = np.full(view.nodes, UNDECIDED, np.int64)
+    if not isinstance(task, PlacementTask) or not view.nodes:
+        return torch.from_numpy(nothing)
+    row = PLACERS.make("heft").decide(task, np.random.default_rng(0))[view.order].astype(np.int64)
+    return torch.from_numpy(renamed(row, nothing, task.choices) if alike(task) else row)
+
+
+def alike(task: DecisionTask) -> bool:
+    """Whether it means nothing which of the choices has which number."""
+    return isinstance(task, PlacementTask) and np.ptp(task.devices.speed) == 0
+
+
+def renamed(shown: np.ndarray, before: np.ndarray, choices: int) -> np.ndarray:
+    """Decisions int64 [n] with the choices' numbers changed so that most nodes keep what they have in ``before``; where
+    nothing was decided before, numbers are given in the order in which they appear.
+    """
+    if (before == UNDECIDED).all():
+        first = list(dict.fromkeys(shown.tolist()))
+        order = np.zeros(choices, np.int64)
+        order[first] = np.arange(len(first))
+        return order[shown]
+    agree = np.zeros((choices, choices), np.int64)
+    np.add.at(agree, (shown, before), 1)
+    if choices <= 4:
+        ways = itertools.permutations(range(choices))
+        best = max(ways, key=lambda way: int(agree[np.arange(choices), list(way)].sum()))
+        return np.array(best, np.int64)[shown]
+    left, order = agree.astype(float), np.zeros(choices, np.int64)
+    for _ in range(choices):  # the pairs that agree most, one after the other
+        row, column = np.unravel_index(int(left.argmax()), left.shape)
+        order[row] = column
+        left[row], left[:, column] = -1.0, -1.0
+    return order[shown]
 
 
 def _usual(task: DecisionTask) -> np.ndarray:
@@ -87,7 +136,9 @@ def rewards(scores: np.ndarray, reference: float) -> np.ndarray:
     return np.maximum(-np.sqrt(np.maximum(scores, 0.0) / max(reference, 1e-30)), WORST_REWARD)
 
 
-def sketch_lesson(title: str, sketch: NetworkSketch, devices: Devices, tasks: Sequence[str] = TASKS) -> GoLesson:
+def sketch_lesson(
+    title: str, sketch: NetworkSketch, devices: Devices, tasks: Sequence[str] = TASKS, *, start: bool = False
+) -> GoLesson:
     """The tasks named ``tasks`` about one network."""
     work = sketch.work()
     makers: dict[str, Any] = {
@@ -97,7 +148,7 @@ def sketch_lesson(title: str, sketch: NetworkSketch, devices: Devices, tasks: Se
     }
     last = max(TASKS.index(name) for name in tasks)
     chosen = [makers[name]() if name in tasks else None for name in TASKS[: last + 1]]
-    return lesson_of(title, GraphView.of(work, devices, sketch.products), chosen)
+    return lesson_of(title, GraphView.of(work, devices, sketch.products), chosen, start=start)
 
 
 def drawn_lessons(
@@ -117,5 +168,5 @@ def drawn_lessons(
         for number in range(config.pool if count is None else count):
             sketch = drawn_sketch(family, int(rng.integers(config.smallest, config.largest + 1)), rng)
             devices = Devices.alike((2, 4)[number % 2], bandwidth=_BANDWIDTH, latency=_LATENCY)
-            found.append(sketch_lesson(f"{family} {number}", sketch, devices, tasks))
+            found.append(sketch_lesson(f"{family} {number}", sketch, devices, tasks, start=config.start))
     return found

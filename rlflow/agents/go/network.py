@@ -19,6 +19,8 @@ from rlflow.placement.decisions import FEATURES, GraphView
 
 #: Segments whose attention is computed side by side; bounds the memory that a large graph takes.
 _SEGMENTS_AT_ONCE = 32
+#: Logits that a unit of what a task keeps is worth: so much faster than other weights it is learnt.
+_KEPT = 10.0
 #: What stands for a node that nothing was decided about yet.
 UNDECIDED = -1
 
@@ -156,6 +158,7 @@ class GoPolicy(nn.Module):
         self.normal = nn.LayerNorm(d)
         self.head = nn.Linear(d, CHOICES)
         nn.init.normal_(self.head.weight, std=0.01)
+        self.keeps = nn.Parameter(torch.zeros(len(TASKS)))  # how much each task holds on to what was decided before
 
     def encode(self, graph: GraphTensors) -> Encoded:
         """What does not depend on decisions, and is computed once a graph."""
@@ -181,11 +184,13 @@ class GoPolicy(nn.Module):
         found: list[Tensor] = []
         said: Tensor | None = None
         for number, (decided, shares) in enumerate(zip(before, about, strict=True)):
-            nodes = seen.nodes + self.tasks.weight[number] + self.about(shares) + self.hears(told(graph, decided))
+            heard = told(graph, decided)
+            nodes = seen.nodes + self.tasks.weight[number] + self.about(shares) + self.hears(heard)
             if said is not None and self.config.together:
                 nodes = nodes + self.passed(said)
             nodes = self.step(self._gated(len(self.trunk), nodes, seen.context))
-            logits = self.head(self.normal(nodes)).masked_fill(shares <= 0, -torch.inf)
+            logits = self.head(self.normal(nodes)) + _KEPT * self.keeps[number] * heard[..., :CHOICES]
+            logits = logits.masked_fill(shares <= 0, -torch.inf)
             found.append(logits)
             said = torch.cat([nodes, logits.softmax(dim=-1)], dim=-1)
         return found

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rlflow.agents.go.config import GoConfig
 from rlflow.agents.go.lessons import GoLesson, rewards
-from rlflow.agents.go.network import UNDECIDED, GoPolicy
+from rlflow.agents.go.network import GoPolicy
 from rlflow.nn.clipping import clipped_surrogate, divergence
 
 _TINY = 1e-8
@@ -32,15 +32,25 @@ class Drawn(NamedTuple):
 # --- deciding ---------------------------------------------------------------------------------------------------------
 
 
-def draw(policy: GoPolicy, lesson: GoLesson, count: int, rng: np.random.Generator, *, likeliest: bool = False) -> Drawn:
-    """``count`` decisions of T iterations; with ``likeliest`` each node takes its likeliest value."""
+def draw(
+    policy: GoPolicy,
+    lesson: GoLesson,
+    count: int,
+    rng: np.random.Generator,
+    *,
+    likeliest: bool = False,
+    start: Sequence[Tensor] | None = None,
+) -> Drawn:
+    """``count`` decisions of T iterations; with ``likeliest`` each node takes its likeliest value. ``start``: of each
+    task what the first iteration is told, int64 [n] or [count, n] (default: the lesson's).
+    """
     generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
-    n, tasks = lesson.view.nodes, len(lesson.tasks)
+    tasks = len(lesson.tasks)
     decided: list[list[Tensor]] = [[] for _ in range(tasks)]
     chances: list[list[Tensor]] = [[] for _ in range(tasks)]
     with torch.no_grad():
         seen = policy.encode(lesson.graph)
-        before = [torch.full((count, n), UNDECIDED, dtype=torch.int64) for _ in range(tasks)]
+        before = [one.expand(count, -1) for one in start or lesson.start]
         for _ in range(policy.config.iterations):
             logits = policy(lesson.graph, seen, before, lesson.about)
             for task, values in enumerate(logits):
@@ -170,8 +180,7 @@ def log_probs(policy: GoPolicy, lesson: GoLesson, decided: Sequence[Tensor]) -> 
     """
     seen = policy.encode(lesson.graph)
     shape = decided[0].shape
-    before = [torch.cat([torch.full_like(one[:1], UNDECIDED), one[:-1]]).flatten(0, 1) for one in decided]
-    logits = policy(lesson.graph, seen, before, lesson.about)
+    logits = policy(lesson.graph, seen, before_each(lesson.start, decided), lesson.about)
     found, entropy = [], []
     for number, values in enumerate(logits):
         known = values.log_softmax(dim=-1)
@@ -179,6 +188,15 @@ def log_probs(policy: GoPolicy, lesson: GoLesson, decided: Sequence[Tensor]) -> 
         if lesson.tasks[number] is not None:
             entropy.append(-(known.exp() * known.masked_fill(known.isinf(), 0.0)).sum(dim=-1).mean())
     return found, torch.stack(entropy).mean()
+
+
+def before_each(start: Sequence[Tensor], decided: Sequence[Tensor]) -> list[Tensor]:
+    """What each iteration of decisions [T, b, n] is told, [T b, n]: the one before, and the first one ``start`` [n] or
+    [b, n].
+    """
+    return [
+        torch.cat([begin.expand_as(one[:1]), one[:-1]]).flatten(0, 1) for begin, one in zip(start, decided, strict=True)
+    ]
 
 
 def node_loss(log_ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:

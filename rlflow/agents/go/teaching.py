@@ -40,6 +40,8 @@ TRIED = 64
 #: Evaluations that a policy is judged by while it learns, on each graph and task.
 _JUDGED_BY = 9
 _FRESH_SEED = 0
+#: What a policy's weights fit; another training of them has it from them.
+_SHAPE = ("hidden", "heads", "graph_layers", "layers", "segment", "gnn", "attention", "gate", "together", "start")
 
 
 @dataclass
@@ -83,8 +85,7 @@ class GoTraining:
         if both:
             raise UsageError(f"The family {both[0]!r} is both to learn on and held out; it can be one of them.")
         if start is not None:
-            shape = ("hidden", "heads", "graph_layers", "layers", "segment", "gnn", "attention", "gate", "together")
-            config = dataclasses.replace(config, **{name: getattr(start.config, name) for name in shape})
+            config = dataclasses.replace(config, **{name: getattr(start.config, name) for name in _SHAPE})
         self.families, self.tasks, self.config, self.seed = list(families), list(tasks), config, seed
         self.held_out = list(held_out)
         self.out = None if out is None else Path(out)
@@ -306,7 +307,7 @@ def fine_tuned(policy: GoPolicy, lesson: GoLesson, steps: int, rng: np.random.Ge
 def decided(task: PlacementTask, evaluations: int, steps: int, checkpoint: str, rng: np.random.Generator) -> np.ndarray:
     """A placement, int32 [n], as :class:`rlflow.agents.go.placer.LearnedPlacement` says."""
     policy, view = policy_of(checkpoint), GraphView.of(task.work, task.devices)
-    lesson = lesson_of("the graph at hand", view, [task], rewarded=steps > 0)
+    lesson = lesson_of("the graph at hand", view, [task], start=policy.config.start, rewarded=steps > 0)
     with one_thread():
         if steps:
             policy = fine_tuned(policy, lesson, steps, rng)
