@@ -57,15 +57,20 @@ $(VENV)/bin/python:
 	@$(MAKE) --no-print-directory check
 	"$(PYTHON)" -m venv "$(VENV)"
 
+# A fault in the kernels' build does not fail the install, and pip hides what is said of it.
+TELL := $(BIN)/python -c 'from rlflow.kernels.shared_library import unavailable as why; print(f"make: no --kernels here: {why()} (pip install -v says more)") if why() else None'
+
 # The two installs share one environment; the larger one counts as the smaller one too.
 $(VENV)/.base: $(CORE) $(RECIPE) | $(VENV)/bin/python
 	@echo "Installing rlflow into $(VENV); the native core is compiled on the way, which takes a minute or two."
 	@$(PIP) install --quiet -c constraints.txt -e .
+	@$(TELL)
 	@touch $@
 
 $(VENV)/.dev: $(CORE) $(RECIPE) | $(VENV)/bin/python
 	@echo "Installing rlflow and the development tools into $(VENV); the native core is compiled on the way, a minute or two."
 	@$(PIP) install --quiet -c constraints.txt -e '.[dev]'
+	@$(TELL)
 	@touch $(VENV)/.base $@
 
 # The second environment: what the extras need, torch and TVM first of all. The core's objects are those of the first,

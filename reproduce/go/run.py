@@ -15,8 +15,9 @@ policy: GO's policy on a graph of a family that it was not trained on. Every fig
 rule found on that graph, so 1 is as good, and less is better; all of the policy's columns try 64 decisions, those with
 steps 50 updates of 16 evaluations before. without: the policy with a part left out. Both go on where they were stopped,
 also within a training; `--setting` says how much is done, and is in every row. large: one decision about 80,000 nodes.
-minimalloc: its instances (`DIR/minimalloc/*.csv`) packed. iopddl: the contest's instances (`DIR/iopddl/*.json.gz`),
-`--seconds` of processor time each.
+reality: seconds of a request of `--models` cut in two at nine places, simulated from a profile of the whole, and by the
+clock in two pinned processes. minimalloc: its instances (`DIR/minimalloc/*.csv`) packed. iopddl: the contest's
+instances (`DIR/iopddl/*.json.gz`), `--seconds` of processor time each.
 """
 
 from __future__ import annotations
@@ -41,12 +42,13 @@ import doppler
 import iopddl
 import learned
 import offsets
+import reality
 import results
 
 from rlflow.placement import Devices, PlacementTask
 from rlflow.testing.placers import layered_work
 
-PARTS = ("simulator", "doppler", "split", "minimalloc", "iopddl", "large", "policy", "without")
+PARTS = ("simulator", "doppler", "split", "minimalloc", "iopddl", "large", "policy", "without", "reality")
 MODELS = ("squeezenet1.1", "resnet-18", "mobilenet-v2", "densenet-121", "inception-v3")
 RESULTS = HERE / "results" / "go.jsonl"
 DATA = HERE.parents[2] / "shared" / "data"
@@ -112,6 +114,11 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
             over, gap = ("–" if row[one] is None else f"{row[one]:.4f}" for one in ("over_best", "gap"))
             done = "yes" if row["valid"] else "no"
             yield f"| {row['instance']} | {row['nodes']} | {over} | {gap} | {done} | {row['seconds']:.0f} |"
+    if found["reality"]:
+        yield from results.heading("model", "cuts", "rank correlation", "clock over simulated", "lowest", "highest")
+        for row in found["reality"]:
+            figures = (row["rank_correlation"], row["ratio"], row["lowest"], row["highest"])
+            yield f"| {row['model']} | {len(row['cuts'])} | {' | '.join(f'{one:.2f}' for one in figures)} |"
     yield from learned_table(found)
 
 
@@ -182,6 +189,7 @@ def main() -> None:
             given.data / "doppler", given.evaluations, given.seeds, given.placers, have
         ),
         "split": lambda: split(tuple(given.models)),
+        "reality": lambda: reality.compared(given.models),
         "minimalloc": lambda: offsets.packed(given.data / "minimalloc"),
         "iopddl": lambda: iopddl.chosen(given.data / "iopddl", given.seconds, given.instances),
         "large": lambda: learned.large(given.nodes),

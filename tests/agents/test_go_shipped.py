@@ -45,7 +45,7 @@ def test_the_card_says_how_it_was_made() -> None:
 
 def test_on_the_family_that_was_held_out_it_does_what_the_card_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """To within what another processor's rounding changes in what is drawn. It places better than the weights that it
-    began with; it orders and fuses no better there.
+    began with, and orders and fuses no worse.
     """
     said = GoCheckpoint.load(SHIPPED).card["tested"]
     rows = rows_of([HELD_OUT], TASKS, teaching.TRIED, DOUBLES[:1], monkeypatch)
@@ -57,16 +57,18 @@ def test_on_the_family_that_was_held_out_it_does_what_the_card_says(monkeypatch:
         assert row["trained"] < (0.98 if row["task"] == "placement" else 1.001) * row["untrained 0"]
 
 
-@pytest.mark.parametrize(("task", "most"), [("placement", 0.95), ("ordering", 0.99)])
+@pytest.mark.parametrize(("task", "most", "middle"), [("placement", 0.85, 0.85), ("ordering", 1.0, 0.99)])
 def test_it_beats_untrained_weights_on_graphs_that_it_did_not_learn_on(
-    task: str, most: float, monkeypatch: pytest.MonkeyPatch
+    task: str, most: float, middle: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten graphs of the families that it knows, fixed by a seed, nine decisions each."""
+    """Ten graphs of the families that it knows, fixed by a seed, nine decisions each. ``most``: of the ratio to each
+    double; ``middle``: of their geometric mean.
+    """
     rows = rows_of([name for name in FAMILIES if name != HELD_OUT], (task,), 9, DOUBLES, monkeypatch)
     assert len(rows) == 10
-    for seed in DOUBLES:
-        ratios = [row["trained"] / row[f"untrained {seed}"] for row in rows]
-        assert float(np.exp(np.mean(np.log(ratios)))) < most
+    ratios = np.log([[row["trained"] / row[f"untrained {seed}"] for row in rows] for seed in DOUBLES])
+    assert np.exp(ratios.mean(axis=1)).max() < most
+    assert np.exp(ratios.mean()) < middle
 
 
 DECIDES = """

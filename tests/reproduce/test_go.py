@@ -18,6 +18,7 @@ sys.path[:0] = [str(ROOT / "reproduce" / "go"), str(ROOT / "reproduce" / "common
 
 import doppler  # noqa: E402 - from reproduce/go
 import learned  # noqa: E402
+import reality  # noqa: E402
 import rivals  # noqa: E402
 
 
@@ -145,3 +146,30 @@ def test_advantages_are_discounted_sums_less_their_mean() -> None:
     found = rivals._advantages(np.array([[0.0, 0.0], [1.0, 0.0]]))
     centred = np.array([[0.475, -0.475], [0.5, -0.5]])  # of 0.95 and 0 at the first step, 1 and 0 at the second
     assert np.allclose(found, centred / centred.std(), atol=1e-6)
+
+
+# --- reality ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("cut", "seconds"), [(1, 9.0), (3, 7.0), (5, 5.0), (7, 7.0)])
+def test_requests_in_turn_take_as_long_as_the_slower_part(cut: int, seconds: float) -> None:
+    chain = Work.of_edges([1.0] * 10, [(k, k + 1) for k in range(9)], [0.0] * 10)
+    devices = Devices.alike(2, bandwidth=1e9, latency=0.0)
+    assert reality.simulated(chain, cut, devices) == pytest.approx(seconds)
+
+
+def test_what_is_handed_over_counts_where_it_is_the_slowest() -> None:
+    chain = Work.of_edges([1.0] * 4, [(k, k + 1) for k in range(3)], [6.0] * 4)
+    assert reality.simulated(chain, 2, Devices.alike(2, bandwidth=1.0, latency=0.0)) == pytest.approx(6.0)
+
+
+def test_requests_wait_for_nothing_of_each_other() -> None:
+    work = reality.repeated(Work.of_edges([1.0, 2.0], [(0, 1)], [3.0, 4.0]), 2)
+    assert (work.tasks, work.maker.tolist()) == (4, [0, 1, 2, 3])
+    assert [list(ones) for ones in work.readers] == [[1], [], [3], []]
+    assert PlacementTask(work, Devices.alike(2, bandwidth=1e9)).evaluate(np.array([0, 0, 1, 1])).objective == 3.0
+
+
+def test_cuts_are_where_shares_of_the_cost_end_and_something_can_be_handed_over() -> None:
+    handed = np.array([0.0, 1.0, np.inf, 1.0, 1.0, 0.0])
+    assert reality.cuts_at(np.array([1.0, 1.0, 1.0, 1.0, 6.0]), handed, (0.1, 0.14, 0.26, 0.9)) == [1, 3, 4]
