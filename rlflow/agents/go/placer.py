@@ -12,7 +12,8 @@ from rlflow.placement import PlacementTask
 
 @dataclass(frozen=True)
 class LearnedPlacement:
-    """GO: a policy that was trained on drawn graphs decides about all nodes at once (needs torch).
+    """GO: a policy that was trained on drawn graphs decides about all nodes at once, and is told HEFT's placement first
+    (needs torch).
 
     ``evaluations``: how many of its decisions are tried, the likeliest first; ``steps``: updates on the graph at hand
     before that, of ``samples`` evaluations each, as the checkpoint says (16 by default). ``checkpoint``: a file of
