@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 from rlflow.agents.go import imitating, surrogate  # noqa: E402
 from rlflow.agents.go.config import CHOICES, TASKS, GoConfig  # noqa: E402
 from rlflow.agents.go.imitating import demonstrated, imitate  # noqa: E402
-from rlflow.agents.go.lessons import drawn_lessons, lesson_of, renamed, rewards  # noqa: E402
+from rlflow.agents.go.lessons import alike, drawn_lessons, lesson_of, renamed, rewards  # noqa: E402
 from rlflow.agents.go.network import UNDECIDED, Gate, MaxPoolEncoder, SegmentAttention, make_go, told  # noqa: E402
 from rlflow.agents.go.teaching import fine_tuned  # noqa: E402
 from rlflow.placement import PLACERS, Devices, PlacementTask, Work  # noqa: E402
@@ -397,8 +397,20 @@ def test_what_is_imitated_begins_under_other_names_of_equal_devices() -> None:
     assert (imitating._under_other_names(one, 1, rng) == UNDECIDED).all()
     task = one.tasks[0]
     assert isinstance(task, PlacementTask)
-    task.devices = dataclasses.replace(task.devices, speed=np.array([1.0, 2.0]))
+    one.tasks[0] = PlacementTask(task.work, dataclasses.replace(task.devices, speed=np.array([1.0, 2.0])))
     assert torch.equal(imitating._under_other_names(one, 0, rng), one.start[0].expand(4, -1))
+
+
+def test_numbers_of_equal_devices_mean_nothing_and_others_do() -> None:
+    chain = Work.of_edges([1.0] * 3, [(0, 1), (1, 2)], [1.0] * 3)
+    same = Devices.alike(2)
+    uneven = np.array([[0.0, 1.0], [2.0, 0.0]])
+    of_their_own = dataclasses.replace(chain, own_seconds=np.array([[1.0, 2.0]] * 3))
+    assert alike(PlacementTask(chain, same)) and alike(PlacementTask(chain, Devices.alike(1)))
+    assert not alike(PlacementTask(of_their_own, same)) and not alike(lesson().tasks[1])
+    for change in ({"speed": np.array([1.0, 2.0])}, {"memory": np.array([9.0, np.inf])}, {"latency": uneven},
+                   {"per_byte": uneven}):  # fmt: skip
+        assert not alike(PlacementTask(chain, dataclasses.replace(same, **change)))
 
 
 def test_what_was_shown_is_learnt() -> None:
