@@ -5,8 +5,8 @@
 Evolutionary search with boosted trees, as TVM has them (`pip install 'rlflow[tuner]' xgboost`), on the sketches,
 with the builder and by the clock of rlflow's TVM engine. Two of its values differ: batches are of 16 programs, since
 one of 64 would be all of a short run, and the trees predict after the first batch, not only after 100 trials.
-Prints a line of JSON: operations, and after each batch trials, microseconds of the best program and processor seconds
-of the whole process.
+Prints a line of JSON: operations; after each batch trials, microseconds of the best program and processor seconds of
+the whole process; and the best program, as TVM writes it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from rlflow.tuner.tvm_child import OperatorPrograms
@@ -27,8 +28,31 @@ BATCH = 16
 _CANNOT_RUN = 1e10
 
 
-def curve(operator: OperatorPrograms, trials: int, seed: int, model: Any = None) -> Iterator[list[float]]:
-    """[trials, microseconds of the best, processor seconds] after each batch; ``model``: another than the trees."""
+@dataclass
+class Best:
+    """The fastest schedule so far."""
+
+    seconds: float = math.inf
+    schedule: Any = None
+
+    def hear(self, seconds: float, schedule: Any) -> None:
+        """Of one more."""
+        if seconds < self.seconds:
+            self.seconds, self.schedule = seconds, schedule
+
+    def text(self) -> str | None:
+        """Its trace as TVM writes it; ``None``: nothing ran."""
+        import tvm
+
+        return None if self.schedule is None else str(tvm.ir.save_json(self.schedule.trace.as_json()))
+
+
+def curve(
+    operator: OperatorPrograms, trials: int, seed: int, model: Any = None, best: Best | None = None
+) -> Iterator[list[float]]:
+    """[trials, microseconds of the best, processor seconds] after each batch; ``model``: another than the trees;
+    ``best`` hears of every program.
+    """
     from tvm.s_tir import meta_schedule
     from tvm.s_tir.meta_schedule.database import MemoryDatabase
     from tvm.s_tir.meta_schedule.runner import RunnerResult
@@ -40,19 +64,19 @@ def curve(operator: OperatorPrograms, trials: int, seed: int, model: Any = None)
     trees = model or meta_schedule.CostModel.create("xgb", num_tuning_cores=1, num_warmup_samples=BATCH)
     database = MemoryDatabase()
     context.pre_tuning(trials, BATCH, None, database, trees)
-    best, done = math.inf, 0
+    best, done = best or Best(), 0
     while candidates := context.generate_measure_candidates():
         found = []
         for one in candidates:
-            seconds = operator.seconds_of(one.sch.mod, best)
-            best = min(best, seconds)
+            seconds = operator.seconds_of(one.sch.mod, best.seconds)
+            best.hear(seconds, one.sch)
             runs = math.isfinite(seconds)
             found.append(RunnerResult([seconds], None) if runs else RunnerResult(None, "it cannot run"))
         context.notify_runner_results(candidates, found)
         keep(database, context, candidates, found)
         trees.update(context, candidates, found)
         done += len(candidates)
-        yield [done, round(best * 1e6, 3), round(time.process_time(), 3)]
+        yield [done, round(best.seconds * 1e6, 3), round(time.process_time(), 3)]
     context.post_tuning()
 
 
@@ -74,8 +98,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     os.environ["TVM_NUM_THREADS"] = "1"
-    operator = OperatorPrograms(options.kind, tuple(options.sizes), options.seed)
-    print(json.dumps({"flops": operator.flops, "curve": list(curve(operator, options.trials, options.seed))}))
+    operator, best = OperatorPrograms(options.kind, tuple(options.sizes), options.seed), Best()
+    found = list(curve(operator, options.trials, options.seed, best=best))
+    print(json.dumps({"flops": operator.flops, "curve": found, "trace": best.text()}))
     return 0
 
 

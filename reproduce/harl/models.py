@@ -57,8 +57,7 @@ def optimised(name: str, folder: Path, budget: str) -> Path:
     if not source.is_file():
         source = folder / "model.onnx"
         source.write_bytes(zoo.build(name).SerializeToString())
-    how = {"cost": "analytic", "search": "greedy", "budget": budget, "threads": 1, "quiet": True}
-    optimize(os.fspath(source), output=made, kernels=True, **how)
+    optimize(os.fspath(source), output=made, kernels=True, budget=budget, threads=1, quiet=True)
     return made
 
 
@@ -239,7 +238,7 @@ def main() -> int:
     parser.add_argument("--models", nargs="*", default=MODELS, metavar="NAME", help="of the zoo, or files")
     parser.add_argument("--method", default="harl")
     parser.add_argument("--budget", default="75s", help="of each tuning")
-    parser.add_argument("--optimize", default="30s", help="budget of the optimizer before it")
+    parser.add_argument("--optimize", default="60s", help="budget of the optimizer before it")
     parser.add_argument("--race", type=float, default=20.0, help="seconds of the race of the three forms")
     parser.add_argument("--interrupt", type=int, metavar="N", help="interrupt tunings of N programs instead")
     parser.add_argument("--seed", type=int, default=0)

@@ -8,7 +8,7 @@
 and with a cost model that learnt from the table's other shapes of its kind ("warm"), never from the one that is tuned.
 `ablation`: HARL without one of its parts. `network`: all shapes of a table as one network. `transfer`: an actor that
 was trained on half of the shapes, on the others. `live`: on TVM, measured here; the method `metaschedule` is TVM's own
-search.
+search. `judge`: the best programs of these runs (`--resume`), timed again in turn.
 A method's row says how near it came to the optimum within a tenth of the space's size (or how fast its best program
 is), after how many trials it was within 3 % and 1 %, and what processor time that took: its own and, for tables, what
 the trials took when the table was made.
@@ -33,11 +33,13 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, os.fspath(HERE.parent / "common"))
 
+import judging
 import results
 import summaries
 
 from rlflow.search import Budget
 from rlflow.tuner import METHODS, Engine, RecordedEngine, TransferPrior, Tuner, TunerConfig, WarmStart, method
+from rlflow.tuner.program_scores import COST_MODELS
 from rlflow.tuner.tracks import TrackConfig
 
 TABLES = {
@@ -276,7 +278,7 @@ def on_live(kept: results.Results, options: argparse.Namespace) -> None:
 
     for title in options.operators:
         kind, sizes = OPERATORS[title]
-        for seed in range(options.seeds):
+        for seed in range(options.first_seed, options.first_seed + options.seeds):
             for name in options.methods:
                 key = f"live {title} {name} {seed}"
                 if kept.have(key):
@@ -285,11 +287,25 @@ def on_live(kept: results.Results, options: argparse.Namespace) -> None:
                     found, flops = by_metaschedule(kind, sizes, seed, options.trials)
                 else:
                     engine: Engine = TvmEngine([TvmOperator(title, kind, sizes)])
-                    found = one_run(Tuner(engine, METHODS[name], seed), options.trials, None)
+                    tuner = Tuner(engine, method(name, cost=options.cost), seed)
+                    found = one_run(tuner, options.trials, None)
+                    found["program"] = tuner.tasks[0].best and [*tuner.tasks[0].best[0]]
                     flops = engine.subgraphs[0].flops
                     engine.close()
                 kept.add({"kind": "live", "key": key, "title": title, "method": name, "seed": seed, **found,
                           "gflops": round(flops / found["us"] * 1e-3, 2)})  # fmt: skip
+
+
+def on_judge(kept: results.Results, options: argparse.Namespace) -> None:
+    """Times what the live runs found, all of an operator in turn."""
+    for title in options.operators:
+        runs = [row for row in kept.of("live") if row["title"] == title and row["method"] in options.methods]
+        left = [row for row in runs if not kept.have(f"judged {row['key']}")]
+        if not left:
+            continue
+        for row, found in zip(runs, judging.judged(*OPERATORS[title], runs), strict=True):
+            what = {one: row[one] for one in ("title", "method", "seed", "trials")}
+            kept.add({"kind": "judged", "key": f"judged {row['key']}", **what, **(found or {})})
 
 
 def by_metaschedule(kind: str, sizes: tuple[int, ...], seed: int, trials: int) -> tuple[dict[str, Any], float]:
@@ -299,12 +315,13 @@ def by_metaschedule(kind: str, sizes: tuple[int, ...], seed: int, trials: int) -
     ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     found = json.loads(ended.stdout.splitlines()[-1])
     done, best, spent = found["curve"][-1]
-    row = {"trials": done, "us": best, "cpu_seconds": round(spent, 2), "curve": found["curve"]}
+    row = {"trials": done, "us": best, "cpu_seconds": round(spent, 2), "curve": found["curve"], "trace": found["trace"]}
     return row, found["flops"]
 
 
 STAGES = {
     "tables": on_tables, "ablation": on_ablation, "network": on_network, "transfer": on_transfer, "live": on_live,
+    "judge": on_judge,
 }  # fmt: skip
 
 
@@ -314,14 +331,17 @@ def main() -> int:
     parser.add_argument("--methods", nargs="*", choices=[*METHODS, METASCHEDULE], default=MAIN, metavar="NAME")
     parser.add_argument("--operators", nargs="*", choices=list(OPERATORS), default=list(OPERATORS), metavar="NAME")
     parser.add_argument("--table", choices=list(TABLES), default="winograd")
+    parser.add_argument("--cost", choices=list(COST_MODELS), default="both", help="the cost model of live runs")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0, help="of live runs")
     parser.add_argument("--trials", type=int, default=TRIALS)
     parser.add_argument("--resume", action="store_true", help="keep the rows that are there")
     parser.add_argument("--output", type=Path, default=RESULTS)
     results.add_options(parser)
     options = parser.parse_args()
     command = ["python", "reproduce/harl/run.py", *sys.argv[1:]]
-    bulky = () if options.stage == ["live"] else ("curve",)  # there its seconds are asked for
+    measures = not {"live", "judge"}.isdisjoint(options.stage)  # there the seconds of curves are asked for
+    bulky = ("trace",) if measures else ("curve",)
     kept = results.Results(options.output, command, resume=options.resume, dirty=options.dirty, bulky=bulky)
     for stage in options.stage:
         STAGES[stage](kept, options)

@@ -131,7 +131,28 @@ class BoostedTrees:
         return np.zeros(len(features))
 
 
-COST_MODELS: dict[str, type[KernelRidge] | type[BoostedTrees]] = {"kernel-ridge": KernelRidge, "trees": BoostedTrees}
+class RidgeAndTrees:
+    """The mean of what both predict, with the spread of the former: ridge regression sees trends among few
+    measurements, trees see thresholds among many.
+    """
+
+    def __init__(self) -> None:
+        self._trees, self._ridge = BoostedTrees(), KernelRidge()
+
+    def fit(self, features: np.ndarray, levels: np.ndarray) -> None:
+        self._ridge.fit(features, levels)
+        self._trees.fit(features, levels)
+
+    def predict(self, features: np.ndarray) -> np.ndarray:
+        return (self._ridge.predict(features) + self._trees.predict(features)) / 2
+
+    def spread(self, features: np.ndarray, beside: np.ndarray) -> np.ndarray:
+        return self._ridge.spread(features, beside)
+
+
+COST_MODELS: dict[str, type[KernelRidge] | type[BoostedTrees] | type[RidgeAndTrees]] = {
+    "kernel-ridge": KernelRidge, "trees": BoostedTrees, "both": RidgeAndTrees,
+}  # fmt: skip
 
 
 def make_cost_model(name: str) -> ScoreModel:

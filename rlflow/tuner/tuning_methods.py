@@ -20,9 +20,9 @@ class TunerConfig:
     """How to tune. ``subgraphs``: who gets the next round, by ``sw-ucb``, ``gradient`` (always the largest, as Ansor
     does) or ``round-robin``. ``sketches``: by ``sw-ucb`` or ``uniform``. ``proposer``: ``tracks``, ``evolution`` or
     ``random``. ``batch``: programs measured in a round, of which the part ``chance`` is drawn at random, and the others
-    by the model's level and ``optimism`` times its spread. ``cost``: the model, ``kernel-ridge`` or ``trees``.
-    ``transfer``: whether a subgraph's cost model begins with what is known of others of its family. ``window``,
-    ``exploration``: of the bandits.
+    by the model's level and ``optimism`` times its spread. ``cost``: the model, ``kernel-ridge``, ``trees`` or
+    ``both``. ``transfer``: whether a subgraph's cost model begins with what is known of others of its family.
+    ``window``, ``exploration``: of the bandits.
     """
 
     subgraphs: str = "sw-ucb"
@@ -84,7 +84,7 @@ def unavailable(config: TunerConfig) -> str | None:
     from rlflow.tuner.program_scores import BoostedTrees
 
     reason = nn.available() if config.proposer == "tracks" else None
-    return reason or (BoostedTrees.available() if config.cost == "trees" else None)
+    return reason or (BoostedTrees.available() if config.cost != "kernel-ridge" else None)
 
 
 def make_proposer(config: TunerConfig, seed: int, weights: Mapping[str, np.ndarray] | None = None) -> Proposer:

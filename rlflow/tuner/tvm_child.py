@@ -148,10 +148,18 @@ class OperatorPrograms:
     def seconds_of(self, module: Any, best: float) -> float:
         """Of a scheduled ``module``, infinite where it cannot be built; ``best``: of those before it."""
         try:
-            built = opened().compile(module, target=self.target)
-            return self._timed(built["main"], best)
+            return self.call_seconds(self.compiled(module), best)
         except Exception:  # noqa: BLE001 - TVM raises a dozen unrelated classes
             return math.inf
+
+    def built(self, sketch: int, values: tuple[int, ...]) -> Any:
+        """The program as a function, or ``None`` where TVM refuses it."""
+        schedule = self._scheduled(sketch, values)
+        return None if schedule is None else self.compiled(schedule.mod)
+
+    def compiled(self, module: Any) -> Any:
+        """A scheduled ``module`` as a function of TVM's tensors."""
+        return opened().compile(module, target=self.target)["main"]
 
     def write_object(self, sketch: int, values: tuple[int, ...], symbol: str, path: str) -> bool:
         """Write the program of a site as an object file with the C function ``symbol``; whether it can be built."""
@@ -182,7 +190,8 @@ class OperatorPrograms:
             return None
         return schedule if good else None
 
-    def _timed(self, function: Any, best: float) -> float:
+    def call_seconds(self, function: Any, best: float = math.inf) -> float:
+        """The least of several calls; of few where they take much longer than ``best``."""
         took: list[float] = []
         spent = 0.0
         while len(took) < _LEAST_CALLS or spent < _TIMED_SECONDS:

@@ -11,6 +11,7 @@ from rlflow.errors import RuntimeCrashed, UsageError
 from rlflow.frontends.generated_sites import CONVOLUTION, PRODUCT
 from rlflow.registry import not_installed
 from rlflow.runtime.process import Channel
+from rlflow.tuner import loop_features
 from rlflow.tuner.child_time import ChildTime
 from rlflow.tuner.engines import INVALID, TunedSubgraph
 from rlflow.tuner.space_files import subgraph_of
@@ -87,7 +88,7 @@ class TvmEngine:
         return self._time.of(self._child.pid)
 
     def features(self, subgraph: int, programs: Sequence[TensorProgram]) -> np.ndarray:
-        return self._subgraphs[subgraph].space.features(programs)
+        return loop_features.features(self._subgraphs[subgraph], programs)
 
     def measure(self, subgraph: int, programs: Sequence[TensorProgram]) -> list[float]:
         """Seconds of processor time. A program that ends the process, or takes longer than a minute, cannot run."""

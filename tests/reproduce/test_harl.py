@@ -28,10 +28,10 @@ def opened(name: str) -> ModuleType:
     return module
 
 
-models, summaries, metaschedule, cutting = (
-    opened(name) for name in ("models", "summaries", "metaschedule", "record_generated")
+models, summaries, metaschedule, cutting, judging = (
+    opened(name) for name in ("models", "summaries", "metaschedule", "record_generated", "judging")
 )
-sys.modules["summaries"] = summaries  # as a script of that folder finds it
+sys.modules |= {"summaries": summaries, "judging": judging}  # as a script of that folder finds them
 bench = opened("run")
 
 
@@ -139,11 +139,18 @@ def test_the_recorded_programs_are_whole_spaces_without_a_clock() -> None:
 def test_tvms_own_search_measures_batch_after_batch() -> None:
     from tvm.s_tir import meta_schedule
 
-    operator = metaschedule.OperatorPrograms("gemm", (64, 64, 64), 0)
-    found = list(metaschedule.curve(operator, 32, 0, meta_schedule.CostModel.create("random")))
+    operator, best = metaschedule.OperatorPrograms("gemm", (64, 64, 64), 0), metaschedule.Best()
+    found = list(metaschedule.curve(operator, 32, 0, meta_schedule.CostModel.create("random"), best))
     assert [done for done, _, _ in found] == [16, 32]
     assert 0 < found[1][1] <= found[0][1] < 1e4
     assert 0 < found[0][2] < found[1][2]
+    ours = [2, [1, 4, 4, 4, 1, 4, 1, 16, 16, 4, 1]]
+    rows = [{"seed": 0, "trace": best.text()}, {"seed": 0, "program": ours}, {"seed": 0, "program": None}]
+    theirs, mine, none = judging.judged("gemm", (64, 64, 64), rows)
+    assert none is None
+    assert 0.5 < theirs["least_us"] <= theirs["middle_us"] < 1e3
+    assert 0.5 < mine["least_us"] <= mine["middle_us"] < 1e3
+    assert theirs["least_us"] < 2 * found[1][1]  # it is the program that was found
 
 
 def test_actors_learn_and_begin_as_their_names_say(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ NAMES = [
     pytest.param(
         name,
         marks=pytest.mark.skipif(
-            name == "trees" and importlib.util.find_spec("lightgbm") is None,
+            name != "kernel-ridge" and importlib.util.find_spec("lightgbm") is None,
             reason="LightGBM is not installed: pip install 'rlflow[tuner]'",
         ),
     )

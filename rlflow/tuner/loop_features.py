@@ -1,0 +1,192 @@
+"""What a cost model sees of TVM's programs beside their parameters: how much of each tensor the loops inside of a place
+touch, what that moves between the caches, and how the innermost loops fill vectors and registers.
+
+The figures are those that Ansor's and MetaSchedule's models see (Zheng et al., OSDI 2020, appendix B), worked out of
+the tiles alone: nothing is scheduled for them, so that ten thousand programs take a tenth of a second. A tiling
+"SSRSRS" has the loops over outputs in four parts, S0 to S3, and those that sum in two, R0 and R1, in this order from
+the outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from rlflow.frontends.generated_sites import CONVOLUTION, PRODUCT, Convolution
+from rlflow.tuner.engines import TunedSubgraph
+from rlflow.tuner.kernel_features import second_level_cache
+from rlflow.tuner.spaces import Sketch, TensorProgram
+
+__all__ = ["features"]
+
+#: Bytes of a number and of the first-level cache; numbers in the widest vector, and vectors in registers.
+_BYTES, _FIRST_LEVEL, _VECTOR, _REGISTERS = 4, 32 << 10, 16, 32
+#: Places in the loops, from the outside: how many parts of the loops over outputs, and of those that sum, are inside.
+_PLACES = ((3, 2), (2, 2), (2, 1), (1, 1), (1, 0))
+_OUTPUT_PARTS, _SUM_PARTS = 4, 2
+#: The longest loop that becomes a vector; how many doublings beyond what is unrolled are told apart; and what is
+#: unrolled where a sketch does not say.
+_LONGEST, _MOST_BEYOND, _LEAST_UNROLLED = 64, 4, 0
+#: Figures of a program: bytes of each tensor at each place, what overflows two caches, what is moved, and those of the
+#: innermost loops.
+COUNT = 3 * len(_PLACES) + 2 * len(_PLACES) + 4 + 10
+
+#: [n, loops] extents inside of a place, to numbers of each tensor that they touch [n]: the inputs, then the output.
+Touched = Callable[[np.ndarray], list[np.ndarray]]
+
+
+def features(subgraph: TunedSubgraph, programs: Sequence[TensorProgram]) -> np.ndarray:
+    """[n, f] float64: which sketch, the positions of the ordered choices between 0 and 1, and the figures of the loops;
+    those of the space where the family or the tiling of a sketch is not known.
+    """
+    space, touched = subgraph.space, touched_by(subgraph.family, subgraph.sizes)
+    if touched is None or not all(_is_usual(sketch) for sketch in space.sketches):
+        return space.features(programs)
+    sketches, choices = len(space.sketches), max(len(sketch.steps) for sketch in space.sketches)
+    out = np.zeros((len(programs), sketches + choices + COUNT))
+    owner = np.array([one.sketch for one in programs], dtype=np.int64)
+    out[np.arange(len(programs)), owner] = 1.0
+    for number in np.unique(owner).tolist():
+        rows, sketch = np.flatnonzero(owner == number), space.sketches[number]
+        values = np.array([programs[row].values for row in rows.tolist()], dtype=np.int64)
+        most = np.array([max(1, len(one.values) - 1) for one in sketch.steps], dtype=np.float64)
+        out[rows, sketches : sketches + len(most)] = values[:, sketch.split_columns :] / most
+        out[rows, -COUNT:] = loop_figures(sketch, values, touched)
+    return out
+
+
+def loop_figures(sketch: Sketch, values: np.ndarray, touched: Touched) -> np.ndarray:
+    """[n, COUNT] Of rows [n, width] of one sketch."""
+    whole = np.array([tile.extent for tile in sketch.tiles], dtype=np.float64)
+    inside = [_inside(sketch, values, outputs, sums) for outputs, sums in _PLACES]
+    parts = [[_BYTES * one for one in touched(extents)] for extents in inside]
+    bytes_of = [np.sum(one, axis=0) for one in parts]
+    times = [np.prod(whole / extents, axis=1) for extents in inside]
+    caches = (_FIRST_LEVEL, second_level_cache())
+    columns = [np.log2(one) for place in parts for one in place]
+    columns += [np.maximum(np.log2(one / cache), 0.0) for cache in caches for one in bytes_of]
+    for cache in caches:
+        columns += _moved(parts, bytes_of, times, cache, float(whole.prod()))
+    return np.stack([*columns, *_innermost(sketch, values, parts[-1])], axis=1)
+
+
+def _moved(
+    parts: Sequence[Sequence[np.ndarray]], bytes_of: Sequence[np.ndarray], times: Sequence[np.ndarray], cache: int,
+    work: float,
+) -> list[np.ndarray]:  # fmt: skip
+    """Logarithms: of bytes an operation that come from behind a cache, where the outermost place that fits into it is
+    what the cache holds; and of how often that place is entered.
+    """
+    moved, entered = bytes_of[-1] * times[-1], times[-1]
+    for at in reversed(range(len(parts))):
+        fits = bytes_of[at] <= cache
+        moved = np.where(fits, bytes_of[at] * times[at], moved)
+        entered = np.where(fits, times[at], entered)
+    return [np.log2(moved / work), np.log2(entered)]
+
+
+def _innermost(sketch: Sketch, values: np.ndarray, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Of the loops inside of all sums: how full vectors are, how many registers the sums take, what is read for each
+    operation, how long the body is and how far beyond what may be unrolled, and what is made one vector.
+    """
+    last = _inside(sketch, values, 1, 0)
+    along = last[:, [at for at, tile in enumerate(sketch.tiles) if not tile.reduction][-1]]
+    unrolled = [_LEAST_UNROLLED] * len(values)
+    for column, one in enumerate(sketch.steps, sketch.split_columns):
+        if one.group == "unroll":
+            unrolled = [one.values[at] for at in values[:, column].tolist()]
+    vectors = np.ceil(along / _VECTOR)
+    full = along / (vectors * _VECTOR)
+    work = last.prod(axis=1)
+    sums = work / along * vectors
+    read = sum(parts[:-1]) / _BYTES / work
+    body = _inside(sketch, values, 1, 1).prod(axis=1)
+    beyond = np.clip(np.log2((body + 1) / (np.array(unrolled) + 1)), -_MOST_BEYOND, _MOST_BEYOND)
+    return [
+        full, np.log2(vectors), np.log2(sums), np.maximum(np.log2(sums / _REGISTERS), 0.0), np.log2(read),
+        np.log2(body), beyond, np.log2(np.minimum(work, _LONGEST)), np.log2(work),
+        (work % _VECTOR == 0).astype(np.float64),
+    ]  # fmt: skip
+
+
+def _inside(sketch: Sketch, values: np.ndarray, outputs: int, sums: int) -> np.ndarray:
+    """[n, loops] Extents inside of a place, by how many parts of each kind of loop are inside."""
+    columns = []
+    for tile, begin in zip(sketch.tiles, sketch.begins, strict=True):
+        count = sums if tile.reduction else outputs
+        columns.append(values[:, begin + tile.parts - count : begin + tile.parts].prod(axis=1))
+    return np.stack(columns, axis=1).astype(np.float64)
+
+
+def _is_usual(sketch: Sketch) -> bool:
+    parts = {(tile.reduction, tile.parts) for tile in sketch.tiles}
+    return bool(sketch.tiles) and parts <= {(False, _OUTPUT_PARTS), (True, _SUM_PARTS)}
+
+
+# --- what loops touch -------------------------------------------------------------------------------------------------
+
+
+def touched_by(family: str, sizes: Sequence[int]) -> Touched | None:
+    """What loops touch of the tensors of an operator of :class:`rlflow.tuner.tvm_engine.TvmOperator`; ``None`` for
+    families that are not known.
+    """
+    make = _FAMILIES.get(family)
+    return None if make is None or not sizes else make(sizes)
+
+
+def _product(_: Sequence[int]) -> Touched:
+    def touched(inside: np.ndarray) -> list[np.ndarray]:
+        rows, columns, depth = inside.T
+        return [rows * depth, depth * columns, rows * columns]
+
+    return touched
+
+
+def _convolution(sizes: Sequence[int]) -> Touched:
+    """Batch, height, width, channels in and out, window, stride, padding; then dilation and groups, or nothing."""
+    stride, groups = sizes[6], sizes[9] if len(sizes) > 9 else 1
+    members = max(1, sizes[4] // groups)
+
+    def touched(inside: np.ndarray) -> list[np.ndarray]:
+        batch, height, width, out, down, right, into = inside.T
+        window = batch * ((height - 1) * stride + down) * ((width - 1) * stride + right)
+        return [window * into * np.ceil(out / members), down * right * into * out, batch * height * width * out]
+
+    return touched
+
+
+def _depthwise(sizes: Sequence[int]) -> Touched:
+    """Batch, height, width, channels, window, stride, padding."""
+    stride = sizes[5]
+
+    def touched(inside: np.ndarray) -> list[np.ndarray]:
+        batch, height, width, channels, down, right = inside.T
+        window = batch * ((height - 1) * stride + down) * ((width - 1) * stride + right)
+        return [window * channels, down * right * channels, batch * height * width * channels]
+
+    return touched
+
+
+def _site_convolution(sizes: Sequence[int]) -> Touched:
+    """The rank and the shape of the first input, then :class:`Convolution`."""
+    s = Convolution(*sizes[1 + sizes[0] :])
+    share = max(1, s.channels // s.groups)
+
+    def touched(inside: np.ndarray) -> list[np.ndarray]:
+        batch, out, height, width, *rest = inside.T
+        block = rest.pop(0) if s.block else 1.0
+        into = rest.pop(0) if not s.block and s.members > 1 else 1.0
+        down, right = rest
+        window = batch * ((height - 1) * s.down + (down - 1) * s.dilation_down + 1)
+        window = window * ((width - 1) * s.right + (right - 1) * s.dilation_right + 1)
+        groups = out if s.block else np.ceil(out / share)
+        return [window * groups * block * into, out * block * into * down * right, batch * out * block * height * width]
+
+    return touched
+
+
+_FAMILIES: Mapping[str, Callable[[Sequence[int]], Touched]] = {
+    "gemm": _product, "conv2d": _convolution, "grouped": _convolution, "depthwise": _depthwise,
+    CONVOLUTION: _site_convolution, PRODUCT: _product,
+}  # fmt: skip
