@@ -1,10 +1,11 @@
 """TVM's own search, MetaSchedule, on one operator; `run.py --stage live --methods metaschedule` calls it.
 
-    python reproduce/harl/metaschedule.py gemm 128 128 128 --trials 64 --seed 0
+    python reproduce/harl/metaschedule.py gemm 128 128 128 --trials 64 --seed 0 [--batch 64]
 
 Evolutionary search with boosted trees, as TVM has them (`pip install 'rlflow[tuner]' xgboost`), on the sketches,
 with the builder and by the clock of rlflow's TVM engine. Two of its values differ: batches are of 16 programs, since
-one of 64 would be all of a short run, and the trees predict after the first batch, not only after 100 trials.
+TVM's 64 would be half of a short run (`--batch 64` has it so: less searching, and less found); and the trees predict
+after the first batch, not only after 100 trials.
 Prints a line of JSON: operations; after each batch trials, microseconds of the best program and processor seconds of
 the whole process; and the best program, as TVM writes it.
 """
@@ -48,7 +49,7 @@ class Best:
 
 
 def curve(
-    operator: OperatorPrograms, trials: int, seed: int, model: Any = None, best: Best | None = None
+    operator: OperatorPrograms, trials: int, seed: int, model: Any = None, best: Best | None = None, batch: int = BATCH
 ) -> Iterator[list[float]]:
     """[trials, microseconds of the best, processor seconds] after each batch; ``model``: another than the trees;
     ``best`` hears of every program.
@@ -61,9 +62,9 @@ def curve(
         mod=operator.module, target=operator.target, space_generator="post-order-apply", search_strategy="evolutionary",
         num_threads=1, rand_state=1 + seed,
     )  # fmt: skip
-    trees = model or meta_schedule.CostModel.create("xgb", num_tuning_cores=1, num_warmup_samples=BATCH)
+    trees = model or meta_schedule.CostModel.create("xgb", num_tuning_cores=1, num_warmup_samples=batch)
     database = MemoryDatabase()
-    context.pre_tuning(trials, BATCH, None, database, trees)
+    context.pre_tuning(trials, batch, None, database, trees)
     best, done = best or Best(), 0
     while candidates := context.generate_measure_candidates():
         found = []
@@ -96,10 +97,11 @@ def main() -> int:
     parser.add_argument("sizes", nargs="+", type=int)
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--batch", type=int, default=BATCH, help="programs between two generations")
     options = parser.parse_args()
     os.environ["TVM_NUM_THREADS"] = "1"
     operator, best = OperatorPrograms(options.kind, tuple(options.sizes), options.seed), Best()
-    found = list(curve(operator, options.trials, options.seed, best=best))
+    found = list(curve(operator, options.trials, options.seed, best=best, batch=options.batch))
     print(json.dumps({"flops": operator.flops, "curve": found, "trace": best.text()}))
     return 0
 

@@ -8,7 +8,8 @@
 and with a cost model that learnt from the table's other shapes of its kind ("warm"), never from the one that is tuned.
 `ablation`: HARL without one of its parts. `network`: all shapes of a table as one network. `transfer`: an actor that
 was trained on half of the shapes, on the others. `live`: on TVM, measured here; the method `metaschedule` is TVM's own
-search. `judge`: the best programs of these runs (`--resume`), timed again in turn.
+search, `metaschedule-64` with TVM's own batches. `judge`: the best programs of these runs (`--resume`), timed again in
+turn.
 A method's row says how near it came to the optimum within a tenth of the space's size (or how fast its best program
 is), after how many trials it was within 3 % and 1 %, and what processor time that took: its own and, for tables, what
 the trials took when the table was made.
@@ -49,8 +50,8 @@ TABLES = {
 RESULTS = HERE / "results" / "curves.jsonl"
 #: What is compared by default.
 MAIN = ("harl", "evolutionary", "evolutionary-2048", "random")
-#: TVM's own search, on its operators only.
-METASCHEDULE = "metaschedule"
+#: TVM's own search, on its operators only, by the size of its batches.
+METASCHEDULE = {"metaschedule": 16, "metaschedule-64": 64}
 #: A program this near to the optimum counts as it, and a stricter bound.
 NEAR, NEARER = 1.03, 1.01
 #: Trials of a run on a table; HARL is judged by what it has after a tenth of the space.
@@ -154,7 +155,7 @@ def shapes(name: str) -> Iterator[Shape]:
 
 def on_tables(kept: results.Results, options: argparse.Namespace) -> None:
     for shape in shapes(options.table):
-        for name in (one for one in options.methods if one != METASCHEDULE):
+        for name in (one for one in options.methods if one not in METASCHEDULE):
             for start in ("cold",) if METHODS[name].proposer == "random" else shape.starts():
                 warm = WarmStart(shape.prior() if start == "warm" else None)
                 variant = Variant(METHODS[name], start == "warm")
@@ -283,8 +284,8 @@ def on_live(kept: results.Results, options: argparse.Namespace) -> None:
                 key = f"live {title} {name} {seed}"
                 if kept.have(key):
                     continue
-                if name == METASCHEDULE:
-                    found, flops = by_metaschedule(kind, sizes, seed, options.trials)
+                if name in METASCHEDULE:
+                    found, flops = by_metaschedule(kind, sizes, seed, options.trials, METASCHEDULE[name])
                 else:
                     engine: Engine = TvmEngine([TvmOperator(title, kind, sizes)])
                     tuner = Tuner(engine, method(name, cost=options.cost), seed)
@@ -308,10 +309,12 @@ def on_judge(kept: results.Results, options: argparse.Namespace) -> None:
             kept.add({"kind": "judged", "key": f"judged {row['key']}", **what, **(found or {})})
 
 
-def by_metaschedule(kind: str, sizes: tuple[int, ...], seed: int, trials: int) -> tuple[dict[str, Any], float]:
+def by_metaschedule(
+    kind: str, sizes: tuple[int, ...], seed: int, trials: int, batch: int
+) -> tuple[dict[str, Any], float]:
     """Fields of a row, and operations."""
     command = [sys.executable, os.fspath(HERE / "metaschedule.py"), kind, *map(str, sizes)]
-    command += ["--trials", str(trials), "--seed", str(seed)]
+    command += ["--trials", str(trials), "--seed", str(seed), "--batch", str(batch)]
     ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     found = json.loads(ended.stdout.splitlines()[-1])
     done, best, spent = found["curve"][-1]
@@ -328,7 +331,7 @@ STAGES = {
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stage", nargs="*", choices=list(STAGES), default=("tables",))
-    parser.add_argument("--methods", nargs="*", choices=[*METHODS, METASCHEDULE], default=MAIN, metavar="NAME")
+    parser.add_argument("--methods", nargs="*", choices=[*METHODS, *METASCHEDULE], default=MAIN, metavar="NAME")
     parser.add_argument("--operators", nargs="*", choices=list(OPERATORS), default=list(OPERATORS), metavar="NAME")
     parser.add_argument("--table", choices=list(TABLES), default="winograd")
     parser.add_argument("--cost", choices=list(COST_MODELS), default="both", help="the cost model of live runs")

@@ -35,6 +35,9 @@ def lines(rows: Sequence[Row]) -> Iterator[str]:
     live = [row for row in rows if row["kind"] == "live"]
     if live:
         yield from operators(live)
+    judged = [row for row in rows if row["kind"] == "judged" and "middle_us" in row]
+    if judged:
+        yield from in_turn(judged)
 
 
 def overall(rows: Sequence[Row], what: Sequence[str]) -> Iterator[str]:
@@ -94,6 +97,22 @@ def operators(rows: Sequence[Row]) -> Iterator[str]:
                 f"{statistics.median(row['cpu_seconds'] for row in each):.0f} | {_until(each, theirs)} | "
                 f"{each[0]['trials']} | {len(each)} |"
             )
+
+
+def in_turn(rows: Sequence[Row]) -> Iterator[str]:
+    """What each method found, timed in turn: the middle of the turns, medians over seeds; and how many times as fast
+    that is as what each of TVM's own searches found.
+    """
+    rivals = sorted({row["method"] for row in rows if row["method"].startswith("metaschedule")})
+    heads = ("us, in turn", "Least, most", *(f"Times as fast as {one}'s" for one in rivals), "Seeds")
+    yield from results.heading("Operator", "Method", *heads)
+    for title, some in grouped(rows, ("title",)):
+        middles = {name: [row["middle_us"] for row in each] for name, each in grouped(some, ("method",))}
+        for name, found in middles.items():
+            middle = statistics.median(found)
+            ratios = [f"{statistics.median(middles[one]) / middle:.3f}" if one in middles else "" for one in rivals]
+            cells = [f"{middle:.1f}", f"{min(found):.1f}, {max(found):.1f}", *ratios, str(len(found))]
+            yield f"| {title} | {name} | {' | '.join(cells)} |"
 
 
 def _until(rows: Sequence[Row], theirs: Sequence[float]) -> str:

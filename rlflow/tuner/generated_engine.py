@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from rlflow.errors import CostError, OutputError, UsageError
 from rlflow.files import ScratchFolder
 from rlflow.frontends.generated_sites import FUNCTION, tensor_shapes
 from rlflow.kernels.generated_code import CodeChoice, GeneratedCode
-from rlflow.tuner import native_library, tvm_engine
+from rlflow.tuner import loop_features, native_library, tvm_engine
 from rlflow.tuner.engines import INVALID, TunedSubgraph
 from rlflow.tuner.kernel_engine import KernelEngine, KernelSites, site_seconds
 from rlflow.tuner.native_library import CompiledFunction
@@ -102,6 +104,17 @@ class GeneratedEngine(KernelEngine):
         if self.is_generated(subgraph, program):
             return GENERATED, {}
         return super().attributes(subgraph, program)
+
+    def features(self, subgraph: int, programs: Sequence[TensorProgram]) -> np.ndarray:
+        """As the base's; and of generated code, what its loops do."""
+        plain, code = super().features(subgraph, programs), self._found_code.get(subgraph)
+        if code is None:
+            return plain
+        operator = self._operator(code)
+        touched = loop_features.touched_by(operator.kind, operator.sizes)
+        if touched is None:
+            return plain
+        return np.concatenate([plain, loop_features.figures(self.subgraphs[subgraph].space, programs, touched)], axis=1)
 
     def is_generated(self, subgraph: int, program: TensorProgram) -> bool:
         """Whether TVM makes this program."""

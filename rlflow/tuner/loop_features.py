@@ -9,16 +9,16 @@ the outside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from rlflow.frontends.generated_sites import CONVOLUTION, PRODUCT, Convolution
 from rlflow.tuner.engines import TunedSubgraph
 from rlflow.tuner.kernel_features import second_level_cache
-from rlflow.tuner.spaces import Sketch, TensorProgram
+from rlflow.tuner.spaces import Sketch, Space, TensorProgram
 
-__all__ = ["features"]
+__all__ = ["features", "figures", "touched_by"]
 
 #: Bytes of a number and of the first-level cache; numbers in the widest vector, and vectors in registers.
 _BYTES, _FIRST_LEVEL, _VECTOR, _REGISTERS = 4, 32 << 10, 16, 32
@@ -44,16 +44,30 @@ def features(subgraph: TunedSubgraph, programs: Sequence[TensorProgram]) -> np.n
     if touched is None or not all(_is_usual(sketch) for sketch in space.sketches):
         return space.features(programs)
     sketches, choices = len(space.sketches), max(len(sketch.steps) for sketch in space.sketches)
-    out = np.zeros((len(programs), sketches + choices + COUNT))
-    owner = np.array([one.sketch for one in programs], dtype=np.int64)
-    out[np.arange(len(programs)), owner] = 1.0
-    for number in np.unique(owner).tolist():
-        rows, sketch = np.flatnonzero(owner == number), space.sketches[number]
-        values = np.array([programs[row].values for row in rows.tolist()], dtype=np.int64)
-        most = np.array([max(1, len(one.values) - 1) for one in sketch.steps], dtype=np.float64)
-        out[rows, sketches : sketches + len(most)] = values[:, sketch.split_columns :] / most
-        out[rows, -COUNT:] = loop_figures(sketch, values, touched)
+    out = np.zeros((len(programs), sketches + choices))
+    for number, rows, values in _by_sketch(programs):
+        steps = space.sketches[number].steps
+        most = np.array([max(1, len(one.values) - 1) for one in steps], dtype=np.float64)
+        out[rows, number] = 1.0
+        out[rows, sketches : sketches + len(most)] = values[:, values.shape[1] - len(most) :] / most
+    return np.concatenate([out, figures(space, programs, touched)], axis=1)
+
+
+def figures(space: Space, programs: Sequence[TensorProgram], touched: Touched) -> np.ndarray:
+    """[n, COUNT] Of the loops; 0 for programs of sketches with another tiling, or without one."""
+    out = np.zeros((len(programs), COUNT))
+    for number, rows, values in _by_sketch(programs):
+        if _is_usual(space.sketches[number]):
+            out[rows] = loop_figures(space.sketches[number], values, touched)
     return out
+
+
+def _by_sketch(programs: Sequence[TensorProgram]) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """The number of each sketch, which programs are its, and their rows."""
+    owner = np.array([one.sketch for one in programs], dtype=np.int64)
+    for number in np.unique(owner).tolist():
+        rows = np.flatnonzero(owner == number)
+        yield number, rows, np.array([programs[row].values for row in rows.tolist()], dtype=np.int64)
 
 
 def loop_figures(sketch: Sketch, values: np.ndarray, touched: Touched) -> np.ndarray:

@@ -94,6 +94,19 @@ def test_seconds_until_as_fast_as_tvms_own_search() -> None:
     assert shown == ["8", "3", "never"]
 
 
+def test_what_was_timed_in_turn_is_set_against_tvms_own_search() -> None:
+    rows = [
+        {"kind": "judged", "title": "op", "method": method, "seed": seed, "middle_us": middle}
+        for method, found in {"harl": [10.0, 12.0, 8.0], "metaschedule": [15.0, 11.0, 12.0]}.items()
+        for seed, middle in enumerate(found)
+    ]
+    rows.append({"kind": "judged", "title": "op", "method": "random", "seed": 0})  # it found nothing that runs
+    shown = list(summaries.lines(rows))
+    assert "| op | harl | 10.0 | 8.0, 12.0 | 1.200 | 3 |" in shown
+    assert "| op | metaschedule | 12.0 | 11.0, 15.0 | 1.000 | 3 |" in shown
+    assert not any("random" in line for line in shown)
+
+
 # --- the table of programs that TVM generates -------------------------------------------------------------------------
 
 FULL = Sketch(

@@ -17,7 +17,7 @@ from rlflow.frontends import blocked
 from rlflow.kernels import KEY, KernelPlan
 from rlflow.kernels import unavailable as no_kernels
 from rlflow.search import Budget
-from rlflow.tuner import Tuner, generated_engine, method
+from rlflow.tuner import Tuner, generated_engine, loop_features, method
 from rlflow.tuner.generated_engine import GENERATED, ChosenCode, GeneratedEngine
 from rlflow.tuner.kernel_engine import OWN
 
@@ -95,6 +95,20 @@ def test_its_sketches_come_after_the_other_ones(engine) -> None:
     assert sum("depthwise" in names for names in with_code) == (1 if engine.graph.block else 2)
     assert sum("row-product" in names for names in with_code) == 1
     assert "tvm" in engine.place and "onnxruntime" in engine.place
+
+
+@needs_tvm
+def test_a_model_of_costs_sees_what_the_loops_of_generated_code_do(engine) -> None:
+    seen = 0
+    for number, subgraph in enumerate(engine.subgraphs):
+        programs = subgraph.space.random(np.random.default_rng(0), 12)
+        found, width = engine.features(number, programs), loop_features.COUNT
+        code = [engine.is_generated(number, one) for one in programs]
+        assert np.isfinite(found).all()
+        if any(code):
+            seen += 1
+            assert [bool(row.any()) for row in found[:, -width:]] == code
+    assert seen == 4
 
 
 @needs_tvm
