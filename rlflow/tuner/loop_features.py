@@ -28,9 +28,11 @@ _OUTPUT_PARTS, _SUM_PARTS = 4, 2
 #: The longest loop that becomes a vector; how many doublings beyond what is unrolled are told apart; and what is
 #: unrolled where a sketch does not say.
 _LONGEST, _MOST_BEYOND, _LEAST_UNROLLED = 64, 4, 0
-#: Figures of a program: bytes of each tensor at each place, what overflows two caches, what is moved, and those of the
-#: innermost loops.
-COUNT = 3 * len(_PLACES) + 2 * len(_PLACES) + 4 + 10
+#: What is computed at this depth is computed where it is read.
+_INLINE = -2
+#: Figures of a program: bytes of each tensor at each place, what overflows two caches, what is moved, those of the
+#: innermost loops, and of what is computed on the way.
+COUNT = 3 * len(_PLACES) + 2 * len(_PLACES) + 4 + 12 + 3
 
 #: [n, loops] extents inside of a place, to numbers of each tensor that they touch [n]: the inputs, then the output.
 Touched = Callable[[np.ndarray], list[np.ndarray]]
@@ -82,7 +84,8 @@ def loop_figures(sketch: Sketch, values: np.ndarray, touched: Touched) -> np.nda
     columns += [np.maximum(np.log2(one / cache), 0.0) for cache in caches for one in bytes_of]
     for cache in caches:
         columns += _moved(parts, bytes_of, times, cache, float(whole.prod()))
-    return np.stack([*columns, *_innermost(sketch, values, parts[-1])], axis=1)
+    columns += _innermost(sketch, values, parts[-1]) + _computed_at(sketch, values, touched, float(whole.prod()))
+    return np.stack(columns, axis=1)
 
 
 def _moved(
@@ -103,25 +106,67 @@ def _moved(
 def _innermost(sketch: Sketch, values: np.ndarray, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Of the loops inside of all sums: how full vectors are, how many registers the sums take, what is read for each
     operation, how long the body is and how far beyond what may be unrolled, and what is made one vector.
+
+    Where R1 is 1 for all loops, S2 and S3 are one nest: the innermost loop of more than one step may be of either.
     """
-    last = _inside(sketch, values, 1, 0)
-    along = last[:, [at for at, tile in enumerate(sketch.tiles) if not tile.reduction][-1]]
+    outputs = [at for at, tile in enumerate(sketch.tiles) if not tile.reduction]
+    last, both = _inside(sketch, values, 1, 0), _inside(sketch, values, 2, 0)
+    one_nest = _inside(sketch, values, 1, 1).prod(axis=1) == last.prod(axis=1)
+    nest = np.where(one_nest[:, None], both, last)
+    inner, outer = last[:, outputs][:, ::-1], (nest / last)[:, outputs][:, ::-1]  # from the innermost loop on
+    loops = np.concatenate([inner, outer], axis=1)
+    first = np.argmax(loops > 1, axis=1)
+    along = loops[np.arange(len(loops)), first]
     unrolled = [_LEAST_UNROLLED] * len(values)
     for column, one in enumerate(sketch.steps, sketch.split_columns):
         if one.group == "unroll":
             unrolled = [one.values[at] for at in values[:, column].tolist()]
     vectors = np.ceil(along / _VECTOR)
     full = along / (vectors * _VECTOR)
-    work = last.prod(axis=1)
+    work = nest.prod(axis=1)
     sums = work / along * vectors
-    read = sum(parts[:-1]) / _BYTES / work
-    body = _inside(sketch, values, 1, 1).prod(axis=1)
+    read = sum(parts[:-1]) / _BYTES / last.prod(axis=1)
+    body = _inside(sketch, values, 1, 1).prod(axis=1) * np.where(one_nest, work / last.prod(axis=1), 1.0)
     beyond = np.clip(np.log2((body + 1) / (np.array(unrolled) + 1)), -_MOST_BEYOND, _MOST_BEYOND)
+    neighbours = np.isin(first, (0, len(outputs)))  # the loop over the last axis, along which tensors lie
     return [
         full, np.log2(vectors), np.log2(sums), np.maximum(np.log2(sums / _REGISTERS), 0.0), np.log2(read),
         np.log2(body), beyond, np.log2(np.minimum(work, _LONGEST)), np.log2(work),
-        (work % _VECTOR == 0).astype(np.float64),
+        (work % _VECTOR == 0).astype(np.float64), one_nest.astype(np.float64), neighbours.astype(np.float64),
     ]  # fmt: skip
+
+
+def _computed_at(sketch: Sketch, values: np.ndarray, touched: Touched, work: float) -> list[np.ndarray]:
+    """Of the first tensor, where it is made on the way (a padded input): bytes that are made at a time, how often all
+    of it is made, as logarithms, and what overflows the first-level cache. 0 where nothing is left open.
+    """
+    step = next((at for at, one in enumerate(sketch.steps) if one.group == "compute_at"), None)
+    if step is None:
+        return [np.zeros(len(values))] * 3
+    depth = np.array(sketch.steps[step].values)[values[:, sketch.split_columns + step]]
+    parts = values[:, : sketch.split_columns].astype(np.float64)
+    for at, column in enumerate(_nest(sketch)):  # inside of a loop its counter stands still
+        parts[:, column] = np.where(depth >= at, 1.0, parts[:, column])
+    inside = [
+        parts[:, begin : begin + tile.parts].prod(axis=1)
+        for tile, begin in zip(sketch.tiles, sketch.begins, strict=True)
+    ]
+    extents = np.where((depth == _INLINE)[:, None], 1.0, np.stack(inside, axis=1))
+    whole = touched(np.array([[tile.extent for tile in sketch.tiles]], dtype=np.float64))[0]
+    made = touched(extents)[0]
+    often = made * work / extents.prod(axis=1) / whole
+    bytes_made = np.log2(_BYTES * made)
+    return [bytes_made, np.log2(often), np.maximum(bytes_made - np.log2(_FIRST_LEVEL), 0.0)]
+
+
+def _nest(sketch: Sketch) -> list[int]:
+    """The columns of the loops from the outside: S0, S1, R0, S2, R1, S3."""
+    order = []
+    for reduction, part in ((False, 0), (False, 1), (True, 0), (False, 2), (True, 1), (False, 3)):
+        for tile, begin in zip(sketch.tiles, sketch.begins, strict=True):
+            if tile.reduction == reduction:
+                order.append(begin + part)
+    return order
 
 
 def _inside(sketch: Sketch, values: np.ndarray, outputs: int, sums: int) -> np.ndarray:

@@ -97,6 +97,51 @@ def test_what_is_moved_falls_when_a_tile_fits_into_the_cache() -> None:
     assert moved[1] < moved[0] - 0.5
 
 
+def test_s2_and_s3_are_one_nest_where_nothing_is_summed_between_them() -> None:
+    """The figures of the innermost loops: a vector of 16 neighbours, as S2 has them, or S3."""
+    touched = loop_features.touched_by("gemm", (64, 64, 64))
+    assert touched is not None
+    outer = program(4, 1, 16, 1, 4, 1, 16, 1, 64, 1, 0)  # R1 is 1
+    inner = program(4, 1, 1, 16, 4, 1, 1, 16, 64, 1, 0)
+    between = program(4, 1, 16, 1, 4, 1, 16, 1, 16, 4, 0)  # four steps of the sum are between S2 and S3
+    figures = loop_features.loop_figures(SKETCH, np.array([one.values for one in (outer, inner, between)]), touched)
+    full, neighbours = figures[:, 29], figures[:, 40]
+    assert full.tolist() == [1.0, 1.0, 1 / 16]
+    assert neighbours.tolist() == [1.0, 1.0, 1.0]
+    assert figures[0, 37] == figures[1, 37] == 8.0  # 256 results at a time
+
+
+WINDOWS = Sketch(
+    "sketch 0",
+    (
+        Tile("loop0", 1, 4), Tile("loop1", 8, 4), Tile("loop2", 8, 4), Tile("loop3", 16, 4),
+        Tile("loop4", 3, 2, 0, True), Tile("loop5", 3, 2, 0, True),
+    ),
+    (Steps("at6", "compute_at", tuple(range(-2, 8))),),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("depth", "elements", "times"),
+    [
+        (-2, 1, 9 * 8 * 8 * 16 / 1600),  # where it is read, for each tap
+        (-1, 10 * 10 * 16, 1.0),  # all at once
+        (1, 3 * 10 * 16, 8 * 3 * 10 * 16 / 1600),  # for each row of outputs
+        (2, 3 * 3 * 16, 64 * 3 * 3 * 16 / 1600),  # for each pixel
+        (7, 3 * 3 * 4, 64 * 4 * 3 * 3 * 4 / 1600),  # for each pixel and four channels
+    ],
+)
+def test_what_is_computed_on_the_way(depth: int, elements: int, times: float) -> None:
+    row = (1, 1, 1, 1, 8, 1, 1, 1, 8, 1, 1, 1, 1, 4, 1, 4, 3, 1, 3, 1, depth + 2)
+    assert WINDOWS.holds(row)
+    touched = loop_features.touched_by("depthwise", (1, 8, 8, 16, 3, 1, 1))
+    assert touched is not None
+    made, often, beyond = loop_features.loop_figures(WINDOWS, np.array([row]), touched)[0, -3:]
+    assert made == pytest.approx(np.log2(4 * elements))
+    assert often == pytest.approx(np.log2(times))
+    assert beyond == 0.0
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
