@@ -46,6 +46,7 @@ from rlflow.tuner import (
 )
 from rlflow.tuner import unavailable as method_unavailable
 from rlflow.tuner.generated_engine import GENERATED, ChosenCode, GeneratedEngine
+from rlflow.tuner.program_scores import BoostedTrees
 from rlflow.tuner.shared_engine import Measurer
 from rlflow.tuner.trial_records import require_trials
 from rlflow.tuner.warm_starts import shipped_prior
@@ -140,7 +141,7 @@ def tune(
     Raises UsageError where the method or the kernels cannot be used here, CostError where no kernel has a place in the
     model, ModelError and OutputError.
     """
-    config, limits, began = method(by), Budget.parse(budget), time.monotonic()
+    config, limits, began = _config(by, generate), Budget.parse(budget), time.monotonic()
     check_race_seconds(gate_seconds)
     _check_output(output, model)
     crew = Workers.parse(workers) if isinstance(workers, str) else workers
@@ -180,6 +181,12 @@ def _of_tuning(limits: Budget, begun: float) -> Budget:
     if limits.seconds is None:
         return limits
     return replace(limits, seconds=max(_TUNING_PART * limits.seconds - begun, _LEAST_TUNING))
+
+
+def _config(by: str, generate: bool) -> TunerConfig:
+    """The method; generated code is judged by trees as well, where they are installed."""
+    config = method(by)
+    return replace(config, cost="both") if generate and BoostedTrees.available() is None else config
 
 
 def _check(by: str, config: TunerConfig, limits: Budget) -> None:

@@ -148,6 +148,19 @@ def test_a_model_without_a_place_for_code_is_refused() -> None:
         GeneratedEngine.of(made.SerializeToString(), {"x": np.zeros((2, 16), dtype=np.float32)})
 
 
+@pytest.mark.parametrize(
+    ("generate", "trees", "cost"),
+    [(True, None, "both"), (True, "it is not there", "kernel-ridge"), (False, None, "kernel-ridge")],
+)
+def test_generated_code_is_judged_by_trees_where_they_are(
+    monkeypatch, generate: bool, trees: str | None, cost: str
+) -> None:
+    from rlflow import tuned
+
+    monkeypatch.setattr(tuned.BoostedTrees, "available", lambda: trees)
+    assert tuned._config("evolutionary", generate).cost == cost
+
+
 def test_without_tvm_it_says_what_to_install(monkeypatch, tmp_path: Path) -> None:
     from rlflow.tuned import tune
 
