@@ -22,12 +22,13 @@ from rlflow.files import write_atomically
 from rlflow.placement import PLACERS, Devices, PlacementTask, lower_bound
 from rlflow.placement.level_search import AnnealedLevels
 from rlflow.placement.ordering import ORDERS
+from rlflow.placement.rules_of_thumb import by_rule
 from rlflow.placement.sketches import FAMILIES, drawn_sketch
 from rlflow.spawning import safe_context
 
 Row = dict[str, Any]
 WITHOUT = {"whole": {}, "no GNN": {"gnn": False}, "no attention": {"attention": False}, "no gate": {"gate": False},
-           "T = 1": {"iterations": 1}, "tasks apart": {"together": False}, "no start": {"start": False}}  # fmt: skip
+           "T = 1": {"iterations": 1}, "tasks apart": {"together": False}, "no rules": {"rules": False}}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class Setting:
     """How much is done. ``families``: that are left out, one after the other; ``seeds``: trainings for each;
     ``updates``: of a training, after its imitation, whose other options are the usual ones but for ``changes``;
     ``steps``: updates on the test graph where the policy is fine-tuned; ``tried``: its decisions that are tried, in
-    every column; ``evaluations``: of the searches beside it.
+    every column; ``evaluations``: of the searches beside it; ``sizes``: least and most nodes of the test graphs, which
+    are larger than what it learns on.
     """
 
     families: tuple[str, ...] = tuple(FAMILIES)
@@ -45,6 +47,7 @@ class Setting:
     steps: int = 50
     tried: int = 64
     evaluations: int = 10_000
+    sizes: tuple[int, int] = (300, 400)
     changes: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -57,12 +60,13 @@ SETTINGS = {
     "full": Setting(),
     "reduced": Setting(
         families=("gnmt", "transformer", "nasnet"), tasks=("placement", "ordering"), seeds=2, updates=4,
-        changes={"pool": 3, "demonstrations": 300, "imitate": 25},
+        sizes=(100, 150), changes={"pool": 3, "demonstrations": 300, "imitate": 20},
     ),
     "tiny": Setting(
         families=("gnmt", "nasnet"), tasks=("placement", "ordering"), seeds=1, updates=1, steps=2, tried=4,
-        evaluations=30, changes={"hidden": 16, "heads": 2, "layers": 1, "samples": 4, "pool": 1, "smallest": 20,
-                                 "largest": 30, "demonstrations": 10, "imitate": 1, "batch": 1, "epochs": 1},
+        evaluations=30, sizes=(20, 30),
+        changes={"hidden": 16, "heads": 2, "layers": 1, "samples": 4, "pool": 1, "smallest": 20, "largest": 30,
+                 "demonstrations": 10, "imitate": 1, "batch": 1, "epochs": 1},
     ),
 }  # fmt: skip
 
@@ -80,15 +84,18 @@ def usual(task: Any, name: str) -> dict[str, float]:
 
 
 def searched(task: Any, name: str, evaluations: int, seed: int) -> dict[str, float]:
-    """What equal searches find: by annealing, by drawing."""
+    """What equal searches find: by annealing, by drawing, by a genetic algorithm."""
     rng = np.random.default_rng(seed)
     drawn = PLACERS.make("random", evaluations=evaluations).decide(task, rng)
     found = {f"random {evaluations}": float(task.scores(drawn[None])[0])}
     if name == "placement":
-        row = PLACERS.make("annealing", evaluations=evaluations).decide(task, rng)
-        found[f"annealing {evaluations}"] = float(task.scores(row[None])[0])
+        for placer in ("annealing", "brkga"):
+            row = PLACERS.make(placer, evaluations=evaluations).decide(task, rng)
+            found[f"{placer} {evaluations}"] = float(task.scores(row[None])[0])
     else:
-        found[f"annealing {evaluations}"] = AnnealedLevels(evaluations).decide(task, rng)[0]
+        found[f"annealing {evaluations}"] = AnnealedLevels(evaluations).decide(
+            task, rng, tuple(by_rule(task, evaluations - 1))
+        )[0]
     return found
 
 
@@ -96,26 +103,33 @@ def bound_of(task: Any) -> float:
     return lower_bound(task) if isinstance(task, PlacementTask) else task.bound()
 
 
-def tests_of(family: str, setting: Setting) -> Any:
-    """A graph of the family, on four devices, that no training and no choice of weights has seen."""
+def tests_of(family: str, setting: Setting) -> list[Any]:
+    """Graphs of the family that no training and no choice of weights has seen: on four devices, with the links of
+    middle speed and with the slowest.
+    """
     from rlflow.agents.go.lessons import TEST_SEED, drawn_lessons
 
-    return drawn_lessons([family], setting.config, TEST_SEED, setting.tasks, count=2)[1]
+    config = dataclasses.replace(setting.config, smallest=setting.sizes[0], largest=setting.sizes[1])
+    drawn = drawn_lessons([family], config, TEST_SEED, setting.tasks, count=6)
+    return [drawn[1], drawn[5]]
 
 
-def others_on(family: str, name: str, folder: Path) -> dict[str, dict[str, float]]:
-    """Of each task, what everything without learning finds on the family's test graph: with as many evaluations as the
-    policy has, with as many as it has with its steps, and with many. It is kept in the folder.
+def others_on(family: str, name: str, folder: Path) -> list[dict[str, dict[str, float]]]:
+    """Of each test graph of the family and each task, what everything without learning finds: with as many evaluations
+    as the policy has, with as many as it has with its steps, and with many. It is kept in the folder.
     """
     kept = folder / f"{name}-{family}-others.json"
     if kept.exists():
-        return dict(json.loads(kept.read_text(encoding="utf-8")))
-    setting, found = SETTINGS[name], {}
-    for number, task in tests_of(family, setting).asked():
-        found[TASKS[number]] = usual(task, TASKS[number])
-        with_steps = setting.tried + setting.config.samples * setting.steps
-        for evaluations in (setting.tried, with_steps, setting.evaluations):
-            found[TASKS[number]] |= searched(task, TASKS[number], evaluations, 0)
+        return list(json.loads(kept.read_text(encoding="utf-8")))
+    setting, found = SETTINGS[name], []
+    with_steps = setting.tried + setting.config.samples * setting.steps
+    for lesson in tests_of(family, setting):
+        one = {}
+        for number, task in lesson.asked():
+            one[TASKS[number]] = usual(task, TASKS[number])
+            for evaluations in (setting.tried, with_steps, setting.evaluations):
+                one[TASKS[number]] |= searched(task, TASKS[number], evaluations, 0)
+        found.append(one)
     write_atomically(kept, json.dumps(found))
     return found
 
@@ -141,7 +155,7 @@ def left_out(
         for family in setting.families
         if (not families or family in families)
         and (not seeds or seed in seeds)
-        and not all(have(key=f"policy {name} {family} {task} {seed}") for task in setting.tasks)
+        and not all(have(key=f"policy {name} {family} {task} {seed} 1") for task in setting.tasks)
     ]
     if jobs <= 1:
         for family, seed in missing:
@@ -169,20 +183,22 @@ def rows_without(family: str, name: str, seed: int, folder: Path) -> list[Row]:
     columns = {"untrained": (fresh, 0), "zero-shot": (policy, 0), "fine-tuned": (policy, setting.steps),
                "from scratch": (fresh, setting.steps)}  # fmt: skip
     for column, (start, steps) in columns.items():
-        again, rng = tests_of(family, setting), np.random.default_rng(seed)  # nothing is remembered from the others
-        with one_thread():
-            made = fine_tuned(start, again, steps, rng) if steps else start
-            found[column] = [one[0] for one in best_of(made, again, setting.tried, rng)]
-        if steps:
-            seen = [best**2 * unit for best, unit in zip(again.best, again.reference, strict=True)]
-            found[column] = [min(pair) for pair in zip(found[column], seen, strict=True)]
+        rng = np.random.default_rng(seed)
+        for graph, again in enumerate(tests_of(family, setting)):  # nothing is remembered from the others
+            with one_thread():
+                made = fine_tuned(start, again, steps, rng) if steps else start
+                values = [one[0] for one in best_of(made, again, setting.tried, rng)]
+            if steps:
+                seen = [best**2 * unit for best, unit in zip(again.best, again.reference, strict=True)]
+                values = [min(pair) for pair in zip(values, seen, strict=True)]
+            found[column, graph] = values
     others = others_on(family, name, folder)
     return [
-        {"kind": "policy", "key": f"policy {name} {family} {TASKS[number]} {seed}", "setting": name, "family": family,
-         "task": TASKS[number], "seed": seed, "updates": setting.updates, "start": setting.config.start,
+        {"kind": "policy", "key": f"policy {name} {family} {TASKS[number]} {seed} {graph}", "setting": name,
+         "family": family, "task": TASKS[number], "seed": seed, "graph": graph, "updates": setting.updates,
          "nodes": task.nodes, "evidence": task.evidence, "bound": bound_of(task),
-         **{column: values[number] for column, values in found.items()}, "others": others[TASKS[number]]}
-        for number, task in tests_of(family, setting).asked()
+         **{column: found[column, graph][number] for column in columns}, "others": others[graph][TASKS[number]]}
+        for graph, lesson in enumerate(tests_of(family, setting)) for number, task in lesson.asked()
     ]  # fmt: skip
 
 

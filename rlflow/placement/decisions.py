@@ -53,7 +53,8 @@ class GraphView:
     """A graph as a policy sees it, its nodes in a topological order.
 
     ``order`` int64 [n]: the node of the task at each place; ``features`` float32 [n, F], which do not depend on units;
-    ``source``, ``target`` int64 [E]: places that an edge joins; ``seconds`` float32 [n]: shares of the whole work.
+    ``source``, ``target`` int64 [E]: places that an edge joins; ``handed`` float32 [E]: what it takes to move its value
+    to another device, in units of a mean node's time; ``seconds`` float32 [n]: shares of the whole work.
     """
 
     order: np.ndarray
@@ -61,6 +62,7 @@ class GraphView:
     source: np.ndarray
     target: np.ndarray
     seconds: np.ndarray
+    handed: np.ndarray
 
     @property
     def nodes(self) -> int:
@@ -85,7 +87,8 @@ class GraphView:
         features[:, FEATURES.index("product")] = (heavy if products is None else np.asarray(products, bool))[order]
         seconds = work.seconds[order]
         share = seconds / max(float(seconds.sum()), 1e-30)
-        return cls(order, features, source, target, share.astype(np.float32))
+        handed = _hand_over(work, devices)[value] / _unit(work, devices)
+        return cls(order, features, source, target, share.astype(np.float32), handed.astype(np.float32))
 
     def told(self, at_places: np.ndarray) -> np.ndarray:
         """Decisions [..., n] by place as decisions by node."""
@@ -103,9 +106,7 @@ def _features(
 ) -> np.ndarray:
     n, count = work.tasks, len(devices)
     seconds = work.times(devices).mean(axis=1)[order]
-    unit = max(float(seconds.mean()) if n else 0.0, 1e-30)
-    pairs = max(count * (count - 1), 1)
-    move = float(devices.latency.sum()) / pairs + work.bytes * (float(devices.per_byte.sum()) / pairs)
+    unit, move = _unit(work, devices), _hand_over(work, devices)
     sent = np.zeros(n)
     np.maximum.at(sent, source, move[value])
     got = np.bincount(target, move[value], n)
@@ -131,6 +132,17 @@ def _features(
     for name, column in columns.items():
         found[:, FEATURES.index(name)] = column
     return found
+
+
+def _unit(work: Work, devices: Devices) -> float:
+    """Mean seconds of a node."""
+    return max(float(work.times(devices).mean()) if work.tasks else 0.0, 1e-30)
+
+
+def _hand_over(work: Work, devices: Devices) -> np.ndarray:
+    """Seconds that each value takes from a device to another, in the mean over links."""
+    pairs = max(len(devices) * (len(devices) - 1), 1)
+    return np.asarray(float(devices.latency.sum()) / pairs + work.bytes * (float(devices.per_byte.sum()) / pairs))
 
 
 def _ways(source: np.ndarray, target: np.ndarray, seconds: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -63,6 +63,23 @@ class OrderingTask:
             raise UsageError("The jobs wait for each other in a cycle; they have no order.")
         return found
 
+    def levels_of(self, order: Sequence[int]) -> np.ndarray:
+        """Levels int32 [n] for an order of all jobs: those that run in just that order, where it takes no more than
+        there are. Else neighbouring levels are joined, and the jobs of one run as the flow has them.
+        """
+        jobs, place = np.asarray(order, np.int64), np.empty(self.nodes, np.int64)
+        place[jobs] = np.arange(self.nodes)
+        runs, begin = np.zeros(self.nodes, np.int64), 0
+        for at, job in enumerate(jobs.tolist()):
+            free = max([int(place[one]) for one in self.before[job]], default=-1) + 1  # could have run from here on
+            if jobs[max(begin, free) : at].max(initial=-1) > job:  # one that the flow has later went before it
+                begin = at
+                runs[at:] += 1
+        groups = int(runs[-1]) + 1 if self.nodes else 1
+        found = np.empty(self.nodes, np.int32)
+        found[jobs] = self.choices - 1 - runs * min(groups, self.choices) // groups
+        return found
+
     def peak(self, order: Iterable[int]) -> float:
         """Bytes that a run in this order takes; counts as an evaluation."""
         self.spent += 1

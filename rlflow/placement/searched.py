@@ -1,6 +1,4 @@
-"""Placers that search by evaluations: random ones, annealing, a genetic algorithm with biased random keys; and two that
-take none: one device, and consecutive stages.
-"""
+"""Placers that search by evaluations: random ones, annealing, a genetic algorithm with biased random keys."""
 
 from __future__ import annotations
 
@@ -9,52 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlflow.errors import UsageError
-from rlflow.placement.contiguous import Chain, best_cuts
-from rlflow.placement.list_schedules import Heft
+from rlflow.placement.rules_of_thumb import best_by_rule
 from rlflow.placement.task import PlacementTask
 
 _BATCH = 256
-
-
-@dataclass(frozen=True)
-class SingleDevice:
-    """All tasks on the device that ends first with them."""
-
-    name = "single"
-    keeps_limits = False
-
-    def decide(self, task: PlacementTask, rng: np.random.Generator) -> np.ndarray:
-        """A device for each node, int32 [n]; nothing is drawn."""
-        rows = np.repeat(np.arange(task.choices, dtype=np.int32)[:, None], task.nodes, axis=1)
-        return np.asarray(rows[int(np.argmin(task.scores(rows)))])
-
-
-@dataclass(frozen=True)
-class Contiguous:
-    """Consecutive stages of a topological order, one a device in their order, cut so that the slowest is as quick as
-    can be: how people split models by hand. Fewer stages than devices where that many find no room.
-    """
-
-    name = "contiguous"
-    keeps_limits = False
-
-    def decide(self, task: PlacementTask, rng: np.random.Generator) -> np.ndarray:
-        """A device for each node, int32 [n]; nothing is drawn."""
-        order, n = task.work.order, task.nodes
-        crossing, place = np.zeros(n + 2), {one: number for number, one in enumerate(order)}
-        for value, readers in enumerate(task.work.readers):
-            if readers and task.work.maker[value] >= 0:
-                crossing[place[int(task.work.maker[value])] + 1] += task.work.bytes[value]
-                crossing[max(place[one] for one in readers) + 1] -= task.work.bytes[value]
-        links = task.devices.per_byte[task.devices.per_byte > 0]
-        handed = np.cumsum(crossing)[: n + 1] * (float(links.mean()) if links.size else 0.0)
-        handed[[0, n]] = 0.0
-        parts = min(task.choices, n)
-        cuts = best_cuts(Chain(task.seconds.mean(axis=1)[order], handed), parts) if n else []
-        found = np.zeros(n, np.int32)
-        for stage, (begin, end) in enumerate(zip([0, *cuts], [*cuts, n], strict=True)):
-            found[order[begin:end]] = stage
-        return found
 
 
 @dataclass(frozen=True)
@@ -85,9 +41,11 @@ class RandomPlacements:
 
 @dataclass(frozen=True)
 class AnnealedPlacement:
-    """Simulated annealing from HEFT's placement: a node, or a node with its neighbours, moves to another device.
+    """Simulated annealing from the best placement by rule: a node, or a node with its neighbours, moves to another
+    device.
 
-    ``evaluations``: how many, HEFT's included; ``hottest``, ``coldest``: temperatures, as shares of the first score.
+    ``evaluations``: how many, those of the rules included; ``hottest``, ``coldest``: temperatures, as shares of the
+    first score.
     """
 
     evaluations: int = 10_000
@@ -98,13 +56,12 @@ class AnnealedPlacement:
     def decide(self, task: PlacementTask, rng: np.random.Generator) -> np.ndarray:
         """A device for each node, int32 [n]."""
         _require(self.evaluations, 1)
-        now = Heft().decide(task, rng)
-        score = float(task.scores(now[None])[0])
+        score, now, spent = best_by_rule(task, self.evaluations)
         best, found = score, now.copy()
         if task.choices < 2 or not task.nodes:
             return found
         near = _neighbours(task)
-        steps = self.evaluations - 1
+        steps = self.evaluations - spent
         for step in range(steps):
             heat = score * self.hottest * (self.coldest / self.hottest) ** (step / max(steps - 1, 1))
             other = now.copy()
@@ -140,12 +97,13 @@ class RandomKeys:
     def decide(self, task: PlacementTask, rng: np.random.Generator) -> np.ndarray:
         """A device for each node, int32 [n]."""
         _require(self.evaluations, 1)
-        size = min(self.population, self.evaluations)
+        size = max(1, min(self.population, self.evaluations - 1))
         elite, new = max(1, size // 5), int(size * self.fresh)
         keys = rng.random((size, task.nodes))
-        keys[0] = (Heft().decide(task, rng) + 0.5) / task.choices
+        begun = best_by_rule(task, self.evaluations - size)
+        keys[0] = (begun.decisions + 0.5) / task.choices
         scores = task.scores(self._read(keys, task))
-        left = self.evaluations - size
+        left = self.evaluations - size - begun.spent
         while left > 0:
             order = np.argsort(scores, kind="stable")
             keys, scores = keys[order], scores[order]

@@ -15,6 +15,7 @@ from rlflow.errors import UsageError
 from rlflow.files import check_output
 from rlflow.placement import PLACERS, Devices, Evaluation, PlacementTask, Work, lower_bound
 from rlflow.placement.devices_file import read_devices
+from rlflow.placement.rules_of_thumb import MOST_NODES
 from rlflow.specs import bytes_text
 from rlflow.splitting.node_costs import analytic_costs, learn_types, profiled_costs
 
@@ -28,7 +29,6 @@ NAME = "rlflow"
 #: What is tried where no placer is named; the best valid placement is written.
 USUAL = ("single", "contiguous", "critical-path", "etf", "heft", "annealing:evaluations=2000")
 _PROFILE_RUNS = 5
-_MOST_CONTIGUOUS = 5000
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def place(
     tried: dict[str, float | None] = {}
     found: list[tuple[float, np.ndarray, Evaluation]] = []
     for spec, placer in makers.items():
-        if spec == "contiguous" and task.nodes > _MOST_CONTIGUOUS and len(makers) > 1:
+        if spec == "contiguous" and task.nodes > MOST_NODES and len(makers) > 1:
             continue
         decisions = placer.decide(task, np.random.default_rng(seed))
         value = task.evaluate(decisions)

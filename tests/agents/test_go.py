@@ -6,6 +6,8 @@ import dataclasses
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'rlflow[rl]'")
 
@@ -14,10 +16,12 @@ from rlflow.agents.go import imitating, surrogate  # noqa: E402
 from rlflow.agents.go.config import CHOICES, TASKS, GoConfig  # noqa: E402
 from rlflow.agents.go.imitating import demonstrated, imitate  # noqa: E402
 from rlflow.agents.go.lessons import alike, drawn_lessons, lesson_of, renamed, rewards  # noqa: E402
+from rlflow.agents.go.neighbourhoods import drawn_regions  # noqa: E402
 from rlflow.agents.go.network import UNDECIDED, Gate, MaxPoolEncoder, SegmentAttention, make_go, told  # noqa: E402
 from rlflow.agents.go.teaching import fine_tuned  # noqa: E402
-from rlflow.placement import PLACERS, Devices, PlacementTask, Work  # noqa: E402
+from rlflow.placement import Devices, PlacementTask, Work  # noqa: E402
 from rlflow.placement.decisions import GraphView  # noqa: E402
+from rlflow.placement.rules_of_thumb import best_by_rule  # noqa: E402
 
 SMALL = GoConfig(hidden=16, heads=2, layers=2, segment=8, samples=4, pool=1, smallest=20, largest=30, epochs=2)
 
@@ -60,8 +64,9 @@ def test_all_segments_at_once_are_one_after_the_other_with_what_was_cached(n: in
     torch.manual_seed(n)
     layer, nodes = SegmentAttention(16, 2, 8), torch.randn(3, n, 16)
     parts, cached = [], None
-    for begin in range(0, n, 8):
-        part = nodes[:, begin : begin + 8]
+    length = -(-n // -(-n // 8))  # as many segments as 8 nodes each take, as equal as can be
+    for begin in range(0, n, length):
+        part = nodes[:, begin : begin + length]
         parts.append(layer.one(part, cached))
         cached = part
     assert torch.allclose(layer(nodes), torch.cat(parts, dim=1), atol=1e-5)
@@ -120,15 +125,17 @@ def test_the_gate_is_conditioned_by_the_graph() -> None:
 
 def test_what_a_node_is_told_by_hand() -> None:
     view = lesson().graph._replace(
-        source=torch.tensor([0, 1]), target=torch.tensor([2, 2]), seconds=torch.tensor([0.5, 0.25, 0.25])
+        source=torch.tensor([0, 1]), target=torch.tensor([2, 2]), seconds=torch.tensor([0.5, 0.25, 0.25]),
+        handed=torch.tensor([2.0, 5.0]),
     )  # fmt: skip
-    found = told(view, torch.tensor([[0, 1, UNDECIDED]]))[0].view(3, 4, CHOICES)
-    own, makers, readers, load = found.unbind(dim=1)
+    found = told(view, torch.tensor([[0, 1, UNDECIDED]]))[0].view(3, 5, CHOICES)
+    own, makers, readers, near, load = found.unbind(dim=1)
     assert own[:, :2].tolist() == [[1, 0], [0, 1], [0, 0]]
     assert makers[:, :2].tolist() == [[0, 0], [0, 0], [0.5, 0.5]]
     assert readers.abs().sum() == 0
+    assert near[2, :2].tolist() == pytest.approx([np.log(3.0), np.log(6.0)]) and near[:2].abs().sum() == 0
     assert load[:, :2].tolist() == [[0.5, 0.25]] * 3
-    assert told(view, torch.tensor([[0, 1, 3]]))[0].view(3, 4, CHOICES)[0, 2, 3] == 1
+    assert told(view, torch.tensor([[0, 1, 3]]))[0].view(3, 5, CHOICES)[0, 2, 3] == 1
 
 
 # --- the whole --------------------------------------------------------------------------------------------------------
@@ -207,6 +214,9 @@ def test_tasks_share_the_weights_of_their_step() -> None:
         policy.tasks.weight.copy_(policy.tasks.weight[:1].expand_as(policy.tasks.weight))
         policy.passed.weight.zero_()
         policy.passed.bias.zero_()
+        for of_tasks in (policy.hears, policy.heads):  # what a task's choices mean is its own
+            for layer in of_tasks[1:]:
+                layer.load_state_dict(of_tasks[0].state_dict())
     same = [one.about[1]] * 3
     none = [torch.full((1, one.view.nodes), UNDECIDED) for _ in TASKS]
     found = policy(one.graph, policy.encode(one.graph), none, same)
@@ -220,7 +230,7 @@ def test_tasks_share_the_weights_of_their_step() -> None:
 def test_drawn_decisions_have_the_chances_that_are_written_down() -> None:
     one, policy = lesson(), make_go(SMALL, 0)
     drawn = surrogate.draw(policy, one, 4, np.random.default_rng(0))
-    found, entropy = surrogate.log_probs(policy, one, drawn.decided)
+    found, entropy = surrogate.log_probs(policy, one, drawn)
     for mine, theirs, decided in zip(found, drawn.log_probs, drawn.decided, strict=True):
         assert decided.shape == (SMALL.iterations, 4, one.view.nodes)
         assert torch.allclose(mine, theirs, atol=1e-5)
@@ -236,20 +246,24 @@ def test_the_first_iteration_is_told_a_placement_by_rule() -> None:
     one = lesson(30)
     task = one.tasks[0]
     assert isinstance(task, PlacementTask)
-    heft = PLACERS.make("heft").decide(task, np.random.default_rng(0))
-    told_first = one.view.told(one.start[0].numpy())
-    assert task.scores(told_first[None].astype(np.int32)) == task.scores(heft[None])
-    assert one.start[0][0] == 0 and set(one.start[0].tolist()) == set(range(len(set(heft.tolist()))))
-    assert all((start == UNDECIDED).all() for start in one.start[1:])
-    without = lesson(30, dataclasses.replace(SMALL, start=False))
-    assert all((start == UNDECIDED).all() for start in without.start)
+    ruled, begun = best_by_rule(task), one.begun
+    told_first = one.view.told(begun[0].numpy())
+    assert task.scores(told_first[None].astype(np.int32)) == ruled.score == one.start[0].score
+    assert begun[0][0] == 0 and set(begun[0].tolist()) == set(range(len(set(ruled.decisions.tolist()))))
+    for number in (1, 2):
+        told_first = one.view.told(begun[number].numpy())[None].astype(np.int32)
+        assert (
+            one.tasks[number].scores(told_first)[0] == one.start[number].score == best_by_rule(one.tasks[number]).score
+        )
+    without = lesson(30, dataclasses.replace(SMALL, rules=False))
+    assert all((start == UNDECIDED).all() for start in without.begun)
     policy = make_go(dataclasses.replace(SMALL, iterations=1), 0)
     for which in (one, without):
         drawn = surrogate.draw(policy, which, 1, np.random.default_rng(0), likeliest=True)
-        logits = logits_of(policy, which, [start[None] for start in which.start])
+        logits = logits_of(policy, which, [start[None] for start in which.begun])
         assert torch.equal(drawn.decided[0][0], logits[0].argmax(dim=-1))
         chances = logits[0].log_softmax(dim=-1).gather(-1, drawn.decided[0][0][..., None])[..., 0]
-        assert torch.allclose(surrogate.log_probs(policy, which, drawn.decided)[0][0][0], chances, atol=1e-6)
+        assert torch.allclose(surrogate.log_probs(policy, which, drawn)[0][0][0], chances, atol=1e-6)
 
 
 def test_devices_of_unequal_speed_keep_their_numbers_at_the_start() -> None:
@@ -257,8 +271,8 @@ def test_devices_of_unequal_speed_keep_their_numbers_at_the_start() -> None:
     task = PlacementTask(chain, Devices(("slow", "fast"), np.array([1.0, 3.0]), np.full(2, np.inf),
                                         np.ones((2, 2)), np.zeros((2, 2))))  # fmt: skip
     view = GraphView.of(chain, task.devices)
-    assert lesson_of("chain", view, [task], start=True).start[0].tolist() == [1, 1, 1, 1]
-    assert lesson_of("chain", view, [task]).start[0].tolist() == [UNDECIDED] * 4
+    assert lesson_of("chain", view, [task], rules=5).begun[0].tolist() == [1, 1, 1, 1]
+    assert lesson_of("chain", view, [task]).begun[0].tolist() == [UNDECIDED] * 4
 
 
 def test_what_was_decided_before_is_kept_by_as_much_as_the_task_says() -> None:
@@ -280,8 +294,8 @@ def test_what_was_decided_before_is_kept_by_as_much_as_the_task_says() -> None:
 def test_draws_are_by_their_chances() -> None:
     one, policy = lesson(), make_go(SMALL, 0)
     with torch.no_grad():
-        policy.head.weight.zero_()
-        policy.head.bias.copy_(torch.tensor([2.0, 0.0] + [-30.0] * 6))
+        policy.heads[1].weight.zero_()
+        policy.heads[1].bias.copy_(torch.tensor([2.0, 0.0] + [-30.0] * 6))
     drawn = surrogate.draw(policy, one, 400, np.random.default_rng(0)).decided[1]
     assert float((drawn == 0).float().mean()) == pytest.approx(1 / (1 + np.exp(-2.0)), abs=0.01)
 
@@ -329,9 +343,7 @@ def test_the_best_is_remembered_and_shown_again() -> None:
     assert sample.decided[1].shape[1] == 7
     assert np.array_equal(sample.decided[1][:, 6].numpy(), one.kept[1])
     assert worth[1][6] == one.best[1]
-    assert torch.allclose(
-        sample.log_probs[1][:, 6], surrogate.log_probs(policy, one, sample.decided)[0][1][:, 6], atol=1e-5
-    )
+    assert torch.allclose(sample.log_probs[1][:, 6], surrogate.log_probs(policy, one, sample)[0][1][:, 6], atol=1e-5)
 
 
 def test_a_placement_is_judged_at_the_nodes_that_it_means() -> None:
@@ -339,7 +351,7 @@ def test_a_placement_is_judged_at_the_nodes_that_it_means() -> None:
     devices = Devices(("a", "b"), np.ones(2), np.array([np.inf, np.inf]), np.zeros((2, 2)), np.zeros((2, 2)))
     task = PlacementTask(dataclasses.replace(work, own_seconds=np.array([[1.0, 9], [9, 1.0], [1.0, 9]])), devices)
     one = lesson_of("hand", GraphView.of(task.work, devices), [task])
-    drawn = surrogate.Drawn([torch.tensor([[[0, 0, 1]]])], [])
+    drawn = surrogate.Drawn([torch.tensor([[[0, 0, 1]]])], [], [], [])
     assert surrogate.judge(one, drawn)[0][0] == -np.sqrt(3.0 / one.reference[0])
 
 
@@ -352,7 +364,7 @@ def test_it_learns_a_toy(baseline: str) -> None:
     config = dataclasses.replace(SMALL, lr=1e-2, baseline=baseline, samples=16, entropy=0.0)
     policy = make_go(config, 0)
     before = task.scores(surrogate.draw(policy, one, 50, np.random.default_rng(1)).decided[0][-1].numpy()).mean()
-    learnt = fine_tuned(policy, one, 40, np.random.default_rng(0))
+    learnt = fine_tuned(policy, one, 80, np.random.default_rng(0))
     after = task.scores(surrogate.draw(learnt, one, 50, np.random.default_rng(1)).decided[0][-1].numpy()).mean()
     assert after < 0.6 * before
     assert surrogate.best_of(learnt, one, 1, np.random.default_rng(0))[0][0] == 12.0
@@ -378,6 +390,7 @@ def test_an_update_on_two_graphs_is_the_mean_of_both() -> None:
         ([2, 2, 0, 1], [UNDECIDED] * 4, [0, 0, 1, 2]),
         ([2, 2, 0, 1], [1, 1, 3, 0], [1, 1, 3, 0]),
         ([0, 0, 0, 1], [1, 1, 0, 0], [1, 1, 1, 0]),
+        ([2, 2, 0, 1], [UNDECIDED, 1, 3, UNDECIDED], [1, 1, 3, 0]),
     ],
 )
 @pytest.mark.parametrize("choices", [4, 6])
@@ -389,16 +402,79 @@ def test_devices_are_renamed_to_what_was_decided_before(
 
 def test_what_is_imitated_begins_under_other_names_of_equal_devices() -> None:
     one, rng = lesson(30), np.random.default_rng(0)
-    rows = imitating._under_other_names(one, 0, rng)
-    ways = {tuple(row) for row in rows.tolist()}
-    assert len(ways) > 1 and rows.shape == (4, one.view.nodes)
-    nothing = np.full(one.view.nodes, UNDECIDED)
-    assert {tuple(renamed(np.array(row), nothing, CHOICES)) for row in ways} == {tuple(one.start[0].tolist())}
-    assert (imitating._under_other_names(one, 1, rng) == UNDECIDED).all()
-    task = one.tasks[0]
+    task, begun = one.tasks[0], one.begun[0].numpy()
     assert isinstance(task, PlacementTask)
-    one.tasks[0] = PlacementTask(task.work, dataclasses.replace(task.devices, speed=np.array([1.0, 2.0])))
-    assert torch.equal(imitating._under_other_names(one, 0, rng), one.start[0].expand(4, -1))
+    rows = [imitating._under_other_names(task, begun, rng) for _ in range(6)]
+    nothing = np.full(one.view.nodes, UNDECIDED)
+    assert len({tuple(row.tolist()) for row in rows}) > 1
+    assert {tuple(renamed(row, nothing, CHOICES).tolist()) for row in rows} == {tuple(begun.tolist())}
+    assert (imitating._under_other_names(task, nothing, rng) == UNDECIDED).all()
+    uneven = PlacementTask(task.work, dataclasses.replace(task.devices, speed=np.array([1.0, 2.0])))
+    assert np.array_equal(imitating._under_other_names(uneven, begun, rng), begun)
+
+
+def test_what_is_imitated_goes_on_from_the_start_and_mends_what_was_shown() -> None:
+    one, rng = lesson(30), np.random.default_rng(0)
+    shown = np.arange(one.view.nodes) % 2
+    rows = imitating._told_first(one, 1, shown, rng)
+    assert rows.shape == (4, one.view.nodes)
+    assert torch.equal(rows[0], one.begun[1]) and (rows >= 0).all()
+    assert imitating._told_first(one, 1, None, rng).shape == rows.shape
+    agree = [float((imitating.spoiled(np.zeros(200, np.int64), 8, rng) == 0).mean()) for _ in range(50)]
+    assert min(agree) > 0.3 and max(agree) < 1.0 and np.mean(agree) > 0.6
+
+
+# --- parts of a graph -------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(nodes=st.integers(1, 60), seed=st.integers(0, 2**32 - 1))
+def test_a_region_is_a_stretch_of_at_most_half_of_the_nodes(nodes: int, seed: int) -> None:
+    found = drawn_regions(8, nodes, np.random.default_rng(seed))
+    assert found.shape == (8, nodes) and found.any(axis=1).all()
+    for row in found:
+        places = np.flatnonzero(row)
+        assert places[-1] - places[0] < max(1.0, nodes / 2)
+
+
+def test_what_is_not_free_stays_and_is_told_alone() -> None:
+    one, policy = lesson(30), make_go(SMALL, 0)
+    free = [torch.zeros(3, one.view.nodes, dtype=torch.bool) for _ in one.tasks]
+    for number, some in enumerate(free):
+        some[0, 4:9], some[1, :], some[2, number] = True, True, True
+    begun = [torch.from_numpy(np.random.default_rng(n).integers(0, 2, one.view.nodes)) for n in range(3)]
+    drawn = surrogate.draw(policy, one, 3, np.random.default_rng(0), start=begun, free=free)
+    chances, _ = surrogate.log_probs(policy, one, drawn)
+    for number, some in enumerate(free):
+        stays = ~some.expand(SMALL.iterations, 3, -1)
+        assert torch.equal(drawn.decided[number][stays], begun[number].expand(SMALL.iterations, 3, -1)[stays])
+        assert (drawn.log_probs[number][stays] == 0).all() and (drawn.log_probs[number][~stays] < 0).any()
+        assert torch.allclose(chances[number], drawn.log_probs[number], atol=1e-5)
+        assert torch.equal(drawn.first[number][1], begun[number])  # all are free: it is told all
+        assert (drawn.first[number][0, 4:9] == UNDECIDED).all()
+        assert torch.equal(drawn.first[number][0, 9:], begun[number][9:])
+
+
+def test_where_nothing_was_decided_the_whole_is() -> None:
+    begun = [torch.zeros(40, dtype=torch.int64), torch.full((40,), UNDECIDED)]
+    some, whole = surrogate.regions(begun, 8, np.random.default_rng(0))
+    assert whole.all() and some.any(dim=1).all() and not some.all(dim=1).any()
+    some, whole = surrogate.some_parts(begun, 8, np.random.default_rng(0))
+    assert whole.all() and some.all(dim=1).tolist() == [True] * 2 + [False] * 6
+
+
+def test_the_first_iteration_goes_on_from_what_was_best_and_no_worse() -> None:
+    one = lesson(30)
+    task, before = one.tasks[0], one.start[0]
+    assert isinstance(task, PlacementTask)
+    one.go_on()
+    assert one.start[0] is before  # nothing was seen
+    one.kept[0], one.best[0] = np.ones((3, one.view.nodes), np.int64), -np.sqrt(before.score * 1.1 / one.reference[0])
+    one.go_on()
+    assert one.start[0] is before
+    one.best[0] = -np.sqrt(before.score / one.reference[0])
+    one.go_on()
+    assert one.begun[0].tolist() == [1] * one.view.nodes and one.start[0].spent == before.spent
 
 
 def test_numbers_of_equal_devices_mean_nothing_and_others_do() -> None:
@@ -433,7 +509,9 @@ def test_the_best_of_more_is_no_worse_and_counts() -> None:
     spent = [task.spent for _, task in one.asked()]
     few = surrogate.best_of(policy, one, 1, np.random.default_rng(0))
     many = surrogate.best_of(policy, one, 30, np.random.default_rng(0))
-    assert [task.spent - old for old, (_, task) in zip(spent, one.asked(), strict=True)] == [31] * 3
+    by_rule = one.start[0].spent
+    assert by_rule == 5
+    assert [task.spent - old for old, (_, task) in zip(spent, one.asked(), strict=True)] == [1 + 30 - by_rule] * 3
     for (a, _), (b, row), (_, task) in zip(few, many, one.asked(), strict=True):
         assert b <= a
         assert task.scores(row[None])[0] == b

@@ -149,6 +149,30 @@ def test_a_pair_whose_joining_would_close_a_cycle_is_left_apart() -> None:
     assert FusingTask(blocked).groups(np.array([1, 0, 0, 0])).tolist() == [0, 1, 2, 3]
 
 
+@settings(deadline=None)
+@given(nodes=st.integers(1, 14), levels=st.integers(2, 14), edges=st.integers(0, 30), seed=st.integers(0, 2**32 - 1))
+def test_an_order_becomes_levels(nodes: int, levels: int, edges: int, seed: int) -> None:
+    """The same order again where the levels suffice; with the fewest that do, by trying all of them."""
+    rng = np.random.default_rng(seed)
+    inputs: list[set[int]] = [set() for _ in range(nodes)]
+    for reader in rng.integers(1, nodes, edges).tolist() if nodes > 1 else []:
+        inputs[reader].add(int(rng.integers(reader)))
+    sketch = sketch_of([tuple(sorted(ones)) for ones in inputs])
+    task, many = OrderingTask(sketch.flow(), levels), OrderingTask(sketch.flow(), 100)
+    order = many.order(rng.random(nodes).tolist())
+    found, exact = task.levels_of(order), many.levels_of(order)
+    assert found.dtype == np.int32 and found.min() >= 0 and found.max() == levels - 1
+    assert many.order(exact.tolist()) == order
+    assert sorted(task.order(found.tolist())) == list(range(nodes))
+    needed = len(set(exact.tolist()))
+    assert len(set(found.tolist())) == min(needed, levels)
+    if needed <= levels:
+        assert task.order(found.tolist()) == order
+    if nodes <= 5 and needed > 1:
+        fewer = itertools.product(range(needed - 1), repeat=nodes)
+        assert all(many.order(list(row)) != order for row in fewer)
+
+
 @pytest.mark.parametrize(
     ("levels", "part"),
     [([0, 1], "whole numbers"), ([0, 1, 8, 0], "0 to 7"), ([0, 0, -1, 0], "got -1"), ([0.0] * 4, "float")],

@@ -25,9 +25,10 @@ class GoConfig:
     the tasks' own steps; ``segment``: nodes of a segment; ``iterations``: T, how often all nodes are decided anew.
     ``gnn``, ``attention``, ``gate``: whether there is a graph encoder, attention between nodes, and the gate that the
     graph conditions; without one of them the rest stays as it is. ``together``: whether a task's step hears what the
-    task before it made.
+    task before it made. ``rules``: whether the first iteration is told the best placement by rule.
 
-    ``demonstrations``: evaluations of a search for each graph and task that the policy imitates first, 0 for none;
+    ``demonstrations``: evaluations of a search for each graph and task that the policy imitates first, 0 for none; of
+    placements ten times as many, because these take a tenth of the time;
     ``imitate``: passes over these, a step for each graph. ``batch``: graphs of an update. ``lr``: Adam's, which falls
     to a tenth over the passes; ``play_lr``: that after these, which falls likewise. ``clip``: of each node's ratio;
     ``epochs``: passes over the decisions of an update; ``samples``: of them for each graph; ``entropy``: weight of this
@@ -47,8 +48,8 @@ class GoConfig:
     attention: bool = True
     gate: bool = True
     together: bool = True
-    start: bool = True
-    demonstrations: int = 600
+    rules: bool = True
+    demonstrations: int = 1000
     imitate: int = 60
     batch: int = 4
     lr: float = 1e-3

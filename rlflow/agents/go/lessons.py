@@ -5,18 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from rlflow.agents.go.config import CHOICES, TASKS, GoConfig
-from rlflow.agents.go.network import UNDECIDED, Encoded, GraphTensors
+from rlflow.agents.go.network import UNDECIDED, GraphTensors
 from rlflow.errors import UsageError
-from rlflow.placement import PLACERS
 from rlflow.placement.decisions import DecisionTask, GraphView
 from rlflow.placement.fusing import FusingTask
 from rlflow.placement.ordering import OrderingTask
+from rlflow.placement.rules_of_thumb import ALL_RULES, best_by_rule
 from rlflow.placement.sketches import FAMILIES, NetworkSketch, drawn_sketch
 from rlflow.placement.task import PlacementTask
 from rlflow.placement.work import Devices
@@ -25,10 +25,23 @@ __all__ = ["TEST_SEED", "GoLesson", "alike", "drawn_lessons", "lesson_of", "rena
 
 #: Seed of graphs that nothing is learnt from, and no weights are chosen by.
 TEST_SEED = 1000
+#: Scores whose ratio is below this are level.
+_LEVEL = 1.0 + 1e-9
 #: A decision that is worth less teaches as this one does.
 WORST_REWARD = -10.0
-#: Of the link between devices of drawn graphs.
-_BANDWIDTH, _LATENCY = 4e9, 1e-5
+#: Of the links between devices of drawn graphs, bytes a second, and seconds. A device of :mod:`rlflow.price.analytic`
+#: does 60 to 600 operations while a byte moves; between accelerators it is about a thousand.
+_BANDWIDTHS, _LATENCY = (1e9, 3e8, 1e8), 1e-5
+
+
+class ToldFirst(NamedTuple):
+    """What the first iteration is told about a task: ``decided`` int64 [n] by place, ``UNDECIDED`` where that is
+    nothing; what that is worth, infinite for nothing; and the evaluations that it took to choose it.
+    """
+
+    decided: torch.Tensor
+    score: float = np.inf
+    spent: int = 0
 
 
 @dataclass
@@ -37,7 +50,7 @@ class GoLesson:
 
     ``reference``: of each task what a usual decision is worth, in whose units rewards are. ``best``: the highest reward
     so far; ``kept``: the decisions of all iterations that it was given for, int64 [T, n] by place. ``start``: of each
-    task what the first iteration is told, int64 [n] by place, ``UNDECIDED`` where that is nothing.
+    task what the first iteration is told.
     """
 
     title: str
@@ -46,14 +59,25 @@ class GoLesson:
     reference: list[float]
     about: list[torch.Tensor]
     graph: GraphTensors
-    start: list[torch.Tensor]
+    start: list[ToldFirst]
     best: list[float] = field(default_factory=list)
     kept: list[np.ndarray | None] = field(default_factory=list)
-    encoded: Encoded | None = None
 
     def __post_init__(self) -> None:
         self.best = self.best or [-np.inf] * len(self.tasks)
         self.kept = self.kept or [None] * len(self.tasks)
+
+    @property
+    def begun(self) -> list[torch.Tensor]:
+        """What the first iteration is told about each task, int64 [n] by place."""
+        return [one.decided for one in self.start]
+
+    def go_on(self) -> None:
+        """From now on the first iteration is told the best that was seen last, where that is no worse."""
+        for number, _ in self.asked():
+            kept, score = self.kept[number], self.best[number] ** 2 * self.reference[number]
+            if kept is not None and score <= self.start[number].score * _LEVEL:
+                self.start[number] = ToldFirst(torch.from_numpy(kept[-1].copy()), score, self.start[number].spent)
 
     def asked(self) -> Iterator[tuple[int, DecisionTask]]:
         """The tasks that are asked about, with their numbers."""
@@ -67,11 +91,12 @@ def lesson_of(
     view: GraphView,
     tasks: Sequence[DecisionTask | None],
     *,
-    start: bool = False,
+    rules: int | None = None,
     rewarded: bool = True,
 ) -> GoLesson:
-    """A lesson on tasks in the order of :data:`TASKS`. ``start``: as in :class:`GoConfig`. Without ``rewarded`` nothing
-    is evaluated, and nothing can be learnt from it. Raises UsageError for a task of more than 8 choices.
+    """A lesson on tasks in the order of :data:`TASKS`. ``rules``: of what so many of them decide the policy is told the
+    best first (:func:`best_by_rule`), nothing where it is ``None``. Without ``rewarded`` nothing else is evaluated, and
+    nothing can be learnt from it. Raises UsageError for a task of more than 8 choices.
     """
     about, reference = [], []
     for task in tasks:
@@ -83,17 +108,19 @@ def lesson_of(
         shares[:count] = speed / speed.sum()
         about.append(torch.from_numpy(shares))
         reference.append(float(np.min(task.scores(_usual(task)))) if task is not None and rewarded else 1.0)
-    begun = [_start(task if start else None, view) for task in tasks]
+    begun = [_start(task, view, rules) for task in tasks]
     return GoLesson(title, view, list(tasks), reference, about, GraphTensors.of(view), begun)
 
 
-def _start(task: DecisionTask | None, view: GraphView) -> torch.Tensor:
-    """HEFT's placement by place; equal devices have their numbers in the order in which they appear."""
+def _start(task: DecisionTask | None, view: GraphView, rules: int | None) -> ToldFirst:
+    """The best by rule; equal devices have their numbers in the order in which they appear."""
     nothing = np.full(view.nodes, UNDECIDED, np.int64)
-    if not isinstance(task, PlacementTask) or not view.nodes:
-        return torch.from_numpy(nothing)
-    row = PLACERS.make("heft").decide(task, np.random.default_rng(0))[view.order].astype(np.int64)
-    return torch.from_numpy(renamed(row, nothing, task.choices) if alike(task) else row)
+    if task is None or not view.nodes or rules is None:
+        return ToldFirst(torch.from_numpy(nothing))
+    ruled = best_by_rule(task, rules)
+    row = ruled.decisions[view.order].astype(np.int64)
+    row = renamed(row, nothing, task.choices) if alike(task) else row
+    return ToldFirst(torch.from_numpy(row), ruled.score, ruled.spent)
 
 
 def alike(task: DecisionTask) -> bool:
@@ -115,8 +142,8 @@ def renamed(shown: np.ndarray, before: np.ndarray, choices: int) -> np.ndarray:
         order = np.zeros(choices, np.int64)
         order[first] = np.arange(len(first))
         return order[shown]
-    agree = np.zeros((choices, choices), np.int64)
-    np.add.at(agree, (shown, before), 1)
+    agree, there = np.zeros((choices, choices), np.int64), before != UNDECIDED
+    np.add.at(agree, (shown[there], before[there]), 1)
     if choices <= 4:
         ways = itertools.permutations(range(choices))
         best = max(ways, key=lambda way: int(agree[np.arange(choices), list(way)].sum()))
@@ -142,7 +169,7 @@ def rewards(scores: np.ndarray, reference: float) -> np.ndarray:
 
 
 def sketch_lesson(
-    title: str, sketch: NetworkSketch, devices: Devices, tasks: Sequence[str] = TASKS, *, start: bool = False
+    title: str, sketch: NetworkSketch, devices: Devices, tasks: Sequence[str] = TASKS, *, rules: int | None = None
 ) -> GoLesson:
     """The tasks named ``tasks`` about one network."""
     work = sketch.work()
@@ -153,25 +180,26 @@ def sketch_lesson(
     }
     last = max(TASKS.index(name) for name in tasks)
     chosen = [makers[name]() if name in tasks else None for name in TASKS[: last + 1]]
-    return lesson_of(title, GraphView.of(work, devices, sketch.products), chosen, start=start)
+    return lesson_of(title, GraphView.of(work, devices, sketch.products), chosen, rules=rules)
 
 
 def drawn_lessons(
     families: Sequence[str], config: GoConfig, seed: int, tasks: Sequence[str] = TASKS, count: int | None = None
 ) -> list[GoLesson]:
-    """``count`` (default: ``config.pool``) lessons of each family, on two or four equal devices; a family and a seed
-    give the same ones whatever else is drawn. Raises UsageError for an unknown family or task.
+    """``count`` (default: ``config.pool``) lessons of each family, on two or four equal devices, with links of three
+    speeds; a family and a seed give the same ones whatever else is drawn. Raises UsageError for an unknown family or
+    task.
     """
     unknown = [name for name in tasks if name not in TASKS]
     if unknown or not tasks:
         raise UsageError(f"There is no task {(unknown or [''])[0]!r}; there are {', '.join(TASKS)}.")
-    found = []
+    found, rules = [], ALL_RULES if config.rules else None
     for family in families:
         if family not in FAMILIES:
             raise UsageError(f"There is no family {family!r} of graphs; there are {', '.join(FAMILIES)}.")
         rng = np.random.default_rng([seed, list(FAMILIES).index(family)])
         for number in range(config.pool if count is None else count):
             sketch = drawn_sketch(family, int(rng.integers(config.smallest, config.largest + 1)), rng)
-            devices = Devices.alike((2, 4)[number % 2], bandwidth=_BANDWIDTH, latency=_LATENCY)
-            found.append(sketch_lesson(f"{family} {number}", sketch, devices, tasks, start=config.start))
+            devices = Devices.alike((2, 4)[number % 2], bandwidth=_BANDWIDTHS[number % 3], latency=_LATENCY)
+            found.append(sketch_lesson(f"{family} {number}", sketch, devices, tasks, rules=rules))
     return found

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rlflow.agents.go.config import CHOICES, TASKS, GoConfig
-from rlflow.nn.segment import segment_max, segment_mean
+from rlflow.nn.segment import segment_max, segment_mean, segment_sum
 from rlflow.placement.decisions import FEATURES, GraphView
 
 #: Segments whose attention is computed side by side; bounds the memory that a large graph takes.
@@ -26,17 +26,18 @@ UNDECIDED = -1
 
 
 class GraphTensors(NamedTuple):
-    """A :class:`GraphView` as tensors: ``features`` [n, F], ``source`` and ``target`` [E], ``seconds`` [n]."""
+    """A :class:`GraphView` as tensors: ``features`` [n, F]; ``source``, ``target``, ``handed`` [E]; ``seconds`` [n]."""
 
     features: Tensor
     source: Tensor
     target: Tensor
+    handed: Tensor
     seconds: Tensor
 
     @classmethod
     def of(cls, view: GraphView) -> GraphTensors:
         """Copies."""
-        arrays = (view.features, view.source, view.target, view.seconds)
+        arrays = (view.features, view.source, view.target, view.handed, view.seconds)
         return cls(*(torch.from_numpy(array.copy()) for array in arrays))
 
 
@@ -115,12 +116,14 @@ class SegmentAttention(nn.Module):
         return values.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def forward(self, nodes: Tensor) -> Tensor:
-        """All segments of [b, n, d], as :meth:`one` makes them one after the other; the last one is filled up."""
+        """All segments of [b, n, d], as :meth:`one` makes them one after the other. They are equal, but for the last,
+        which is filled up.
+        """
         count, n, width = nodes.shape
         segments = -(-n // self.segment)
         if segments == 1 or not self.attends:
             return self.one(nodes, None)
-        length = self.segment
+        length = -(-n // segments)
         filled = functional.pad(nodes, (0, 0, 0, segments * length - n)).view(count, segments, length, width)
         there = (torch.arange(segments * length, device=nodes.device) < n).view(segments, length)
         cached = torch.cat([torch.zeros_like(filled[:, :1]), filled[:, :-1]], dim=1)
@@ -152,12 +155,14 @@ class GoPolicy(nn.Module):
         self.gates = nn.ModuleList(Gate(d) for _ in range(config.layers + 1)) if config.gate else None
         self.step = SegmentAttention(*layer)  # one, whatever the task
         self.tasks = nn.Embedding(len(TASKS), d)
-        self.hears = nn.Linear(4 * CHOICES, d)
+        self.hears = nn.ModuleList(nn.Linear(5 * CHOICES, d) for _ in TASKS)  # what a choice means is a task's own
         self.about = nn.Linear(CHOICES, d)
         self.passed = nn.Linear(d + CHOICES, d)
         self.normal = nn.LayerNorm(d)
-        self.head = nn.Linear(d, CHOICES)
-        nn.init.normal_(self.head.weight, std=0.01)
+        heads = [nn.Linear(d, CHOICES) for _ in TASKS]
+        for head in heads:
+            nn.init.normal_(head.weight, std=0.01)
+        self.heads = nn.ModuleList(heads)
         self.keeps = nn.Parameter(torch.zeros(len(TASKS)))  # how much each task holds on to what was decided before
 
     def encode(self, graph: GraphTensors) -> Encoded:
@@ -185,11 +190,11 @@ class GoPolicy(nn.Module):
         said: Tensor | None = None
         for number, (decided, shares) in enumerate(zip(before, about, strict=True)):
             heard = told(graph, decided)
-            nodes = seen.nodes + self.tasks.weight[number] + self.about(shares) + self.hears(heard)
+            nodes = seen.nodes + self.tasks.weight[number] + self.about(shares) + self.hears[number](heard)
             if said is not None and self.config.together:
                 nodes = nodes + self.passed(said)
             nodes = self.step(self._gated(len(self.trunk), nodes, seen.context))
-            logits = self.head(self.normal(nodes)) + _KEPT * self.keeps[number] * heard[..., :CHOICES]
+            logits = self.heads[number](self.normal(nodes)) + _KEPT * self.keeps[number] * heard[..., :CHOICES]
             logits = logits.masked_fill(shares <= 0, -torch.inf)
             found.append(logits)
             said = torch.cat([nodes, logits.softmax(dim=-1)], dim=-1)
@@ -197,16 +202,20 @@ class GoPolicy(nn.Module):
 
 
 def told(graph: GraphTensors, decided: Tensor) -> Tensor:
-    """What each node is told of decisions int64 [b, n], [b, n, 4a]: its own, the mean of its makers' and of its
-    readers', and the share of the work that each choice has.
+    """What each node is told of decisions int64 [b, n], [b, n, 5a]: its own, the mean of its makers' and of its
+    readers'; how much the node would have to hand over to and from those of each choice, if it were not among them
+    (log(1 + units of a mean node's time)); and the share of the work that each choice has.
     """
     own = functional.one_hot(decided.clamp(min=0), CHOICES) * (decided >= 0)[..., None]
     own = own.to(graph.seconds.dtype)
     by_node = own.transpose(0, 1)  # [n, b, a]
     makers = segment_mean(by_node[graph.source], graph.target, by_node.shape[0]).transpose(0, 1)
     readers = segment_mean(by_node[graph.target], graph.source, by_node.shape[0]).transpose(0, 1)
+    weight = graph.handed[:, None, None]
+    near = segment_sum(by_node[graph.source] * weight, graph.target, by_node.shape[0])
+    near = (near + segment_sum(by_node[graph.target] * weight, graph.source, by_node.shape[0])).log1p().transpose(0, 1)
     load = torch.einsum("bna,n->ba", own, graph.seconds)[:, None].expand_as(own)
-    return torch.cat([own, makers, readers, load], dim=-1)
+    return torch.cat([own, makers, readers, near, load], dim=-1)
 
 
 def make_go(config: GoConfig, seed: int) -> GoPolicy:

@@ -12,12 +12,12 @@ from rlflow.placement import PlacementTask
 
 @dataclass(frozen=True)
 class LearnedPlacement:
-    """GO: a policy that was trained on drawn graphs decides about all nodes at once, and is told HEFT's placement first
-    (needs torch).
+    """GO: a policy that was trained on drawn graphs decides about all nodes at once, and then about parts of the best
+    placement so far; the first is the best by rule (needs torch).
 
-    ``evaluations``: how many of its decisions are tried, the likeliest first; ``steps``: updates on the graph at hand
-    before that, of ``samples`` evaluations each, as the checkpoint says (16 by default). ``checkpoint``: a file of
-    ``rlflow train go``, or ``untrained`` (default: the one that ships).
+    ``evaluations``: how many placements are tried, those by rule first, and at least one of its own; ``steps``: updates
+    on the graph at hand before that, of ``samples`` evaluations each, as the checkpoint says (16 by default).
+    ``checkpoint``: a file of ``rlflow train go``, or ``untrained`` (default: the one that ships).
     """
 
     evaluations: int = 64

@@ -16,17 +16,24 @@ from torch import Tensor
 
 from rlflow.agents.go.config import GoConfig
 from rlflow.agents.go.lessons import GoLesson, rewards
-from rlflow.agents.go.network import GoPolicy
+from rlflow.agents.go.neighbourhoods import drawn_regions
+from rlflow.agents.go.network import UNDECIDED, GoPolicy
 from rlflow.nn.clipping import clipped_surrogate, divergence
 
 _TINY = 1e-8
+#: Decisions that are drawn side by side before the best so far is looked at again.
+_AT_ONCE = 4
 
 
 class Drawn(NamedTuple):
-    """Decisions of all tasks: ``decided`` int64 and ``log_probs`` float32, a tensor [T, b, n] each, by place."""
+    """Decisions of all tasks: ``decided`` int64 and ``log_probs`` float32, a tensor [T, b, n] each, by place. ``first``
+    int64 [b, n]: what the first iteration was told; ``free`` bool [b, n]: nodes that were decided, the others stayed.
+    """
 
     decided: list[Tensor]
     log_probs: list[Tensor]
+    first: list[Tensor]
+    free: list[Tensor]
 
 
 # --- deciding ---------------------------------------------------------------------------------------------------------
@@ -40,26 +47,36 @@ def draw(
     *,
     likeliest: bool = False,
     start: Sequence[Tensor] | None = None,
+    free: Sequence[Tensor] | None = None,
 ) -> Drawn:
     """``count`` decisions of T iterations; with ``likeliest`` each node takes its likeliest value. ``start``: of each
-    task what the first iteration is told, int64 [n] or [count, n] (default: the lesson's).
+    task what the first iteration is told, int64 [n] or [count, n] (default: the lesson's). ``free`` bool [count, n] of
+    each task: the nodes that are decided (default: all). Where these are a part, the first iteration is told the others
+    alone, and they stay.
     """
     generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
-    tasks = len(lesson.tasks)
-    decided: list[list[Tensor]] = [[] for _ in range(tasks)]
-    chances: list[list[Tensor]] = [[] for _ in range(tasks)]
+    tasks = range(len(lesson.tasks))
+    begun = [one.expand(count, -1) for one in start or lesson.begun]
+    open_to = [torch.ones_like(one, dtype=torch.bool) for one in begun] if free is None else list(free)
+    first = [_left(one, some) for one, some in zip(begun, open_to, strict=True)]
+    decided: list[list[Tensor]] = [[] for _ in tasks]
+    chances: list[list[Tensor]] = [[] for _ in tasks]
     with torch.no_grad():
-        seen = policy.encode(lesson.graph)
-        before = [one.expand(count, -1) for one in start or lesson.start]
+        seen, before = policy.encode(lesson.graph), list(first)
         for _ in range(policy.config.iterations):
             logits = policy(lesson.graph, seen, before, lesson.about)
             for task, values in enumerate(logits):
                 known = values.log_softmax(dim=-1)
                 noise = torch.zeros(()) if likeliest else _gumbel(known.shape, generator)
-                before[task] = (known + noise).argmax(dim=-1)
+                before[task] = torch.where(open_to[task], (known + noise).argmax(dim=-1), begun[task])
                 decided[task].append(before[task])
-                chances[task].append(_of(known, before[task]))
-    return Drawn([torch.stack(one) for one in decided], [torch.stack(one) for one in chances])
+                chances[task].append(_of(known, before[task], open_to[task]))
+    return Drawn([torch.stack(one) for one in decided], [torch.stack(one) for one in chances], first, open_to)
+
+
+def _left(begun: Tensor, free: Tensor) -> Tensor:
+    """What the first iteration is told, of decisions [b, n] of which those that are ``free`` are made anew."""
+    return begun.masked_fill(free & ~free.all(dim=-1, keepdim=True), UNDECIDED)
 
 
 def _gumbel(shape: Sequence[int], generator: torch.Generator) -> Tensor:
@@ -67,8 +84,23 @@ def _gumbel(shape: Sequence[int], generator: torch.Generator) -> Tensor:
     return -torch.empty(tuple(shape)).exponential_(generator=generator).clamp(min=1e-30).log()
 
 
-def _of(known: Tensor, decided: Tensor) -> Tensor:
-    return known.gather(-1, decided[..., None]).squeeze(-1)
+def _of(known: Tensor, decided: Tensor, free: Tensor) -> Tensor:
+    """Log probabilities of decisions; 0 for what was not decided."""
+    return known.gather(-1, decided.clamp(min=0)[..., None]).squeeze(-1).masked_fill(~free, 0.0)
+
+
+def regions(begun: Sequence[Tensor], count: int, rng: np.random.Generator) -> list[Tensor]:
+    """Of each task ``count`` parts that are decided anew, bool [count, n]; all, where nothing was decided before."""
+    drawn = torch.from_numpy(drawn_regions(count, begun[0].shape[-1], rng))
+    return [drawn if bool((one != UNDECIDED).any()) else torch.ones_like(drawn) for one in begun]
+
+
+def some_parts(begun: Sequence[Tensor], count: int, rng: np.random.Generator, whole: int = 4) -> list[Tensor]:
+    """What is decided in each of ``count`` decisions: all in one of ``whole``, in the others a part."""
+    found = regions(begun, count, rng)
+    for one in found:
+        one[: count // whole] = True
+    return found
 
 
 def judge(lesson: GoLesson, drawn: Drawn) -> list[np.ndarray]:
@@ -87,7 +119,7 @@ def remember(lesson: GoLesson, drawn: Drawn, earned: Sequence[np.ndarray]) -> No
     """Keep the best decisions so far."""
     for number, _ in lesson.asked():
         at = int(np.argmax(earned[number]))
-        if earned[number][at] > lesson.best[number]:
+        if earned[number][at] >= lesson.best[number]:
             lesson.best[number] = float(earned[number][at])
             lesson.kept[number] = drawn.decided[number][:, at].numpy().copy()
 
@@ -142,7 +174,7 @@ def learn(
 def _share(policy: GoPolicy, lesson: GoLesson, rng: np.random.Generator) -> tuple[_Share, list[np.ndarray]]:
     """Decisions about a graph and their advantages; and what the new ones earned, [b] a task."""
     config: GoConfig = policy.config
-    drawn = draw(policy, lesson, config.samples, rng)
+    drawn = draw(policy, lesson, config.samples, rng, free=some_parts(lesson.begun, config.samples, rng))
     earned = judge(lesson, drawn)
     before = list(lesson.best)
     remember(lesson, drawn, earned)
@@ -162,8 +194,10 @@ def _with_kept(
         drawn.decided[number][:, :1] if one is None else torch.from_numpy(one)[:, None]
         for number, one in enumerate(lesson.kept)
     ]
+    first = [one[None] for one in lesson.begun]
+    free = [torch.ones_like(one, dtype=torch.bool) for one in first]
     with torch.no_grad():
-        chances = log_probs(policy, lesson, kept)[0]
+        chances = log_probs(policy, lesson, Drawn(kept, kept, first, free))[0]
     worth = [
         np.append(ones, ones[0] if kept_one is None else lesson.best[number])
         for number, (ones, kept_one) in enumerate(zip(earned, lesson.kept, strict=True))
@@ -171,31 +205,33 @@ def _with_kept(
     return Drawn(
         [torch.cat(pair, dim=1) for pair in zip(drawn.decided, kept, strict=True)],
         [torch.cat(pair, dim=1) for pair in zip(drawn.log_probs, chances, strict=True)],
+        [torch.cat(pair) for pair in zip(drawn.first, first, strict=True)],
+        [torch.cat(pair) for pair in zip(drawn.free, free, strict=True)],
     ), worth
 
 
-def log_probs(policy: GoPolicy, lesson: GoLesson, decided: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
-    """Log probabilities [T, b, n] of each task's decisions [T, b, n], each iteration given the one before; and the mean
-    entropy of a node, of the tasks that are asked about.
+def log_probs(policy: GoPolicy, lesson: GoLesson, drawn: Drawn) -> tuple[list[Tensor], Tensor]:
+    """Log probabilities [T, b, n] of each task's decisions, each iteration given the one before; and the mean entropy
+    of a node, of the tasks that are asked about.
     """
     seen = policy.encode(lesson.graph)
-    shape = decided[0].shape
-    logits = policy(lesson.graph, seen, before_each(lesson.start, decided), lesson.about)
+    shape = drawn.decided[0].shape
+    logits = policy(lesson.graph, seen, before_each(drawn.first, drawn.decided), lesson.about)
     found, entropy = [], []
     for number, values in enumerate(logits):
-        known = values.log_softmax(dim=-1)
-        found.append(_of(known, decided[number].flatten(0, 1)).view(shape))
+        known = values.log_softmax(dim=-1).view(*shape, -1)
+        found.append(_of(known, drawn.decided[number], drawn.free[number].expand(shape)))
         if lesson.tasks[number] is not None:
             entropy.append(-(known.exp() * known.masked_fill(known.isinf(), 0.0)).sum(dim=-1).mean())
     return found, torch.stack(entropy).mean()
 
 
-def before_each(start: Sequence[Tensor], decided: Sequence[Tensor]) -> list[Tensor]:
-    """What each iteration of decisions [T, b, n] is told, [T b, n]: the one before, and the first one ``start`` [n] or
+def before_each(first: Sequence[Tensor], decided: Sequence[Tensor]) -> list[Tensor]:
+    """What each iteration of decisions [T, b, n] is told, [T b, n]: the one before, and the first one ``first`` [n] or
     [b, n].
     """
     return [
-        torch.cat([begin.expand_as(one[:1]), one[:-1]]).flatten(0, 1) for begin, one in zip(start, decided, strict=True)
+        torch.cat([begin.expand_as(one[:1]), one[:-1]]).flatten(0, 1) for begin, one in zip(first, decided, strict=True)
     ]
 
 
@@ -213,7 +249,7 @@ def _step(
     optimizer.zero_grad(set_to_none=True)
     rows = []
     for share in shares:
-        found, disorder = log_probs(policy, share.lesson, share.sample.decided)
+        found, disorder = log_probs(policy, share.lesson, share.sample)
         asked = [number for number, _ in share.lesson.asked()]
         ratios = [found[number] - share.sample.log_probs[number] for number in asked]
         losses = torch.stack([
@@ -234,19 +270,23 @@ def _step(
 def best_of(
     policy: GoPolicy, lesson: GoLesson, evaluations: int, rng: np.random.Generator
 ) -> list[tuple[float, np.ndarray]]:
-    """(score, decisions int32 [n] by node) of each task: the best of the likeliest decisions and of drawn ones,
-    ``evaluations`` in all.
+    """(score, decisions int32 [n] by node) of each task: the best of what the policy is told first, of its likeliest
+    decisions, and of what it draws for all nodes or for a part, told the best so far. ``evaluations`` in all, of which
+    it has at least one.
     """
-    found = [(np.inf, np.zeros(lesson.view.nodes, np.int32))] * len(lesson.tasks)
-    left, first = evaluations, True
+    found = [(one.score, lesson.view.told(one.decided.numpy().astype(np.int32))) for one in lesson.start]
+    begun, places = list(lesson.begun), lesson.view.order
+    left, first = max(1, evaluations - max(one.spent for one in lesson.start)), True
     while left > 0:
-        count = 1 if first else min(left, policy.config.samples)
-        drawn = draw(policy, lesson, count, rng, likeliest=first)
+        count = 1 if first else min(left, _AT_ONCE)
+        free = None if first else some_parts(begun, count, rng)
+        drawn = draw(policy, lesson, count, rng, likeliest=first, start=begun, free=free)
         for number, task in lesson.asked():
             rows = lesson.view.told(drawn.decided[number][-1].numpy().astype(np.int32))
             scores = task.scores(rows)
             at = int(np.argmin(scores))
-            if scores[at] < found[number][0]:
+            if scores[at] <= found[number][0]:  # equal ones, too: most moves on a plateau lead on
                 found[number] = (float(scores[at]), rows[at])
+                begun[number] = torch.from_numpy(rows[at][places].astype(np.int64))
         left, first = left - count, False
     return found

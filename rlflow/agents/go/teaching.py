@@ -18,7 +18,7 @@ import torch
 
 from rlflow.agents.checkpoint import known_score, part_of, progress_of, resumed
 from rlflow.agents.go.config import TASKS, GoConfig
-from rlflow.agents.go.imitating import demonstrated, imitate
+from rlflow.agents.go.imitating import demonstrated, demonstrations, imitate
 from rlflow.agents.go.lessons import TEST_SEED, GoLesson, drawn_lessons, lesson_of
 from rlflow.agents.go.network import GoPolicy, make_go
 from rlflow.agents.go.surrogate import best_of, learn
@@ -29,6 +29,7 @@ from rlflow.errors import UsageError
 from rlflow.nn.threads import one_thread
 from rlflow.placement import PlacementTask
 from rlflow.placement.decisions import GraphView
+from rlflow.placement.rules_of_thumb import ALL_RULES
 from rlflow.search import StopToken, generator
 
 __all__ = ["TRIED", "UNTRAINED", "GoTraining", "compared", "decided", "fine_tuned", "policy_of", "score_of"]
@@ -38,10 +39,10 @@ UNTRAINED = "untrained"
 #: Decisions of a policy that are tried where it is compared with others.
 TRIED = 64
 #: Evaluations that a policy is judged by while it learns, on each graph and task.
-_JUDGED_BY = 9
+_JUDGED_BY = 14
 _FRESH_SEED = 0
 #: What a policy's weights fit; another training of them has it from them.
-_SHAPE = ("hidden", "heads", "graph_layers", "layers", "segment", "gnn", "attention", "gate", "together", "start")
+_SHAPE = ("hidden", "heads", "graph_layers", "layers", "segment", "gnn", "attention", "gate", "together", "rules")
 
 
 @dataclass
@@ -147,7 +148,7 @@ class GoTraining:
             if stop.stopped:
                 return False
             self._shown.append(demonstrated(lesson, config.demonstrations, config.iterations, self.rng))
-            progress.demonstrated += config.demonstrations * sum(1 for _ in lesson.asked())
+            progress.demonstrated += sum(demonstrations(task, config.demonstrations) for _, task in lesson.asked())
         while progress.imitated < config.imitate:
             if stop.stopped:
                 return False
@@ -296,18 +297,23 @@ def policy_of(checkpoint: str) -> GoPolicy:
 
 
 def fine_tuned(policy: GoPolicy, lesson: GoLesson, steps: int, rng: np.random.Generator) -> GoPolicy:
-    """A copy of the policy after ``steps`` updates on one graph; what was best on the way is kept in the lesson."""
+    """A copy of the policy after ``steps`` updates on one graph, each told the best so far, and of one epoch: more of
+    them find no more. What was best on the way is kept in the lesson.
+    """
     found = copy.deepcopy(policy)
+    found.config = dataclasses.replace(policy.config, epochs=1)
     optimizer = torch.optim.Adam(found.parameters(), lr=policy.config.lr, eps=1e-5)
     for _ in range(steps):
         learn(found, optimizer, [lesson], rng)
+        lesson.go_on()
     return found
 
 
 def decided(task: PlacementTask, evaluations: int, steps: int, checkpoint: str, rng: np.random.Generator) -> np.ndarray:
     """A placement, int32 [n], as :class:`rlflow.agents.go.placer.LearnedPlacement` says."""
     policy, view = policy_of(checkpoint), GraphView.of(task.work, task.devices)
-    lesson = lesson_of("the graph at hand", view, [task], start=policy.config.start, rewarded=steps > 0)
+    rules = min(ALL_RULES, evaluations - 1) if policy.config.rules else None
+    lesson = lesson_of("the graph at hand", view, [task], rules=rules, rewarded=steps > 0)
     with one_thread():
         if steps:
             policy = fine_tuned(policy, lesson, steps, rng)
