@@ -211,6 +211,14 @@ def learnt(families: list[str], setting: Setting, seed: int, out: Path) -> Any:
     return training.train(setting.updates).policy()
 
 
+def over_the_others(rows: list[Row], value: Callable[[Row], float]) -> float:
+    """What it is over the best of the others: the geometric mean over graphs, of that the median over seeds."""
+    ratios: dict[int, list[float]] = {}
+    for row in rows:
+        ratios.setdefault(row["seed"], []).append(value(row) / min(row["others"].values()))
+    return float(np.median([np.exp(np.mean(np.log(ones))) for ones in ratios.values()]))
+
+
 def without(name: str, folder: Path, have: Callable[..., bool], seed: int = 0) -> Iterator[Row]:
     """A row for each part that is left out: trained on all families, tried on other graphs of them."""
     from rlflow.agents.go.lessons import TEST_SEED, drawn_lessons

@@ -30,7 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -135,8 +135,8 @@ def learned_table(found: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
             groups.setdefault((row["setting"], row["family"], row["task"]), []).append(row)
         for (setting, family, task), rows in sorted(groups.items()):
             tried = learned.SETTINGS[setting].tried
-            over = [over_the_others(rows, lambda row: row["others"][f"annealing {tried}"])]  # noqa: B023
-            over += [over_the_others(rows, lambda row, one=one: row[one]) for one in columns]
+            over = [learned.over_the_others(rows, lambda row: row["others"][f"annealing {tried}"])]  # noqa: B023
+            over += [learned.over_the_others(rows, lambda row, one=one: row[one]) for one in columns]
             best = ", ".join(dict.fromkeys(min(row["others"], key=row["others"].__getitem__) for row in rows))
             nodes = ", ".join(dict.fromkeys(str(row["nodes"]) for row in rows))
             cells = (family, task, nodes, str(len({row["seed"] for row in rows})), best)
@@ -152,14 +152,6 @@ def learned_table(found: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
         for row in found["large"]:
             figures = f"{row['processor_s']:.1f} | {row['peak_gb']:.2f} | {row['over_bound']:.3f}"
             yield f"| {row['placer']} | {row['nodes']} | {figures} |"
-
-
-def over_the_others(rows: list[dict[str, Any]], value: Callable[[dict[str, Any]], float]) -> float:
-    """What it is over the best of the others: the geometric mean over graphs, of that the median over seeds."""
-    ratios: dict[int, list[float]] = {}
-    for row in rows:
-        ratios.setdefault(row["seed"], []).append(value(row) / min(row["others"].values()))
-    return float(np.median([np.exp(np.mean(np.log(ones))) for ones in ratios.values()]))
 
 
 def options() -> argparse.ArgumentParser:

@@ -37,20 +37,27 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learned, "FAMILIES", ("gnmt", "nasnet", "wavenet"))
 
 
-def test_a_row_for_each_family_and_task_that_is_not_there_yet(toy: None, tmp_path: Path) -> None:
+def test_a_row_for_each_family_and_task_that_is_not_there_yet(
+    toy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rlflow.agents.go import surrogate
+
+    asked: list[float] = []
+    real = surrogate.best_of
+    monkeypatch.setattr(surrogate, "best_of", lambda policy, *rest: (
+        asked.append(float(policy.heads[0].weight.sum())), real(policy, *rest))[1])  # fmt: skip
     kept = Kept()
     kept.rows += learned.left_out("tiny", ["gnmt"], tmp_path, kept.have)
-    assert [(row["family"], row["task"], row["seed"]) for row in kept.rows] == [
-        ("gnmt", "placement", 0),
-        ("gnmt", "ordering", 0),
+    assert [(row["family"], row["graph"], row["task"], row["seed"]) for row in kept.rows] == [
+        ("gnmt", graph, task, 0) for graph in (0, 1) for task in ("placement", "ordering")
     ]
     for row in kept.rows:
         columns = {name: row[name] for name in ("untrained", "zero-shot", "fine-tuned", "from scratch")}
         assert all(value >= row["bound"] * (1 - 1e-9) for value in [*columns.values(), *row["others"].values()])
         assert {"random 4", "annealing 4", "annealing 12", "annealing 30"} <= set(row["others"])
-    assert any(row["zero-shot"] != row["untrained"] for row in kept.rows)
+    assert len(set(asked[-8:])) == 6  # four columns on two graphs; each is fine-tuned on its own
     added = list(learned.left_out("tiny", None, tmp_path, kept.have))
-    assert [row["family"] for row in added] == ["nasnet"] * 2
+    assert [row["family"] for row in added] == ["nasnet"] * 4
     kept.rows += added
     assert not list(learned.left_out("tiny", None, tmp_path, kept.have))
 
@@ -80,18 +87,24 @@ def test_trainings_side_by_side_make_the_same_rows(tmp_path: Path) -> None:
         list(learned.left_out("tiny", None, tmp_path / str(jobs), lambda **fields: False, jobs=jobs)) for jobs in (1, 2)
     )
     assert sorted(alone, key=lambda row: row["key"]) == sorted(beside, key=lambda row: row["key"])
-    kept = {row["family"]: row["others"] for row in alone if row["task"] == "ordering"}
-    assert learned.others_on("nasnet", "tiny", tmp_path / "1")["ordering"] == kept["nasnet"] != kept["gnmt"]
+    kept = {row["family"]: row["others"] for row in alone if row["task"] == "ordering" and row["graph"] == 1}
+    assert learned.others_on("nasnet", "tiny", tmp_path / "1")[1]["ordering"] == kept["nasnet"] != kept["gnmt"]
     assert not list(learned.left_out("tiny", None, tmp_path / "1", lambda **fields: False, seeds=[1], jobs=2))
 
 
 def test_each_part_is_left_out(toy: None, tmp_path: Path) -> None:
     rows = list(learned.without("tiny", tmp_path, lambda **fields: fields["key"].endswith("no gate")))
-    assert [row["part"] for row in rows] == ["whole", "no GNN", "no attention", "T = 1", "tasks apart", "no start"]
+    assert [row["part"] for row in rows] == ["whole", "no GNN", "no attention", "T = 1", "tasks apart", "no rules"]
     weights = {row["part"]: row["weights"] for row in rows}
     assert weights["no GNN"] < weights["whole"] and weights["no attention"] < weights["whole"]
     assert weights["T = 1"] == weights["whole"]
     assert all(0 < mean <= 10 for row in rows for mean in row["means"].values())
+
+
+def test_figures_are_over_the_best_of_the_others_graph_by_graph() -> None:
+    drawn = ((0, 2.0, 2.0), (0, 4.0, 1.0), (1, 2.0, 2.0), (1, 1.0, 1.0), (2, 2.0, 2.0), (2, 9.0, 1.0))
+    rows = [{"seed": seed, "fine-tuned": found, "others": {"heft": best, "etf": 9.0}} for seed, found, best in drawn]
+    assert learned.over_the_others(rows, lambda row: row["fine-tuned"]) == pytest.approx(2.0)  # of 2, 1 and 3
 
 
 # --- DOPPLER ----------------------------------------------------------------------------------------------------------
