@@ -86,7 +86,7 @@ def again(graph: Any, row: dict[str, Any]) -> Any:
     """The graph that a row's search found, with the weights that searching did without: by its trace, or, where the
     strategy keeps none, by the same search again.
     """
-    from run import spec
+    from rooflines import spec
 
     from rlflow import price
     from rlflow.search import Problem

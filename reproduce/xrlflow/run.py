@@ -32,9 +32,9 @@ import machine  # from the folder "common"
 import results
 import tables  # from this folder
 from results import Results
+from rooflines import ROOFLINES, spec
 
 from rlflow import search
-from rlflow.env import ProblemSpec
 
 AGENTS = machine.ROOT / "build" / "xrlflow"
 #: What only the raw file keeps of a search.
@@ -49,11 +49,6 @@ ABLATIONS: dict[str, dict[str, str]] = {
     "potential": {"reward": "potential"},
     "discount 0.995": {"gamma": "0.995"},
     "end-to-end every 5": {"reward": "end-to-end", "every": "5"},
-}
-#: Options of the analytic cost. The GPU is a mid-range one of 2020: 15 TFLOP/s, 1.4 TB/s, 4 us a launch.
-ROOFLINES: dict[str, dict[str, float]] = {
-    "cpu": {},
-    "gpu": {"gflops": 15000.0, "vector_gflops": 5000.0, "gbps": 1400.0, "overhead_us": 4.0, "view_us": 0.0},
 }
 BASELINES = ("random", "greedy", "backtracking:alpha=1", "backtracking", "eqsat", "mcts")
 
@@ -206,10 +201,6 @@ def trainings(rows: Rows, size: Size, models: tuple[str, ...]) -> None:
 
 
 # --- searching --------------------------------------------------------------------------------------------------------
-
-
-def spec(model: str, roofline: str) -> ProblemSpec:
-    return ProblemSpec.of(model, None, "analytic", ROOFLINES[roofline])
 
 
 @functools.lru_cache(maxsize=2)

@@ -19,7 +19,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [os.fspath(HERE), os.fspath(HERE.parent / "common")]
 
-import run  # from this folder
+import rooflines  # from this folder
 from exercises import Stack  # from this folder
 
 from rlflow.env import ProblemSpec
@@ -67,7 +67,7 @@ NOTE = (
 
 
 def exercise(stack: Stack, roofline: str) -> ProblemSpec:
-    return ProblemSpec.of(stack.graph(), None, "analytic", run.ROOFLINES[roofline])
+    return ProblemSpec.of(stack.graph(), None, "analytic", rooflines.ROOFLINES[roofline])
 
 
 def main() -> int:
@@ -85,7 +85,7 @@ def main() -> int:
 
     torch.set_num_threads(1)
     learn, more, held_out = (
-        [run.spec(m, roof) for m, some in group for roof in some] for group in (LEARN, PLAY, HELD_OUT)
+        [rooflines.spec(m, roof) for m, some in group for roof in some] for group in (LEARN, PLAY, HELD_OUT)
     )
     learn += [exercise(stack, roofline) for stack, some in STACKS for roofline in some]
     if options.shown is None or not options.shown.exists():

@@ -17,11 +17,12 @@ from rlflow.pipeline.allowances import advise
 from rlflow.pipeline.checking import check
 from rlflow.pipeline.context import Context
 from rlflow.pipeline.ends import check_at_ends, race_at_ends
+from rlflow.pipeline.found import Found
 from rlflow.pipeline.kernel_wishes import kernels_alone, wants_kernels
 from rlflow.pipeline.loading import Loaded, load
 from rlflow.pipeline.peaks import peak_memory
 from rlflow.pipeline.racing import Raced, race
-from rlflow.pipeline.searching import Found, price, search, sentence, settle_sizes
+from rlflow.pipeline.searching import price, search, sentence, settle_sizes
 from rlflow.pipeline.writing import OptimizeResult, write
 from rlflow.search import InterruptGuard
 

@@ -18,9 +18,9 @@ from rlflow.search import StopReason
 
 if TYPE_CHECKING:
     from rlflow.pipeline.context import Context
+    from rlflow.pipeline.found import Found
     from rlflow.pipeline.loading import Loaded
     from rlflow.pipeline.racing import Raced
-    from rlflow.pipeline.searching import Found
 
 __all__ = ["report"]
 

@@ -19,8 +19,8 @@ from rlflow.search.limits import SearchStopped
 
 if TYPE_CHECKING:
     from rlflow.pipeline.context import Context
+    from rlflow.pipeline.found import Found
     from rlflow.pipeline.loading import Loaded
-    from rlflow.pipeline.searching import Found
 
 __all__ = ["advise", "seconds_wanted"]
 

@@ -15,8 +15,8 @@ from rlflow.search import InterruptGuard, StopToken, Visited
 
 if TYPE_CHECKING:
     from rlflow.pipeline.context import Context
+    from rlflow.pipeline.found import Found
     from rlflow.pipeline.loading import Loaded
-    from rlflow.pipeline.searching import Found
 
 __all__ = ["Entrant", "Raced", "race"]
 

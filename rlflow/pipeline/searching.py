@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rlflow import search as _search
 from rlflow.equivalence.sizes import usual
 from rlflow.pipeline.allowances import seconds_wanted
 from rlflow.pipeline.firming import FIRST_SHARE, firmed
+from rlflow.pipeline.found import Found
 from rlflow.pipeline.parts import ModelTimes
 from rlflow.pipeline.precision import tolerance_of
 from rlflow.rulesets import ALGORITHMS, TARGETS
-from rlflow.search import Problem, Result, StopReason, Visited
+from rlflow.search import Problem, StopReason
 from rlflow.search.earlier import EarlierSearches, repeatable
 from rlflow.search.frontier import WEIGHT_FACTOR
 
@@ -23,40 +23,13 @@ if TYPE_CHECKING:
     from rlflow.pipeline.context import Context
     from rlflow.pipeline.loading import Loaded
 
-__all__ = ["Found", "price", "search", "sentence", "settle_sizes"]
+__all__ = ["price", "search", "sentence", "settle_sizes"]
 
-#: Graphs that the final comparison chooses among. A nominee may be priced so many times as dear as the model: prices
-#: are noisy, but not that noisy.
-FINALISTS, DEARER = 5, 1.1
 #: Seconds that timing one whole graph may take where regions have no prices: a twentieth of the budget, between these.
 LEAST_WHOLE_SECONDS, WHOLE_SECONDS = 0.2, 6.0
 #: The part of the search's time in which prices of earlier runs are made sure of.
 RENEWAL_SHARE = 0.25
 _MOST_NAMED = 6
-
-
-@dataclass(frozen=True)
-class Found:
-    """What a search found. ``statistics``: what every rule was good for, ``None`` where an earlier search is repeated.
-
-    ``rule_rows``: what each rule took, where that was asked for. ``setup_measurements``: those that pricing the
-    model took.
-    """
-
-    result: Result
-    statistics: _search.Statistics | None
-    setup_measurements: int
-    rule_rows: dict[str, dict[str, Any]] | None = None
-
-    @property
-    def finalists(self) -> list[Visited]:
-        """The graphs that are cheaper than the model, the best first, and what the strategy nominated; at most
-        ``FINALISTS``.
-        """
-        result = self.result
-        cheaper = [one for one in (result.best, *result.runners_up) if one.cost_ms < result.cost_before_ms]
-        near = [one for one in result.nominees if one.cost_ms < DEARER * result.cost_before_ms]
-        return [*cheaper[:1], *near, *cheaper[1:]][:FINALISTS]
 
 
 def settle_sizes(loaded: Loaded, context: Context) -> None:
@@ -112,8 +85,7 @@ def search(problem: Problem, loaded: Loaded, context: Context) -> Found:
 
 
 def _renewed(problem: Problem, loaded: Loaded, context: Context) -> Problem:
-    """The problem, the prices of earlier runs that it mostly rests on made sure of (where a budget of seconds reaches).
-    """
+    """The problem, the prices of earlier runs that it mostly rests on made sure of (where a budget of seconds reaches)."""
     parts, cost_model = context.parts, context.cost_model
     if parts.seconds is None or cost_model.in_haste:
         return problem

@@ -10,9 +10,10 @@ from rlflow.pipeline.account import report
 from rlflow.pipeline.checking import check
 from rlflow.pipeline.context import Context
 from rlflow.pipeline.exports import Exports
+from rlflow.pipeline.found import Found
 from rlflow.pipeline.loading import Loaded
 from rlflow.pipeline.racing import Entrant, Raced
-from rlflow.pipeline.searching import Found, settle_sizes
+from rlflow.pipeline.searching import settle_sizes
 from rlflow.pipeline.writing import OptimizeResult, write
 from rlflow.search import Problem, solve
 

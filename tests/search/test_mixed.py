@@ -13,7 +13,7 @@ import pytest
 from rlflow import price, search, zoo
 from rlflow.errors import UsageError
 from rlflow.frontends import load_model
-from rlflow.pipeline.searching import FINALISTS, Found
+from rlflow.pipeline.found import FINALISTS, Found
 from rlflow.rulesets import load_library
 from rlflow.search import Mixed, Problem, Result, Visited
 from rlflow.search.lead import EXPANSIONS, FURTHER_SHARE, follow_the_formula, go_on_by_prices
