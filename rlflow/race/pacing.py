@@ -14,6 +14,9 @@ from rlflow.race.track import Terms, Track
 #: What the blocks that a claim needs may take where they need more than the time given: so many times that, and so many
 #: seconds at least. Then it ends without a claim.
 OVERRUN, OVERRUN_SECONDS = 3.0, 90.0
+#: So few of the blocks that a claim needs are timed whatever they take, where those before say that it will be made:
+#: else they were in vain.
+LAST_BLOCKS = 2
 #: A candidate that seems faster, but is not decided when the time is over, gets so many times as long.
 LONGER = 2.0
 #: A claim is made, and half of its interval (natural logarithm) is wider than this: the figure gets more blocks.
@@ -35,7 +38,7 @@ class RaceClock:
         if longer is None:
             return 0.0
         hasty = len(values) < LEAST_BLOCKS or self.track.fits(more, longer)
-        return self.track.part_of(longer, more) if hasty else usual
+        return max(0.0, self.track.part_of(longer, more)) if hasty else usual
 
     def is_over(self, values: Sequence[float], fresh: int) -> bool:
         """Whether the time is spent, after ``fresh`` blocks of this run. That a candidate seems slower may end it, and
@@ -63,7 +66,16 @@ class RaceClock:
         needs may take longer, if they all fit into that.
         """
         more = self._more(values)
+        if self._is_nearly_there(values):
+            return False
         return self.track.lacks(1) and (more == 0 or self.track.is_short(more, self.terms.for_least))
+
+    def _is_nearly_there(self, values: Sequence[float]) -> bool:
+        """Whether ``LAST_BLOCKS`` or fewer are missing, and of the others at most one shows no gain. What a claim needs
+        to be right is untouched: there is no look before the last of them.
+        """
+        missing, against = LEAST_BLOCKS - len(values), sum(value <= 0.0 for value in values)
+        return self.terms.for_least is not None and 0 < missing <= LAST_BLOCKS and against <= 1
 
     def _more(self, values: Sequence[float]) -> int:
         """How many blocks a claim needs yet: the least, or those to the look that it is on its way to, if these may

@@ -63,7 +63,8 @@ class Terms:
     or ``OVERRUN_SECONDS`` (:mod:`rlflow.race.pacing`). ``at_most`` says instead how many seconds the whole may take in
     either case: no block is begun that would probably end later, and where the time is short for the ``LEAST_BLOCKS``
     they are of few rounds. Where these alone would end within ``for_least`` seconds they may take longer than
-    ``at_most``: seven blocks of eight are worth nothing. ``reserve``: seconds after ``at_most`` that are kept for a
+    ``at_most``: seven blocks of eight are worth nothing. So the last two of them are timed in any case, where those
+    before show the gain. ``reserve``: seconds after ``at_most`` that are kept for a
     comparison of what is timed beside; they are taken where that is not worth one (``WORTH_A_RACE``). ``alpha``: the
     one-sided level. ``only``: nothing is to be chosen, the first candidate is confirmed or not.
     """

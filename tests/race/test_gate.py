@@ -262,6 +262,31 @@ class TestHowLongItGoesOn:
         assert given.now <= for_least
         assert counts == rounds
 
+    @pytest.mark.parametrize(
+        ("ratios", "slow", "blocks", "begin"),
+        [
+            ([0.1] * 9, 6, 8, "The chosen candidate"),  # the last two take longer than it was known that they would
+            ([0.1] * 9, 7, 8, "The chosen candidate"),
+            ([0.1] * 5 + [-0.01] + [0.1] * 3, 6, 8, "The chosen candidate"),
+            ([0.1] * 4 + [-0.01] * 2 + [0.1] * 3, 6, 7, "No claim: of the 8 blocks"),
+            ([0.1] * 9, 4, 5, "No claim: of the 8 blocks"),
+        ],
+    )
+    def test_the_last_blocks_are_not_saved_where_those_before_show_the_gain(
+        self, ratios: list[float], slow: int, blocks: int, begin: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        given = Given(ratios, monkeypatch)
+        whole = given.block
+
+        def slowing(names: Sequence[str], seed: int, seconds: float) -> Samples:
+            given.now += 2.0 if len(ratios) - len(given.ratios) >= slow else 0.0
+            assert seconds >= 0.0
+            return whole(names, seed, seconds)
+
+        monkeypatch.setattr(given, "block", slowing)
+        found = decide(given, "base", ["a"], seed=0, only=True, seconds=3.0, at_most=4.0, for_least=8.0)
+        assert (found.blocks, found.reason[: len(begin)]) == (blocks, begin)
+
     def test_what_the_selection_left_may_be_too_little(self, monkeypatch: pytest.MonkeyPatch) -> None:
         given = Given([0.1] * 9, monkeypatch)
         found = decide(given, "base", ["a", "b"], seed=0, seconds=3.0, at_most=1.5)
