@@ -45,7 +45,7 @@ def test_a_row_for_each_family_and_task_that_is_not_there_yet(
     asked: list[float] = []
     real = surrogate.best_of
     monkeypatch.setattr(surrogate, "best_of", lambda policy, *rest: (
-        asked.append(float(policy.heads[0].weight.sum())), real(policy, *rest))[1])  # fmt: skip
+        asked.append(float(policy.heads[0].weight.detach().sum())), real(policy, *rest))[1])  # fmt: skip
     kept = Kept()
     kept.rows += learned.left_out("tiny", ["gnmt"], tmp_path, kept.have)
     assert [(row["family"], row["graph"], row["task"], row["seed"]) for row in kept.rows] == [
