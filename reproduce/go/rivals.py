@@ -19,18 +19,23 @@ EPISODES, DISCOUNT, VISITING_RATE, RATE = 4, 0.95, 3e-3, 1e-3
 
 
 def gdp_style(task: PlacementTask, evaluations: int, seed: int) -> float:
-    """The best time that was seen."""
+    """The best time that was seen. It is told nothing first, and every decision is about all nodes."""
+    import torch
+
     from rlflow.agents.go.config import GoConfig
     from rlflow.agents.go.lessons import lesson_of
     from rlflow.agents.go.network import make_go
-    from rlflow.agents.go.teaching import fine_tuned
+    from rlflow.agents.go.surrogate import learn
     from rlflow.nn.threads import one_thread
     from rlflow.placement.decisions import GraphView
 
     config = GoConfig(iterations=1, baseline="mean", replay=False, lr=RATE)
     lesson = lesson_of("gdp", GraphView.of(task.work, task.devices), [task])
+    policy, rng = make_go(config, seed), np.random.default_rng(seed)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=RATE, eps=1e-5)
     with one_thread():
-        fine_tuned(make_go(config, seed), lesson, evaluations // config.samples, np.random.default_rng(seed))
+        for _ in range(evaluations // config.samples):
+            learn(policy, optimizer, [lesson], rng)
     return lesson.best[0] ** 2 * lesson.reference[0]
 
 
