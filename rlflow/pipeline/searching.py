@@ -85,7 +85,7 @@ def search(problem: Problem, loaded: Loaded, context: Context) -> Found:
 
 
 def _renewed(problem: Problem, loaded: Loaded, context: Context) -> Problem:
-    """The problem, the prices of earlier runs that it mostly rests on made sure of (where a budget of seconds reaches)."""
+    """The problem, with the prices of earlier runs that it mostly rests on made sure of while there is time."""
     parts, cost_model = context.parts, context.cost_model
     if parts.seconds is None or cost_model.in_haste:
         return problem
