@@ -6,8 +6,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'rlflow[rl]'")
 
@@ -16,7 +14,6 @@ from rlflow.agents.go import imitating, surrogate  # noqa: E402
 from rlflow.agents.go.config import CHOICES, TASKS, GoConfig  # noqa: E402
 from rlflow.agents.go.imitating import demonstrated, imitate  # noqa: E402
 from rlflow.agents.go.lessons import alike, drawn_lessons, lesson_of, renamed, rewards  # noqa: E402
-from rlflow.agents.go.neighbourhoods import drawn_regions  # noqa: E402
 from rlflow.agents.go.network import UNDECIDED, Gate, MaxPoolEncoder, SegmentAttention, make_go, told  # noqa: E402
 from rlflow.agents.go.teaching import fine_tuned  # noqa: E402
 from rlflow.placement import Devices, PlacementTask, Work  # noqa: E402
@@ -422,59 +419,6 @@ def test_what_is_imitated_goes_on_from_the_start_and_mends_what_was_shown() -> N
     assert imitating._told_first(one, 1, None, rng).shape == rows.shape
     agree = [float((imitating.spoiled(np.zeros(200, np.int64), 8, rng) == 0).mean()) for _ in range(50)]
     assert min(agree) > 0.3 and max(agree) < 1.0 and np.mean(agree) > 0.6
-
-
-# --- parts of a graph -------------------------------------------------------------------------------------------------
-
-
-@settings(deadline=None)
-@given(nodes=st.integers(1, 60), seed=st.integers(0, 2**32 - 1))
-def test_a_region_is_a_stretch_of_at_most_half_of_the_nodes(nodes: int, seed: int) -> None:
-    found = drawn_regions(8, nodes, np.random.default_rng(seed))
-    assert found.shape == (8, nodes) and found.any(axis=1).all()
-    for row in found:
-        places = np.flatnonzero(row)
-        assert places[-1] - places[0] < max(1.0, nodes / 2)
-
-
-def test_what_is_not_free_stays_and_is_told_alone() -> None:
-    one, policy = lesson(30), make_go(SMALL, 0)
-    free = [torch.zeros(3, one.view.nodes, dtype=torch.bool) for _ in one.tasks]
-    for number, some in enumerate(free):
-        some[0, 4:9], some[1, :], some[2, number] = True, True, True
-    begun = [torch.from_numpy(np.random.default_rng(n).integers(0, 2, one.view.nodes)) for n in range(3)]
-    drawn = surrogate.draw(policy, one, 3, np.random.default_rng(0), start=begun, free=free)
-    chances, _ = surrogate.log_probs(policy, one, drawn)
-    for number, some in enumerate(free):
-        stays = ~some.expand(SMALL.iterations, 3, -1)
-        assert torch.equal(drawn.decided[number][stays], begun[number].expand(SMALL.iterations, 3, -1)[stays])
-        assert (drawn.log_probs[number][stays] == 0).all() and (drawn.log_probs[number][~stays] < 0).any()
-        assert torch.allclose(chances[number], drawn.log_probs[number], atol=1e-5)
-        assert torch.equal(drawn.first[number][1], begun[number])  # all are free: it is told all
-        assert (drawn.first[number][0, 4:9] == UNDECIDED).all()
-        assert torch.equal(drawn.first[number][0, 9:], begun[number][9:])
-
-
-def test_where_nothing_was_decided_the_whole_is() -> None:
-    begun = [torch.zeros(40, dtype=torch.int64), torch.full((40,), UNDECIDED)]
-    some, whole = surrogate.regions(begun, 8, np.random.default_rng(0))
-    assert whole.all() and some.any(dim=1).all() and not some.all(dim=1).any()
-    some, whole = surrogate.some_parts(begun, 8, np.random.default_rng(0))
-    assert whole.all() and some.all(dim=1).tolist() == [True] * 2 + [False] * 6
-
-
-def test_the_first_iteration_goes_on_from_what_was_best_and_no_worse() -> None:
-    one = lesson(30)
-    task, before = one.tasks[0], one.start[0]
-    assert isinstance(task, PlacementTask)
-    one.go_on()
-    assert one.start[0] is before  # nothing was seen
-    one.kept[0], one.best[0] = np.ones((3, one.view.nodes), np.int64), -np.sqrt(before.score * 1.1 / one.reference[0])
-    one.go_on()
-    assert one.start[0] is before
-    one.best[0] = -np.sqrt(before.score / one.reference[0])
-    one.go_on()
-    assert one.begun[0].tolist() == [1] * one.view.nodes and one.start[0].spent == before.spent
 
 
 def test_numbers_of_equal_devices_mean_nothing_and_others_do() -> None:

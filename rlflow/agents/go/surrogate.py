@@ -104,9 +104,7 @@ def some_parts(begun: Sequence[Tensor], count: int, rng: np.random.Generator, wh
 
 
 def judge(lesson: GoLesson, drawn: Drawn) -> list[np.ndarray]:
-    """Rewards [b] of each task for the last iteration; zeros for a task that is not asked about. What is best so far
-    is kept in the lesson.
-    """
+    """Rewards [b] of each task for the last iteration; zeros for a task that is not asked about."""
     count = drawn.decided[0].shape[1]
     found = [np.zeros(count) for _ in lesson.tasks]
     for number, task in lesson.asked():
