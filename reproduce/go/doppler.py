@@ -9,14 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import rivals
 
+from rlflow.agents.go.config import MOVES
 from rlflow.placement import PLACERS, Devices, PlacementTask, Work, lower_bound
 
 #: The published scores are the simulator's divided by this.
 UNIT = 1e10
 BUILDING = ("single", "contiguous", "critical-path", "etf", "heft", "min-cut")
 SEARCHING = ("random", "annealing", "brkga")
-#: GO as a placer: decisions that are tried, and updates on the graph before, of 16 evaluations each.
-TRIED, STEPS = 64, 50
+#: GO as a placer: decisions that are tried by its policy alone, and with annealing's moves; and updates on the graph
+#: before, of 16 decisions each.
+ALONE, TRIED, STEPS = 64, 1000, 50
 
 
 class Entrant(NamedTuple):
@@ -33,9 +35,11 @@ def entrants(evaluations: int) -> dict[str, Entrant]:
     for name, rival in (("GDP-style", rivals.gdp_style), ("Placeto-style", rivals.placeto_style)):
         known[name] = Entrant(lambda task, seed, rival=rival: rival(task, evaluations, seed), evaluations)
     for weights in ("trained", "untrained"):
-        spec = f"go:evaluations={TRIED}" + (",checkpoint=untrained" if weights == "untrained" else "")
-        known[f"GO {weights}"] = Entrant(_by(spec), TRIED)
-        known[f"GO {weights}, {STEPS} steps"] = Entrant(_by(f"{spec},steps={STEPS}"), TRIED + 16 * STEPS)
+        more = ",checkpoint=untrained" if weights == "untrained" else ""
+        known[f"GO {weights}, alone"] = Entrant(_by(f"go:evaluations={ALONE},moves=0{more}"), ALONE)
+        known[f"GO {weights}"] = Entrant(_by(f"go:evaluations={TRIED}{more}"), TRIED)
+        stepping = TRIED + 16 * STEPS * (1 + MOVES)
+        known[f"GO {weights}, {STEPS} steps"] = Entrant(_by(f"go:evaluations={TRIED},steps={STEPS}{more}"), stepping)
     return known
 
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rlflow.agents.go.config import TASKS, GoConfig
+from rlflow.agents.go.config import MOVES, TASKS, GoConfig
 from rlflow.files import write_atomically
 from rlflow.placement import PLACERS, Devices, PlacementTask, lower_bound
 from rlflow.placement.level_search import AnnealedLevels
@@ -29,15 +29,29 @@ from rlflow.spawning import safe_context
 Row = dict[str, Any]
 WITHOUT = {"whole": {}, "no GNN": {"gnn": False}, "no attention": {"attention": False}, "no gate": {"gate": False},
            "T = 1": {"iterations": 1}, "tasks apart": {"together": False}, "no rules": {"rules": False}}  # fmt: skip
+#: Of a row, by weights that are fresh and weights that were trained: the policy by itself, with annealing's moves, with
+#: updates on the graph before that, and with as many evaluations as these take but without updates.
+COLUMNS = ("untrained alone", "zero-shot alone", "untrained", "zero-shot", "from scratch", "fine-tuned",
+           "untrained longer", "zero-shot longer")  # fmt: skip
+
+
+class Way(NamedTuple):
+    """How a column's policy decides about a test graph."""
+
+    trained: bool
+    tried: int
+    moves: int
+    steps: int
 
 
 @dataclass(frozen=True)
 class Setting:
     """How much is done. ``families``: that are left out, one after the other; ``seeds``: trainings for each;
     ``updates``: of a training, after its imitation, whose other options are the usual ones but for ``changes``;
-    ``steps``: updates on the test graph where the policy is fine-tuned; ``tried``: its decisions that are tried, in
-    every column; ``evaluations``: of the searches beside it; ``sizes``: least and most nodes of the test graphs, which
-    are larger than what it learns on.
+    ``steps``: updates on the test graph where the policy is fine-tuned; ``tried``: decisions that are tried in every
+    column, of which ``moves`` are annealing's for each of the policy's own; ``alone``: of its own where there are no
+    others; ``evaluations``: of the searches beside it; ``sizes``: least and most nodes of the test graphs, which are
+    larger than what it learns on.
     """
 
     families: tuple[str, ...] = tuple(FAMILIES)
@@ -45,7 +59,9 @@ class Setting:
     seeds: int = 5
     updates: int = 10
     steps: int = 50
-    tried: int = 64
+    tried: int = 1000
+    moves: int = MOVES
+    alone: int = 64
     evaluations: int = 10_000
     sizes: tuple[int, int] = (300, 400)
     changes: dict[str, Any] = field(default_factory=dict)
@@ -55,6 +71,16 @@ class Setting:
         """The training's."""
         return GoConfig(**self.changes)
 
+    def way(self, column: str) -> Way:
+        """What one of :data:`COLUMNS` stands for."""
+        trained = column.startswith(("zero-shot", "fine-tuned"))
+        if column.endswith("alone"):
+            return Way(trained, self.alone, 0, 0)
+        if column.endswith("longer"):
+            return Way(trained, self.tried + self.steps * self.config.samples * (1 + self.moves), self.moves, 0)
+        steps = self.steps if column in ("from scratch", "fine-tuned") else 0
+        return Way(trained, self.tried, self.moves, steps)
+
 
 SETTINGS = {
     "full": Setting(),
@@ -63,8 +89,8 @@ SETTINGS = {
         sizes=(100, 150), changes={"pool": 3, "demonstrations": 300, "imitate": 20},
     ),
     "tiny": Setting(
-        families=("gnmt", "nasnet"), tasks=("placement", "ordering"), seeds=1, updates=1, steps=2, tried=4,
-        evaluations=30, sizes=(20, 30),
+        families=("gnmt", "nasnet"), tasks=("placement", "ordering"), seeds=1, updates=1, steps=2, tried=8,
+        moves=1, alone=4, evaluations=30, sizes=(20, 30),
         changes={"hidden": 16, "heads": 2, "layers": 1, "samples": 4, "pool": 1, "smallest": 20, "largest": 30,
                  "demonstrations": 10, "imitate": 1, "batch": 1, "epochs": 1},
     ),
@@ -116,18 +142,18 @@ def tests_of(family: str, setting: Setting) -> list[Any]:
 
 def others_on(family: str, name: str, folder: Path) -> list[dict[str, dict[str, float]]]:
     """Of each test graph of the family and each task, what everything without learning finds: with as many evaluations
-    as the policy has, with as many as it has with its steps, and with many. It is kept in the folder.
+    as the policy has alone, with as many as it has with annealing's moves, and with more than it has with its steps. It
+    is kept in the folder.
     """
     kept = folder / f"{name}-{family}-others.json"
     if kept.exists():
         return list(json.loads(kept.read_text(encoding="utf-8")))
     setting, found = SETTINGS[name], []
-    with_steps = setting.tried + setting.config.samples * setting.steps
     for lesson in tests_of(family, setting):
         one = {}
         for number, task in lesson.asked():
             one[TASKS[number]] = usual(task, TASKS[number])
-            for evaluations in (setting.tried, with_steps, setting.evaluations):
+            for evaluations in (setting.alone, setting.tried, setting.evaluations):
                 one[TASKS[number]] |= searched(task, TASKS[number], evaluations, 0)
         found.append(one)
     write_atomically(kept, json.dumps(found))
@@ -172,23 +198,21 @@ def left_out(
 
 def rows_without(family: str, name: str, seed: int, folder: Path) -> list[Row]:
     """The rows of one training."""
+    from rlflow.agents.go.deciding import best_of, fine_tuned
     from rlflow.agents.go.network import make_go
-    from rlflow.agents.go.surrogate import best_of
-    from rlflow.agents.go.teaching import fine_tuned
     from rlflow.nn.threads import one_thread
 
     setting = SETTINGS[name]
     policy = learnt([one for one in FAMILIES if one != family], setting, seed, folder / f"{name}-{family}-{seed}.npz")
     fresh, found = make_go(setting.config, 100 + seed), {}
-    columns = {"untrained": (fresh, 0), "zero-shot": (policy, 0), "fine-tuned": (policy, setting.steps),
-               "from scratch": (fresh, setting.steps)}  # fmt: skip
-    for column, (start, steps) in columns.items():
-        rng = np.random.default_rng(seed)
+    for column in COLUMNS:
+        way, rng = setting.way(column), np.random.default_rng(seed)
+        start = policy if way.trained else fresh
         for graph, again in enumerate(tests_of(family, setting)):  # nothing is remembered from the others
             with one_thread():
-                made = fine_tuned(start, again, steps, rng) if steps else start
-                values = [one[0] for one in best_of(made, again, setting.tried, rng)]
-            if steps:
+                made = fine_tuned(start, again, way.steps, rng, moves=way.moves) if way.steps else start
+                values = [one[0] for one in best_of(made, again, way.tried, rng, moves=way.moves)]
+            if way.steps:
                 seen = [best**2 * unit for best, unit in zip(again.best, again.reference, strict=True)]
                 values = [min(pair) for pair in zip(values, seen, strict=True)]
             found[column, graph] = values
@@ -197,7 +221,7 @@ def rows_without(family: str, name: str, seed: int, folder: Path) -> list[Row]:
         {"kind": "policy", "key": f"policy {name} {family} {TASKS[number]} {seed} {graph}", "setting": name,
          "family": family, "task": TASKS[number], "seed": seed, "graph": graph, "updates": setting.updates,
          "nodes": task.nodes, "evidence": task.evidence, "bound": bound_of(task),
-         **{column: found[column, graph][number] for column in columns}, "others": others[graph][TASKS[number]]}
+         **{column: found[column, graph][number] for column in COLUMNS}, "others": others[graph][TASKS[number]]}
         for graph, lesson in enumerate(tests_of(family, setting)) for number, task in lesson.asked()
     ]  # fmt: skip
 

@@ -6,16 +6,16 @@
 
 doppler: DOPPLER's four graphs (`DIR/doppler/*.txt`) on 4 equal devices in the rules of its simulator; the placers that
 search or learn on the graph have equal evaluations, and the median over seeds is printed (GDP-style, Placeto-style:
-rivals.py). GO has 64 evaluations, or 864 with its 50 steps. ratio: time by the critical path over time by the placer;
-gap: time over the lower bound. simulator: node events a second of processor time. split: `rlflow split -n 2`, then
-`rlflow run --requests 50 --pin --against`: requests a second in two pinned processes over those in one; and the same by
-processor time, which other programs cannot spoil.
+rivals.py). GO has 64 evaluations alone, 1,000 with annealing's moves, and 8,200 with its 50 steps. ratio: time by the
+critical path over time by the placer; gap: time over the lower bound. simulator: node events a second of processor
+time. split: `rlflow split -n 2`, then `rlflow run --requests 50 --pin --against`: requests a second in two pinned
+processes over those in one; and the same by processor time, which other programs cannot spoil.
 
 policy: GO's policy on two graphs of a family that it was not trained on. Every figure is over the best that any search
-or rule found on those graphs, so 1 is as good, and less is better; all of the policy's columns try 64 placements, those
-with steps 50 updates of 16 evaluations before. without: the policy with a part left out. Both go on where they were
-stopped, also within a training; `--setting` says how much is done, and is in every row. large: one decision about
-80,000 nodes.
+or rule found on those graphs, so 1 is as good, and less is better. Alone the policy tries 64 placements; otherwise
+1,000 are tried, eight of annealing's moves for each of its own, and those with steps have 7,200 more, in 50 updates.
+without: the policy with a part left out. Both go on where they were stopped, also within a training; `--setting` says
+how much is done, and is in every row. large: one decision about 80,000 nodes.
 reality: seconds of a request of `--models` cut in two at nine places, simulated from a profile of the whole, and by the
 clock in two pinned processes. minimalloc: its instances (`DIR/minimalloc/*.csv`) packed. iopddl: the contest's
 instances (`DIR/iopddl/*.json.gz`), `--seconds` of processor time each.
@@ -126,9 +126,8 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
 def learned_table(found: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
     """The tables of the policy."""
     if found["policy"]:
-        columns = ("untrained", "zero-shot", "fine-tuned", "from scratch")
         yield from results.heading(
-            "setting", "family", "task", "nodes", "seeds", "best of the others", "annealing, as many", *columns
+            "setting", "family", "task", "nodes", "seeds", "best of the others", "annealing, as many", *learned.COLUMNS
         )
         groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
         for row in found["policy"]:
@@ -136,7 +135,7 @@ def learned_table(found: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
         for (setting, family, task), rows in sorted(groups.items()):
             tried = learned.SETTINGS[setting].tried
             over = [learned.over_the_others(rows, lambda row: row["others"][f"annealing {tried}"])]  # noqa: B023
-            over += [learned.over_the_others(rows, lambda row, one=one: row[one]) for one in columns]
+            over += [learned.over_the_others(rows, lambda row, one=one: row[one]) for one in learned.COLUMNS]
             best = ", ".join(dict.fromkeys(min(row["others"], key=row["others"].__getitem__) for row in rows))
             nodes = ", ".join(dict.fromkeys(str(row["nodes"]) for row in rows))
             cells = (family, task, nodes, str(len({row["seed"] for row in rows})), best)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlflow.errors import UsageError
+from rlflow.placement.annealed_walk import COLDEST, HOTTEST, AnnealedWalk, cooled
 from rlflow.placement.decisions import DecisionTask
 
 __all__ = ["AnnealedLevels"]
@@ -21,8 +22,8 @@ class AnnealedLevels:
     """
 
     evaluations: int = 10_000
-    hottest: float = 0.02
-    coldest: float = 2e-5
+    hottest: float = HOTTEST
+    coldest: float = COLDEST
 
     def decide(
         self, task: DecisionTask, rng: np.random.Generator, start: tuple[np.ndarray, ...] = ()
@@ -32,17 +33,8 @@ class AnnealedLevels:
         if self.evaluations < len(rows):
             raise UsageError(f"The search needs at least {len(rows)} evaluations; got {self.evaluations}.")
         scores = task.scores(rows)
-        now, score = rows[int(np.argmin(scores))].astype(np.int32), float(scores.min())
-        best, found, first = score, now.copy(), score
-        steps = self.evaluations - len(rows)
-        for step in range(steps):
-            heat = first * self.hottest * (self.coldest / self.hottest) ** (step / max(steps - 1, 1))
-            other = now.copy()
-            begin = int(rng.integers(task.nodes))
-            other[begin : begin + int(rng.geometric(0.3))] = rng.integers(task.choices)
-            moved = float(task.scores(other[None])[0])
-            if moved <= score or rng.random() < np.exp((score - moved) / max(heat, 1e-300)):
-                now, score = other, moved
-            if score < best:
-                best, found = score, now.copy()
-        return best, found
+        first, steps = float(scores.min()), self.evaluations - len(rows)
+        walk = AnnealedWalk(task, rows[int(np.argmin(scores))].astype(np.int32), first)
+        for step in range(0 if walk.stuck else steps):
+            walk.step(first * cooled(self.hottest, self.coldest, step / max(steps - 1, 1)), rng)
+        return walk.best, walk.found

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlflow.errors import UsageError
+from rlflow.placement.annealed_walk import COLDEST, HOTTEST, AnnealedWalk, cooled
 from rlflow.placement.rules_of_thumb import best_by_rule
 from rlflow.placement.task import PlacementTask
 
@@ -49,34 +50,19 @@ class AnnealedPlacement:
     """
 
     evaluations: int = 10_000
-    hottest: float = 0.02
-    coldest: float = 2e-5
+    hottest: float = HOTTEST
+    coldest: float = COLDEST
     name = "annealing"
 
     def decide(self, task: PlacementTask, rng: np.random.Generator) -> np.ndarray:
         """A device for each node, int32 [n]."""
         _require(self.evaluations, 1)
         score, now, spent = best_by_rule(task, self.evaluations)
-        best, found = score, now.copy()
-        if task.choices < 2 or not task.nodes:
-            return found
-        near = _neighbours(task)
-        steps = self.evaluations - spent
-        for step in range(steps):
-            heat = score * self.hottest * (self.coldest / self.hottest) ** (step / max(steps - 1, 1))
-            other = now.copy()
-            node = int(rng.integers(task.nodes))
-            group = [node, *near[node]] if rng.random() < 0.2 else [node]
-            if near[node] and rng.random() < 0.5:
-                other[group] = now[near[node][int(rng.integers(len(near[node])))]]
-            else:
-                other[group] = rng.integers(task.choices)
-            moved = float(task.scores(other[None])[0])
-            if moved <= score or rng.random() < np.exp((score - moved) / max(heat, 1e-300)):
-                now, score = other, moved
-            if score < best:
-                best, found = score, now.copy()
-        return found
+        walk, steps = AnnealedWalk(task, now, score), self.evaluations - spent
+        for step in range(0 if walk.stuck else steps):
+            heat = cooled(self.hottest, self.coldest, step / max(steps - 1, 1))
+            walk.step(walk.score * heat, rng)
+        return walk.found
 
 
 @dataclass(frozen=True)
@@ -118,18 +104,6 @@ class RandomKeys:
 
     def _read(self, keys: np.ndarray, task: PlacementTask) -> np.ndarray:
         return np.minimum((keys * task.choices).astype(np.int32), task.choices - 1)
-
-
-def _neighbours(task: PlacementTask) -> list[list[int]]:
-    """Makers of what a task reads, and readers of what it makes."""
-    work, found = task.work, [set[int]() for _ in range(task.nodes)]
-    for value, readers in enumerate(work.readers):
-        maker = int(work.maker[value])
-        if maker >= 0:
-            found[maker].update(readers)
-            for one in readers:
-                found[one].add(maker)
-    return [sorted(one) for one in found]
 
 
 def _require(evaluations: int, least: int) -> None:

@@ -12,10 +12,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 
 from rlflow.agents.go import imitating, surrogate  # noqa: E402
 from rlflow.agents.go.config import CHOICES, TASKS, GoConfig  # noqa: E402
+from rlflow.agents.go.deciding import best_of, fine_tuned  # noqa: E402
 from rlflow.agents.go.imitating import demonstrated, imitate  # noqa: E402
 from rlflow.agents.go.lessons import alike, drawn_lessons, lesson_of, renamed, rewards  # noqa: E402
 from rlflow.agents.go.network import UNDECIDED, Gate, MaxPoolEncoder, SegmentAttention, make_go, told  # noqa: E402
-from rlflow.agents.go.teaching import fine_tuned  # noqa: E402
 from rlflow.placement import Devices, PlacementTask, Work  # noqa: E402
 from rlflow.placement.decisions import GraphView  # noqa: E402
 from rlflow.placement.rules_of_thumb import best_by_rule  # noqa: E402
@@ -364,7 +364,7 @@ def test_it_learns_a_toy(baseline: str) -> None:
     learnt = fine_tuned(policy, one, 80, np.random.default_rng(0))
     after = task.scores(surrogate.draw(learnt, one, 50, np.random.default_rng(1)).decided[0][-1].numpy()).mean()
     assert after < 0.6 * before
-    assert surrogate.best_of(learnt, one, 1, np.random.default_rng(0))[0][0] == 12.0
+    assert best_of(learnt, one, 1, np.random.default_rng(0))[0][0] == 12.0
 
 
 def test_an_update_on_two_graphs_is_the_mean_of_both() -> None:
@@ -451,8 +451,8 @@ def test_what_was_shown_is_learnt() -> None:
 def test_the_best_of_more_is_no_worse_and_counts() -> None:
     one, policy = lesson(), make_go(SMALL, 0)
     spent = [task.spent for _, task in one.asked()]
-    few = surrogate.best_of(policy, one, 1, np.random.default_rng(0))
-    many = surrogate.best_of(policy, one, 30, np.random.default_rng(0))
+    few = best_of(policy, one, 1, np.random.default_rng(0))
+    many = best_of(policy, one, 30, np.random.default_rng(0))
     by_rule = one.start[0].spent
     assert by_rule == 5
     assert [task.spent - old for old, (_, task) in zip(spent, one.asked(), strict=True)] == [1 + 30 - by_rule] * 3

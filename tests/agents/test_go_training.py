@@ -199,6 +199,7 @@ def test_steps_on_the_graph_at_hand_are_no_worse() -> None:
     [
         ({"evaluations": 0}, "at least 1", UsageError),
         ({"steps": -1}, "0 steps", UsageError),
+        ({"moves": -1}, "0 moves", UsageError),
         ({"checkpoint": "no-such.npz"}, "no checkpoint no-such.npz", ModelError),
     ],
 )

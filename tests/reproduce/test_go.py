@@ -40,26 +40,36 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_row_for_each_family_and_task_that_is_not_there_yet(
     toy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rlflow.agents.go import surrogate
+    from rlflow.agents.go import deciding, teaching  # the latter keeps what it has imported
 
+    assert teaching.best_of is deciding.best_of
     asked: list[float] = []
-    real = surrogate.best_of
-    monkeypatch.setattr(surrogate, "best_of", lambda policy, *rest: (
-        asked.append(float(policy.heads[0].weight.detach().sum())), real(policy, *rest))[1])  # fmt: skip
+    real = deciding.best_of
+    monkeypatch.setattr(deciding, "best_of", lambda policy, *rest, **how: (
+        asked.append(float(policy.heads[0].weight.detach().sum())), real(policy, *rest, **how))[1])  # fmt: skip
     kept = Kept()
     kept.rows += learned.left_out("tiny", ["gnmt"], tmp_path, kept.have)
     assert [(row["family"], row["graph"], row["task"], row["seed"]) for row in kept.rows] == [
         ("gnmt", graph, task, 0) for graph in (0, 1) for task in ("placement", "ordering")
     ]
     for row in kept.rows:
-        columns = {name: row[name] for name in ("untrained", "zero-shot", "fine-tuned", "from scratch")}
+        columns = {name: row[name] for name in learned.COLUMNS}
         assert all(value >= row["bound"] * (1 - 1e-9) for value in [*columns.values(), *row["others"].values()])
-        assert {"random 4", "annealing 4", "annealing 12", "annealing 30"} <= set(row["others"])
-    assert len(set(asked[-8:])) == 6  # four columns on two graphs; each is fine-tuned on its own
+        assert {"random 4", "annealing 4", "annealing 8", "annealing 30"} <= set(row["others"])
+    assert len(set(asked[-16:])) == 6  # eight columns on two graphs; each is fine-tuned on its own
     added = list(learned.left_out("tiny", None, tmp_path, kept.have))
     assert [row["family"] for row in added] == ["nasnet"] * 4
     kept.rows += added
     assert not list(learned.left_out("tiny", None, tmp_path, kept.have))
+
+
+def test_a_column_with_steps_and_a_longer_one_try_as_many() -> None:
+    full = learned.SETTINGS["full"]
+    by_name = {name: full.way(name) for name in learned.COLUMNS}
+    assert by_name["zero-shot alone"] == (True, 64, 0, 0) and by_name["untrained"] == (False, 1000, 8, 0)
+    assert by_name["from scratch"] == (False, 1000, 8, 50) and by_name["fine-tuned"] == (True, 1000, 8, 50)
+    assert by_name["untrained longer"] == (False, 1000 + 50 * 16 * 9, 8, 0)
+    assert by_name["zero-shot longer"].tried < full.evaluations
 
 
 def test_nothing_of_the_family_is_learnt_from_or_chosen_by(

@@ -13,6 +13,8 @@ from rlflow.errors import UsageError
 #: The tasks, in the order of their attention steps.
 TASKS = ("placement", "ordering", "fusing")
 BASELINES = ("best", "mean")
+#: Of annealing for each decision of the policy's own, where a graph at hand is decided: together they take less time.
+MOVES = 8
 #: Values that a decision may have at most: devices, or levels of priority.
 CHOICES = 8
 

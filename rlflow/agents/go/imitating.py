@@ -43,9 +43,7 @@ def demonstrated(
             at_places = renamed(at_places, at_places * 0 + UNDECIDED, task.choices)
         found[number] = at_places
         earned = float(rewards(task.scores(row[None].astype(np.int32)), lesson.reference[number])[0])
-        if earned > lesson.best[number]:
-            lesson.best[number] = earned
-            lesson.kept[number] = np.repeat(at_places[None], iterations, axis=0)
+        lesson.keep(number, at_places, earned, iterations)
     return found
 
 

@@ -21,8 +21,6 @@ from rlflow.agents.go.network import UNDECIDED, GoPolicy
 from rlflow.nn.clipping import clipped_surrogate, divergence
 
 _TINY = 1e-8
-#: Decisions that are drawn side by side before the best so far is looked at again.
-_AT_ONCE = 4
 
 
 class Drawn(NamedTuple):
@@ -260,31 +258,3 @@ def _step(
     optimizer.step()
     means = (float(np.mean(column)) for column in zip(*rows, strict=True))
     return {**dict(zip(("policy_loss", "entropy", "kl"), means, strict=True)), "gradient_norm": float(norm)}
-
-
-# --- what comes of it -------------------------------------------------------------------------------------------------
-
-
-def best_of(
-    policy: GoPolicy, lesson: GoLesson, evaluations: int, rng: np.random.Generator
-) -> list[tuple[float, np.ndarray]]:
-    """(score, decisions int32 [n] by node) of each task: the best of what the policy is told first, of its likeliest
-    decisions, and of what it draws for all nodes or for a part, told the best so far. ``evaluations`` in all, of which
-    it has at least one.
-    """
-    found = [(one.score, lesson.view.told(one.decided.numpy().astype(np.int32))) for one in lesson.start]
-    begun, places = list(lesson.begun), lesson.view.order
-    left, first = max(1, evaluations - max(one.spent for one in lesson.start)), True
-    while left > 0:
-        count = 1 if first else min(left, _AT_ONCE)
-        free = None if first else some_parts(begun, count, rng)
-        drawn = draw(policy, lesson, count, rng, likeliest=first, start=begun, free=free)
-        for number, task in lesson.asked():
-            rows = lesson.view.told(drawn.decided[number][-1].numpy().astype(np.int32))
-            scores = task.scores(rows)
-            at = int(np.argmin(scores))
-            if scores[at] <= found[number][0]:  # equal ones, too: most moves on a plateau lead on
-                found[number] = (float(scores[at]), rows[at])
-                begun[number] = torch.from_numpy(rows[at][places].astype(np.int64))
-        left, first = left - count, False
-    return found

@@ -1,10 +1,9 @@
-"""The training of GO: what annealing decides is imitated first, then graphs in turn, a few an update; and a policy that
-was trained, on a graph at hand.
+"""The training of GO: what annealing decides is imitated first, then graphs in turn, a few an
+update.
 """
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
 import time
@@ -18,29 +17,24 @@ import torch
 
 from rlflow.agents.checkpoint import known_score, part_of, progress_of, resumed
 from rlflow.agents.go.config import TASKS, GoConfig
+from rlflow.agents.go.deciding import UNTRAINED, best_of
 from rlflow.agents.go.imitating import demonstrated, demonstrations, imitate
-from rlflow.agents.go.lessons import TEST_SEED, GoLesson, drawn_lessons, lesson_of
+from rlflow.agents.go.lessons import TEST_SEED, GoLesson, drawn_lessons
 from rlflow.agents.go.network import GoPolicy, make_go
-from rlflow.agents.go.surrogate import best_of, learn
-from rlflow.agents.go.trained import NO_WORDS, SHIPPED, GoCheckpoint, load_go
+from rlflow.agents.go.surrogate import learn
+from rlflow.agents.go.trained import NO_WORDS, GoCheckpoint
 from rlflow.agents.logs import TrainingLog
 from rlflow.agents.torch_state import load_optimizer, optimizer_arrays, weights_of
 from rlflow.errors import UsageError
 from rlflow.nn.threads import one_thread
-from rlflow.placement import PlacementTask
-from rlflow.placement.decisions import GraphView
-from rlflow.placement.rules_of_thumb import ALL_RULES
 from rlflow.search import StopToken, generator
 
-__all__ = ["TRIED", "UNTRAINED", "GoTraining", "compared", "decided", "fine_tuned", "policy_of", "score_of"]
+__all__ = ["TRIED", "GoTraining", "compared", "score_of"]
 
-#: What stands for fresh weights where a checkpoint is named.
-UNTRAINED = "untrained"
 #: Decisions of a policy that are tried where it is compared with others.
 TRIED = 64
 #: Evaluations that a policy is judged by while it learns, on each graph and task.
 _JUDGED_BY = 14
-_FRESH_SEED = 0
 #: What a policy's weights fit; another training of them has it from them.
 _SHAPE = ("hidden", "heads", "graph_layers", "layers", "segment", "gnn", "attention", "gate", "together", "rules")
 
@@ -289,37 +283,3 @@ def compared(policies: dict[str, GoPolicy], lessons: Sequence[GoLesson], seed: i
             for number, task in lesson.asked()
         ]
     return rows
-
-
-def policy_of(checkpoint: str) -> GoPolicy:
-    """The policy of a file (default: the one that ships), or fresh weights for ``untrained``."""
-    return make_go(GoConfig(), _FRESH_SEED) if checkpoint == UNTRAINED else load_go(checkpoint or SHIPPED)
-
-
-def fine_tuned(policy: GoPolicy, lesson: GoLesson, steps: int, rng: np.random.Generator) -> GoPolicy:
-    """A copy of the policy after ``steps`` updates on one graph, each told the best so far, and of one epoch: more of
-    them find no more. What was best on the way is kept in the lesson.
-    """
-    found = copy.deepcopy(policy)
-    found.config = dataclasses.replace(policy.config, epochs=1)
-    optimizer = torch.optim.Adam(found.parameters(), lr=policy.config.lr, eps=1e-5)
-    for _ in range(steps):
-        learn(found, optimizer, [lesson], rng)
-        lesson.go_on()
-    return found
-
-
-def decided(task: PlacementTask, evaluations: int, steps: int, checkpoint: str, rng: np.random.Generator) -> np.ndarray:
-    """A placement, int32 [n], as :class:`rlflow.agents.go.placer.LearnedPlacement` says."""
-    policy, view = policy_of(checkpoint), GraphView.of(task.work, task.devices)
-    rules = min(ALL_RULES, evaluations - 1) if policy.config.rules else None
-    lesson = lesson_of("the graph at hand", view, [task], rules=rules, rewarded=steps > 0)
-    with one_thread():
-        if steps:
-            policy = fine_tuned(policy, lesson, steps, rng)
-        score, found = best_of(policy, lesson, evaluations, rng)[0]
-    kept = lesson.kept[0]
-    if kept is not None:
-        row = view.told(kept[-1]).astype(np.int32)
-        found = row if task.scores(row[None])[0] < score else found
-    return found
