@@ -414,6 +414,29 @@ class Simulator:
     ) -> tuple[float, float, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
     def scores(self, devices: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 
+class OrderPeak:
+    def __init__(
+        self,
+        *,
+        jobs: int,
+        values: int,
+        input_begin: Any,
+        input: Any,
+        output_begin: Any,
+        output: Any,
+        candidate_begin: Any,
+        candidate: Any,
+        alias: Any,
+        workspace: Any,
+        bytes: Any,
+        kind: Any,
+        kept: Any,
+        uses: Any,
+    ) -> None: ...
+    def peak(self, order: Any) -> int: ...
+    def order(self, level: Any) -> NDArray[np.int32]: ...
+    def peaks(self, levels: Any) -> NDArray[np.float64]: ...
+
 class PolicyCode: ...
 
 class PolicyNet:

@@ -461,6 +461,7 @@ include "gpu.pxi"
 
 include "simulate.pxi"
 include "offsets.pxi"
+include "order_peak.pxi"
 include "choices.pxi"
 
 # ----------------------------------------------------------------------------------------------------------------- the network

@@ -15,7 +15,7 @@ From then on a run takes that block, the outputs, and what an operator needs whi
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -75,7 +75,7 @@ class _Home(NamedTuple):
 def _buffers(flow: Flow) -> tuple[dict[str, _Home], dict[str, int]]:
     """The buffer of each computed value, and the last job that reads each buffer (absent: nobody does)."""
     home: dict[str, _Home] = {}
-    uses = _reads(flow)
+    uses = reads_of(flow)
     last: dict[str, int] = {}
     free: dict[tuple[Any, int], list[str]] = {}  # by shape and width; the one that was freed last comes last
     outputs = set(flow.outputs)
@@ -83,7 +83,7 @@ def _buffers(flow: Flow) -> tuple[dict[str, _Home], dict[str, int]]:
         for place, value in enumerate(job.outputs):
             if value in outputs:
                 continue
-            found = _in_place(flow, job, place, home, uses, outputs) or _freed(flow, value, free)
+            found = _in_place(flow, job, place, home, uses) or _freed(flow, value, free)
             if found is None:
                 home[value] = _Home(value, number)
                 continue
@@ -99,7 +99,7 @@ def _buffers(flow: Flow) -> tuple[dict[str, _Home], dict[str, int]]:
     return {value: place for value, place in home.items() if place.made >= 0}, last
 
 
-def _reads(flow: Flow) -> Counter[str]:
+def reads_of(flow: Flow) -> Counter[str]:
     """How often each value is read or made; what the caller owns once more, so that it is never taken over."""
     uses: Counter[str] = Counter()
     for job in flow.jobs:
@@ -111,28 +111,36 @@ def _reads(flow: Flow) -> Counter[str]:
 
 
 def _in_place(
-    flow: Flow, job: FlowJob, place: int, home: Mapping[str, _Home], uses: Mapping[str, int], outputs: set[str]
+    flow: Flow, job: FlowJob, place: int, home: Mapping[str, _Home], uses: Mapping[str, int]
 ) -> str | None:
     """The input whose buffer an output takes over."""
-    value = job.outputs[place]
-    for source, target in job.reuses:
-        if target != place or source >= len(job.inputs):
-            continue
-        given = job.inputs[source]
-        if job.alias:
-            return given
-        fused = job.fuses and flow.shapes.get(given) == flow.shapes.get(value)
-        if uses[home[given].value if given in home else given] == 1 and (fused or _same_size(flow, given, value)):
+    for given in may_take_over(flow, job, place):
+        if job.alias or uses[home[given].value if given in home else given] == 1:
             return given
     return None
 
 
+def may_take_over(flow: Flow, job: FlowJob, place: int) -> Iterator[str]:
+    """The inputs whose buffer an output may take over, if nobody else needs it; with ``job.alias`` in any case."""
+    value = job.outputs[place]
+    for source, target in job.reuses:
+        if target == place and source < len(job.inputs):
+            given = job.inputs[source]
+            fused = job.fuses and flow.shapes.get(given) == flow.shapes.get(value)
+            if job.alias or fused or _same_size(flow, given, value):
+                yield given
+
+
 def _freed(flow: Flow, value: str, free: Mapping[tuple[Any, int], list[str]]) -> str | None:
     """The buffer that a value takes over: that which was freed last among those of its shape and width."""
-    if not flow.shapes.get(value) or not _is_sized(flow, value):
-        return None
-    found = free.get((flow.shapes[value], flow.widths[value]))
+    kind = kind_of(flow, value)
+    found = None if kind is None else free.get(kind)
     return found.pop() if found else None
+
+
+def kind_of(flow: Flow, value: str) -> tuple[tuple[int, ...], int] | None:
+    """Shape and width; buffers follow each other where these are the same, and the runtime knows them in time."""
+    return (flow.shapes[value], flow.widths[value]) if flow.shapes.get(value) and _is_sized(flow, value) else None
 
 
 def _is_sized(flow: Flow, value: str) -> bool:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from rlflow.errors import UsageError
-from rlflow.footprint import Flow, footprint
+from rlflow.footprint import Flow
 from rlflow.footprint.lifetimes import aligned
+from rlflow.footprint.order_peaks import order_peak
 from rlflow.placement.task import Evaluation
 
 __all__ = ["ORDERS", "OrderingTask"]
@@ -31,6 +30,7 @@ class OrderingTask:
         if levels < 2:
             raise UsageError(f"An order needs at least 2 levels of priority; got {levels}.")
         self.flow, self.choices, self.spent = flow, levels, 0
+        self._peaks = order_peak(flow)
         makers = {value: number for number, job in enumerate(flow.jobs) for value in job.outputs}
         read = [{makers[value] for value in job.inputs if value in makers} for job in flow.jobs]
         #: The jobs whose values each job reads.
@@ -46,22 +46,9 @@ class OrderingTask:
         """Number of decisions."""
         return len(self.flow.jobs)
 
-    def order(self, priority: Sequence[float]) -> list[int]:
+    def order(self, priority: Sequence[int] | np.ndarray) -> list[int]:
         """The jobs in the order that goes with a priority each."""
-        waiting = [len(one) for one in self.before]
-        ready = [(-priority[job], job) for job, count in enumerate(waiting) if not count]
-        heapq.heapify(ready)
-        found = []
-        while ready:
-            _, job = heapq.heappop(ready)
-            found.append(job)
-            for reader in self.behind[job]:
-                waiting[reader] -= 1
-                if not waiting[reader]:
-                    heapq.heappush(ready, (-priority[reader], reader))
-        if len(found) < self.nodes:
-            raise UsageError("The jobs wait for each other in a cycle; they have no order.")
-        return found
+        return [int(job) for job in self._peaks.order(priority)]
 
     def levels_of(self, order: Sequence[int]) -> np.ndarray:
         """Levels int32 [n] for an order of all jobs: those that run in just that order, where it takes no more than
@@ -83,17 +70,19 @@ class OrderingTask:
     def peak(self, order: Iterable[int]) -> float:
         """Bytes that a run in this order takes; counts as an evaluation."""
         self.spent += 1
-        return float(footprint(replace(self.flow, jobs=tuple(self.flow.jobs[job] for job in order))).peak)
+        return float(self._peaks.peak(np.fromiter(order, np.int32)))
 
     def evaluate(self, decisions: Any) -> Evaluation:
         """What levels int [n] are worth. Raises UsageError for decisions of another kind."""
         found = checked_levels(decisions, self.nodes, self.choices)
-        value = self.peak(self.order(found.tolist()))
+        value = self.peak(self.order(found))
         return Evaluation(value, True, self.evidence, np.array([value]), np.zeros(1))
 
     def scores(self, decisions: Any) -> np.ndarray:
         """Peaks of many decisions [rows, n], float64 [rows]."""
-        return np.array([self.evaluate(row).objective for row in np.asarray(decisions)])
+        rows = [checked_levels(row, self.nodes, self.choices) for row in np.asarray(decisions)]
+        self.spent += len(rows)
+        return self._peaks.peaks(np.stack(rows)) if rows else np.zeros(0)
 
     def bound(self) -> float:
         """Bytes that no order is below: what the outputs take or, where it is more, what one job reads and makes."""
@@ -118,7 +107,7 @@ def checked_levels(decisions: Any, nodes: int, levels: int) -> np.ndarray:
 
 
 def _program(task: OrderingTask) -> list[int]:
-    return task.order([0.0] * task.nodes)
+    return task.order([0] * task.nodes)
 
 
 def _breadth(task: OrderingTask) -> list[int]:
