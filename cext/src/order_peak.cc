@@ -156,8 +156,7 @@ void OrderPeak::check() const {
   expect_csr(j_.output_begin, j_.output, jobs, j_.values, "what they make");
   expect_csr(j_.candidate_begin, j_.candidate, j_.output.size(), j_.values, "what they take over");
   expect(j_.alias.size() == jobs && j_.workspace.size() == jobs, "what is said of each");
-  expect(j_.bytes.size() == values && j_.kind.size() == values && j_.kept.size() == values && j_.uses.size() == values,
-         "what is said of values");
+  expect(j_.bytes.size() == values && j_.kind.size() == values && j_.kept.size() == values && j_.uses.size() == values, "what is said of values");
 }
 
 std::vector<int32_t> OrderPeak::order(std::span<const int32_t> level) const {
