@@ -115,9 +115,10 @@ def searched(task: Any, name: str, evaluations: int, seed: int) -> dict[str, flo
     drawn = PLACERS.make("random", evaluations=evaluations).decide(task, rng)
     found = {f"random {evaluations}": float(task.scores(drawn[None])[0])}
     if name == "placement":
-        for placer in ("annealing", "brkga"):
-            row = PLACERS.make(placer, evaluations=evaluations).decide(task, rng)
-            found[f"{placer} {evaluations}"] = float(task.scores(row[None])[0])
+        entrants = {"annealing": "annealing", "brkga": "brkga", "annealing that goes back": "annealing:back=300"}
+        for name, placer in entrants.items():
+            row = PLACERS.make(f"{placer}{',' if ':' in placer else ':'}evaluations={evaluations}").decide(task, rng)
+            found[f"{name} {evaluations}"] = float(task.scores(row[None])[0])
     else:
         found[f"annealing {evaluations}"] = AnnealedLevels(evaluations).decide(
             task, rng, tuple(by_rule(task, evaluations - 1))

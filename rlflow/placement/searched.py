@@ -45,11 +45,12 @@ class AnnealedPlacement:
     """Simulated annealing from the best placement by rule: a node, or a node with its neighbours, moves to another
     device.
 
-    ``evaluations``: how many, those of the rules included; ``hottest``, ``coldest``: temperatures, as shares of the
-    first score.
+    ``evaluations``: how many, those of the rules included; ``back``: after so many it goes back to the best so far, 0
+    for never; ``hottest``, ``coldest``: temperatures, as shares of the first score.
     """
 
     evaluations: int = 10_000
+    back: int = 0
     hottest: float = HOTTEST
     coldest: float = COLDEST
     name = "annealing"
@@ -57,10 +58,14 @@ class AnnealedPlacement:
     def decide(self, task: PlacementTask, rng: np.random.Generator) -> np.ndarray:
         """A device for each node, int32 [n]."""
         _require(self.evaluations, 1)
+        if self.back < 0:
+            raise UsageError(f"Annealing goes back after some evaluations, or after 0 for never; got {self.back}.")
         score, now, spent = best_by_rule(task, self.evaluations)
         walk, steps = AnnealedWalk(task, now, score), self.evaluations - spent
         for step in range(0 if walk.stuck else steps):
             heat = cooled(self.hottest, self.coldest, step / max(steps - 1, 1))
+            if self.back and step and step % self.back == 0:
+                walk.hear(walk.found, walk.best)
             walk.step(walk.score * heat, rng)
         return walk.found
 

@@ -27,7 +27,7 @@ __all__ = ["PlaceResult", "place", "work_of"]
 #: The configuration's name in the model.
 NAME = "rlflow"
 #: What is tried where no placer is named; the best valid placement is written.
-USUAL = ("single", "contiguous", "critical-path", "etf", "heft", "annealing:evaluations=2000")
+USUAL = ("single", "contiguous", "critical-path", "etf", "heft", "annealing:evaluations=2000,back=300")
 _PROFILE_RUNS = 5
 
 

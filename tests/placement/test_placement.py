@@ -147,6 +147,21 @@ def test_search_is_no_worse_than_the_schedule_that_it_begins_with() -> None:
     assert annealed >= lower_bound(task)
 
 
+@pytest.mark.parametrize("back", [1, 10])
+def test_annealing_that_goes_back_to_its_best_is_not_lost_where_it_is_hot(back: int) -> None:
+    """So hot that every move is made: without a way back that is a walk without aim."""
+    task = PlacementTask(layered_work(np.random.default_rng(5), 12, 6), Devices.alike(4, bandwidth=2e8))
+    found = {}
+    for every in (0, back):
+        placer = PLACERS.make("annealing", evaluations=600, hottest=1e9, coldest=1e9, back=every)
+        before = task.spent
+        found[every] = task.scores(placer.decide(task, np.random.default_rng(0))[None])[0]
+        assert task.spent - before == 600 + 1
+    assert found[back] < 0.99 * found[0]
+    with pytest.raises(UsageError, match="goes back after some"):
+        PLACERS.make("annealing", back=-1).decide(task, np.random.default_rng(0))
+
+
 @pytest.mark.parametrize(
     ("call", "part"),
     [
