@@ -271,6 +271,7 @@ def doubling(bench: Bench) -> Iterator[Figure]:
     details = {"ms": {name: 1e3 * median for name, median in medians.items()}} | {
         "rules": {name: len(rules) for name, rules in sets.items()}
     }
+    medians["half"] = (medians["even"] + medians["odd"]) / 2  # either may hold most of the rules that match here
     for larger, smaller in (("whole", "half"), ("never", "whole"), ("twice", "whole")):
         ratio = medians[larger] / medians[smaller]
         what = f"BERT-base: enumeration with {SETS[larger]}, over that with {SETS[smaller]}"
@@ -278,7 +279,7 @@ def doubling(bench: Bench) -> Iterator[Figure]:
 
 
 SETS = {
-    "half": "every second rule",
+    "half": "every second rule (the mean of both halves)",
     "whole": "the library",
     "never": "as many rules again that fail at their conditions",
     "twice": "every rule twice",
@@ -293,7 +294,8 @@ def rule_sets(whole: Any, library: list[Any]) -> dict[str, Any]:
         return replace(rule, name=f"{rule.name}-{suffix}", where=(*rule.where, *where)).core
 
     return {
-        "half": RuleSet(whole.rules[::2]),
+        "even": RuleSet(whole.rules[::2]),
+        "odd": RuleSet(whole.rules[1::2]),
         "whole": whole,
         "never": RuleSet([*whole.rules, *(again(rule, ("1 == 2",), "never") for rule in library)]),
         "twice": RuleSet([*whole.rules, *(again(rule, (), "again") for rule in library)]),
