@@ -203,11 +203,20 @@ def verify(
 
 
 def replay(
-    model: str | os.PathLike[str] | bytes | ModelProto, trace: Iterable[Any], *, rules: Any = None
+    model: str | os.PathLike[str] | bytes | ModelProto,
+    trace: Iterable[Any],
+    *,
+    rules: Any = None,
+    keep_opset: bool = False,
 ) -> ModelProto:
-    """Apply a trace (as in a report's ``trace``) to the model that it was recorded on; returns the rewritten model."""
+    """Apply a trace (as in a report's ``trace``) to the model that it was recorded on; returns the rewritten model.
+
+    ``keep_opset``: as for :func:`optimize`.
+    """
     from rlflow.frontends import load_model, newest_opset, save_model
+    from rlflow.frontends.lowering import faster_opset
 
     imported = load_model(model, newest_opset=newest_opset())
     library = with_algorithms() if rules is None else load_library(rules)
-    return save_model(imported, _search.replay(imported.graph, library, trace))
+    older = None if keep_opset else faster_opset(imported)
+    return save_model(imported, _search.replay(imported.graph, library, trace), opset=older)

@@ -181,7 +181,7 @@ class Options(_Meanings):
     besides random inputs. ``rules``: a rule library, or files and family names (default: everything that ships, and
     where prices are measured Winograd's algorithm and operators that stand for many).
     ``allow_opset``, ``allow_domain``: what the result may need beyond the model itself, an opset of ONNX up to this
-    one, and operators of these domains (``"com.microsoft"``).
+    one (``keep_opset``: never an older one), and operators of these domains (``"com.microsoft"``).
     ``skip_rules``, ``only_rules``: rules to leave out of these, or to use alone, by name, by family, or by a pattern
     with ``*``. ``max_growth``: how large the weights may become by folding, in times the model's own. ``tolerance``:
     how many times the model's own rounding error the result may have, a number from 1 on, ``"strict"`` (1) or
@@ -345,6 +345,7 @@ class Options(_Meanings):
             type=int,
         ),
     )
+    keep_opset: bool = field(default=False, metadata=_click("Never write the result for an older, faster opset."))
     allow_domain: Sequence[str] = field(
         default=(),
         metadata=_click(

@@ -64,7 +64,7 @@ _SECTIONS = {
     "Inputs": ("dims", "shapes", "only_usual", "freeze", "input_data", "keep_initializer_inputs"),
     "What may change": (
         "rules", "skip_rules", "only_rules", "numerics", "tolerance", "max_growth", "allow_opset", "allow_domain",
-        "kernels",
+        "keep_opset", "kernels",
     ),
     "Where it will run": ("threads", "runtime", "provider", "measure_cmd", "measure_jobs", "measure_timeout"),
     "Prices and search": ("cost", "measure", "search", "alpha", "train_budget", "egraph_out", "profile_rules"),

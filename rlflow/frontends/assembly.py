@@ -31,7 +31,7 @@ def assemble(origin: Origin, emitter: Emitter, rules: Iterable[str], new_values:
     _part_namesakes(model.graph, emitter.names)
     for entry in model.opset_import:
         if entry.domain in _DEFAULT:
-            entry.version = emitter.opset  # newer than the file's where that is allowed and needed
+            entry.version = emitter.opset  # another than the file's where that is allowed and of use
     imported = {entry.domain for entry in model.opset_import}
     if imported.isdisjoint(_DEFAULT) and any(node.domain in _DEFAULT for node in model.graph.node):
         model.opset_import.add(domain="", version=emitter.opset)  # a file of other domains alone has none

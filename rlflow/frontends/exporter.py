@@ -19,7 +19,7 @@ from rlflow.errors import GraphError, OutputError, UsageError
 from rlflow.files import check_output, is_same_file, write_atomically
 from rlflow.frontends import conditions, raising, scopes, storage
 from rlflow.frontends.assembly import NODE_METADATA_IR, RULE_KEY, RULES_KEY, assemble
-from rlflow.frontends.emitter import Emitter, UniqueNames
+from rlflow.frontends.emitter import Emitter, UniqueNames, expressible
 from rlflow.frontends.imported import ImportedModel, Origin, Provenance
 from rlflow.frontends.lineage import Lineage
 from rlflow.frontends.written_constants import ConstantWriter
@@ -32,6 +32,7 @@ def save_model(
     path: str | os.PathLike[str] | None = None,
     *,
     rules: Mapping[int, str] | None = None,
+    opset: int | None = None,
 ) -> onnx.ModelProto:
     """Writes ``graph``, a rewrite of ``imported.graph``, as ONNX: a new ModelProto, and the file ``path`` where given.
 
@@ -40,8 +41,10 @@ def save_model(
     untouched ones are written for it too. Constant subgraphs that a rewrite made are folded: computed in double
     precision, rounded once. A model of more than 1.75 GB, or a large one whose weights were in another file, has them
     in ``<path>.data``; without a path such a model holds them itself. ``rules``: node id -> name of the rule that made
-    it, noted in the node's metadata (IR version 10 and newer) or else in the model's. Raises GraphError for a node that
-    the model's opset cannot express, OutputError where ``path`` cannot be written, or holds weights of the model.
+    it, noted in the node's metadata (IR version 10 and newer) or else in the model's. ``opset``: of the default domain,
+    in place of the model's own, such as that of :func:`rlflow.frontends.lowering.faster_opset`; where it cannot express
+    the graph, the model keeps its own. Raises GraphError for a node that the model's opset cannot express, OutputError
+    where ``path`` cannot be written, or holds weights of the model.
     """
     _check_kinds(imported, graph)
     if path is not None:
@@ -55,7 +58,7 @@ def save_model(
         if path is not None:
             write_atomically(path, imported.source_bytes())
         return model
-    writer = _Writer(imported, graph, rules or {})
+    writer = _Writer(imported, graph, rules or {}, opset=opset)
     model = writer.run()
     if path is None:
         return storage.embed(model, imported.origin.base_dir)
@@ -87,13 +90,18 @@ def baseline(imported: ImportedModel) -> onnx.ModelProto:
 
 
 def slim_model(
-    imported: ImportedModel, graph: Graph, weights: storage.SharedWeights, *, rules: Mapping[int, str] | None = None
+    imported: ImportedModel,
+    graph: Graph,
+    weights: storage.SharedWeights,
+    *,
+    rules: Mapping[int, str] | None = None,
+    opset: int | None = None,
 ) -> onnx.ModelProto:
     """As :func:`save_model`, with large weights in the file of ``weights``, to which the model refers.
 
     ``weights.whole`` makes of it what :func:`save_model` makes. For models that are not carried through as they came.
     """
-    return _Writer(imported, graph, rules or {}, weights).run()
+    return _Writer(imported, graph, rules or {}, weights, opset).run()
 
 
 @dataclass
@@ -112,6 +120,7 @@ class _Writer:
         graph: Graph,
         rules: Mapping[int, str],
         weights: storage.SharedWeights | None = None,
+        opset: int | None = None,
     ) -> None:
         origin = imported.origin
         self._origin = origin
@@ -121,7 +130,8 @@ class _Writer:
         self._lineage = Lineage(imported, graph)
         self._names = UniqueNames(origin.names)
         self._labels = UniqueNames(_node_names(origin.model.graph))
-        opset = raising.needed_opset(imported, graph)
+        if opset is None or expressible(graph, opset) is not None:
+            opset = raising.needed_opset(imported, graph)
         self._emitter = Emitter(graph, opset, self._names, imported.constants)
         outputs = {info.name for info in origin.model.graph.output}
         self._constants = ConstantWriter(imported, self._emitter, weights, outputs, self._emit_identity)

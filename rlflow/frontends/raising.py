@@ -58,8 +58,8 @@ def same_form(node: onnx.NodeProto, before: int, after: int) -> bool:
     return old is not None and new is not None and old.since_version == new.since_version
 
 
-def hindrance(imported: ImportedModel, newest: int) -> str | None:
-    """Why the model cannot be written for an opset that is newer than its own, or None where it can."""
+def hindrance(imported: ImportedModel, other: int) -> str | None:
+    """Why the model cannot be written for another opset than its own, newer or older, or None where it can."""
     model, own = imported.origin.model, imported.origin.opset
     if model.functions:
         return "it has functions of its own"
@@ -70,7 +70,7 @@ def hindrance(imported: ImportedModel, newest: int) -> str | None:
         template = imported.constants.template(graph.attrs(node)["payload"])
         if template is None or any(scopes.bodies(template.node)):
             return f"{graph.attrs(node)['name']} nodes have bodies, which are carried as they are"
-        if not same_form(template.node, own, newest):
-            return f"{scopes.describe(template.node)} is carried as it is, and is another operator in opset {newest}"
-    found = expressible(graph, newest)
+        if not same_form(template.node, own, other):
+            return f"{scopes.describe(template.node)} is carried as it is, and is another operator in opset {other}"
+    found = expressible(graph, other)
     return None if found is None else f"it cannot be written for another: {found}"

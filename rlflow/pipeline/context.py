@@ -74,6 +74,8 @@ class Context:
         self._given_worker = worker
         self._kept: KeptSessions | None = None
         self._inputs: Inputs | None = None
+        #: Whether results may be for an older opset than the model, where ONNX Runtime is faster by that.
+        self.lowers_opset = False
 
     def __enter__(self) -> Context:
         return self
@@ -95,6 +97,7 @@ class Context:
         check_kernels(options, self.output)
         self.cost_model  # noqa: B018
         self.parts = Parts(options.limits.seconds, options.gate_seconds, kernels=wants_kernels(options))
+        self.lowers_opset = options.place.is_default and not options.keep_opset
 
     def opened(self, resource: Any) -> Any:
         """A context manager that is closed with this one."""

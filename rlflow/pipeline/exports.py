@@ -18,10 +18,20 @@ __all__ = ["Exports"]
 
 
 class Exports:
-    """Graphs of the search as ONNX, by the names of the original."""
+    """Graphs of the search as ONNX, by the names of the original. ``older``: the opset that they are written for, where
+    that is faster than the model's own.
+    """
 
-    def __init__(self, imported: Any, ruleset: Any, weights: SharedWeights | None, context: Context) -> None:
+    def __init__(
+        self,
+        imported: Any,
+        ruleset: Any,
+        weights: SharedWeights | None,
+        context: Context,
+        older: int | None = None,
+    ) -> None:
         self._imported, self._ruleset, self._weights, self._context = imported, ruleset, weights, context
+        self.older = older
         self._replayed: dict[tuple[TraceStep, ...], Any] = {}
 
     @property
@@ -29,18 +39,25 @@ class Exports:
         """Whether tensors of the original, wherever in it, are in other files."""
         return bool(self._imported.external)
 
+    def as_imported(self) -> Export:
+        """The model without rewrites, for its own opset: what a search must beat."""
+        return self._export(self._imported.graph, (), None)
+
     def export(self, graph: Any, trace: Sequence[TraceStep] | None = None) -> Export:
         """``graph`` as ONNX; with its trace, each new node carries the name of the rule that made it."""
+        return self._export(graph, trace or (), self.older)
+
+    def _export(self, graph: Any, trace: Sequence[TraceStep], opset: int | None) -> Export:
         from rlflow.frontends import save_model
         from rlflow.frontends.exporter import slim_model
 
         def build() -> ModelProto:
             if self._weights is None:
-                return save_model(self._imported, graph, rules=self._makers(trace or ()))
-            return slim_model(self._imported, graph, self._weights, rules=self._makers(trace or ()))
+                return save_model(self._imported, graph, rules=self._makers(trace), opset=opset)
+            return slim_model(self._imported, graph, self._weights, rules=self._makers(trace), opset=opset)
 
         def save(path: str) -> ModelProto:
-            return save_model(self._imported, graph, path, rules=self._makers(trace or ()))
+            return save_model(self._imported, graph, path, rules=self._makers(trace), opset=opset)
 
         return Export(build, lambda: self._context.folder, save, self.external, self._weights)
 

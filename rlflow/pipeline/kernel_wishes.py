@@ -44,13 +44,17 @@ def check_kernels(options: Any, output: Path | None) -> None:
 
 def kernels_alone(loaded: Loaded, context: Context) -> str | None:
     """Why nothing but the kernels is in the time, where that is so: the model takes long, has what they are much faster
-    for, and its user asks for them. The clock of the budget starts here, where they were asked for.
+    for, and its user asks for them. Where it has not, rewrites have that time. The clock of the budget starts here,
+    where kernels were asked for.
     """
     options, parts = context.options, context.parts
     if not options.kernels or options.place.with_kernels or parts.seconds is None or not context.cost_model.measures:
         return None
     parts.begin()
-    if not parts.leaves_kernels_alone(context.pace(loaded)) or not _gains_much(loaded.graph):
+    if not parts.leaves_kernels_alone(context.pace(loaded)):
+        return None
+    if not _gains_much(loaded.graph):
+        parts.drop_kernels()
         return None
     return (
         f"the model takes so long that rewrites and kernels are not both in {parts.seconds:g} s, and the kernels were "

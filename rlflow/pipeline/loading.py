@@ -52,6 +52,7 @@ class Loaded:
 def load(model: Any, context: Context) -> Loaded:
     """Read the model and the rules; raises :class:`ModelError` and :class:`UsageError` for what cannot be searched."""
     from rlflow.frontends import load_model
+    from rlflow.frontends.lowering import faster_opset
     from rlflow.rewrite import compiled
     from rlflow.rewrite.bundles import read_bundles
 
@@ -76,7 +77,8 @@ def load(model: Any, context: Context) -> Loaded:
     rules = writable(_wanted_rules(options, imported.graph), Allowed(opset, frozenset(options.allow_domain)))
     context.notes.extend(rules.notes)
     library, ruleset = rules.library, compiled(rules.library)
-    exports = Exports(imported, ruleset, weights, context)
+    older = faster_opset(imported) if context.lowers_opset else None
+    exports = Exports(imported, ruleset, weights, context, older)
     growths = {rule.name: rule.proof.growth for rule in library.values() if rule.proof is not None}
     read_bundles()  # the search uses them: a file that cannot be read is said now
     return Loaded(*known, source, weights, library, exports, ruleset, extents, growths, rules.others)

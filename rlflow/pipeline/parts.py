@@ -165,6 +165,10 @@ class Parts:
         needed = (PRICING + SEARCH_LEAST) * self.seconds + pace.claim() + pace.kernels
         return needed > LATE * self.seconds + LATE_SECONDS
 
+    def drop_kernels(self) -> None:
+        """Nothing is set aside for the kernels: they have what the other stages leave over."""
+        self._kernels = 0.0
+
     def searching(self) -> float | None:
         """Seconds for the search."""
         if self.seconds is None:

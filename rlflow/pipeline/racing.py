@@ -24,6 +24,8 @@ __all__ = ["Entrant", "Raced", "race"]
 NOTHING_CHEAPER = "the search found no cheaper graph"
 #: The name of the model as imported, without rewrites, where it is a candidate itself.
 CLEANUP = "clean-up"
+#: That of the model as imported, written for an older opset.
+OLDER = "opset {opset}"
 #: What a report says where the model as imported was not timed.
 TOGETHER = (
     "The candidates were compared with the model as it came, because three models could not be compared in the time: "
@@ -66,7 +68,7 @@ class Raced:
 
 def race(loaded: Loaded, found: Found, context: Context) -> Raced:
     """Compare the finalists of the search with the original where the model will run."""
-    entrants = _entrants(found.finalists, loaded, context)
+    entrants = _entrants(found.finalists, loaded, context) | _older(loaded, found, context)
     if not context.cost_model.measures and context.options.place.command is None:
         winner = next(iter(entrants.values()), None)
         reason = NOTHING_CHEAPER if winner is None else "the analytic cost is lower; no clock was used"
@@ -106,7 +108,7 @@ def _with_cleanup(raced: Raced, loaded: Loaded, found: Found, context: Context) 
         return raced
     result = found.result
     visited = Visited(loaded.graph, loaded.graph.digest, result.cost_before_ms, ())
-    cleanup = Entrant(visited, loaded.exports.export(loaded.graph))
+    cleanup = Entrant(visited, loaded.exports.as_imported())
     if cleanup.export.source == loaded.source:
         return raced
     given = context.parts.timing()
@@ -136,6 +138,14 @@ def _entrants(finalists: Sequence[Visited], loaded: Loaded, context: Context) ->
     return entrants
 
 
+def _older(loaded: Loaded, found: Found, context: Context) -> dict[str, Entrant]:
+    """The model without rewrites for an older opset, by a name, where the runtime may be faster by that alone."""
+    if loaded.exports.older is None or not context.cost_model.measures:
+        return {}
+    visited = Visited(loaded.graph, loaded.graph.digest, found.result.cost_before_ms, ())
+    return {OLDER.format(opset=loaded.exports.older): Entrant(visited, loaded.exports.export(loaded.graph))}
+
+
 def _decision(
     loaded: Loaded, entrants: Mapping[str, Entrant], outputs: dict[str, list[dict[str, Any]]], context: Context
 ) -> Any:
@@ -143,7 +153,7 @@ def _decision(
     # Where three models take too long it is two, and more blocks of them: each is loaded again for every block.
     dear = loaded.weights is None and _takes_too_long(3, given, context)
     plain = (loaded.weights is None and not dear) or options.freeze
-    baseline = loaded.exports.export(loaded.graph).source if plain else loaded.source
+    baseline = loaded.exports.as_imported().source if plain else loaded.source
     if dear and not plain and entrants:
         context.notes.append(TOGETHER)
     keeps_outputs = options.verify and loaded.weights is not None and not options.freeze

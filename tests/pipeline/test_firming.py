@@ -200,7 +200,9 @@ def test_the_clean_up_is_not_compared_where_that_is_hopeless(run: float, monkeyp
     monkeypatch.setattr(racing, "_compared", lambda *arguments, **options: undecided)
     export = SimpleNamespace(source=b"cleaned")
     loaded: Any = SimpleNamespace(
-        graph=SimpleNamespace(digest=b""), source=b"as it came", exports=SimpleNamespace(export=lambda graph: export)
+        graph=SimpleNamespace(digest=b""),
+        source=b"as it came",
+        exports=SimpleNamespace(as_imported=lambda: export, older=None),
     )
     parts = SimpleNamespace(pace=ModelTimes(0.1, run), timing=lambda: Timing(1.0, 1.0, 12.0))
     context: Any = SimpleNamespace(parts=parts, notes=[], stage=lambda *words: None)
@@ -225,7 +227,7 @@ def test_the_report_says_where_the_clean_up_is_part_of_the_gain(
     seen: list[Any] = []
     monkeypatch.setattr(racing, "_takes_too_long", lambda models, given, context: dear)
     monkeypatch.setattr(racing, "_compared", lambda *arguments: seen.append(arguments))
-    exports = SimpleNamespace(export=lambda graph: SimpleNamespace(source=b"cleaned"))
+    exports = SimpleNamespace(as_imported=lambda: SimpleNamespace(source=b"cleaned"), older=None)
     loaded: Any = SimpleNamespace(weights=None, exports=exports, graph=None, source=b"as it came")
     options = SimpleNamespace(freeze=False, verify=True)
     context: Any = SimpleNamespace(options=options, parts=SimpleNamespace(timing=lambda: Timing(5.0)), notes=[])

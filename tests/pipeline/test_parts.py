@@ -109,6 +109,19 @@ def test_kernels_have_a_part_of_the_budget() -> None:
     assert (own.kernels() or ())[:2] == pytest.approx((9.0, 109.0))
 
 
+def test_what_the_kernels_give_up_goes_to_the_comparison() -> None:
+    clock = Clock()
+    plain, parts = Parts(60.0, clock=clock), Parts(60.0, clock=clock, kernels=True)
+    parts.drop_kernels()
+    for one in (plain, parts):
+        one.begin()
+        one.plan(SMALL, models=2)
+    clock.now += 30.0
+    assert parts.timing() == plain.timing()
+    clock.now += 25.0
+    assert parts.kernels() == pytest.approx((5.0, 13.0, 16.0, 0.0))
+
+
 @pytest.mark.parametrize(
     ("budget", "pace", "alone"),
     [

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import onnx
 import pytest
 
-from rlflow.price.bench import FLUSH_MB, STREAMING_FLUSH_MB, Bench, Caches, mega
+from rlflow.graph import Graph
+from rlflow.price.bench import FLUSH_MB, STREAMING_FLUSH_MB, Bench, Caches, mega, serialized
 from rlflow.price.database import Price, PriceDatabase
 from rlflow.price.lookup import Lookup
 from rlflow.runtime import RuntimeOptions
@@ -29,18 +31,18 @@ def bench(flush: int = USUAL, streams: bool = False) -> Bench:
 @pytest.mark.parametrize(
     ("flush", "cold", "name"),
     [
-        (USUAL, True, "7:key"),
-        (USUAL, False, "7:key"),
-        (STREAMING, True, "7:flush-33554432:key"),
-        (STREAMING, False, "7:key"),  # what is timed warm is the same in every model
-        (WARM, True, "7:flush-0:key"),
+        (USUAL, True, "8:key"),
+        (USUAL, False, "8:key"),
+        (STREAMING, True, "8:flush-33554432:key"),
+        (STREAMING, False, "8:key"),  # what is timed warm is the same in every model
+        (WARM, True, "8:flush-0:key"),
     ],
 )
 def test_the_names_of_kept_prices_are_those_of_earlier_runs(flush: int, cold: bool, name: str) -> None:
     assert bench(flush).kept_as("key", cold) == name
 
 
-@pytest.mark.parametrize(("threads", "name"), [(1, "7:key"), (2, "7-2:key"), (8, "7-2:key")])
+@pytest.mark.parametrize(("threads", "name"), [(1, "8:key"), (2, "8-2:key"), (8, "8-2:key")])
 def test_runs_of_several_threads_are_timed_in_another_way_than_before(threads: int, name: str) -> None:
     several = Bench(RuntimeOptions(threads=threads), caches=Caches(USUAL))
     assert several.kept_as("key") == name
@@ -51,12 +53,12 @@ def test_runs_of_several_threads_are_timed_in_another_way_than_before(threads: i
 @pytest.mark.parametrize(
     ("flush", "name", "alike"),
     [
-        (USUAL, "7:key", True),
+        (USUAL, "8:key", True),
         (USUAL, "6:key", False),
-        (USUAL, "7:flush-33554432:key", False),
-        (STREAMING, "7:key", False),
-        (STREAMING, "7:flush-33554432:key", True),
-        (WARM, "7:flush-33554432:key", False),
+        (USUAL, "8:flush-33554432:key", False),
+        (STREAMING, "8:key", False),
+        (STREAMING, "8:flush-33554432:key", True),
+        (WARM, "8:flush-33554432:key", False),
     ],
 )
 def test_estimates_follow_from_prices_of_the_same_way_of_timing(flush: int, name: str, alike: bool) -> None:
@@ -102,7 +104,7 @@ class TestLookup:
             for key, price in {"key": Price(1.0), "refused": Price(None, refusal="no")}.items():
                 lookup.keep({key: price})
                 lookup.go_by(key, price)
-            assert lookup.used == {"7:key": 1.0, "7:refused": None}
+            assert lookup.used == {"8:key": 1.0, "8:refused": None}
             assert lookup.still_holds(lookup.used)
             lookup.keep({"key": Price(1.1)})
             assert not lookup.still_holds(lookup.used)
@@ -116,3 +118,15 @@ class TestLookup:
         own.close()
         assert own.find(["key"])["key"].ms == 1.0  # opened again
         own.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "opset"),
+    [
+        ("x: f32[1,24,8,8] = input\ny = AveragePool{kernel_shape=[3,3], pads=[1,1,1,1]}(x)\nreturn y", 18),
+        ("x: f32[1,24] = input\ny = Gelu(x)\nreturn y", 20),
+    ],
+)
+def test_regions_are_of_the_opset_that_results_are_written_for(text: str, opset: int) -> None:
+    model = onnx.load_model_from_string(serialized(Graph.parse(text)))
+    assert [entry.version for entry in model.opset_import] == [opset]
