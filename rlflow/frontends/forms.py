@@ -292,6 +292,13 @@ def write(target: Target) -> Form:
     return (forms_of(target.op).write or write_plain)(target)
 
 
+#: (operator, attribute, value) -> the first opset that has the value, where the attribute is older. Schemas do not say.
+_VALUES_SINCE = {
+    ("Pad", "mode", "wrap"): 19,
+    ("Resize", "coordinate_transformation_mode", "half_pixel_symmetric"): 19,
+}
+
+
 def write_plain(target: Target, op: str | None = None, attrs: Mapping[str, AttrValue] | None = None,
                 inputs: Sequence[str] | None = None) -> Form:  # fmt: skip
     """Attributes and operands by the same names and places; those that equal the schema's defaults are left out.
@@ -332,6 +339,9 @@ def written_attrs(op: str, target: Target, attrs: Mapping[str, AttrValue]) -> di
     written = {}
     for name, value in attrs.items():
         if found is not None and name in found.attributes:
+            since = _VALUES_SINCE.get((op, name, value if isinstance(value, str) else ""), 0)
+            if target.opset < since:
+                raise Declined(f"{name} {value!r} came with opset {since}")
             if not (name in theirs and same_value(value, theirs[name])):
                 written[name] = value
         elif not _neutral(name, value, ours):

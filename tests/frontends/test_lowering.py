@@ -51,6 +51,24 @@ def with_branch() -> onnx.ModelProto:
     return built
 
 
+def before_pool(op: str, extra: str, value: np.ndarray, **attributes: Any) -> onnx.ModelProto:
+    """The pool of the result of an operator that takes one more operand, ``value``."""
+    built = pool()
+    node = helper.make_node(op, ["x", *(["", ""] if op == "Resize" else []), extra], ["c"], "first", **attributes)
+    built.graph.node[0].CopyFrom(node)
+    built.graph.initializer.append(tools.tensor(extra, value))
+    return built
+
+
+def with_padding(mode: str) -> onnx.ModelProto:
+    return before_pool("Pad", "pads", np.array([0, 0, 1, 1, 0, 0, 1, 1]), mode=mode)
+
+
+def with_resize(mode: str) -> onnx.ModelProto:
+    sizes = np.array([1, 6, 12, 12])
+    return before_pool("Resize", "sizes", sizes, mode="linear", coordinate_transformation_mode=mode)
+
+
 @pytest.mark.parametrize(
     ("built", "expected"),
     [
@@ -64,6 +82,10 @@ def with_branch() -> onnx.ModelProto:
         (with_node("Gelu"), None),
         (with_node("HardSwish"), 18),
         (with_branch(), None),  # its bodies are carried as they are
+        (with_padding("reflect"), 18),
+        (with_padding("wrap"), None),
+        (with_resize("half_pixel"), 18),
+        (with_resize("half_pixel_symmetric"), None),
     ],
 )
 def test_the_opset_that_is_faster(built: onnx.ModelProto, expected: int | None) -> None:
