@@ -414,6 +414,25 @@ class Simulator:
     ) -> tuple[float, float, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
     def scores(self, devices: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 
+class GroupTimes:
+    def __init__(
+        self,
+        *,
+        nodes: int,
+        input_begin: Any,
+        input: Any,
+        busy: Any,
+        bytes: Any,
+        weight_bytes: Any,
+        product: Any,
+        most: int,
+        operands: int,
+        bytes_per_second: float,
+        overhead: float,
+    ) -> None: ...
+    def groups(self, level: Any) -> NDArray[np.int32]: ...
+    def seconds(self, group: Any) -> NDArray[np.float64]: ...
+
 class OrderPeak:
     def __init__(
         self,

@@ -462,6 +462,7 @@ include "gpu.pxi"
 include "simulate.pxi"
 include "offsets.pxi"
 include "order_peak.pxi"
+include "group_times.pxi"
 include "choices.pxi"
 
 # ----------------------------------------------------------------------------------------------------------------- the network

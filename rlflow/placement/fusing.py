@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from rlflow._core import GroupTimes
 from rlflow.errors import UsageError
 from rlflow.placement.ordering import checked_levels
 from rlflow.placement.sketches import NetworkSketch
@@ -36,13 +37,25 @@ class FusingTask:
             raise UsageError(f"Fusion needs at least 2 levels of priority; got {levels}.")
         self.sketch, self.choices, self.spent = sketch, levels, 0
         self.most, self.operands = most, operands
-        self.pairs = [(one, reader) for reader, ones in enumerate(sketch.inputs) for one in ones]
-        self.pairs.sort()
         self.readers: list[list[int]] = [[] for _ in range(sketch.nodes)]
-        for one, reader in self.pairs:
-            self.readers[one].append(reader)
+        for reader, ones in enumerate(sketch.inputs):
+            for one in ones:
+                self.readers[one].append(reader)
         rate = np.where(sketch.products, analytic.GFLOPS, analytic.VECTOR_GFLOPS) * 1e9
         self._busy = sketch.flops / rate
+        self._times = GroupTimes(
+            nodes=sketch.nodes,
+            input_begin=np.cumsum([0, *map(len, sketch.inputs)]),
+            input=[one for ones in sketch.inputs for one in ones],
+            busy=self._busy,
+            bytes=sketch.sizes,
+            weight_bytes=sketch.weight_bytes,
+            product=sketch.products,
+            most=most,
+            operands=operands,
+            bytes_per_second=analytic.GBPS * 1e9,
+            overhead=1e-6 * analytic.OVERHEAD_US,
+        )
 
     @property
     def nodes(self) -> int:
@@ -50,53 +63,12 @@ class FusingTask:
         return self.sketch.nodes
 
     def groups(self, decisions: Any) -> np.ndarray:
-        """The group of each node, int64 [n]: the number of its first node. Raises UsageError for bad levels."""
-        levels = checked_levels(decisions, self.nodes, self.choices).tolist()
-        group = list(range(self.nodes))
-        members = [[node] for node in range(self.nodes)]
-        products = self.sketch.products.astype(int).tolist()
-        wanted = sorted((pair for pair in self.pairs if levels[pair[0]]), key=lambda pair: -levels[pair[0]])
-        for maker, reader in wanted:
-            a, b = group[maker], group[reader]
-            if a == b or len(members[a]) + len(members[b]) > self.most or products[a] + products[b] > 1:
-                continue
-            if not self._acyclic(group, members, a, b) or self._reads(members[a] + members[b]) > self.operands:
-                continue
-            first, other = min(a, b), max(a, b)
-            for node in members[other]:
-                group[node] = first
-            members[first] += members[other]
-            products[first] += products[other]
-            members[other] = []
-        return np.array(group, np.int64)
-
-    def _acyclic(self, group: list[int], members: list[list[int]], a: int, b: int) -> bool:
-        """Whether joining b, which reads a, cannot close a cycle."""
-        leaves = all(group[reader] in (a, b) for node in members[a] for reader in self.readers[node])
-        return leaves or all(group[one] in (a, b) for node in members[b] for one in self.sketch.inputs[node])
-
-    def _reads(self, nodes: list[int]) -> int:
-        inside = set(nodes)
-        values = {one for node in nodes for one in self.sketch.inputs[node]} - inside
-        return len(values) + sum(1 for node in nodes if self.sketch.weight_bytes[node] > 0)
+        """The group of each node, int32 [n]: the number of its first node. Raises UsageError for bad levels."""
+        return np.asarray(self._times.groups(checked_levels(decisions, self.nodes, self.choices)))
 
     def seconds(self, group: np.ndarray) -> float:
         """Seconds of all groups, one kernel each."""
-        sketch, n = self.sketch, self.nodes
-        moved = np.bincount(group, sketch.weight_bytes, n)
-        read, left = set(), np.array([not one for one in self.readers])
-        number = group.tolist()
-        for one, reader in self.pairs:
-            if number[one] != number[reader]:
-                read.add((one, number[reader]))
-                left[one] = True
-        for one, where in read:
-            moved[where] += sketch.sizes[one]
-        moved += np.bincount(group, np.where(left, sketch.sizes, 0.0), n)
-        busy = np.bincount(group, self._busy, n)
-        there = np.bincount(group, minlength=n) > 0
-        times = np.maximum(busy, moved / (analytic.GBPS * 1e9)) + 1e-6 * analytic.OVERHEAD_US
-        return float(times[there].sum())
+        return float(self._times.seconds(group).sum())
 
     def evaluate(self, decisions: Any) -> Evaluation:
         """What levels int [n] are worth."""

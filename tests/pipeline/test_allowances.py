@@ -266,6 +266,7 @@ def advised(model: onnx.ModelProto, **options: Any) -> list[str]:
     given = SimpleNamespace(
         options=chosen,
         notes=[],
+        lowers_opset=False,
         stop=StopToken(),
         cost_model=price.make("analytic"),
         parts=SimpleNamespace(spare=10.0),

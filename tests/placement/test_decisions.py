@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_fusing import greedy_groups
 
 from rlflow.errors import UsageError
 from rlflow.footprint import Flow, FlowJob, footprint
@@ -126,6 +127,30 @@ def test_groups_are_legal_and_cost_what_a_plain_sum_says(seed: int) -> None:
     assert task.evaluate(levels).objective == pytest.approx(total, rel=1e-9)
     assert task.bound() <= total * (1 + 1e-9)
     assert task.evaluate(levels).evidence == "analytic"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 9), st.integers(2, 8))
+def test_the_groups_are_those_of_the_plain_pass(seed: int, most: int, operands: int) -> None:
+    rng = np.random.default_rng(seed)
+    sketch = drawn_sketch(list(FAMILIES)[seed % 6], 50, rng)
+    task = FusingTask(sketch, most=most, operands=operands)
+    levels = rng.integers(0, 8, task.nodes)
+    assert task.groups(levels).tolist() == greedy_groups(task, levels.tolist())
+
+
+@pytest.mark.parametrize(
+    ("group", "says"),
+    [([0, 0], "one for each node"), ([0, 1, 3], "number of a node"), ([0, -1, 2], "number of a node")],
+)
+def test_groups_of_something_else_are_refused(group: list[int], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        FusingTask(sketch_of([(), (0,), (1,)])).seconds(np.array(group, np.int32))
+
+
+def test_what_a_node_reads_is_before_it() -> None:
+    with pytest.raises(UsageError, match="what they read does not fit"):
+        FusingTask(sketch_of([(1,), ()]))
 
 
 def test_level_zero_fuses_nothing_and_priority_decides_between_rivals() -> None:
