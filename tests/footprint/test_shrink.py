@@ -205,7 +205,7 @@ def _twice(folder: Path) -> Path:
 
 def test_a_model_is_rewritten_first_and_then_put_in_bands(tmp_path: Path) -> None:
     path, out = _twice(tmp_path), tmp_path / "small.onnx"
-    found = rlflow.shrink(path, output=out, slower=1.1, seconds=4, race_seconds=4, search="greedy", budget="8s")
+    found = rlflow.shrink(path, output=out, slower=1.1, seconds=4, race_seconds=4, search="greedy", budget="14s")
     report = found.report
     assert report.shrunk and report.rewritten is not None and report.rewritten > 1.2
     assert any(one.rewritten for one in report.front) and report.ratio > 2.0
@@ -231,7 +231,7 @@ def test_where_rewriting_fails_the_bands_are_searched_for_all_the_same(
 def test_the_command_as_it_is_given_first_rewrites_and_shrinks(tmp_path: Path) -> None:
     """No option but the bounds of time: the default strategy."""
     path, out = _twice(tmp_path), tmp_path / "small.onnx"
-    done = call("shrink", path, "-o", out, "--budget", "8s", "--search-seconds", "4", "--race-seconds", "4")
+    done = call("shrink", path, "-o", out, "--budget", "14s", "--search-seconds", "4", "--race-seconds", "4")
     assert done.exit_code == 0, done.output
     assert "rewritten first" in done.output and "in bands: " in done.output
     assert rlflow.verify(path, out).passed
