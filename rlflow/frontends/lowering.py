@@ -1,7 +1,7 @@
 """Writing a model for an older opset than it came with, where ONNX Runtime computes the older operators faster.
 
-AveragePool has dilations from opset 19 on. ONNX Runtime computes that one element by element, and 10 to 30 times as
-slowly as the older one, unless the pool becomes part of its blocked layout (1.23 to 1.31 do so).
+AveragePool has dilations from opset 19 on. ONNX Runtime 1.31 computes that one ten times as slowly as the older one, or
+more slowly still, unless the pool becomes part of its blocked layout.
 """
 
 from __future__ import annotations
