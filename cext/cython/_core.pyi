@@ -416,20 +416,9 @@ class Simulator:
 
 class GroupTimes:
     def __init__(
-        self,
-        *,
-        nodes: int,
-        input_begin: Any,
-        input: Any,
-        busy: Any,
-        bytes: Any,
-        weight_bytes: Any,
-        product: Any,
-        most: int,
-        operands: int,
-        bytes_per_second: float,
-        overhead: float,
-    ) -> None: ...
+        self, *, nodes: int, input_begin: Any, input: Any, busy: Any, bytes: Any, weight_bytes: Any, product: Any,
+        most: int, operands: int, bytes_per_second: float, overhead: float,
+    ) -> None: ...  # fmt: skip
     def groups(self, level: Any) -> NDArray[np.int32]: ...
     def seconds(self, group: Any) -> NDArray[np.float64]: ...
 

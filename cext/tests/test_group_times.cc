@@ -75,7 +75,7 @@ TEST(a_value_is_read_once_by_a_group) {
   CHECK_EQ(GroupTimes(f).seconds(Levels{0, 1, 1}), (std::vector<double>{4.5, 4.5}));
 }
 
-TEST(arrays_that_do_not_fit_are_refused) {
+TEST(nodes_to_fuse_that_do_not_fit_are_refused) {
   FusedNodes f = chain();
   f.bytes.pop_back();
   CHECK_THROWS(GroupTimes{f}, "what is said of each");
