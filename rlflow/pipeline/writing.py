@@ -120,7 +120,7 @@ def _needs_more(loaded: Loaded, model: ModelProto) -> Iterator[str]:
     if after.get("", 0) < before.get("", 0):
         yield (
             f"The result is written for opset {after['']}, whose AveragePool ONNX Runtime computes faster than that of "
-            f"opset {before['']}, which the model had; --keep-opset leaves it."
+            f"opset {before['']}, which the model had; rlflow optimize --keep-opset leaves it."
         )
     for domain in sorted(set(after) - set(before) - {""}):
         yield f"The result has operators of {domain}, which the model had not."

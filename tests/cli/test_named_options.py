@@ -53,7 +53,6 @@ SHOWN_BY: dict[str, dict[str, str]] = {
     "pipeline/kernel_wishes.py": {"": "optimize"},
     "pipeline/searching.py": {"": "optimize"},
     "pipeline/shrinking.py": {"": "shrink"},
-    "pipeline/writing.py": {"": "optimize"},
     "price/whole.py": {"": "compare, optimize, search run"},
     "race/verdicts.py": {"--gate-seconds": "optimize, tune", "--budget": "optimize, tune", "--fresh": "optimize"},
     "report/page.py": {"": "optimize"},
