@@ -29,7 +29,7 @@ Row = dict[str, Any]
 #: Where the rows are kept with the fields that are too bulky for the repository; a release's artefact.
 RAW = machine.ROOT / "build" / "results"
 #: Too long to be shown while running.
-_LONG = ("kind", "key", "run", "curve", "rounds", "trace", "model_losses", "dream_returns")
+_LONG = ("kind", "key", "run", "curve", "rounds", "trace", "climb", "steps", "model_losses", "dream_returns")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -25,7 +25,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +42,7 @@ from rlflow.search import Budget
 from rlflow.tuner import METHODS, Engine, RecordedEngine, TransferPrior, Tuner, TunerConfig, WarmStart, method
 from rlflow.tuner.program_scores import COST_MODELS
 from rlflow.tuner.tracks import TrackConfig
+from rlflow.tuner.tuning import TuningRound
 
 TABLES = {
     "winograd": HERE.parents[1] / "rlflow" / "tuner" / "winograd.json",
@@ -93,14 +94,16 @@ def variants() -> Mapping[str, Variant]:
 
 
 def one_run(tuner: Tuner, trials: int, optimum: float | None) -> dict[str, Any]:
-    """A tuner's run on one subgraph: fields of a row."""
+    """A tuner's run on one subgraph: fields of a row. Without a known optimum the programs that it climbed by."""
     found = tuner.run(Budget(measurements=trials))
     best, last = found.rounds[-1].best, found.rounds[-1]
     curve = [[one.trials, round(one.best * 1e6, 3), round(one.cpu_seconds, 3)] for one in found.rounds]
     row: dict[str, Any] = {
         "trials": found.trials, "us": round(best * 1e6, 3), "cpu_seconds": round(last.cpu_seconds, 2), "curve": curve,
     }  # fmt: skip
-    if optimum is not None:
+    if optimum is None:
+        row["climb"] = climb(found.rounds)
+    else:
         took = [seconds / optimum for one in found.rounds for seconds in one.seconds]
         tenth = tuner.engine.subgraphs[0].space.size // TENTH
         row |= {
@@ -108,6 +111,17 @@ def one_run(tuner: Tuner, trials: int, optimum: float | None) -> dict[str, Any]:
             "nearer_after": _first(took, NEARER),
         }  # fmt: skip
     return row
+
+
+def climb(rounds: Sequence[TuningRound]) -> list[list[Any]]:
+    """[trials, processor seconds, program] of each round that found a better one, of one subgraph."""
+    found, best = [], float("inf")
+    for one in rounds:
+        seconds, program = min(zip(one.seconds, one.programs, strict=True), key=lambda pair: pair[0])
+        if seconds < best:
+            best = seconds
+            found.append([one.trials, round(one.cpu_seconds, 3), [*program]])
+    return found
 
 
 def _first(took: list[float], bound: float) -> int | None:
@@ -290,7 +304,6 @@ def on_live(kept: results.Results, options: argparse.Namespace) -> None:
                     engine: Engine = TvmEngine([TvmOperator(title, kind, sizes)])
                     tuner = Tuner(engine, method(name, cost=options.cost), seed)
                     found = one_run(tuner, options.trials, None)
-                    found["program"] = tuner.tasks[0].best and [*tuner.tasks[0].best[0]]
                     flops = engine.subgraphs[0].flops
                     engine.close()
                 kept.add({"kind": "live", "key": key, "title": title, "method": name, "seed": seed, **found,
@@ -306,7 +319,8 @@ def on_judge(kept: results.Results, options: argparse.Namespace) -> None:
             continue
         for row, found in zip(runs, judging.judged(*OPERATORS[title], runs), strict=True):
             what = {one: row[one] for one in ("title", "method", "seed", "trials")}
-            kept.add({"kind": "judged", "key": f"judged {row['key']}", **what, **(found or {})})
+            kept.drop(lambda old, key=f"judged {row['key']}": old.get("key") == key)
+            kept.add({"kind": "judged", "key": f"judged {row['key']}", **what, **found})
 
 
 def by_metaschedule(
@@ -344,7 +358,7 @@ def main() -> int:
     options = parser.parse_args()
     command = ["python", "reproduce/harl/run.py", *sys.argv[1:]]
     measures = not {"live", "judge"}.isdisjoint(options.stage)  # there the seconds of curves are asked for
-    bulky = ("trace",) if measures else ("curve",)
+    bulky = ("trace", "climb") if measures else ("curve",)
     kept = results.Results(options.output, command, resume=options.resume, dirty=options.dirty, bulky=bulky)
     for stage in options.stage:
         STAGES[stage](kept, options)

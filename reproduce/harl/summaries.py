@@ -37,7 +37,7 @@ def lines(rows: Sequence[Row]) -> Iterator[str]:
         yield from operators(live)
     judged = [row for row in rows if row["kind"] == "judged" and "middle_us" in row]
     if judged:
-        yield from in_turn(judged)
+        yield from in_turn(judged, live)
 
 
 def overall(rows: Sequence[Row], what: Sequence[str]) -> Iterator[str]:
@@ -85,44 +85,53 @@ def networks(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def operators(rows: Sequence[Row]) -> Iterator[str]:
-    """The best rate of each method on TVM, and processor seconds; medians over seeds."""
-    heads = ("GF/s", "Least, most", "CPU s", "CPU s to MetaSchedule's", "Trials", "Seeds")
-    yield from results.heading("Operator", "Method", *heads)
+    """The best rate of each method on TVM by its own minutes' clock, and processor seconds; medians over seeds."""
+    yield from results.heading("Operator", "Method", "GF/s", "Least, most", "CPU s", "Trials", "Seeds")
     for title, some in grouped(rows, ("title",)):
-        theirs = [row["us"] for row in some if row["method"] == "metaschedule"]
         for name, each in grouped(some, ("method",)):
             rates = [row["gflops"] for row in each]
             yield (
                 f"| {title} | {name} | {statistics.median(rates):.1f} | {min(rates):.1f}, {max(rates):.1f} | "
-                f"{statistics.median(row['cpu_seconds'] for row in each):.0f} | {_until(each, theirs)} | "
-                f"{each[0]['trials']} | {len(each)} |"
+                f"{statistics.median(row['cpu_seconds'] for row in each):.0f} | {each[0]['trials']} | {len(each)} |"
             )
 
 
-def in_turn(rows: Sequence[Row]) -> Iterator[str]:
-    """What each method found, timed in turn: the middle of the turns, medians over seeds; and how many times as fast
-    that is as what each of TVM's own searches found.
+def in_turn(rows: Sequence[Row], live: Sequence[Row]) -> Iterator[str]:
+    """What each method found, timed in turn: the middle of the turns, medians over seeds. How many times as fast that
+    is as what each of TVM's own searches found, and after how many processor seconds a program was as fast as that, or
+    within 1 %. For TVM's searches themselves: after how many they saw the last better one.
     """
     rivals = sorted({row["method"] for row in rows if row["method"].startswith("metaschedule")})
-    heads = ("us, in turn", "Least, most", *(f"Times as fast as {one}'s" for one in rivals), "Seeds")
-    yield from results.heading("Operator", "Method", *heads)
+    heads = [name for one in rivals for name in (f"Times as fast as {one}'s", "CPU s until then", "within 1 %")]
+    yield from results.heading("Operator", "Method", "us, in turn", "Least, most", *heads, "Seeds")
     for title, some in grouped(rows, ("title",)):
         middles = {name: [row["middle_us"] for row in each] for name, each in grouped(some, ("method",))}
-        for name, found in middles.items():
-            middle = statistics.median(found)
-            ratios = [f"{statistics.median(middles[one]) / middle:.3f}" if one in middles else "" for one in rivals]
-            cells = [f"{middle:.1f}", f"{min(found):.1f}, {max(found):.1f}", *ratios, str(len(found))]
-            yield f"| {title} | {name} | {' | '.join(cells)} |"
+        for name, each in grouped(some, ("method",)):
+            middle, found = statistics.median(middles[name]), middles[name]
+            cells = [f"{middle:.1f}", f"{min(found):.1f}, {max(found):.1f}"]
+            for one in rivals:
+                theirs = statistics.median(middles[one]) if one in middles else float("nan")
+                cells += [f"{theirs / middle:.3f}", *(_until(each, theirs * over) for over in (1.0, 1.01))]
+                if one == name:
+                    mine = [row["curve"] for row in live if (row["title"], row["method"]) == (title, name)]
+                    cells[-2:] = [f"{statistics.median(map(_last_gain, mine)):.0f}", ""]
+            yield f"| {title} | {name} | {' | '.join(cells)} | {len(each)} |"
 
 
-def _until(rows: Sequence[Row], theirs: Sequence[float]) -> str:
-    """Processor seconds, the median over seeds, until a program is as fast as the median of ``theirs``."""
-    if not theirs:
-        return ""
-    bound = statistics.median(theirs)
-    took = [next((spent for _, us, spent in row.get("curve", ()) if us <= bound), float("inf")) for row in rows]
+def _until(rows: Sequence[Row], bound: float) -> str:
+    """Processor seconds, the median over seeds, until a program takes no more microseconds than the bound."""
+    took = [
+        next((spent for _, spent, us in row.get("steps", ()) if us is not None and us <= bound), float("inf"))
+        for row in rows
+    ]
     found = statistics.median(took)
     return "never" if found == float("inf") else f"{found:.0f}"
+
+
+def _last_gain(curve: Sequence[Sequence[float]]) -> float:
+    """Processor seconds until the best that a search saw by its own clock."""
+    least = min(us for _, us, _ in curve)
+    return next(spent for _, us, spent in curve if us == least)
 
 
 def grouped(rows: Iterable[Row], what: Sequence[str]) -> list[tuple[str, list[Row]]]:

@@ -13,6 +13,7 @@ import pytest
 from rlflow.kernels import Choice, KernelPlan
 from rlflow.search import Budget
 from rlflow.tuner import Records, Sketch, Steps, TensorProgram, Tile, Tuner, WarmStart, method
+from rlflow.tuner.tuning import TuningRound
 from rlflow.tuner.tvm_engine import unavailable
 from tests.tuner import toys
 
@@ -81,29 +82,42 @@ def test_a_line_for_each_row() -> None:
     assert lines[-1] == "| net interrupted random | 24 | 48 | 48 | True | 48 | True |"
 
 
-def test_seconds_until_as_fast_as_tvms_own_search() -> None:
-    def row(method: str, *curve: list[float]) -> dict[str, Any]:
-        return {
-            "title": "op", "method": method, "gflops": 1.0, "cpu_seconds": curve[-1][2], "us": curve[-1][1],
-            "trials": 8, "curve": curve,
-        }  # fmt: skip
+def live(method: str, seed: int, *curve: list[float]) -> dict[str, Any]:
+    return {
+        "kind": "live", "title": "op", "method": method, "seed": seed, "gflops": 1.0, "cpu_seconds": curve[-1][2],
+        "trials": 8, "curve": list(curve),
+    }  # fmt: skip
 
-    rows = [row("metaschedule", [4, 9.0, 5.0], [8, 6.0, 8.0]), row("harl", [4, 6.0, 3.0], [8, 5.0, 4.0]),
-            row("random", [4, 9.0, 2.0], [8, 7.0, 3.0])]  # fmt: skip
-    shown = [line.split(" | ")[5] for line in list(summaries.operators(rows))[3:]]
-    assert shown == ["8", "3", "never"]
+
+def test_a_run_keeps_the_programs_that_it_climbed_by() -> None:
+    def program(number: int) -> TensorProgram:
+        return TensorProgram(0, (number,))
+
+    def one(trials: int, *found: tuple[int, float]) -> TuningRound:
+        programs, seconds = zip(*((program(number), took) for number, took in found), strict=True)
+        return TuningRound(0, 0, programs, seconds, min(seconds), trials, trials / 2, 0.0)
+
+    rounds = [one(2, (1, float("inf")), (2, 5.0)), one(4, (3, 6.0), (4, 5.0)), one(6, (5, 3.0), (6, 4.0))]
+    assert bench.climb(rounds) == [[2, 1.0, [0, (2,)]], [6, 3.0, [0, (5,)]]]
 
 
 def test_what_was_timed_in_turn_is_set_against_tvms_own_search() -> None:
+    climbed = {
+        0: [[4, 2.0, 13.0], [8, 4.0, 10.0]],
+        1: [[4, 3.0, None], [8, 5.0, 12.0]],
+        2: [[4, 9.0, 12.1], [6, 12.0, 8.0]],
+    }
     rows = [
         {"kind": "judged", "title": "op", "method": method, "seed": seed, "middle_us": middle}
         for method, found in {"harl": [10.0, 12.0, 8.0], "metaschedule": [15.0, 11.0, 12.0]}.items()
         for seed, middle in enumerate(found)
     ]
+    rows[:3] = [{**row, "steps": climbed[row["seed"]]} for row in rows[:3]]
     rows.append({"kind": "judged", "title": "op", "method": "random", "seed": 0})  # it found nothing that runs
+    rows += [live("metaschedule", seed, [4, 9.0, 5.0], [8, last, 8.0]) for seed, last in enumerate((6.0, 6.0, 9.0))]
     shown = list(summaries.lines(rows))
-    assert "| op | harl | 10.0 | 8.0, 12.0 | 1.200 | 3 |" in shown
-    assert "| op | metaschedule | 12.0 | 11.0, 15.0 | 1.000 | 3 |" in shown
+    assert "| op | harl | 10.0 | 8.0, 12.0 | 1.200 | 5 | 5 | 3 |" in shown
+    assert "| op | metaschedule | 12.0 | 11.0, 15.0 | 1.000 | 8 |  | 3 |" in shown
     assert not any("random" in line for line in shown)
 
 
@@ -158,9 +172,13 @@ def test_tvms_own_search_measures_batch_after_batch() -> None:
     assert 0 < found[1][1] <= found[0][1] < 1e4
     assert 0 < found[0][2] < found[1][2]
     ours = [2, [1, 4, 4, 4, 1, 4, 1, 16, 16, 4, 1]]
-    rows = [{"seed": 0, "trace": best.text()}, {"seed": 0, "program": ours}, {"seed": 0, "program": None}]
-    theirs, mine, none = judging.judged("gemm", (64, 64, 64), rows)
-    assert none is None
+    slow = [2, [64, 1, 1, 1, 64, 1, 1, 1, 64, 1, 1]]
+    rows = [{"seed": 0, "trace": best.text()}, {"seed": 0, "trace": None},
+            {"seed": 0, "climb": [[4, 1.5, slow], [8, 2.5, ours]]}]  # fmt: skip
+    theirs, none, mine = judging.judged("gemm", (64, 64, 64), rows)
+    assert none == {}
+    assert [step[:2] for step in mine["steps"]] == [[4, 1.5], [8, 2.5]]
+    assert mine["steps"][0][2] > mine["steps"][1][2] == mine["middle_us"]
     assert 0.5 < theirs["least_us"] <= theirs["middle_us"] < 1e3
     assert 0.5 < mine["least_us"] <= mine["middle_us"] < 1e3
     assert theirs["least_us"] < 2 * found[1][1]  # it is the program that was found
