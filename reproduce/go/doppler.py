@@ -16,6 +16,7 @@ from rlflow.placement import PLACERS, Devices, PlacementTask, Work, lower_bound
 UNIT = 1e10
 BUILDING = ("single", "contiguous", "critical-path", "etf", "heft", "min-cut")
 SEARCHING = ("random", "annealing", "brkga")
+BACK = "annealing that goes back"
 #: GO as a placer: decisions that are tried by its policy alone, and with annealing's moves; and updates on the graph
 #: before, of 16 decisions each.
 ALONE, TRIED, STEPS = 64, 1000, 50
@@ -32,6 +33,7 @@ def entrants(evaluations: int) -> dict[str, Entrant]:
     """All that take part, by name; those that search or learn on the graph have ``evaluations``, GO has fewer."""
     known = {name: Entrant(_by(name)) for name in BUILDING}
     known |= {name: Entrant(_by(f"{name}:evaluations={evaluations}"), evaluations) for name in SEARCHING}
+    known[BACK] = Entrant(_by(f"annealing:back=300,evaluations={evaluations}"), evaluations)
     for name, rival in (("GDP-style", rivals.gdp_style), ("Placeto-style", rivals.placeto_style)):
         known[name] = Entrant(lambda task, seed, rival=rival: rival(task, evaluations, seed), evaluations)
     for weights in ("trained", "untrained"):
