@@ -319,8 +319,11 @@ def on_judge(kept: results.Results, options: argparse.Namespace) -> None:
             continue
         for row, found in zip(runs, judging.judged(*OPERATORS[title], runs), strict=True):
             what = {one: row[one] for one in ("title", "method", "seed", "trials")}
-            kept.drop(lambda old, key=f"judged {row['key']}": old.get("key") == key)
-            kept.add({"kind": "judged", "key": f"judged {row['key']}", **what, **found})
+            key = f"judged {row['key']}"
+            if not found and kept.have(key):
+                continue  # its programs are in the raw file, which is not here
+            kept.drop(lambda old, key=key: old.get("key") == key)
+            kept.add({"kind": "judged", "key": key, **what, **found})
 
 
 def by_metaschedule(

@@ -121,6 +121,17 @@ def test_what_was_timed_in_turn_is_set_against_tvms_own_search() -> None:
     assert not any("random" in line for line in shown)
 
 
+def test_what_cannot_be_timed_again_keeps_its_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = bench.results.Results(tmp_path / "live.jsonl", ["test"], dirty=True)
+    title = next(iter(bench.OPERATORS))
+    for seed in range(2):
+        kept.add({**live("harl", seed, [4, 9.0, 5.0]), "title": title, "key": f"live {seed}"})
+    kept.add({"kind": "judged", "key": "judged live 0", "title": title, "method": "harl", "seed": 0, "middle_us": 3.0})
+    monkeypatch.setattr(judging, "judged", lambda kind, sizes, rows: [{}, {"middle_us": 2.0}])
+    bench.on_judge(kept, SimpleNamespace(operators=[title], methods=["harl"]))
+    assert [(row["seed"], row["middle_us"]) for row in kept.of("judged")] == [(0, 3.0), (1, 2.0)]
+
+
 # --- the table of programs that TVM generates -------------------------------------------------------------------------
 
 FULL = Sketch(
