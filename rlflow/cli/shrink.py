@@ -95,8 +95,8 @@ def shrink(
 ) -> None:
     """Make a model need less memory while it runs, at most --slower times as slow, with equal outputs; write it to OUT.
 
-    Stretches of a convolutional network run in bands of rows, so that its largest values are never there as a whole.
-    Where nothing is gained, OUT receives the model as it came.
+    Stretches of the network run in bands of rows (in a transformer, of tokens), so that its largest values are never
+    there as a whole. Where nothing is gained, OUT receives the model as it came.
     """
     check_outputs({"-o": output, "--json": json_file, "--plot": plot}, [model, *files_of(input_data)])
     if plot is not None:

@@ -20,7 +20,7 @@ from itertools import groupby
 from math import prod
 from typing import NamedTuple
 
-from rlflow.footprint.flow import BLOCK, ROWS, Cut, Flow, FlowJob, Layout
+from rlflow.footprint.flow import BLOCK, Cut, Flow, FlowJob, Layout
 from rlflow.footprint.rowmaps import Share
 
 
@@ -50,11 +50,11 @@ class Stretch(NamedTuple):
 def in_bands(flow: Flow, stretches: Iterable[Stretch]) -> Flow | None:
     """The flow with these stretches, which do not overlap, in bands; ``None`` where one of them cannot be."""
     jobs: list[FlowJob] = []
-    shapes, widths = dict(flow.shapes), dict(flow.widths)
+    sizes = ValueSizes(dict(flow.shapes), dict(flow.widths), dict(flow.axes))
     hidden = set(flow.hidden)
     place = 0
     for number, stretch in enumerate(sorted(stretches)):
-        banded = _Banded(flow, stretch, number, shapes, widths)
+        banded = _Banded(flow, stretch, number, sizes)
         found = banded.jobs()
         if found is None:
             return None
@@ -63,7 +63,7 @@ def in_bands(flow: Flow, stretches: Iterable[Stretch]) -> Flow | None:
         hidden |= banded.hidden
         place = stretch.last + 1
     jobs += _veiled(flow.jobs[place:], hidden)
-    return replace(flow, jobs=tuple(jobs), shapes=shapes, widths=widths, hidden=frozenset(hidden))
+    return replace(flow, jobs=tuple(jobs), hidden=frozenset(hidden), **sizes._asdict())
 
 
 def _veiled(jobs: Sequence[FlowJob], hidden: set[str]) -> Sequence[FlowJob]:
@@ -72,6 +72,18 @@ def _veiled(jobs: Sequence[FlowJob], hidden: set[str]) -> Sequence[FlowJob]:
         if not hidden.isdisjoint(job.inputs):
             hidden.update(job.outputs)
     return jobs
+
+
+def taken_whole(flow: Flow, stretch: Stretch) -> bool:
+    """Whether some band takes a value whole of which the bands of the same stretch make the rows."""
+    made: set[str] = set()
+    for job in flow.jobs[stretch.first : stretch.last + 1]:
+        if job.crosses:
+            continue
+        if any(job.inputs[place] in made for place in job.whole):
+            return True
+        made.update(job.outputs)
+    return False
 
 
 def exits(flow: Flow, stretch: Stretch) -> list[str]:
@@ -129,6 +141,20 @@ class BandStep:
         return Shared(wanted, need, shares[::-1])
 
 
+class ValueSizes(NamedTuple):
+    """What a flow says of its values: shapes, bytes an element, the axes of rows."""
+
+    shapes: dict[str, tuple[int, ...]]
+    widths: dict[str, int]
+    axes: dict[str, int]
+
+    def add(self, name: str, shape: tuple[int, ...], like: str) -> None:
+        """One more value, like another but for its shape."""
+        self.shapes[name], self.widths[name] = shape, self.widths[like]
+        if like in self.axes:
+            self.axes[name] = self.axes[like]
+
+
 class _Piece(NamedTuple):
     """Rows of a value, and their name."""
 
@@ -137,18 +163,11 @@ class _Piece(NamedTuple):
 
 
 class _Banded:
-    """The jobs of one stretch; ``shapes`` and ``widths`` receive what they make."""
+    """The jobs of one stretch; ``sizes`` receives what they make."""
 
-    def __init__(
-        self,
-        flow: Flow,
-        stretch: Stretch,
-        number: int,
-        shapes: dict[str, tuple[int, ...]],
-        widths: dict[str, int],
-    ) -> None:
+    def __init__(self, flow: Flow, stretch: Stretch, number: int, sizes: ValueSizes) -> None:
         self.flow, self.number = flow, number
-        self._stretch, self._shapes, self._widths = stretch, shapes, widths
+        self._stretch, self._sizes = stretch, sizes
         self._steps = [BandStep(flow, first, last) for first, last in stretch.steps]
         self._rates = stretch.rates or (1,) * len(self._steps)
         self._made = {value for step in self._steps if not step.crosses for value in step.made}
@@ -163,7 +182,7 @@ class _Banded:
 
     def jobs(self) -> list[FlowJob] | None:
         """All bands, one after another, and what joins them."""
-        planned = self._planned()
+        planned = None if taken_whole(self.flow, self._stretch) else self._planned()
         if planned is None:
             return None
         jobs: list[FlowJob] = []
@@ -202,7 +221,7 @@ class _Banded:
             parts = self._means.setdefault(made, [])
             for piece in pieces[len(parts) :]:
                 parts.append(part := f"{made}/mean{self.number}.{len(parts)}")
-                self._shapes[part], self._widths[part] = self._shapes[made], self._widths[made]
+                self._sizes.add(part, self._sizes.shapes[made], made)
                 yield job.changed(inputs=(piece.name,), outputs=(part,), flops=job.flops / len(pieces), band=(0, 0))
 
     def _joint(self, value: str, pieces: tuple[str, ...]) -> list[FlowJob]:
@@ -210,7 +229,7 @@ class _Banded:
         if not self.is_pooled(value, self.flow.jobs[self._stretch.last + 1 :]):
             return [FlowJob(pieces, (value,), joins=True, orders=True)]
         joined = f"{value}/joined"
-        self._shapes[joined], self._widths[joined] = self.flow.shapes[value], self._widths[value]
+        self._sizes.add(joined, self.flow.shapes[value], value)
         return [FlowJob(pieces, (joined,), joins=True, orders=True), self.pool(joined, value)]
 
     def is_pooled(self, value: str, later: Iterable[FlowJob]) -> bool:
@@ -223,7 +242,7 @@ class _Banded:
 
     def pool(self, given: str, made: str) -> FlowJob:
         """An average pool of one pixel, which changes nothing but the layout (and the sign of a zero)."""
-        flops = float(prod(self._shapes[given]))
+        flops = float(prod(self._sizes.shapes[given]))
         return FlowJob((given,), (made,), pools=True, flops=flops, layout=Layout.BLOCKED)
 
     def whole(self, value: str) -> str:
@@ -240,9 +259,8 @@ class _Banded:
 
     def new(self, value: str, rows: Cut | Share, name: str) -> str:
         """Rows of a value get a name, a shape and a width."""
-        shape = self.flow.shapes[value]
-        self._shapes[name] = (*shape[:ROWS], rows.end - rows.first, *shape[ROWS + 1 :])
-        self._widths[name] = self._widths[value]
+        shape, axis = self.flow.shapes[value], self.flow.axis(value)
+        self._sizes.add(name, (*shape[:axis], rows.end - rows.first, *shape[axis + 1 :]), value)
         if self._stretch.hidden:
             self.hidden.add(name)
         return name
@@ -252,7 +270,7 @@ class _Banded:
         if not blocked:
             return FlowJob((given,), (made,), cut=cut)
         kernel = has.end - has.first - (cut.end - cut.first) + 1
-        flops = 2.0 * kernel * prod(self._shapes[made])
+        flops = 2.0 * kernel * prod(self._sizes.shapes[made])
         return FlowJob((given,), (made,), cut=cut, crops=True, convolves=True, flops=flops, layout=Layout.BLOCKED)
 
     # --- which rows ---------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from rlflow.footprint.rowmaps import RowMap
 
-#: The axis of the rows in values of the layout NCHW.
+#: The axis of the rows in values of the layout NCHW, and wherever nothing else is said.
 ROWS = 2
 #: Channels in a block on processors with 512-bit vectors; others have 8, and need a little less.
 BLOCK = 16
@@ -92,7 +92,8 @@ class Flow:
     ``inputs`` and ``outputs`` of the whole; ``whole``: the job of each node, before any stretch was put in bands;
     ``blocked``: the values that the runtime will keep in its blocked layout; ``hidden``: those whose shapes it learns
     only when it runs, so that they share no buffer; ``hides``: whether shapes can be hidden from it; ``pools``: whether
-    a pool brings values into blocks again, for which it has to know their channels.
+    a pool brings values into blocks again, for which it has to know their channels; ``axes``: the axis of the rows of
+    a value, where that is not :data:`ROWS`.
     """
 
     jobs: tuple[FlowJob, ...]
@@ -106,15 +107,20 @@ class Flow:
     hidden: frozenset[str] = frozenset()
     hides: bool = False
     pools: bool = False
+    axes: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def bytes(self, value: str) -> int:
         """Bytes of a value."""
         return prod(self.shapes[value]) * self.widths[value]
 
+    def axis(self, value: str) -> int:
+        """The axis of the rows of a value."""
+        return self.axes.get(value, ROWS)
+
     def height(self, value: str) -> int:
         """Rows of a value; 0 where it has none."""
-        shape = self.shapes.get(value, ())
-        return shape[ROWS] if len(shape) > ROWS else 0
+        shape, axis = self.shapes.get(value, ()), self.axis(value)
+        return shape[axis] if len(shape) > axis else 0
 
     @property
     def flops(self) -> float:

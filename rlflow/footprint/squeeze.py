@@ -2,8 +2,8 @@
 
 A *design* is a set of stretches in bands. From each design of the beam, stretches are tried that begin and end where
 little is alive around the job at which most is alive, in so many bands. Where that job is in a stretch already, the
-step that it is in is tried in more parts than the others. The smallest designs go on, and the smallest of those that
-add little work. What was tried and is not beaten in both memory and work by another design is the front that the caller
+step that it is in is tried in more parts than the others; where the peak moves to a copy of a stretch, all copies are
+tried together. The smallest designs go on, and the smallest of those that add little work. What was tried and is not beaten in both memory and work by another design is the front that the caller
 chooses from.
 """
 
@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from itertools import groupby, repeat
 from typing import NamedTuple
 
-from rlflow.footprint.bands import Stretch, exits, height_of, in_bands
+from rlflow.footprint.bands import Stretch, exits, height_of, in_bands, taken_whole
+from rlflow.footprint.equal_stretches import EqualStretches
 from rlflow.footprint.flow import Flow
 from rlflow.footprint.layout import with_copies
 from rlflow.footprint.lifetimes import Footprint, footprint
@@ -35,6 +36,8 @@ LITTLE = 0.4
 PATIENCE = 3
 #: Uneven bands are tried up to this number; the largest of more would be much larger than the others.
 MOST_UNEVEN = 8
+#: A stretch that leaves so much of the peak is tried together with its copies.
+STUCK = 0.99
 #: Turns that may go by without a smaller design: two peaks of one height need two stretches.
 STALE = 2
 #: Turns of the search; each adds one stretch, or makes a step of one finer.
@@ -89,6 +92,7 @@ class Squeeze:
         self._runs = list(_runs(self.flow))
         self._alive = _alive(self.flow)
         self._stepping = Stepping(self.flow)
+        self._equal = EqualStretches(self.flow)
         needs = footprint(start)
         seen = self.seen = {(): Design(needs.peak, 1.0, (), needs.live)}
         beam: list[tuple[Design, Flow, Footprint]] = [(seen[()], start, needs)]
@@ -134,6 +138,8 @@ class Squeeze:
                     seen[stretches] = found[0]
                     idle, least = (0, found[0].peak) if found[0].peak < least else (idle + 1, least)
                     yield found
+                    if stretch is not None and found[0].peak >= STUCK * design.peak:
+                        yield from self._repeated(found, stretch, seen)
                     if stretch is not None and stretch.cuts:
                         yield from self._finer_at_once(found, stretch, seen)
         for stretches in self._refined(design, flow, needs):
@@ -141,6 +147,27 @@ class Squeeze:
             if refined is not None:
                 seen[stretches] = refined[0]
                 yield refined
+
+    def _repeated(
+        self, found: tuple[Design, Flow, Footprint], stretch: Stretch, seen: dict[tuple[Stretch, ...], Design]
+    ) -> Iterator[tuple[Design, Flow, Footprint]]:
+        """The design with all copies of its new stretch, where the peak has moved to one of these: in a network of
+        equal blocks no single one makes it smaller.
+        """
+        design, place = found[0], self._place(found[1], found[2].at)
+        if stretch.first <= place <= stretch.last:
+            return
+        copies = self._equal.of(stretch)
+        if not any(one.first <= place <= one.last for one in copies):
+            return
+        taken = {place for copy in copies for place in range(copy.first, copy.last + 1)}
+        kept = [one for one in design.stretches if taken.isdisjoint(range(one.first, one.last + 1))]
+        for veils in (False, True) if stretch.hidden else (False,):
+            stretches = tuple(sorted([*kept, *(one._replace(veils=veils) for one in copies)]))
+            repeated = None if stretches in seen or self._is_over() else self._tried(stretches)
+            if repeated is not None:
+                seen[stretches] = repeated[0]
+                yield repeated
 
     def _finer_at_once(
         self, found: tuple[Design, Flow, Footprint], stretch: Stretch, seen: dict[tuple[Stretch, ...], Design]
@@ -250,8 +277,10 @@ class Squeeze:
         ends = _records([(self._alive[end + 1], end) for end in up])
         for first in starts:
             for last in ends:
-                handed = sum(self.flow.bytes(value) for value in exits(self.flow, Stretch(first, last, 1)))
-                if 2 * handed < peak and first < last:
+                whole = Stretch(first, last, 1)
+                if first >= last or taken_whole(self.flow, whole):
+                    continue
+                if 2 * sum(self.flow.bytes(value) for value in exits(self.flow, whole)) < peak:
                     yield first, last
 
     def _place(self, flow: Flow, at: int) -> int:

@@ -66,7 +66,7 @@ class _Writer:
     def _node(self, job: FlowJob) -> onnx.NodeProto:
         if job.joins:
             inputs, outputs = self._named(job.inputs), self._named(job.outputs)
-            return self._marked(helper.make_node("Concat", inputs, outputs, axis=ROWS))
+            return self._marked(helper.make_node("Concat", inputs, outputs, axis=self._flow.axis(job.outputs[0])))
         if job.cut is not None:
             return self._marked(self._crop(job) if job.crops else self._slice(job))
         if job.pools:
@@ -118,7 +118,8 @@ class _Writer:
 
     def _orders(self, job: FlowJob) -> bool:
         """Whether this joins pieces whose order matters, and a view of them can be written."""
-        return job.joins and job.orders and len(self._flow.shapes[job.outputs[0]]) == 4
+        behind = len(self._flow.shapes[job.outputs[0]]) - self._flow.axis(job.outputs[0]) - 1
+        return job.joins and job.orders and (behind == 1 or (behind > 1 and not self._open))
 
     def _joint(self, job: FlowJob) -> list[onnx.NodeProto]:
         """The pieces joined, in an order of computation that is ours.
@@ -129,14 +130,15 @@ class _Writer:
         """
         if self._opset < 5:
             return [self._node(job)]
-        flat, pieces = self._ints([0, 0, -1]), self._named(job.inputs)
-        height = self._flow.shapes[job.outputs[0]][ROWS]
+        shape, axis = self._flow.shapes[job.outputs[0]], self._flow.axis(job.outputs[0])
+        flat, pieces = self._ints([0] * axis + [-1]), self._named(job.inputs)
         views = {piece: self._names.fresh("rows") for piece in pieces}
         joined = self._names.fresh("rows")
         nodes = [helper.make_node("Reshape", [piece, flat], [views[piece]]) for piece in reversed(pieces)]
-        nodes.append(helper.make_node("Concat", [views[piece] for piece in pieces], [joined], axis=ROWS))
+        nodes.append(helper.make_node("Concat", [views[piece] for piece in pieces], [joined], axis=axis))
         unsaid = self._open or job.outputs[0] in self._flow.hidden
-        whole = self._ints([0, 0, height, -1] if unsaid else self._flow.shapes[job.outputs[0]])
+        row = [-1] if len(shape) == axis + 2 else shape[axis + 1 :]
+        whole = self._ints([*([0] * axis), shape[axis], *row] if unsaid else shape)
         nodes.append(helper.make_node("Reshape", [joined, whole], self._named(job.outputs)))
         return [self._marked(node) for node in nodes]
 
@@ -149,9 +151,10 @@ class _Writer:
     def _slice(self, job: FlowJob) -> onnx.NodeProto:
         assert job.cut is not None
         inputs, outputs = self._named(job.inputs), self._named(job.outputs)
+        axis = self._flow.axis(job.inputs[0])
         if self._opset < 10:
-            return helper.make_node("Slice", inputs, outputs, starts=[job.cut.first], ends=[job.cut.end], axes=[ROWS])
-        bounds_of = [self._ints([bound]) for bound in (job.cut.first, job.cut.end, ROWS)]
+            return helper.make_node("Slice", inputs, outputs, starts=[job.cut.first], ends=[job.cut.end], axes=[axis])
+        bounds_of = [self._ints([bound]) for bound in (job.cut.first, job.cut.end, axis)]
         return helper.make_node("Slice", [*inputs, *bounds_of], outputs)
 
     def _crop(self, job: FlowJob) -> onnx.NodeProto:
@@ -180,6 +183,8 @@ class _Writer:
         elif node.op_type == "ConvTranspose":
             self._set_pads(node, source, job.band[0], max(job.band[1], 0))
             self._set_first(node, "output_padding", max(-job.band[1], 0))
+        elif node.op_type in ("Reshape", "Expand"):
+            node.input[1] = self._ints(self._extents(source, job))
         elif node.op_type == "Resize":
             before, after = self._flow.shapes[original.inputs[0]], self._flow.shapes[original.outputs[0]]
             scales = [float(other // one) for one, other in zip(before, after, strict=True)]
@@ -196,6 +201,22 @@ class _Writer:
         _set(node, "auto_pad", None)
         _set(node, "pads", pads)
 
+    def _extents(self, source: onnx.NodeProto, job: FlowJob) -> list[int]:
+        """The shape that a Reshape or Expand of a band is told: what the file says, with the band's rows. An extent
+        that the input has at the same place is left to it, because it may be hidden.
+        """
+        told = [int(extent) for extent in numpy_helper.to_array(self._weight(source.input[1]))]
+        made = self._flow.shapes[job.outputs[0]]
+        axis = self._flow.axis(job.outputs[0])
+        behind = len(made) - axis
+        if source.op_type == "Expand":
+            if behind <= len(told) and told[-behind] != 1:
+                told[-behind] = made[axis]
+            return told
+        given = self._flow.shapes[job.inputs[0]]
+        told[axis] = made[axis]
+        return [0 if place < min(axis, len(given)) and one == given[place] else one for place, one in enumerate(told)]
+
     def _set_first(self, node: onnx.NodeProto, name: str, value: int) -> None:
         given = next((list(one.ints) for one in node.attribute if one.name == name), [0] * len(self._kernel(node)))
         _set(node, name, [value, *given[1:]] if value or any(given) else None)
@@ -204,8 +225,10 @@ class _Writer:
         given = next((list(one.ints) for one in node.attribute if one.name == "kernel_shape"), [])
         if given:
             return given
-        weight = next(one for one in self._model.graph.initializer if one.name == node.input[1])
-        return list(weight.dims[2:])
+        return list(self._weight(node.input[1]).dims[2:])
+
+    def _weight(self, name: str) -> onnx.TensorProto:
+        return next(one for one in self._model.graph.initializer if one.name == name)
 
     def _original(self, job: FlowJob) -> FlowJob:
         return self._flow.whole[job.node]

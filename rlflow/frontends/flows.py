@@ -15,13 +15,14 @@ from typing import Any
 import onnx
 from onnx import helper, numpy_helper
 
-from rlflow.footprint import Along, Flow, FlowJob
+from rlflow.footprint import Flow, FlowJob
 from rlflow.footprint.flow import BLOCK, ROWS, Layout
 from rlflow.footprint.layout import blocked_values
 from rlflow.footprint.rowmaps import RowMap
 from rlflow.frontends import inference
 from rlflow.frontends.constants import numpy_dtype
-from rlflow.frontends.row_kinds import Asked, forget_shapes, rows_of, settle_pools
+from rlflow.frontends.row_axes import row_axes
+from rlflow.frontends.row_kinds import Asked, forget_shapes, rows_of, settle_pools, whole_places
 
 __all__ = ["captured", "flow_of", "width"]
 
@@ -38,6 +39,8 @@ _KEEPING = frozenset({
 _POOLS = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"})
 #: A depthwise convolution stays in blocks where its channels are a multiple of this.
 _DEPTHWISE = 4
+#: Operators whose output is the buffer of their input.
+_VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 #: (input, output) places.
 _FIRST = ((0, 0),)
 _EITHER = ((0, 0), (1, 0))
@@ -69,8 +72,10 @@ class _Reader:
         self._folded = set(self._constants)
         fed = [info.name for info in model.graph.input if info.name not in self._constants]
         self._inputs = frozenset(fed)
+        self._axes: Mapping[str, int] = {}
 
     def flow(self) -> Flow:
+        self._axes = row_axes(self._graph.node, self._shape, lambda name: name not in self._constants)
         jobs = []
         for number, node in enumerate(self._graph.node):
             job = self._job(number, node)
@@ -93,6 +98,7 @@ class _Reader:
         outputs = tuple(info.name for info in self._graph.output)
         flow = Flow(tuple(jobs), shapes, widths, self._inputs, outputs, notes, {job.node: job for job in jobs})
         hides = self._hides()
+        flow = replace(flow, axes={value: axis for value, axis in self._axes.items() if value in shapes})
         return replace(flow, blocked=blocked_values(flow), hides=hides, pools=hides and self._is_fixed())
 
     def _is_fixed(self) -> bool:
@@ -160,12 +166,12 @@ class _Reader:
         reuses, convolves = _planned_reuse(node), node.op_type == "Conv"
         job = FlowJob(
             computed, outputs, number, flops=self._flops(node), reuses=reuses, layout=layout, convolves=convolves,
-            averages=self._averages(node),
+            averages=self._averages(node), alias=_kind(node) in _VIEWS,
         )  # fmt: skip
         if rows is None:
             return job
-        whole = frozenset(place for place, name in enumerate(computed) if not self._goes_along(name, outputs[0], rows))
-        if len(whole) == len(computed):
+        whole = whole_places(self._asked(node, computed), rows)
+        if whole is None or len(whole) == len(computed):
             return job
         return replace(job, rows=rows, whole=whole)
 
@@ -188,12 +194,12 @@ class _Reader:
             return Layout.PLAIN
         if node.op_type in _POOLS:
             size = self._size(node.input[0])
-            return Layout.BLOCKED if len(size) == 4 and size[1] % BLOCK == 0 and len(node.output) == 1 else Layout.PLAIN
+            whole = len(size) == 4 and isinstance(size[1], int) and size[1] % BLOCK == 0
+            return Layout.BLOCKED if whole and len(node.output) == 1 else Layout.PLAIN
         if _kind(node) == "Conv":
             return self._layout_of_convolution(node)
-        along = node.op_type == "Concat" and all(
-            self._size(name)[1:2] and self._size(name)[1] % BLOCK == 0 for name in computed
-        )
+        channels = [(*self._size(name), None, None)[1] for name in computed]
+        along = node.op_type == "Concat" and all(isinstance(one, int) and one % BLOCK == 0 for one in channels)
         return Layout.KEEPS if along or node.op_type in _KEEPING else Layout.PLAIN
 
     def _layout_of_convolution(self, node: onnx.NodeProto) -> Layout:
@@ -210,13 +216,13 @@ class _Reader:
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
-    def _goes_along(self, name: str, output: str, rows: RowMap) -> bool:
-        """Whether an input has rows of its own; else every band takes it whole."""
-        if not isinstance(rows, Along):
-            return True
-        ours, theirs = self._shape(output), self._shape(name)
-        assert ours is not None
-        return theirs is not None and len(theirs) == len(ours) and theirs[ROWS] == ours[ROWS]
+    def _asked(self, node: onnx.NodeProto, computed: tuple[str, ...]) -> Asked:
+        outputs = tuple(name for name in node.output if name)
+        return Asked(node, self._opset, self._shape, self._constant, computed, outputs, self._axis)
+
+    def _axis(self, name: str) -> int:
+        """The axis of the rows of a value."""
+        return self._axes.get(name, ROWS)
 
     def _shape(self, name: str) -> list[Any] | None:
         """Dimensions as the file says them, open ones open."""
@@ -229,10 +235,10 @@ class _Reader:
         if not _kind(node) or not computed or self._odd:
             return None
         for name in outputs:
-            shape = self._shape(name)
-            if shape is None or len(shape) <= ROWS or not isinstance(shape[ROWS], int) or shape[ROWS] < 2:
+            shape, axis = self._shape(name), self._axis(name)
+            if shape is None or len(shape) <= axis or not isinstance(shape[axis], int) or shape[axis] < 2:
                 return None
-        return rows_of(Asked(node, self._opset, self._shape, self._constant, computed, tuple(outputs)))
+        return rows_of(self._asked(node, computed))
 
     def _constant(self, name: str) -> Any:
         """The elements of a small constant, ``None`` where there is none of that name."""
@@ -305,7 +311,7 @@ def _count(dims: Sequence[Any]) -> float:
 
 def _planned_reuse(node: onnx.NodeProto) -> tuple[tuple[int, int], ...]:
     """What the runtime will probably compute in place, or in one kernel with what comes before."""
-    if node.op_type in _ACTIVATIONS:
+    if node.op_type in _ACTIVATIONS or _kind(node) in _VIEWS:
         return _FIRST
     return _EITHER if node.op_type in ("Add", "Sum") else ()
 

@@ -5,7 +5,7 @@ An operator that is not in the table, or has attributes that are not understood,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,9 @@ from rlflow.footprint import Along, Blending, Repeating, Sliding, Spreading
 from rlflow.footprint.flow import ROWS
 from rlflow.footprint.rowmaps import RowMap
 from rlflow.frontends import inference
+from rlflow.frontends.row_axes import REDUCTIONS, RESHAPES, SPATIAL, Carrier
 
-__all__ = ["Asked", "explicit_pads", "forget_shapes", "rows_of", "settle_pools"]
+__all__ = ["Asked", "explicit_pads", "forget_shapes", "rows_of", "settle_pools", "whole_places"]
 
 _UNARY = frozenset({
     "Abs", "Acos", "Asin", "Atan", "Cast", "Ceil", "Celu", "Clip", "Cos", "Elu", "Erf", "Exp", "Floor", "Gelu",
@@ -36,12 +37,51 @@ def rows_of(asked: Asked) -> RowMap | None:
     values.
     """
     maker = _MAKERS.get(asked.node.op_type)
-    return None if maker is None else maker(asked)
+    if maker is None or len({asked.rows(name) for name in asked.outputs}) > 1:
+        return None
+    if asked.node.op_type in SPATIAL and any(asked.rows(name) != ROWS for name in (*asked.computed, *asked.outputs)):
+        return None
+    return maker(asked)
+
+
+def whole_places(asked: Asked, rows: RowMap) -> frozenset[int] | None:
+    """The places among ``asked.computed`` that every band takes whole; ``None`` where one would have to be cut, and
+    cannot be.
+    """
+    if not isinstance(rows, Along):
+        return frozenset()
+    carrier, axis = Carrier(asked.node, asked.shape), asked.rows(asked.outputs[0])
+    found = set()
+    for place, (at, name) in enumerate(_computed_places(asked)):
+        if at is not None and carrier.source(at, axis) == asked.rows(name):
+            continue
+        if at == 0 and not _may_be_whole(asked, name, axis):
+            return None
+        found.add(place)
+    return frozenset(found)
+
+
+def _computed_places(asked: Asked) -> Iterator[tuple[int | None, str]]:
+    """The place among a node's inputs of each value that is computed; ``None``: it is read from inside a body."""
+    own = [(place, name) for place, name in enumerate(asked.node.input) if name and name in asked.computed]
+    yield from own
+    yield from ((None, name) for name in asked.computed[len(own) :])
+
+
+def _may_be_whole(asked: Asked, name: str, axis: int) -> bool:
+    """Whether the first input may be taken whole: it has one row only, which counts for all."""
+    if asked.node.op_type not in _MANY and asked.node.op_type != "Expand":
+        return False
+    ours, theirs = asked.shape(asked.outputs[0]) or [], asked.shape(name) or []
+    behind = len(ours) - axis
+    return len(theirs) < behind or theirs[-behind] == 1
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A node, and what is known about it."""
+    """A node, and what is known about it. ``computed``: its inputs that are no constants; ``rows``: the axis of the
+    rows of a value.
+    """
 
     node: onnx.NodeProto
     opset: int
@@ -49,6 +89,7 @@ class Asked:
     constant: Callable[[str], Any]
     computed: tuple[str, ...]
     outputs: tuple[str, ...]
+    rows: Callable[[str], int]
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -69,13 +110,15 @@ def _many(asked: Asked) -> RowMap | None:
     """Elementwise over several inputs: what is computed has as many rows as the result; the rest has one, or none."""
     ours = asked.shape(asked.outputs[0])
     assert ours is not None
-    behind = len(ours) - ROWS  # the axis of the rows, from the end
+    axis = asked.rows(asked.outputs[0])
+    behind = len(ours) - axis  # the axis of the rows, from the end
     for name in asked.node.input:
         theirs = asked.shape(name)
         if not name or theirs is None:
             return None
         own = theirs[-behind] if len(theirs) >= behind else 1
-        cut = name in asked.computed and len(theirs) == len(ours) and own == ours[ROWS]
+        along = asked.rows(name) == axis and len(theirs) == len(ours) and own == ours[axis]
+        cut = name in asked.computed and along
         if own != 1 and not cut:
             return None
     return Along()
@@ -94,7 +137,8 @@ def _not_over_rows(default: int) -> Callable[[Asked], RowMap | None]:
     def make(asked: Asked) -> RowMap | None:
         """Where the axis is not that of the rows."""
         axis = asked.axis(default)
-        return Along() if axis is not None and axis != ROWS and asked.node.input[0] in asked.computed else None
+        given = asked.node.input[0]
+        return Along() if axis is not None and axis != asked.rows(given) and given in asked.computed else None
 
     return make
 
@@ -123,7 +167,8 @@ def _sliced(asked: Asked) -> RowMap | None:
         axes = asked.constant(asked.node.input[3]) if len(asked.node.input) > 3 and asked.node.input[3] else None
     if axes is None:
         return None
-    return Along() if all((int(axis) + len(shape)) % len(shape) != ROWS for axis in axes) else None
+    rows = asked.rows(asked.node.input[0])
+    return Along() if all((int(axis) + len(shape)) % len(shape) != rows for axis in axes) else None
 
 
 def _padded(asked: Asked) -> RowMap | None:
@@ -138,8 +183,53 @@ def _padded(asked: Asked) -> RowMap | None:
     if pads is None or (len(asked.node.input) > 3 and asked.node.input[3] and axes is None):
         return None
     padded = [int(axis) % len(shape) for axis in (range(len(shape)) if axes is None else axes)]
-    ours = [place for place, axis in enumerate(padded) if axis == ROWS]
+    ours = [place for place, axis in enumerate(padded) if axis == asked.rows(asked.node.input[0])]
     return Along() if not any(pads[place] or pads[place + len(padded)] for place in ours) else None
+
+
+def _first(asked: Asked) -> RowMap | None:
+    """Where rows of the first input make the rows of the output, whatever else there is."""
+    return Along() if asked.node.input[0] in asked.computed else None
+
+
+def _of_first_alone(asked: Asked) -> RowMap | None:
+    return Along() if asked.computed == (asked.node.input[0],) else None
+
+
+def _affine(asked: Asked) -> RowMap | None:
+    """Gemm of a first factor that is not transposed; what is added is the same for each row."""
+    if asked.attributes.get("transA", 0) or asked.node.input[0] not in asked.computed:
+        return None
+    added = asked.node.input[2] if len(asked.node.input) > 2 else ""
+    shape = asked.shape(added) if added else []
+    return Along() if shape is not None and (len(shape) < 2 or shape[0] == 1) else None
+
+
+def _layer_normalisation(asked: Asked) -> RowMap | None:
+    """Over axes behind that of the rows, by scales that are not computed."""
+    axis = asked.axis(-1)
+    if axis is None or axis <= asked.rows(asked.node.input[0]) or len(asked.outputs) > 1:
+        return None
+    return _of_first_alone(asked)
+
+
+def _reduced(asked: Asked) -> RowMap | None:
+    """Over axes that are not the rows' and stay."""
+    given, shape = asked.attributes, asked.shape(asked.node.input[0])
+    axes = given.get("axes") if len(asked.node.input) < 2 else asked.constant(asked.node.input[1])
+    if axes is None or shape is None or not given.get("keepdims", 1):
+        return None
+    rows = asked.rows(asked.node.input[0])
+    return _of_first_alone(asked) if all(int(axis) % len(shape) != rows for axis in axes) else None
+
+
+def _reshaped(asked: Asked) -> RowMap | None:
+    """Where the file says the new shape; a band has its own."""
+    if asked.node.op_type not in ("Reshape", "Expand"):
+        return _of_first_alone(asked)
+    if asked.attributes.get("allowzero", 0) or asked.constant(asked.node.input[1]) is None:
+        return None
+    return _of_first_alone(asked)
 
 
 def _softmax(asked: Asked) -> RowMap | None:
@@ -288,6 +378,13 @@ _MAKERS: dict[str, Callable[[Asked], RowMap | None]] = {
     "Gather": _picked,
     "Slice": _sliced,
     "Pad": _padded,
+    "MatMul": _first,
+    "Gemm": _affine,
+    "LayerNormalization": _layer_normalisation,
+    "RMSNormalization": _layer_normalisation,
+    "Transpose": _of_first_alone,
+    **dict.fromkeys(RESHAPES, _reshaped),
+    **dict.fromkeys(REDUCTIONS, _reduced),
     "Conv": _convolution,
     "FusedConv": _convolution,
     "MaxPool": _largest,

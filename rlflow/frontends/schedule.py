@@ -42,7 +42,12 @@ class UnknownOrder(RuntimeRefused):
 
 
 class NodeRun(Protocol):
-    """One node in a run: its operator, (type, shape) of each output, bytes given out when it ends, and of workspace."""
+    """One node in a run: its name and operator, (type, shape) of each output, bytes given out when it ends, and of
+    workspace.
+    """
+
+    @property
+    def name(self) -> str: ...
 
     @property
     def operator(self) -> str: ...
@@ -60,15 +65,16 @@ class NodeRun(Protocol):
 def schedule_of(optimised: bytes, nodes: Sequence[NodeRun], feeds: Mapping[str, Any]) -> Flow:
     """The flow of the runtime's graph ``optimised`` as it ran on ``feeds``, ``nodes`` saying how.
 
-    Raises :class:`UnknownOrder` where it did not run that graph's nodes in their order.
+    Raises :class:`UnknownOrder` where nobody can say in which order it ran that graph's nodes.
     """
     graph = parse_model(optimised, "the runtime's graph").graph
-    if [node.op_type for node in graph.node] != [one.operator for one in nodes]:
+    ran = _as_they_ran(graph.node, nodes)
+    if ran is None:
         raise UnknownOrder("ONNX Runtime did not run the nodes of its graph in the order in which it wrote them.")
     shapes = {name: tuple(value.shape) for name, value in feeds.items()}
     widths = {name: int(value.dtype.itemsize) for name, value in feeds.items()}
     jobs = []
-    for number, (node, one) in enumerate(zip(graph.node, nodes, strict=True)):
+    for number, (node, one) in enumerate(zip(ran, nodes, strict=True)):
         jobs.append(_job(number, node, one.workspace, shapes))
         for name, (kind, shape) in zip(jobs[-1].outputs, one.outputs, strict=False):
             shapes[name], widths[name] = shape, _WIDTHS.get(kind, 4)
@@ -76,6 +82,50 @@ def schedule_of(optimised: bytes, nodes: Sequence[NodeRun], feeds: Mapping[str, 
             shapes[name], widths[name] = (0,), 1
     ends, hidden = tuple(one.name for one in graph.output), _hidden(graph)
     return Flow(tuple(jobs), shapes, widths, frozenset(feeds), ends, hidden=hidden)
+
+
+def _as_they_ran(nodes: Sequence[onnx.NodeProto], runs: Sequence[NodeRun]) -> list[onnx.NodeProto] | None:
+    """The nodes in the order of the run; ``None`` where they are others, or one would run before what it reads.
+
+    The runtime calls a node without a name by its operator and its number, and writes its nodes by their numbers.
+    """
+    named = {node.name: node for node in nodes if node.name}
+    nameless: dict[str, list[onnx.NodeProto]] = {}
+    for node in nodes:
+        if not node.name:
+            nameless.setdefault(node.op_type, []).append(node)
+    numbered: dict[str, list[int]] = {}
+    for one in runs:
+        if one.name not in named:
+            numbered.setdefault(one.operator, []).append(_number(one.name))
+    found = []
+    for one in runs:
+        ours, numbers = nameless.get(one.operator, []), sorted(numbered.get(one.operator, []))
+        if one.name in named:
+            found.append(named[one.name])
+        elif len(ours) == len(numbers):
+            found.append(ours[numbers.index(_number(one.name))])
+    return found if len(runs) == len(nodes) and _is_an_order(found, nodes, runs) else None
+
+
+def _number(name: str) -> int:
+    """The number at the end of what the runtime calls a node; -1: there is none."""
+    end = name.rpartition("_")[2]
+    return int(end) if end.isdecimal() else -1
+
+
+def _is_an_order(
+    found: Sequence[onnx.NodeProto], nodes: Sequence[onnx.NodeProto], runs: Sequence[NodeRun]
+) -> bool:
+    """Whether these are all nodes, each of the operator that ran, none before what it reads."""
+    if [node.op_type for node in found] != [one.operator for one in runs]:
+        return False
+    waiting = {name for node in nodes for name in node.output if name}
+    for node in found:
+        if not waiting.isdisjoint((*node.input, *captured(node))):
+            return False
+        waiting.difference_update(node.output)
+    return not waiting
 
 
 def _hidden(graph: onnx.GraphProto) -> frozenset[str]:

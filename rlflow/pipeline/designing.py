@@ -14,6 +14,7 @@ from rlflow.deployment import Export
 from rlflow.errors import RuntimeCrashed, RuntimeRefused, UsageError
 from rlflow.footprint import Flow, Footprint, Stretch, footprint, in_bands
 from rlflow.footprint.bands import height_of
+from rlflow.footprint.recompute import recomputed
 from rlflow.footprint.squeeze import Design, Squeeze
 from rlflow.pipeline.context import Context
 from rlflow.pipeline.loading import Loaded
@@ -83,13 +84,15 @@ class Seen:
 @dataclass(frozen=True)
 class Base:
     """A model that stretches are searched for in: as it came and folded, or rewritten first; then ``speedup`` says how
-    many times as fast that made it. ``is_edited``: no trace of rules leads to it.
+    many times as fast that made it. ``is_edited``: no trace of rules leads to it. ``copies``: values that it computes
+    again.
     """
 
     export: Export
     flow: Flow
     is_edited: bool
     speedup: float | None = None
+    copies: int = 0
 
 
 @dataclass(frozen=True)
@@ -117,8 +120,9 @@ class Designing:
         self.bases: list[Base] = []
 
     def add(self, export: Export, is_edited: bool, speedup: float | None = None) -> Base:
-        """One more base."""
+        """One more base, and where computing cheap values again makes its peak smaller, that as another."""
         from rlflow.frontends.flows import flow_of
+        from rlflow.frontends.recomputing import with_recomputed
         from rlflow.frontends.shuffles import with_gathers
 
         gathering = with_gathers(export.model)
@@ -126,8 +130,14 @@ class Designing:
             export, is_edited = self._came.exports.edited(lambda: gathering), True
         flow = flow_of(export.model, self._context.inputs(self._came).sizes.values)
         self._context.notes.extend(flow.notes)
-        self.bases.append(Base(export, flow, is_edited, speedup))
-        return self.bases[-1]
+        base = Base(export, flow, is_edited, speedup)
+        self.bases.append(base)
+        copies = recomputed(flow)
+        if copies:
+            again = self._came.exports.edited(lambda: with_recomputed(export.model, flow, copies))
+            sizes = self._context.inputs(self._came).sizes.values
+            self.bases.append(Base(again, flow_of(again.model, sizes), True, speedup, len(copies)))
+        return base
 
     def looked(self, original: Seen) -> list[LookedAt]:
         """What two searches find and the runtime needs less for than for the original, the smallest first. The second

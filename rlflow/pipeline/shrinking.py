@@ -173,6 +173,8 @@ class _Shrinking:
         from rlflow.frontends.storage import weight_bytes
 
         context, wish = self._context, self._wish
+        if chosen is not None and chosen.base.copies:
+            context.notes.append(f"{chosen.base.copies} cheap values are computed again for those who read them late.")
         nothing = "no smaller design was found within the bound; the model is written as it came"
         return ShrinkReport(
             model=self._came.name,

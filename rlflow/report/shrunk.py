@@ -10,6 +10,8 @@ from rlflow.report.model import Verified
 
 #: Raised when a field of the JSON form changes its meaning or goes away.
 FORMAT = 1
+#: Stretches that the text names; the JSON form has all.
+MOST_SAID = 6
 
 
 class MemoryUse(NamedTuple):
@@ -110,7 +112,9 @@ def shrink_text(report: ShrinkReport) -> str:
     lines.insert(3, f"    {counted}")
     if report.rewritten is not None:
         lines.append(f"  rewritten first            {report.rewritten:.3f} times as fast by that alone")
-    lines += [f"  in bands: {stretch}" for stretch in report.stretches]
+    lines += [f"  in bands: {stretch}" for stretch in report.stretches[:MOST_SAID]]
+    if len(report.stretches) > MOST_SAID:
+        lines.append(f"  and {len(report.stretches) - MOST_SAID} more stretches, which --json has")
     if len(report.front) > 1:
         lines.append("  what was found (peak, time; e: estimated):")
         marks = {True: "e", False: ""}

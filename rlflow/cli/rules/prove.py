@@ -41,6 +41,9 @@ _METHODS = ("auto", "field", "ordered", "float", "axiom")
 @click.option(
     "--axioms", is_flag=True, help="Look for a derivation from the operators' laws too, as a second argument."
 )
+@click.option(
+    "--bands", is_flag=True, help="Prove the bands of rows that `rlflow shrink` makes, and no rules. [needs: z3]"
+)
 @click.option("--write", is_flag=True, help="Write the proof records into the files.")
 @click.option("--examples", is_flag=True, help="Find and write examples for rules without; prove nothing.")
 @json_option("the verdicts as JSON")
@@ -53,6 +56,7 @@ def prove(
     samples: int,
     seed: int,
     axioms: bool,
+    bands: bool,
     write: bool,
     examples: bool,
     json_file: str | None,
@@ -62,6 +66,9 @@ def prove(
 
     Ctrl-C prints (and writes) what is known by then.
     """
+    if bands:
+        _prove_bands(items, everything, json_file, quiet)
+        return
     if method in ("axiom", "float") and write:
         raise UsageError(f"--write needs a whole proof; the method {method} is half of one. Leave --method out.")
     rules = rules_named(items, everything)
@@ -76,6 +83,26 @@ def prove(
         for verdict in verdicts:
             _print(verdict, quiet)
     _end(rules, verdicts, quiet or printed)
+
+
+def _prove_bands(items: Sequence[str], everything: bool, json_file: str | None, quiet: bool) -> None:
+    from rlflow.synthesis.band_proofs import band_proofs
+
+    if items or everything:
+        raise UsageError("--bands proves no rules; leave the names of rules, or --all, out.")
+    found = []
+    for one in band_proofs():
+        found.append(one)
+        if json_file is None and not (quiet and one.proved):
+            click.echo(str(one))
+            for line in one.against.splitlines():
+                click.echo(f"  | {line}")
+    printed = in_json(json_file, lambda: [{**one._asdict(), "proved": one.proved} for one in found])
+    missing = sum(not one.proved for one in found)
+    if missing:
+        raise ProofError(f"Of {plural(len(found), 'statement')} about bands, {missing} not proved; see above.")
+    if not (quiet or printed):
+        click.echo(f"{plural(len(found), 'statement')}: {len(found)} proved.")
 
 
 def _verdicts(
