@@ -3,8 +3,9 @@
 A *design* is a set of stretches in bands. From each design of the beam, stretches are tried that begin and end where
 little is alive around the job at which most is alive, in so many bands. Where that job is in a stretch already, the
 step that it is in is tried in more parts than the others; where the peak moves to a copy of a stretch, all copies are
-tried together. The smallest designs go on, and the smallest of those that add little work. What was tried and is not beaten in both memory and work by another design is the front that the caller
-chooses from.
+tried together. The makers of buffers that are only kept at the peak are looked at in the same way. The smallest designs
+go on, and the smallest of those that add little work. What was tried and is not beaten in both memory and work by
+another design is the front that the caller chooses from.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ PATIENCE = 3
 MOST_UNEVEN = 8
 #: A stretch that leaves so much of the peak is tried together with its copies.
 STUCK = 0.99
+#: A buffer that the runtime keeps for later is looked at where it has more than a sixth of the peak.
+KEPT = 6
 #: Turns that may go by without a smaller design: two peaks of one height need two stretches.
 STALE = 2
 #: Turns of the search; each adds one stretch, or makes a step of one finer.
@@ -94,18 +97,17 @@ class Squeeze:
         self._stepping = Stepping(self.flow)
         self._equal = EqualStretches(self.flow)
         needs = footprint(start)
-        seen = self.seen = {(): Design(needs.peak, 1.0, (), needs.live)}
-        beam: list[tuple[Design, Flow, Footprint]] = [(seen[()], start, needs)]
+        self.seen = {(): Design(needs.peak, 1.0, (), needs.live)}
+        beam = [(self.seen[()], start, needs)]
         best, stale = needs.peak, 0
         for _ in range(TURNS):
-            fresh = [found for one in beam for found in self._turn(*one, seen)]
-            beam = self._best(fresh)
+            beam = self._best([found for one in beam for found in self._turn(*one, self.seen)])
             if not beam or self._is_over():
                 break
             best, stale = (beam[0][0].peak, 0) if beam[0][0].peak < best else (best, stale + 1)
             if stale > STALE:
                 break
-        return front_of(list(seen.values()))
+        return front_of(list(self.seen.values()))
 
     def small(self) -> list[Design]:
         """All that was tried, the least first. The runtime computes in another order and leaves other gaps, so what is
@@ -123,8 +125,20 @@ class Squeeze:
     def _turn(
         self, design: Design, flow: Flow, needs: Footprint, seen: dict[tuple[Stretch, ...], Design]
     ) -> Iterator[tuple[Design, Flow, Footprint]]:
-        """The design with one more stretch, in more and more bands as long as that is allowed and of use."""
-        for first, last in self._around(design, flow, needs):
+        """The design with one more stretch, around the peak or around what is only kept there, or with a finer one."""
+        yield from self._with_one_more(design, self._around(design, flow, needs), seen)
+        yield from self._with_one_more(design, self._around_kept(design, flow, needs), seen)
+        for stretches in self._refined(design, flow, needs):
+            refined = None if stretches in seen or self._is_over() else self._tried(stretches)
+            if refined is not None:
+                seen[stretches] = refined[0]
+                yield refined
+
+    def _with_one_more(
+        self, design: Design, around: Iterator[tuple[int, int]], seen: dict[tuple[Stretch, ...], Design]
+    ) -> Iterator[tuple[Design, Flow, Footprint]]:
+        """The design with one of these stretches, in more and more bands as long as that is allowed and of use."""
+        for first, last in around:
             kept = [one for one in design.stretches if one.last < first or one.first > last]
             for kind in self._kinds():
                 least, idle = design.peak, 0
@@ -142,11 +156,6 @@ class Squeeze:
                         yield from self._repeated(found, stretch, seen)
                     if stretch is not None and stretch.cuts:
                         yield from self._finer_at_once(found, stretch, seen)
-        for stretches in self._refined(design, flow, needs):
-            refined = None if stretches in seen or self._is_over() else self._tried(stretches)
-            if refined is not None:
-                seen[stretches] = refined[0]
-                yield refined
 
     def _repeated(
         self, found: tuple[Design, Flow, Footprint], stretch: Stretch, seen: dict[tuple[Stretch, ...], Design]
@@ -268,6 +277,23 @@ class Squeeze:
         behind = [(run, run[0]) for run in self._runs if run[0] > peak][:1]
         for run, place in here or [*before, *behind]:
             yield from self._covering(place, run, design.peak)
+
+    def _around_kept(self, design: Design, flow: Flow, needs: Footprint) -> Iterator[tuple[int, int]]:
+        """The same around the makers of large buffers that are only kept."""
+        for place in self._kept(flow, needs):
+            for run in self._runs:
+                if run[0] <= place <= run[1]:
+                    yield from self._covering(place, run, design.peak)
+
+    def _kept(self, flow: Flow, needs: Footprint) -> list[int]:
+        """The makers of large values that nobody reads any more at the peak: the runtime keeps their buffers for later
+        values of the same shape.
+        """
+        large = {value for value in needs.holders if KEPT * flow.bytes(value) > needs.peak}
+        for job in flow.jobs[needs.at :]:
+            large.difference_update((*job.inputs, *job.outputs))
+        makers = (place for place, job in enumerate(flow.jobs) if not large.isdisjoint(job.outputs))
+        return [self._place(flow, place) for place in makers]
 
     def _covering(self, place: int, run: tuple[int, int], peak: int) -> Iterator[tuple[int, int]]:
         jobs = self.flow.jobs

@@ -185,6 +185,7 @@ class _Writer:
             self._set_first(node, "output_padding", max(-job.band[1], 0))
         elif node.op_type in ("Reshape", "Expand"):
             node.input[1] = self._ints(self._extents(source, job))
+            _set(node, "allowzero", None)
         elif node.op_type == "Resize":
             before, after = self._flow.shapes[original.inputs[0]], self._flow.shapes[original.outputs[0]]
             scales = [float(other // one) for one, other in zip(before, after, strict=True)]

@@ -227,7 +227,8 @@ def _reshaped(asked: Asked) -> RowMap | None:
     """Where the file says the new shape; a band has its own."""
     if asked.node.op_type not in ("Reshape", "Expand"):
         return _of_first_alone(asked)
-    if asked.attributes.get("allowzero", 0) or asked.constant(asked.node.input[1]) is None:
+    told = asked.constant(asked.node.input[1])
+    if told is None or (asked.attributes.get("allowzero", 0) and 0 in told):
         return None
     return _of_first_alone(asked)
 

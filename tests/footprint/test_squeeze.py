@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -95,3 +96,21 @@ def test_what_a_stretch_hands_on_is_hidden_where_a_buffer_would_live_on() -> Non
     assert [one.veils for one in smallest.stretches][-1:] == [True]
     bare = in_bands(lasting(), [one._replace(veils=False) for one in smallest.stretches])
     assert bare is not None and footprint(bare).peak > smallest.peak
+
+
+def test_a_buffer_that_is_only_kept_at_the_peak_is_made_smaller() -> None:
+    """The scores of one block and the next: between them the runtime keeps the buffer, and something else is wide."""
+    narrow, scores, wide = (1, 1, 32, 8), (1, 1, 32, 128), (1, 1, 32, 96)
+    sizes = {"x": narrow, "s0": scores, "n0": narrow, "w": wide, "n1": narrow, "s1": scores, "n2": narrow}
+    names = list(sizes)
+    jobs = tuple(
+        FlowJob((given,), (made,), number, Along() if made != "n1" else None, flops=3e8)
+        for number, (given, made) in enumerate(itertools.pairwise(names))
+    )
+    flow = Flow(jobs, sizes, dict.fromkeys(sizes, 4), frozenset({"x"}), ("n2",), hides=True)
+    needs = footprint(flow)
+    assert needs.at in (2, 3) and "s0" in needs.holders and needs.peak > flow.bytes("s0") + flow.bytes("w")
+    search = Squeeze(flow, 2.0, 20.0)
+    smallest = search.run()[0]
+    assert search._kept(flow, needs) == [0]
+    assert smallest.peak < flow.bytes("s0")

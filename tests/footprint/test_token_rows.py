@@ -144,6 +144,17 @@ def test_a_reshape_keeps_rows_that_stay_whole(shape: tuple[int, ...], told: tupl
     assert axis is None or flow.axis(made) == axis
 
 
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_reshape_that_takes_zeros_at_their_word_has_none_of_them(hidden: bool) -> None:
+    net = Net(1, 6, 8)
+    wide = net.add("MatMul", "x", net.weight(8, 8))
+    apart = net.add("Reshape", wide, net.ints(1, 6, 2, 4), allowzero=1)
+    model = net.model(net.add("Relu", net.add("Transpose", apart, perm=[0, 2, 1, 3])))
+    flow = flow_of(model)
+    assert all(job.rows is not None for job in flow.jobs)
+    banded(model, net.shape, Stretch(0, len(flow.jobs) - 1, 3, hidden=hidden), flow)
+
+
 @pytest.mark.parametrize(
     ("op", "attributes"),
     [
