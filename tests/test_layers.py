@@ -67,7 +67,10 @@ DOORS: dict[str, set[str]] = {
     "onnxslim": {"frontends"},
     "onnxruntime": {"runtime"},
     "openvino": {"runtime"},
-    "torch": {"nn", "agents", "runtime/torch_cuda", "torch.py", "tuner/actor_critic.py"},
+    "torch": {
+        "nn", "agents", "runtime/torch_cuda", "torch.py", "tuner/actor_critic.py", "placement/compiled_fusing.py",
+        "placement/inductor_scheduling.py",
+    },
     "torch_scatter": {"nn/segment.py"},
     "gymnasium": {"env"},
     "tvm": {"tuner/tvm_child.py", "tuner/tvm_sites.py"},

@@ -18,7 +18,8 @@ without: the policy with a part left out. Both go on where they were stopped, al
 how much is done, and is in every row. large: one decision about 80,000 nodes.
 reality: seconds of a request of `--models` cut in two at nine places, simulated from a profile of the whole, and by the
 clock in two pinned processes. minimalloc: its instances (`DIR/minimalloc/*.csv`) packed. iopddl: the contest's
-instances (`DIR/iopddl/*.json.gz`), `--seconds` of processor time each.
+instances (`DIR/iopddl/*.json.gz`), `--seconds` of processor time each. fusion: TorchInductor's kernels for six graphs,
+really compiled and timed; `--fusions` evaluations of each way to decide, and the wholes beside Inductor's own choice.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, os.fspath(HERE.parent / "common"))
 
 import doppler
+import fusion
 import iopddl
 import learned
 import offsets
@@ -49,7 +51,7 @@ import results
 from rlflow.placement import Devices, PlacementTask
 from rlflow.testing.placers import layered_work
 
-PARTS = ("simulator", "doppler", "split", "minimalloc", "iopddl", "large", "policy", "without", "reality")
+PARTS = ("simulator", "doppler", "split", "minimalloc", "iopddl", "large", "policy", "without", "reality", "fusion")
 MODELS = ("squeezenet1.1", "resnet-18", "mobilenet-v2", "densenet-121", "inception-v3")
 RESULTS = HERE / "results" / "go.jsonl"
 DATA = HERE.parents[2] / "shared" / "data"
@@ -120,6 +122,8 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
         for row in found["reality"]:
             figures = (row["rank_correlation"], row["ratio"], row["lowest"], row["highest"])
             yield f"| {row['model']} | {len(row['cuts'])} | {' | '.join(f'{one:.2f}' for one in figures)} |"
+    if found["fusion"]:
+        yield from fusion.table(found["fusion"])
     yield from learned_table(found)
 
 
@@ -168,7 +172,10 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--instances", nargs="+", metavar="NAME", help="of iopddl (default: all)")
     parser.add_argument("--seconds", type=float, default=300.0, help="for each instance of iopddl")
     parser.add_argument("--nodes", type=int, default=80_000, help="of the large graph")
-    parser.add_argument("--again", action="store_true", help="make rows of doppler, policy and without that are there")
+    parser.add_argument("--fusions", type=int, default=32, help="evaluations of each way to decide about fusion")
+    parser.add_argument(
+        "--again", action="store_true", help="make rows of doppler, policy, without and fusion that are there"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS, help="file of the rows")
     results.add_options(parser)
     return parser
@@ -197,6 +204,7 @@ def main() -> None:
             given.setting, given.families, kept, have, seeds=given.training_seeds, jobs=given.jobs
         ),
         "without": lambda: learned.without(given.setting, kept, have),
+        "fusion": lambda: fusion.fused(given.fusions, have),
     }  # fmt: skip
     for part in given.only:
         for row in sources[part]():

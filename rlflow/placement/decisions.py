@@ -1,8 +1,8 @@
 """One interface for decisions about all nodes of a graph, and the graph as whoever decides sees it.
 
-Three tasks share it: :class:`rlflow.placement.PlacementTask` (a device a node),
-:class:`rlflow.placement.ordering.OrderingTask` and :class:`rlflow.placement.fusing.FusingTask` (a level of priority a
-node). Lower objectives are better.
+Four tasks share it: :class:`rlflow.placement.PlacementTask` (a device a node), and with a level of priority a node
+:class:`rlflow.placement.ordering.OrderingTask`, :class:`rlflow.placement.fusing.FusingTask` and
+:class:`rlflow.placement.compiled_fusing.CompiledFusingTask`. Lower objectives are better.
 """
 
 from __future__ import annotations
