@@ -31,7 +31,7 @@ sys.path[:0] = [os.fspath(HERE), os.fspath(HERE.parent / "common")]
 import results  # from the folder "common"
 import tables  # from this folder
 from families import CONFIG, read
-from run import COSTS, RULES, WEIGHTS, Rows, searched
+from run import COSTS, RULES, WEIGHTS, Rows, priced, searched
 
 from rlflow import price, search
 from rlflow.files import write_atomically
@@ -85,7 +85,7 @@ def _search(
         if not kept.have(key):
             about = {"family": family, "half": half, "name": name, "role": role, "of": of}
             where = {"cost": cost, "budget": budget, "seed": seed}
-            row = searched(family, spec.format(seed=seed), cost, budget, seed)
+            row = searched(read(family), spec.format(seed=seed), priced(cost, family), budget, seed)
             kept.add({"kind": "search", "key": key, **about, **where, **row})
 
 

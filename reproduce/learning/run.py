@@ -34,6 +34,7 @@ import tables
 from families import CONFIG, HALVES, read
 
 from rlflow import price, search
+from rlflow.graph import Graph
 from rlflow.rewrite import compiled
 from rlflow.search import Problem
 from rlflow.synthesis import load_rules
@@ -84,13 +85,12 @@ def priced(cost: str, family: str) -> price.CostModel:
     return price.make("analytic", **COSTS[cost])
 
 
-def searched(family: str, spec: str, cost: str, budget: str, seed: int) -> dict[str, Any]:
+def searched(graph: Graph, spec: str, model: price.CostModel, budget: str, seed: int) -> dict[str, Any]:
     """One search, by the CPU clock; what it needs is read before the clock starts. ``guessed``: regions of the best
     graph that the recorded table lacks, and their part of its price.
     """
     search.require_ready(search.make(spec))
-    model = priced(cost, family)
-    problem = Problem(read(family), RULES, model, budget, seed=seed, clock=time.process_time)
+    problem = Problem(graph, RULES, model, budget, seed=seed, clock=time.process_time)
     begun = time.process_time()
     found = search.solve(problem, spec)
     return {
@@ -127,7 +127,7 @@ def play(kept: Rows, options: argparse.Namespace, size: dict[str, Any]) -> None:
                         cost = options.cost
                         key = f"{family}/{one.name}/{budget}/{seed}" + ("" if cost == "cpu" else f"/{cost}")
                         if not kept.have(key):
-                            row = searched(family, one.at(seed), cost, budget, seed)
+                            row = searched(read(family), one.at(seed), priced(cost, family), budget, seed)
                             where = {"cost": cost, "budget": budget, "seed": seed}
                             kept.add({"kind": "search", "key": key, **about, **where, **row})
 
