@@ -85,27 +85,37 @@ def schedule_of(optimised: bytes, nodes: Sequence[NodeRun], feeds: Mapping[str, 
 
 
 def _as_they_ran(nodes: Sequence[onnx.NodeProto], runs: Sequence[NodeRun]) -> list[onnx.NodeProto] | None:
-    """The nodes in the order of the run; ``None`` where they are others, or one would run before what it reads.
-
-    The runtime calls a node without a name by its operator and its number, and writes its nodes by their numbers.
+    """The nodes in the order of the run: by their names, where all have one of their own; else as they are written, or
+    by the numbers with which the runtime calls those without a name. ``None`` where none of it is an order of these.
     """
     named = {node.name: node for node in nodes if node.name}
+    by_name = [named[one.name] for one in runs if one.name in named]
+    orders = [by_name] if len(named) == len(nodes) else [list(nodes), _by_number(named, nodes, runs)]
+    return next((found for found in orders if _is_an_order(found, nodes, runs)), None)
+
+
+def _by_number(
+    named: Mapping[str, onnx.NodeProto], nodes: Sequence[onnx.NodeProto], runs: Sequence[NodeRun]
+) -> list[onnx.NodeProto]:
+    """The nodes in the order of the run: one without a name is called by its operator and a number, which grow with the
+    places where they are written.
+    """
     nameless: dict[str, list[onnx.NodeProto]] = {}
     for node in nodes:
         if not node.name:
             nameless.setdefault(node.op_type, []).append(node)
-    numbered: dict[str, list[int]] = {}
+    numbers: dict[str, list[int]] = {}
     for one in runs:
         if one.name not in named:
-            numbered.setdefault(one.operator, []).append(_number(one.name))
+            numbers.setdefault(one.operator, []).append(_number(one.name))
     found = []
     for one in runs:
-        ours, numbers = nameless.get(one.operator, []), sorted(numbered.get(one.operator, []))
+        ours, known = nameless.get(one.operator, []), sorted(numbers.get(one.operator, []))
         if one.name in named:
             found.append(named[one.name])
-        elif len(ours) == len(numbers):
-            found.append(ours[numbers.index(_number(one.name))])
-    return found if len(runs) == len(nodes) and _is_an_order(found, nodes, runs) else None
+        elif len(ours) == len(known):
+            found.append(ours[known.index(_number(one.name))])
+    return found
 
 
 def _number(name: str) -> int:

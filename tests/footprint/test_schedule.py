@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -127,3 +128,50 @@ def test_the_resident_memory_of_a_fresh_process_grows_by_the_values(worker: Work
     found = resident_of(worker, model.SerializeToString(), feeds_of(model), 3)
     assert found.growth > 16 * 512 * 512 * 4
     assert found.peak - found.growth == found.loaded > 0
+
+
+class Ran(NamedTuple):
+    """A node in a run, as far as its order goes."""
+
+    name: str
+    operator: str
+    outputs: tuple[tuple[str, tuple[int, ...]], ...] = (("float", (1, 4)),)
+    held: int = 0
+    workspace: int = 0
+
+
+def fork(names: tuple[str, str, str]) -> bytes:
+    """Two functions of the input, and their sum; the nodes have these names."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], name=names[0]),
+        helper.make_node("Relu", ["x"], ["b"], name=names[1]),
+        helper.make_node("Add", ["a", "b"], ["y"], name=names[2]),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy"]
+    graph = helper.make_graph(nodes, "fork", ends[:1], ends[1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("names", "runs", "expected"),
+    [
+        (("one", "two", "sum"), ("one", "two", "sum"), "aby"),
+        (("one", "two", "sum"), ("two", "one", "sum"), "bay"),  # names say more than the file's order
+        (("", "", ""), ("Relu_7", "Relu_9", "Add_10"), "aby"),
+        (("", "", ""), ("Relu_9", "Relu_7", "Add_10"), "aby"),  # new nodes have numbers in any order
+        (("one", "", "sum"), ("Relu_3", "one", "sum"), "aby"),  # both may be; as it is written
+        (("one", "two", "sum"), ("sum", "two", "one"), None),
+        (("one", "two", "sum"), ("one", "one", "sum"), None),
+        (("", "", ""), ("Relu_7", "Add_10", "Relu_9"), None),
+        (("", "", ""), ("Relu_7", "Relu_9"), None),
+    ],
+)
+def test_the_order_of_a_run(names: tuple[str, str, str], runs: tuple[str, ...], expected: str | None) -> None:
+    operators = {"one": "Relu", "two": "Relu", "sum": "Add"}
+    ran = [Ran(one, operators.get(one) or one.partition("_")[0]) for one in runs]
+    feeds = {"x": np.zeros((1, 4), np.float32)}
+    if expected is None:
+        with pytest.raises(RuntimeRefused, match="order"):
+            schedule_of(fork(names), ran, feeds)
+        return
+    assert "".join(job.outputs[0] for job in schedule_of(fork(names), ran, feeds).jobs) == expected
