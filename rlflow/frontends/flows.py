@@ -17,6 +17,7 @@ from onnx import helper, numpy_helper
 
 from rlflow.footprint import Flow, FlowJob
 from rlflow.footprint.flow import BLOCK, ROWS, Layout
+from rlflow.footprint.hoisting import hoisted
 from rlflow.footprint.layout import blocked_values
 from rlflow.footprint.rowmaps import RowMap
 from rlflow.frontends import inference
@@ -81,7 +82,7 @@ class _Reader:
             job = self._job(number, node)
             if job is not None:
                 jobs.append(job)
-        jobs = _crossing(self._fused(jobs))
+        jobs = hoisted(_crossing(self._fused(jobs)))
         values = {value for job in jobs for value in (*job.inputs, *job.outputs)} | self._inputs
         shapes: dict[str, tuple[int, ...]] = {}
         widths: dict[str, int] = {}

@@ -205,6 +205,30 @@ def test_attention_in_bands_of_queries_is_the_whole(bands: int, hidden: bool) ->
     banded(model, net.shape, Stretch(first, len(flow.jobs) - 1, bands, hidden=hidden), flow)
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_what_is_taken_whole_is_made_before_the_rows_that_meet_it(late: bool) -> None:
+    """The values of attention stand behind the scores in the file; ``late``: they need the scores, so they stay."""
+    net = Net(1, 6, 8)
+    query, key = heads(net, "x", 6, 8, 2), heads(net, "x", 6, 8, 2)
+    scores = net.add("Relu", net.add("MatMul", query, net.add("Transpose", key, perm=[0, 1, 3, 2])))
+    value = heads(net, "x", 6, 8, 2)
+    if late:
+        value = net.add("Add", value, net.add("MatMul", scores, value))
+    mixed = net.add("MatMul", scores, value)
+    model = net.model(net.add("Reshape", net.add("Transpose", mixed, perm=[0, 2, 1, 3]), net.ints(1, 6, 8)))
+    flow = flow_of(model)
+    assert (place_of(flow, value) < place_of(flow, scores)) is not late
+    made = set(flow.inputs)
+    for job in flow.jobs:
+        assert made.issuperset(job.inputs)
+        made.update(job.outputs)
+    stretch = Stretch(place_of(flow, scores) - 1, place_of(flow, mixed), 3, hidden=flow.hides)
+    if late:
+        assert in_bands(flow, [stretch]) is None
+        return
+    banded(model, net.shape, stretch, flow)
+
+
 def test_bands_do_not_take_whole_what_bands_make() -> None:
     net = Net(1, 7, 8)
     _, key, scores, result = attention(net, 7, 8, 2)
