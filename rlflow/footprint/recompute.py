@@ -48,8 +48,8 @@ def recomputed(flow: Flow) -> list[Again]:
 
 
 def again_in(flow: Flow, copies: Sequence[Again]) -> Flow:
-    """The flow with these copies; each reads its inputs through a view, so that the runtime does not join it to the
-    first.
+    """The flow with these copies, each before the first who reads it. The views through which they read, so that the
+    runtime does not join them to the first, have no buffers and are left out.
     """
     jobs = list(flow.jobs)
     shapes, widths, axes = dict(flow.shapes), dict(flow.widths), dict(flow.axes)
