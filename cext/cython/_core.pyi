@@ -424,26 +424,19 @@ class GroupTimes:
 
 class OrderPeak:
     def __init__(
-        self,
-        *,
-        jobs: int,
-        values: int,
-        input_begin: Any,
-        input: Any,
-        output_begin: Any,
-        output: Any,
-        candidate_begin: Any,
-        candidate: Any,
-        alias: Any,
-        workspace: Any,
-        bytes: Any,
-        kind: Any,
-        kept: Any,
-        uses: Any,
-    ) -> None: ...
+        self, *, jobs: int, values: int, input_begin: Any, input: Any, output_begin: Any, output: Any,
+        candidate_begin: Any, candidate: Any, alias: Any, workspace: Any, bytes: Any, kind: Any, kept: Any, uses: Any,
+    ) -> None: ...  # fmt: skip
     def peak(self, order: Any) -> int: ...
     def order(self, level: Any) -> NDArray[np.int32]: ...
     def peaks(self, levels: Any) -> NDArray[np.float64]: ...
+
+class FlowPart:
+    def __init__(self, **arrays: Any) -> None: ...
+
+class FlowPeak:
+    def __init__(self, whole: FlowPart, given: Any, taken: Any, alignment: int) -> None: ...
+    def needs(self, changes: Iterable[tuple[int, int, FlowPart]]) -> tuple[int, int, int, float, int, int]: ...
 
 class PolicyCode: ...
 

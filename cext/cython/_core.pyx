@@ -464,6 +464,7 @@ include "offsets.pxi"
 include "order_peak.pxi"
 include "group_times.pxi"
 include "choices.pxi"
+include "flow_peak.pxi"
 
 # ----------------------------------------------------------------------------------------------------------------- the network
 

@@ -47,20 +47,39 @@ class Stretch(NamedTuple):
         return list(zip((self.first, *(cut + 1 for cut in self.cuts)), (*self.cuts, self.last), strict=True))
 
 
+class Bands(NamedTuple):
+    """A stretch in bands. ``sizes``: of the values that are new; ``hidden``: those whose shapes the runtime does not
+    learn, and with :attr:`Stretch.veils` what the stretch hands on.
+    """
+
+    jobs: Sequence[FlowJob]
+    sizes: ValueSizes
+    hidden: set[str]
+
+
+def bands_of(flow: Flow, stretch: Stretch) -> Bands | None:
+    """One stretch in bands; ``None`` where it cannot be."""
+    banded = _Banded(flow, stretch)
+    jobs = banded.jobs()
+    return None if jobs is None else Bands(jobs, banded.sizes, banded.hidden)
+
+
 def in_bands(flow: Flow, stretches: Iterable[Stretch]) -> Flow | None:
     """The flow with these stretches, which do not overlap, in bands; ``None`` where one of them cannot be."""
     jobs: list[FlowJob] = []
     sizes = ValueSizes(dict(flow.shapes), dict(flow.widths), dict(flow.axes))
     hidden = set(flow.hidden)
     place = 0
-    for number, stretch in enumerate(sorted(stretches)):
-        banded = _Banded(flow, stretch, number, sizes)
-        found = banded.jobs()
+    for stretch in sorted(stretches):
+        found = bands_of(flow, stretch)
         if found is None:
             return None
         jobs += _veiled(flow.jobs[place : stretch.first], hidden)
-        jobs += found
-        hidden |= banded.hidden
+        jobs += found.jobs
+        hidden |= found.hidden
+        sizes.shapes.update(found.sizes.shapes)
+        sizes.widths.update(found.sizes.widths)
+        sizes.axes.update(found.sizes.axes)
         place = stretch.last + 1
     jobs += _veiled(flow.jobs[place:], hidden)
     return replace(flow, jobs=tuple(jobs), hidden=frozenset(hidden), **sizes._asdict())
@@ -129,7 +148,7 @@ class BandStep:
             if not asked:
                 shares.append(None)
                 continue
-            rows = _hull(asked)
+            rows = hull(asked)
             need.update(dict.fromkeys(job.outputs, rows))
             banded = [value for place, value in enumerate(job.inputs) if place not in job.whole]
             share = job.rows.share(*rows, self._flow.height(banded[0])) if job.rows is not None and banded else None
@@ -137,7 +156,7 @@ class BandStep:
                 return None
             shares.append(share)
             for value in banded:
-                need[value] = _hull([need.get(value, share), share])
+                need[value] = hull([need.get(value, share), share])
         return Shared(wanted, need, shares[::-1])
 
 
@@ -148,12 +167,6 @@ class ValueSizes(NamedTuple):
     widths: dict[str, int]
     axes: dict[str, int]
 
-    def add(self, name: str, shape: tuple[int, ...], like: str) -> None:
-        """One more value, like another but for its shape."""
-        self.shapes[name], self.widths[name] = shape, self.widths[like]
-        if like in self.axes:
-            self.axes[name] = self.axes[like]
-
 
 class _Piece(NamedTuple):
     """Rows of a value, and their name."""
@@ -163,11 +176,13 @@ class _Piece(NamedTuple):
 
 
 class _Banded:
-    """The jobs of one stretch; ``sizes`` receives what they make."""
+    """The jobs of one stretch; ``sizes`` receives what they make. The names of its values are its own, because no other
+    stretch begins where it does.
+    """
 
-    def __init__(self, flow: Flow, stretch: Stretch, number: int, sizes: ValueSizes) -> None:
-        self.flow, self.number = flow, number
-        self._stretch, self._sizes = stretch, sizes
+    def __init__(self, flow: Flow, stretch: Stretch) -> None:
+        self.flow, self.number = flow, stretch.first
+        self._stretch, self.sizes = stretch, ValueSizes({}, {}, {})
         self._steps = [BandStep(flow, first, last) for first, last in stretch.steps]
         self._rates = stretch.rates or (1,) * len(self._steps)
         self._made = {value for step in self._steps if not step.crosses for value in step.made}
@@ -221,7 +236,7 @@ class _Banded:
             parts = self._means.setdefault(made, [])
             for piece in pieces[len(parts) :]:
                 parts.append(part := f"{made}/mean{self.number}.{len(parts)}")
-                self._sizes.add(part, self._sizes.shapes[made], made)
+                self._add(part, self.flow.shapes[made], made)
                 yield job.changed(inputs=(piece.name,), outputs=(part,), flops=job.flops / len(pieces), band=(0, 0))
 
     def _joint(self, value: str, pieces: tuple[str, ...]) -> list[FlowJob]:
@@ -229,7 +244,7 @@ class _Banded:
         if not self.is_pooled(value, self.flow.jobs[self._stretch.last + 1 :]):
             return [FlowJob(pieces, (value,), joins=True, orders=True)]
         joined = f"{value}/joined"
-        self._sizes.add(joined, self.flow.shapes[value], value)
+        self._add(joined, self.flow.shapes[value], value)
         return [FlowJob(pieces, (joined,), joins=True, orders=True), self.pool(joined, value)]
 
     def is_pooled(self, value: str, later: Iterable[FlowJob]) -> bool:
@@ -242,7 +257,7 @@ class _Banded:
 
     def pool(self, given: str, made: str) -> FlowJob:
         """An average pool of one pixel, which changes nothing but the layout (and the sign of a zero)."""
-        flops = float(prod(self._sizes.shapes[given]))
+        flops = float(prod(self.sizes.shapes[given]))
         return FlowJob((given,), (made,), pools=True, flops=flops, layout=Layout.BLOCKED)
 
     def whole(self, value: str) -> str:
@@ -260,17 +275,23 @@ class _Banded:
     def new(self, value: str, rows: Cut | Share, name: str) -> str:
         """Rows of a value get a name, a shape and a width."""
         shape, axis = self.flow.shapes[value], self.flow.axis(value)
-        self._sizes.add(name, (*shape[:axis], rows.end - rows.first, *shape[axis + 1 :]), value)
+        self._add(name, (*shape[:axis], rows.end - rows.first, *shape[axis + 1 :]), value)
         if self._stretch.hidden:
             self.hidden.add(name)
         return name
+
+    def _add(self, name: str, shape: tuple[int, ...], like: str) -> None:
+        """One more value, like one of the flow but for its shape."""
+        self.sizes.shapes[name], self.sizes.widths[name] = shape, self.flow.widths[like]
+        if like in self.flow.axes:
+            self.sizes.axes[name] = self.flow.axes[like]
 
     def cut(self, given: str, made: str, cut: Cut, has: Cut, blocked: bool) -> FlowJob:
         """The job that takes ``cut`` of ``given``, which has as many rows as ``has``."""
         if not blocked:
             return FlowJob((given,), (made,), cut=cut)
         kernel = has.end - has.first - (cut.end - cut.first) + 1
-        flops = 2.0 * kernel * prod(self._sizes.shapes[made])
+        flops = 2.0 * kernel * prod(self.sizes.shapes[made])
         return FlowJob((given,), (made,), cut=cut, crops=True, convolves=True, flops=flops, layout=Layout.BLOCKED)
 
     # --- which rows ---------------------------------------------------------------------------------------------------
@@ -460,5 +481,6 @@ def _places(height: int, bands: int, uneven: bool) -> list[int] | None:
     return [sum(sizes[:band]) for band in range(bands + 1)]
 
 
-def _hull(parts: Sequence[Cut | Share]) -> Cut:
+def hull(parts: Sequence[Cut | Share]) -> Cut:
+    """The rows from the first to the last of all parts."""
     return Cut(min(one.first for one in parts), max(one.end for one in parts))

@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from itertools import groupby, repeat
 from typing import NamedTuple
 
+from rlflow.footprint.banded_peaks import BandedPeaks
 from rlflow.footprint.bands import Stretch, exits, height_of, in_bands, taken_whole
 from rlflow.footprint.equal_stretches import EqualStretches
 from rlflow.footprint.flow import Flow
 from rlflow.footprint.layout import with_copies
-from rlflow.footprint.lifetimes import Footprint, footprint
+from rlflow.footprint.lifetimes import footprint
 from rlflow.footprint.stepping import CALL, COPY, Stepping
 
 #: Numbers of bands that are tried, and those below the last that give bands of one height.
@@ -29,8 +30,10 @@ BANDS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 FINER, CUTS = (2, 3), 3
 #: Parts of a step that are tried at most.
 MOST_PARTS = 64
-#: Beginnings and ends that are tried around a peak, and designs that go on.
-PLACES, BEAM = 10, 4
+#: Beginnings and ends that are tried around a peak.
+PLACES = 10
+#: Designs that go on; as long as there is time, the search begins again with more.
+BEAMS = (4, 8, 16, 32)
 #: The share of the work that may be added, up to which a design is among the cheap half of the beam.
 LITTLE = 0.4
 #: Numbers of bands that are tried in vain before the next stretch is.
@@ -58,11 +61,11 @@ class Design(NamedTuple):
     live: int = 0
 
 
-def work_of(flow: Flow) -> float:
-    """Estimated work, in operations of a product."""
-    moving = (job for job in flow.jobs if job.cut is not None or job.joins or job.copies or job.pools)
-    moved = sum(flow.bytes(job.outputs[0]) for job in moving)
-    return flow.flops + COPY * moved + CALL * len(flow.jobs)
+class _Found(NamedTuple):
+    """A design, and the job of the flow as it is that stands where most is alive in it."""
+
+    design: Design
+    place: int
 
 
 def front_of(designs: Sequence[Design]) -> list[Design]:
@@ -90,24 +93,35 @@ class Squeeze:
     def run(self) -> list[Design]:
         """The front, the smallest design first; the flow as it is is one of its designs."""
         self._end = time.monotonic() + self.seconds
-        start = with_copies(self.flow)
-        self._base = work_of(start)
+        self._peaks, self._base = BandedPeaks(self.flow), 1.0
+        self._places = {job.node: place for place, job in enumerate(self.flow.jobs)}
         self._runs = list(_runs(self.flow))
         self._alive = _alive(self.flow)
         self._stepping = Stepping(self.flow)
         self._equal = EqualStretches(self.flow)
-        needs = footprint(start)
-        self.seen = {(): Design(needs.peak, 1.0, (), needs.live)}
-        beam = [(self.seen[()], start, needs)]
-        best, stale = needs.peak, 0
-        for _ in range(TURNS):
-            beam = self._best([found for one in beam for found in self._turn(*one, self.seen)])
-            if not beam or self._is_over():
-                break
-            best, stale = (beam[0][0].peak, 0) if beam[0][0].peak < best else (best, stale + 1)
-            if stale > STALE:
+        start = self._needs(())
+        assert start is not None  # nothing is in bands
+        self._base = start.design.work
+        start = start._replace(design=start.design._replace(work=1.0))
+        self._known: dict[tuple[Stretch, ...], _Found | None] = {(): start}
+        self.seen = {(): start.design}
+        for width in BEAMS:
+            self._walk(start, width)
+            if self._is_over():
                 break
         return front_of(list(self.seen.values()))
+
+    def _walk(self, start: _Found, width: int) -> None:
+        """Turns with so many designs in the beam."""
+        beam, best, stale = [start], start.design.peak, 0
+        self._walked = {start.design.stretches}
+        for _ in range(TURNS):
+            beam = self._best([found for one in beam for found in self._turn(one)], width)
+            if not beam or self._is_over():
+                break
+            best, stale = (beam[0].design.peak, 0) if beam[0].design.peak < best else (best, stale + 1)
+            if stale > STALE:
+                break
 
     def small(self) -> list[Design]:
         """All that was tried, the least first. The runtime computes in another order and leaves other gaps, so what is
@@ -115,28 +129,22 @@ class Squeeze:
         """
         return sorted(dict.fromkeys(self.seen.values()), key=lambda one: one.peak + one.live)
 
-    def _best(self, fresh: Sequence[tuple[Design, Flow, Footprint]]) -> list[tuple[Design, Flow, Footprint]]:
+    def _best(self, fresh: Sequence[_Found], width: int) -> list[_Found]:
         """The smallest, and in the other half of the beam the smallest of those that add little work."""
-        ranked = sorted(fresh, key=lambda one: (one[0].peak, one[2].live, one[0].work))
-        cheap = [one for one in ranked[BEAM // 2 :] if one[0].work <= 1.0 + LITTLE * (self.most - 1.0)]
-        found = [*ranked[: BEAM // 2], *cheap[: BEAM // 2]]
-        return found + [one for one in ranked[BEAM // 2 :] if one not in cheap[: BEAM // 2]][: BEAM - len(found)]
+        half = width // 2
+        ranked = sorted(fresh, key=lambda one: (one.design.peak, one.design.live, one.design.work))
+        cheap = [one for one in ranked[half:] if one.design.work <= 1.0 + LITTLE * (self.most - 1.0)][:half]
+        found = [*ranked[:half], *cheap]
+        return found + [one for one in ranked[half:] if one not in cheap][: width - len(found)]
 
-    def _turn(
-        self, design: Design, flow: Flow, needs: Footprint, seen: dict[tuple[Stretch, ...], Design]
-    ) -> Iterator[tuple[Design, Flow, Footprint]]:
+    def _turn(self, found: _Found) -> Iterator[_Found]:
         """The design with one more stretch, around the peak or around what is only kept there, or with a finer one."""
-        yield from self._with_one_more(design, self._around(design, flow, needs), seen)
-        yield from self._with_one_more(design, self._around_kept(design, flow, needs), seen)
-        for stretches in self._refined(design, flow, needs):
-            refined = None if stretches in seen or self._is_over() else self._tried(stretches)
-            if refined is not None:
-                seen[stretches] = refined[0]
-                yield refined
+        yield from self._with_one_more(found.design, self._around(found))
+        yield from self._with_one_more(found.design, self._around_kept(found.design))
+        for stretches in self._refined(found):
+            yield from self._new(stretches)
 
-    def _with_one_more(
-        self, design: Design, around: Iterator[tuple[int, int]], seen: dict[tuple[Stretch, ...], Design]
-    ) -> Iterator[tuple[Design, Flow, Footprint]]:
+    def _with_one_more(self, design: Design, around: Iterator[tuple[int, int]]) -> Iterator[_Found]:
         """The design with one of these stretches, in more and more bands as long as that is allowed and of use."""
         for first, last in around:
             kept = [one for one in design.stretches if one.last < first or one.first > last]
@@ -144,67 +152,64 @@ class Squeeze:
                 least, idle = design.peak, 0
                 for stretch in map(kind, repeat(first), repeat(last), self._numbers(first, last)):
                     stretches = tuple(sorted([*kept, stretch])) if stretch is not None else ()
-                    if stretches in seen:
+                    if stretches in self._walked:
                         continue
-                    found = None if self._is_over() else self._tried(stretches)
-                    if found is None or idle == PATIENCE:
+                    found = None if idle == PATIENCE else next(self._new(stretches), None)
+                    if found is None:
                         break
-                    seen[stretches] = found[0]
-                    idle, least = (0, found[0].peak) if found[0].peak < least else (idle + 1, least)
+                    idle, least = (0, found.design.peak) if found.design.peak < least else (idle + 1, least)
                     yield found
-                    if stretch is not None and found[0].peak >= STUCK * design.peak:
-                        yield from self._repeated(found, stretch, seen)
+                    if stretch is not None and found.design.peak >= STUCK * design.peak:
+                        yield from self._repeated(found, stretch)
                     if stretch is not None and stretch.cuts:
-                        yield from self._finer_at_once(found, stretch, seen)
+                        yield from self._finer_at_once(found, stretch)
 
-    def _repeated(
-        self, found: tuple[Design, Flow, Footprint], stretch: Stretch, seen: dict[tuple[Stretch, ...], Design]
-    ) -> Iterator[tuple[Design, Flow, Footprint]]:
+    def _new(self, stretches: tuple[Stretch, ...]) -> Iterator[_Found]:
+        """The design with these stretches, if there is time for it, it is new to this walk, and it is allowed."""
+        if stretches in self._walked or self._is_over():
+            return
+        if stretches not in self._known:
+            self._known[stretches] = self._tried(stretches)
+        found = self._known[stretches]
+        if found is not None:
+            self._walked.add(stretches)
+            self.seen[stretches] = found.design
+            yield found
+
+    def _repeated(self, found: _Found, stretch: Stretch) -> Iterator[_Found]:
         """The design with all copies of its new stretch, where the peak has moved to one of these: in a network of
         equal blocks no single one makes it smaller.
         """
-        design, place = found[0], self._place(found[1], found[2].at)
-        if stretch.first <= place <= stretch.last:
+        if stretch.first <= found.place <= stretch.last:
             return
         copies = self._equal.of(stretch)
-        if not any(one.first <= place <= one.last for one in copies):
+        if not any(one.first <= found.place <= one.last for one in copies):
             return
         taken = {place for copy in copies for place in range(copy.first, copy.last + 1)}
-        kept = [one for one in design.stretches if taken.isdisjoint(range(one.first, one.last + 1))]
+        kept = [one for one in found.design.stretches if taken.isdisjoint(range(one.first, one.last + 1))]
         for veils in (False, True) if stretch.hidden else (False,):
-            stretches = tuple(sorted([*kept, *(one._replace(veils=veils) for one in copies)]))
-            repeated = None if stretches in seen or self._is_over() else self._tried(stretches)
-            if repeated is not None:
-                seen[stretches] = repeated[0]
-                yield repeated
+            yield from self._new(tuple(sorted([*kept, *(one._replace(veils=veils) for one in copies)])))
 
-    def _finer_at_once(
-        self, found: tuple[Design, Flow, Footprint], stretch: Stretch, seen: dict[tuple[Stretch, ...], Design]
-    ) -> Iterator[tuple[Design, Flow, Footprint]]:
+    def _finer_at_once(self, found: _Found, stretch: Stretch) -> Iterator[_Found]:
         """The design with the step at its peak in twice as many parts. What the step needs may hide how small the rest
         is, and the beam would drop the design before its turn.
         """
-        design, place = found[0], self._place(found[1], found[2].at)
-        if stretch.first <= place <= stretch.last:
-            finer = next(self._finer(stretch, place), stretch)
-            stretches = tuple(sorted([*(one for one in design.stretches if one.first != stretch.first), finer]))
-            refined = None if stretches in seen or self._is_over() else self._tried(stretches)
-            if refined is not None:
-                seen[stretches] = refined[0]
-                yield refined
+        if stretch.first <= found.place <= stretch.last:
+            finer = next(self._finer(stretch, found.place), stretch)
+            others = (one for one in found.design.stretches if one.first != stretch.first)
+            yield from self._new(tuple(sorted([*others, finer])))
 
     def _numbers(self, first: int, last: int) -> list[int]:
         """Numbers of bands: bands of one height leave no gaps where one takes the place of another."""
         height = height_of(self.flow, Stretch(first, last, 1))
         return sorted({*BANDS, *(bands for bands in range(2, BANDS[-1]) if height % bands == 0)})
 
-    def _refined(self, design: Design, flow: Flow, needs: Footprint) -> Iterator[tuple[Stretch, ...]]:
+    def _refined(self, found: _Found) -> Iterator[tuple[Stretch, ...]]:
         """The design with the step at the peak in more parts, as it is or after another cut."""
-        place = self._place(flow, needs.at)
-        for stretch in design.stretches:
-            if stretch.first <= place <= stretch.last:
-                others = [one for one in design.stretches if one != stretch]
-                for finer in self._finer(stretch, place):
+        for stretch in found.design.stretches:
+            if stretch.first <= found.place <= stretch.last:
+                others = [one for one in found.design.stretches if one != stretch]
+                for finer in self._finer(stretch, found.place):
                     yield tuple(sorted([*others, finer]))
 
     def _finer(self, stretch: Stretch, place: int) -> Iterator[Stretch]:
@@ -240,55 +245,59 @@ class Squeeze:
     def _is_over(self) -> bool:
         return time.monotonic() > self._end or self.stop()
 
-    def _tried(self, stretches: tuple[Stretch, ...]) -> tuple[Design, Flow, Footprint] | None:
+    def _tried(self, stretches: tuple[Stretch, ...]) -> _Found | None:
         """The design with these stretches. Where its peak is behind one of them, what that hands on is hidden, too, if
         that needs less: no buffer then lives on for a later value.
         """
         found = self._looked_at(stretches)
         if found is None:
             return None
-        place = self._place(found[1], found[2].at)
-        before = [one for one in stretches if one.last < place and one.hidden]
+        before = [one for one in stretches if one.last < found.place and one.hidden]
         if not before:
             return found
         veiled = tuple(one._replace(veils=True) if one == before[-1] else one for one in stretches)
         other = self._looked_at(veiled)
-        return other if other is not None and other[0].peak < found[0].peak else found
+        return other if other is not None and other.design.peak < found.design.peak else found
 
-    def _looked_at(self, stretches: tuple[Stretch, ...]) -> tuple[Design, Flow, Footprint] | None:
+    def _looked_at(self, stretches: tuple[Stretch, ...]) -> _Found | None:
         self.tried += 1
-        flow = in_bands(self.flow, stretches)
-        if flow is None:
-            return None
-        flow = with_copies(flow)
-        work = work_of(flow) / self._base
-        if work > self.most:
-            return None
-        needs = footprint(flow)
-        return Design(needs.peak, work, stretches, needs.live), flow, needs
+        found = self._needs(stretches)
+        return None if found is None or found.design.work > self.most else found
 
-    def _around(self, design: Design, flow: Flow, needs: Footprint) -> Iterator[tuple[int, int]]:
+    def _needs(self, stretches: tuple[Stretch, ...]) -> _Found | None:
+        """A design; ``None`` where one of the stretches cannot be in bands. Work is in operations of a product."""
+        needs = self._peaks.of(stretches)
+        if needs is None:
+            return None
+        work = needs.flops + COPY * needs.moved + CALL * needs.jobs
+        return _Found(Design(needs.peak, work / self._base, stretches, needs.live), self._places.get(needs.node, 0))
+
+    def _around(self, found: _Found) -> Iterator[tuple[int, int]]:
         """First and last jobs of stretches that cover the peak: the nearer, the more may be alive there. Where no rows
         go through the job at the peak, the large values are those of the stretches before and behind it.
         """
-        peak = self._place(flow, needs.at)
+        peak = found.place
         here = [(run, peak) for run in self._runs if run[0] <= peak <= run[1]]
         before = [(run, run[1]) for run in self._runs if run[1] < peak][-1:]
         behind = [(run, run[0]) for run in self._runs if run[0] > peak][:1]
         for run, place in here or [*before, *behind]:
-            yield from self._covering(place, run, design.peak)
+            yield from self._covering(place, run, found.design.peak)
 
-    def _around_kept(self, design: Design, flow: Flow, needs: Footprint) -> Iterator[tuple[int, int]]:
+    def _around_kept(self, design: Design) -> Iterator[tuple[int, int]]:
         """The same around the makers of large buffers that are only kept."""
-        for place in self._kept(flow, needs):
+        for place in self._kept(design):
             for run in self._runs:
                 if run[0] <= place <= run[1]:
                     yield from self._covering(place, run, design.peak)
 
-    def _kept(self, flow: Flow, needs: Footprint) -> list[int]:
+    def _kept(self, design: Design) -> list[int]:
         """The makers of large values that nobody reads any more at the peak: the runtime keeps their buffers for later
         values of the same shape.
         """
+        banded = in_bands(self.flow, design.stretches)
+        assert banded is not None  # it was tried
+        flow = with_copies(banded)
+        needs = footprint(flow)
         large = {value for value in needs.holders if KEPT * flow.bytes(value) > needs.peak}
         for job in flow.jobs[needs.at :]:
             large.difference_update((*job.inputs, *job.outputs))
@@ -311,10 +320,9 @@ class Squeeze:
 
     def _place(self, flow: Flow, at: int) -> int:
         """The job of the flow as it is that stands where job ``at`` of one in bands does."""
-        numbers = {job.node: place for place, job in enumerate(self.flow.jobs)}
         for place in (*range(at, -1, -1), *range(at, len(flow.jobs))):
             if flow.jobs[place].node >= 0:
-                return numbers[flow.jobs[place].node]
+                return self._places[flow.jobs[place].node]
         return 0
 
 

@@ -7,9 +7,10 @@ behind the other. At a cut the pieces are copied instead. The best cuts follow f
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from rlflow.footprint.bands import BandStep
+from rlflow.footprint.bands import hull
 from rlflow.footprint.flow import Cut, Flow
 
 #: What copying a byte, and calling a kernel, cost beside one operation of a product: about as on a core that
@@ -26,16 +27,17 @@ class Stepping:
     """The best cuts for stretches of one flow."""
 
     flow: Flow
-    _bands: dict[tuple[int, int, int], tuple[float, tuple[str, ...]]] = field(default_factory=dict)
+    _steps: dict[tuple[int, int], _StepsTo] = field(default_factory=dict)
+    _best: dict[tuple[int, int, int], dict[int, tuple[float, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         jobs = self.flow.jobs
-        self._maker = {value: place for place, job in enumerate(jobs) for value in job.outputs}
-        self._last = {value: place for place, job in enumerate(jobs) for value in job.inputs}
-        self._last |= dict.fromkeys(self.flow.outputs, len(jobs))
+        self.maker = {value: place for place, job in enumerate(jobs) for value in job.outputs}
+        self.last = {value: place for place, job in enumerate(jobs) for value in job.inputs}
+        self.last |= dict.fromkeys(self.flow.outputs, len(jobs))
         crossing = [0] * (len(jobs) + 1)
-        for value, place in self._maker.items():
-            for between in range(place, self._last.get(value, place)):
+        for value, place in self.maker.items():
+            for between in range(place, self.last.get(value, place)):
                 crossing[between] += 1
         self._narrow = [count <= MOST_HANDED for count in crossing]
 
@@ -53,50 +55,91 @@ class Stepping:
 
     def _within(self, stretch: int, first: int, last: int, bands: int) -> list[int]:
         """Cuts among jobs that rows go through, of a stretch that begins with the job ``stretch``."""
-        ends = [place for place in range(first, last) if self._narrow[place]] + [last]
-        best: dict[int, tuple[float, int]] = {first - 1: (0.0, first)}
-        for end in ends:
-            starts = [place + 1 for place in best if end - place <= LONGEST or place == first - 1]
-            best[end] = min((best[start - 1][0] + self._cost(stretch, start, end, bands), start) for start in starts)
+        best = self._best.setdefault((stretch, first, bands), {first - 1: (0.0, first)})
+        for end in range(max(best) + 1, last):
+            if self._narrow[end]:
+                best[end] = self._cheapest(best, stretch, first, end, bands)
+        cost, start = self._cheapest(best, stretch, first, last, bands)
         cuts: list[int] = []
-        while best[last][1] > first and math.isfinite(best[last][0]):
-            last = best[last][1] - 1
-            cuts.append(last)
+        while start > first and math.isfinite(cost):
+            cuts.append(start - 1)
+            cost, start = best[start - 1]
         return cuts
+
+    def _cheapest(
+        self, best: Mapping[int, tuple[float, int]], stretch: int, first: int, end: int, bands: int
+    ) -> tuple[float, int]:
+        """The cost up to the job ``end``, if a step ends there, and where that step begins."""
+        places = (place for place in best if place < end and (end - place <= LONGEST or place == first - 1))
+        return min((best[place][0] + self._cost(stretch, place + 1, end, bands), place + 1) for place in places)
 
     def _cost(self, first: int, start: int, end: int, bands: int) -> float:
         """Of a step: what it computes twice, and the copies of what earlier steps hand it."""
-        twice, wider = self._of_a_band(start, end, bands)
-        handed = [value for value in wider if first <= self._maker.get(value, -1) < start]
-        return twice + COPIES * COPY * sum(map(self.flow.bytes, handed)) + CALLS * CALL * bands * len(handed)
+        twice, handed = self.beginning(start, end, bands)
+        for maker, copies in handed:
+            if maker >= first:
+                twice += copies
+        return twice
 
-    def _of_a_band(self, start: int, end: int, bands: int) -> tuple[float, tuple[str, ...]]:
-        """What all bands compute twice, as if all were like the one in the middle, and the values made before of which
-        it needs more rows than one band's.
+    def beginning(self, start: int, end: int, bands: int) -> tuple[float, tuple[tuple[int, float], ...]]:
+        """What the step from the job ``start`` to ``end`` computes twice (infinite: it cannot be in bands). Then of
+        each value made before of which it needs more rows than one band's: which job made it, and what copies cost.
         """
-        key = (start, end, bands)
-        if key not in self._bands:
-            self._bands[key] = self._looked_at(start, end, bands)
-        return self._bands[key]
+        step = self._steps.get((end, bands))
+        if step is None:
+            step = self._steps[end, bands] = _StepsTo(self, end, bands)
+        return step.beginning(start)
 
-    def _looked_at(self, start: int, end: int, bands: int) -> tuple[float, tuple[str, ...]]:
-        step, middle, wanted = BandStep(self.flow, start, end), bands // 2, {}
-        for value in step.made:
-            if self._last.get(value, -1) <= end:
-                continue
-            height = self.flow.height(value)
-            wanted[value] = Cut(height * middle // bands, height * (middle + 1) // bands)
-        shared = step.shared({value: rows for value, rows in wanted.items() if rows.first < rows.end})
-        if shared is None:
-            return math.inf, ()
-        extra, wider = 0.0, []
-        for job in step.jobs:
-            rows = shared.need.get(job.outputs[0])
-            if rows is not None:
-                extra += job.flops * (bands * (rows.end - rows.first) / self.flow.height(job.outputs[0]) - 1.0)
-        for value, rows in shared.need.items():
-            height = self.flow.height(value)
-            even = height * (middle + 1) // bands - height * middle // bands
-            if value not in step.made and rows.end - rows.first > even:
-                wider.append(value)
-        return max(extra, 0.0), tuple(wider)
+
+class _StepsTo:
+    """Steps that end with the job ``end``, as all bands compute them if all are like the one in the middle."""
+
+    def __init__(self, stepping: Stepping, end: int, bands: int) -> None:
+        self._stepping, self._end, self._bands = stepping, end, bands
+        self._found: list[tuple[float, tuple[tuple[int, float], ...]]] = []  # from the shortest step on
+        self._need: dict[str, Cut] = {}  # of what is made before
+        self._extra = 0.0
+
+    def beginning(self, start: int) -> tuple[float, tuple[tuple[int, float], ...]]:
+        """As :meth:`Stepping.beginning`."""
+        while len(self._found) <= self._end - start:
+            able = not self._found or math.isfinite(self._found[-1][0])
+            if able and self._add(self._end - len(self._found)):
+                self._found.append((max(self._extra, 0.0), tuple(self._handed())))
+            else:
+                self._found.append((math.inf, ()))
+        return self._found[self._end - start]
+
+    def _add(self, place: int) -> bool:
+        """One more job at the beginning; whether it can be in bands."""
+        flow, bands, need = self._stepping.flow, self._bands, self._need
+        job = flow.jobs[place]
+        asked = [need.pop(value) for value in job.outputs if value in need]
+        asked += [rows for rows in map(self._own, filter(self._is_handed_on, job.outputs)) if rows.first < rows.end]
+        if not asked:
+            return True
+        rows = hull(asked)
+        banded = [value for place, value in enumerate(job.inputs) if place not in job.whole]
+        share = job.rows.share(*rows, flow.height(banded[0])) if job.rows is not None and banded else None
+        if share is None or share.first >= share.end:
+            return False
+        self._extra += job.flops * (bands * (rows.end - rows.first) / flow.height(job.outputs[0]) - 1.0)
+        for value in banded:
+            need[value] = hull([need.get(value, share), share])
+        return True
+
+    def _is_handed_on(self, value: str) -> bool:
+        return self._stepping.last.get(value, -1) > self._end
+
+    def _own(self, value: str) -> Cut:
+        """The rows of a value that are the middle band's."""
+        height, middle = self._stepping.flow.height(value), self._bands // 2
+        return Cut(height * middle // self._bands, height * (middle + 1) // self._bands)
+
+    def _handed(self) -> Iterator[tuple[int, float]]:
+        flow = self._stepping.flow
+        for value, rows in self._need.items():
+            own = self._own(value)
+            if rows.end - rows.first > own.end - own.first:
+                maker = self._stepping.maker.get(value, -1)
+                yield maker, COPIES * COPY * flow.bytes(value) + CALLS * CALL * self._bands

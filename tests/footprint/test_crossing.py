@@ -158,10 +158,11 @@ def test_the_search_goes_through_the_gate() -> None:
 def test_the_pieces_of_a_pointwise_step_are_not_gathered() -> None:
     """A step that reads just its own band's rows costs no copies, so it is cut from the wide window behind it."""
     stepping = Stepping(flow_of(gated(64, behind=1)))
-    assert stepping._of_a_band(7, 8, 4)[1] == ()
-    assert stepping._of_a_band(7, 8, 4)[0] == 0.0
-    wider = Stepping(flow_of(gated(64, behind=5)))
-    assert wider._of_a_band(7, 8, 4)[1] == ("a",)
+    assert stepping.beginning(7, 8, 4) == (0.0, ())
+    flow = flow_of(gated(64, behind=5))
+    wider = Stepping(flow).beginning(7, 8, 4)
+    maker = next(place for place, job in enumerate(flow.jobs) if "a" in job.outputs)
+    assert [place for place, _ in wider[1]] == [maker]
 
 
 @pytest.mark.parametrize(("bands", "first"), [(2, 1), (4, 1), (8, 1), (2, 2), (4, 2), (2, 4)])
