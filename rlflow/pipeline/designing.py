@@ -23,6 +23,7 @@ from rlflow.specs import check_number, check_seconds, check_whole
 
 if TYPE_CHECKING:
     from rlflow.race.bound import Slowdown
+    from rlflow.runtime.residence import Resident
 
 __all__ = ["Base", "Designing", "LookedAt", "Seen", "Wish"]
 
@@ -37,8 +38,13 @@ SLACK = 0.25
 #: Designs of the second search that are timed; work from which on a design's time says how the estimate is to be
 #: read, and the least and the most that one of its parts may take, in parts of the clock.
 MOST_CLOSER, TELLING, SLOWEST = 6, 1.08, (0.25, 4.0)
-#: A design whose first block is further above the bound than this is not timed again.
-NEAR = 1.03
+#: A design whose first look at the clock is further above the bound than ``NEAR`` is not timed again; one that is below
+#: it by ``SURE`` is what the second search has to beat.
+NEAR, SURE = 1.03, 1.01
+#: Seconds that the first look at the clock has for each design.
+LOOK = 0.4
+#: Runs in which the resident memory of a fresh process is watched: the first allocates otherwise than the later ones.
+RUNS = 3
 
 
 @dataclass(frozen=True)
@@ -97,13 +103,21 @@ class Base:
 
 @dataclass(frozen=True)
 class LookedAt:
-    """A design as the runtime runs it. ``pace``: its time over the original's, of one look at the clock."""
+    """A design as the runtime runs it. ``pace``: its time over the original's, of one look at the clock;
+    ``resident``: of a fresh process that runs it (``None``: not looked at, or the system does not say).
+    """
 
     base: Base
     design: Design
     export: Export
     seen: Seen
     pace: float | None = None
+    resident: Resident | None = None
+
+    @property
+    def size(self) -> float:
+        """Bytes: the geometric mean of its peak by the plan and of what a process grows by."""
+        return self.seen.peak if self.resident is None else math.sqrt(self.seen.peak * max(self.resident.growth, 1))
 
     @property
     def stretches(self) -> tuple[str, ...]:
@@ -149,7 +163,7 @@ class Designing:
         self._context.stage("shrinking", "searching for more with the work that the bound allows")
         closer = [(base, one) for base in self.bases for one in self._closer(base, found)]
         closer.sort(key=lambda one: one[1].peak + one[1].live)
-        least = min([original.peak, *(one.seen.peak for one in found if self._is_near(one))])
+        least = min([original.peak, *(one.seen.peak for one in found if self._is_paced(one, 1.0 / SURE))])
         smaller = self._smaller(closer, least, self._wish.seconds / 2)
         smaller.sort(key=lambda one: (one.seen.peak, one.design.work))
         lightest = itertools.accumulate((one.design.work for one in smaller), min, initial=math.inf)
@@ -236,12 +250,13 @@ class Designing:
         context = self._context
         context.stage("timing", "timing the smallest against the original")
         sources = {str(place): one.export.source for place, one in enumerate(looked)}
-        paces = bound.pace_of(context.worker, self._came.source, sources, self._feeds, context.options.seed)
+        seconds = LOOK * (len(sources) + 1)
+        paces = bound.pace_of(context.worker, self._came.source, sources, self._feeds, seconds, context.options.seed)
         return [replace(one, pace=paces.get(str(place))) for place, one in enumerate(looked)]
 
-    def _is_near(self, one: LookedAt) -> bool:
-        """Whether a candidate may be within the bound."""
-        return one.pace is not None and one.pace <= self._wish.slower * NEAR
+    def _is_paced(self, one: LookedAt, margin: float) -> bool:
+        """Whether a candidate's first look at the clock is within so many times the bound."""
+        return one.pace is not None and one.pace <= self._wish.slower * margin
 
     def chosen(self, looked: Sequence[LookedAt]) -> tuple[LookedAt | None, Slowdown | None, list[Tried]]:
         """The smallest candidate that is within the bound by the clock, and what is known of all."""
@@ -249,9 +264,7 @@ class Designing:
 
         context, wish = self._context, self._wish
         front = [self._tried(one, one.pace) for one in looked]
-        for place, one in enumerate(looked):
-            if not self._is_near(one):
-                continue
+        for place, one in self._smallest_first(looked):
             context.stage("timing", f"timing the design of {size_text(one.seen.peak)}")
             found = bound.within(
                 context.worker, self._came.source, one.export.source, self._feeds, wish.slower,
@@ -262,6 +275,26 @@ class Designing:
                 if found.within:
                     return one, found, front
         return None, None, front
+
+    def _smallest_first(self, looked: Sequence[LookedAt]) -> list[tuple[int, LookedAt]]:
+        """The candidates near the bound, with their places. The runtime's allocator takes memory in regions of 1, 2, 4
+        ... MB, so of two designs the larger by the plan may make a process grow less: both figures count alike. What
+        meets ``wish.memory`` comes first.
+        """
+        limit = math.inf if self._wish.memory is None else self._wish.memory
+        near = [(place, one) for place, one in enumerate(looked) if self._is_paced(one, NEAR)]
+        seen = [(place, replace(one, resident=self.resident(one.export.source))) for place, one in near]
+        return sorted(seen, key=lambda one: (one[1].seen.peak > limit, one[1].size))
+
+    def resident(self, source: Any) -> Resident | None:
+        """The resident memory of a fresh process that runs a model; ``None``, with a note, where nobody says."""
+        from rlflow.runtime.residence import resident_of
+
+        try:
+            return resident_of(self._context.worker, source, self._feeds, RUNS)
+        except RuntimeRefused as error:
+            self._context.notes.append(str(error))
+            return None
 
     def _tried(self, one: LookedAt, pace: float | None) -> Tried:
         speedup, estimated = one.base.speedup, pace is None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from rlflow.errors import CostError, RlflowError, RuntimeRefused, UsageError
+from rlflow.errors import CostError, RlflowError, UsageError
 from rlflow.footprint import footprint
 from rlflow.pipeline import OptimizeResult, found, loaded, run
 from rlflow.pipeline.checking import check
@@ -20,6 +20,7 @@ from rlflow.pipeline.searching import settle_sizes
 from rlflow.pipeline.simplifying import BUDGET, folding_rules
 from rlflow.pipeline.writing import write
 from rlflow.report.shrunk import MemoryUse, ShrinkReport, Tried, size_text
+from rlflow.rulesets import TARGETS, with_algorithms
 from rlflow.search import Visited
 
 if TYPE_CHECKING:
@@ -27,13 +28,12 @@ if TYPE_CHECKING:
 
     from rlflow.options import Options
     from rlflow.race.bound import Slowdown
+    from rlflow.runtime.residence import Resident
 
 __all__ = ["ShrinkResult", "Wish", "shrink"]
 
 #: The cost model by which a model is rewritten first.
 CLOCK = "onnxruntime"
-#: Runs in which the resident memory of a fresh process is watched: the first allocates otherwise than the later ones.
-RUNS = 3
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,9 @@ def shrink(model: Any, context: Context, wish: Wish) -> ShrinkResult:
     faster = None
     if wish.search is not None:
         faster = replace(context.options, cost=CLOCK, search=wish.search, budget=wish.budget)
+        if faster.rules is None and not faster.only_rules:
+            # Not Winograd's algorithm as operators: tiles need several times the memory, and no bands go through them.
+            faster = replace(faster, rules=with_algorithms(*TARGETS))
         faster.strategy, faster.limits  # noqa: B018 - raises
     context.options = replace(context.options, cost="analytic", search="greedy", budget=BUDGET, rules=folding_rules())
     came = loaded(model, context)
@@ -117,8 +120,8 @@ class _Shrinking:
             raced, checked = check(self._came, raced, self._context)
         chosen = None if raced.winner is None else chosen  # its roundings may be larger than is tolerated
         self._context.stage("resident", "watching the memory of fresh processes")
-        before = self._use(original, self._came.source)
-        after = before if chosen is None else self._use(chosen.seen, chosen.export.source)
+        before = self._use(original, self._designing.resident(self._came.source))
+        after = before if chosen is None else self._use(chosen.seen, chosen.resident)
         written = write(self._came, raced, self._context)
         exact = original.exact and (chosen is None or chosen.seen.exact)
         report = self._report(before, after, chosen, slowdown, front, checked, exact)
@@ -130,7 +133,7 @@ class _Shrinking:
         flow = self._base.flow
         seen = Seen(flow, footprint(flow), exact=False)
         self._refuse_too_large(seen, [])
-        use = self._use(seen, self._came.source)
+        use = self._use(seen, self._designing.resident(self._came.source))
         written = write(self._came, Raced("shrunk", None), self._context)
         return ShrinkResult(self._report(use, use, None, None, [], None, exact=False), written.make, seen)
 
@@ -151,15 +154,8 @@ class _Shrinking:
         written = one.base.is_edited or one.design.stretches
         return Entrant(self._folded._replace(trace=()) if written else self._folded, one.export)
 
-    def _use(self, seen: Seen, source: Any) -> MemoryUse:
-        from rlflow.runtime.residence import resident_of
-
-        needs, resident = seen.needs, None
-        feeds = self._context.inputs(self._came).feeds[0]
-        try:
-            resident = resident_of(self._context.worker, source, feeds, RUNS)
-        except RuntimeRefused as error:
-            self._context.notes.append(str(error))
+    def _use(self, seen: Seen, resident: Resident | None) -> MemoryUse:
+        needs = seen.needs
         return MemoryUse(
             needs.block, needs.outputs, max((job.workspace for job in seen.flow.jobs), default=0), needs.peak,
             None if resident is None else resident.growth, None if resident is None else resident.peak,

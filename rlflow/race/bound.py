@@ -39,14 +39,17 @@ class Slowdown(NamedTuple):
 
 
 def pace_of(
-    worker: Worker, baseline: ModelSource, candidates: Mapping[str, LazySource], feeds: Mapping[str, Any], seed: int = 0
-) -> dict[str, float]:
-    """Each candidate's time over the baseline's, of one block; those that the runtime refuses are left out."""
+    worker: Worker, baseline: ModelSource, candidates: Mapping[str, LazySource], feeds: Mapping[str, Any],
+    seconds: float = 1.0, seed: int = 0,
+) -> dict[str, float]:  # fmt: skip
+    """Each candidate's time over the baseline's, of one block of about so many ``seconds``; those that the runtime
+    refuses are left out.
+    """
     with WorkerSampler(worker, {"baseline": baseline, **candidates}, feeds) as sampler:
         dropped = sampler.screen("baseline", None, seed)
         names = [name for name in candidates if name not in dropped]
         track = _track(sampler, names, seed, lambda: False)
-        block = track.block(["baseline", *names], 1.0)
+        block = track.block(["baseline", *names], seconds)
         return {name: math.exp(-track.ratio(block, name)) for name in names if name in block}
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import ctypes
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 _KERNEL = "_kernel_time"
 #: Environment of a process that keeps no freed memory (glibc's allocator; others take no notice).
 GIVES_BACK = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_TOP_PAD_": "0"}
+#: A line of the system's list of mappings that is of code or constants of a library.
+_LIBRARY = re.compile(r"(?P<begin>[0-9a-f]+)-(?P<end>[0-9a-f]+) r-[x-]p .*/[^/]+\.so[.0-9]*$")
+_PAGE = 4096
 
 
 @dataclass(frozen=True)
@@ -143,8 +148,11 @@ def _counts(path: str) -> dict[str, list[tuple[int, int]]]:
 
 def resident(session: Any, feeds: Mapping[str, Any], runs: int) -> Resident:
     """The resident memory of this process before and in so many runs. The first run of a session allocates value by
-    value, the later ones in one block; the peak is over all of them. Refused where the system does not say.
+    value, the later ones in one block; the peak is over all of them. The code of all libraries is brought in before,
+    so that the pages of kernels that run for the first time are not counted as memory of the model. Refused where the
+    system does not say.
     """
+    _bring_code_in()
     loaded = _status("VmRSS")
     _forget_peak()
     for _ in range(runs):
@@ -158,6 +166,16 @@ def _status(key: str) -> int:
             if line.startswith(f"{key}:"):
                 return int(line.split()[1]) * 1024
     raise RuntimeRefused("This system does not say how much memory a process uses.")
+
+
+def _bring_code_in() -> None:
+    """Read a byte of each page that is mapped from a library's file."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
+            mapped = _LIBRARY.match(line)
+            if mapped is not None:
+                for page in range(int(mapped["begin"], 16), int(mapped["end"], 16), _PAGE):
+                    ctypes.string_at(page, 1)
 
 
 def _forget_peak() -> None:
