@@ -149,15 +149,16 @@ def _counts(path: str) -> dict[str, list[tuple[int, int]]]:
 def resident(session: Any, feeds: Mapping[str, Any], runs: int) -> Resident:
     """The resident memory of this process before and in so many runs. The first run of a session allocates value by
     value, the later ones in one block; the peak is over all of them. The code of all libraries is brought in before,
-    so that the pages of kernels that run for the first time are not counted as memory of the model. Refused where the
-    system does not say.
+    so that the pages of kernels that run for the first time are not counted as memory of the model; nor is the rest of
+    that code. Refused where the system does not say.
     """
-    _bring_code_in()
     loaded = _status("VmRSS")
+    _bring_code_in()
+    code = _status("VmRSS") - loaded
     _forget_peak()
     for _ in range(runs):
         session.run(feeds)
-    return Resident(loaded, _status("VmHWM"))
+    return Resident(loaded, _status("VmHWM") - code)
 
 
 def _status(key: str) -> int:

@@ -130,6 +130,19 @@ def test_the_resident_memory_of_a_fresh_process_grows_by_the_values(worker: Work
     assert found.peak - found.growth == found.loaded > 0
 
 
+def test_code_that_runs_for_the_first_time_is_no_memory_of_the_model(worker: Worker) -> None:
+    """The kernels of these nodes are some hundred kilobytes of the runtime; the values are two."""
+    nodes = [helper.make_node("Softmax", ["x"], ["a"]), helper.make_node("ReduceMean", ["a"], ["y"], axes=[2, 3])]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", [1, 8, 8, 8]), ("y", [1, 8, 1, 1]))
+    ]
+    graph = helper.make_graph(nodes, "small", ends[:1], ends[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    found = resident_of(worker, model.SerializeToString(), feeds_of(model), 3)
+    assert found.growth < 64 * 1024 and found.loaded > 1 << 20
+
+
 class Ran(NamedTuple):
     """A node in a run, as far as its order goes."""
 
