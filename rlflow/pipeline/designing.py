@@ -87,6 +87,11 @@ class Seen:
         return self.needs.peak
 
 
+def size_of(seen: Seen, resident: Resident | None) -> float:
+    """Bytes: the geometric mean of a model's peak by the plan and of what a process grows by, where that is known."""
+    return seen.peak if resident is None else math.sqrt(seen.peak * max(resident.growth, 1))
+
+
 @dataclass(frozen=True)
 class Base:
     """A model that stretches are searched for in: as it came and folded, or rewritten first; then ``speedup`` says how
@@ -113,11 +118,6 @@ class LookedAt:
     seen: Seen
     pace: float | None = None
     resident: Resident | None = None
-
-    @property
-    def size(self) -> float:
-        """Bytes: the geometric mean of its peak by the plan and of what a process grows by."""
-        return self.seen.peak if self.resident is None else math.sqrt(self.seen.peak * max(self.resident.growth, 1))
 
     @property
     def stretches(self) -> tuple[str, ...]:
@@ -258,13 +258,17 @@ class Designing:
         """Whether a candidate's first look at the clock is within so many times the bound."""
         return one.pace is not None and one.pace <= self._wish.slower * margin
 
-    def chosen(self, looked: Sequence[LookedAt]) -> tuple[LookedAt | None, Slowdown | None, list[Tried]]:
-        """The smallest candidate that is within the bound by the clock, and what is known of all."""
+    def chosen(
+        self, looked: Sequence[LookedAt], original: Seen, resident: Resident | None
+    ) -> tuple[LookedAt | None, Slowdown | None, list[Tried]]:
+        """The smallest candidate that is within the bound by the clock and smaller than the original, of which a fresh
+        process takes ``resident``; and what is known of all.
+        """
         from rlflow.race import bound
 
         context, wish = self._context, self._wish
         front = [self._tried(one, one.pace) for one in looked]
-        for place, one in self._smallest_first(looked):
+        for place, one in self._smallest_first(looked, original, resident):
             context.stage("timing", f"timing the design of {size_text(one.seen.peak)}")
             found = bound.within(
                 context.worker, self._came.source, one.export.source, self._feeds, wish.slower,
@@ -276,15 +280,22 @@ class Designing:
                     return one, found, front
         return None, None, front
 
-    def _smallest_first(self, looked: Sequence[LookedAt]) -> list[tuple[int, LookedAt]]:
+    def _smallest_first(
+        self, looked: Sequence[LookedAt], original: Seen, resident: Resident | None
+    ) -> list[tuple[int, LookedAt]]:
         """The candidates near the bound, with their places. The runtime's allocator takes memory in regions of 1, 2, 4
         ... MB, so of two designs the larger by the plan may make a process grow less: both figures count alike. What
-        meets ``wish.memory`` comes first.
+        meets ``wish.memory`` comes first; of the rest only what is smaller than the original is a candidate.
         """
         limit = math.inf if self._wish.memory is None else self._wish.memory
-        near = [(place, one) for place, one in enumerate(looked) if self._is_paced(one, NEAR)]
-        seen = [(place, replace(one, resident=self.resident(one.export.source))) for place, one in near]
-        return sorted(seen, key=lambda one: (one[1].seen.peak > limit, one[1].size))
+        found: list[tuple[bool, float, int, LookedAt]] = []
+        for place, one in enumerate(looked):
+            if self._is_paced(one, NEAR):
+                one = replace(one, resident=self.resident(one.export.source))
+                size, met = size_of(one.seen, one.resident), one.seen.peak <= limit < original.peak
+                if met or size < size_of(original, resident if one.resident is not None else None):
+                    found.append((one.seen.peak > limit, size, place, one))
+        return [(place, one) for _, _, place, one in sorted(found, key=lambda one: one[:3])]
 
     def resident(self, source: Any) -> Resident | None:
         """The resident memory of a fresh process that runs a model; ``None``, with a note, where nobody says."""

@@ -113,14 +113,15 @@ class _Shrinking:
             self._designing.add(self._came.exports.edited(rewritten.make), True, rewritten.report.gain)
         looked = self._designing.looked(original)
         self._refuse_too_large(min([original, *(one.seen for one in looked)], key=lambda one: one.peak), looked)
-        chosen, slowdown, front = self._designing.chosen(looked)
+        self._context.stage("resident", "watching the memory of fresh processes")
+        resident = self._designing.resident(self._came.source)
+        chosen, slowdown, front = self._designing.chosen(looked, original, resident)
         self._refuse_too_large(original if chosen is None else chosen.seen, looked)
         raced = Raced("shrunk", None if chosen is None else self._entrant(chosen))
         with self._context.blaming_guesses():
             raced, checked = check(self._came, raced, self._context)
         chosen = None if raced.winner is None else chosen  # its roundings may be larger than is tolerated
-        self._context.stage("resident", "watching the memory of fresh processes")
-        before = self._use(original, self._designing.resident(self._came.source))
+        before = self._use(original, resident)
         after = before if chosen is None else self._use(chosen.seen, chosen.resident)
         written = write(self._came, raced, self._context)
         exact = original.exact and (chosen is None or chosen.seen.exact)
