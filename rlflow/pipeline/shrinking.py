@@ -112,7 +112,8 @@ class _Shrinking:
         if rewritten is not None:
             self._designing.add(self._came.exports.edited(rewritten.make), True, rewritten.report.gain)
         looked = self._designing.looked(original)
-        self._refuse_too_large(min([original, *(one.seen for one in looked)], key=lambda one: one.peak), looked)
+        least = min([original, *(one.seen for one in looked)], key=lambda one: one.peak)
+        self._refuse_too_large(least, looked, ", whatever time it takes")
         self._context.stage("resident", "watching the memory of fresh processes")
         resident = self._designing.resident(self._came.source)
         chosen, slowdown, front = self._designing.chosen(looked, original, resident)
@@ -138,15 +139,16 @@ class _Shrinking:
         written = write(self._came, Raced("shrunk", None), self._context)
         return ShrinkResult(self._report(use, use, None, None, [], None, exact=False), written.make, seen)
 
-    def _refuse_too_large(self, seen: Seen, looked: Sequence[LookedAt]) -> None:
+    def _refuse_too_large(self, seen: Seen, looked: Sequence[LookedAt], bound: str | None = None) -> None:
         limit = self._wish.memory
         if limit is None or seen.peak <= limit:
             return
         least = min([one.seen.peak for one in looked], default=seen.peak)
         slower = "" if least >= seen.peak else f" ({size_text(least)} at more than the time that --slower allows)"
+        bound = bound or f" within {self._wish.slower:g} times its time{slower}"
         raise CostError(
-            f"The model needs {size_text(seen.peak)} beside its weights at best within {self._wish.slower:g} times its "
-            f"time{slower}, and at most {size_text(limit)} were asked for; nothing was written."
+            f"The model needs {size_text(seen.peak)} beside its weights at best{bound}, and at most {size_text(limit)} "
+            "were asked for; nothing was written."
         )
 
     # --- the end ------------------------------------------------------------------------------------------------------
