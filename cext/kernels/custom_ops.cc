@@ -33,7 +33,7 @@ void add_operators(const Api& api, ort::SessionOptions* options) {
   api.call<ort::CreateCustomOpDomain>(kDomain, &domain);
   try {
     for (const ort::CustomOp* op : {&winograd_operator(), &norm_operator(), &product_operator(), &depthwise_operator(), &grouped_operator(),
-                                    &gelu_operator(), &unrolled_operator(), &blocked_product_operator()})
+                                    &gelu_operator(), &unrolled_operator(), &blocked_product_operator(), &blocked_norm_operator()})
       api.call<ort::CustomOpDomainAdd>(domain, op);
     if (const ort::CustomOp* op = generated_operator(api, options)) api.call<ort::CustomOpDomainAdd>(domain, op);
     api.call<ort::AddCustomOpDomain>(options, domain);

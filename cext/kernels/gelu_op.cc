@@ -12,6 +12,7 @@ namespace rlflow::kernels {
 namespace {
 
 constexpr int64_t kTaskFloats = 1 << 14;
+constexpr int64_t kRun = 256;  // floats of a row where the last axis means nothing
 
 class GeluKernel {
  public:
@@ -27,28 +28,36 @@ class GeluKernel {
   void run(ort::KernelContext* context) const {
     const ort::Value* x = api.input(context, 0);
     const std::vector<int64_t> sizes = api.shape(x);
-    int64_t rows = 1;
-    for (std::size_t axis = 0; axis + 1 < sizes.size(); ++axis) rows *= sizes[axis];
-    const int64_t width = sizes.empty() ? 1 : sizes.back();
-    const float* bias = api.optional(context, 1, {width}, "RowGelu: the bias has another size than the input's last axis.");
+    int64_t total = 1;
+    for (const int64_t size : sizes) total *= size;
+    const int64_t last = sizes.empty() ? 1 : sizes.back();
+    const float* bias = api.optional(context, 1, {last}, "RowGelu: the bias has another size than the input's last axis.");
     float* y = api.output(context, 0, sizes);
-    if (rows == 0 || width == 0) return;
-    const int64_t step = task_rows_ > 0 ? task_rows_ : std::max<int64_t>(1, kTaskFloats / width);
-    Job job{{width, bias, api.data(x), y}, routines(process_isa()).gelu, rows, step};
-    const auto task = [](void* data, std::size_t number) {
-      const Job& mine = *static_cast<Job*>(data);
-      const int64_t first = static_cast<int64_t>(number) * mine.step;
-      mine.routine(mine.gelu, first, std::min(first + mine.step, mine.rows));
-    };
-    RuntimePool(api, context).run(static_cast<std::size_t>((rows + step - 1) / step), task, &job);
+    if (total == 0) return;
+    const int64_t floats = task_rows_ > 0 ? task_rows_ * last : std::max(last, kTaskFloats);
+    const int64_t width = bias ? last : kRun;  // a last axis of seven pixels would be no vector
+    Job job{{width, bias, api.data(x), y}, routines(process_isa()).gelu, total, std::max<int64_t>(1, floats / width)};
+    const int64_t rows = (total + width - 1) / width;
+    RuntimePool(api, context).run(static_cast<std::size_t>((rows + job.step - 1) / job.step), run_task, &job);
   }
 
  private:
   struct Job {
     Gelu gelu;
     void (*routine)(const Gelu&, int64_t, int64_t);
-    int64_t rows, step;
+    int64_t total, step;
   };
+
+  // Whole rows, and what is left of the last one.
+  static void run_task(void* data, std::size_t number) {
+    const Job& mine = *static_cast<Job*>(data);
+    const int64_t width = mine.gelu.width, rows = mine.total / width, left = mine.total % width, first = static_cast<int64_t>(number) * mine.step;
+    const int64_t end = first + mine.step;
+    if (first < rows) mine.routine(mine.gelu, first, std::min(end, rows));
+    if (left == 0 || end <= rows) return;
+    const Gelu tail{left, nullptr, mine.gelu.x + rows * width, mine.gelu.y + rows * width};
+    mine.routine(tail, 0, 1);
+  }
 
   int64_t task_rows_;
 };

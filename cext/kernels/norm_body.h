@@ -111,3 +111,47 @@ inline void norm_rows(const Norm& n, int64_t first_row, int64_t end_row) {
   if (n.skip) return n.bias ? normalised<true, true>(n, first_row, end_row) : normalised<true, false>(n, first_row, end_row);
   return n.bias ? normalised<false, true>(n, first_row, end_row) : normalised<false, false>(n, first_row, end_row);
 }
+
+// PIXELS pixels side by side, which are in the first cache from one pass over their channels to the next.
+template <int BLOCK, int PIXELS>
+void blocked_norm_pixels(const BlockedNorm& n, const float* x, float* y) {
+  using V = typename Lanes<BLOCK>::Vector;
+  const int64_t step = n.plane * BLOCK;
+  const float count = static_cast<float>(n.blocks * BLOCK);
+  V sums[PIXELS] = {};
+  for (int64_t block = 0; block < n.blocks; ++block) {
+#pragma GCC unroll 8
+    for (int k = 0; k < PIXELS; ++k) sums[k] += load<BLOCK>(x + block * step + k * BLOCK);
+  }
+  float means[PIXELS], factors[PIXELS];
+  for (int k = 0; k < PIXELS; ++k) {
+    means[k] = folded<BLOCK>(sums[k]) / count;
+    sums[k] = V{};
+  }
+  for (int64_t block = 0; block < n.blocks; ++block) {
+#pragma GCC unroll 8
+    for (int k = 0; k < PIXELS; ++k) {
+      const V value = load<BLOCK>(x + block * step + k * BLOCK) - means[k];
+      sums[k] += value * value;
+    }
+  }
+  for (int k = 0; k < PIXELS; ++k) factors[k] = 1.0f / __builtin_sqrtf(folded<BLOCK>(sums[k]) / count + n.epsilon);
+  for (int64_t block = 0; block < n.blocks; ++block) {
+    const V scale = load<BLOCK>(n.scale + block * BLOCK), shift = n.shift ? load<BLOCK>(n.shift + block * BLOCK) : V{};
+#pragma GCC unroll 8
+    for (int k = 0; k < PIXELS; ++k) {
+      const V value = (load<BLOCK>(x + block * step + k * BLOCK) - means[k]) * factors[k];
+      store<BLOCK>(y + block * step + k * BLOCK, value * scale + shift);
+    }
+  }
+}
+
+template <int BLOCK>
+void blocked_norm(const BlockedNorm& n, int64_t image, int64_t first_pixel, int64_t end_pixel) {
+  constexpr int PIXELS = RLFLOW_LANES == 16 ? 8 : 4;
+  const int64_t start = image * n.blocks * n.plane;
+  int64_t pixel = first_pixel;
+  for (; pixel + PIXELS <= end_pixel; pixel += PIXELS)
+    blocked_norm_pixels<BLOCK, PIXELS>(n, n.x + (start + pixel) * BLOCK, n.y + (start + pixel) * BLOCK);
+  for (; pixel < end_pixel; ++pixel) blocked_norm_pixels<BLOCK, 1>(n, n.x + (start + pixel) * BLOCK, n.y + (start + pixel) * BLOCK);
+}

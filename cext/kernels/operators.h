@@ -7,6 +7,7 @@ namespace rlflow::kernels {
 
 const ort::CustomOp& winograd_operator();
 const ort::CustomOp& norm_operator();
+const ort::CustomOp& blocked_norm_operator();
 const ort::CustomOp& product_operator();
 const ort::CustomOp& depthwise_operator();
 const ort::CustomOp& grouped_operator();

@@ -22,6 +22,16 @@ struct Norm {
   float* sum;  // where s is kept; null: nowhere
 };
 
+// Layer normalisation of the channels of each pixel, on blocked tensors: as above, without skip and bias.
+struct BlockedNorm {
+  int64_t blocks, plane;  // pixels of an image
+  float epsilon;
+  const float* scale;
+  const float* shift;  // null: none
+  const float* x;
+  float* y;
+};
+
 // y = x/2 · (1 + erf(x/√2)) of x + bias, rows of `width` floats.
 struct Gelu {
   int64_t width;
@@ -125,6 +135,8 @@ struct Routines {
   void (*halve_16)(const UnrolledHalves&, int64_t first_part, int64_t end_part);
   void (*strassen_8)(const Unrolled&, const UnrolledHalves&, int64_t first_out, int64_t end_out, float* memory);
   void (*strassen_16)(const Unrolled&, const UnrolledHalves&, int64_t first_out, int64_t end_out, float* memory);
+  void (*blocked_norm_8)(const BlockedNorm&, int64_t image, int64_t first_pixel, int64_t end_pixel);  // blocks of 8
+  void (*blocked_norm_16)(const BlockedNorm&, int64_t image, int64_t first_pixel, int64_t end_pixel);
 };
 
 // The tables; null where this build has none.

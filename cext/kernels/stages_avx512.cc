@@ -42,8 +42,9 @@ namespace {
 const Stages* avx512_stages(const Form& form, int block) { return block == 16 ? chosen(form, block) : avx2_stages(form, block); }
 
 const Routines* avx512_routines() {
-  static constexpr Routines table = {norm_rows,  product_panels, convolved_plane, group_rows<8>, group_rows<16>, gelu_rows,   unroll<8>,
-                                     unroll<16>, unrolled<8>,    unrolled<16>,    halve<8>,      halve<16>,      strassen<8>, strassen<16>};
+  static constexpr Routines table = {norm_rows,   product_panels, convolved_plane, group_rows<8>,   group_rows<16>, gelu_rows,
+                                     unroll<8>,   unroll<16>,     unrolled<8>,     unrolled<16>,    halve<8>,       halve<16>,
+                                     strassen<8>, strassen<16>,   blocked_norm<8>, blocked_norm<16>};
   return &table;
 }
 

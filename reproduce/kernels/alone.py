@@ -11,6 +11,7 @@ import blocked_models
 import numpy as np
 import onnx.numpy_helper
 import onnx.parser
+import test_blocked_norm
 import test_gelu
 import test_groups
 import test_norm
@@ -19,6 +20,10 @@ import test_product
 #: Rows and values in a row.
 NORMS = (("SkipLayerNormalization", 128, 768), ("LayerNormalization", 128, 768), ("LayerNormalization", 197, 768),
          ("SimplifiedLayerNormalization", 128, 768), ("SkipLayerNormalization", 1, 768))  # fmt: skip
+#: Channels, height and width.
+BLOCKED_NORMS = ((96, 56), (384, 14))
+#: Rows and values in a row; blocked maps.
+GELUS = ((128, 3072), (197, 3072), (1, 3072), (384, 56, 56), (1536, 14, 14))
 #: Rows, depth, columns.
 PRODUCTS = ((1, 768, 768), (1, 768, 2048), (1, 2048, 768), (2, 768, 2048), (4, 768, 2048))
 #: The same of many rows.
@@ -63,13 +68,29 @@ def norms() -> Iterator[Case]:
                    4.0 * rows * width * (len(fed) + 1), "GB/s")  # fmt: skip
 
 
+def blocked_norms() -> Iterator[Case]:
+    """Between a depthwise and a pointwise convolution, because the blocked layout is what the kernel saves the reorders
+    of.
+    """
+    for channels, size in BLOCKED_NORMS:
+        raw = test_blocked_norm.block_of_convnext(channels, (1, size, size))
+        x = test_blocked_norm.normal(1, channels, size, size, seed=3)
+        weights = test_blocked_norm.weights_of(channels)
+        before = test_groups.convolution(x, weights["d"], pads=(1, 1, 1, 1))
+        normalised = test_blocked_norm.normalised(before, weights["scale"], weights["shift"], 1e-6)
+        truth = test_groups.convolution(normalised, weights["p"])
+        yield Case(f"norm of {channels} channels {size}x{size}, of a depthwise convolution, it and 1x1",
+                   "norm-of-blocks", graph_of(raw), {"x": x}, truth, 2.0 * (9 + channels) * truth.size, "GF/s",
+                   {"blocked": 1})  # fmt: skip
+
+
 def gelus() -> Iterator[Case]:
-    for rows, width in ((128, 3072), (197, 3072), (1, 3072)):
-        raw = test_gelu.model("Gelu", "com.microsoft", (1, rows, width), None)
-        x = np.random.default_rng(3).standard_normal((1, rows, width)).astype(np.float32)
+    for shape in GELUS:
+        raw = test_gelu.model("Gelu", "com.microsoft", (1, *shape), None)
+        x = np.random.default_rng(3).standard_normal((1, *shape)).astype(np.float32)
         wide = x.astype(np.float64)
         truth = wide / 2 * (1 + test_gelu.erf(wide / np.sqrt(2)))
-        yield Case(f"Gelu {rows}x{width}", "gelu", graph_of(raw), {"x": x}, truth, 8.0 * rows * width, "GB/s")
+        yield Case(f"Gelu {'x'.join(map(str, shape))}", "gelu", graph_of(raw), {"x": x}, truth, 8.0 * x.size, "GB/s")
 
 
 def products() -> Iterator[Case]:
@@ -171,5 +192,5 @@ def row_of(case: Case, seconds: float) -> dict[str, Any]:
 
 
 def cases() -> Iterator[Case]:
-    for make in (norms, gelus, products, products_of_many_rows, depthwise, grouped, pointwise):
+    for make in (norms, blocked_norms, gelus, products, products_of_many_rows, depthwise, grouped, pointwise):
         yield from make()

@@ -164,6 +164,49 @@ def _write_norm(node: onnx.NodeProto, around: Surroundings, attributes: Mapping[
     replace(node, "RowNorm", inputs, outputs, own)
 
 
+def _read_norm_of_blocks(node: onnx.NodeProto, around: Surroundings) -> Site | None:
+    """LayerNormalization of channels that fill their blocks: its input was put in plain order with the channels last.
+    Its output is put in blocks again, and nothing else reads that.
+    """
+    site, block = _read_norm(node, around), around.block
+    if site is None or node.op_type != "LayerNormalization" or not block or site.sizes[0] % block:
+        return None
+    before, after = around.producer(node.input[0]), around.only_reader(node.output[0])
+    if before is None or not _is_reorder(before, "ReorderOutput", channels_last=True):
+        return None
+    if after is None or not _is_reorder(after, "ReorderInput", channels_last=True):
+        return None
+    if attributes_of(before).get("channels") != site.sizes[0]:
+        return None
+    others = [after.name, *([before.name] if around.only_reader(node.input[0]) is not None else [])]
+    return Site("norm-of-blocks", node.name, site.sizes, tuple(others))
+
+
+def _write_norm_of_blocks(node: onnx.NodeProto, around: Surroundings, attributes: Mapping[str, int]) -> None:
+    if "blocked" not in attributes:
+        _write_norm(node, around, attributes)
+        return
+    site, before = _read_norm_of_blocks(node, around), around.producer(node.input[0])
+    after = around.only_reader(node.output[0])
+    assert site is not None, "only sites are written"
+    assert before is not None
+    assert after is not None
+    epsilon = float(attributes_of(node).get("epsilon", _NORMS["", "LayerNormalization"].epsilon))
+    chosen = {name: value for name, value in attributes.items() if name != "blocked"}
+    inputs = [before.input[0], node.input[1], input_of(node, 2)]
+    for other in (before, after):
+        if other.name in site.others:
+            around.drop(other)
+    replace(node, "NchwcNorm", inputs, list(after.output), {"block": around.block, "epsilon": epsilon, **chosen})
+
+
+def _is_reorder(node: onnx.NodeProto, operator: str, *, channels_last: bool) -> bool:
+    """Whether a node brings a tensor out of its blocks, or into them, where the plain one has its channels there."""
+    return (node.domain, node.op_type) == (BLOCKED, operator) and channels_last == bool(
+        attributes_of(node).get("channels_last", 0)
+    )
+
+
 # --- Gelu -------------------------------------------------------------------------------------------------------------
 
 _GELUS = (("", "Gelu"), (CONTRIB, "Gelu"), (CONTRIB, "BiasGelu"))
@@ -281,11 +324,9 @@ def _read_grouped(node: onnx.NodeProto, around: Surroundings) -> Site | None:
     if members not in (2, 4, 8) or channels != members * given["group"] or channels % around.block:
         return None
     before, after = around.producer(node.input[0]), around.only_reader(node.output[0])
-    if before is None or (before.domain, before.op_type) != (BLOCKED, "ReorderOutput"):
+    if before is None or not _is_reorder(before, "ReorderOutput", channels_last=False):
         return None
-    if after is None or (after.domain, after.op_type) != (BLOCKED, "ReorderInput"):
-        return None
-    if any(attributes_of(one).get("channels_last", 0) for one in (before, after)):
+    if after is None or not _is_reorder(after, "ReorderInput", channels_last=False):
         return None
     others = [after.name, *([before.name] if around.only_reader(node.input[0]) is not None else [])]
     sizes = (channels, members, *kernel, *given.get("strides", (1, 1)))
@@ -318,6 +359,7 @@ KINDS: Mapping[str, KernelKind] = {
     for one in (
         *(KernelKind(kind, _read_convolution, _write_convolution) for kind in dict.fromkeys(TAPS.values())),
         KernelKind("convolution-other", _read_unrolled, _write_unrolled),
+        KernelKind("norm-of-blocks", _read_norm_of_blocks, _write_norm_of_blocks),
         KernelKind("norm", _read_norm, _write_norm),
         KernelKind("gelu", _read_gelu, _write_gelu),
         KernelKind("product", _read_product, _write_product),

@@ -26,12 +26,13 @@ class Site:
     * convolution-5x5, convolution-7 (1×7 or 7×1), convolution-3 (1×3 or 3×1): the same, the kernel's height and width;
     * convolution-other (another kernel or stride): the same, and the strides;
     * norm: values in a row, whether it is centred (0, 1), how many tensors are added first;
+    * norm-of-blocks: the same, but between blocked tensors;
     * gelu: values of the bias, 0: there is none;
     * product: height and width of the constant matrix. The rows of the other operand are for the caller to know;
     * depthwise: channels, the kernel's height and width, the strides;
     * grouped: channels, those of a group, the kernel's height and width, the strides.
 
-    ``others``: the names of further nodes that the kernel makes superfluous.
+    ``others``: the names of further nodes that a kernel makes superfluous.
     """
 
     kind: str

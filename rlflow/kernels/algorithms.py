@@ -17,10 +17,14 @@ from rlflow.errors import UsageError
 #: Attributes of a node, by name.
 Tuning = Mapping[str, int]
 
+#: Sites of a kind that are also sites of another.
+ALSO = {"norm-of-blocks": "norm"}
+
 
 @dataclass(frozen=True)
 class Algorithm:
-    """What a kernel does at sites of one ``kind`` (see :mod:`rlflow.frontends.kernel_sites`).
+    """What a kernel does at sites of one ``kind`` (see :mod:`rlflow.frontends.kernel_sites`), and of kinds that have
+    all that this has (:data:`ALSO`).
 
     ``fixed``: the attributes that make it this algorithm. ``space``: each parameter's values, of which the first is the
     default; any combination is valid at any site, gives the same result up to the order of additions, and differs in
@@ -40,6 +44,10 @@ class Algorithm:
     most_pixels: int | None = None
     least_rows: int = 0
     multiple: int = 1
+
+    def does(self, kind: str) -> bool:
+        """Whether it is for sites of this kind."""
+        return self.kind in (kind, ALSO.get(kind))
 
     @property
     def keeps_weights(self) -> bool:
@@ -128,13 +136,14 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         Algorithm("grouped", "grouped", {}, {"side_by_side": (8, 4)}),
         Algorithm("row-gelu", "gelu", {}, {"rows": (0, 1, 2, 4, 8, 16, 32, 64)}),
         Algorithm("row-norm", "norm", {}, {"rows": (0, 1, 2, 4, 8, 16, 32, 64)}),
+        Algorithm("blocked-norm", "norm-of-blocks", {"blocked": 1}, {"pixels": (0, 8, 16, 32, 64, 128, 256)}),
     )
 }
 
 
 def worth_trying(kind: str, sizes: Sequence[int], shape: Sequence[int] | None) -> list[str]:
     """The names of the algorithms for sites of a kind and sizes; ``shape``: the first operand's, ``None``: unknown."""
-    return [one.name for one in ALGORITHMS.values() if one.kind == kind and one.is_worth_trying(sizes, shape)]
+    return [one.name for one in ALGORITHMS.values() if one.does(kind) and one.is_worth_trying(sizes, shape)]
 
 
 def spaces() -> dict[str, dict[str, tuple[int, ...]]]:

@@ -47,7 +47,7 @@ class Choice:
     def fits(self, kind: str, sizes: Sequence[int]) -> bool:
         """Whether a site of this kind and these sizes may be meant; blocks of another size pad channels otherwise."""
         algorithm = ALGORITHMS[self.algorithm]
-        if kind != algorithm.kind or len(sizes) != len(self.sizes) or not algorithm.takes(sizes):
+        if not algorithm.does(kind) or len(sizes) != len(self.sizes) or not algorithm.takes(sizes):
             return False
         channels = 2 if kind.startswith("convolution") else 0
         return all(mine == its or (place < channels and _padded(mine) == _padded(its))

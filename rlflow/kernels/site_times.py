@@ -113,7 +113,7 @@ def contenders(times: Mapping[str, Mapping[str, float]]) -> list[dict[str, str]]
 def _most_variants(sites: Sequence[Site]) -> int:
     """How many variants there are at most."""
     kinds = {site.kind for site in sites}
-    return 1 + max((sum(one.kind == kind for one in ALGORITHMS.values()) for kind in kinds), default=0)
+    return 1 + max((sum(one.does(kind) for one in ALGORITHMS.values()) for kind in kinds), default=0)
 
 
 def _keep(

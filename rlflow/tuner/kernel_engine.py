@@ -184,7 +184,7 @@ def space_of(kind: str, sizes: Sequence[int] = ()) -> Space:
     """The programs of a kind of site, of those that can do one of these sizes."""
     sketches = [Sketch(OWN, ())]
     for name, one in ALGORITHMS.items():
-        if one.kind == kind and one.takes(sizes):
+        if one.does(kind) and one.takes(sizes):
             steps = tuple(
                 Steps(key, _EDITS.get(key, "tile"), tuple(sorted(values))) for key, values in one.space.items()
             )
