@@ -94,6 +94,52 @@ TEST(normalised_rows_are_those_in_double_precision) {
       for (const bool keeps_sum : {false, true}) check_norm(isa, c, keeps_sum);
 }
 
+// --- the channels of pixels, in blocks ---
+
+namespace {
+
+struct BlockedNormCase {
+  int64_t images, blocks, plane;
+  bool shift;
+  double mean;
+};
+
+const BlockedNormCase kBlockedNorms[] = {{2, 3, 25, true, 0}, {1, 1, 1, false, 0}, {1, 48, 8, true, 3}, {2, 6, 16, false, 30}, {1, 2, 31, true, 0}};
+
+void check_blocked_norm(Isa isa, const BlockedNormCase& c, int64_t block) {
+  const int64_t channels = c.blocks * block, size = c.images * channels * c.plane;
+  const auto x = normal_floats(size, c.mean, 1, 1), scale = normal_floats(channels, 1, 0.2, 2), shift = normal_floats(channels, 0, 1, 3);
+  std::vector<float> y(static_cast<std::size_t>(size) + 1, std::nanf(""));
+  const BlockedNorm n{c.blocks, c.plane, 1e-5f, scale.data(), c.shift ? shift.data() : nullptr, x.data(), y.data()};
+  const Routines& table = routines(isa);
+  const auto routine = block == 16 ? table.blocked_norm_16 : table.blocked_norm_8;
+  for (int64_t image = 0; image < c.images; ++image) {
+    routine(n, image, 0, c.plane / 3);  // in two tasks
+    routine(n, image, c.plane / 3, c.plane);
+  }
+  CHECK(std::isnan(y.back()));
+  // Each pixel as a row of its own.
+  std::vector<float> row(static_cast<std::size_t>(channels)), found(row.size());
+  for (int64_t pixel = 0; pixel < c.images * c.plane; ++pixel) {
+    const int64_t first = (pixel / c.plane * c.blocks * c.plane + pixel % c.plane) * block;
+    for (int64_t channel = 0; channel < channels; ++channel) {
+      const auto from = static_cast<std::size_t>(first + channel / block * c.plane * block + channel % block), to = static_cast<std::size_t>(channel);
+      row[to] = x[from];
+      found[to] = y[from];
+    }
+    const Norm same{channels, n.epsilon, true, n.scale, n.shift, nullptr, row.data(), nullptr, 1, found.data(), nullptr};
+    check_norm_row(same, 0, 2e-6 * (1 + c.mean));
+  }
+}
+
+}  // namespace
+
+TEST(normalised_channels_of_blocks_are_those_in_double_precision) {
+  for (const Isa isa : isas_here())
+    for (const BlockedNormCase& c : kBlockedNorms)
+      for (const int64_t block : {8, 16}) check_blocked_norm(isa, c, block);
+}
+
 // --- products with few rows ---
 
 TEST(products_with_few_rows_are_those_in_double_precision) {
