@@ -135,8 +135,8 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         Algorithm("depthwise", "depthwise", {}, {"side_by_side": (4, 1, 2)}),
         Algorithm("grouped", "grouped", {}, {"side_by_side": (8, 4)}),
         Algorithm("row-gelu", "gelu", {}, {"rows": (0, 1, 2, 4, 8, 16, 32, 64)}),
-        Algorithm("row-norm", "norm", {}, {"rows": (0, 1, 2, 4, 8, 16, 32, 64)}),
         Algorithm("blocked-norm", "norm-of-blocks", {"blocked": 1}, {"pixels": (0, 8, 16, 32, 64, 128, 256)}),
+        Algorithm("row-norm", "norm", {}, {"rows": (0, 1, 2, 4, 8, 16, 32, 64)}),
     )
 }
 

@@ -161,7 +161,7 @@ def test_what_the_kernel_cannot_do_is_no_such_site(how: dict) -> None:
 
 
 def test_such_a_site_may_have_the_kernel_of_plain_rows_as_plans_of_before_have_it() -> None:
-    assert worth_trying("norm-of-blocks", (768, 1, 0), (1, 7, 7, 768)) == ["row-norm", "blocked-norm"]
+    assert worth_trying("norm-of-blocks", (768, 1, 0), (1, 7, 7, 768)) == ["blocked-norm", "row-norm"]
     assert worth_trying("norm", (768, 1, 0), (1, 49, 768)) == ["row-norm"]
     fits = {
         (name, kind): Choice("n", (768, 1, 0), name, 1.5).fits(kind, (768, 1, 0))
