@@ -14,11 +14,11 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlflow.crew import Workers
 from rlflow.deployment import Inputs, open_worker, source_of, verified
-from rlflow.errors import OutputError, UsageError
+from rlflow.errors import ModelError, OutputError, UsageError
 from rlflow.files import check_is_not_read, check_is_text, write_atomically
 from rlflow.frontends.generated_sites import FUNCTION
 from rlflow.kernels import ALGORITHMS, KEY, Choice, KernelPlan
@@ -259,9 +259,24 @@ def _folder(output: str | os.PathLike[str]) -> Iterator[Path]:
         raise
 
 
+class _Way(NamedTuple):
+    """A model with kernels, and the choices that make it."""
+
+    model: bytes
+    choices: tuple[Choice, ...]
+    code: GeneratedCode | None = None
+
+    @property
+    def kernels(self) -> dict[str, tuple[str, dict[str, int]]]:
+        """What does each node."""
+        return {one.node: (one.algorithm, dict(one.tuning)) for one in self.choices}
+
+
 @dataclass
 class _Ends:
-    """From what was measured to a plan: are the outputs near enough, and is the whole model faster?"""
+    """From what was measured to a plan: are the outputs near enough, and is the whole model faster? The kernels of a
+    plan that the model came with take part, and stay where they are faster.
+    """
 
     source: bytes
     engine: KernelEngine
@@ -282,6 +297,7 @@ class _Ends:
         why = "ONNX Runtime's own kernels are as fast"
         finals: list[TunedNodes] = []
         with Worker(RuntimeOptions(threads=self.threads, library=library_path())) as worker:
+            earlier = self._earlier(worker)
             for left_out in self._attempts():
                 finals = self._finals(left_out)
                 self._fit_into_memory(finals, left_out)
@@ -296,9 +312,30 @@ class _Ends:
                 difference = self._difference(model, worker)
                 if difference is None:
                     self._remember(finals)
-                    return finals, *self._raced(model, choices, code, worker)
+                    return finals, *self._raced(_Way(model, choices, code), earlier, worker)
                 why = f"the outputs differ by more than the model's own noise allows ({difference})"
+            if earlier is not None:
+                return finals, *self._raced(None, earlier, worker)
         return finals, None, None, f"There is no plan: {why}."
+
+    def _earlier(self, worker: Worker) -> _Way | None:
+        """The kernels that the model came with, as far as they fit and compute the same; what may have been edited into
+        no plan at all is none.
+        """
+        from rlflow.runtime import interface
+
+        text = interface.metadata_entry(self.source, KEY)
+        try:
+            plan = None if text is None else KernelPlan.parse(text)
+            known = {site.name: site for site in self.engine.graph.sites()} if plan is not None else {}
+            there = (one for one in (plan.choices if plan is not None else ()) if one.node in known)
+            choices = tuple(one for one in there if one.fits(known[one.node].kind, known[one.node].sizes))
+            if not choices:
+                return None
+            model = self.engine.graph.with_kernels({one.node: one.attributes for one in choices})
+        except ModelError:
+            return None
+        return _Way(model, choices) if self._difference(model, worker) is None else None
 
     def _attempts(self) -> Sequence[frozenset[str]]:
         """The names of the algorithms that are left out, one attempt after another."""
@@ -403,18 +440,23 @@ class _Ends:
         return {"seconds": seconds, "at_most": min(_RACE_MOST * self.seconds + _RACE_LATE, _RACE_LONGEST)}
 
     def _raced(
-        self, model: bytes, choices: tuple[Choice, ...], code: GeneratedCode | None, worker: Worker
+        self, found: _Way | None, earlier: _Way | None, worker: Worker
     ) -> tuple[KernelPlan | None, tuple[float, float] | None, str]:
         from rlflow.race import gate
 
-        feeds = self.inputs.feeds[0]
-        how = {**self._race_time(), "seed": self.seed, "only": True}
-        decision = gate.choose(worker, self.source, {"tuned": model}, feeds, **how)
+        feeds, ways = self.inputs.feeds[0], {} if found is None else {"tuned": found}
+        if earlier is not None and (found is None or found.code is not None or earlier.kernels != found.kernels):
+            ways["earlier"] = earlier
+        how = {**self._race_time(), "seed": self.seed, "only": len(ways) == 1}
+        decision = gate.choose(worker, self.source, {name: one.model for name, one in ways.items()}, feeds, **how)
         if decision.winner is None:
             return None, None, f"There is no plan: {decision.reason.rstrip('.')}."
+        _, choices, code = ways[decision.winner]
         speedup, version = round(float(decision.speedup or 1.0), 4), str(worker.describe()["version"])
         plan = KernelPlan(version, self.engine.graph.block, self.threads, speedup, choices, code)
         note = f"Kernels of ours do {len(choices)} nodes; the plan is in the metadata."
+        if decision.winner == "earlier":
+            note += " They are those that the model came with: what was found is not faster."
         if code is not None:
             note += f" Generated code does {len(code.choices)} where a session names its library."
         return plan, decision.speedup_ci95, note

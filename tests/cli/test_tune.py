@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from rlflow import tuned as tuned_module
 from rlflow.cli import main
 from rlflow.frontends.kernel_sites import Site
-from rlflow.kernels import ALGORITHMS, KEY, KernelPlan, unavailable
+from rlflow.kernels import ALGORITHMS, KEY, Choice, KernelPlan, unavailable
 from rlflow.kernels.generated_code import CodeChoice, GeneratedCode
 from rlflow.kernels.preparing import block_here
 from rlflow.runtime.interface import metadata_entry
@@ -280,3 +280,44 @@ def test_generated_code_is_the_last_to_be_left_out() -> None:
     assert attempts[0] == tuned_module._ATTEMPTS
     assert attempts[1][:-1] == tuned_module._ATTEMPTS
     assert attempts[1][-1] == attempts[1][-2] | {GENERATED}
+
+
+EARLIER = KernelPlan("1.0", 0, 1, 1.5, (Choice("c", (16, 16), "winograd-2x2", 2.0),))
+OTHERS = (Choice("c", (16, 16), "winograd-4x4", 2.0),)
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "raced", "winner", "kept"),
+    [
+        (None, OTHERS, ["tuned"], "tuned", OTHERS),
+        (EARLIER.text(), OTHERS, ["tuned", "earlier"], "earlier", EARLIER.choices),
+        (EARLIER.text(), OTHERS, ["tuned", "earlier"], "tuned", OTHERS),
+        (EARLIER.text(), EARLIER.choices, ["tuned"], "tuned", EARLIER.choices),
+        (EARLIER.text(), None, ["earlier"], "earlier", EARLIER.choices),
+        (EARLIER.text(), OTHERS, ["tuned", "earlier"], None, None),
+        (EARLIER.text().replace("winograd-2x2", "no such"), OTHERS, ["tuned"], "tuned", OTHERS),
+        (EARLIER.text().replace("16, 16", "32, 16"), OTHERS, ["tuned"], "tuned", OTHERS),
+    ],
+)
+def test_the_kernels_that_a_model_came_with_stay_where_they_are_faster(
+    monkeypatch, text: str | None, found: tuple | None, raced: list[str], winner: str | None, kept: tuple | None
+) -> None:
+    asked = []
+
+    def choose(_worker, _baseline, candidates, _feeds, **how) -> SimpleNamespace:
+        asked.append((list(candidates), how["only"]))
+        return SimpleNamespace(winner=winner, speedup=1.2, speedup_ci95=(1.1, 1.3), reason="It is not faster.")
+
+    monkeypatch.setattr("rlflow.race.gate.choose", choose)
+    monkeypatch.setattr("rlflow.runtime.interface.metadata_entry", lambda *_: text)
+    monkeypatch.setattr(tuned_module._Ends, "_difference", lambda *_: None)
+    graph = SimpleNamespace(
+        sites=lambda: [Site("convolution", "c", (16, 16))], with_kernels=lambda chosen: repr(chosen).encode(), block=16
+    )
+    worker, inputs = SimpleNamespace(describe=lambda: {"version": "1"}), SimpleNamespace(feeds=[{}])
+    ends = tuned_module._Ends(b"", SimpleNamespace(graph=graph), None, inputs, 1, 0, None)  # type: ignore[arg-type]
+    way = None if found is None else tuned_module._Way(b"", found)
+    plan, _, note = ends._raced(way, ends._earlier(worker), worker)  # type: ignore[arg-type]
+    assert asked == [(raced, len(raced) == 1)]
+    assert (None if plan is None else plan.choices) == kept
+    assert ("came with" in note) == (winner == "earlier")
