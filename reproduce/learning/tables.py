@@ -57,8 +57,11 @@ def gains(rows: Sequence[Row], budget: str, half: str) -> dict[str, dict[str, Ga
 
 
 def verdict(mine: dict[str, dict[str, Gain]], name: str, others: Sequence[str]) -> tuple[int, int, int]:
-    """(families where it is level with the best of ``others``, where it is ahead of that one, families in all)."""
-    both = [(one[name], max(one[other] for other in others if other in one)) for one in mine.values() if name in one]
+    """(families where it is level with the best of ``others``, where it is ahead of that one, families where it and one
+    of them were run).
+    """
+    run = [(one, [one[other] for other in others if other in one]) for one in mine.values() if name in one]
+    both = [(one[name], max(beside)) for one, beside in run if beside]
     return sum(a.level(b) for a, b in both), sum(a.ahead(b) for a, b in both), len(both)
 
 
@@ -88,4 +91,4 @@ def _of_budget(rows: Sequence[Row], order: dict[str, Row], budget: str, half: st
         level, ahead, count = verdict(mine, name, without)
         doubles = [other for other, row in order.items() if row["of"] == name and other.endswith("untrained")]
         both = verdict(mine, name, doubles)
-        yield f"| {name} | {level} of {count} | {ahead} of {count} | {both[0]} of {count} | {both[1]} of {count} |"
+        yield f"| {name} | {level} of {count} | {ahead} of {count} | {both[0]} of {both[2]} | {both[1]} of {both[2]} |"

@@ -64,6 +64,7 @@ def test_verdicts_are_against_the_best_without_learning_and_the_untrained() -> N
     mine = tables.gains(rows, "1s", "unseen")
     assert tables.verdict(mine, "agent", ["greedy", "beam"]) == (2, 1, 3)
     assert tables.verdict(mine, "agent", ["agent untrained"]) == (2, 2, 3)
+    assert tables.verdict(mine, "agent", ["never run"]) == (0, 0, 0)
     text = "\n".join(tables.lines(rows))
     assert "| agent | 2 of 3 | 1 of 3 | 2 of 3 | 2 of 3 |" in text
     assert "| greedy | 1.00 | 2.00 | 4.00 | 2.333 |" in text
