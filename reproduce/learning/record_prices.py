@@ -1,12 +1,12 @@
-"""Times the regions that searches meet on the unseen families, once, for `run.py --cost measured`.
+"""Times the regions that searches meet on the families, once, for `run.py --cost measured` and for learning.
 
     python reproduce/learning/record_prices.py [--families NAME ...] [--seconds 4]
 
 For each family: searches by measured prices first, ``--seconds`` each. Then searches by what is recorded so far; what
 the best graphs of these have and the table lacks is timed, and they search again, up to ROUNDS times. So a search that
 is led by an estimate that was too good finds the real price there the next time. Both kinds of search are without
-learning or with it, and with other seeds than the bench has. The rows are in results/prices.jsonl; a family that is
-there is not timed again (``--again`` does that). The clock is processor time, on one thread.
+learning or with it, and with other seeds than the bench has. The rows are in results/prices.jsonl, of both halves; a
+family that is there is not timed again (``--again`` does that). The clock is processor time, on one thread.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [os.fspath(HERE), os.fspath(HERE.parent / "common")]
 
 import results  # from the folder "common"
-from families import CONFIG, read  # from this folder
+from families import CONFIG, HALVES, read  # from this folder
 from recorded import FUSION, TABLE, RecordedCost, kind_of, names_of
 from run import RULES, WEIGHTS
 
@@ -100,7 +100,7 @@ _VIEW = Graph.parse("x: f32[4,6] = input\ny = Reshape{shape=[24]}(x)\nz = Relu(y
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    known = CONFIG["unseen"]
+    known = [name for half in HALVES for name in CONFIG[half]]
     parser.add_argument("--families", nargs="*", choices=known, metavar="NAME", default=known)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each search by the clock")
     parser.add_argument("--again", action="store_true", help="time families that the file has, too")
