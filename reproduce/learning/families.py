@@ -1,6 +1,6 @@
 """Cuts a block out of each exported architecture that config.json names, and writes it as text into families/.
 
-    python reproduce/learning/families.py --exports FOLDER
+    python reproduce/learning/families.py --exports FOLDER [--families NAME ...]
 
 FOLDER holds what reproduce/exports/export.py writes: NAME-0.onnx, or NAME@older-0.onnx. A block is the ``nodes`` nodes
 that follow in topological order after the part ``begin`` of the model: the same for all, so that nobody chose where a
@@ -22,7 +22,8 @@ from rlflow.search.subgraphs import cut_out
 
 HERE = Path(__file__).resolve().parent
 CONFIG: dict[str, Any] = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
-HALVES = ("training", "unseen")
+#: ``further``: to train on beside the first half. ``fresh``: as ``unseen``, named later, and nobody looked into them.
+PARTS = ("training", "unseen", "further", "fresh")
 #: Floats that a constant may have to be written out: scales, epsilons.
 FEW = 8
 
@@ -63,9 +64,11 @@ def read(family: str) -> Graph:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--exports", type=Path, required=True, metavar="FOLDER")
+    every = [name for part in PARTS for name in CONFIG[part]]
+    parser.add_argument("--families", nargs="*", choices=every, metavar="NAME", default=every)
     options = parser.parse_args()
     (HERE / "families").mkdir(exist_ok=True)
-    for family in (name for half in HALVES for name in CONFIG[half]):
+    for family in options.families:
         graph = block(
             frontends.load_model(options.exports / f"{family}-0.onnx").graph, CONFIG["begin"], CONFIG["nodes"]
         )

@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [os.fspath(HERE), os.fspath(HERE.parent / "common")]
 
 import results  # from the folder "common"
-from families import CONFIG, HALVES, read  # from this folder
+from families import CONFIG, PARTS, read  # from this folder
 from recorded import FUSION, TABLE, RecordedCost, kind_of, names_of
 from run import RULES, WEIGHTS
 
@@ -100,7 +100,7 @@ _VIEW = Graph.parse("x: f32[4,6] = input\ny = Reshape{shape=[24]}(x)\nz = Relu(y
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    known = [name for half in HALVES for name in CONFIG[half]]
+    known = [name for half in PARTS for name in CONFIG[half]]
     parser.add_argument("--families", nargs="*", choices=known, metavar="NAME", default=known)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each search by the clock")
     parser.add_argument("--again", action="store_true", help="time families that the file has, too")

@@ -31,7 +31,7 @@ import machine  # from the folder "common"
 import recorded  # from this folder
 import results
 import tables
-from families import CONFIG, HALVES, read
+from families import CONFIG, PARTS, read
 
 from rlflow import price, search
 from rlflow.graph import Graph
@@ -135,7 +135,7 @@ def play(kept: Rows, options: argparse.Namespace, size: dict[str, Any]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=list(CONFIG["sizes"]), default="quick")
-    every = [name for half in HALVES for name in CONFIG[half]]
+    every = [name for half in PARTS for name in CONFIG[half]]
     parser.add_argument("--families", nargs="*", choices=every, metavar="NAME")
     parser.add_argument("--budgets", nargs="*", metavar="BUDGET")
     parser.add_argument("--cost", choices=[*COSTS, MEASURED], default="cpu", help="what prices a graph")
