@@ -273,6 +273,10 @@ cost-fidelity: $(VENV)/.dev ## predicted against measured time, twelve models an
 learning: $(EXTRAS)/.extras ## does learning earn its place? every strategy and its doubles on families that no agent saw (minutes; SIZE=full: hours, resumes)
 	$(EXTRAS)/bin/python reproduce/learning/run.py --size $(or $(SIZE),quick) --resume
 
+.PHONY: agents
+agents: $(EXTRAS)/.extras ## train every agent that ships, from nothing, and say which files are those that ship (an hour of one core; goes on where it was)
+	$(EXTRAS)/bin/python reproduce/ship.py --out build/agents
+
 ##@ Packages and cleaning
 
 .PHONY: sdist

@@ -65,6 +65,7 @@ _HOMES = {
 offer(
     "rlflow.strategies",
     {
+        "levin": "rlflow.agents.levin.strategy:Levin",
         "mcts-policy": "rlflow.agents.xrlflow.led:PolicyMcts",
         "rlflow": "rlflow.agents.rlflow.strategy:RLFlow",
         "surrogate": "rlflow.agents.bayes.strategy:Surrogate",

@@ -2,7 +2,8 @@
 
 A double is the same strategy by other weights. ``untrained``: fresh ones, others with every seed. ``no prior``: the
 trained ones without the score that a candidate begins with for its share of the largest gain. ``even``: none, so that
-all candidates are equally likely, which is random order. Of the world model also ``no model``: its share is 0.
+all candidates are equally likely, which is random order. Of the world model also ``no model``: its share is 0. The
+policy of chains draws nothing: its ``untrained`` double has the weights by hand that its training began with.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rlflow.agents.levin.chain_policy import by_hand
+from rlflow.agents.levin.trained import SHIPPED as SHIPPED_CHAINS
+from rlflow.agents.levin.trained import LevinCheckpoint
 from rlflow.agents.rlflow.trained import all_weights, load_world, make_networks, shipped_world
 from rlflow.agents.torch_state import weights_of
 from rlflow.agents.xrlflow.trained import SHIPPED, PolicyCheckpoint
 from rlflow.nn.policy import make_policy
 
-WITHOUT = ("greedy", "random", "backtracking", "beam", "mcts", "portfolio", "mixed")
+WITHOUT = ("greedy", "random", "backtracking", "beam", "mcts", "portfolio", "mixed", "mixed, long turns")
 #: Searches by a policy: their names here, and how they are asked for.
 POLICIES = {
     "xrlflow": "xrlflow:",
@@ -26,8 +30,12 @@ POLICIES = {
     "mcts-policy": "mcts-policy:",
     "mcts-policy value": "mcts-policy:leaf=value,",
 }
+#: The members of the default search that learnt nothing.
+DEFAULT = "backtracking+eqsat(rounds=2;extraction=greedy-dag)+mcts"
+#: Turns that are long enough for a chain to be found in the first.
+LONG = 300
 #: The default search with a learned member more; its control is the default itself.
-_MIXED = "mixed:members=backtracking+eqsat(rounds=2;extraction=greedy-dag)+mcts+"
+_MIXED = f"mixed:members={DEFAULT}+"
 
 
 class Entrant(NamedTuple):
@@ -47,11 +55,14 @@ class Entrant(NamedTuple):
         return self.spec.format(seed=seed)
 
 
-def entrants(folder: Path, seeds: int, checkpoint: Path | None = None) -> list[Entrant]:
-    """All that take part; the doubles' weights are written into ``folder``. ``checkpoint``: the policy (default: the
-    one that ships).
+def entrants(
+    folder: Path, seeds: int, checkpoint: Path | None = None, chains: Path | None = None
+) -> list[Entrant]:
+    """All that take part; the doubles' weights are written into ``folder``. ``checkpoint``: the policy, and ``chains``:
+    that of chains (default: those that ship).
     """
-    found = [Entrant(name, name, "without") for name in WITHOUT]
+    others = {"mixed": f"mixed:members={DEFAULT}", "mixed, long turns": f"mixed:slice={LONG},members={DEFAULT}"}
+    found = [Entrant(name, others.get(name, name), "without") for name in WITHOUT]
     chosen = PolicyCheckpoint.load(checkpoint or SHIPPED)
     folder.mkdir(parents=True, exist_ok=True)
     chosen.save(folder / "trained.npz")
@@ -73,6 +84,32 @@ def entrants(folder: Path, seeds: int, checkpoint: Path | None = None) -> list[E
         found.append(Entrant(name, _MIXED + trained, "learned"))
         fresh = f"{_MIXED}{untrained}-{{seed}}.npz)"
         found.append(Entrant(f"{name} untrained", fresh, "double", name, drawn=True))
+    return found + _of_chains(folder, chains or SHIPPED_CHAINS)
+
+
+def with_chains(file: Path | None = None) -> str:
+    """The default search with the policy of chains as its first member (default: the one that ships)."""
+    told = "" if file is None else f";checkpoint={file}"
+    return f"mixed:slice={LONG},members=levin(lead=1{told})+{DEFAULT}"
+
+
+def _of_chains(folder: Path, chains: Path) -> list[Entrant]:
+    trained = LevinCheckpoint.load(chains)
+    trained.save(folder / "levin.npz")
+    shape = trained.policy().shape
+    for name, flat in (("by-hand", by_hand(shape)), ("even", np.zeros(shape.size))):
+        weights = {group: array.astype(np.float32) for group, array in shape.split(flat).items()}
+        dataclasses.replace(trained, weights=weights).save(folder / f"levin-{name}.npz")
+    found = [
+        Entrant("levin", f"levin:checkpoint={folder}/levin.npz", "learned"),
+        Entrant("levin untrained", f"levin:checkpoint={folder}/levin-by-hand.npz", "double", "levin"),
+        Entrant("levin even", f"levin:checkpoint={folder}/levin-even.npz", "double", "levin"),
+    ]
+    for name, file, role, of in (
+        ("mixed and levin", "levin", "learned", ""),
+        ("mixed and levin untrained", "levin-by-hand", "double", "mixed and levin"),
+    ):
+        found.append(Entrant(name, with_chains(folder / f"{file}.npz"), role, of))
     return found
 
 

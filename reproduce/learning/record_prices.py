@@ -23,6 +23,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [os.fspath(HERE), os.fspath(HERE.parent / "common")]
 
 import results  # from the folder "common"
+from entrants import with_chains
 from families import CONFIG, PARTS, read  # from this folder
 from recorded import FUSION, TABLE, RecordedCost, kind_of, names_of
 from run import RULES, WEIGHTS
@@ -35,7 +36,7 @@ from rlflow.search import Problem
 
 #: The searches that meet regions: by the clock, and by what is recorded.
 FIRST = ("greedy", "backtracking", "mcts")
-THEN = ("greedy", "backtracking", "portfolio", "mixed", "xrlflow", "rlflow")
+THEN = ("greedy", "backtracking", "portfolio", "mixed", "xrlflow", "rlflow", "levin", with_chains())
 ROUNDS, SEED = 3, 100
 
 
@@ -91,7 +92,7 @@ def _lacking(graph: Graph, family: str, rows: list[dict[str, Any]]) -> Iterable[
     for spec in THEN:
         search.require_ready(search.make(spec))
         model = RecordedCost(rows, family)
-        found = search.solve(Problem(graph, RULES, model, "1s", seed=SEED, clock=time.process_time), spec)
+        found = search.solve(Problem(graph, RULES, model, "2s", seed=SEED, clock=time.process_time), spec)
         yield from (one.graph for one in (found.best, *found.runners_up) if model.guesses(one.graph)[0])
 
 

@@ -8,12 +8,15 @@ roofline in proportion to those of its kind. :attr:`RecordedCost.guessed` says w
 
 from __future__ import annotations
 
+import hashlib
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from results import read  # from the folder "common"
 
 from rlflow._core import Pricer
@@ -26,6 +29,8 @@ TABLE = Path(__file__).resolve().parent / "results" / "prices.jsonl"
 FUSION = "onnxruntime"
 #: Roofline of what nothing is known about; only the proportions matter.
 _FLOPS_PER_MS, _BYTES_PER_MS, _OVERHEAD_MS = 60e6, 12e6, 0.002
+#: Standard deviation of the logarithm of a drawn factor.
+_SPREAD = 0.2
 #: Keeps the price of a region above zero.
 _LEAST_MS = 1e-5
 
@@ -44,6 +49,7 @@ def names_of(graph: Graph, region: Any) -> str:
 
 class RecordedCost(CostModel):
     """Prices of one family. ``rows``: of the table, one of kind ``family`` and any number of kind ``price``.
+    ``otherwise``: as another machine could price them: each times a factor that is drawn by this number (0: none are).
 
     Raises :class:`UsageError` where there is none of kind ``family``, or no price at all.
     """
@@ -51,7 +57,7 @@ class RecordedCost(CostModel):
     name = "recorded"
     measures = True  # a candidate's regions are priced when it is opened, as where the clock is asked
 
-    def __init__(self, rows: Iterable[Row], family: str) -> None:
+    def __init__(self, rows: Iterable[Row], family: str, otherwise: int = 0) -> None:
         mine = [row for row in rows if row.get("family") == family]
         about = next((row for row in mine if row["kind"] == "family"), None)
         known = [row for row in mine if row["kind"] == "price"]
@@ -63,7 +69,9 @@ class RecordedCost(CostModel):
         self._pricer = Pricer.table(FUSION, block=about["block"])
         self._pricer.set_view_price(about["view_ms"])
         self._refused = {row["signature"]: row["refusal"] for row in known if row["ms"] is None}
-        timed = [row for row in known if row["ms"] is not None]
+        timed = [
+            row | {"ms": row["ms"] * _factor(row["signature"], otherwise)} for row in known if row["ms"] is not None
+        ]
         self._pricer.set_prices([row["signature"] for row in timed], [row["ms"] for row in timed])
         self._like = Interpolation(
             TimedRegion(row["region"], row["operators"], row["flops"], row["bytes"], row["ms"]) for row in timed
@@ -128,6 +136,14 @@ class RecordedCost(CostModel):
         found = [(one.ms or 0.0, one.signature in self.guessed) for one in self._pricer.regions(graph)]
         total = sum(ms for ms, _ in found)
         return sum(guess for _, guess in found), sum(ms for ms, guess in found if guess) / total if total else 0.0
+
+
+def _factor(signature: str, number: int) -> float:
+    """Drawn from a lognormal distribution, the same for the same signature and number; 1 for number 0."""
+    if not number:
+        return 1.0
+    seed = int.from_bytes(hashlib.blake2b(f"{number} {signature}".encode(), digest_size=8).digest(), "big")
+    return math.exp(_SPREAD * float(np.random.default_rng(seed).standard_normal()))
 
 
 def _roofline(flops: float, size: float) -> float:

@@ -78,10 +78,10 @@ def table() -> Any:
     return recorded.table()
 
 
-def priced(cost: str, family: str) -> price.CostModel:
-    """A cost model that has priced nothing yet."""
+def priced(cost: str, family: str, otherwise: int = 0) -> price.CostModel:
+    """A cost model that has priced nothing yet. ``otherwise``: recorded prices as another machine could have them."""
     if cost == MEASURED:
-        return recorded.RecordedCost(table(), family)
+        return recorded.RecordedCost(table(), family, otherwise)
     return price.make("analytic", **COSTS[cost])
 
 
@@ -115,7 +115,7 @@ def play(kept: Rows, options: argparse.Namespace, size: dict[str, Any]) -> None:
     """All searches of a size that the file does not have yet, the entrants of a family in turn."""
     from entrants import entrants
 
-    known = entrants(WEIGHTS, size["seeds"], options.checkpoint)
+    known = entrants(WEIGHTS, size["seeds"], options.checkpoint, options.chains)
     wanted = options.entrants or size.get("entrants") or [one.name for one in known]
     known = [one for one in known if one.name in wanted]
     for budget in options.budgets or size["budgets"]:
@@ -141,6 +141,7 @@ def main() -> int:
     parser.add_argument("--cost", choices=[*COSTS, MEASURED], default="cpu", help="what prices a graph")
     parser.add_argument("--entrants", nargs="*", metavar="NAME", help="only these")
     parser.add_argument("--checkpoint", type=Path, help="the policy (default: the one that ships)")
+    parser.add_argument("--chains", type=Path, help="the policy of chains (default: the one that ships)")
     parser.add_argument("--out", type=Path, help="file of the rows (default: results/SIZE-COST.jsonl)")
     parser.add_argument("--resume", action="store_true", help="keep the rows that the file has")
     parser.add_argument("--renew", action="store_true", help="as --resume, but rows of lost commits are made again")

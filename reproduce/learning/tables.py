@@ -14,7 +14,12 @@ Row = dict[str, Any]
 PART, POINTS = 1e-3, 5e-3
 #: Two-sided 95 % quantiles of Student's t by degrees of freedom.
 STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}
-HALF_NAMES = {"unseen": "families that no agent saw", "training": "families to train on"}
+HALF_NAMES = {
+    "unseen": "families that no agent saw",
+    "fresh": "families that nobody looked into",
+    "training": "families to train on",
+    "further": "further families to train on",
+}
 
 
 class Gain(NamedTuple):

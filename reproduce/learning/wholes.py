@@ -33,7 +33,8 @@ MODELS = ("bert-base", "llama-decoder-step", "diffusion_unet")
 WHOLE, HALF = "10s", "5s"
 ENTRANTS = (
     "greedy", "backtracking", "beam", "mcts", "portfolio", "mixed", "xrlflow", "xrlflow untrained", "rlflow",
-    "rlflow untrained", "rlflow no model", "mixed and xrlflow", "mixed and xrlflow untrained",
+    "rlflow untrained", "rlflow no model", "mixed and xrlflow", "mixed and xrlflow untrained", "levin",
+    "levin untrained", "mixed and levin", "mixed and levin untrained",
 )  # fmt: skip
 #: Whom the learned searches are to be level with.
 BAR = "portfolio"

@@ -6,7 +6,6 @@
     python reproduce/rlflow/run.py --stage rewards         the reward functions
     python reproduce/rlflow/run.py --stage controllers     PPO, CMA-ES and a variational encoder, and untrained ones
     python reproduce/rlflow/run.py --stage searches        the searches, at equal CPU seconds
-    python reproduce/rlflow/run.py --stage ship            trains the two checkpoints that come with the package
     python reproduce/rlflow/run.py --stage tables          only prints the tables of what is there, and draws the curves
 
 `--size small` (default) runs in minutes a stage on one core, `--size full` is the setting of the paper's models and
@@ -29,7 +28,6 @@ from typing import Any
 
 sys.path.insert(0, os.fspath(Path(__file__).resolve().parents[1] / "common"))
 
-import machine
 import results
 from results import Results
 from sizes import SIZES, Size
@@ -40,7 +38,6 @@ from rlflow import search
 from rlflow.env import ProblemSpec
 
 HERE = Path(__file__).resolve().parent
-AGENTS = machine.ROOT / "build" / "rlflow"
 SHARE = 0.9
 TEMPERATURES = (0.1, 0.5, 0.75, 1.0, 1.2, 1.5, 1.75, 2.0, 2.5, 3.0)
 #: What is kept of a round: the convergence of the model and of the controller.
@@ -203,39 +200,6 @@ def studies(
                       "rounds": [{name: one.get(name) for name in KEPT} for one in rounds]})  # fmt: skip
 
 
-# --- the shipped checkpoints ------------------------------------------------------------------------------------------
-
-SHIPPED = {
-    "graph": ("graph", {"fit_steps": "150", "opens": "20", "horizon": "60"}, 1500),
-    "latent": ("tuned", {"hidden": "128", "fit_steps": "150", "batch": "8", "horizon": "60", "random_episodes": "2",
-                         "downhill_episodes": "2", "episodes": "1"}, 1500),
-}  # fmt: skip
-LEARNT = ("squeezenet1.1", "resnet-18", "vit-base?layers=2", "llama-decoder-step", "bert-base?layers=2&seq=64",
-          "mobilenet-v2")  # fmt: skip
-
-
-def ship(rows: Results, size: Size) -> None:
-    """Trains both forms on several models with the analytic cost; the weights go into the package in 16 bits."""
-    from rlflow.agents.rlflow import config as worldmodel_config
-    from rlflow.agents.rlflow.train import WorldTrainer
-    from rlflow.agents.rlflow.trained import WorldCheckpoint, shipped_world
-
-    for form, (preset, options, expansions) in SHIPPED.items():
-        path = AGENTS / f"{form}.npz"
-        config = worldmodel_config.preset(preset).with_options(options)
-        resume = path.with_name(path.name + ".last").exists()
-        trainer = WorldTrainer([ProblemSpec(model) for model in LEARNT], config, out=path, resume=resume,
-                               logs=AGENTS / "logs" / form)  # fmt: skip
-        trainer.train(
-            expansions,
-            on_round=lambda figures: print(figures["expansions"], figures["gains"], file=sys.stderr, flush=True),
-        )
-        WorldCheckpoint.load(path).save(shipped_world(form), half=True)
-        rows.add(
-            {"kind": "ship", "key": f"ship/{form}/{time.time():.0f}", "form": form, **WorldCheckpoint.load(path).card}
-        )
-
-
 # --- the searches -----------------------------------------------------------------------------------------------------
 
 
@@ -277,7 +241,6 @@ STAGES: dict[str, Callable[[Results, Size], None]] = {
         rows, size, "controller", CONTROLLERS, lambda name: CONTROLLERS[name], range(size.seeds)
     ),
     "searches": searches,
-    "ship": ship,
     "tables": lambda rows, size: None,
 }
 
@@ -297,7 +260,7 @@ def main() -> int:
     dirty = options.dirty or options.stage == "tables"  # which measures nothing
     rows = Results(path, command, resume=True, dirty=dirty, bulky=("curve", "rounds", "model_losses", "dream_returns"))
     for name, stage in STAGES.items():
-        if options.stage == name or (options.stage == "all" and name != "ship"):
+        if options.stage == name or options.stage == "all":
             stage(rows, SIZES[options.size])
     print(rows.about())
     print("\n".join(tables(rows)))

@@ -29,6 +29,11 @@ _WORLD_MODEL = {
     "Learning": ("expansions", "rounds", "preset", "options", "capacity", "seed", "resume"),
     "Result": _RESULT,
 }
+_LEVIN = {
+    "What it learns on": ("models", "rules", "cost"),
+    "Learning": ("rounds", "options", "resume"),
+    "Result": _RESULT,
+}
 _GO = {
     "What it learns on": ("families", "held_out", "tasks"),
     "Learning": ("updates", "judge_every", "options", "seed", "start", "resume"),
@@ -49,8 +54,8 @@ def _require_torch() -> None:
         raise UsageError(f"Nothing can be trained here: {reason}.")
 
 
-def _options(*own: _Option) -> _Option:
-    """The options that every training has, and ``own``, those of one."""
+def _options(*own: _Option, drawn: bool = True) -> _Option:
+    """The options that every training has, and ``own``, those of one. ``drawn``: it has a seed."""
     shared = (
         click.option(
             "--models",
@@ -67,16 +72,16 @@ def _options(*own: _Option) -> _Option:
         click.option("--cost", default="analytic", show_default=True, help="Cost model that prices graphs."),
         click.option("--rules", multiple=True, metavar="FAMILY", help="Families of rules; repeatable. [default: all]"),
         click.option(
-            "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random."
-        ),
-        click.option(
             "--logs", type=click.Path(file_okay=False, path_type=Path), help="Folder of JSON lines and TensorBoard."
         ),
         click.option("-q", "--quiet", is_flag=True, help="Only say how it ended."),
     )
+    seed = click.option(
+        "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random."
+    )
 
     def decorate(command: Any) -> Any:
-        for option in reversed((*shared, *own)):
+        for option in reversed((*shared, *((seed,) if drawn else ()), *own)):
             command = option(command)
         return command
 
@@ -150,6 +155,39 @@ def worldmodel(**given: Any) -> None:
         f"{'Interrupted' if stop.stopped else 'Trained'}: {card['expansions']} real expansions, "
         f"{card['measurements']} measurements, {card['rounds']} rounds, {card['seconds']:.0f} s; {score}. "
         f"Written to {given['out']}."
+    )
+
+
+@train.command(cls=SectionedCommand, sections=_LEVIN)
+@_options(
+    click.option("--rounds", default=3, show_default=True, type=click.IntRange(min=1), help="Rounds in all."),
+    click.option("--resume", is_flag=True, help="Go on where OUT.last ended."),
+    drawn=False,
+)
+def levin(**given: Any) -> None:
+    """Levin: search, learn which chains of rewrites pay, search again. Needs no torch. Ctrl-C keeps what was learnt."""
+    from rlflow.agents.levin.chain_training import LevinTraining
+    from rlflow.agents.levin.trained import LevinConfig
+    from rlflow.search import InterruptGuard, StopToken
+
+    config = LevinConfig().with_options(dict(map(_pair, given["options"])))
+    specs = _specs(given, given["models"])
+    training = LevinTraining(specs, config, out=given["out"], logs=given["logs"], resume=given["resume"])
+    out, stop = console(stderr=True), StopToken()
+
+    def report(figures: dict[str, Any]) -> None:
+        if not given["quiet"]:
+            out.print(
+                f"round {figures['round']}  {figures['model']:<26} gain {figures['gain']:.4f}  chains "
+                f"{figures['chains']:>3}  {figures['seconds']:.0f} s"
+            )
+
+    with InterruptGuard(stop):
+        card = training.train(given["rounds"], on_lesson=report, stop=stop).card
+    told = training.progress
+    click.echo(
+        f"{'Interrupted' if stop.stopped else 'Trained'}: {told.rounds} rounds, {card['expansions']} graphs opened, "
+        f"{card['chains']} chains learnt from, {told.seconds:.0f} s. Written to {given['out']}."
     )
 
 

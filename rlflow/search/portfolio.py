@@ -84,8 +84,10 @@ class Portfolio(StrategyBase):
         for one in self.strategies():
             require_ready(one)
 
-    def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
-        """Turn after turn, until the budget is spent or no member has anything left to do."""
+    def search(self, problem: Problem, rng: np.random.Generator, found: SearchNode | None = None) -> StopReason:
+        """Turn after turn, until the budget is spent or no member has anything left to do. ``found``: a good graph that
+        is known before.
+        """
         strategies = self.strategies()
         seeds = rng.integers(1 << 63, size=len(strategies))
         parts = [1.0] * len(strategies)
@@ -95,7 +97,7 @@ class Portfolio(StrategyBase):
         members = [_Member(problem, one, int(seed), part / len(strategies), part) for one, seed, part in given]
         members.sort(key=lambda member: -member.part)
         try:
-            return _Scheduler(self, problem, members).run()
+            return _Scheduler(self, problem, members).run(found)
         finally:
             for member in members:
                 member.close()
@@ -135,8 +137,8 @@ class Mixed(Portfolio):
         try:
             led = follow_the_formula(problem)
             if led is not None:
-                go_on_by_prices(problem, led)
-            reason = self.search(problem, rng)
+                led = go_on_by_prices(problem, led)
+            reason = self.search(problem, rng, led)
         except SearchStopped as stop:
             reason = stop.reason
         return problem.result(reason, self.name)
@@ -223,8 +225,8 @@ class _Scheduler:
     problem: Problem
     members: list[_Member]
 
-    def run(self) -> StopReason:
-        best = self.problem.root()
+    def run(self, found: SearchNode | None) -> StopReason:
+        best = min(filter(None, (self.problem.root(), found)), key=lambda node: node.cost)
         while True:
             ready = [one for one in self.members if not one.idle or one.runs == 0 or _stale(one, best)]
             if not ready:
@@ -233,7 +235,7 @@ class _Scheduler:
             member = max(ready, key=self._promise)
             before, spent = best.cost, _work(self.problem)
             member.turn(
-                self.problem.root() if member.runs == 0 else best,
+                best if member.runs or getattr(member.strategy, "from_best", False) else self.problem.root(),
                 member.part * self.options.slice * self.options.growth ** min(member.turns, 20),
             )
             found = member.view.best if member.view is not None else best

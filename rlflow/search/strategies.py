@@ -45,7 +45,7 @@ def _accept(name: str, kind: Any) -> None:
 
 
 #: ``randomised``: it draws from the generator; ``shares``: several workers can share its choices; ``goes_on``: an
-#: interrupted search goes on exactly where it was.
+#: interrupted search goes on exactly where it was; ``from_best``: as one of several it begins at the best graph so far.
 STRATEGIES: Registry[type[Any]] = Registry(
     "search strategy",
     group="rlflow.strategies",
@@ -63,7 +63,7 @@ STRATEGIES: Registry[type[Any]] = Registry(
         "random": "rlflow.search.random_walk:RandomRestarts",
         "tensat": "rlflow.search.eqsat.saturation:Tensat",
     },
-    capabilities={"has_trace": True, "randomised": False, "shares": False, "goes_on": False},
+    capabilities={"has_trace": True, "randomised": False, "shares": False, "goes_on": False, "from_best": False},
     accept=_accept,
 )
 

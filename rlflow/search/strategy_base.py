@@ -24,6 +24,8 @@ class StrategyBase:
     patience_by_default: ClassVar[int | None] = None
     #: Whether several workers can share out its first choices (:meth:`Problem.is_mine`).
     shares: ClassVar[bool] = False
+    #: Whether it begins at the best graph so far where it is one of several; others begin where all do, to differ.
+    from_best: ClassVar[bool] = False
     #: Whether it keeps its run (:meth:`Problem.keep`), so that it can be resumed as if it had not been interrupted.
     goes_on: ClassVar[bool] = False
 
