@@ -28,7 +28,7 @@ from rlflow.search import InterruptGuard, Problem, StopToken
 from rlflow.specs import pair
 
 LESSONS = tuple(CONFIG["training"]) + tuple(CONFIG["further"])
-ROUNDS, MACHINES = 3, 2
+ROUNDS, MACHINES = 2, 2
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,7 @@ def worldmodel(**given: Any) -> None:
 
 @train.command(cls=SectionedCommand, sections=_LEVIN)
 @_options(
-    click.option("--rounds", default=3, show_default=True, type=click.IntRange(min=1), help="Rounds in all."),
+    click.option("--rounds", default=2, show_default=True, type=click.IntRange(min=1), help="Rounds in all."),
     click.option("--resume", is_flag=True, help="Go on where OUT.last ended."),
     drawn=False,
 )
