@@ -132,7 +132,7 @@ def test_a_rule_that_the_policy_does_not_know_counts_by_its_change_and_place_alo
 
 def test_a_chains_probability_is_the_mean_of_the_policys_and_of_that_by_hand() -> None:
     policy, first, second = drawn(), seen((), [0, 1, 2, 3]), seen((1,), [2, 0, 4])
-    mixture, hand = ChainMixture(policy), ChainPolicy(policy.shape, FAMILIES, by_hand(policy.shape))
+    mixture, hand = ChainMixture(policy, 0.75), ChainPolicy(policy.shape, FAMILIES, by_hand(policy.shape))
     sums = mixture.log_probabilities(first, 0.03)[1] + mixture.log_probabilities(second, 0.03)
     expected = [
         sum(
@@ -282,6 +282,8 @@ def test_what_paid_knows_its_steps() -> None:
         ("levin:queue=0", "queue=0"),
         ("levin:even=0", "even=0"),
         ("levin:even=1.5", "even=1.5"),
+        ("levin:taught=0", "taught=0"),
+        ("levin:taught=1", "taught=1"),
     ],
 )
 def test_options_out_of_range(spec: str, says: str) -> None:

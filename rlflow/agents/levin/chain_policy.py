@@ -21,8 +21,6 @@ _MOST_GROWTH = 4
 _GROWTHS = 2 * _MOST_GROWTH + 1
 #: Weights by hand: of a chain that is cheaper than its base, of each class that it is dearer, of new and near.
 _CHEAPER, _DEARER, _FRESH = 2.0, 0.5, 2.0
-#: What a policy counts in a mixture with the weights by hand.
-_TAUGHT = 0.75
 #: Open in the base or not, times touching what the last step made or not.
 _PLACES = 4
 
@@ -193,13 +191,13 @@ class ChainPolicy:
 
 class ChainMixture:
     """A policy, and beside it the weights by hand. A chain's probability is the mean of both, the policy's counting
-    ``_TAUGHT``: what it thinks little of is found in little more time than by the weights by hand alone.
+    ``taught``: what it thinks little of is found in little more time than by the weights by hand alone.
     """
 
-    def __init__(self, policy: ChainPolicy) -> None:
+    def __init__(self, policy: ChainPolicy, taught: float) -> None:
         self._policy = policy
         self._both = np.stack((policy.flat, policy.untaught().flat), axis=1)
-        self._shares = np.log([_TAUGHT, 1.0 - _TAUGHT])
+        self._shares = np.log([taught, 1.0 - taught])
 
     def log_probabilities(self, seen: Candidates, even: float) -> np.ndarray:
         """[n, 2] natural logarithms of a step's probability, by each."""

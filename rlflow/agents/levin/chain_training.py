@@ -31,6 +31,8 @@ from rlflow.search.strategies import strategy_class
 from rlflow.synthesis import load_rules
 
 _DECISIONS = "decisions/"
+#: The policy's part of a chain's probability while it learns.
+_TAUGHT = 0.75
 
 
 class Lesson(Protocol):
@@ -205,11 +207,11 @@ def _families(rules: Sequence[str]) -> tuple[str, ...]:
 
 def played(policy: ChainPolicy, problem: Problem, even: float) -> list[Paid]:
     """The chains that pay which a search by ``policy`` finds, its options those of ``--search levin`` but for
-    ``even``. The policy is for the problem's rules.
+    ``even`` and ``taught``. The policy is for the problem's rules.
     """
     usual = strategy_class("levin")()
     with contextlib.suppress(SearchStopped):
-        settings = LevinOptions(usual.alpha, usual.chain, usual.queue, even)
+        settings = LevinOptions(usual.alpha, usual.chain, usual.queue, even, _TAUGHT)
         run = LevinSearch(settings, policy, problem)
         run.arrive(problem.root())
         with contextlib.suppress(SearchStopped):

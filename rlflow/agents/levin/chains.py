@@ -40,13 +40,15 @@ Rules = tuple[int, ...]
 
 class LevinOptions(NamedTuple):
     """``alpha``: how many times as dear as the best a graph may be. ``chain``: most steps. ``queue``: candidates kept.
-    ``even``: part of the probability that all candidates share alike.
+    ``even``: part of the probability that all candidates share alike. ``taught``: the policy's part of a chain's
+    probability; the rest is that of the weights by hand.
     """
 
     alpha: float
     chain: int
     queue: int
     even: float
+    taught: float
 
 
 class ChainStep(NamedTuple):
@@ -117,7 +119,7 @@ class LevinSearch:
     """One run, over any problem. ``policy``: for the problem's rules. ``paid``: the chains that did, in their order."""
 
     def __init__(self, settings: LevinOptions, policy: ChainPolicy, problem: Problem) -> None:
-        self.settings, self.policy, self.problem = settings, ChainMixture(policy), problem
+        self.settings, self.policy, self.problem = settings, ChainMixture(policy, settings.taught), problem
         self.paid: list[Paid] = []
         self.dropped = False
         self._goal = math.inf

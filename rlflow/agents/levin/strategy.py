@@ -24,10 +24,10 @@ class Levin(StrategyBase):
     by weights that know no rule.
 
     ``lead``: where prices are measured, the part of the budget after which it begins also where a search by the formula
-    ends (``rlflow.search.lead``); 1: never.
-    ``checkpoint``: the policy (default: the one that ships). ``alpha``: how many times as dear as the best a graph may
-    be. ``chain``: longest run of rewrites without a gain. ``queue``: candidates kept. ``even``: part of the probability
-    that all candidates of a step share alike, so that what the policy thinks little of is tried in the end.
+    ends (``rlflow.search.lead``); 1: never. ``checkpoint``: the policy (default: the one that ships). ``alpha``: how
+    many times as dear as the best a graph may be. ``chain``: longest run of rewrites without a gain. ``queue``: candidates kept. ``even``: part of the probability
+    that all candidates of a step share alike, so that what the policy thinks little of is tried in the end. ``taught``:
+    the policy's part of a chain's probability; the rest is that of the weights by hand.
     """
 
     lead: float = 0.4
@@ -36,17 +36,19 @@ class Levin(StrategyBase):
     chain: int = 14
     queue: int = 20_000
     even: float = 0.03
+    taught: float = 0.5
 
     name: ClassVar[str] = "levin"
     patience_by_default: ClassVar[int | None] = 3000
 
     def __post_init__(self) -> None:
-        whole = min(self.chain, self.queue) >= 1
-        if not (whole and self.alpha >= 1.0 and 0.0 < self.even <= 1.0 and self.lead >= 0.0):
+        inside = min(self.chain, self.queue) >= 1 and self.alpha >= 1.0 and self.lead >= 0.0
+        if not (inside and 0.0 < self.even <= 1.0 and 0.0 < self.taught < 1.0):
             raise UsageError(
                 f"The options of search strategy 'levin' are lead={self.lead:g}, alpha={self.alpha:g}, "
-                f"chain={self.chain}, queue={self.queue}, even={self.even:g}; expected a lead of at least 0, at least "
-                "1 of each of the next three, and even above 0 and at most 1."
+                f"chain={self.chain}, queue={self.queue}, even={self.even:g}, taught={self.taught:g}; expected a lead "
+                "of at least 0, at least 1 of each of the next three, even above 0 and at most 1, and taught between "
+                "0 and 1."
             )
 
     def ready(self) -> None:
@@ -56,7 +58,7 @@ class Levin(StrategyBase):
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Open the likeliest chain until none is left."""
         policy, known = load_chains(self.checkpoint or None)
-        settings = LevinOptions(self.alpha, self.chain, self.queue, self.even)
+        settings = LevinOptions(self.alpha, self.chain, self.queue, self.even, self.taught)
         run = LevinSearch(settings, policy.bound(known, problem.rule_names), problem)
         run.arrive(problem.root())
         led, left = self.lead >= 1.0, True
