@@ -25,9 +25,10 @@ class Levin(StrategyBase):
 
     ``lead``: where prices are measured, the part of the budget after which it begins also where a search by the formula
     ends (``rlflow.search.lead``); 1: never. ``checkpoint``: the policy (default: the one that ships). ``alpha``: how
-    many times as dear as the best a graph may be. ``chain``: longest run of rewrites without a gain. ``queue``: candidates kept. ``even``: part of the probability
-    that all candidates of a step share alike, so that what the policy thinks little of is tried in the end. ``taught``:
-    the policy's part of a chain's probability; the rest is that of the weights by hand.
+    many times as dear as the best a graph may be. ``chain``: longest run of rewrites without a gain. ``queue``:
+    candidates kept. ``even``: part of the probability that all candidates of a step share alike, so that what the
+    policy thinks little of is tried in the end. ``taught``: the policy's part of a chain's probability; the rest is
+    that of the weights by hand.
     """
 
     lead: float = 0.4
