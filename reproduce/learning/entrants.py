@@ -32,10 +32,10 @@ POLICIES = {
 }
 #: The members of the default search that learnt nothing.
 DEFAULT = "backtracking+eqsat(rounds=2;extraction=greedy-dag)+mcts"
-#: Turns that are long enough for a chain to be found in the first.
-LONG = 300
+#: Graphs of a first turn: as portfolio has it, and as the default, where it is long enough for a chain to be found.
+SHORT, LONG = 60, 300
 #: The default search with a learned member more; its control is the default itself.
-_MIXED = f"mixed:members={DEFAULT}+"
+_MIXED = f"mixed:slice={SHORT},members={DEFAULT}+"
 
 
 class Entrant(NamedTuple):
@@ -61,7 +61,10 @@ def entrants(
     """All that take part; the doubles' weights are written into ``folder``. ``checkpoint``: the policy, and ``chains``:
     that of chains (default: those that ship).
     """
-    others = {"mixed": f"mixed:members={DEFAULT}", "mixed, long turns": f"mixed:slice={LONG},members={DEFAULT}"}
+    others = {
+        "mixed": f"mixed:slice={SHORT},members={DEFAULT}",
+        "mixed, long turns": f"mixed:slice={LONG},members={DEFAULT}",
+    }
     found = [Entrant(name, others.get(name, name), "without") for name in WITHOUT]
     chosen = PolicyCheckpoint.load(checkpoint or SHIPPED)
     folder.mkdir(parents=True, exist_ok=True)
