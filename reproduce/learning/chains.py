@@ -69,7 +69,7 @@ def main() -> int:
     with InterruptGuard(stop):
         training.train(options.rounds, on_lesson=_tell, stop=stop)
     print(f"{training.progress.rounds} rounds, {training.progress.seconds:.0f} CPU seconds: {options.out}")
-    return 0
+    return 130 if stop.stopped else 0  # who called it may not take this for the end
 
 
 def _tell(figures: dict[str, Any]) -> None:
