@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from mixtures import DEFAULT, LONG, SHORT, with_chains  # from this folder
 
 from rlflow.agents.levin.chain_policy import by_hand
 from rlflow.agents.levin.trained import SHIPPED as SHIPPED_CHAINS
@@ -30,10 +31,6 @@ POLICIES = {
     "mcts-policy": "mcts-policy:",
     "mcts-policy value": "mcts-policy:leaf=value,",
 }
-#: The members of the default search that learnt nothing.
-DEFAULT = "backtracking+eqsat(rounds=2;extraction=greedy-dag)+mcts"
-#: Graphs of a first turn: as portfolio has it, and as the default, where it is long enough for a chain to be found.
-SHORT, LONG = 60, 300
 #: The default search with a learned member more; its control is the default itself.
 _MIXED = f"mixed:slice={SHORT},members={DEFAULT}+"
 
@@ -88,12 +85,6 @@ def entrants(
         fresh = f"{_MIXED}{untrained}-{{seed}}.npz)"
         found.append(Entrant(f"{name} untrained", fresh, "double", name, drawn=True))
     return found + _of_chains(folder, chains or SHIPPED_CHAINS)
-
-
-def with_chains(file: Path | None = None) -> str:
-    """The default search with the policy of chains as its first member (default: the one that ships)."""
-    told = "" if file is None else f";checkpoint={file}"
-    return f"mixed:slice={LONG},members=levin(lead=1{told})+{DEFAULT}"
 
 
 def _of_chains(folder: Path, chains: Path) -> list[Entrant]:

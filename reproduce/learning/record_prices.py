@@ -23,8 +23,8 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [os.fspath(HERE), os.fspath(HERE.parent / "common")]
 
 import results  # from the folder "common"
-from entrants import with_chains
 from families import CONFIG, PARTS, read  # from this folder
+from mixtures import with_chains
 from recorded import FUSION, TABLE, RecordedCost, kind_of, names_of
 from run import RULES, WEIGHTS
 
