@@ -21,16 +21,18 @@ from rlflow.graph import Graph
 from rlflow.price import CostModel, CostReport, FillReport, GraphTime
 from rlflow.price.analytic import AnalyticCost
 from rlflow.price.feed_specs import input_specs
-from rlflow.price.timing import log_ratios
 from rlflow.runtime import RuntimeOptions, Worker, random_array
 
 TABLE = Path(__file__).resolve().parent / "results" / "times.jsonl"
-#: Sessions of a graph, and what one of them takes at least; a graph that would be the best of its family is timed
-#: in so many sessions more, because the best of many noisy figures is too good.
-SESSIONS, AGAIN = 1, 4
-ROUNDS, FEWEST, SECONDS = 12, 4, 0.12
+#: Sessions of the original, which lie in memory otherwise each; and of a graph at once.
+ORIGINALS, BESIDE = 2, 2
+#: How often a graph is timed. One that seems to gain the part CLOSE of the best of its family is timed so many times
+#: more, because the best of many noisy figures is too good.
+SESSIONS, AGAIN, CLOSE = 1, 3, 0.85
+#: Rounds, each of which runs every session once, and their seconds.
+ROUNDS, FEWEST, SECONDS = 60, 4, 1.2
 #: Part of a time up to which differences count as none.
-NOISE = 0.003
+NOISE = 0.005
 
 Row = dict[str, Any]
 
@@ -45,8 +47,7 @@ class Clock:
     def __init__(self, seconds: float) -> None:
         self._worker = Worker(RuntimeOptions(threads=1))
         self._deadline = time.monotonic() + seconds
-        self._start: Graph | None = None
-        self._handle: Any = None
+        self._originals: list[Any] = []
         self._feeds: dict[str, np.ndarray] = {}
 
     def __enter__(self) -> Clock:
@@ -57,14 +58,15 @@ class Clock:
 
     def begin(self, graph: Graph) -> None:
         """The original of a family, with stand-ins for weights and inputs."""
-        if self._handle is not None:
-            self._worker.unload(self._handle)
+        for handle in self._originals:
+            self._worker.unload(handle)
         rng = np.random.default_rng(0)
         self._feeds = {name: random_array(spec, rng) for name, spec in input_specs(graph, {}).items()}
-        self._handle = self._worker.load(graph_to_model(graph).SerializeToString())
+        model = graph_to_model(graph).SerializeToString()
+        self._originals = [self._worker.load(model) for _ in range(ORIGINALS)]
 
     def ratios(self, graph: Graph, sessions: int, seed: int) -> list[float]:
-        """Of each session, the median logarithm of the original's time over the graph's.
+        """Each time, the median logarithm of the original's time over the graph's, of ORIGINALS and BESIDE sessions.
 
         Raises :class:`OutOfTime`; RuntimeRefused where the runtime will not run the graph.
         """
@@ -73,15 +75,17 @@ class Clock:
         model, clock = graph_to_model(graph).SerializeToString(), self._worker.options.effective_clock
         found = []
         for session in range(sessions):
-            handle = self._worker.load(model)
+            mine = [self._worker.load(model) for _ in range(BESIDE)]
             try:
                 samples = self._worker.time_interleaved(
-                    [self._handle, handle], self._feeds, rounds=ROUNDS, seconds=SECONDS, min_rounds=FEWEST,
+                    [*self._originals, *mine], self._feeds, rounds=ROUNDS, seconds=SECONDS, min_rounds=FEWEST,
                     seed=seed + session,
                 ).by(clock)  # fmt: skip
             finally:
-                self._worker.unload(handle)
-            found.append(float(np.median(log_ratios(samples[:, 0], samples[:, 1]))))
+                for handle in mine:
+                    self._worker.unload(handle)
+            logs = np.log(samples)
+            found.append(float(np.median(logs[:, :ORIGINALS].mean(axis=1) - logs[:, ORIGINALS:].mean(axis=1))))
         return found
 
 
@@ -155,7 +159,7 @@ class TimedWhole(CostModel):
         why = None
         try:
             ratios = self._clock.ratios(graph, SESSIONS, 0)
-            if np.median(ratios) > max((row["log_ratio"] or 0.0 for row in self._known.values()), default=0.0):
+            if np.median(ratios) > CLOSE * max((row["log_ratio"] or 0.0 for row in self._known.values()), default=0.0):
                 ratios += self._clock.ratios(graph, AGAIN, SESSIONS)
         except (RuntimeRefused, RuntimeCrashed) as error:
             why = str(error)
