@@ -7,6 +7,9 @@ the best graphs of these have and the table lacks is timed, and they search agai
 is led by an estimate that was too good finds the real price there the next time. Both kinds of search are without
 learning or with it, and with other seeds than the bench has. The rows are in results/prices.jsonl, of both halves; a
 family that is there is not timed again (``--again`` does that). The clock is processor time, on one thread.
+
+``--describe`` times nothing: it adds the traits of regions (rlflow.agents.bayes.traits) to rows that have none, as far
+as searches by the recorded prices meet these regions.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from recorded import FUSION, TABLE, RecordedCost, kind_of, names_of
 from run import RULES, WEIGHTS
 
 from rlflow import search
+from rlflow.agents.bayes.traits import traits_of
 from rlflow.graph import Graph
 from rlflow.price import FillReport
 from rlflow.price.measured import OnnxRuntimeCost
@@ -58,9 +62,37 @@ class Recorder(OnnxRuntimeCost):
             if why or ms is not None:
                 self.found[one.signature] = {
                     "signature": one.signature, "region": kind_of(one), "operators": names_of(graph, one),
-                    "flops": one.flops, "bytes": one.bytes, "ms": ms, "refusal": why,
+                    "flops": one.flops, "bytes": one.bytes, "ms": ms, "refusal": why, "traits": told(graph, one),
                 }  # fmt: skip
         return report
+
+
+class Describer:
+    """Adds traits to the rows that have none, of regions in the graphs that a search opens (a search.Observer)."""
+
+    def __init__(self, rows: Iterable[dict[str, Any]], pricer: Any) -> None:
+        self.lacking = {row["signature"]: row for row in rows if row["kind"] == "price" and "traits" not in row}
+        self._pricer = pricer
+
+    def enumerated(self, table: Any) -> None:
+        """Candidates are not built, so they say nothing about their regions."""
+
+    def opened(self, parent: Any, child: Any, rule: int, is_best: bool) -> None:
+        """Look at the regions of the graph that was opened."""
+        self.look(child.graph)
+
+    def look(self, graph: Graph) -> None:
+        """Describe the regions of ``graph`` whose rows lack it."""
+        for one in self._pricer.regions(graph) if self.lacking else ():
+            row = self.lacking.pop(str(one.signature), None)
+            if row is not None:
+                row["traits"] = told(graph, one)
+
+
+def told(graph: Graph, region: Any) -> list[Any]:
+    """The traits of a region, as a row holds them."""
+    main, detail, sizes = traits_of(graph, region.nodes)
+    return [main, detail, [round(size, 4) for size in sizes]]
 
 
 def timed(family: str, seconds: float) -> list[dict[str, Any]]:
@@ -96,6 +128,19 @@ def _lacking(graph: Graph, family: str, rows: list[dict[str, Any]]) -> Iterable[
         yield from (one.graph for one in (found.best, *found.runners_up) if model.guesses(one.graph)[0])
 
 
+def described(family: str, rows: list[dict[str, Any]], seconds: float) -> int:
+    """Add traits to the rows of a family; how many still have none."""
+    graph = read(family)
+    describer = Describer(rows, RecordedCost(rows, family).pricer)
+    describer.look(graph)
+    for spec in (*FIRST, "levin", "portfolio"):
+        if describer.lacking:
+            problem = Problem(graph, RULES, RecordedCost(rows, family), f"{seconds:g}s", seed=SEED)
+            problem.observer = describer
+            search.solve(problem, spec)
+    return len(describer.lacking)
+
+
 _VIEW = Graph.parse("x: f32[4,6] = input\ny = Reshape{shape=[24]}(x)\nz = Relu(y)\nreturn z")
 
 
@@ -105,9 +150,17 @@ def main() -> int:
     parser.add_argument("--families", nargs="*", choices=known, metavar="NAME", default=known)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each search by the clock")
     parser.add_argument("--again", action="store_true", help="time families that the file has, too")
+    parser.add_argument("--describe", action="store_true", help="time nothing, add traits to rows that have none")
     results.add_options(parser)
     options = parser.parse_args()
     kept = results.Results(TABLE, ["python", "reproduce/learning/record_prices.py"], resume=True, dirty=options.dirty)
+    for family in options.families if options.describe else ():
+        rows = [row for row in kept.rows if row["family"] == family]
+        left = described(family, rows, options.seconds)
+        kept.write()
+        print(f"{family}: {left} of {len(rows) - 1} regions without traits", file=sys.stderr, flush=True)
+    if options.describe:
+        return 0
     for family in options.families:
         if options.again or not kept.have(family):
             rows = timed(family, options.seconds)

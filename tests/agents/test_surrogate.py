@@ -14,12 +14,12 @@ import pytest
 
 from rlflow import price, search
 from rlflow.agents.bayes.belief import Belief, Predicted
-from rlflow.agents.bayes.prior import UNKNOWN, Prior, roofline
+from rlflow.agents.bayes.prior import UNKNOWN, Example, Prior, roofline
 from rlflow.agents.bayes.strategy import Surrogate, improvement
+from rlflow.agents.bayes.traits import SIZES, Traits, traits_by_name, traits_of
 from rlflow.errors import ModelError, UsageError
 from rlflow.graph import Graph
 from rlflow.price import CostModel, CostReport, FillReport, GraphTime
-from rlflow.price.interpolate import TimedRegion
 from rlflow.price.regions import Pricer, operators
 from rlflow.search import Problem, StopReason
 from rlflow.testing import TINY, optimum
@@ -36,34 +36,128 @@ def chain(*ops: str, shape: str = "[64,64]") -> Graph:
     return graph_of(*lines, f"return v{len(ops)}", shape=shape)
 
 
-def timed(operator: str, factor: float, sizes: Iterable[float]) -> list[TimedRegion]:
-    return [TimedRegion("", operator, size, 8 * size, factor * roofline(size, 8 * size)) for size in sizes]
+def timed(operator: str, factor: float, sizes: Iterable[float], detail: str = "") -> list[Example]:
+    traits = traits_by_name(operator)._replace(detail=detail)
+    return [Example("", operator, size, 8 * size, traits, factor * roofline(size, 8 * size)) for size in sizes]
+
+
+# --- traits -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "detail", "sizes"),
+    [
+        ("y = Transpose{perm=[0, 2, 1]}(x)", "021", [24, 1]),
+        ("y = Transpose{perm=[1, 0, 2]}(x)", "102", [24, 4]),  # rows of four are copied whole
+        ("y = Transpose{perm=[2, 0, 1]}(x)", "10", [24, 1]),  # two axes that stay together are one
+        ("y = MatMul(x, w)", "c", [1, 6, 4, 5]),
+        ("y = MatMul(w, t)", "v", [1, 4, 5, 4]),
+        ("y = MatMul(x, b)", "vb", [2, 3, 4, 7]),
+        ("y = Add(x, x)", "ff", [24]),
+        ("y = Add(x, r)", "f01", [24]),
+        ("y = Add(x, one)", "fs", [24]),
+        ("y = Mul(c, x)", "10f", [24]),
+        ("y = Softmax{axis=2}(x)", "l", [24, 4, 1]),
+        ("y = Softmax{axis=1}(x)", "o", [24, 3, 4]),
+        ("y = Concat{axis=2}(x, x)", "l", [48, 4]),
+        ("y = Concat{axis=0}(x, x)", "o", [48, 12]),
+        ("y = Tanh(x)", "", [24]),
+        ("y = Conv{kernel_shape=[3,3],pads=[1,1,1,1]}(i, k)", "d9", [64, 4, 6, 9, 1]),
+        ("y = Conv{kernel_shape=[1,1],strides=[2,2],group=4}(i, d)", "w1s", [16, 1, 4, 1, 4]),
+    ],
+)
+def test_traits(line: str, detail: str, sizes: list[int]) -> None:
+    graph = Graph.parse(
+        "x: f32[2,3,4] = input\nb: f32[2,4,7] = input\ni: f32[1,4,8,8] = input\nt: f32[5,4] = input\n"
+        "w: f32[4,5] = const\nr: f32[4] = const\none: f32[] = const\nc: f32[2,1,1] = const\n"
+        f"k: f32[6,4,3,3] = const\nd: f32[4,1,1,1] = const\n{line}\nreturn y"
+    )
+    node = graph.producer(graph.outputs()[0])
+    found = traits_of(graph, [node])
+    assert found.main == graph.op(node)
+    assert found.detail == detail
+    assert found.sizes == pytest.approx([math.log(max(one, 1)) for one in sizes] + [0.0] * (SIZES - len(sizes)))
+
+
+def test_the_product_has_the_work_of_its_region_else_the_largest_operator() -> None:
+    graph = chain("Neg", "Tanh", "Exp")
+    nodes = [node for node in graph.order() if graph.op(node) != "Input"]
+    assert traits_of(graph, nodes).main == "Neg"
+    product = Graph.parse(
+        "x: f32[4,4] = input\ns = Sigmoid(x)\nt = Transpose{perm=[1,0]}(s)\ny = MatMul(t, x)\nreturn y"
+    )
+    nodes = [node for node in product.order() if product.op(node) != "Input"]
+    assert traits_of(product, nodes)[:2] == ("MatMul", " 10 v")
+    names = {"Relu Gemm Add": "Gemm", "Mul Conv": "Conv", "Tanh": "Tanh", "": ""}
+    assert {one: traits_by_name(one).main for one in names} == names
 
 
 # --- the prior ----------------------------------------------------------------------------------------------------
 
 
-def test_the_prior_asks_the_nearest_level_that_knows_something() -> None:
-    known = [*timed("Tanh", 3.0, (1e5, 2e5, 3e5, 4e5, 5e5, 6e5)), *timed("Relu", 2.0, (1e5, 2e5))]
-    prior, size = Prior(known), 3.5e5
-    base = roofline(size, 8 * size)
-    like, of_group, of_kind = (prior.guess("", name, size, 8 * size) for name in ("Tanh", "Relu", "Sqrt"))
-    assert like.ms == pytest.approx(3.0 * base, rel=0.02)
-    assert of_group.ms == pytest.approx(2.0 * base)
-    assert of_kind.ms == pytest.approx(math.sqrt(6.0) * base)  # the median of two logarithms is their mean
-    assert like.shared < of_group.shared < of_kind.shared
-    assert prior.guess("Conv", "Conv", size, 8 * size) == (base, UNKNOWN, UNKNOWN)
+def test_more_alike_regions_say_more() -> None:
+    sizes = (1e5, 2e5, 4e5, 8e5)
+    prior = Prior([*timed("Transpose", 9.0, sizes, "021"), *timed("Transpose", 1.0, sizes, "102")])
+    base = roofline(3e5, 24e5)
+
+    def asked(detail: str, operators: str = "Transpose") -> tuple[float, float]:
+        found = prior.guess("", operators, 3e5, 24e5, Traits("Transpose", detail))
+        return found.ms / base, math.hypot(found.shared, found.own)
+
+    (slow, sure), (quick, too), (between, less), (_, least) = (
+        asked("021"), asked("102"), asked("10"), asked("10", "Transpose Transpose"),
+    )  # fmt: skip
+    assert slow == pytest.approx(9.0, rel=0.1)
+    assert quick == pytest.approx(1.0, rel=0.1)
+    assert quick < between < slow
+    assert max(sure, too) < 0.2 < less < least
+    far = prior.guess("", "Transpose", 3e9, 24e9, Traits("Transpose", "021"))
+    assert math.hypot(far.shared, far.own) > sure
 
 
-def test_how_wrong_the_prior_is_is_learnt_by_leaving_out() -> None:
-    exact, scattered = [], []
-    for i, operator in enumerate(("A", "B", "C")):
-        for k, size in enumerate((1e4, 1e6, 1e8, 1e10)):
-            exact += timed(operator, 2.0 + i, [size])
-            scattered += timed(operator, (2.0 + i) * math.exp(0.4 * (-1) ** k), [size])
-    own = [Prior(rows).guess("", "A", 1e5, 1e5).own for rows in (exact, scattered)]
-    assert own[0] == 0.05
-    assert own[1] == 0.7  # four values, ±0.4: the median of the others is 0.4 to the other side
+def by_definition(known: list[Example], asked: Example) -> tuple[float, float]:
+    """Mean and standard deviation of the process where all examples are alike but in size."""
+    reach = np.array([1.6, 1.6])
+
+    def place(one: Example) -> np.ndarray:
+        return np.log([one.flops + 1e3, one.bytes + 1e2]) / reach
+
+    def kernel(one: Example, other: Example) -> float:
+        far = float(((place(one) - place(other)) ** 2).sum())
+        near, close = math.exp(-far / 2), 0.01 * math.exp(-4.5 * far)
+        return 0.36 + 0.25 + 0.16 + 0.16 + near * (0.03**2 + 0.15**2 + 0.1**2 + 0.15**2) + close
+
+    off = np.log([one.ms / roofline(one.flops, one.bytes) for one in known])
+    level = float(np.median(off))
+    inside = np.array([[kernel(one, other) for other in known] for one in known])
+    inside += np.diag([0.05**2 + (0.01 / max(one.ms, roofline(one.flops, one.bytes))) ** 2 for one in known])
+    across = np.array([kernel(asked, one) for one in known])
+    mean = level + float(across @ np.linalg.solve(inside, off - level))
+    variance = kernel(asked, asked) - float(across @ np.linalg.solve(inside, across))
+    return mean, math.sqrt(variance + 0.05**2)
+
+
+def test_a_guess_is_that_of_a_gaussian_process() -> None:
+    known = [*timed("Tanh", 3.0, (1e5, 3e6)), *timed("Tanh", 2.0, (1e7,)), *timed("Tanh", 0.8, (4e4,))]
+    asked = timed("Tanh", 1.0, (1e6,))[0]
+    mean, spread = by_definition(known, asked)
+    found = Prior(known).guess("", "Tanh", asked.flops, asked.bytes)
+    assert math.log(found.ms / asked.ms) == pytest.approx(mean, abs=1e-9)
+    assert math.hypot(found.shared, found.own) == pytest.approx(spread, rel=1e-6)
+
+
+def test_the_same_region_timed_often_counts_once_with_its_median() -> None:
+    once = [*timed("Tanh", 2.0, (1e6,)), *timed("Tanh", 4.0, (1e7,))]
+    often = [*once, *timed("Tanh", 2.0, (1e6,) * 3), *timed("Tanh", 50.0, (1e6,))]
+    assert len(Prior(often)) == 2
+    assert Prior(often).guess("", "Tanh", 3e6, 3e6) == Prior(once).guess("", "Tanh", 3e6, 3e6)
+
+
+def test_what_nobody_timed_anything_like_may_take_nearly_anything() -> None:
+    prior = Prior([*timed("Tanh", 3.0, (1e5, 1e6)), *timed("Relu", 1.0, (1e5,)), *timed("Exp", 2.0, (1e5,))])
+    found = prior.guess("Conv", "Conv", 1e6, 0.0)
+    assert found.ms == pytest.approx(2.0 * roofline(1e6, 0.0), rel=0.01)
+    assert found[1:] == (UNKNOWN, UNKNOWN)
 
 
 def test_the_untrained_prior_is_the_roofline() -> None:
@@ -73,7 +167,7 @@ def test_the_untrained_prior_is_the_roofline() -> None:
 
 def test_the_prior_reads_rows_of_json(tmp_path: Path) -> None:
     path = tmp_path / "timed.jsonl"
-    row = {"region": "", "operators": "Tanh", "flops": 1e5, "bytes": 1e5}
+    row = {"region": "", "operators": "Tanh", "flops": 1e5, "bytes": 1e5, "traits": ["Tanh", "", [0.0] * SIZES]}
     rows = [{"kind": "machine"}, {**row, "ms": 0.5}, {**row, "ms": None}]
     path.write_text("".join(json.dumps(one) + "\n" for one in rows), encoding="utf-8")
     assert len(Prior.read(path)) == 1
@@ -101,7 +195,7 @@ def belief() -> Belief:
 
 def by_hand(seen: list[tuple[Graph, float, float]], asked: Graph) -> Predicted:
     """The same posterior from its definition: regions of one shape, so kind, operator and region are effects of size
-    0.2, UNKNOWN and UNKNOWN times one guess.
+    0.1, UNKNOWN and UNKNOWN times one guess.
     """
     pricer = Pricer.table("none")
     graphs = [graph for graph, _, _ in seen] + [asked]
@@ -109,7 +203,7 @@ def by_hand(seen: list[tuple[Graph, float, float]], asked: Graph) -> Predicted:
     guess = roofline(rows[0][0][0].flops, rows[0][0][0].bytes)
     names = sorted({name for row in rows for _, name in row})
     counts = np.array([[sum(name == other for _, other in row) for name in names] for row in rows])
-    covariance = guess**2 * (0.2**2 * np.outer(counts.sum(1), counts.sum(1)) + 2 * UNKNOWN**2 * counts @ counts.T)
+    covariance = guess**2 * (0.1**2 * np.outer(counts.sum(1), counts.sum(1)) + 2 * UNKNOWN**2 * counts @ counts.T)
     means, known = guess * counts.sum(1), len(seen)
     kernel = covariance[:known, :known] + np.diag([noise**2 for _, _, noise in seen])
     off = np.array([ms for _, ms, _ in seen]) - means[:known]
@@ -152,6 +246,29 @@ def test_drawn_prices_have_the_mean_and_the_spread_that_are_predicted() -> None:
     assert sum(map(mind.mean(), signatures)) == pytest.approx(expected.ms)
     assert drawn.mean() == pytest.approx(expected.ms, rel=0.01)
     assert drawn.std() == pytest.approx(expected.spread, rel=0.06)
+
+
+@pytest.mark.parametrize("caution", [0.5, 2.0])
+def test_caution_prices_what_is_uncertain_above_what_is_expected(caution: float) -> None:
+    mind, graph, other = belief(), chain("Tanh", "Exp"), chain("Sqrt")
+    before = mind.cautious(caution, ())
+    new = [mind.meet(other, one) for one in Pricer.table("none").regions(other)]
+    expected = mind.predict(other)
+    assert before(new[0]) == pytest.approx(expected.ms + caution * expected.spread)
+    mind.observe(graph, 1.5 * mind.predict(graph).ms, 0.1 * expected.ms)
+    mind.observe(chain("Sqrt", "Sqrt"), 3.0 * expected.ms, 0.2 * expected.ms)
+    after, expected = mind.cautious(caution, mind.signatures[1:2]), mind.predict(other)
+    assert after(new[0]) == pytest.approx(expected.ms + caution * expected.spread)
+    late = chain("Neg")
+    fresh = [mind.meet(late, one) for one in Pricer.table("none").regions(late)]  # met after the prices were made
+    assert after(fresh[0]) == pytest.approx(mind.predict(late).ms + caution * mind.predict(late).spread)
+
+
+def test_what_is_trusted_costs_what_is_expected() -> None:
+    mind, graph = belief(), chain("Tanh", "Exp")
+    mind.observe(graph, 2 * mind.predict(graph).ms, 1e-3)
+    prices, expected = mind.cautious(3.0, frozenset(mind.signatures)), mind.mean()
+    assert [prices(one) for one in mind.signatures] == [expected(one) for one in mind.signatures]
 
 
 def test_one_draw_gives_one_region_one_price() -> None:

@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "reproduce" / "learning"), str(ROOT / "reproduce" / "common")]
 
 import machine  # noqa: E402 - from reproduce/common
+import record_prices  # noqa: E402 - from reproduce/learning
 import recorded  # noqa: E402 - from reproduce/learning
 import results  # noqa: E402 - from reproduce/common
 import run  # noqa: E402 - from reproduce/learning
@@ -47,6 +48,21 @@ def rows(text: str, ms: float = 0.5, **refused: str) -> list[dict[str, Any]]:
             "operators": operators, "flops": one.flops, "bytes": one.bytes, "ms": None if why else ms, "refusal": why,
         })  # fmt: skip
     return found
+
+
+def test_rows_are_told_the_traits_of_regions_that_a_search_meets() -> None:
+    table, graph = rows(TEXT), Graph.parse(TEXT)
+    table[1]["traits"] = ["told before"]
+    problem = Problem(graph, run.RULES, recorded.RecordedCost(table, "toy"), "3x")
+    problem.observer = describer = record_prices.Describer(table, Pricer.table(recorded.FUSION))
+    search.solve(problem, "greedy")
+    describer.look(graph)
+    assert {row["operators"]: row["traits"] for row in table[1:]} == {
+        "MatMul": ["told before"],
+        "Relu": ["Relu", "", [5.5452, 0.0, 0.0, 0.0, 0.0]],
+        "Softmax": ["Softmax", "l", [5.5452, 4.1589, 0.0, 0.0, 0.0]],
+    }
+    assert not describer.lacking
 
 
 def test_what_the_table_has_is_the_price() -> None:

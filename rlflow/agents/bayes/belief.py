@@ -9,17 +9,18 @@ timing says something about every graph that shares a region, or operators, with
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rlflow.agents.bayes.prior import Guess, Prior
+from rlflow.agents.bayes.traits import traits_of
 from rlflow.graph import Graph
 from rlflow.price.regions import Pricer, operators
 
 #: Standard deviation of what the regions of a kind share: how fast the machine is at that.
-_KIND = 0.2
+_KIND = 0.1
 #: A region never takes less than this part of its guess.
 _LEAST = 0.05
 
@@ -56,7 +57,8 @@ class Belief:
         if signature not in self._regions:
             kind = f"{region.kind} blocked" if region.blocked else str(region.kind)
             names = " ".join(operators(graph, region))
-            found = self._prior.guess(kind, names, region.flops, region.bytes)
+            traits = traits_of(graph, region.nodes)
+            found = self._prior.guess(kind, names, region.flops, region.bytes, traits)
             self._regions[signature] = (found.ms, self._effects(found, kind, names, signature))
         return signature
 
@@ -79,6 +81,25 @@ class Belief:
     def mean(self) -> PriceOf:
         """The expected prices."""
         return self._prices(np.zeros(len(self._numbers)), lambda: 0.0, 0.0)
+
+    def cautious(self, caution: float, trusted: Collection[str]) -> PriceOf:
+        """The expected prices, and so many standard deviations more for what is not among the ``trusted`` regions: a
+        search among very many graphs ends where the guesses are too low, unless what is uncertain costs something.
+        """
+        expected, known, kernel = self.mean(), np.zeros((0, 0)), np.zeros((0, 0))
+        if self._seen:
+            known, _, kernel = self._evidence()
+
+        def price(signature: str) -> float:
+            ms, (_, effects) = expected(signature), self._regions[signature]
+            if signature in trusted:
+                return ms
+            met = [number for number in effects if number < known.shape[1]]
+            across = known[:, met] @ np.array([effects[number] for number in met])
+            variance = sum(size * size for size in effects.values()) - float(across @ np.linalg.solve(kernel, across))
+            return ms + caution * math.sqrt(max(variance, 0.0))
+
+        return price
 
     def sample(self, rng: np.random.Generator) -> PriceOf:
         """Prices drawn from what is believed (Thompson 1933): a draw of the prior, corrected by what was seen

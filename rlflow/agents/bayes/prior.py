@@ -1,9 +1,11 @@
-"""What a region may take before anything was timed here: an estimate, and how wrong such estimates are.
+"""What a region may take before anything was timed here: an estimate from regions of other models, and how wrong it is.
 
-Three levels, the first that knows something: regions of the same operators and about the same size
-(:mod:`rlflow.price.interpolate`); the roofline times the median ratio of regions of the same operators; the roofline
-times that of their kind. How wrong each level is, is learnt by leaving a region out at a time. Without any timed region
-there is the roofline alone, and nearly anything may be so: that is the untrained double.
+The logarithm of a region's time over its roofline is a Gaussian process (Rasmussen and Williams 2006, chapter 2), one
+for each operator that has the work. Two regions are alike in that operator, in all of their operators, in how these
+are applied (:mod:`.traits`), and in size; the more alike, the more one says about the other. So a transposition is
+known from transpositions, better from those of the same axes, best from those of about the same size, and what nobody
+timed anything like is uncertain by as much. Without any timed region there is the roofline alone, and nearly anything
+may be so: that is the untrained double.
 """
 
 from __future__ import annotations
@@ -18,18 +20,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rlflow.agents.bayes.traits import CONVOLUTION, MATRIX, SIZES, Traits, traits_by_name
 from rlflow.errors import ModelError
-from rlflow.price.interpolate import Interpolation, TimedRegion
 
 #: Roofline of what nothing is known about (60 Gflop/s, 12 GB/s, 2 us a region).
 _FLOPS_PER_MS, _BYTES_PER_MS, _OVERHEAD_MS = 60e6, 12e6, 0.002
-#: Relative spread of a roofline by itself, and the limits of what is learnt about the other levels.
-UNKNOWN, _LEAST, _MOST = 0.7, 0.05, 0.7
-#: From the median of absolute deviations to the standard deviation of a normal distribution.
-_NORMAL = 1.4826
-#: Fewer residuals say nothing about a level.
-_FEW = 8
+#: Standard deviation of the logarithm of a time over its roofline where nothing like it was timed.
+UNKNOWN = 0.7
 _FIELDS = ("region", "operators", "flops", "bytes", "ms")
+
+
+class Example(NamedTuple):
+    """A timed region: its kind, its operators joined by spaces, float operations, bytes across its border, and
+    milliseconds.
+    """
+
+    kind: str
+    operators: str
+    flops: float
+    bytes: float
+    traits: Traits
+    ms: float
 
 
 class Guess(NamedTuple):
@@ -41,64 +52,61 @@ class Guess(NamedTuple):
     shared: float
     own: float
 
+    @classmethod
+    def of(cls, ms: float, spread: float) -> Guess:
+        """``spread``: of both together, as a part of ``ms``."""
+        return cls(ms, spread * math.sqrt(_SHARED), spread * math.sqrt(1.0 - _SHARED))
+
 
 class Prior:
     """Guesses from timed regions of other models."""
 
-    def __init__(self, timed: Iterable[TimedRegion] = ()) -> None:
-        known = [one for one in timed if one.ms > 0]
-        self._like = Interpolation(known)
-        self._errors = self._like.errors()
-        self._groups: dict[tuple[str, str], list[float]] = defaultdict(list)
-        for one in known:
-            self._groups[one.kind, one.operators].append(math.log(one.ms / roofline(one.flops, one.bytes)))
-        self._kinds: dict[str, list[float]] = defaultdict(list)
-        for (kind, _), ratios in self._groups.items():
-            self._kinds[kind].append(statistics.median(ratios))
-        self._within = _spread([off for ratios in self._groups.values() for off in _left_out(ratios)])
-        self._between = _spread([off for ratios in self._kinds.values() for off in _left_out(ratios)])
+    def __init__(self, timed: Iterable[Example] = ()) -> None:
+        known: defaultdict[str, list[Example]] = defaultdict(list)
+        for one in timed:
+            if one.ms > 0:
+                known[_class(one.traits.main)].append(one)
+        self._processes = {name: _Process(_merged(examples)) for name, examples in known.items()}
+        self._usual = statistics.median([one.level for one in self._processes.values()] or [0.0])
 
     def __len__(self) -> int:
-        return len(self._like)
+        return sum(map(len, self._processes.values()))
 
     @classmethod
     def read(cls, path: Path | str) -> Prior:
-        """From a file of JSON lines, one a timed region (``region``, ``operators``, ``flops``, ``bytes``, ``ms``);
-        other lines are passed over.
+        """From a file of JSON lines, one a timed region (``region``, ``operators``, ``flops``, ``bytes``, ``ms``, and
+        ``traits``: main operator, detail, sizes); other lines are passed over.
 
         Raises :class:`ModelError` for a file that cannot be read, or holds no timed region.
         """
         try:
             rows = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
-            prior = cls(timed_of(rows))
+            prior = cls(examples_of(rows))
         except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
             raise ModelError(f"The timed regions of {path} cannot be read: {error}") from error
         if not len(prior):
             raise ModelError(f"{path} holds no timed region; expected JSON lines with {', '.join(_FIELDS)}.")
         return prior
 
-    def guess(self, kind: str, operators: str, flops: float, size: float) -> Guess:
+    def guess(self, kind: str, operators: str, flops: float, size: float, traits: Traits | None = None) -> Guess:
         """Of a region of ``flops`` float operations and ``size`` bytes across its border."""
         base = roofline(flops, size)
-        group, likes = self._groups.get((kind, operators), []), self._kinds.get(kind, [])
-        found = self._like.estimate(kind, operators, flops, size)
-        if found is not None:
-            error = min(max(_NORMAL * self._errors[kind, operators], _LEAST), _MOST)
-            return Guess(found.ms, error / 2, error)
-        if group:
-            return Guess(base * math.exp(statistics.median(group)), self._within / len(group) ** 0.5, self._within)
-        if likes:
-            return Guess(base * math.exp(statistics.median(likes)), self._between, self._within)
-        return Guess(base, UNKNOWN, UNKNOWN)
+        asked = Example(kind, operators, flops, size, traits or traits_by_name(operators), base)
+        process = self._processes.get(_class(asked.traits.main))
+        if process is None:
+            return Guess(base * math.exp(self._usual), UNKNOWN, UNKNOWN)
+        level, spread = process.predict(asked)
+        return Guess.of(base * math.exp(level), spread)
 
 
-def timed_of(rows: Iterable[dict[str, Any]]) -> list[TimedRegion]:
+def examples_of(rows: Iterable[dict[str, Any]]) -> list[Example]:
     """The timed regions among rows of JSON."""
     return [
-        TimedRegion(str(row["region"]), str(row["operators"]), float(row["flops"]), float(row["bytes"]), row["ms"])
+        Example(str(row["region"]), str(row["operators"]), float(row["flops"]), float(row["bytes"]), _traits(row),
+                float(row["ms"]))
         for row in rows
         if row.get("ms") and "operators" in row
-    ]
+    ]  # fmt: skip
 
 
 def roofline(flops: float, size: float) -> float:
@@ -106,14 +114,98 @@ def roofline(flops: float, size: float) -> float:
     return max(flops / _FLOPS_PER_MS, size / _BYTES_PER_MS) + _OVERHEAD_MS
 
 
-def _left_out(values: Sequence[float]) -> list[float]:
-    """How far each value is from the median of the others."""
-    if len(values) < 2:
-        return []
-    return [one - statistics.median([*values[:i], *values[i + 1 :]]) for i, one in enumerate(values)]
+def _traits(row: dict[str, Any]) -> Traits:
+    told = row.get("traits")
+    if told is None:
+        return traits_by_name(str(row["operators"]))
+    main, detail, sizes = told
+    if len(sizes) != SIZES:
+        raise ValueError(f"traits of {len(sizes)} sizes, expected {SIZES}")
+    return Traits(str(main), str(detail), tuple(map(float, sizes)))
 
 
-def _spread(residuals: Sequence[float]) -> float:
-    if len(residuals) < _FEW:
-        return _MOST
-    return min(max(_NORMAL * float(np.median(np.abs(residuals))), _LEAST), _MOST)
+def _class(main: str) -> str:
+    """Operators that share a process."""
+    return "MatMul" if main in MATRIX else "Conv" if main in CONVOLUTION else main
+
+
+def _merged(examples: Sequence[Example]) -> list[Example]:
+    """Those that cannot be told apart as one, with the median of their times."""
+    alike: defaultdict[Example, list[float]] = defaultdict(list)
+    for one in examples:
+        alike[one._replace(ms=0.0)].append(one.ms)
+    return [one._replace(ms=statistics.median(times)) for one, times in alike.items()]
+
+
+# --- the process --------------------------------------------------------------------------------------------------
+
+#: Part of a guess's variance that regions of the same operators have in common.
+_SHARED = 0.2
+#: Standard deviations of what regions of one process share whatever their size: all of them, those of the same main
+#: operator, of the same operators, of the same detail.
+_ALIKE = np.array([0.6, 0.5, 0.4, 0.4])
+#: The same of what only those of about the same size share; and how far sizes reach, in natural logarithms: float
+#: operations, bytes, and the traits' own.
+_NEAR, _REACH = np.array([0.03, 0.15, 0.1, 0.15]), np.array([1.6, 1.6, *[3.0] * SIZES])
+#: The same of those whose sizes are a third as far apart at most, with the same detail.
+_CLOSE, _CLOSER = 0.1, 3.0
+#: Noise of a timed region: a part of its time, and milliseconds.
+_NOISE, _TICK_MS = 0.05, 0.01
+#: Operations and bytes below which sizes hardly matter.
+_FEW_FLOPS, _FEW_BYTES = 1e3, 1e2
+
+
+class _Process:
+    """One Gaussian process. ``level``: what its examples have in common, the median logarithm of a time over its
+    roofline.
+    """
+
+    def __init__(self, examples: Sequence[Example]) -> None:
+        self._codes = [dict[str, int]() for _ in _names(examples[0])]
+        self._places = np.array([_place(one) for one in examples])
+        self._labels = np.array([self._numbers(one, new=True) for one in examples])
+        base = np.array([roofline(one.flops, one.bytes) for one in examples])
+        times = np.array([one.ms for one in examples])
+        off = np.log(times / base)
+        self.level = float(np.median(off))
+        noise = _NOISE**2 + (_TICK_MS / np.maximum(times, base)) ** 2
+        covariance = self._covariance(self._labels, self._places) + np.diag(noise)
+        self._inverse = np.linalg.inv(covariance)
+        self._weights = self._inverse @ (off - self.level)
+
+    def __len__(self) -> int:
+        return len(self._weights)
+
+    def predict(self, asked: Example) -> tuple[float, float]:
+        """Mean and standard deviation of the logarithm of its time over its roofline."""
+        label, place = np.array([self._numbers(asked)]), np.array([_place(asked)])
+        across = self._covariance(label, place)[0]
+        own = float((_ALIKE**2).sum() + (_NEAR**2).sum() + _CLOSE**2)
+        variance = own - float(across @ self._inverse @ across)
+        return self.level + float(across @ self._weights), math.sqrt(max(variance, 0.0) + _NOISE**2)
+
+    def _covariance(self, labels: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Of [n, 4] labels at [n, 2 + SIZES] places with the examples: [n, examples]."""
+        same = labels[:, None, :] == self._labels[None]
+        far = ((places[:, None, :] - self._places[None]) ** 2).sum(axis=2)
+        near, close = np.exp(-0.5 * far), np.exp(-0.5 * _CLOSER**2 * far)
+        found: np.ndarray = same @ _ALIKE**2 + near * (same @ _NEAR**2) + _CLOSE**2 * close * same[:, :, -1]
+        return found
+
+    def _numbers(self, one: Example, new: bool = False) -> list[int]:
+        """Its labels as numbers; -1 for what no example has."""
+        return [
+            codes.setdefault(name, len(codes)) if new else codes.get(name, -1)
+            for codes, name in zip(self._codes, _names(one), strict=True)
+        ]
+
+
+def _names(one: Example) -> tuple[str, str, str, str]:
+    """Labels, each finer than the one before; the first is common to all of a process."""
+    group = f"{one.kind}|{one.operators}"
+    return "", one.traits.main, group, f"{group}|{one.traits.detail}"
+
+
+def _place(one: Example) -> np.ndarray:
+    sizes = (math.log(one.flops + _FEW_FLOPS), math.log(one.bytes + _FEW_BYTES), *one.traits.sizes)
+    return np.array(sizes) / _REACH

@@ -2,8 +2,8 @@
 
 Step by step a search by the clock times every graph on its way. Here a search goes all the way in what is *believed*
 about regions, which costs milliseconds, and only its end is timed. What that says about the regions is learnt, and the
-next search goes by it. Of several such ends, one by the expected prices and others by drawn ones, the one with the
-largest expected improvement is timed.
+next search goes by it. Of several such ends the one with the largest expected improvement is timed: some are of
+searches by the expected prices, or by these and more for what is uncertain, others by drawn prices.
 """
 
 from __future__ import annotations
@@ -24,9 +24,12 @@ from rlflow.price.regions import Pricer
 from rlflow.search import Budget, Problem, SearchNode, StopReason, Visited
 from rlflow.search.backtracking import Backtracking
 from rlflow.search.prices import REFUSED_MS, GraphPrices
-from rlflow.search.strategies import register
+from rlflow.search.strategies import make, register
 from rlflow.search.strategy_base import StrategyBase
 
+#: The searches of a round by what is expected: standard deviations that a region costs more where the original has none
+#: like it, strategy, and how many times ``expansions`` it may open.
+_WAYS = ((0.0, "backtracking", 1.0), (0.5, "levin", 2.5), (1.0, "backtracking", 1.0))
 #: Rounds in a row that propose only graphs which were timed before, after which the belief has said what it knows.
 _QUIET = 4
 #: Milliseconds of an operator that moves nothing.
@@ -40,7 +43,7 @@ class Surrogate(StrategyBase):
 
     It is for prices of whole graphs (``--cost end-to-end``); where others are asked for, it is ``backtracking``.
     ``prices``: file of timed regions of other models, JSON lines (default: none are known). ``expansions``: graphs that
-    one search in the belief opens. ``draws``: such searches a round by drawn prices, beside the one by the expected
+    one search in the belief opens. ``draws``: such searches a round by drawn prices, beside those by the expected
     ones. ``fusion``: the table that says what the runtime fuses; ``block``: channels per block of its layout.
     """
 
@@ -71,6 +74,7 @@ class Surrogate(StrategyBase):
             return Backtracking().search(problem, rng)
         run = _Run(self, problem, rng, Belief(self.pricer(), self._prior()))
         run.learn(problem.root())
+        run.usual = frozenset(run.belief.signatures)
         quiet = 0
         while quiet < _QUIET:
             quiet = 0 if run.step() else quiet + 1
@@ -88,8 +92,9 @@ class Surrogate(StrategyBase):
 
 @dataclass
 class _Run:
-    """``timed``: digests of the graphs that were timed, or refused. ``scale``: from milliseconds to those of the
-    guesses; only ratios to the original count, so a machine that is faster throughout teaches nothing.
+    """``timed``: digests of the graphs that were timed, or refused. ``usual``: regions of the original. ``scale``: from
+    milliseconds to those of the guesses; only ratios to the original count, so a machine that is faster throughout
+    teaches nothing.
     """
 
     options: Surrogate
@@ -97,6 +102,7 @@ class _Run:
     rng: np.random.Generator
     belief: Belief
     timed: set[str] = field(default_factory=set)
+    usual: frozenset[str] = frozenset()
     scale: float = 0.0
 
     def step(self) -> bool:
@@ -119,18 +125,23 @@ class _Run:
             self.belief.observe(node.graph, self.scale * node.cost, self.scale * noise)
 
     def _proposals(self) -> Iterator[Visited]:
-        """The ends of a search by the expected prices, and of some by drawn ones."""
-        for prices in (self.belief.mean(), *(self.belief.sample(self.rng) for _ in range(self.options.draws))):
-            self.problem.check()
-            shadow = self._shadow(prices)
-            result = Backtracking().run(shadow, self.rng)
-            yield from (one for one in (result.best, *result.runners_up) if one.trace)
+        """The ends of searches in what is believed."""
+        few = self.options.expansions
+        for caution, name, times in _WAYS:
+            yield from self._ends(self.belief.cautious(caution, self.usual), name, int(times * few))
+        for _ in range(self.options.draws):
+            yield from self._ends(self.belief.sample(self.rng), _WAYS[0][1], few)
 
-    def _shadow(self, prices: PriceOf) -> Problem:
+    def _ends(self, prices: PriceOf, name: str, expansions: int) -> Iterator[Visited]:
+        self.problem.check()
+        result = make(name).run(self._shadow(prices, expansions), self.rng)
+        yield from (one for one in (result.best, *result.runners_up) if one.trace)
+
+    def _shadow(self, prices: PriceOf, expansions: int) -> Problem:
         problem, state = self.problem, self.problem.root().state
         model = BelievedCost(self.belief, prices, self.options.pricer())
         return Problem(
-            state.graph, state.ruleset, model, Budget(expansions=self.options.expansions), stop=problem.stop,
+            state.graph, state.ruleset, model, Budget(expansions=expansions), stop=problem.stop,
             seed=problem.seed, tolerance=problem.settings.tolerance, clocked=problem.settings.clocked,
         )  # fmt: skip
 
