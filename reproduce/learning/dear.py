@@ -2,12 +2,15 @@
 
     python reproduce/learning/dear.py record [--families NAME ...] [--seconds 200]    times graphs, adds to the table
     python reproduce/learning/dear.py replay                                          the same from the table alone
+    python reproduce/learning/dear.py confirm [--families NAME ...]                   times the best ones again
     python reproduce/learning/dear.py tables
 
 Every search is given 60 timings of whole graphs, end to end in ONNX Runtime on one thread, beside the original of the
 family; those that hope for five times fewer are given 12. ``record`` runs the searches, and times what the table lacks;
 it ends after ``--seconds`` with what it has and goes on the next time. ``replay`` needs no clock: it runs them again on
-what was recorded, and refuses where a search asks for something else. beam, mcts and random walks time what they open.
+what was recorded, and refuses where a search asks for something else. ``confirm`` is for afterwards: the best of many
+noisy figures is too good, so the graphs that seemed the best of their family are timed again, and the verdict is by
+these times; the searches never see them. beam, mcts and random walks time what they open.
 ``formula``: the way by the analytic cost is timed first, then backtracking goes on. ``surrogate`` begins with what
 regions of the *other* families took (results/prices.jsonl); its untrained double with nothing.
 
@@ -23,7 +26,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -41,6 +44,7 @@ from run import RULES, WEIGHTS
 
 from rlflow import search
 from rlflow.files import write_atomically
+from rlflow.graph import Graph
 from rlflow.search import Problem, StopReason
 from rlflow.search.backtracking import Backtracking
 from rlflow.search.lead import follow_the_formula
@@ -50,6 +54,8 @@ OUT = HERE / "results" / "dear.jsonl"
 #: Timed graphs of a search, seeds of one that draws, the part of the best known gain that counts, and how many times
 #: fewer graphs were asked for.
 GRAPHS, SEEDS, PART, FEWER = 60, 3, 0.9, 5
+#: Graphs that seem to gain so large a part of the best gain of their family are timed again, so many at most, so often.
+NEARLY, LEADERS, CONFIRM = 0.8, 16, 5
 #: A family in which nobody gains so many per cent says nothing.
 WORTH = 2.0
 #: Searches that need many timings, which the surrogate is measured against. The others are given so few that they
@@ -87,9 +93,9 @@ def limit(name: str) -> int:
     return GRAPHS if name in RIVALS else GRAPHS // FEWER
 
 
-def searched(family: str, spec: Any, graphs: int, seed: int, rows: list[Any], clock: Any) -> tuple[Any, list[Any]]:
-    """The gains of the graphs that a search timed, in order, and the rows that the clock added. ``seconds`` are
-    processor time of the search without the timing.
+def searched(family: str, spec: Any, graphs: int, seed: int, rows: list[Any], clock: Any) -> tuple[Any, Any]:
+    """The gains of the graphs that a search timed, in order, and the times as it saw them. ``seconds`` are processor
+    time of the search and of the timing.
     """
     model = whole_times.TimedWhole(rows, family, clock)
     graph = read(family)
@@ -100,10 +106,10 @@ def searched(family: str, spec: Any, graphs: int, seed: int, rows: list[Any], cl
     try:
         found = search.solve(problem, spec)
     except whole_times.OutOfTime:
-        return None, model.fresh
-    row = {"timed": [round(gain, 3) for gain in model.asked], "stop_reason": str(found.stop_reason),
-           "seconds": round(time.process_time() - begun, 3)}  # fmt: skip
-    return row, model.fresh
+        return None, model
+    row = {"timed": [round(gain, 3) for gain in model.asked], "digests": list(model.graphs),
+           "stop_reason": str(found.stop_reason), "seconds": round(time.process_time() - begun, 3)}  # fmt: skip
+    return row, model
 
 
 def play(options: argparse.Namespace) -> int:
@@ -121,15 +127,56 @@ def play(options: argparse.Namespace) -> int:
                 drawn = getattr(search.make(spec), "randomised", False)
                 if (seed and not drawn) or (name not in options.entrants) or (clock is not None and kept.have(key)):
                     continue
-                row, fresh = searched(family, spec, limit(name), seed, times.rows, clock)
-                if fresh:
-                    times.extend(fresh)
+                row, seen = searched(family, spec, limit(name), seed, times.rows, clock)
+                if seen.fresh:
+                    times.extend(seen.fresh)
                 if row is None:
                     print(f"{family}/{name}: {options.seconds:g} s are over; call this again.", file=sys.stderr)
                     return 0
                 kept.drop(lambda old, key=key: old.get("key") == key)
                 kept.add({"kind": "search", "key": key, "family": family, "name": name, "seed": seed, **row})
     return 0
+
+
+def leaders(rows: Sequence[dict[str, Any]], family: str) -> list[dict[str, Any]]:
+    """Rows of the graphs that seemed the best of a family."""
+    mine = [row for row in rows if row["kind"] == "time" and row["family"] == family and row["log_ratio"] is not None]
+    mine.sort(key=lambda row: -row["log_ratio"])
+    return [row for row in mine[:LEADERS] if row["log_ratio"] >= NEARLY * mine[0]["log_ratio"] > 0]
+
+
+def confirm(options: argparse.Namespace) -> int:
+    """Times of the leading graphs, once more, by themselves. Their searches run again to make the graphs."""
+    command = ["python", "reproduce/learning/dear.py", "confirm"]
+    times = results.Results(whole_times.TABLE, command, resume=True, dirty=options.dirty)
+    blocks = {row["family"]: row["block"] for row in recorded.table() if row["kind"] == "family"}
+    done = [row for row in results.read(OUT)[0] if row["kind"] == "search"]
+    for family in options.families:
+        waiting = {row["digest"]: row for row in leaders(times.rows, family) if "confirmed" not in row}
+        graphs: dict[str, Graph] = {}
+        specs = entrants(family, blocks[family])
+        for row in (row for row in done if row["family"] == family and waiting.keys() - graphs.keys()):
+            if waiting.keys() & set(row["digests"]):
+                seen = searched(family, specs[row["name"]], limit(row["name"]), row["seed"], times.rows, None)[1]
+                graphs |= {digest: graph for digest, graph in seen.graphs.items() if digest in waiting}
+        with whole_times.Clock(math.inf) as clock:
+            clock.begin(read(family))
+            for digest, graph in graphs.items():
+                again = statistics.median(clock.ratios(graph, CONFIRM, 100))
+                waiting[digest]["confirmed"] = again
+                gains = [whole_times.gain_of(one) for one in (waiting[digest]["log_ratio"], again)]
+                print(f"{family}: {gains[0]:.2f} %, again {gains[1]:.2f} %", file=sys.stderr, flush=True)
+        times.write()
+    return 0
+
+
+def known_gains(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str], float]:
+    """Gains in per cent by family and digest, by the last word on each graph."""
+    return {
+        (row["family"], row["digest"]): whole_times.gain_of(row.get("confirmed", row["log_ratio"]))
+        for row in rows
+        if row["kind"] == "time"
+    }
 
 
 def needed(gains: Sequence[float], best: float) -> float:
@@ -142,11 +189,14 @@ def ahead(mine: float, other: float) -> bool:
     return FEWER * mine <= min(other, GRAPHS + 1)
 
 
-def lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """The table, a line at a time: timed graphs until PART of the best known gain, mean over the seeds."""
+def lines(rows: Sequence[dict[str, Any]], known: Mapping[tuple[str, str], float]) -> Iterator[str]:
+    """The table, a line at a time: timed graphs until PART of the best known gain, mean over the seeds. ``known``: as
+    of :func:`known_gains`.
+    """
     by: dict[str, dict[str, list[list[float]]]] = {}
     for row in rows:
-        by.setdefault(row["family"], {}).setdefault(row["name"], []).append(row["timed"])
+        gains = [known[row["family"], digest] for digest in row["digests"]]
+        by.setdefault(row["family"], {}).setdefault(row["name"], []).append(gains)
     names = list(dict.fromkeys(row["name"] for row in rows))
     yield from results.heading("family", "best known gain, %", *names, "surrogate ahead of")
     won = []
@@ -169,7 +219,7 @@ def _cell(mean: float | None, name: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("record", "replay", "tables"))
+    parser.add_argument("what", choices=("record", "replay", "confirm", "tables"))
     known = CONFIG["unseen"]
     names = ["surrogate", "surrogate untrained", "formula", *RIVALS]
     parser.add_argument("--families", nargs="*", choices=known, metavar="NAME", default=known)
@@ -180,9 +230,10 @@ def main() -> int:
     options = parser.parse_args()
     if options.what == "tables":
         rows, machines = results.read(OUT)
-        print("\n".join([*results.about(rows, machines), *lines(rows)]))
+        times = known_gains(results.read(whole_times.TABLE)[0])
+        print("\n".join([*results.about(rows, machines), *lines(rows, times)]))
         return 0
-    return play(options)
+    return confirm(options) if options.what == "confirm" else play(options)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Times of whole graphs from a table, and the clock that adds to it: the same figures whatever else the machine does.
 
-``results/times.jsonl`` holds them by family and digest: the logarithm of the original's time over the graph's. A graph
-that the table lacks is timed where there is a clock, and is an error where there is none.
+``results/times.jsonl`` holds them by family and digest: the logarithm of the original's time over the graph's, as the
+searches see it; and ``confirmed``, the same timed again afterwards, of those that seemed the best. A graph that the
+table lacks is timed where there is a clock, and is an error where there is none.
 """
 
 from __future__ import annotations
@@ -35,6 +36,11 @@ ROUNDS, FEWEST, SECONDS = 60, 4, 1.2
 NOISE = 0.005
 
 Row = dict[str, Any]
+
+
+def gain_of(log_ratio: float | None) -> float:
+    """Per cent of the original's time; without end below zero for a graph that the runtime refused."""
+    return -math.inf if log_ratio is None else -100 * math.expm1(-log_ratio)
 
 
 class OutOfTime(Exception):  # noqa: N818 - control flow, not an error
@@ -91,8 +97,8 @@ class Clock:
 
 class TimedWhole(CostModel):
     """Times of whole graphs of one family, in parts of the original's, which is 1 ms by definition. ``rows``: of the
-    table; ``clock``: what times the rest. ``asked``: gains in per cent, in the order in which graphs were asked for;
-    ``fresh``: rows that the clock added.
+    table; ``clock``: what times the rest. ``asked``: gains in per cent, and ``graphs``: by digest, in the order of
+    asking; ``fresh``: rows that the clock added.
     """
 
     name = "timed whole"
@@ -105,6 +111,7 @@ class TimedWhole(CostModel):
         self._ranker = AnalyticCost()
         self._times: dict[str, GraphTime] = {}
         self.asked: list[float] = []
+        self.graphs: dict[str, Graph] = {}
         self.fresh: list[Row] = []
 
     @property
@@ -146,7 +153,8 @@ class TimedWhole(CostModel):
             row = self._known.get(graph.digest) or self._timed(graph)
             ratio = row["log_ratio"]
             self._times[graph.digest] = GraphTime(None if ratio is None else math.exp(-ratio), refusal=row["refusal"])
-            self.asked.append(-math.inf if ratio is None else -100 * math.expm1(-ratio))
+            self.asked.append(gain_of(ratio))
+            self.graphs[graph.digest] = graph
         return FillReport(measured=len(allowed), remaining=len(waiting) - len(allowed))
 
     def _timed(self, graph: Graph) -> Row:

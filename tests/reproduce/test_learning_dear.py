@@ -45,6 +45,7 @@ def test_the_table_gives_parts_of_the_originals_time_in_the_order_asked_for() ->
     times = [model.graph_time(graph.digest) for graph in (START, FASTER, REFUSED)]
     assert [one and one.ms for one in times] == [1.0, pytest.approx(0.8), None]
     assert model.asked == [-math.inf, pytest.approx(20.0)]
+    assert list(model.graphs) == [REFUSED.digest, FASTER.digest]
     assert model.fresh == []
 
 
@@ -92,6 +93,27 @@ def test_the_clock_tells_a_larger_graph_from_the_original() -> None:
             late.ratios(START, 1, 0)
 
 
+def times(*figures: tuple[float | None, float | None]) -> list[dict[str, Any]]:
+    """Rows of one family: as the searches saw the gains, and as they were confirmed."""
+    return [
+        {"kind": "time", "family": "toy", "digest": str(i), "log_ratio": seen}
+        | ({} if again is None else {"confirmed": again})
+        for i, (seen, again) in enumerate(figures)
+    ]
+
+
+def test_the_leaders_are_those_near_the_best() -> None:
+    found = dear.leaders(times((0.05, None), (0.1, None), (None, None), (0.079, None), (0.081, None)), "toy")
+    assert [row["digest"] for row in found] == ["1", "4"]
+    assert dear.leaders(times((-0.1, None)), "toy") == []
+    assert len(dear.leaders(times(*[(0.1, None)] * 40), "toy")) == dear.LEADERS
+
+
+def test_the_verdict_goes_by_what_was_confirmed() -> None:
+    known = dear.known_gains(times((math.log(2.0), math.log(1.25)), (math.log(1.25), None), (None, None)))
+    assert list(known.values()) == [pytest.approx(20.0), pytest.approx(20.0), -math.inf]
+
+
 def test_timed_graphs_until_nine_tenths() -> None:
     assert dear.needed([1.0, 8.9, 9.0, 10.0], 10.0) == 3
     assert dear.needed([1.0, 8.9], 10.0) == math.inf
@@ -101,7 +123,7 @@ def test_timed_graphs_until_nine_tenths() -> None:
 
 def rows(family: str, **runs: list[list[float]]) -> list[dict[str, Any]]:
     return [
-        {"family": family, "name": name, "seed": seed, "timed": gains}
+        {"family": family, "name": name, "seed": seed, "timed": gains, "digests": [f"{gain}" for gain in gains]}
         for name, seeds in runs.items()
         for seed, gains in enumerate(seeds)
     ]
@@ -113,7 +135,9 @@ def test_the_verdict_counts_families_where_all_rivals_need_five_times_as_many() 
     lost = rows("lost", surrogate=[[0.0, 0.0, 10.0]], beam=[slow], mcts=[slower], random=[[1.0]])
     seldom = rows("seldom", surrogate=[[10.0], [1.0]], beam=[slow], mcts=[slow], random=[slow])
     poor = rows("poor", surrogate=[[1.0]], beam=[[0.0]], mcts=[[0.0]], random=[[0.0]])
-    text = list(dear.lines([*won, *lost, *seldom, *poor]))
+    every = [*won, *lost, *seldom, *poor]
+    known = {(row["family"], one): float(one) for row in every for one in row["digests"]}
+    text = list(dear.lines(every, known))
     by_family = {line.split("`")[1]: line for line in text if "`" in line}
     assert by_family["won"].endswith("| 10.0 | 2 | 10 | 10.5 | more than 60 | beam, mcts, random |")
     assert by_family["lost"].endswith("| 10.0 | 3 | 10 | 11 | more than 60 | random |")
