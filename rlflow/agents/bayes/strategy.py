@@ -4,12 +4,16 @@ Step by step a search by the clock times every graph on its way. Here a search g
 about regions, which costs milliseconds, and only its end is timed. What that says about the regions is learnt, and the
 next search goes by it. Of several such ends the one with the largest expected improvement is timed: some are of
 searches by the expected prices, or by these and more for what is uncertain, others by drawn prices.
+
+What other models took can mislead. So two beliefs take turns where such prices are known: one that begins with them,
+and one that begins with a roofline. Both learn from every graph that is timed.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -72,12 +76,13 @@ class Surrogate(StrategyBase):
         """Believe, time, learn, until the budget ends or nothing new is proposed."""
         if not isinstance(problem.prices, GraphPrices):
             return Backtracking().search(problem, rng)
-        run = _Run(self, problem, rng, Belief(self.pricer(), self._prior()))
+        priors = [self._prior(), Prior()] if self.prices else [Prior()]
+        run = _Run(self, problem, rng, [_Mind(Belief(self.pricer(), prior), problem.root()) for prior in priors])
         run.learn(problem.root())
-        run.usual = frozenset(run.belief.signatures)
+        turns = itertools.cycle(run.minds)
         quiet = 0
-        while quiet < _QUIET:
-            quiet = 0 if run.step() else quiet + 1
+        while quiet < _QUIET * len(run.minds):
+            quiet = 0 if run.step(next(turns)) else quiet + 1
         return StopReason.CONVERGED
 
     def _prior(self) -> Prior:
@@ -90,56 +95,69 @@ class Surrogate(StrategyBase):
         return found
 
 
+class _Mind:
+    """A belief, in which only ratios to the original count, so a machine that is faster throughout teaches nothing.
+    ``usual``: regions of the original. ``scale``: from milliseconds to those of the guesses.
+    """
+
+    def __init__(self, belief: Belief, root: SearchNode) -> None:
+        self.belief = belief
+        ms = belief.predict(root.graph).ms
+        self.usual = frozenset(belief.signatures)
+        self.scale = ms / root.cost if root.cost > 0 else 0.0
+
+    def learn(self, node: SearchNode, noise: float) -> None:
+        """A graph took what it costs, give or take ``noise`` milliseconds."""
+        self.belief.observe(node.graph, self.scale * node.cost, self.scale * noise)
+
+    def improvement(self, one: Visited, best: float) -> float:
+        """What to expect of a graph, beside ``best`` milliseconds."""
+        return improvement(self.belief.predict(one.graph), self.scale * best)
+
+
 @dataclass
 class _Run:
-    """``timed``: digests of the graphs that were timed, or refused. ``usual``: regions of the original. ``scale``: from
-    milliseconds to those of the guesses; only ratios to the original count, so a machine that is faster throughout
-    teaches nothing.
-    """
+    """``timed``: digests of the graphs that were timed, or refused."""
 
     options: Surrogate
     problem: Problem
     rng: np.random.Generator
-    belief: Belief
+    minds: Sequence[_Mind]
     timed: set[str] = field(default_factory=set)
-    usual: frozenset[str] = frozenset()
-    scale: float = 0.0
 
-    def step(self) -> bool:
+    def step(self, mind: _Mind) -> bool:
         """Propose and time one graph; whether there was one."""
-        found = {one.digest: one for one in self._proposals() if one.digest not in self.timed}
+        found = {one.digest: one for one in self._proposals(mind) if one.digest not in self.timed}
         if not found:
             return False
-        best = self.scale * self.problem.best_cost
-        chosen = max(found.values(), key=lambda one: improvement(self.belief.predict(one.graph), best))
+        best = self.problem.best_cost
+        chosen = max(found.values(), key=lambda one: mind.improvement(one, best))
         self.learn(self.problem.led(chosen.trace or ()))
         return True
 
     def learn(self, node: SearchNode) -> None:
         """From a graph that was timed; one that the runtime refuses says nothing about the others."""
         self.timed.add(node.digest.hex())
-        if not self.scale and node.cost > 0:
-            self.scale = self.belief.predict(node.graph).ms / node.cost
         if node.cost < REFUSED_MS:
-            noise = self.problem.gain_floor(node.cost)
-            self.belief.observe(node.graph, self.scale * node.cost, self.scale * noise)
+            for mind in self.minds:
+                mind.learn(node, self.problem.gain_floor(node.cost))
 
-    def _proposals(self) -> Iterator[Visited]:
+    def _proposals(self, mind: _Mind) -> Iterator[Visited]:
         """The ends of searches in what is believed."""
         few = self.options.expansions
         for caution, name, times in _WAYS:
-            yield from self._ends(self.belief.cautious(caution, self.usual), name, int(times * few))
+            yield from self._ends(mind, mind.belief.cautious(caution, mind.usual), name, int(times * few))
         for _ in range(self.options.draws):
-            yield from self._ends(self.belief.sample(self.rng), _WAYS[0][1], few)
+            yield from self._ends(mind, mind.belief.sample(self.rng), _WAYS[0][1], few)
 
-    def _ends(self, prices: PriceOf, name: str, expansions: int) -> Iterator[Visited]:
+    def _ends(self, mind: _Mind, prices: PriceOf, name: str, expansions: int) -> Iterator[Visited]:
         self.problem.check()
-        result = make(name).run(self._shadow(prices, expansions), self.rng)
+        result = make(name).run(self._shadow(mind, prices, expansions), self.rng)
         yield from (one for one in (result.best, *result.runners_up) if one.trace)
 
-    def _shadow(self, prices: PriceOf, expansions: int) -> Problem:
+    def _shadow(self, mind: _Mind, prices: PriceOf, expansions: int) -> Problem:
         problem, state = self.problem, self.problem.root().state
-        model = BelievedCost(self.belief, prices, self.options.pricer())
+        model = BelievedCost(mind.belief, prices, self.options.pricer())
         return Problem(
             state.graph, state.ruleset, model, Budget(expansions=expansions), stop=problem.stop,
             seed=problem.seed, tolerance=problem.settings.tolerance, clocked=problem.settings.clocked,
