@@ -12,7 +12,8 @@ what was recorded, and refuses where a search asks for something else. ``confirm
 noisy figures is too good, so the graphs that seemed the best of their family are timed again, and the verdict is by
 these times; the searches never see them. beam, mcts and random walks time what they open.
 ``formula``: the way by the analytic cost is timed first, then backtracking goes on. ``surrogate`` begins with what
-regions of the *other* families took (results/prices.jsonl); its untrained double with nothing.
+regions of the *other* families took (results/prices.jsonl), beside a belief that knows nothing (``one belief``: without
+that); its untrained double with nothing.
 
 Rows: a graph's time, results/times.jsonl; a search, results/dear.jsonl.
 """
@@ -82,6 +83,7 @@ def entrants(family: str, block: int) -> dict[str, Any]:
     write_atomically(others, "".join(json.dumps(row) + "\n" for row in rows).encode())
     return {
         "surrogate": f"surrogate:block={block},prices={others}",
+        "surrogate one belief": f"surrogate:block={block},prices={others},beliefs=1",
         "surrogate untrained": f"surrogate:block={block}",
         "formula": Formula(),
         **{name: name for name in RIVALS},
@@ -138,34 +140,44 @@ def play(options: argparse.Namespace) -> int:
     return 0
 
 
+def last_word(row: dict[str, Any]) -> float | None:
+    """The logarithm of the original's time over a graph's: as it was confirmed, if it was."""
+    found: float | None = row.get("confirmed", row["log_ratio"])
+    return found
+
+
 def leaders(rows: Sequence[dict[str, Any]], family: str) -> list[dict[str, Any]]:
-    """Rows of the graphs that seemed the best of a family."""
-    mine = [row for row in rows if row["kind"] == "time" and row["family"] == family and row["log_ratio"] is not None]
-    mine.sort(key=lambda row: -row["log_ratio"])
-    return [row for row in mine[:LEADERS] if row["log_ratio"] >= NEARLY * mine[0]["log_ratio"] > 0]
+    """Rows of the graphs that seem the best of a family."""
+    mine = [(last_word(row) or -math.inf, i, row) for i, row in enumerate(rows) if row.get("family") == family]
+    mine.sort(reverse=True)
+    return [row for ratio, _, row in mine[:LEADERS] if ratio >= NEARLY * mine[0][0] > 0]
 
 
 def confirm(options: argparse.Namespace) -> int:
-    """Times of the leading graphs, once more, by themselves. Their searches run again to make the graphs."""
+    """Times of the leading graphs, once more, until all that lead are confirmed. Their searches run again to make the
+    graphs.
+    """
     command = ["python", "reproduce/learning/dear.py", "confirm"]
     times = results.Results(whole_times.TABLE, command, resume=True, dirty=options.dirty)
     blocks = {row["family"]: row["block"] for row in recorded.table() if row["kind"] == "family"}
     done = [row for row in results.read(OUT)[0] if row["kind"] == "search"]
     for family in options.families:
-        waiting = {row["digest"]: row for row in leaders(times.rows, family) if "confirmed" not in row}
         graphs: dict[str, Graph] = {}
         specs = entrants(family, blocks[family])
-        for row in (row for row in done if row["family"] == family and waiting.keys() - graphs.keys()):
-            if waiting.keys() & set(row["digests"]):
-                seen = searched(family, specs[row["name"]], limit(row["name"]), row["seed"], times.rows, None)[1]
-                graphs |= {digest: graph for digest, graph in seen.graphs.items() if digest in waiting}
+        mine = [row for row in done if row["family"] == family and row["name"] in specs]
         with whole_times.Clock(math.inf) as clock:
             clock.begin(read(family))
-            for digest, graph in graphs.items():
-                again = statistics.median(clock.ratios(graph, CONFIRM, 100))
-                waiting[digest]["confirmed"] = again
-                gains = [whole_times.gain_of(one) for one in (waiting[digest]["log_ratio"], again)]
-                print(f"{family}: {gains[0]:.2f} %, again {gains[1]:.2f} %", file=sys.stderr, flush=True)
+            while waiting := [row for row in leaders(times.rows, family) if "confirmed" not in row]:
+                for row in waiting:
+                    for one in mine if row["digest"] not in graphs else ():
+                        if row["digest"] in one["digests"] and row["digest"] not in graphs:
+                            spec, few = specs[one["name"]], limit(one["name"])
+                            graphs |= searched(family, spec, few, one["seed"], times.rows, None)[1].graphs
+                    if row["digest"] not in graphs:
+                        raise SystemExit(f"No search of {family} timed {row['digest']}; `record` makes the table anew.")
+                    row["confirmed"] = statistics.median(clock.ratios(graphs[row["digest"]], CONFIRM, 100))
+                    gains = [whole_times.gain_of(row[name]) for name in ("log_ratio", "confirmed")]
+                    print(f"{family}: {gains[0]:.2f} %, again {gains[1]:.2f} %", file=sys.stderr, flush=True)
         times.write()
     return 0
 
@@ -173,9 +185,7 @@ def confirm(options: argparse.Namespace) -> int:
 def known_gains(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str], float]:
     """Gains in per cent by family and digest, by the last word on each graph."""
     return {
-        (row["family"], row["digest"]): whole_times.gain_of(row.get("confirmed", row["log_ratio"]))
-        for row in rows
-        if row["kind"] == "time"
+        (row["family"], row["digest"]): whole_times.gain_of(last_word(row)) for row in rows if row["kind"] == "time"
     }
 
 
@@ -221,7 +231,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("record", "replay", "confirm", "tables"))
     known = CONFIG["unseen"]
-    names = ["surrogate", "surrogate untrained", "formula", *RIVALS]
+    names = ["surrogate", "surrogate one belief", "surrogate untrained", "formula", *RIVALS]
     parser.add_argument("--families", nargs="*", choices=known, metavar="NAME", default=known)
     parser.add_argument("--entrants", nargs="*", choices=names, metavar="NAME", default=names)
     parser.add_argument("--seeds", type=int, default=SEEDS)

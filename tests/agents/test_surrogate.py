@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from rlflow import price, search
+from rlflow.agents.bayes import strategy
 from rlflow.agents.bayes.belief import Belief, Predicted
 from rlflow.agents.bayes.prior import UNKNOWN, Example, Prior, roofline
 from rlflow.agents.bayes.strategy import Surrogate, improvement
@@ -385,10 +386,31 @@ def test_where_a_step_costs_nothing_it_is_backtracking() -> None:
     assert (found.best.digest, found.counts) == (plain.best.digest, plain.counts)
 
 
-@pytest.mark.parametrize("spec", ["surrogate:draws=0", "surrogate:expansions=0", "surrogate:block=-1"])
+@pytest.mark.parametrize(
+    "spec", ["surrogate:draws=0", "surrogate:expansions=0", "surrogate:block=-1", "surrogate:beliefs=3"]
+)
 def test_bad_options_are_a_sentence(spec: str) -> None:
     with pytest.raises(UsageError, match="at least 1 of each of the first two"):
         search.make(spec)
+
+
+@pytest.mark.parametrize(("beliefs", "minds"), [(1, [2]), (2, [2, 0])])
+def test_where_prices_are_known_a_belief_without_them_takes_turns(
+    beliefs: int, minds: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, seen = tmp_path / "timed.jsonl", []
+    rows = [{"region": "", "operators": name, "flops": 1e5, "bytes": 1e5, "ms": 0.5} for name in ("Tanh", "Exp")]
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows), encoding="utf-8")
+
+    class Told(Belief):
+        def __init__(self, pricer: Pricer, prior: Prior) -> None:
+            super().__init__(pricer, prior)
+            seen.append(len(prior))
+
+    monkeypatch.setattr(strategy, "Belief", Told)
+    truth = Truth(fusion="none")
+    found = search.solve(problem_of("plateau", truth), f"surrogate:fusion=none,prices={path},beliefs={beliefs}")
+    assert (found.stop_reason, seen) == (StopReason.CONVERGED, minds)
 
 
 def test_a_missing_file_is_said_before_the_search() -> None:

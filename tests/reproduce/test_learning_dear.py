@@ -106,6 +106,8 @@ def test_the_leaders_are_those_near_the_best() -> None:
     found = dear.leaders(times((0.05, None), (0.1, None), (None, None), (0.079, None), (0.081, None)), "toy")
     assert [row["digest"] for row in found] == ["1", "4"]
     assert dear.leaders(times((-0.1, None)), "toy") == []
+    found = dear.leaders(times((0.5, 0.1), (0.09, None), (0.07, 0.12)), "toy")
+    assert [row["digest"] for row in found] == ["2", "0"]
     assert len(dear.leaders(times(*[(0.1, None)] * 40), "toy")) == dear.LEADERS
 
 

@@ -48,12 +48,14 @@ class Surrogate(StrategyBase):
     It is for prices of whole graphs (``--cost end-to-end``); where others are asked for, it is ``backtracking``.
     ``prices``: file of timed regions of other models, JSON lines (default: none are known). ``expansions``: graphs that
     one search in the belief opens. ``draws``: such searches a round by drawn prices, beside those by the expected
-    ones. ``fusion``: the table that says what the runtime fuses; ``block``: channels per block of its layout.
+    ones. ``beliefs``: 2 for one that begins with ``prices`` and one that does not, 1 for the first alone. ``fusion``:
+    the table that says what the runtime fuses; ``block``: channels per block of its layout.
     """
 
     prices: str = ""
     expansions: int = 80
     draws: int = 1
+    beliefs: int = 2
     fusion: str = "onnxruntime"
     block: int = 8
 
@@ -61,10 +63,11 @@ class Surrogate(StrategyBase):
     randomised: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if min(self.expansions, self.draws) < 1 or self.block < 0:
+        if min(self.expansions, self.draws) < 1 or self.beliefs not in (1, 2) or self.block < 0:
             raise UsageError(
                 f"The options of search strategy 'surrogate' are expansions={self.expansions}, draws={self.draws}, "
-                f"block={self.block}; expected at least 1 of each of the first two, and a block of 0 or more."
+                f"beliefs={self.beliefs}, block={self.block}; expected at least 1 of each of the first two, 1 or 2 "
+                "beliefs, and a block of 0 or more."
             )
 
     def ready(self) -> None:
@@ -76,7 +79,7 @@ class Surrogate(StrategyBase):
         """Believe, time, learn, until the budget ends or nothing new is proposed."""
         if not isinstance(problem.prices, GraphPrices):
             return Backtracking().search(problem, rng)
-        priors = [self._prior(), Prior()] if self.prices else [Prior()]
+        priors = [self._prior(), Prior()][: self.beliefs if self.prices else 1]
         run = _Run(self, problem, rng, [_Mind(Belief(self.pricer(), prior), problem.root()) for prior in priors])
         run.learn(problem.root())
         turns = itertools.cycle(run.minds)
