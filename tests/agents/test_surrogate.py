@@ -14,7 +14,7 @@ import pytest
 
 from rlflow import price, search
 from rlflow.agents.bayes import strategy
-from rlflow.agents.bayes.belief import Belief, Predicted
+from rlflow.agents.bayes.belief import Belief, Predicted, PriceOf
 from rlflow.agents.bayes.prior import UNKNOWN, Example, Prior, roofline
 from rlflow.agents.bayes.strategy import Surrogate, improvement
 from rlflow.agents.bayes.traits import SIZES, Traits, traits_by_name, traits_of
@@ -22,7 +22,7 @@ from rlflow.errors import ModelError, UsageError
 from rlflow.graph import Graph
 from rlflow.price import CostModel, CostReport, FillReport, GraphTime
 from rlflow.price.regions import Pricer, operators
-from rlflow.search import Problem, StopReason
+from rlflow.search import Problem, StopReason, Visited
 from rlflow.testing import TINY, optimum
 
 BY_NAME = {tiny.name: tiny for tiny in TINY}
@@ -117,7 +117,7 @@ def test_more_alike_regions_say_more() -> None:
 
 
 def by_definition(known: list[Example], asked: Example) -> tuple[float, float]:
-    """Mean and standard deviation of the process where all examples are alike but in size."""
+    """Mean and standard deviation of the process where all examples are alike but in size and detail."""
     reach = np.array([1.6, 1.6])
 
     def place(one: Example) -> np.ndarray:
@@ -126,7 +126,8 @@ def by_definition(known: list[Example], asked: Example) -> tuple[float, float]:
     def kernel(one: Example, other: Example) -> float:
         far = float(((place(one) - place(other)) ** 2).sum())
         near, close = math.exp(-far / 2), 0.01 * math.exp(-4.5 * far)
-        return 0.36 + 0.25 + 0.16 + 0.16 + near * (0.03**2 + 0.15**2 + 0.1**2 + 0.15**2) + close
+        found = 0.36 + 0.25 + 0.16 + near * (0.03**2 + 0.15**2 + 0.1**2)
+        return found + (0.16 + near * 0.15**2 + close if one.traits == other.traits else 0.0)
 
     off = np.log([one.ms / roofline(one.flops, one.bytes) for one in known])
     level = float(np.median(off))
@@ -140,6 +141,7 @@ def by_definition(known: list[Example], asked: Example) -> tuple[float, float]:
 
 def test_a_guess_is_that_of_a_gaussian_process() -> None:
     known = [*timed("Tanh", 3.0, (1e5, 3e6)), *timed("Tanh", 2.0, (1e7,)), *timed("Tanh", 0.8, (4e4,))]
+    known += timed("Tanh", 7.0, (1.2e6,), "another")
     asked = timed("Tanh", 1.0, (1e6,))[0]
     mean, spread = by_definition(known, asked)
     found = Prior(known).guess("", "Tanh", asked.flops, asked.bytes)
@@ -258,8 +260,10 @@ def test_caution_prices_what_is_uncertain_above_what_is_expected(caution: float)
     assert before(new[0]) == pytest.approx(expected.ms + caution * expected.spread)
     mind.observe(graph, 1.5 * mind.predict(graph).ms, 0.1 * expected.ms)
     mind.observe(chain("Sqrt", "Sqrt"), 3.0 * expected.ms, 0.2 * expected.ms)
-    after, expected = mind.cautious(caution, mind.signatures[1:2]), mind.predict(other)
-    assert after(new[0]) == pytest.approx(expected.ms + caution * expected.spread)
+    after = mind.cautious(caution, mind.signatures[1:2])
+    for one, asked in ((other, new[0]), (chain("Exp"), mind.signatures[2])):
+        expected = mind.predict(one)
+        assert after(asked) == pytest.approx(expected.ms + caution * expected.spread)
     late = chain("Neg")
     fresh = [mind.meet(late, one) for one in Pricer.table("none").regions(late)]  # met after the prices were made
     assert after(fresh[0]) == pytest.approx(mind.predict(late).ms + caution * mind.predict(late).spread)
@@ -394,23 +398,64 @@ def test_bad_options_are_a_sentence(spec: str) -> None:
         search.make(spec)
 
 
-@pytest.mark.parametrize(("beliefs", "minds"), [(1, [2]), (2, [2, 0])])
+@pytest.mark.parametrize(("beliefs", "known"), [(1, [2]), (2, [2, 0])])
 def test_where_prices_are_known_a_belief_without_them_takes_turns(
-    beliefs: int, minds: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    beliefs: int, known: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, seen = tmp_path / "timed.jsonl", []
+    path, minds = tmp_path / "timed.jsonl", []
     rows = [{"region": "", "operators": name, "flops": 1e5, "bytes": 1e5, "ms": 0.5} for name in ("Tanh", "Exp")]
     path.write_text("".join(json.dumps(one) + "\n" for one in rows), encoding="utf-8")
 
     class Told(Belief):
         def __init__(self, pricer: Pricer, prior: Prior) -> None:
             super().__init__(pricer, prior)
-            seen.append(len(prior))
+            self.known, self.seen, self.drawn = len(prior), list[str](), 0
+            minds.append(self)
+
+        def observe(self, graph: Graph, ms: float, noise: float) -> None:
+            super().observe(graph, ms, noise)
+            self.seen.append(graph.digest)
+
+        def sample(self, rng: np.random.Generator) -> PriceOf:
+            self.drawn += 1
+            return super().sample(rng)
 
     monkeypatch.setattr(strategy, "Belief", Told)
     truth = Truth(fusion="none")
     found = search.solve(problem_of("plateau", truth), f"surrogate:fusion=none,prices={path},beliefs={beliefs}")
-    assert (found.stop_reason, seen) == (StopReason.CONVERGED, minds)
+    assert found.stop_reason is StopReason.CONVERGED
+    assert [mind.known for mind in minds] == known
+    assert [mind.seen for mind in minds] == [list(truth._times)] * beliefs  # each learns from all
+    assert max(mind.drawn for mind in minds) - min(mind.drawn for mind in minds) <= 1  # a search by drawn prices a turn
+
+
+def test_what_promises_most_is_timed_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs = [chain("Tanh", *["Neg"] * more) for more in range(3)]
+    step: Any = "the step to graph {}"
+    ends = [Visited(one, one.digest, 1.0 - k, (step.format(k),)) for k, one in enumerate(graphs)]
+    order: list[str] = []
+
+    class Mind:
+        def improvement(self, one: Visited, best: float) -> float:
+            return dict(zip((end.digest for end in ends), (0.1, 0.3, 0.2), strict=True))[one.digest] * best
+
+    class FakeProblem:
+        best_cost = 1.0
+
+        def led(self, trace: tuple[Any, ...]) -> Visited:
+            return next(end for end in ends if end.trace == trace)
+
+    def learn(run: Any, node: Visited) -> None:
+        run.timed.add(node.digest)
+        order.append(node.digest)
+
+    monkeypatch.setattr(strategy._Run, "_proposals", lambda run, mind: iter(ends))
+    monkeypatch.setattr(strategy._Run, "learn", learn)
+    problem: Any = FakeProblem()
+    mind: Any = Mind()
+    run = strategy._Run(Surrogate(), problem, np.random.default_rng(0), [mind])
+    assert [run.step(mind) for _ in range(4)] == [True, True, True, False]
+    assert order == [graphs[k].digest for k in (1, 2, 0)]
 
 
 def test_a_missing_file_is_said_before_the_search() -> None:
