@@ -90,6 +90,12 @@ class Prices:
         """Whether every price of ``graph`` is known."""
         return True
 
+    def settles(self, raw: Any, i: int) -> bool:
+        """Whether every price of the graph that move ``i`` of a settled one leads to is known already; where that
+        cannot be told without the graph, no.
+        """
+        return not self.measures
+
 
 class MeasuredPrices(Prices):
     """Prices of a cost model that measures."""
@@ -160,6 +166,10 @@ class MeasuredPrices(Prices):
 
     def is_settled(self, graph: Any) -> bool:
         return self.pricer.price(graph)[1] == 0
+
+    def settles(self, raw: Any, i: int) -> bool:
+        singles = getattr(raw, "singles", raw)
+        return i < len(singles) and not singles.unknown[i]
 
     # --- estimates ----------------------------------------------------------------------------------------------------
 

@@ -293,7 +293,7 @@ class Problem:
 
     def _open(self, node: SearchNode, i: int) -> SearchNode:
         self.meter.expansions += 1
-        if self.prices.measures:
+        if not self.prices.settles(node.raw, i):
             self.frontier.settle([node.child(i)])
         rule, size = int(node.raw.rule[i]), node.size + growth(node.raw, i)
         steps, state, best_before = node.steps(i, self.rule_names), node.after(i), self.incumbent.cost

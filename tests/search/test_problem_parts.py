@@ -13,7 +13,7 @@ from rlflow.search.budget import BudgetMeter
 from rlflow.search.incumbent import Incumbent
 from rlflow.search.limits import Limits
 from rlflow.search.node import Link, MoveTable, SearchNode
-from rlflow.search.prices import MeasuredPrices
+from rlflow.search.prices import GraphPrices, MeasuredPrices, Prices
 from rlflow.search.progress import ProgressEvents
 from rlflow.search.result import TraceStep, Visited
 from rlflow.testing import TOYS
@@ -192,3 +192,38 @@ def test_small_regions_say_nothing_of_what_a_large_one_may_take() -> None:
     prices = MeasuredPrices(SimpleNamespace(pricer=pricer))  # type: ignore[arg-type]
     prices._ratios["pointwise"] = [(0.002, 3.0)] * 9 + [(0.5, 0.4)]
     assert prices.appraised(SimpleNamespace(graph=None, cost=0.0))[0] == pytest.approx(0.2, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("prices", "known"),
+    [
+        (Prices(), [True, True, True]),  # all are known
+        (MeasuredPrices(SimpleNamespace(pricer=None)), [True, False, False]),  # type: ignore[arg-type]
+        (GraphPrices(SimpleNamespace(pricer=None)), [False, False, False]),  # type: ignore[arg-type]
+    ],
+    ids=["analytic", "by region", "end to end"],
+)
+def test_what_a_move_tells_of_the_prices_it_brings(prices: Prices, known: list[bool]) -> None:
+    moves = SimpleNamespace(singles=_Moves([0, 2]))  # a third one is a macro
+    assert [prices.settles(moves, i) for i in range(3)] == known
+    assert [prices.settles(moves.singles, i) for i in range(2)] == known[:2]
+
+
+class _Moves(SimpleNamespace):
+    def __init__(self, unknown: list[int]) -> None:
+        super().__init__(unknown=unknown)
+
+    def __len__(self) -> int:
+        return len(self.unknown)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_graph_is_built_and_measured_before_it_is_opened_unless_its_prices_are_known(told: bool) -> None:
+    built: list[int] = []
+    toy = NAMED["valley"]
+    problem = toy.problem()
+    problem.prices.settles = lambda raw, i: told  # type: ignore[method-assign]
+    problem.frontier.settle = lambda graphs: built.append(len(graphs))  # type: ignore[method-assign]
+    table = problem.moves(problem.root())
+    problem.open(table.node, table.index[0])
+    assert built == ([] if told else [1])
