@@ -17,12 +17,13 @@ from rlflow import search
 from rlflow.agents.levin.chain_fit import Decisions, fitted
 from rlflow.agents.levin.chain_policy import Candidates, ChainMixture, ChainPolicy, ChainShape, by_hand
 from rlflow.agents.levin.chain_training import LevinTraining, played
-from rlflow.agents.levin.chains import ChainStep, Paid
+from rlflow.agents.levin.chains import ChainStep, LevinOptions, LevinSearch, Paid
 from rlflow.agents.levin.trained import SHIPPED, LevinCheckpoint, LevinConfig, load_chains
 from rlflow.cli import main
 from rlflow.errors import ModelError, UsageError
-from rlflow.search import StopReason, StopToken
+from rlflow.search import SearchNode, StopReason, StopToken
 from rlflow.testing import TINY, TinyProblem, optimum
+from tests.search import words
 
 BY_NAME = {tiny.name: tiny for tiny in TINY}
 RULES = ("a", "b", "c", "d", "e")
@@ -297,6 +298,53 @@ def test_a_small_queue_lets_go_and_says_so() -> None:
 
     assert all(ends(tiny, "levin") is StopReason.EXHAUSTED for tiny in TINY)
     assert any(ends(tiny, "levin:queue=1") is StopReason.CONVERGED for tiny in TINY)
+
+
+def words_problem(text: str) -> Any:
+    """Two ways down that end alike: ``ab`` becomes ``x`` at once, or ``w`` in two steps that gain more, and both
+    become ``z``; so do ``ef``, at other prices. What is far apart is no one chain.
+    """
+    rules = ["ab>x", "b>y", "ay>w", "x>z", "w>z", "ef>u", "f>v", "ev>t", "u>z", "t>z"]
+    prices = dict(zip("abxywzefuvt-", (5.0, 5.0, 5.0, 2.0, 4.0, 1.0, 5.5, 5.0, 5.0, 2.0, 4.0, 1.0), strict=True))
+    return search.Problem.over(words.word_state(text, rules, prices), rules, "3000x")
+
+
+@pytest.mark.parametrize(
+    ("text", "ways"), [("ab", 1), ("ab----ab----ab", 1), ("ab----ef----ab----ef", 2)], ids=lambda value: str(value)
+)
+def test_what_led_back_is_not_gone_down_from_at_every_place(
+    monkeypatch: pytest.MonkeyPatch, text: str, ways: int
+) -> None:
+    begun: list[str] = []
+    arrive = LevinSearch.arrive
+
+    def noted(run: LevinSearch, node: SearchNode, *rest: Any) -> bool:
+        begun.append(node.graph.text)
+        return arrive(run, node, *rest)
+
+    monkeypatch.setattr(LevinSearch, "arrive", noted)
+    found = search.solve(words_problem(text), "levin")
+    assert found.best.graph.text == text.replace("ab", "z").replace("ef", "z")
+    assert begun[0] == text and len(begun) == 1 + 2 * ways, begun  # at the second step, and at the third
+
+
+def test_what_was_tried_since_a_candidate_came_counts_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def first_opened(dear: str) -> str:
+        """The rule of the first candidate that is opened where those of ``dear`` got dearer since they came."""
+        problem = words_problem("ab----ef")
+        names = list(problem.rule_names)
+        policy = ChainPolicy(shape := ChainShape(len(names), 1), np.zeros(len(names), dtype=int), np.zeros(shape.size))
+        run = LevinSearch(LevinOptions(5.0, 4, 1000, 0.1, 0.5), policy, problem)
+        run.arrive(problem.root())
+        opened: list[str] = []
+        penalties = {(names.index(dear),): 100.0} if dear else {}
+        monkeypatch.setattr(run, "_penalty", lambda rules, start: penalties.get(rules, 0.0))
+        monkeypatch.setattr(run, "_open", lambda entry: opened.append(names[entry.rules[0]]))
+        assert run.step()
+        return opened[0]
+
+    usual = first_opened("")
+    assert first_opened(usual) != usual
 
 
 # --- training ---------------------------------------------------------------------------------------------------------

@@ -34,6 +34,8 @@ _NEAR = 2
 #: of how often this chain was opened from the same start, and of how often its rules led to a base that stayed behind;
 #: to search from a base that is behind the best by its whole cost.
 _PASSED_OVER, _TRIED, _VAIN, _BEHIND = 2.0, 1.0, 2.0, 500.0
+#: Digits behind the point by which changes of cost, as parts of the start's, are the same.
+_DIGITS = 9
 
 Rules = tuple[int, ...]
 
@@ -103,6 +105,7 @@ class _Entry(NamedTuple):
     regret: float  # gain of what the descent took in the chain's place
     chances: np.ndarray
     step: ChainStep
+    penalty: float  # part of its rank, for what was tried before
 
 
 class _Chain(NamedTuple):
@@ -129,13 +132,20 @@ class LevinSearch:
         self._begun: set[Rules] = set()  # beginnings of chains that paid
         self._tried: defaultdict[Rules, Counter[Signature]] = defaultdict(Counter)
         self._vain: Counter[Rules] = Counter()
+        self._led_back: set[tuple[bytes, Rules, float]] = set()
 
     def step(self) -> bool:
         """Open the next candidate; whether there was one."""
-        if not self._heap:
-            return False
-        self._open(heapq.heappop(self._heap)[-1])
-        return True
+        while self._heap:
+            later, rank, number, entry = heapq.heappop(self._heap)
+            penalty = self._penalty(entry.rules, entry.start)
+            if later and penalty > entry.penalty:  # since then the same was tried elsewhere
+                rank += penalty - entry.penalty
+                heapq.heappush(self._heap, (later, rank, number, entry._replace(penalty=penalty)))
+                continue
+            self._open(entry)
+            return True
+        return False
 
     # --- bases ------------------------------------------------------------------------------------------------------
 
@@ -184,7 +194,7 @@ class LevinSearch:
         base.seen.add(child.digest)
         base.done.add((entry.start, entry.rules))
         self._tried[entry.rules][entry.start] += 1
-        if self._pays(child, entry) and self._settle(child, entry):
+        if self._pays(child, entry) and self._leads_on(child, entry):
             return
         if len(entry.rules) < self.settings.chain and child.cost <= max(
             base.node.cost + self._slack(), float(table.cost[k])
@@ -199,6 +209,21 @@ class LevinSearch:
         """Whether a chain gained more than what was, or would have to be, given up for it."""
         target = entry.base.node.cost - entry.regret
         return child.cost < target - self.problem.gain_floor(target)
+
+    def _leads_on(self, child: SearchNode, entry: _Entry) -> bool:
+        """As :meth:`_settle`; not gone down from again is where the same rewrites, elsewhere or in another order, led
+        to nothing new at the same change of cost.
+        """
+        if not entry.regret:
+            return self._settle(child, entry)
+        change = round((child.cost - entry.base.node.cost) / (self.problem.start_cost or 1.0), _DIGITS)
+        alike = entry.base.node.digest, tuple(sorted(entry.rules)), change
+        if alike in self._led_back:
+            return False
+        if self._settle(child, entry):
+            return True
+        self._led_back.add(alike)
+        return False
 
     def _settle(self, child: SearchNode, entry: _Entry) -> bool:
         """Go down from the end of a chain that pays; whether that is a base of the search now."""
@@ -231,16 +256,20 @@ class LevinSearch:
         for n, k in enumerate(index.tolist()):
             rules, start = (*chain.rules, int(seen.rule[n])), chain.start or table.signatures[k]
             regret = float(regrets[n])
-            entry = _Entry(base, table, k, rules, start, regret, chances[n], ChainStep(chain.step, seen, n))
-            rank = math.log(len(rules)) - float(likely[n]) + behind + _VAIN * math.log1p(self._vain[rules])
-            if rules in self._tried:
-                rank += _TRIED * math.log1p(self._tried[rules][start])
+            penalty = self._penalty(rules, start)
+            entry = _Entry(base, table, k, rules, start, regret, chances[n], ChainStep(chain.step, seen, n), penalty)
+            rank = math.log(len(rules)) - float(likely[n]) + behind + penalty
             again = rules in self._begun and not regret and (start, rules) not in base.done
             self._pushed += 1
             heapq.heappush(self._heap, (0 if again else 1, rank, self._pushed, entry))
         if len(self._heap) > 2 * self.settings.queue:
             self.dropped = True
             self._heap = heapq.nsmallest(self.settings.queue, self._heap)
+
+    def _penalty(self, rules: Rules, start: Signature) -> float:
+        """What counts extra in the order because of what was tried so far."""
+        tried = self._tried[rules][start] if rules in self._tried else 0
+        return _VAIN * math.log1p(self._vain[rules]) + _TRIED * math.log1p(tried)
 
     def _candidates(
         self, base: _Base, table: MoveTable, index: np.ndarray, chain: _Chain, regrets: np.ndarray
