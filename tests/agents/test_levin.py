@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -328,6 +329,41 @@ def test_what_led_back_is_not_gone_down_from_at_every_place(
     assert begun[0] == text and len(begun) == 1 + 2 * ways, begun  # at the second step, and at the third
 
 
+@pytest.mark.parametrize(
+    ("ends", "gone_down"),
+    [
+        ([(6.0, (1, 2)), (6.0, (1, 2))], [True, False]),
+        ([(6.0, (1, 2)), (6.0, (2, 1))], [True, False]),  # in another order
+        ([(6.0, (1, 2)), (5.0, (1, 2))], [True, True]),  # it changes the cost by something else
+        ([(6.0, (1, 2)), (6.0, (1, 3))], [True, True]),
+    ],
+)
+def test_alike_are_the_same_rewrites_that_change_the_cost_by_the_same(
+    monkeypatch: pytest.MonkeyPatch, ends: list[tuple[float, tuple[int, ...]]], gone_down: list[bool]
+) -> None:
+    problem = words_problem("ab")
+    run = LevinSearch(LevinOptions(5.0, 4, 1000, 0.1, 0.5), _leading(problem, "b>y"), problem)
+    settled: list[Any] = []
+    monkeypatch.setattr(run, "_settle", lambda child, entry: settled.append(child) or False)
+    base = SimpleNamespace(node=SimpleNamespace(digest=b"base", cost=10.0))
+    for cost, rules in ends:
+        child, entry = SimpleNamespace(cost=cost), SimpleNamespace(base=base, regret=1.0, rules=rules)
+        assert not run._leads_on(child, entry)  # type: ignore[arg-type]
+    assert [any(one.cost == cost for one in settled[i : i + 1]) for i, (cost, _) in enumerate(ends)] == gone_down
+
+
+@pytest.mark.parametrize("likely", ["b>y", "f>v"])
+def test_the_likeliest_is_opened_first(monkeypatch: pytest.MonkeyPatch, likely: str) -> None:
+    problem = words_problem("ab----ef")
+    names = list(problem.rule_names)
+    run = LevinSearch(LevinOptions(5.0, 4, 1000, 0.1, 0.5), _leading(problem, likely), problem)
+    run.arrive(problem.root())
+    opened: list[str] = []
+    monkeypatch.setattr(run, "_open", lambda entry: opened.append(names[entry.rules[0]]))
+    assert run.step() and run.step() and not run.step()
+    assert opened[0] == likely and len(opened) == 2
+
+
 def test_what_was_tried_since_a_candidate_came_counts_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def first_opened(dear: str) -> str:
         """The rule of the first candidate that is opened where those of ``dear`` got dearer since they came."""
@@ -418,12 +454,23 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_end(tmp_path: Path, les
     assert parts.read_bytes() == whole.read_bytes()
 
 
+class _CutShort(Lesson):
+    """A lesson that is stopped from outside when it has opened a few graphs."""
+
+    def problem(self, budget: str, **options: Any) -> Any:
+        made = super().problem(budget, **options)
+        opened = itertools.count(1)
+        made.observer = SimpleNamespace(
+            enumerated=lambda table: None, opened=lambda *_: options["stop"].stop() if next(opened) == 3 else None
+        )
+        return made
+
+
 def test_a_lesson_that_was_cut_short_is_not_learnt_from(tmp_path: Path) -> None:
-    stop = StopToken()
-    training = LevinTraining(LESSONS, SMALL, out=tmp_path / "a.npz")
-    stop.stop()
-    card = training.train(2, stop=stop).card
-    assert card["chains"] == card["rounds"] == card["expansions"] == 0
+    training = LevinTraining([_CutShort(BY_NAME["plateau"])], SMALL, out=tmp_path / "a.npz")
+    told: list[dict[str, Any]] = []
+    card = training.train(2, on_lesson=told.append, stop=StopToken()).card
+    assert card["chains"] == card["rounds"] == card["expansions"] == 0 and not told
 
 
 def test_resuming_another_training_is_refused(tmp_path: Path) -> None:
