@@ -8,7 +8,7 @@ is led by an estimate that was too good finds the real price there the next time
 learning or with it, and with other seeds than the bench has. The rows are in results/prices.jsonl, of both halves; a
 family that is there is not timed again (``--again`` does that). The clock is processor time, on one thread.
 
-``--describe`` times nothing: it adds the traits of regions (rlflow.agents.bayes.traits) to rows that have none, as far
+``--describe`` times nothing: it adds the traits of regions (rlflow.price.traits) to rows that have none, as far
 as searches by the recorded prices meet these regions.
 """
 
@@ -32,10 +32,10 @@ from recorded import FUSION, TABLE, RecordedCost, kind_of, names_of
 from run import RULES, WEIGHTS
 
 from rlflow import search
-from rlflow.agents.bayes.traits import traits_of
 from rlflow.graph import Graph
 from rlflow.price import FillReport
 from rlflow.price.measured import OnnxRuntimeCost
+from rlflow.price.traits import traits_of
 from rlflow.search import Problem
 
 #: The searches that meet regions: by the clock, and by what is recorded.
@@ -62,7 +62,8 @@ class Recorder(OnnxRuntimeCost):
             if why or ms is not None:
                 self.found[one.signature] = {
                     "signature": one.signature, "region": kind_of(one), "operators": names_of(graph, one),
-                    "flops": one.flops, "bytes": one.bytes, "ms": ms, "refusal": why, "traits": told(graph, one),
+                    "flops": one.flops, "bytes": one.bytes, "ms": ms, "refusal": why,
+                    "traits": traits_of(graph, one.nodes).plain,
                 }  # fmt: skip
         return report
 
@@ -86,13 +87,7 @@ class Describer:
         for one in self._pricer.regions(graph) if self.lacking else ():
             row = self.lacking.pop(str(one.signature), None)
             if row is not None:
-                row["traits"] = told(graph, one)
-
-
-def told(graph: Graph, region: Any) -> list[Any]:
-    """The traits of a region, as a row holds them."""
-    main, detail, sizes = traits_of(graph, region.nodes)
-    return [main, detail, [round(size, 4) for size in sizes]]
+                row["traits"] = traits_of(graph, one.nodes).plain
 
 
 def timed(family: str, seconds: float) -> list[dict[str, Any]]:

@@ -17,11 +17,11 @@ from rlflow.agents.bayes import strategy
 from rlflow.agents.bayes.belief import Belief, Predicted, PriceOf
 from rlflow.agents.bayes.prior import UNKNOWN, Example, Prior, roofline
 from rlflow.agents.bayes.strategy import Surrogate, improvement
-from rlflow.agents.bayes.traits import SIZES, Traits, traits_by_name, traits_of
 from rlflow.errors import ModelError, UsageError
 from rlflow.graph import Graph
 from rlflow.price import CostModel, CostReport, FillReport, GraphTime
 from rlflow.price.regions import Pricer, operators
+from rlflow.price.traits import SIZES, Traits, traits_by_name
 from rlflow.search import Problem, StopReason, Visited
 from rlflow.testing import TINY, optimum
 
@@ -40,57 +40,6 @@ def chain(*ops: str, shape: str = "[64,64]") -> Graph:
 def timed(operator: str, factor: float, sizes: Iterable[float], detail: str = "") -> list[Example]:
     traits = traits_by_name(operator)._replace(detail=detail)
     return [Example("", operator, size, 8 * size, traits, factor * roofline(size, 8 * size)) for size in sizes]
-
-
-# --- traits -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("line", "detail", "sizes"),
-    [
-        ("y = Transpose{perm=[0, 2, 1]}(x)", "021", [24, 1]),
-        ("y = Transpose{perm=[1, 0, 2]}(x)", "102", [24, 4]),  # rows of four are copied whole
-        ("y = Transpose{perm=[2, 0, 1]}(x)", "10", [24, 1]),  # two axes that stay together are one
-        ("y = MatMul(x, w)", "c", [1, 6, 4, 5]),
-        ("y = MatMul(w, t)", "v", [1, 4, 5, 4]),
-        ("y = MatMul(x, b)", "vb", [2, 3, 4, 7]),
-        ("y = Add(x, x)", "ff", [24]),
-        ("y = Add(x, r)", "f01", [24]),
-        ("y = Add(x, one)", "fs", [24]),
-        ("y = Mul(c, x)", "10f", [24]),
-        ("y = Softmax{axis=2}(x)", "l", [24, 4, 1]),
-        ("y = Softmax{axis=1}(x)", "o", [24, 3, 4]),
-        ("y = Concat{axis=2}(x, x)", "l", [48, 4]),
-        ("y = Concat{axis=0}(x, x)", "o", [48, 12]),
-        ("y = Tanh(x)", "", [24]),
-        ("y = Conv{kernel_shape=[3,3],pads=[1,1,1,1]}(i, k)", "d9", [64, 4, 6, 9, 1]),
-        ("y = Conv{kernel_shape=[1,1],strides=[2,2],group=4}(i, d)", "w1s", [16, 1, 4, 1, 4]),
-    ],
-)
-def test_traits(line: str, detail: str, sizes: list[int]) -> None:
-    graph = Graph.parse(
-        "x: f32[2,3,4] = input\nb: f32[2,4,7] = input\ni: f32[1,4,8,8] = input\nt: f32[5,4] = input\n"
-        "w: f32[4,5] = const\nr: f32[4] = const\none: f32[] = const\nc: f32[2,1,1] = const\n"
-        f"k: f32[6,4,3,3] = const\nd: f32[4,1,1,1] = const\n{line}\nreturn y"
-    )
-    node = graph.producer(graph.outputs()[0])
-    found = traits_of(graph, [node])
-    assert found.main == graph.op(node)
-    assert found.detail == detail
-    assert found.sizes == pytest.approx([math.log(max(one, 1)) for one in sizes] + [0.0] * (SIZES - len(sizes)))
-
-
-def test_the_product_has_the_work_of_its_region_else_the_largest_operator() -> None:
-    graph = chain("Neg", "Tanh", "Exp")
-    nodes = [node for node in graph.order() if graph.op(node) != "Input"]
-    assert traits_of(graph, nodes).main == "Neg"
-    product = Graph.parse(
-        "x: f32[4,4] = input\ns = Sigmoid(x)\nt = Transpose{perm=[1,0]}(s)\ny = MatMul(t, x)\nreturn y"
-    )
-    nodes = [node for node in product.order() if product.op(node) != "Input"]
-    assert traits_of(product, nodes)[:2] == ("MatMul", " 10 v")
-    names = {"Relu Gemm Add": "Gemm", "Mul Conv": "Conv", "Tanh": "Tanh", "": ""}
-    assert {one: traits_by_name(one).main for one in names} == names
 
 
 # --- the prior ----------------------------------------------------------------------------------------------------

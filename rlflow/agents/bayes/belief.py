@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rlflow.agents.bayes.prior import Guess, Prior
-from rlflow.agents.bayes.traits import traits_of
 from rlflow.graph import Graph
 from rlflow.price.regions import Pricer, operators
+from rlflow.price.traits import traits_of
 
 #: Standard deviation of what the regions of a kind share: how fast the machine is at that.
 _KIND = 0.1

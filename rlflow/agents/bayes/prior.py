@@ -2,10 +2,10 @@
 
 The logarithm of a region's time over its roofline is a Gaussian process (Rasmussen and Williams 2006, chapter 2), one
 for each operator that has the work. Two regions are alike in that operator, in all of their operators, in how these
-are applied (:mod:`.traits`), and in size; the more alike, the more one says about the other. So a transposition is
-known from transpositions, better from those of the same axes, best from those of about the same size, and what nobody
-timed anything like is uncertain by as much. Without any timed region there is the roofline alone, and nearly anything
-may be so: that is the untrained double.
+are applied (:mod:`rlflow.price.traits`), and in size; the more alike, the more one says about the other. So a
+transposition is known from transpositions, better from those of the same axes, best from those of about the same size,
+and what nobody timed anything like is uncertain by as much. Without any timed region there is the roofline alone, and
+nearly anything may be so: that is the untrained double.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rlflow.agents.bayes.traits import CONVOLUTION, MATRIX, SIZES, Traits, traits_by_name
 from rlflow.errors import ModelError
+from rlflow.price.traits import CONVOLUTION, MATRIX, SIZES, Traits, traits_by_name
 
 #: Roofline of what nothing is known about (60 Gflop/s, 12 GB/s, 2 us a region).
 _FLOPS_PER_MS, _BYTES_PER_MS, _OVERHEAD_MS = 60e6, 12e6, 0.002
@@ -116,12 +116,7 @@ def roofline(flops: float, size: float) -> float:
 
 def _traits(row: dict[str, Any]) -> Traits:
     told = row.get("traits")
-    if told is None:
-        return traits_by_name(str(row["operators"]))
-    main, detail, sizes = told
-    if len(sizes) != SIZES:
-        raise ValueError(f"traits of {len(sizes)} sizes, expected {SIZES}")
-    return Traits(str(main), str(detail), tuple(map(float, sizes)))
+    return traits_by_name(str(row["operators"])) if told is None else Traits.of(told)
 
 
 def _class(main: str) -> str:

@@ -3,21 +3,30 @@
 A transposition that keeps its last axis is a copy of rows, one that moves it is not: twenty times slower for as many
 bytes. A product with a vector goes by the speed of memory, one of large matrices by that of arithmetic. So a region
 has a ``detail``, a word for each of its operators, and the logarithms of some ``sizes`` of the one that has the work.
+
+As text they are a JSON list: ``["Transpose","021",[3.1781,0.0,0.0,0.0,0.0]]``.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rlflow.graph import Graph
+from rlflow.errors import brief
+from rlflow.files import parse_json
+
+if TYPE_CHECKING:
+    from rlflow.graph import Graph
 
 #: Operators that have the work of their region, whatever else it has.
 MATRIX = frozenset({"MatMul", "Gemm", "FusedMatMul"})
 CONVOLUTION = frozenset({"Conv", "ConvTranspose"})
 #: How many sizes there are; what has fewer has zeros.
 SIZES = 5
+#: Digits of a written logarithm behind the point; and what none comes near.
+_DIGITS, _LARGEST = 4, 1e3
 #: Windows of more elements are all large.
 _LARGE = 9
 
@@ -32,6 +41,31 @@ class Traits(NamedTuple):
     main: str
     detail: str = ""
     sizes: tuple[float, ...] = (0.0,) * SIZES
+
+    @property
+    def plain(self) -> list[Any]:
+        """Values for JSON."""
+        return [self.main, self.detail, [round(size, _DIGITS) for size in self.sizes]]
+
+    @property
+    def text(self) -> str:
+        """One line."""
+        return json.dumps(self.plain, separators=(",", ":"))
+
+    @classmethod
+    def of(cls, plain: Any) -> Traits:
+        """From what :attr:`plain` made. Raises ValueError for anything else."""
+        if not isinstance(plain, list) or [type(part) for part in plain] != [str, str, list]:
+            raise ValueError(f"traits are main operator, detail and sizes, found {brief(repr(plain), 60)}")
+        main, detail, sizes = plain
+        if len(sizes) != SIZES or not all(type(size) in (int, float) and abs(size) < _LARGEST for size in sizes):
+            raise ValueError(f"traits have {SIZES} sizes, each a logarithm, found {brief(repr(sizes), 60)}")
+        return cls(main, detail, tuple(map(float, sizes)))
+
+    @classmethod
+    def parse(cls, text: str) -> Traits:
+        """From :attr:`text`. Raises ValueError for anything else."""
+        return cls.of(parse_json(text))
 
 
 class _Seen(NamedTuple):
@@ -75,6 +109,9 @@ def _look(graph: Graph, node: int) -> _Seen:
 
 
 def _sizes(graph: Graph, value: int) -> Shape:
+    """Its shape; none for an optional operand that is absent."""
+    if value < 0:
+        return []
     return [dim if isinstance(dim, int) else 1 for dim in graph.shape(value) or ()]
 
 
@@ -97,9 +134,11 @@ def _matrix(one: _Seen) -> _Said:
 
 def _convolution(one: _Seen) -> _Said:
     """Dense, grouped or of single channels, its window, and whether it strides; pixels, channels in and out, window,
-    groups.
+    groups. Of unknown weights nothing but the elements.
     """
     attrs, weight = one.graph.attrs(one.node), one.inputs[1]
+    if len(weight) < 2:
+        return "", (_count(one.output),)
     groups, window = attrs.get("group") or 1, _count(weight[2:])
     word = "d" if groups == 1 else "w" if weight[1] == 1 else "g"
     word += str(window) if window <= _LARGE else "k"
@@ -113,6 +152,8 @@ def _transpose(one: _Seen) -> _Said:
     """
     shape = one.inputs[0]
     order = one.graph.attrs(one.node).get("perm") or list(range(len(shape)))[::-1]
+    if len(order) != len(shape):  # of unknown rank
+        return "", (_count(one.output),)
     runs: list[list[int]] = []
     for axis in (axis for axis in order if shape[axis] != 1):
         before = runs[-1][-1] if runs else axis
