@@ -32,24 +32,25 @@ from rlflow.price.sqlite_file import PriceDatabaseWarning, SqliteFile, copied, w
 
 __all__ = ["ContextSummary", "Price", "PriceContext", "PriceDatabase", "PriceDatabaseWarning", "default_path"]
 
-_VERSION = 2
+_VERSION = 3
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS prices (
     signature TEXT NOT NULL, device TEXT NOT NULL, runtime TEXT NOT NULL, version TEXT NOT NULL,
     threads INTEGER NOT NULL, level TEXT NOT NULL,
     ms REAL, spread_ms REAL, samples INTEGER NOT NULL, refusal TEXT, measured_at TEXT NOT NULL,
     clock TEXT NOT NULL DEFAULT '', kind TEXT NOT NULL DEFAULT '', operators TEXT NOT NULL DEFAULT '',
-    flops REAL NOT NULL DEFAULT 0, bytes REAL NOT NULL DEFAULT 0,
+    flops REAL NOT NULL DEFAULT 0, bytes REAL NOT NULL DEFAULT 0, traits TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (signature, device, runtime, version, threads, level)
 ) WITHOUT ROWID
 """
-#: What version 2 added to version 1: under which clock a price was taken, and what the region is.
-_ADDED = tuple(
-    f"ALTER TABLE prices ADD COLUMN {column} NOT NULL DEFAULT {default}"
-    for column, default in (
+#: What a version added to the one before: 2 under which clock a price was taken, and what the region is; 3 in what
+#: regions of the same operators differ.
+_ADDED = {
+    2: (
         ("clock TEXT", "''"), ("kind TEXT", "''"), ("operators TEXT", "''"), ("flops REAL", "0"), ("bytes REAL", "0"),
-    )
-)  # fmt: skip
+    ),
+    3: (("traits TEXT", "''"),),
+}  # fmt: skip
 _PUT = f"""
 INSERT INTO prices ({", ".join(COLUMNS)}) VALUES ({", ".join("?" * len(COLUMNS))})
 ON CONFLICT ({", ".join(KEY)}) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in VALUES)}
@@ -228,10 +229,11 @@ class PriceDatabase:
 def _prepare(connection: sqlite3.Connection) -> None:
     """Make the tables, or bring them up to this version."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version not in (0, 1, _VERSION):
+    if version not in range(_VERSION + 1):
         raise sqlite3.DatabaseError(f"its schema version is {version}, this program writes version {_VERSION}")
-    for statement in _ADDED if version == 1 else ():
-        connection.execute(statement)
+    for later in range(version + 1, _VERSION + 1) if version else ():
+        for column, default in _ADDED[later]:
+            connection.execute(f"ALTER TABLE prices ADD COLUMN {column} NOT NULL DEFAULT {default}")
     connection.execute(_SCHEMA)
     connection.execute(f"PRAGMA user_version = {_VERSION}")
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rlflow.errors import UsageError
 from rlflow.files import parse_json
-from rlflow.price.records import COLUMNS
+from rlflow.price.records import COLUMNS, sound_traits
 
 _FORMAT = "rlflow prices"
+#: The fields that lines of an earlier version do not have, and what these are then.
+_LACKING: dict[int, dict[str, Any]] = {2: {"traits": ""}}
 #: Whole numbers below this are what the database holds.
 _LARGEST = 2**63
 
@@ -27,7 +29,7 @@ def read_lines(lines: Iterable[str], version: int, name: str) -> list[tuple[Any,
     """The rows that :func:`write_lines` wrote; ``name``: of the file. Raises :class:`UsageError`, naming the line, for
     anything else.
     """
-    rows, number = [], 0
+    rows, number, lacking = [], 0, dict[str, Any]()
     for number, line in enumerate(lines, 1):
         where = f"While importing prices from {name}, line {number}:"
         try:
@@ -35,26 +37,32 @@ def read_lines(lines: Iterable[str], version: int, name: str) -> list[tuple[Any,
         except ValueError as error:
             raise UsageError(f"{where} expected a JSON object, found {line.strip()[:60]!r}.") from error
         if number == 1:
-            _check_header(entry, version, where)
+            lacking = _lacking(entry, version, where)
         else:
-            rows.append(_row(entry, where))
+            rows.append(_row(entry, lacking, where))
     if number == 0:
         raise UsageError(f"While importing prices from {name}: the file is empty.")
     return rows
 
 
-def _check_header(entry: Any, version: int, where: str) -> None:
+def _lacking(entry: Any, version: int, where: str) -> dict[str, Any]:
+    """The fields that the lines behind this header lack, and what they are."""
     if not isinstance(entry, dict) or entry.get("format") != _FORMAT:
         raise UsageError(f"{where} this is no file of 'rlflow cost export'.")
-    if entry.get("version") != version:
-        raise UsageError(f"{where} its version is {_shown(entry.get('version'))}; this program reads {version}.")
+    found, known = entry.get("version"), {**_LACKING, version: {}}
+    if type(found) is not int or found not in known:
+        versions = " and ".join(map(str, known))
+        raise UsageError(f"{where} its version is {_shown(found)}; this program reads {versions}.")
+    return known[found]
 
 
-def _row(entry: Any, where: str) -> tuple[Any, ...]:
+def _row(entry: Any, lacking: Mapping[str, Any], where: str) -> tuple[Any, ...]:
     kinds = {"signature": str, "device": str, "runtime": str, "version": str, "threads": int, "level": str,
              "samples": int, "measured_at": str, "clock": str, "kind": str, "operators": str}  # fmt: skip
-    if not isinstance(entry, dict) or set(entry) != set(COLUMNS):
-        raise UsageError(f"{where} expected the fields {', '.join(COLUMNS)}.")
+    expected = [name for name in COLUMNS if name not in lacking]
+    if not isinstance(entry, dict) or set(entry) != set(expected):
+        raise UsageError(f"{where} expected the fields {', '.join(expected)}.")
+    entry = {**entry, **lacking}
     for key, kind in kinds.items():
         if not isinstance(entry[key], kind):
             raise UsageError(f"{where} the field {key!r} is {_shown(entry[key])}; expected {kind.__name__}.")
@@ -72,6 +80,8 @@ def _row(entry: Any, where: str) -> tuple[Any, ...]:
             raise UsageError(f"{where} the field {key!r} is {_shown(value)}; expected a number.")
     if not (entry["refusal"] is None or isinstance(entry["refusal"], str)):
         raise UsageError(f"{where} the field 'refusal' is {_shown(entry['refusal'])}; expected a sentence or null.")
+    if not sound_traits(entry["traits"]):
+        raise UsageError(f"{where} the field 'traits' is {_shown(entry['traits'])}; expected traits, or nothing.")
     return tuple(entry[name] for name in COLUMNS)
 
 

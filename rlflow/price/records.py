@@ -7,8 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from rlflow.price.traits import Traits
+
 KEY = ("signature", "device", "runtime", "version", "threads", "level")
-VALUES = ("ms", "spread_ms", "samples", "refusal", "measured_at", "clock", "kind", "operators", "flops", "bytes")
+VALUES = (
+    "ms", "spread_ms", "samples", "refusal", "measured_at", "clock", "kind", "operators", "flops", "bytes", "traits",
+)  # fmt: skip
 COLUMNS = (*KEY, *VALUES)
 
 
@@ -41,8 +45,8 @@ class Price:
     """Median milliseconds, interquartile range and number of samples; or, with ``ms`` ``None``, the sentence of the
     runtime's refusal.
 
-    ``clock`` says which clock it was and in which state; ``kind``, ``operators``, ``flops`` and ``bytes`` what was
-    measured (empty in what older versions wrote).
+    ``clock`` says which clock it was and in which state; ``kind``, ``operators``, ``flops``, ``bytes`` and ``traits``
+    (the text of :class:`rlflow.price.traits.Traits`) what was measured. Older versions wrote less, which is empty.
     """
 
     ms: float | None
@@ -55,6 +59,7 @@ class Price:
     operators: str = ""
     flops: float = 0.0
     bytes: float = 0.0
+    traits: str = ""
 
     @property
     def sound(self) -> bool:
@@ -62,7 +67,8 @@ class Price:
         texts = (self.measured_at, self.clock, self.kind, self.operators)
         numbers = (self.ms, self.spread_ms, self.samples, self.flops, self.bytes)
         refused = isinstance(self.refusal, str) if self.ms is None else True
-        return refused and all(isinstance(text, str) for text in texts) and all(map(sound_number, numbers))
+        described = all(isinstance(text, str) for text in texts) and sound_traits(self.traits)
+        return refused and described and all(map(sound_number, numbers))
 
     def row(self, now: str) -> tuple[Any, ...]:
         """Its columns; measured ``now``, unless it says when."""
@@ -91,3 +97,11 @@ def sound_key(values: Sequence[Any]) -> bool:
 def sound_number(value: Any) -> bool:
     """Whether a duration, or the absence of one, is possible."""
     return value is None or (isinstance(value, (int, float)) and math.isfinite(value) and value >= 0)
+
+
+def sound_traits(value: Any) -> bool:
+    """Whether it is a text of traits, or the empty one."""
+    try:
+        return value == "" or (isinstance(value, str) and bool(Traits.parse(value)))
+    except ValueError:
+        return False

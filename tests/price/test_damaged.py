@@ -42,7 +42,8 @@ def used(path: Path) -> dict[str, Price]:
     ("column", "value"),
     [
         ("ms", "abc"), ("ms", -5), ("ms", float("inf")), ("ms", b"\xff"), ("spread_ms", "x"), ("samples", "many"),
-        ("measured_at", b"\xff\xfe"), ("flops", "x"), ("bytes", -1.0),
+        ("measured_at", b"\xff\xfe"), ("flops", "x"), ("bytes", -1.0), ("traits", "abc"), ("traits", b"\xff"),
+        ("traits", '["Conv","",[1,2]]'),
     ],
 )  # fmt: skip
 def test_a_value_that_is_none(path: Path, column: str, value: Any) -> None:

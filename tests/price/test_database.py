@@ -90,9 +90,25 @@ class TestPrices:
 
 FULL = Price(
     2.5, 0.25, 9, clock="cpu time; load 0.1", kind="Conv", operators="Conv Relu", flops=1e6, bytes=1e5,
-    measured_at="2026-01-02T03:04:05+00:00",
+    measured_at="2026-01-02T03:04:05+00:00", traits='["Conv","d9 ",[4.1589,1.3863,1.7918,2.1972,0.0]]',
 )  # fmt: skip
 ELSEWHERE = PriceContext("another", "openvino", "2.0", 2, "all")
+#: The tables that earlier versions made.
+VERSION_1 = (
+    "signature TEXT NOT NULL, device TEXT NOT NULL, runtime TEXT NOT NULL, version TEXT NOT NULL, "
+    "threads INTEGER NOT NULL, level TEXT NOT NULL, ms REAL, spread_ms REAL, samples INTEGER NOT NULL, refusal TEXT, "
+    "measured_at TEXT NOT NULL"
+)
+VERSION_2 = (
+    f"{VERSION_1}, clock TEXT NOT NULL DEFAULT '', kind TEXT NOT NULL DEFAULT '', operators TEXT NOT NULL DEFAULT '', "
+    "flops REAL NOT NULL DEFAULT 0, bytes REAL NOT NULL DEFAULT 0"
+)
+_OLD = ("aa", "a processor", "onnxruntime", "1.0", 1, "all", 1.5, 0.1, 9, None, "2026-01-01T00:00:00+00:00")
+ROW_1, OLD_1 = _OLD, Price(1.5, 0.1, 9, measured_at=_OLD[-1])
+ROW_2, OLD_2 = (
+    (*_OLD, "cpu time", "Conv", "Conv", 1e6, 1e5),
+    replace(OLD_1, clock="cpu time", kind="Conv", operators="Conv", flops=1e6, bytes=1e5),
+)
 
 
 class TestUpkeep:
@@ -103,23 +119,27 @@ class TestUpkeep:
             assert base.all_here(HERE) == {"aa": FULL}
             assert base.all_here(ELSEWHERE) == {}
 
-    def test_a_file_of_version_1_is_upgraded(self, path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("version", "columns", "row", "price"), [(1, VERSION_1, ROW_1, OLD_1), (2, VERSION_2, ROW_2, OLD_2)]
+    )
+    def test_a_file_of_an_earlier_version_is_upgraded(
+        self, path: Path, version: int, columns: str, row: tuple[Any, ...], price: Price
+    ) -> None:
         path.parent.mkdir()
         old = sqlite3.connect(path)
         old.execute(
-            "CREATE TABLE prices (signature TEXT NOT NULL, device TEXT NOT NULL, runtime TEXT NOT NULL, "
-            "version TEXT NOT NULL, threads INTEGER NOT NULL, level TEXT NOT NULL, ms REAL, spread_ms REAL, "
-            "samples INTEGER NOT NULL, refusal TEXT, measured_at TEXT NOT NULL, "
-            "PRIMARY KEY (signature, device, runtime, version, threads, level)) WITHOUT ROWID"
+            f"CREATE TABLE prices ({columns}, PRIMARY KEY (signature, device, runtime, version, threads, level)) "
+            "WITHOUT ROWID"
         )
-        row = ("aa", "a processor", "onnxruntime", "1.0", 1, "all", 1.5, 0.1, 9, None, "2026-01-01T00:00:00+00:00")
         old.execute(f"INSERT INTO prices VALUES ({', '.join('?' * len(row))})", row)
-        old.execute("PRAGMA user_version = 1")
+        old.execute(f"PRAGMA user_version = {version}")
         old.commit()
         old.close()
+        with PriceDatabase.copy_of(path) as base:
+            assert base.all_here(HERE) == {"aa": price}
         for _ in range(2):
             with PriceDatabase(path) as base:
-                assert base.get_many(["aa"], HERE)["aa"] == Price(1.5, 0.1, 9, measured_at=row[-1])
+                assert base.get_many(["aa"], HERE) == {"aa": price}
         with PriceDatabase(path) as base:
             base.put_many({"aa": FULL}, HERE)
             assert base.get_many(["aa"], HERE) == {"aa": FULL}
@@ -147,6 +167,15 @@ class TestUpkeep:
             other.export_to(again.append)
         assert again == lines
 
+    def test_lines_of_version_2_are_read(self, path: Path) -> None:
+        names = ("signature", "device", "runtime", "version", "threads", "level", "ms", "spread_ms", "samples",
+                 "refusal", "measured_at", "clock", "kind", "operators", "flops", "bytes")  # fmt: skip
+        header = {"format": "rlflow prices", "version": 2, "prices": 1}
+        lines = [json.dumps(header), json.dumps(dict(zip(names, ROW_2, strict=True)))]
+        with PriceDatabase(path) as base:
+            assert base.import_from(lines, "f") == (1, 1)
+            assert base.all_here(HERE) == {"aa": OLD_2}
+
     @pytest.mark.parametrize(("here", "kept"), [("2025-01-01", 2.5), ("2027-01-01", 9.0)])
     def test_the_more_recent_of_two_stays(self, path: Path, tmp_path: Path, here: str, kept: float) -> None:
         lines: list[str] = []
@@ -164,7 +193,17 @@ class TestUpkeep:
             (lambda lines: [], "the file is empty"),
             (lambda lines: ["not json\n"], "line 1: expected a JSON object"),
             (lambda lines: ['{"a": 1}\n'], "line 1: this is no file of 'rlflow cost export'"),
-            (lambda lines: [lines[0].replace('"version": 2', '"version": 7'), *lines[1:]], "its version is 7"),
+            (
+                lambda lines: [lines[0].replace('"version": 3', '"version": 7'), *lines[1:]],
+                "its version is 7; this program reads 2 and 3",
+            ),
+            (
+                lambda lines: [lines[0].replace('"version": 3', '"version": 2'), *lines[1:]],
+                "line 2: expected the fields",
+            ),
+            (lambda lines: [lines[0], lines[1].replace(', "traits": "[', ', "trait": "[')], "expected the fields"),
+            (lambda lines: [lines[0], lines[1].replace("4.1589,", "")], "field 'traits' is '[\"Conv\""),
+            (lambda lines: [lines[0], re.sub('"traits": .*', '"traits": 3}', lines[1])], "field 'traits' is 3"),
             (lambda lines: [lines[0], "[1]\n"], "line 2: expected the fields"),
             (lambda lines: [lines[0], lines[1].replace('"threads": 1', '"threads": "x"')], "field 'threads' is 'x'"),
             (lambda lines: [lines[0], lines[1].replace('"ms": 2.5', '"ms": -1')], "field 'ms' is -1"),
