@@ -12,7 +12,7 @@ from rlflow.price import layouts
 from rlflow.price.allowance import FULL_SESSIONS, FULL_TRIP, Allowance
 from rlflow.price.bench import LEVEL, Bench
 from rlflow.price.database import Price
-from rlflow.price.lookup import Lookup
+from rlflow.price.lookup import PROGRAM, Lookup
 from rlflow.price.machine import Machine
 from rlflow.price.partition import Job, Partition
 from rlflow.price.protocol import FillReport
@@ -240,7 +240,7 @@ class Batches:
         if not runtime(self._bench.options.runtime).shows_graph:
             return None
         try:
-            return f"program:{program_digest(self._bench.worker.optimized(model, level=LEVEL))}"
+            return f"{PROGRAM}{program_digest(self._bench.worker.optimized(model, level=LEVEL))}"
         except (ModelError, RuntimeRefused, RuntimeCrashed):
             return None
 

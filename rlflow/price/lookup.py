@@ -8,6 +8,9 @@ from collections.abc import Iterable, Mapping
 from rlflow.price.bench import Bench
 from rlflow.price.database import Price, PriceDatabase
 
+#: What keys of programs that a runtime makes of regions begin with.
+PROGRAM = "program:"
+
 
 class Lookup:
     """Kept prices of one way of timing (:meth:`rlflow.price.bench.Bench.kept_as`), in an open database, one at a path,
@@ -54,9 +57,9 @@ class Lookup:
         self.used[self._bench.kept_as(key, cold)] = price.ms
 
     def alike(self) -> list[Price]:
-        """All that was timed here in the same way."""
+        """All regions that were timed here in the same way; what a program took is that of a region, too."""
         known = self.database.all_here(self._bench.place)
-        return [price for name, price in known.items() if self._bench.kept_so(name)]
+        return [price for name, price in known.items() if self._bench.kept_so(name) and f":{PROGRAM}" not in name]
 
     def still_holds(self, used: Mapping[str, float | None]) -> bool:
         """Whether the database has these prices, as they were."""

@@ -29,6 +29,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -270,7 +271,7 @@ class OnnxRuntimeCost(CostModel):
         first = bool(graphs) and self.coverage.regions == 0
         self._meet(graphs)
         jobs = self._partition.jobs(graphs)
-        cached = self._lookup.find(jobs)
+        cached = _kept(jobs, self._lookup)
         cached |= self._batches.known(jobs, cached)
         for key, price in cached.items():
             self._prices.set(jobs[key], price)
@@ -315,6 +316,15 @@ def _caches(flush_mb: float | None, fusion: str | None) -> Caches:
     if not 0 <= megabytes <= 1024:
         raise UsageError(f"The option flush_mb of a cost model is {megabytes:g}; expected 0 to 1024 megabytes.")
     return Caches(mega(megabytes))
+
+
+def _kept(jobs: Mapping[str, Job], lookup: Lookup) -> dict[str, Price]:
+    """The prices in the database. What an earlier version kept without saying what the region is, is told it there."""
+    found = lookup.find(jobs)
+    bare = {key: replace(price, **jobs[key].described) for key, price in found.items() if not price.traits}
+    if bare:
+        lookup.keep(bare)
+    return {**found, **bare}
 
 
 def _row(graph: Graph, region: Region, prices: RegionPrices, estimates: Estimates) -> RegionCost:

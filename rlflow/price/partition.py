@@ -17,6 +17,7 @@ from rlflow.price import regions
 from rlflow.price.bench import FLUSH_MB, mega, serialized
 from rlflow.price.feed_specs import input_specs
 from rlflow.price.machine import Machine
+from rlflow.price.traits import traits_of
 from rlflow.runtime import FeedSpec
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Job:
 
     @property
     def described(self) -> dict[str, Any]:
-        """What a region is, for people and for interpolation: regions of the blocked layout are a kind of their own."""
+        """What a region is, for people and for estimates: regions of the blocked layout are a kind of their own."""
         region = self.region
         layout = " blocked" if region.blocked else ""
         return {
@@ -89,6 +90,7 @@ class Job:
             "operators": " ".join(regions.operators(self.graph, region)),
             "flops": region.flops,
             "bytes": region.bytes,
+            "traits": traits_of(self.graph, region.nodes).text,
         }
 
 

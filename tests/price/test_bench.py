@@ -109,6 +109,14 @@ class TestLookup:
             lookup.keep({"key": Price(1.1)})
             assert not lookup.still_holds(lookup.used)
 
+    def test_alike_are_the_regions_that_were_timed_so(self, tmp_path: Path) -> None:
+        with PriceDatabase(tmp_path / "prices.sqlite") as database:
+            lookup = Lookup(bench(), database)
+            lookup.keep({"key": Price(1.0, 0.1, 9), "other": Price(2.0, 0.1, 9), "program:key": Price(1.0, 0.1, 9)})
+            Lookup(bench(STREAMING), database).keep({"key": Price(3.0, 0.1, 9), "program:key": Price(3.0, 0.1, 9)})
+            assert [one.ms for one in lookup.alike()] == [1.0, 2.0]
+            assert [one.ms for one in Lookup(bench(STREAMING), database).alike()] == [3.0]
+
     def test_its_own_database_is_closed_and_a_given_one_is_not(self, tmp_path: Path) -> None:
         with PriceDatabase(tmp_path / "given.sqlite") as database:
             Lookup(bench(), database).close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +17,13 @@ from rlflow.graph import Graph, GraphBuilder
 from rlflow.price import calibration
 from rlflow.price.bench import FLUSH_MB, STREAMING_FLUSH_MB
 from rlflow.price.calibration import Calibration
-from rlflow.price.database import PriceDatabase
+from rlflow.price.database import Price, PriceContext, PriceDatabase
 from rlflow.price.in_model import ONNXRUNTIME, STREAMING
 from rlflow.price.machine import Machine
 from rlflow.price.measured import OnnxRuntimeCost
 from rlflow.price.partition import streams
 from rlflow.price.regions import Pricer
+from rlflow.price.traits import Traits
 from rlflow.runtime import Measurement, RuntimeOptions
 from tests.learnt import learnt
 
@@ -125,6 +128,40 @@ def test_a_region_of_unknown_extent_is_refused_and_the_others_are_priced(fake: O
     assert "f32[?,8,?,?]" in str(by_operator[("Relu",)].note)
     assert by_operator[("Tanh",)].ms == pytest.approx(inside(1.9985))
     assert report.complete
+
+
+def test_what_a_region_is_is_kept_with_its_price(fake: OnnxRuntimeCost) -> None:
+    fake.cost(Graph.parse(TEXT))
+    found = {price.operators: price for price in fake.database.all_here(fake.place).values()}
+    assert Traits.parse(found["MatMul Add Relu"].traits)[:2] == ("MatMul", "c f01 ")
+    refused = Traits("Softmax", "l", (math.log(256), math.log(64), 0.0, 0.0, 0.0))
+    assert found["Softmax"].traits == refused.text
+
+
+def test_a_price_without_traits_gets_them_when_its_region_is_met_again(
+    fake: OnnxRuntimeCost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.cost(Graph.parse(TEXT))
+    full = fake.database.all_here(fake.place)
+    early = "2026-01-01T00:00:00+00:00"
+    old = {name: replace(price, traits="", measured_at=early) for name, price in full.items()}
+    stranger = Price(1.0, 0.1, 9, measured_at=early, operators="Tanh")
+    fake.database.put_many({**old, "stranger": stranger}, fake.place)
+    writes: list[int] = []
+    put = PriceDatabase.put_many
+
+    def counted(base: PriceDatabase, prices: Mapping[str, Price], context: PriceContext) -> None:
+        writes.append(len(prices))
+        put(base, prices, context)
+
+    monkeypatch.setattr(PriceDatabase, "put_many", counted)
+    for expected in ([3], [3]):  # of a second model none is without
+        again = OnnxRuntimeCost(worker=fake.worker, database=fake.database)
+        again.fill([Graph.parse(TEXT)])
+        assert again.totals.measured == 0
+        assert writes == expected
+    dated = {name: replace(price, measured_at=early) for name, price in full.items()}
+    assert fake.database.all_here(fake.place) == {**dated, "stranger": stranger}
 
 
 def test_every_region_is_measured_once(fake: OnnxRuntimeCost) -> None:
