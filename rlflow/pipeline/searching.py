@@ -120,6 +120,7 @@ def _whole_graphs(context: Context) -> Any:
     each = WHOLE_SECONDS if seconds is None else min(WHOLE_SECONDS, max(seconds / 20.0, LEAST_WHOLE_SECONDS))
     place = options.place
     how: dict[str, Any] = {"runtime": place.runtime, "provider": place.provider, "measure_cmd": place.command}
+    how |= {"database": context.cost_model.database}
     # However noisy the machine is: a search that keeps what it cannot tell apart is better than none.
     how |= {"seconds": each, "max_noise": math.inf, "worker": context.worker if place.is_default else None}
     model = price.make("end-to-end", threads=options.threads, dims=context.cost_model.dims, **how)

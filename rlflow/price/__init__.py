@@ -16,9 +16,12 @@ from collections.abc import Callable
 from typing import Any
 
 from rlflow.price.protocol import CostModel, CostReport, FillReport, GraphTime, RegionCost
+from rlflow.price.records import Price
 from rlflow.registry import Registry
 
-__all__ = ["COSTS", "CostModel", "CostReport", "FillReport", "GraphTime", "RegionCost", "make", "names", "register"]
+__all__ = [
+    "COSTS", "CostModel", "CostReport", "FillReport", "GraphTime", "Price", "RegionCost", "make", "names", "register",
+]  # fmt: skip
 
 Factory = Callable[..., CostModel]
 

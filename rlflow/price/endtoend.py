@@ -14,6 +14,8 @@ comparison (:mod:`rlflow.race.gate`), by the same samplers:
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,14 +23,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlflow.errors import CostError, RuntimeUnavailable, UsageError
+from rlflow.price import calibration
 from rlflow.price.allowance import PricingProgress
 from rlflow.price.analytic import AnalyticCost
+from rlflow.price.bench import FLUSH_MB, Bench, Caches, mega
 from rlflow.price.command import CommandSampler, DeviceCommand
+from rlflow.price.database import Price, PriceDatabase
 from rlflow.price.feed_specs import input_specs
+from rlflow.price.lookup import Lookup
 from rlflow.price.protocol import CostModel, CostReport, FillReport, GraphTime, RegionCost
 from rlflow.price.sampler import WorkerSampler
 from rlflow.price.whole import Aim, WholeSampler, WholeTimer
-from rlflow.runtime import CPU_PROVIDER, ModelSource, RuntimeOptions, Worker, random_array, unavailable_reason
+from rlflow.runtime import CPU_PROVIDER, ModelSource, RuntimeOptions, Worker, random_array, runtime, unavailable_reason
 
 if TYPE_CHECKING:
     from rlflow._core import Pricer
@@ -51,10 +57,11 @@ class EndToEndCost(CostModel):
     search wants to know by how much a graph is better, to a quarter; 0 where graphs are compared with each other).
     ``max_noise``: the interval of the baseline against itself above which
     the machine is refused. ``dims``: values of symbolic dimensions, others count as 1. How graphs are written and what
-    they are fed is said by :meth:`attach`, else there are seeded stand-ins for both.
+    they are fed is said by :meth:`attach`, else there are seeded stand-ins for both. ``database``: where prices of
+    regions are, an open :class:`PriceDatabase`, a path, or ``None`` for the user's own.
 
     The first graph that is priced is the baseline that all others are timed beside. Times are not kept in the database:
-    they belong to one model, its weights and its inputs.
+    they belong to one model, its weights and its inputs. What regions took that were timed alone is read from there.
     """
 
     name = "end-to-end"
@@ -69,6 +76,7 @@ class EndToEndCost(CostModel):
         runtime: str = "onnxruntime",
         provider: str = CPU_PROVIDER,
         measure_cmd: str | DeviceCommand | None = None,
+        database: PriceDatabase | str | os.PathLike[str] | None = None,
         worker: Worker | None = None,
         sampler: WholeSampler | None = None,
         tolerance: float = 0.01,
@@ -88,7 +96,7 @@ class EndToEndCost(CostModel):
         self.command = DeviceCommand(measure_cmd) if isinstance(measure_cmd, str) else measure_cmd
         self.tolerance = float(tolerance)
         self.totals = FillReport()
-        self._given_worker = worker
+        self._database, self._given_worker = database, worker
         self._own_worker: Worker | None = None
         self._sampler: WholeSampler | None = sampler
         self._clock = clock
@@ -151,6 +159,22 @@ class EndToEndCost(CostModel):
 
     def graph_time(self, digest: str) -> GraphTime | None:
         return self.times.get(digest)
+
+    def timed_regions(self) -> Sequence[Price]:
+        """From the database, by the runtime, version, provider and number of threads at hand. A device that a command
+        stands for has none there.
+        """
+        if self.command is not None:
+            return ()
+        with contextlib.closing(Lookup(self._bench(), self._database)) as lookup:
+            return [one for one in lookup.alike() if one.ms and one.samples and one.operators]
+
+    def channel_block(self) -> int | None:
+        """As the runtime shows it; nothing is timed."""
+        options = self.options
+        if self.command is not None or runtime(options.runtime).fusion_table(options.provider) != "onnxruntime":
+            return None
+        return calibration.channel_block(self._bench().changes_layout)
 
     def cost(self, graph: Graph) -> CostReport:
         """The time of ``graph``, measured now where it is not known."""
@@ -241,6 +265,10 @@ class EndToEndCost(CostModel):
         if self._own_worker is None:
             self._own_worker = Worker(self.options)
         return self._own_worker
+
+    def _bench(self) -> Bench:
+        """What regions are timed alone with."""
+        return Bench(self.options, self._opened(), caches=Caches(mega(FLUSH_MB)))
 
     def _opened_sampler(self) -> WholeSampler:
         if self._sampler is None:

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from rlflow._core import Pricer
     from rlflow.graph import Graph
     from rlflow.price.allowance import PricingProgress
-    from rlflow.price.database import PriceContext, PriceDatabase
+    from rlflow.price.database import PriceDatabase
     from rlflow.price.in_model import InModel
+    from rlflow.price.records import Price, PriceContext
     from rlflow.runtime import ModelSource, Worker
 
 _Self = TypeVar("_Self", bound="CostModel")
@@ -201,6 +202,14 @@ class CostModel(Protocol):
     def streams_weights(self) -> bool:
         """Whether the model at hand is priced as one that mostly reads weights; known after the first graph."""
         return False
+
+    def timed_regions(self) -> Sequence[Price]:
+        """What was timed before, region by region, where the model at hand is timed; empty where nobody knows."""
+        return ()
+
+    def channel_block(self) -> int | None:
+        """Channels per block of the runtime's layout, 0 where it has none; ``None`` where nobody knows."""
+        return None
 
     # --- before the first price -------------------------------------------------------------------------------------
 

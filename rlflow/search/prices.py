@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from rlflow.price import CostModel
+    from rlflow.price import CostModel, Price
 
 #: Roofline of the estimates; only the proportions matter, because they are scaled by what was measured.
 _FLOPS_PER_MS, _BYTES_PER_MS, _OVERHEAD_MS = 60e6, 12e6, 0.002
@@ -259,6 +259,14 @@ class GraphPrices(Prices):
             if ms is not None:
                 delta[i], exact[i] = ms - here, True
         return delta, exact
+
+    def timed_regions(self) -> Sequence[Price]:
+        """What was timed before, region by region, where these graphs are timed."""
+        return self._model.timed_regions()
+
+    def channel_block(self) -> int | None:
+        """Channels per block of the runtime's layout, 0 where it has none; ``None`` where nobody knows."""
+        return self._model.channel_block()
 
     def appraised(self, state: Any) -> tuple[float, bool]:
         ms = self._ms(state.graph.digest)

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 
 from rlflow.graph import Graph
-from rlflow.price import CostModel, CostReport, FillReport, GraphTime
+from rlflow.price import CostModel, CostReport, FillReport, GraphTime, Price
 from rlflow.price.coverage import Coverage
 
 #: Makes a model that has priced nothing yet.
@@ -36,6 +36,7 @@ def says_what_it_is(make: Make) -> None:
             found = getattr(model, member, None)
             assert isinstance(found, kind), f"{model.name}: {member} is {found!r}, expected {kind.__name__}"
         assert isinstance(model, CostModel), f"{model.name}: lacks members of CostModel; derive from it"
+        assert all(isinstance(one, Price) for one in model.timed_regions()), f"{model.name}: timed_regions are Prices"
         assert model.totals == FillReport(), f"{model.name}: has measured something before it was asked"
         assert model.notes() == [], f"{model.name}: has notes before there was a price: {model.notes()}"
 

@@ -113,6 +113,9 @@ class Faulty(AnalyticCost):
     def available(self) -> str | None:
         return "it is not for this machine" if self.fault == "not here" else None
 
+    def timed_regions(self) -> Any:
+        return [1.0] if self.fault == "regions" else []
+
     def graph_time(self, digest: str) -> Any:
         return 1.0 if self.fault == "times" else None
 
@@ -127,6 +130,7 @@ def test_a_sound_model_passes() -> None:
         ("sum", "rows make"), ("negative", "below zero"), ("measures", "a second call says"),
         ("pricers", "another pricer"), ("sizes", "was told that N is 8"), ("nowhere", "no database"),
         ("holds all", "nobody measured"), ("notes", "has notes before"), ("not here", "it is not for this machine"),
+        ("regions", "timed_regions are Prices"),
         ("times", "has a time of a whole graph"),
     ],
 )  # fmt: skip

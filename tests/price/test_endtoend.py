@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from rlflow import price, search
 from rlflow.errors import CostError, RuntimeCrashed, RuntimeRefused, UsageError
 from rlflow.graph import Graph
+from rlflow.price.bench import FLUSH_MB, LEVEL, Bench, Caches, mega
 from rlflow.price.command import DeviceCommand
+from rlflow.price.database import Price, PriceContext, PriceDatabase, PriceDatabaseWarning
 from rlflow.price.endtoend import TOGETHER, EndToEndCost
 from rlflow.price.whole import MIN_BLOCKS, centre, half_width
-from rlflow.runtime import Samples
+from rlflow.runtime import RuntimeOptions, Samples
 from rlflow.search import Problem, StopReason
 from rlflow.testing import tiny
 
@@ -214,6 +218,87 @@ def test_mistakes(option: str) -> None:
 def test_a_share_of_all_is_a_mistake() -> None:
     with pytest.raises(UsageError, match=r"option share .* below 1"):
         price.make("end-to-end:share=1")
+
+
+class Described:
+    """A worker that says where it is, and turns graphs to blocks of so many channels or more."""
+
+    def __init__(self, block: int = 8, **about: Any) -> None:
+        self.options, self._block = RuntimeOptions(), block
+        self._about = {"runtime": "onnxruntime", "version": "1.0", "device": "here", "threads": 1, **about}
+
+    def describe(self) -> dict[str, Any]:
+        return {"provider": "CPUExecutionProvider", **self._about}
+
+    def optimized(self, model: bytes, **_: Any) -> bytes:
+        channels = onnx.load_from_string(model).graph.input[0].type.tensor_type.shape.dim[1].dim_value
+        return b"ReorderInput" if 0 < self._block <= channels else b""
+
+
+HERE = PriceContext("here", "onnxruntime", "1.0", 1, LEVEL)
+
+
+class TestTimedRegions:
+    def timed(self, path: Path, **about: Any) -> list[float | None]:
+        worker: Any = Described(**about)
+        with EndToEndCost(worker=worker, database=path) as model:
+            return [one.ms for one in model.timed_regions()]
+
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        worker: Any = Described()
+        name = Bench(RuntimeOptions(), worker, caches=Caches(mega(FLUSH_MB))).kept_as
+        tanh = Price(1.0, 0.1, 9, operators="Tanh")
+        with PriceDatabase(tmp_path / "prices.sqlite") as base:
+            base.put_many({name("a"): tanh, name("b"): replace(tanh, ms=2.0)}, HERE)
+            for k, (field, value) in enumerate(
+                {
+                    "device": "there",
+                    "runtime": "onnxruntime/GPU",
+                    "version": "2.0",
+                    "threads": 2,
+                    "level": "none",
+                }.items()
+            ):
+                base.put_many({name("a"): replace(tanh, ms=k + 3.0)}, replace(HERE, **{field: value}))
+            others = {"folded": replace(tanh, samples=0), "refused": Price(None, refusal="no", operators="Tanh")}
+            base.put_many({name(key): one for key, one in others.items()}, HERE)
+            base.put_many({name("probe:overhead"): replace(tanh, operators=""), "1:a": replace(tanh, ms=9.0)}, HERE)
+        return tmp_path / "prices.sqlite"
+
+    @pytest.mark.parametrize(
+        ("about", "expected"),
+        [
+            ({}, [1.0, 2.0]), ({"device": "there"}, [3.0]), ({"provider": "GPU"}, [4.0]), ({"version": "2.0"}, [5.0]),
+            ({"version": "3.0"}, []),
+        ],
+    )  # fmt: skip
+    def test_are_those_of_the_place_at_hand(self, path: Path, about: dict[str, Any], expected: list[float]) -> None:
+        assert self.timed(path, **about) == expected
+
+    def test_a_given_database_stays_open(self, path: Path) -> None:
+        worker: Any = Described()
+        with PriceDatabase(path) as base:
+            assert len(EndToEndCost(worker=worker, database=base).timed_regions()) == 2
+            assert base.count() == 11
+
+    def test_a_database_that_cannot_be_read_has_none(self, tmp_path: Path) -> None:
+        (tmp_path / "prices.sqlite").write_bytes(b"text" * 1000)
+        with pytest.warns(PriceDatabaseWarning, match="set aside"):
+            assert self.timed(tmp_path / "prices.sqlite") == []
+        with pytest.warns(PriceDatabaseWarning, match="kept in memory"):
+            assert self.timed(tmp_path) == []
+
+    def test_a_command_stands_for_another_device(self, path: Path) -> None:
+        with EndToEndCost(measure_cmd="true {model}", database=path) as model:
+            assert model.timed_regions() == ()
+            assert model.channel_block() is None
+
+    @pytest.mark.parametrize("block", [0, 8, 16])
+    def test_the_runtime_shows_its_blocks(self, block: int) -> None:
+        worker: Any = Described(block)
+        assert EndToEndCost(worker=worker).channel_block() == block
+        assert EndToEndCost(worker=worker, runtime="openvino").channel_block() is None
 
 
 class TestSearch:
