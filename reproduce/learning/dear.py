@@ -84,7 +84,7 @@ def entrants(family: str, block: int) -> dict[str, Any]:
     return {
         "surrogate": f"surrogate:block={block},prices={others}",
         "surrogate one belief": f"surrogate:block={block},prices={others},beliefs=1",
-        "surrogate untrained": f"surrogate:block={block}",
+        "surrogate untrained": f"surrogate:block={block},prices=none",
         "formula": Formula(),
         **{name: name for name in RIVALS},
     }

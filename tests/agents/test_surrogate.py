@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,19 @@ import numpy as np
 import pytest
 
 from rlflow import price, search
-from rlflow.agents.bayes import strategy
+from rlflow.agents.bayes import prior, strategy
 from rlflow.agents.bayes.belief import Belief, Predicted, PriceOf
 from rlflow.agents.bayes.prior import UNKNOWN, Example, Prior, roofline
 from rlflow.agents.bayes.strategy import Surrogate, improvement
 from rlflow.errors import ModelError, UsageError
 from rlflow.graph import Graph
-from rlflow.price import CostModel, CostReport, FillReport, GraphTime
+from rlflow.price import CostModel, CostReport, FillReport, GraphTime, Price
+from rlflow.price.database import PriceContext, PriceDatabase
 from rlflow.price.regions import Pricer, operators
-from rlflow.price.traits import SIZES, Traits, traits_by_name
+from rlflow.price.traits import SIZES, Traits, traits_by_name, traits_of
+from rlflow.rewrite import compiled
 from rlflow.search import Problem, StopReason, Visited
-from rlflow.testing import TINY, optimum
+from rlflow.testing import TINY, optimum, tiny
 
 BY_NAME = {tiny.name: tiny for tiny in TINY}
 
@@ -124,6 +127,38 @@ def test_the_prior_reads_rows_of_json(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(one) + "\n" for one in rows), encoding="utf-8")
     assert len(Prior.read(path)) == 1
     assert Prior.read(path).guess("", "Tanh", 1e5, 1e5).ms == pytest.approx(0.5)
+
+
+def test_the_prior_reads_prices_of_the_database() -> None:
+    told = Traits("Tanh", "x", (1.0, 0.0, 0.0, 0.0, 0.0))
+    full = Price(0.5, 0.1, 9, kind="k", operators="Tanh", flops=1e5, bytes=2e5, traits=told.text)
+    bare = replace(full, ms=0.25, operators="Tanh Relu", traits="")
+    prior = Prior.of_prices([full, bare, replace(full, ms=None, refusal="no"), replace(full, operators="")])
+    same = Prior(
+        [
+            Example("k", "Tanh", 1e5, 2e5, told, 0.5),
+            Example("k", "Tanh Relu", 1e5, 2e5, traits_by_name("Tanh Relu"), 0.25),
+        ]
+    )
+    assert len(prior) == 2
+    for asked in (told, None):
+        assert prior.guess("k", "Tanh", 3e5, 3e5, asked) == same.guess("k", "Tanh", 3e5, 3e5, asked)
+
+
+def test_of_very_many_regions_some_of_every_kind_and_size_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = [one for detail in ("a", "b") for one in timed("Tanh", 2.0, np.linspace(1e5, 1e7, 200), detail)]
+    all_of_them = Prior(many)
+    assert len(all_of_them) == 400
+    monkeypatch.setattr(prior, "MOST", 20)
+    few, backwards = Prior(many), Prior(many[::-1])
+    assert len(few) == 20
+    for size in (1e5, 1e6, 1e7):
+        for detail in ("a", "b"):
+            asked = ("", "Tanh", size, 8 * size, Traits("Tanh", detail))
+            assert few.guess(*asked) == backwards.guess(*asked)
+            assert few.guess(*asked).ms == pytest.approx(all_of_them.guess(*asked).ms, rel=0.1)
+    monkeypatch.setattr(prior, "MOST", 400)
+    assert Prior(many).guess("", "Tanh", 1e6, 1e6) == all_of_them.guess("", "Tanh", 1e6, 1e6)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '{"operators": "Tanh", "ms": 1}', '{"kind": "machine"}'])
@@ -252,15 +287,20 @@ def test_expected_improvement(ms: float, spread: float, expected: float) -> None
 
 
 class Truth(CostModel):
-    """Whole graphs take what a formula says that the search does not know; ``asked`` counts the timings."""
+    """Whole graphs take what a formula says that the search does not know; ``asked`` counts the timings. ``regions``
+    were timed before, and the runtime has blocks of ``block`` channels.
+    """
 
     name = "truth"
     measures = True
     whole = True
 
-    def __init__(self, refuse: str = "", **options: Any) -> None:
+    def __init__(
+        self, refuse: str = "", regions: Sequence[Price] = (), block: int | None = None, **options: Any
+    ) -> None:
         self._real, self._ranker = price.make("analytic", **options), price.make("analytic", fusion="none")
         self._refuse, self._times, self.asked = refuse, dict[str, GraphTime](), 0
+        self._regions, self._block = regions, block
 
     @property
     def pricer(self) -> Any:
@@ -272,6 +312,12 @@ class Truth(CostModel):
 
     def graph_time(self, digest: str) -> GraphTime | None:
         return self._times.get(digest)
+
+    def timed_regions(self) -> Sequence[Price]:
+        return self._regions
+
+    def channel_block(self) -> int | None:
+        return self._block
 
     def cost(self, graph: Graph) -> CostReport:
         return self._real.cost(graph)
@@ -347,9 +393,12 @@ def test_bad_options_are_a_sentence(spec: str) -> None:
         search.make(spec)
 
 
-@pytest.mark.parametrize(("beliefs", "known"), [(1, [2]), (2, [2, 0])])
+@pytest.mark.parametrize(
+    ("prices", "beliefs", "known"),
+    [("{file}", 1, [2]), ("{file}", 2, [2, 0]), ("own", 1, [2]), ("own", 2, [2, 0]), ("none", 2, [0])],
+)
 def test_where_prices_are_known_a_belief_without_them_takes_turns(
-    beliefs: int, known: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prices: str, beliefs: int, known: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, minds = tmp_path / "timed.jsonl", []
     rows = [{"region": "", "operators": name, "flops": 1e5, "bytes": 1e5, "ms": 0.5} for name in ("Tanh", "Exp")]
@@ -370,11 +419,12 @@ def test_where_prices_are_known_a_belief_without_them_takes_turns(
             return super().sample(rng)
 
     monkeypatch.setattr(strategy, "Belief", Told)
-    truth = Truth(fusion="none")
-    found = search.solve(problem_of("plateau", truth), f"surrogate:fusion=none,prices={path},beliefs={beliefs}")
+    truth = Truth(fusion="none", regions=[Price(0.5, 0.1, 9, operators=name) for name in ("Tanh", "Exp")])
+    spec = f"surrogate:fusion=none,prices={prices.format(file=path)},beliefs={beliefs}"
+    found = search.solve(problem_of("plateau", truth), spec)
     assert found.stop_reason is StopReason.CONVERGED
     assert [mind.known for mind in minds] == known
-    assert [mind.seen for mind in minds] == [list(truth._times)] * beliefs  # each learns from all
+    assert [mind.seen for mind in minds] == [list(truth._times)] * len(known)  # each learns from all
     assert max(mind.drawn for mind in minds) - min(mind.drawn for mind in minds) <= 1  # a search by drawn prices a turn
 
 
@@ -402,11 +452,90 @@ def test_what_promises_most_is_timed_first(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(strategy._Run, "learn", learn)
     problem: Any = FakeProblem()
     mind: Any = Mind()
-    run = strategy._Run(Surrogate(), problem, np.random.default_rng(0), [mind])
+    run = strategy._Run(Surrogate(), problem, np.random.default_rng(0), [mind], Pricer)
     assert [run.step(mind) for _ in range(4)] == [True, True, True, False]
     assert order == [graphs[k].digest for k in (1, 2, 0)]
 
 
+# --- what this machine has learnt -----------------------------------------------------------------------------------
+
+HERE = PriceContext("a processor", "onnxruntime", "1.0")
+OTHERS = ("Exp", "Neg")
+#: Other operators in the place of the original's.
+EXCHANGE = [tiny.rule(f"to-{op}", ["(Tanh ?x)"], [f"({op} ?x)"]) for op in OTHERS]
+
+
+def learnt(path: Path, **factors: float) -> Sequence[Price]:
+    """Prices of a database in which regions of these operators took so many times what they should."""
+    with PriceDatabase(path) as base:
+        for op, factor in factors.items():
+            graph = chain(op, shape="[32,64]")
+            (region,) = Pricer.table("none").regions(graph)
+            took, told = factor * roofline(region.flops, region.bytes), traits_of(graph, region.nodes).text
+            about = {"kind": str(region.kind), "operators": op, "flops": region.flops, "bytes": region.bytes}
+            base.put_many({op: Price(took, 0.1, 9, **about, traits=told)}, HERE)
+        return list(base.all_here(HERE).values())
+
+
+def first_timed(truth: Truth, spec: str, budget: str = "2meas") -> list[str]:
+    """The operators of the graphs that are timed, in their order."""
+    found: list[str] = []
+    fill = truth.fill
+
+    def heard(graphs: Iterable[Graph], **options: Any) -> FillReport:
+        graphs = list(graphs)
+        found.extend(graph.op(graph.producer(graph.outputs()[0])) for graph in graphs)
+        return fill(graphs, **options)
+
+    truth.fill = heard  # type: ignore[method-assign]
+    search.solve(Problem(chain("Tanh"), compiled(EXCHANGE), truth, budget), spec)
+    return found
+
+
+@pytest.mark.parametrize(("quick", "slow"), [OTHERS, OTHERS[::-1]])
+def test_what_this_machine_has_learnt_decides_what_is_timed_first(quick: str, slow: str, tmp_path: Path) -> None:
+    prices = learnt(tmp_path / "prices.sqlite", **{quick: 0.4, slow: 4.0, "Tanh": 2.0})
+    truth = Truth(fusion="none", regions=prices)
+    assert first_timed(truth, "surrogate:fusion=none") == ["Tanh", quick]
+
+
+def test_a_machine_that_has_learnt_nothing_is_as_one_without_prices(tmp_path: Path) -> None:
+    runs = {
+        spec: first_timed(Truth(fusion="none", regions=learnt(tmp_path / f"{k}.sqlite", **factors)), spec, "20meas")
+        for k, (spec, factors) in enumerate(
+            [("surrogate:fusion=none", {}), ("surrogate:fusion=none,prices=none", {"Neg": 0.1, "Exp": 9.0})]
+        )
+    }
+    assert len(set(map(tuple, runs.values()))) == 1
+    known = learnt(tmp_path / "known.sqlite", Neg=9.0, Exp=0.1, Tanh=2.0)
+    other = learnt(tmp_path / "other.sqlite", Neg=0.1, Exp=9.0, Tanh=2.0)
+    ways = [first_timed(Truth(fusion="none", regions=one), "surrogate:fusion=none", "20meas") for one in (known, other)]
+    assert ways[0] != ways[1]
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown", "expected"), [(0, None, 8), (0, 16, 16), (0, 0, 0), (4, 16, 4), (4, None, 4)]
+)
+def test_blocks_are_those_that_the_runtime_shows(
+    asked: int, shown: int | None, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks: list[int] = []
+    table = Pricer.table
+
+    class Heard:
+        @staticmethod
+        def table(name: str, block: int) -> Pricer:
+            blocks.append(block)
+            return table(name, block=block)
+
+    strategy_of = Surrogate(block=asked)
+    monkeypatch.setattr(strategy, "Pricer", Heard)
+    search.solve(problem_of("plateau", Truth(fusion="none", block=shown), "2meas"), strategy_of)
+    assert set(blocks) == {expected}
+
+
 def test_a_missing_file_is_said_before_the_search() -> None:
+    for known in ("own", "none"):
+        Surrogate(prices=known).ready()
     with pytest.raises(ModelError, match="cannot be read"):
         Surrogate(prices="/nowhere/timed.jsonl").ready()

@@ -15,6 +15,7 @@ sys.path[:0] = [str(ROOT / "reproduce" / "learning"), str(ROOT / "reproduce" / "
 import dear  # noqa: E402 - from reproduce/learning
 import whole_times  # noqa: E402 - from reproduce/learning
 
+from rlflow import search  # noqa: E402
 from rlflow.errors import UsageError  # noqa: E402
 from rlflow.graph import Graph  # noqa: E402
 from rlflow.runtime import unavailable_reason  # noqa: E402
@@ -100,6 +101,15 @@ def times(*figures: tuple[float | None, float | None]) -> list[dict[str, Any]]:
         | ({} if again is None else {"confirmed": again})
         for i, (seen, again) in enumerate(figures)
     ]
+
+
+def test_nothing_of_this_machine_is_known_to_an_entrant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dear, "WEIGHTS", tmp_path)
+    made = {name: search.make(spec) for name, spec in dear.entrants("toy", 16).items() if name.startswith("surrogate")}
+    others = str(tmp_path / "others-of-toy.jsonl")
+    prices: list[Any] = [getattr(one, "prices", None) for one in made.values()]
+    assert prices == [others, others, "none"]
+    assert whole_times.TimedWhole(ROWS, "toy").timed_regions() == ()
 
 
 def test_the_leaders_are_those_near_the_best() -> None:

@@ -1,4 +1,4 @@
-"""What a region may take before anything was timed here: an estimate from regions of other models, and how wrong it is.
+"""What a region may take before it was timed: an estimate from regions that were, and how wrong it is.
 
 The logarithm of a region's time over its roofline is a Gaussian process (Rasmussen and Williams 2006, chapter 2), one
 for each operator that has the work. Two regions are alike in that operator, in all of their operators, in how these
@@ -10,6 +10,7 @@ nearly anything may be so: that is the untrained double.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import statistics
@@ -21,12 +22,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rlflow.errors import ModelError
+from rlflow.price import Price
 from rlflow.price.traits import CONVOLUTION, MATRIX, SIZES, Traits, traits_by_name
 
 #: Roofline of what nothing is known about (60 Gflop/s, 12 GB/s, 2 us a region).
 _FLOPS_PER_MS, _BYTES_PER_MS, _OVERHEAD_MS = 60e6, 12e6, 0.002
 #: Standard deviation of the logarithm of a time over its roofline where nothing like it was timed.
 UNKNOWN = 0.7
+#: Examples of a process: inverting the covariance of so many takes half a second.
+MOST = 1500
 _FIELDS = ("region", "operators", "flops", "bytes", "ms")
 
 
@@ -59,18 +63,27 @@ class Guess(NamedTuple):
 
 
 class Prior:
-    """Guesses from timed regions of other models."""
+    """Guesses from timed regions."""
 
     def __init__(self, timed: Iterable[Example] = ()) -> None:
         known: defaultdict[str, list[Example]] = defaultdict(list)
         for one in timed:
             if one.ms > 0:
                 known[_class(one.traits.main)].append(one)
-        self._processes = {name: _Process(_merged(examples)) for name, examples in known.items()}
+        self._processes = {name: _Process(_spread(_merged(examples))) for name, examples in known.items()}
         self._usual = statistics.median([one.level for one in self._processes.values()] or [0.0])
 
     def __len__(self) -> int:
         return sum(map(len, self._processes.values()))
+
+    @classmethod
+    def of_prices(cls, prices: Iterable[Price]) -> Prior:
+        """From what the price database keeps; prices without a region's operators are passed over."""
+        return cls(
+            Example(one.kind, one.operators, one.flops, one.bytes, _traits_of(one), one.ms)
+            for one in prices
+            if one.ms and one.operators
+        )
 
     @classmethod
     def read(cls, path: Path | str) -> Prior:
@@ -109,6 +122,10 @@ def examples_of(rows: Iterable[dict[str, Any]]) -> list[Example]:
     ]  # fmt: skip
 
 
+def _traits_of(price: Price) -> Traits:
+    return Traits.parse(price.traits) if price.traits else traits_by_name(price.operators)
+
+
 def roofline(flops: float, size: float) -> float:
     """Milliseconds of so many float operations and bytes."""
     return max(flops / _FLOPS_PER_MS, size / _BYTES_PER_MS) + _OVERHEAD_MS
@@ -130,6 +147,14 @@ def _merged(examples: Sequence[Example]) -> list[Example]:
     for one in examples:
         alike[one._replace(ms=0.0)].append(one.ms)
     return [one._replace(ms=statistics.median(times)) for one, times in alike.items()]
+
+
+def _spread(examples: list[Example]) -> list[Example]:
+    """All of them, or MOST that are spread evenly over kinds, operators and sizes."""
+    if len(examples) <= MOST:
+        return examples
+    examples = sorted(examples)
+    return [examples[k * len(examples) // MOST] for k in range(MOST)]
 
 
 # --- the process --------------------------------------------------------------------------------------------------
@@ -164,12 +189,21 @@ class _Process:
         off = np.log(times / base)
         self.level = float(np.median(off))
         noise = _NOISE**2 + (_TICK_MS / np.maximum(times, base)) ** 2
-        covariance = self._covariance(self._labels, self._places) + np.diag(noise)
-        self._inverse = np.linalg.inv(covariance)
-        self._weights = self._inverse @ (off - self.level)
+        self._noise, self._off = noise, off - self.level
 
     def __len__(self) -> int:
-        return len(self._weights)
+        return len(self._off)
+
+    @functools.cached_property
+    def _inverse(self) -> np.ndarray:
+        """Of the examples' covariance; made when a model has such a region."""
+        found: np.ndarray = np.linalg.inv(self._covariance(self._labels, self._places) + np.diag(self._noise))
+        return found
+
+    @functools.cached_property
+    def _weights(self) -> np.ndarray:
+        found: np.ndarray = self._inverse @ self._off
+        return found
 
     def predict(self, asked: Example) -> tuple[float, float]:
         """Mean and standard deviation of the logarithm of its time over its roofline."""
@@ -182,7 +216,9 @@ class _Process:
     def _covariance(self, labels: np.ndarray, places: np.ndarray) -> np.ndarray:
         """Of [n, 4] labels at [n, 2 + SIZES] places with the examples: [n, examples]."""
         same = labels[:, None, :] == self._labels[None]
-        far = ((places[:, None, :] - self._places[None]) ** 2).sum(axis=2)
+        far = np.zeros(same.shape[:2])
+        for mine, theirs in zip(places.T, self._places.T, strict=True):  # one axis at a time needs a seventh of memory
+            far += (mine[:, None] - theirs[None]) ** 2
         near, close = np.exp(-0.5 * far), np.exp(-0.5 * _CLOSER**2 * far)
         found: np.ndarray = same @ _ALIKE**2 + near * (same @ _NEAR**2) + _CLOSE**2 * close * same[:, :, -1]
         return found

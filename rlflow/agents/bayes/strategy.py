@@ -5,8 +5,9 @@ about regions, which costs milliseconds, and only its end is timed. What that sa
 next search goes by it. Of several such ends the one with the largest expected improvement is timed: some are of
 searches by the expected prices, or by these and more for what is uncertain, others by drawn prices.
 
-What other models took can mislead. So two beliefs take turns where such prices are known: one that begins with them,
-and one that begins with a roofline. Both learn from every graph that is timed.
+A belief begins with what this machine has learnt: the regions that were timed alone for other models. These can
+mislead. So two beliefs take turns where such prices are known, and the other begins with a roofline. Both learn from
+every graph that is timed.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ from rlflow.search.strategy_base import StrategyBase
 _WAYS = ((0.0, "backtracking", 1.0), (0.5, "levin", 2.5), (1.0, "backtracking", 1.0))
 #: Rounds in a row that propose only graphs which were timed before, after which the belief has said what it knows.
 _QUIET = 4
+#: Values of ``prices`` that are no file.
+OWN, NONE = "own", "none"
+#: Channels per block where the runtime cannot be asked.
+_BLOCK = 8
 #: Milliseconds of an operator that moves nothing.
 _VIEW_MS = 0.0006
 
@@ -46,18 +51,19 @@ class Surrogate(StrategyBase):
     """Searches in what is believed about regions, times what promises most, and learns from it.
 
     It is for prices of whole graphs (``--cost end-to-end``); where others are asked for, it is ``backtracking``.
-    ``prices``: file of timed regions of other models, JSON lines (default: none are known). ``expansions``: graphs that
-    one search in the belief opens. ``draws``: such searches a round by drawn prices, beside those by the expected
-    ones. ``beliefs``: 2 for one that begins with ``prices`` and one that does not, 1 for the first alone. ``fusion``:
-    the table that says what the runtime fuses; ``block``: channels per block of its layout.
+    ``prices``: timed regions to begin with; own for those in this machine's price database, none, or a file of JSON
+    lines. ``expansions``: graphs that one search in the belief opens. ``draws``: such searches a round by drawn prices,
+    beside those by the expected ones. ``beliefs``: 2 for one that begins with ``prices`` and one that does not, 1 for
+    the first alone. ``fusion``: the table that says what the runtime fuses; ``block``: channels per block of its
+    layout, 0 for what the runtime shows, or 8 where it cannot be asked.
     """
 
-    prices: str = ""
+    prices: str = OWN
     expansions: int = 80
     draws: int = 1
     beliefs: int = 2
     fusion: str = "onnxruntime"
-    block: int = 8
+    block: int = 0
 
     name: ClassVar[str] = "surrogate"
     randomised: ClassVar[bool] = True
@@ -72,28 +78,37 @@ class Surrogate(StrategyBase):
 
     def ready(self) -> None:
         """Raises ModelError for timed regions that cannot be read, UsageError for an unknown fusion table."""
-        self._prior()
+        if self.prices not in (OWN, NONE):
+            Prior.read(self.prices)
         Pricer.table(self.fusion, block=self.block)
 
     def search(self, problem: Problem, rng: np.random.Generator) -> StopReason:
         """Believe, time, learn, until the budget ends or nothing new is proposed."""
         if not isinstance(problem.prices, GraphPrices):
             return Backtracking().search(problem, rng)
-        priors = [self._prior(), Prior()][: self.beliefs if self.prices else 1]
-        run = _Run(self, problem, rng, [_Mind(Belief(self.pricer(), prior), problem.root()) for prior in priors])
-        run.learn(problem.root())
+        root, known, block = problem.root(), self._prior(problem.prices), self._block(problem.prices)
+        priors = [known, Prior()][: self.beliefs if len(known) else 1]
+        minds = [_Mind(Belief(self._pricer(block), prior), root) for prior in priors]
+        run = _Run(self, problem, rng, minds, lambda: self._pricer(block))
+        run.learn(root)
         turns = itertools.cycle(run.minds)
         quiet = 0
         while quiet < _QUIET * len(run.minds):
             quiet = 0 if run.step(next(turns)) else quiet + 1
         return StopReason.CONVERGED
 
-    def _prior(self) -> Prior:
-        return Prior.read(self.prices) if self.prices else Prior()
+    def _prior(self, prices: GraphPrices) -> Prior:
+        if self.prices == NONE:
+            return Prior()
+        return Prior.of_prices(prices.timed_regions()) if self.prices == OWN else Prior.read(self.prices)
 
-    def pricer(self) -> Pricer:
+    def _block(self, prices: GraphPrices) -> int:
+        shown = None if self.block else prices.channel_block()
+        return self.block or (_BLOCK if shown is None else shown)
+
+    def _pricer(self, block: int) -> Pricer:
         """A native pricer that has only the price of what moves nothing."""
-        found = Pricer.table(self.fusion, block=self.block)
+        found = Pricer.table(self.fusion, block=block)
         found.set_view_price(_VIEW_MS)
         return found
 
@@ -120,12 +135,13 @@ class _Mind:
 
 @dataclass
 class _Run:
-    """``timed``: digests of the graphs that were timed, or refused."""
+    """``pricer`` makes one for a search. ``timed``: digests of the graphs that were timed, or refused."""
 
     options: Surrogate
     problem: Problem
     rng: np.random.Generator
     minds: Sequence[_Mind]
+    pricer: Callable[[], Pricer]
     timed: set[str] = field(default_factory=set)
 
     def step(self, mind: _Mind) -> bool:
@@ -160,7 +176,7 @@ class _Run:
 
     def _shadow(self, mind: _Mind, prices: PriceOf, expansions: int) -> Problem:
         problem, state = self.problem, self.problem.root().state
-        model = BelievedCost(mind.belief, prices, self.options.pricer())
+        model = BelievedCost(mind.belief, prices, self.pricer())
         return Problem(
             state.graph, state.ruleset, model, Budget(expansions=expansions), stop=problem.stop,
             seed=problem.seed, tolerance=problem.settings.tolerance, clocked=problem.settings.clocked,
