@@ -146,7 +146,9 @@ def test_the_prior_reads_prices_of_the_database() -> None:
 
 
 def test_of_very_many_regions_some_of_every_kind_and_size_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    many = [one for detail in ("a", "b") for one in timed("Tanh", 2.0, np.linspace(1e5, 1e7, 200), detail)]
+    sizes = np.linspace(1e5, 1e7, 200)
+    many = [one for detail in "ab" for one in timed("Tanh", 2.0, sizes[:100], detail)]
+    many += [one for detail in "ab" for one in timed("Tanh", 6.0, sizes[100:], detail)]
     all_of_them = Prior(many)
     assert len(all_of_them) == 400
     monkeypatch.setattr(prior, "MOST", 20)
@@ -156,7 +158,7 @@ def test_of_very_many_regions_some_of_every_kind_and_size_count(monkeypatch: pyt
         for detail in ("a", "b"):
             asked = ("", "Tanh", size, 8 * size, Traits("Tanh", detail))
             assert few.guess(*asked) == backwards.guess(*asked)
-            assert few.guess(*asked).ms == pytest.approx(all_of_them.guess(*asked).ms, rel=0.1)
+            assert few.guess(*asked).ms == pytest.approx(all_of_them.guess(*asked).ms, rel=0.4)
     monkeypatch.setattr(prior, "MOST", 400)
     assert Prior(many).guess("", "Tanh", 1e6, 1e6) == all_of_them.guess("", "Tanh", 1e6, 1e6)
 
