@@ -200,7 +200,7 @@ def ahead(mine: float, other: float) -> bool:
 
 
 def lines(rows: Sequence[dict[str, Any]], known: Mapping[tuple[str, str], float]) -> Iterator[str]:
-    """The table, a line at a time: timed graphs until PART of the best known gain, mean over the seeds. ``known``: as
+    """The table, a line at a time: timed graphs until PART of the best known gain, median over the seeds. ``known``: as
     of :func:`known_gains`.
     """
     by: dict[str, dict[str, list[list[float]]]] = {}
@@ -212,19 +212,20 @@ def lines(rows: Sequence[dict[str, Any]], known: Mapping[tuple[str, str], float]
     won = []
     for family, mine in by.items():
         best = max(gain for (name, _), gain in known.items() if name == family)  # of other versions' graphs, too
-        means = {name: statistics.fmean(needed(gains, best) for gains in runs) for name, runs in mine.items()}
-        beaten = [name for name in RIVALS if name in means and ahead(means.get("surrogate", math.inf), means[name])]
-        cells = [_cell(means.get(name), name) for name in names]
+        medians = {name: statistics.median(needed(gains, best) for gains in runs) for name, runs in mine.items()}
+        own = medians.get("surrogate", math.inf)
+        beaten = [name for name in RIVALS if name in medians and ahead(own, medians[name])]
+        cells = [_cell(medians.get(name), name) for name in names]
         yield f"| `{family}` | {best:.1f} | {' | '.join(cells)} | {', '.join(beaten) if best >= WORTH else ''} |"
         won.append(best >= WORTH and len(beaten) == len(RIVALS))
     yield ""
     yield f"{FEWER} times fewer than each of {', '.join(RIVALS)}: on {sum(won)} of {len(by)} families."
 
 
-def _cell(mean: float | None, name: str) -> str:
-    if mean is None:
+def _cell(median: float | None, name: str) -> str:
+    if median is None:
         return ""
-    return f"more than {limit(name)}" if math.isinf(mean) else f"{mean:.3g}"
+    return f"more than {limit(name)}" if math.isinf(median) else f"{median:.3g}"
 
 
 def main() -> int:

@@ -147,7 +147,8 @@ def test_the_verdict_counts_families_where_all_rivals_need_five_times_as_many() 
     lost = rows("lost", surrogate=[[0.0, 0.0, 10.0]], beam=[slow], mcts=[slower], random=[[1.0]])
     seldom = rows("seldom", surrogate=[[10.0], [1.0]], beam=[slow], mcts=[slow], random=[slow])
     poor = rows("poor", surrogate=[[1.0]], beam=[[0.0]], mcts=[[0.0]], random=[[0.0]])
-    every = [*won, *lost, *seldom, *poor]
+    mostly = rows("mostly", surrogate=[[10.0], [1.0], [0.0, 10.0]], beam=[slow], mcts=[slow], random=[slow])
+    every = [*won, *lost, *seldom, *poor, *mostly]
     known = {(row["family"], one): float(one) for row in every for one in row["digests"]}
     text = list(dear.lines(every, known))
     by_family = {line.split("`")[1]: line for line in text if "`" in line}
@@ -155,4 +156,5 @@ def test_the_verdict_counts_families_where_all_rivals_need_five_times_as_many() 
     assert by_family["lost"].endswith("| 10.0 | 3 | 10 | 11 | more than 60 | random |")
     assert by_family["seldom"].endswith("| 10.0 | more than 12 | 10 | 10 | 10 |  |")
     assert by_family["poor"].endswith("|  |")
-    assert text[-1] == "5 times fewer than each of beam, mcts, random: on 1 of 4 families."
+    assert by_family["mostly"].endswith("| 10.0 | 2 | 10 | 10 | 10 | beam, mcts, random |")  # of 1, 2 and never
+    assert text[-1] == "5 times fewer than each of beam, mcts, random: on 2 of 5 families."
