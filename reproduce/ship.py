@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rlflow.agents.checkpoint import read_arrays, shipped, write_arrays
 from rlflow.errors import RlflowError
 from rlflow.files import replacing
+from rlflow.nn.checkpoint import read_arrays, shipped, write_arrays
 
 SAME, OTHER = "the file that ships, byte for byte", "another file than the one that ships"
 ROOT = Path(__file__).resolve().parents[1]

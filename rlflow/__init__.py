@@ -65,7 +65,6 @@ _HOMES = {
 offer(
     "rlflow.strategies",
     {
-        "levin": "rlflow.agents.levin.strategy:Levin",
         "mcts-policy": "rlflow.agents.xrlflow.led:PolicyMcts",
         "rlflow": "rlflow.agents.rlflow.strategy:RLFlow",
         "surrogate": "rlflow.agents.bayes.strategy:Surrogate",

@@ -1,6 +1,6 @@
 """Trains the policy of chains that ships: `rlflow optimize --search levin` uses it by default.
 
-    python reproduce/learning/chains.py --out rlflow/agents/checkpoints/levin.npz
+    python reproduce/learning/chains.py --out rlflow/nn/checkpoints/levin.npz
     python reproduce/learning/chains.py --out FILE --resume       goes on where it was stopped
 
 On the families of config.json that are to train on, by recorded prices (results/prices.jsonl), so that no clock decides
@@ -22,9 +22,9 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "common")]
 from families import CONFIG, read  # from this folder
 from run import MEASURED, RULES, priced
 
-from rlflow.agents.levin.chain_training import LevinTraining
-from rlflow.agents.levin.trained import LevinConfig
+from rlflow.agents.chain_lessons.chain_training import LevinTraining
 from rlflow.search import InterruptGuard, Problem, StopToken
+from rlflow.search.levin.trained import LevinConfig
 from rlflow.specs import pair
 
 LESSONS = tuple(CONFIG["training"]) + tuple(CONFIG["further"])

@@ -15,13 +15,13 @@ from typing import NamedTuple
 import numpy as np
 from mixtures import DEFAULT, LONG, SHORT, with_chains  # from this folder
 
-from rlflow.agents.levin.chain_policy import by_hand
-from rlflow.agents.levin.trained import SHIPPED as SHIPPED_CHAINS
-from rlflow.agents.levin.trained import LevinCheckpoint
 from rlflow.agents.rlflow.trained import all_weights, load_world, make_networks, shipped_world
 from rlflow.agents.torch_state import weights_of
 from rlflow.agents.xrlflow.trained import SHIPPED, PolicyCheckpoint
 from rlflow.nn.policy import make_policy
+from rlflow.search.levin.chain_policy import by_hand
+from rlflow.search.levin.trained import SHIPPED as SHIPPED_CHAINS
+from rlflow.search.levin.trained import LevinCheckpoint
 
 WITHOUT = ("greedy", "random", "backtracking", "beam", "mcts", "portfolio", "mixed", "mixed, long turns")
 #: Searches by a policy: their names here, and how they are asked for.

@@ -1,16 +1,17 @@
-"""The default search as the bench has it, and with a learned member; names only, so that no agent is read for them."""
+"""The default search with and without its learned member; names only, so that no agent is read for them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-#: The members of the default search.
-DEFAULT = "backtracking+eqsat(rounds=2;extraction=greedy-dag)+mcts"
-#: Graphs of a first turn: as the default has it, and long enough for a chain to be found.
+_FIRST, _OTHERS = "backtracking", "eqsat(rounds=2;extraction=greedy-dag)+mcts"
+#: The members of the default search without the one that learned.
+DEFAULT = f"{_FIRST}+{_OTHERS}"
+#: Graphs of a first turn: as the default has it, and long ones.
 SHORT, LONG = 60, 300
 
 
 def with_chains(file: Path | None = None) -> str:
-    """The default search with the policy of chains as its first member (default: the one that ships)."""
+    """The default search; ``file``: by that policy of chains instead of the one that ships."""
     told = "" if file is None else f";checkpoint={file}"
-    return f"mixed:slice={LONG},members=levin(lead=1{told})+{DEFAULT}"
+    return f"mixed:slice={SHORT},members={_FIRST}+levin(lead=1{told})+{_OTHERS}"

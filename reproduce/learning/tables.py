@@ -13,7 +13,7 @@ Row = dict[str, Any]
 #: A gain counts as another where it differs by this part of it, and by so many percentage points.
 PART, POINTS = 1e-3, 5e-3
 #: Two-sided 95 % quantiles of Student's t by degrees of freedom.
-STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}
+STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 HALF_NAMES = {
     "unseen": "families that no agent saw",
     "fresh": "families that nobody looked into",

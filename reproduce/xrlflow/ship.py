@@ -1,6 +1,6 @@
 """Trains the checkpoint that ships: `rlflow optimize --search xrlflow` uses it by default.
 
-    python reproduce/xrlflow/ship.py --out rlflow/agents/checkpoints/xrlflow.npz
+    python reproduce/xrlflow/ship.py --out rlflow/nn/checkpoints/xrlflow.npz
 
 Some seven minutes of one core, most of them demonstrations. Small forms of a few architectures, a layer to three deep,
 and exercises (exercises.py), on the two rooflines of run.py; no vision transformer, no DALL-E decoder, no Inception and

@@ -166,9 +166,9 @@ def worldmodel(**given: Any) -> None:
 )
 def levin(**given: Any) -> None:
     """Levin: search, learn which chains of rewrites pay, search again. Needs no torch. Ctrl-C keeps what was learnt."""
-    from rlflow.agents.levin.chain_training import LevinTraining
-    from rlflow.agents.levin.trained import LevinConfig
+    from rlflow.agents.chain_lessons.chain_training import LevinTraining
     from rlflow.search import InterruptGuard, StopToken
+    from rlflow.search.levin.trained import LevinConfig
 
     config = LevinConfig().with_options(dict(map(_pair, given["options"])))
     specs = _specs(given, given["models"])

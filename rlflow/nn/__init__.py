@@ -1,8 +1,9 @@
-"""Parts of learned searches: observations, graph encoders, ragged distributions, advantages, an evolution strategy.
+"""Parts of learned searches: observations, graph encoders, ragged distributions, advantages, an evolution strategy;
+checkpoints, and in ``checkpoints/`` those that ship.
 
-``observation``, ``token_vocabulary``, ``policy_config``, ``draws``, ``advantages`` and ``cma`` need numpy only, and
-``native_policy`` runs a trained policy in the core; the others open torch (``pip install 'rlflow[rl]'``) when they
-are imported.
+``observation``, ``token_vocabulary``, ``policy_config``, ``draws``, ``advantages``, ``cma``, ``checkpoint`` and
+``fields`` need numpy only, and ``native_policy`` runs a trained policy in the core; the others open torch (``pip
+install 'rlflow[rl]'``) when they are imported.
 """
 
 from __future__ import annotations

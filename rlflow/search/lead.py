@@ -58,14 +58,21 @@ def go_on_by_prices(problem: Problem, led: SearchNode) -> SearchNode:
     """From ``led`` downhill by the problem's own prices; the graph at the end, nominated where there is a better one
     than ``led``. Raises :class:`SearchStopped` where the budget of the whole search ends.
     """
-    way = _Further(problem, led)
-    try:
-        end, *_ = descend(way, led)
-    except _Enough:
-        end = way.best
+    end = go_down(problem, led)
     if end is not led:
         problem.nominate(end)
     return end
+
+
+def go_down(problem: Problem, start: SearchNode) -> SearchNode:
+    """From ``start`` downhill by the problem's own prices, as far as this part of the budget lasts. Raises
+    :class:`SearchStopped` where that of the whole search ends.
+    """
+    way = _Further(problem, start)
+    try:
+        return descend(way, start)[0]
+    except _Enough:
+        return way.best
 
 
 class _Enough(Exception):  # noqa: N818 - it ends a way that has had its part of the budget

@@ -20,7 +20,7 @@ from rlflow import specs
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
 from rlflow.search.choice import BanditTable
-from rlflow.search.lead import follow_the_formula, go_on_by_prices
+from rlflow.search.lead import follow_the_formula, go_down, go_on_by_prices
 from rlflow.search.limits import SearchStopped
 from rlflow.search.node import SearchNode
 from rlflow.search.problem import Problem
@@ -29,10 +29,11 @@ from rlflow.search.strategies import Strategy, make, register, require_ready
 from rlflow.search.strategy_base import StrategyBase
 from rlflow.search.view import View
 
-#: Candidates that count as one opened graph when work is compared: pricing a candidate takes microseconds.
-_CANDIDATES = 50
-#: What a slice gained counts this much less with every later slice of the member.
-_MEMORY = 0.6
+#: When work is compared: candidates that count as one opened graph, since pricing one takes microseconds; and opened
+#: graphs that a timed region counts as.
+_CANDIDATES, _TIMED = 50, 50
+#: What a slice gained counts so much with each later one of the member that gains nothing.
+_MEMORY = 0.3
 #: A member's best graph that costs more than so many times the best of all is not worth timing.
 NEAR = 1.05
 #: Weight of trying members that had few slices (UCB1; Auer et al. 2002).
@@ -45,9 +46,9 @@ class Portfolio(StrategyBase):
     """Takes turns between strategies and gives most of the budget to those that gain most.
 
     ``members``: their names, joined by +, options in brackets and joined by a semicolon: beam(width=4;twins=1)+mcts.
-    ``slice``: graphs that a member may open in its first turn. ``growth``: each further turn is so many times as long.
-    ``choice``: a table that says by features of the graph whose turns come first and are longer (``choice.py``); none:
-    all are alike, in the order given.
+    ``slice``: graphs that a member may open in its first turn, and fewer where regions have to be timed for them.
+    ``growth``: each further turn is so many times as long. ``choice``: a table that says by features of the graph whose
+    turns come first and are longer (``choice.py``); none: all are alike, in the order given.
     """
 
     members: str = "beam+backtracking+annealing+genetic"
@@ -112,13 +113,13 @@ class Portfolio(StrategyBase):
 class Mixed(Portfolio):
     """The default: several ways to search that fail on different models, and ways down that ask no clock.
 
-    Where prices are measured it begins with a search by the formula, and goes on from there by the prices
-    (``lead.py``): one noisy price cannot lead it astray. What that found, and the best of every member, meet in the
-    final comparison. ``alpha``: of the members that have one; 0: their own. ``members``, ``slice``, ``growth``,
-    ``choice``: as in portfolio.
+    It begins with a way down, for which no member gets the credit. Where prices are measured that is a search by the
+    formula, and the way on from there by the prices (``lead.py``): one noisy price cannot lead it astray. What that
+    found, and the best of every member, meet in the final comparison. ``alpha``: of the members that have one; 0: their
+    own. ``members``, ``slice``, ``growth``, ``choice``: as in portfolio.
     """
 
-    members: str = "backtracking+eqsat(rounds=2;extraction=greedy-dag)+mcts"
+    members: str = "backtracking+levin(lead=1)+eqsat(rounds=2;extraction=greedy-dag)+mcts"
     alpha: float = 0.0
 
     name: ClassVar[str] = "mixed"
@@ -136,8 +137,7 @@ class Mixed(Portfolio):
         """As every strategy; each graph that has a trace keeps it."""
         try:
             led = follow_the_formula(problem)
-            if led is not None:
-                led = go_on_by_prices(problem, led)
+            led = go_down(problem, problem.root()) if led is None else go_on_by_prices(problem, led)
             reason = self.search(problem, rng, led)
         except SearchStopped as stop:
             reason = stop.reason
@@ -152,8 +152,9 @@ class Mixed(Portfolio):
 
 @dataclass(eq=False)
 class _Member:
-    """A strategy with its thread. ``score``: gains per work, recent ones first; ``turns``: how often it was chosen;
-    ``share``: of the seconds, as it is told; ``part``: of the length of an even turn.
+    """A strategy with its thread. ``rate``: what it gained for its work when it gained last; ``dry``: its turns since;
+    ``turns``: how often it was chosen; ``share``: of the seconds, as it is told; ``part``: of the length of an even
+    turn.
     """
 
     problem: Problem
@@ -161,7 +162,8 @@ class _Member:
     seed: int
     share: float = 1.0
     part: float = 1.0
-    score: float = 0.0
+    rate: float = 0.0
+    dry: int = 0
     turns: int = 0
     view: View | None = None
     outcome: Result | BaseException | None = None
@@ -188,6 +190,8 @@ class _Member:
             self._thread = threading.Thread(target=self._run, args=(self.view, rng), daemon=True)
             self._thread.start()
         else:
+            assert self.view is not None
+            self.view.tell(start)
             self._go.release()
         self._back.acquire()
         if self.outcome is not None:
@@ -221,9 +225,14 @@ class _Member:
 
 @dataclass(eq=False)
 class _Scheduler:
+    """``unit``: the rate of the last gain of all. A rate is compared with it, so large gains of long ago do not count
+    more than small ones of now; and who gains nothing any more gives way, however long nobody else was asked.
+    """
+
     options: Portfolio
     problem: Problem
     members: list[_Member]
+    unit: float = 1.0
 
     def run(self, found: SearchNode | None) -> StopReason:
         best = min(filter(None, (self.problem.root(), found)), key=lambda node: node.cost)
@@ -245,16 +254,18 @@ class _Scheduler:
                 return reason
             spent = max(_work(self.problem) - spent, 1.0)
             gain = math.log(before / best.cost) / spent if best.cost > 0 else 0.0
-            member.turns += 1
-            member.score = gain if member.turns == 1 else _MEMORY * member.score + (1 - _MEMORY) * gain
+            member.turns, member.dry = member.turns + 1, member.dry + 1
+            if gain > 0.0:
+                self.unit = member.rate = gain
+                member.dry = 0
 
     def _promise(self, member: _Member) -> float:
         """Who was never chosen comes first, in the order given; then gain for work, and curiosity."""
         if member.turns == 0:
             return math.inf
-        top = max(one.score for one in self.members) or 1.0
         turns = sum(one.turns for one in self.members)
-        return member.score / top + _CURIOSITY * math.sqrt(math.log(turns) / member.turns)
+        recent = _MEMORY**member.dry * min(member.rate / self.unit, 1.0)
+        return recent + _CURIOSITY * math.sqrt(math.log(turns) / member.turns)
 
 
 def _stale(member: _Member, best: SearchNode) -> bool:
@@ -266,4 +277,5 @@ def _stale(member: _Member, best: SearchNode) -> bool:
 
 
 def _work(problem: Problem) -> float:
-    return problem.meter.expansions + problem.meter.candidates / _CANDIDATES
+    meter = problem.meter
+    return meter.expansions + meter.candidates / _CANDIDATES + meter.measurements * _TIMED

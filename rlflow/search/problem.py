@@ -159,9 +159,7 @@ class Problem:
         return self._open(node, i)
 
     def reopen(self, node: SearchNode, i: int, other: SearchNode) -> SearchNode | None:
-        """Open, in ``other``, a descendant of ``node``, the move that is number ``i`` of ``node``; ``None`` where it is
-        gone.
-        """
+        """Open move ``i`` of ``node`` in ``other``, a descendant of ``node``; ``None`` where it is gone."""
         self.check()
         found = self.frontier.standing(node, int(i), other)
         return None if found is None else self._open(*found)
@@ -192,9 +190,8 @@ class Problem:
             self.frontier.refine(table, unknown)
 
     def led(self, trace: Iterable[TraceStep]) -> SearchNode:
-        """The node that a trace leads to, opened in one go: what is not priced there is measured, and counted.
-
-        Raises :class:`SearchStopped` where the budget does not reach.
+        """The node that a trace leads to, opened in one go: what is not priced there is measured, and counted. Raises
+        :class:`SearchStopped` where the budget does not reach.
         """
         self.check()
         *_, state = [self.root().state, *replay_states(self.root().state, steps := list(trace))]
@@ -204,9 +201,8 @@ class Problem:
         return self._arrived(self.root(), steps, state)
 
     def replayed(self, trace: Iterable[TraceStep]) -> SearchNode:
-        """The node that a trace leads to from the starting graph; it counts as visited, and nothing is spent.
-
-        Raises :class:`rlflow.errors.UsageError` where a step does not apply.
+        """The node that a trace leads to from the starting graph; it counts as visited, and nothing is spent. Raises
+        :class:`rlflow.errors.UsageError` where a step does not apply.
         """
         root, steps = Problem.root(self), list(trace)
         if not steps:
@@ -266,6 +262,10 @@ class Problem:
         """The run that a strategy has to go on from, once; ``None`` where it begins."""
         run, self.recalled = self.recalled, None
         return run
+
+    def news(self) -> SearchNode | None:
+        """A graph cheaper than all of this search that another one of the same budget found, once (``View``)."""
+        return None
 
     def is_mine(self, number: int) -> bool:
         """Whether a choice, numbered alike by all workers that share the search out, is for this one to follow."""

@@ -56,6 +56,7 @@ STRATEGIES: Registry[type[Any]] = Registry(
         "eqsat": "rlflow.search.eqsat.saturation:EqSat",
         "genetic": "rlflow.search.genetic:Genetic",
         "greedy": "rlflow.search.greedy:Greedy",
+        "levin": "rlflow.search.levin.strategy:Levin",
         "mcts": "rlflow.search.mcts:Mcts",
         "mixed": "rlflow.search.portfolio:Mixed",
         "partition": "rlflow.search.partitioned:PartitionedSearch",

@@ -17,7 +17,7 @@ class View(Problem):
     cannot be interrupted does not take all.
     """
 
-    __slots__ = ("_share", "_start", "_turn", "best")  # everything else lives in the problem's own dictionary
+    __slots__ = ("_news", "_share", "_start", "_turn", "best")  # everything else lives in the problem's own dictionary
 
     def __init__(
         self,
@@ -28,6 +28,7 @@ class View(Problem):
     ) -> None:
         self.__dict__ = problem.__dict__
         self._start, self._turn, self._share = start, turn, share
+        self._news: SearchNode | None = None
         self.best = start or problem.root()
 
     def root(self) -> SearchNode:
@@ -49,6 +50,17 @@ class View(Problem):
 
     def recall(self) -> None:
         """Nothing; see :meth:`keep`."""
+
+    def tell(self, node: SearchNode) -> None:
+        """What another search found, for :meth:`news`."""
+        self._news = node
+
+    def news(self) -> SearchNode | None:
+        """What was told last, once, where it is cheaper than all that was visited through this view. For searches that
+        go on from it without letting go of what they have.
+        """
+        node, self._news = self._news, None
+        return node if node is not None and node.cost < self.best.cost else None
 
     def check(self) -> None:
         if self._turn is not None:

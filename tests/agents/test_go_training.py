@@ -13,7 +13,6 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 
 from click.testing import CliRunner  # noqa: E402
 
-from rlflow.agents.checkpoint import shipped  # noqa: E402
 from rlflow.agents.go import teaching  # noqa: E402
 from rlflow.agents.go.config import GoConfig  # noqa: E402
 from rlflow.agents.go.lessons import TEST_SEED, drawn_lessons, lesson_of  # noqa: E402
@@ -22,6 +21,7 @@ from rlflow.agents.go.teaching import GoTraining, compared, score_of  # noqa: E4
 from rlflow.agents.go.trained import GoCheckpoint, load_go  # noqa: E402
 from rlflow.cli import main  # noqa: E402
 from rlflow.errors import ModelError, UsageError  # noqa: E402
+from rlflow.nn.checkpoint import shipped  # noqa: E402
 from rlflow.placement import PLACERS, Devices, PlacementTask  # noqa: E402
 from rlflow.testing.placers import check_placer, layered_work  # noqa: E402
 

@@ -59,6 +59,6 @@ def test_ppo_is_one_file_of_at_most_four_hundred_lines() -> None:
 @pytest.mark.parametrize("name", ["go", "xrlflow", "rlflow-latent", "rlflow-graph"])
 def test_the_shipped_checkpoints_are_where_they_are_looked_for(name: str) -> None:
     pytest.importorskip("torch", reason="torch is not installed; pip install 'rlflow[rl]'")
-    from rlflow.agents.checkpoint import shipped
+    from rlflow.nn.checkpoint import shipped
 
     assert shipped(name).is_file()

@@ -16,6 +16,7 @@ sys.path[:0] = [str(ROOT / "reproduce" / "learning"), str(ROOT / "reproduce" / "
 
 import chains  # noqa: E402 - from reproduce/learning
 import families  # noqa: E402 - from reproduce/learning
+import mixtures  # noqa: E402 - from reproduce/learning
 import tables  # noqa: E402 - from reproduce/learning
 
 CONFIG = families.CONFIG
@@ -27,6 +28,14 @@ def test_what_is_trained_on_is_not_judged_by() -> None:
     every = [name.partition("@")[0] for names in parts.values() for name in names]
     assert len(every) == len(set(every))
     assert set(chains.LESSONS) == {*parts["training"], *parts["further"]}
+
+
+def test_the_default_is_judged_as_it_ships_and_without_its_learned_member() -> None:
+    default = search.make("mixed")
+    assert search.make(mixtures.with_chains()).strategies() == default.strategies()  # type: ignore[attr-defined]
+    assert default.slice == mixtures.SHORT  # type: ignore[attr-defined]
+    names = [one.name for one in search.make(f"mixed:members={mixtures.DEFAULT}").strategies()]  # type: ignore[attr-defined]
+    assert names == [one.name for one in default.strategies() if one.name != "levin"]  # type: ignore[attr-defined]
 
 
 #: A model of the last part is smaller than a block.
@@ -81,10 +90,10 @@ def test_verdicts_are_against_the_best_without_learning_and_the_untrained() -> N
 def test_doubles_differ_from_the_agent_in_what_their_names_say(tmp_path: Path) -> None:
     import entrants
 
-    from rlflow.agents.levin.chain_policy import by_hand
-    from rlflow.agents.levin.trained import SHIPPED as SHIPPED_CHAINS
-    from rlflow.agents.levin.trained import LevinCheckpoint
     from rlflow.agents.xrlflow.trained import SHIPPED, PolicyCheckpoint
+    from rlflow.search.levin.chain_policy import by_hand
+    from rlflow.search.levin.trained import SHIPPED as SHIPPED_CHAINS
+    from rlflow.search.levin.trained import LevinCheckpoint
 
     found = {one.name: one for one in entrants.entrants(tmp_path, 2)}
     roles = {one.role for one in found.values()}
@@ -102,7 +111,6 @@ def test_doubles_differ_from_the_agent_in_what_their_names_say(tmp_path: Path) -
     assert len(changed("untrained-0.npz")) > 30
     assert found["xrlflow untrained"].at(1).endswith("untrained-1.npz")
     assert "levin" not in found["mixed"].spec
-    assert search.make(found["mixed"].spec) == search.make("mixed")  # the default is the one that was compared
     files = ("levin-by-hand.npz", "levin-even.npz", "levin.npz")
     hand, even, own = (LevinCheckpoint.load(tmp_path / file).policy() for file in files)
     assert np.array_equal(own.flat, LevinCheckpoint.load(SHIPPED_CHAINS).policy().flat)

@@ -16,7 +16,7 @@ sys.path[:0] = [str(ROOT / "reproduce")]
 
 import ship  # noqa: E402 - from reproduce
 
-from rlflow.agents.checkpoint import read_arrays, shipped, write_arrays  # noqa: E402
+from rlflow.nn.checkpoint import read_arrays, shipped, write_arrays  # noqa: E402
 
 
 def test_every_file_that_ships_has_its_command() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlflow.agents.fields import read_fields
 from rlflow.errors import UsageError
+from rlflow.nn.fields import read_fields
 
 #: The tasks, in the order of their attention steps.
 TASKS = ("placement", "ordering", "fusing")

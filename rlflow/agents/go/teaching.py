@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlflow.agents.checkpoint import known_score, part_of, progress_of, resumed
 from rlflow.agents.go.config import TASKS, GoConfig
 from rlflow.agents.go.deciding import UNTRAINED, best_of
 from rlflow.agents.go.imitating import demonstrated, demonstrations, imitate
@@ -26,6 +25,7 @@ from rlflow.agents.go.trained import NO_WORDS, GoCheckpoint
 from rlflow.agents.logs import TrainingLog
 from rlflow.agents.torch_state import load_optimizer, optimizer_arrays, weights_of
 from rlflow.errors import UsageError
+from rlflow.nn.checkpoint import known_score, part_of, progress_of, resumed
 from rlflow.nn.threads import one_thread
 from rlflow.search import StopToken, generator
 

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from rlflow.agents.checkpoint import Checkpoint, read_once, shipped
 from rlflow.agents.go.config import GoConfig
 from rlflow.agents.go.network import GoPolicy
+from rlflow.nn.checkpoint import Checkpoint, read_once, shipped
 from rlflow.nn.token_vocabulary import TokenVocabulary
 
 #: File of the policy that ships.

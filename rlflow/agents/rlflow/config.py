@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlflow.agents.fields import read_fields
 from rlflow.errors import UsageError
 from rlflow.nn.cma import LEAST
+from rlflow.nn.fields import read_fields
 
 #: Forms of a world model.
 FORMS = ("latent", "graph")

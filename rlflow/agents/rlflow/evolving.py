@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rlflow.agents.checkpoint import part_of
 from rlflow.agents.rlflow.config import WorldConfig
 from rlflow.agents.rlflow.dream import Dream, DreamState, choose, masked_places, masked_rules
 from rlflow.agents.rlflow.latent import Fires
+from rlflow.nn.checkpoint import part_of
 from rlflow.nn.cma import CMAES
 from rlflow.nn.token_vocabulary import STOP_ROW
 

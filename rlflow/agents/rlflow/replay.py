@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rlflow.agents.checkpoint import FORMAT, read_arrays, write_arrays
 from rlflow.env.walks import Place
 from rlflow.errors import UsageError
 from rlflow.graph.features import GraphFeatures
+from rlflow.nn.checkpoint import FORMAT, read_arrays, write_arrays
 from rlflow.nn.observation import STOP_RULE, Observation
 
 Key = tuple[int, bytes]

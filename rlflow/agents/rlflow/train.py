@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from rlflow.agents.checkpoint import known_score, part_of, progress_of, resumed
 from rlflow.agents.logs import TrainingLog
 from rlflow.agents.rlflow.config import WorldConfig
 from rlflow.agents.rlflow.graph_agent import GraphAgent
@@ -33,6 +32,7 @@ from rlflow.agents.rlflow.trained import (
 from rlflow.agents.torch_state import card_of
 from rlflow.env.spec import ProblemSpec
 from rlflow.errors import UsageError
+from rlflow.nn.checkpoint import known_score, part_of, progress_of, resumed
 from rlflow.nn.observation import STOP_RULE
 from rlflow.nn.token_vocabulary import TokenVocabulary
 from rlflow.search import StopToken, generator

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from rlflow.agents.checkpoint import Checkpoint, part_of, read_once, shipped
 from rlflow.agents.rlflow.config import WorldConfig
 from rlflow.agents.torch_state import weights_of
+from rlflow.nn.checkpoint import Checkpoint, part_of, read_once, shipped
 from rlflow.nn.token_vocabulary import TokenVocabulary
 
 

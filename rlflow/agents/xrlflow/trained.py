@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rlflow.agents.checkpoint import Checkpoint, read_once, shipped
 from rlflow.agents.xrlflow.config import TrainConfig
+from rlflow.nn.checkpoint import Checkpoint, read_once, shipped
 from rlflow.nn.native_policy import NativePolicy
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlflow.agents.checkpoint import known_score, part_of, progress_of, resumed
 from rlflow.agents.torch_state import card_of, load_optimizer, optimizer_arrays, weights_of
 from rlflow.agents.xrlflow.config import TrainConfig
 from rlflow.agents.xrlflow.trained import PolicyCheckpoint
 from rlflow.env.spec import ProblemSpec
 from rlflow.errors import UsageError
+from rlflow.nn.checkpoint import known_score, part_of, progress_of, resumed
 from rlflow.nn.policy import make_policy
 from rlflow.nn.token_vocabulary import TokenVocabulary
 from rlflow.search import generator

@@ -18,14 +18,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rlflow.agents.checkpoint import part_of, progress_of, resumed
-from rlflow.agents.levin.chain_fit import Decisions, fitted
-from rlflow.agents.levin.chain_policy import ChainPolicy, ChainShape, by_hand
-from rlflow.agents.levin.chains import LevinOptions, LevinSearch, Paid
-from rlflow.agents.levin.trained import LevinCheckpoint, LevinConfig
+from rlflow.agents.chain_lessons.chain_fit import Decisions, fitted
 from rlflow.agents.logs import TrainingLog
 from rlflow.errors import UsageError
+from rlflow.nn.checkpoint import part_of, progress_of, resumed
 from rlflow.search import Problem, StopToken
+from rlflow.search.levin.chain_policy import ChainPolicy, ChainShape, by_hand
+from rlflow.search.levin.chains import LevinOptions, LevinSearch, Paid
+from rlflow.search.levin.trained import LevinCheckpoint, LevinConfig
 from rlflow.search.limits import SearchStopped
 from rlflow.search.strategies import strategy_class
 from rlflow.synthesis import load_rules

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from rlflow.agents.levin.chains import LevinOptions, LevinSearch
-from rlflow.agents.levin.trained import load_chains
 from rlflow.errors import UsageError
 from rlflow.search.budget import StopReason
 from rlflow.search.lead import follow_the_formula
+from rlflow.search.levin.chains import LevinOptions, LevinSearch
+from rlflow.search.levin.trained import load_chains
 from rlflow.search.problem import Problem
 from rlflow.search.strategies import register
 from rlflow.search.strategy_base import StrategyBase

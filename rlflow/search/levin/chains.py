@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rlflow.agents.levin.chain_policy import Candidates, ChainMixture, ChainPolicy
 from rlflow.search.descent import Descent, Round
+from rlflow.search.levin.chain_policy import Candidates, ChainMixture, ChainPolicy
 from rlflow.search.node import MoveTable, SearchNode
 from rlflow.search.problem import Problem
 from rlflow.search.selection import Connected, Signature, touches
@@ -135,7 +135,10 @@ class LevinSearch:
         self._led_back: set[tuple[bytes, Rules, float]] = set()
 
     def step(self) -> bool:
-        """Open the next candidate; whether there was one."""
+        """Open the next candidate; whether there was one. What another search found is one more base."""
+        news = self.problem.news()
+        if news is not None:
+            self.arrive(news, self._goal)
         while self._heap:
             later, rank, number, entry = heapq.heappop(self._heap)
             penalty = self._penalty(entry.rules, entry.start)

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rlflow.agents.checkpoint import Checkpoint, read_once, shipped
-from rlflow.agents.fields import read_fields
-from rlflow.agents.levin.chain_policy import ChainPolicy, ChainShape
 from rlflow.errors import UsageError
+from rlflow.nn.checkpoint import Checkpoint, read_once, shipped
+from rlflow.nn.fields import read_fields
 from rlflow.nn.token_vocabulary import TokenVocabulary
+from rlflow.search.levin.chain_policy import ChainPolicy, ChainShape
 
 #: File of the policy that ships.
 SHIPPED = shipped("levin")

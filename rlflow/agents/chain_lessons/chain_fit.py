@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rlflow.agents.levin.chain_policy import Candidates, ChainPolicy
-from rlflow.agents.levin.chains import ChainStep, Paid, Rules
-from rlflow.agents.levin.trained import LevinConfig
+from rlflow.search.levin.chain_policy import Candidates, ChainPolicy
+from rlflow.search.levin.chains import ChainStep, Paid, Rules
+from rlflow.search.levin.trained import LevinConfig
 
 _ARRAYS = ("rule", "change", "excess", "growth", "place")
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8

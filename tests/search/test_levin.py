@@ -1,4 +1,4 @@
-"""Levin tree search: the policy of chains, what it learns from, and the order that it leads to."""
+"""Levin tree search: the policy of chains, and the order that it leads to."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ import numpy as np
 import pytest
 
 from rlflow import search
-from rlflow.agents.levin.chain_fit import Decisions, fitted
-from rlflow.agents.levin.chain_policy import Candidates, ChainMixture, ChainPolicy, ChainShape, by_hand
-from rlflow.agents.levin.chain_training import played
-from rlflow.agents.levin.chains import ChainStep, LevinOptions, LevinSearch, Paid
-from rlflow.agents.levin.trained import LevinConfig
+from rlflow.agents.chain_lessons.chain_training import played
 from rlflow.errors import UsageError
 from rlflow.search import SearchNode, StopReason
+from rlflow.search.levin.chain_policy import Candidates, ChainMixture, ChainPolicy, ChainShape, by_hand
+from rlflow.search.levin.chains import LevinOptions, LevinSearch, Paid
 from rlflow.testing import TINY, TinyProblem, optimum
 from tests.search import words
 
@@ -154,70 +152,6 @@ def test_by_hand_cheaper_newer_and_nearer_is_likelier() -> None:
         assert order(rules, excess=[0.02, -0.001, 0.0, 0.0005]) == [1, 2, 3, 0]
     assert order((0,), known=[0, 1, 0, 1], fresh=[0, 0, 1, 1]) == [2, 0, 3, 1]
     assert order((), known=[0, 1, 0, 1], fresh=[0, 0, 1, 1]) == [0, 1, 2, 3]
-
-
-# --- learning ---------------------------------------------------------------------------------------------------------
-
-
-def paid(*taken: tuple[tuple[int, ...], list[int], int]) -> Paid:
-    """A chain of steps, each by the rules before, the candidates and which one was taken."""
-    step: ChainStep | None = None
-    for rules, candidates, one in taken:
-        step = ChainStep(step, seen(rules, candidates, [0.0] * len(candidates)), one)
-    assert step is not None
-    return Paid(tuple(candidates[one] for _, candidates, one in taken), step, 0.01, 5)
-
-
-def test_of_chains_of_the_same_rules_a_few_are_learnt_from() -> None:
-    once, twice = paid(((), [0, 1], 1)), paid(((), [0, 1, 2], 0), ((0,), [2, 3], 1))
-    found = Decisions()
-    assert found.learn_from([twice, once, twice, twice], 2) == 3
-    assert [(one.last, taken, len(one)) for one, taken in found.steps] == [
-        (-1, 0, 3), (0, 1, 2), (-1, 1, 2), (-1, 0, 3), (0, 1, 2)
-    ]  # fmt: skip
-    assert found.learn_from([once], 2) == 1  # another search
-
-
-def test_decisions_come_back_from_a_file() -> None:
-    found = Decisions()
-    found.learn_from([paid(((), [0, 1, 2], 0), ((0,), [2, 3], 1)), paid(((), [4], 0))], 1)
-    again = Decisions.of(found.arrays())
-    assert len(again) == len(found) == 3
-    for (one, taken), (other, retaken) in zip(found.steps, again.steps, strict=True):
-        assert taken == retaken and (one.last, one.before) == (other.last, other.before)
-        assert all(np.array_equal(a, b) for a, b in zip(one[2:], other[2:], strict=True))
-    assert len(Decisions.of(Decisions().arrays())) == 0
-
-
-def loss(policy: ChainPolicy, steps: list[Any], decay: float) -> float:
-    chances = [policy.log_probabilities(one, 1e-12)[taken] for one, taken in steps]
-    return -float(np.mean(chances)) + decay / len(steps) * float(np.sum((policy.flat - by_hand(policy.shape)) ** 2))
-
-
-def test_the_fit_is_a_minimum() -> None:
-    found = Decisions()
-    found.learn_from(
-        [
-            paid(((), [0, 1, 2], 0), ((0,), [1, 3, 4], 2)),
-            paid(((), [0, 2], 0), ((0,), [3, 4], 0)),
-            paid(((), [3, 1], 1)),
-        ],
-        1,
-    )
-    config = LevinConfig(passes=3000, lr=0.02, decay=0.05)
-    shape = ChainShape(5, 2)
-    begin = ChainPolicy(shape, FAMILIES, by_hand(shape))
-    policy, nats = fitted(begin, found.steps, config)
-    assert nats == pytest.approx(loss(policy, found.steps, 0.0), abs=1e-4)
-    best = loss(policy, found.steps, config.decay)
-    assert best < loss(begin, found.steps, config.decay) - 0.1
-    rng = np.random.default_rng(0)
-    for place in [*rng.choice(np.flatnonzero(policy.flat), 30), *rng.choice(shape.size, 10)]:
-        for by in (-0.03, 0.03):
-            moved = policy.flat.copy()
-            moved[place] += by
-            assert loss(ChainPolicy(shape, FAMILIES, moved), found.steps, config.decay) > best
-    assert fitted(begin, [], config) == (begin, 0.0)
 
 
 # --- the search -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""How the policy of chains is trained, by which ``rlflow.search.levin`` searches."""

@@ -1,1 +1,0 @@
-"""Levin tree search over chains of rewrites, by a policy that needs no network: ``--search levin``."""
