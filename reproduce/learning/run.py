@@ -106,8 +106,10 @@ def searched(graph: Graph, spec: str, model: price.CostModel, budget: str, seed:
 
 
 def seeds_of(entrant: Any, seeds: int) -> range:
-    """As many as asked for where something is drawn, else one."""
-    drawn = entrant.drawn or getattr(search.make(entrant.at(0)), "randomised", False)
+    """As many as asked for where something is drawn, else one. A portfolio draws what its members draw."""
+    strategy = search.make(entrant.at(0))
+    members = strategy.strategies() if hasattr(strategy, "strategies") else [strategy]
+    drawn = entrant.drawn or any(getattr(one, "randomised", False) for one in members)
     return range(seeds if drawn else 1)
 
 

@@ -119,7 +119,7 @@ class Mixed(Portfolio):
     own. ``members``, ``slice``, ``growth``, ``choice``: as in portfolio.
     """
 
-    members: str = "backtracking+levin(lead=1)+eqsat(rounds=2;extraction=greedy-dag)+mcts"
+    members: str = "backtracking+levin(lead=1)+eqsat(rounds=2;extraction=greedy-dag)"
     alpha: float = 0.0
 
     name: ClassVar[str] = "mixed"

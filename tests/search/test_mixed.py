@@ -254,7 +254,7 @@ def test_a_graph_that_no_move_led_to_has_no_trace_and_its_children_have_none(mod
 def test_alpha_is_the_members(alpha: float, expected: float) -> None:
     members = {one.name: one for one in Mixed(alpha=alpha).strategies()}
     assert members["backtracking"].alpha == expected  # type: ignore[attr-defined]
-    assert list(members) == ["backtracking", "levin", "eqsat", "mcts"]
+    assert list(members) == ["backtracking", "levin", "eqsat"]
     assert members["eqsat"].extraction == "greedy-dag"  # type: ignore[attr-defined] - HiGHS is an extra
 
 

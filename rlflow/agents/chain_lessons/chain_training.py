@@ -31,8 +31,9 @@ from rlflow.search.strategies import strategy_class
 from rlflow.synthesis import load_rules
 
 _DECISIONS = "decisions/"
-#: The policy's part of a chain's probability while it learns.
-_TAUGHT = 0.75
+#: The policy's part of a chain's probability while it learns, and how many candidates a lesson keeps: its blocks are
+#: small, so it can remember more than a search.
+_TAUGHT, _QUEUE = 0.75, 20_000
 
 
 class Lesson(Protocol):
@@ -207,11 +208,11 @@ def _families(rules: Sequence[str]) -> tuple[str, ...]:
 
 def played(policy: ChainPolicy, problem: Problem, even: float) -> list[Paid]:
     """The chains that pay which a search by ``policy`` finds, its options those of ``--search levin`` but for
-    ``even`` and ``taught``. The policy is for the problem's rules.
+    ``even``, ``taught`` and ``queue``. The policy is for the problem's rules.
     """
     usual = strategy_class("levin")()
     with contextlib.suppress(SearchStopped):
-        settings = LevinOptions(usual.alpha, usual.chain, usual.queue, even, _TAUGHT)
+        settings = LevinOptions(usual.alpha, usual.chain, _QUEUE, even, _TAUGHT)
         run = LevinSearch(settings, policy, problem)
         run.arrive(problem.root())
         with contextlib.suppress(SearchStopped):

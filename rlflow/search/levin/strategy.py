@@ -35,7 +35,7 @@ class Levin(StrategyBase):
     checkpoint: str = ""
     alpha: float = 1.05
     chain: int = 14
-    queue: int = 20_000
+    queue: int = 4000
     even: float = 0.03
     taught: float = 0.5
 
