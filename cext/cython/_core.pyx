@@ -6,6 +6,8 @@ from cpython.ref cimport PyObject
 from cython.operator cimport dereference as deref
 from core cimport *
 
+import itertools
+
 import numpy as np
 
 from rlflow import errors as _errors

@@ -13,6 +13,9 @@ cdef object u32(const vector[uint32_t]& v):
     return array(v.data(), v.size(), "u4")
 
 
+_egraph_numbers = itertools.count()
+
+
 cdef class EGraph:
     """Many graphs at once: classes of equal terms. ``language``: "terms" (any operator, no facts) or "tensat".
 
@@ -20,10 +23,16 @@ cdef class EGraph:
     """
     cdef shared_ptr[eg.CEGraph] ptr
     cdef readonly str language
+    cdef dict made         # of this e-graph and those it is a clone of, by number: how many rules were made for it
+    cdef object number
 
     def __init__(self, str language="terms"):
         self.ptr = eg.make_egraph(language.encode())
         self.language = language
+
+    def __cinit__(self):
+        self.number = next(_egraph_numbers)
+        self.made = {self.number: 0}
 
     @staticmethod
     def of_graph(Graph graph):
@@ -73,6 +82,7 @@ cdef class EGraph:
         with nogil:
             out.ptr = eg.clone_egraph(deref(self.ptr))
         out.language = self.language
+        out.made.update(self.made)
         return out
 
     @property
@@ -138,8 +148,13 @@ cdef class EGraph:
         for line in lines:
             texts.push_back((<str?>line).encode())
         out.ptr = eg.egraph_rule(deref(self.ptr), name.encode(), texts, unordered)
-        out.egraph_language = self.language
+        self.own(out)
         return out
+
+    cdef int own(self, EGraphRule rule) except -1:
+        self.made[self.number] += 1
+        rule.egraph_language, rule.maker, rule.serial = self.language, self.number, self.made[self.number]
+        return 0
 
     def snapshot(self, roots):
         """What can be extracted below the roots, as an :class:`Extraction` with costs of zero; its ``node_ids`` and ``class_ids`` lead back."""
@@ -162,7 +177,8 @@ cdef class EGraph:
         out = []
         for i in range(made.size()):
             one = EGraphRule.__new__(EGraphRule)
-            one.ptr, one.egraph_language = made[i], self.language
+            one.ptr = made[i]
+            self.own(one)
             out.append(one)
         return out
 
@@ -203,6 +219,7 @@ cdef class EGraphRule:
     """A rule in the language of an e-graph; made by ``EGraph.rule``."""
     cdef shared_ptr[eg.RewriteRule] ptr
     cdef readonly str egraph_language
+    cdef object maker, serial       # the e-graph's number, and which of its rules this is
 
     def __init__(self):
         raise _errors.UsageError("an EGraphRule is made by EGraph.rule(name, lines)")
@@ -230,6 +247,9 @@ cdef class Saturation:
         for r in rules:
             if (<EGraphRule?>r).egraph_language != egraph.language:
                 raise _errors.UsageError(f"The rule {r.name} is in the language {r.egraph_language}, the e-graph in {egraph.language}.")
+            if egraph.made.get((<EGraphRule>r).maker, 0) < (<EGraphRule>r).serial:
+                raise _errors.UsageError(
+                    f"The rule {r.name} was made for another e-graph; use one made for this, or for what it was cloned from, before that.")
             ptrs.push_back((<EGraphRule>r).ptr)
         if stop is not None:
             token = stop.ptr

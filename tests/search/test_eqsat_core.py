@@ -209,6 +209,20 @@ def test_back_off_rests_rules_and_reaches_the_same_end() -> None:
     assert any(count["banned"] for count in counts)
 
 
+def test_a_rule_is_of_the_e_graph_it_was_made_for_and_of_later_clones() -> None:
+    """Operators and facts have numbers in an e-graph; another one has others."""
+    mine, other = EGraph(), EGraph()
+    root = mine.parse("(f a)")
+    other.parse("(f a)")
+    rule, before = mine.rule("drop", ["(f ?x)=>?x"]), mine.clone()
+    late = mine.rule("late", ["(f ?x)=>(g ?x)"])
+    for egraph, one in ((other, rule), (before, late), (mine, other.rule("theirs", ["(f ?x)=>?x"]))):
+        with pytest.raises(UsageError, match=f"The rule {one.name} was made for another e-graph"):
+            Saturation(egraph, [one], [root])
+    for egraph, rules in ((before, [rule]), (before.clone(), [rule]), (mine.clone(), [rule, late]), (mine, [late])):
+        assert Saturation(egraph, rules, [root]).run() == "saturated"
+
+
 def test_one_rule_at_a_time() -> None:
     egraph = EGraph()
     root = egraph.parse("(f (g a b))")
