@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rlflow import price, search
-from rlflow.errors import RuleError, UsageError
+from rlflow.errors import ModelError, RuleError, UsageError
 from rlflow.frontends import evaluate
 from rlflow.graph import Graph, operator_counts
 from rlflow.rewrite import Rule, RuleSet, State, compiled, load_rules
 from rlflow.search.eqsat import EGraph, extract, read_gym
 from rlflow.search.eqsat.guided import RuleSearch
 from rlflow.search.eqsat.table import SaturatedGraph, SaturationLimits, declined, saturate
+from rlflow.search.levin.chain_policy import ChainPolicy, ChainShape
 from rlflow.testing import TINY, TOYS, TinyProblem, optimum, random_graph
 from rlflow.testing.tiny import by_name
 
@@ -334,6 +337,88 @@ def test_the_tree_search_depends_on_its_seed_alone_and_keeps_its_cap() -> None:
 
     assert values(1) == values(1)
     assert values(1) != values(2)
+
+
+def ordered(*likeliest: str, after: str = "") -> tuple[ChainPolicy, tuple[str, ...]]:
+    """A policy of the library's rules that thinks these likelier than all others, the first most; only ``after`` that
+    rule, where one is given.
+    """
+    names = tuple(library().names)
+    shape = ChainShape(len(names), 1)
+    groups = shape.split(np.zeros(shape.size))
+    for place, name in enumerate(likeliest):
+        weights = groups["after"][names.index(after)] if after else groups["rule"]
+        weights[names.index(name)] = 9.0 - place
+    return ChainPolicy(shape, np.zeros(len(names), dtype=np.int64), shape.joined(groups)), names
+
+
+def guided(policy: tuple[ChainPolicy, tuple[str, ...]] | None, seed: int = 0) -> RuleSearch:
+    rng = np.random.default_rng(seed)
+    value = lambda found: 0.0  # noqa: E731 - nothing is worth anything, so that only the order counts
+    return RuleSearch(attention(), library(), rng, value, lambda: False, nodes=500, cycles="efficient", policy=policy)
+
+
+def named(tree: RuleSearch, path: Sequence[int]) -> list[str]:
+    return [tree.actions[action][0].name for action in path]
+
+
+def changing() -> list[str]:
+    """The rules that change the e-graph of :func:`attention`."""
+    tree = guided(None)
+    tree.run(60)
+    return sorted(named(tree, one.path)[0] for one in tree.root.children.values())
+
+
+def test_a_prior_decides_what_the_tree_search_tries_first() -> None:
+    first, second, *_ = changing()
+    for likeliest in ((first, second), (second, first)):
+        tree = guided(ordered(*likeliest), seed=3)
+        tree.run(40)
+        assert named(tree, tree.root.children[0].path) == [likeliest[0]]
+        assert tree.root.visits[0] > 1  # it goes on from there before all others were tried
+        chances = tree.prior(())
+        tried = [chances[tree.root.children[k].path[0]] for k in sorted(tree.root.children)]
+        assert tree.root.prior[: len(tried)] == pytest.approx(tried)
+        assert len(tried) > 1 and tried == sorted(tried, reverse=True)
+
+
+def test_play_outs_draw_by_the_prior() -> None:
+    tree, applied = guided(ordered(*changing()[:2])), []
+    tree._apply = lambda egraph, action: bool(applied.append(action))  # nothing changes, so the path stays empty
+    for _ in range(60):
+        tree._playout(tree.root)
+    counts = np.bincount(applied, minlength=len(tree.actions)) / len(applied)
+    assert counts == pytest.approx(tree.prior(()), abs=0.1)
+
+
+def test_play_outs_draw_by_what_they_did_last() -> None:
+    first, second, *_ = changing()
+    tree, runs = guided(ordered(second, after=first)), []
+    tree._apply = lambda egraph, action: bool(runs[-1].append(tree.actions[action][0].name)) or True
+    for _ in range(200):
+        runs.append([])
+        tree._playout(tree.root)
+    then = [after for run in runs for before, after in pairwise(run) if before == first]
+    others = [after for run in runs for before, after in pairwise(run) if before != first]
+    assert then.count(second) > 0.7 * len(then) > 0
+    assert others.count(second) < 0.2 * len(others)
+
+
+def test_a_path_of_rules_is_worth_what_its_e_graph_is() -> None:
+    tree = guided(None)
+    tree.value = lambda found: float(found.egraph.node_count)
+    tree.run(12)
+    assert len(tree.best_path) > 0
+    assert tree.gain_of(tree.best_path) == tree.high == tree.best.egraph.node_count
+    assert tree.gain_of(()) == tree.root.egraph.node_count
+
+
+def test_a_prior_is_one_that_ships_or_a_file(tmp_path: Path) -> None:
+    problem = search.Problem(attention(), library(), price.make("analytic"), "2000c")
+    found = search.solve(problem, "eqsat:scheduler=mcts,descent=false,simulations=24,prior=levin")
+    assert found.cost_after_ms < found.cost_before_ms
+    with pytest.raises(ModelError, match=r"none\.npz"):
+        search.require_ready(search.make(f"eqsat:scheduler=mcts,extraction=greedy-dag,prior={tmp_path / 'none.npz'}"))
 
 
 def test_only_the_tree_search_draws_random_numbers() -> None:

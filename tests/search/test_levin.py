@@ -66,6 +66,17 @@ def score(policy: ChainPolicy, rules: tuple[int, ...], one: Candidates, i: int) 
 
 
 @pytest.mark.parametrize("rules", [(), (2,), (0, 4), (1, 3, 0)])
+def test_rules_alone_are_as_likely_as_candidates_that_differ_in_nothing_else(rules: tuple[int, ...]) -> None:
+    policy, same = drawn(), np.zeros(len(RULES))
+    new = np.zeros(len(RULES), dtype=bool)
+    one = Candidates.of(rules, np.arange(len(RULES)), same, same, same, new, new)
+    last, before = (rules[-1] if rules else -1), (rules[-2] if len(rules) > 1 else -1)
+    chances = policy.of_rules(last, before, 0.2)
+    assert chances == pytest.approx(np.exp(policy.log_probabilities(one, 0.2)))
+    assert chances.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("rules", [(), (2,), (0, 4), (1, 3, 0)])
 @pytest.mark.parametrize("even", [0.03, 1.0])
 def test_a_probability_is_a_softmax_of_sums_and_a_part_that_all_share(rules: tuple[int, ...], even: float) -> None:
     policy, one = drawn(), seen(rules, [0, 1, 2, 3, 4, 0])

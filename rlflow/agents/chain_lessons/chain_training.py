@@ -87,7 +87,7 @@ class LevinTraining:
         self.specs = list(specs)
         self.out, self.logs = (None if path is None else Path(path) for path in (out, logs))
         self.rules = tuple(specs[0].load().ruleset.names)
-        self.config = dataclasses.replace(config, families=_families(self.rules))
+        self.config = dataclasses.replace(config, families=families_of(self.rules))
         numbers, count = self.config.numbered()
         shape = ChainShape(len(self.rules), count)
         self.policy = ChainPolicy(shape, numbers, by_hand(shape))
@@ -200,7 +200,7 @@ class LevinTraining:
         }  # no seconds: the same training makes the same file
 
 
-def _families(rules: Sequence[str]) -> tuple[str, ...]:
+def families_of(rules: Sequence[str]) -> tuple[str, ...]:
     """Of each rule by name its family; empty for one that does not ship."""
     known = {rule.name: rule.family for rule in load_rules().values()}
     return tuple(known.get(name, "") for name in rules)

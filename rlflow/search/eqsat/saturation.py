@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,6 +15,8 @@ from rlflow.search.descent import descend
 from rlflow.search.eqsat.extract import DECODERS, Ilp
 from rlflow.search.eqsat.guided import RuleSearch
 from rlflow.search.eqsat.table import SaturatedGraph, SaturationLimits, saturate
+from rlflow.search.levin.chain_policy import ChainPolicy
+from rlflow.search.levin.trained import load_chains
 from rlflow.search.node import SearchNode
 from rlflow.search.problem import Problem
 from rlflow.search.strategies import register
@@ -43,6 +45,8 @@ class EqSat(StrategyBase):
     best. ``iterations``: of one saturation, at most. ``multi``: iterations in which rules with several roots apply.
     ``nodes``: e-nodes at most. ``scheduler``: ``backoff`` (a rule that matches too often rests), ``simple``, or
     ``mcts`` (tree search for the rule to apply next to a small e-graph). ``simulations``: of that search, a round.
+    ``prior``: what it tries first: nothing (``even``), or the rules that a policy of chains thinks likely after those
+    that were applied: ``levin``, the one that ships, or a file.
     ``cycles``: ``efficient`` (Tensat's descendant sets), ``vanilla`` (a search before every union) or ``none``.
     ``extraction``: ``auto`` (``ilp`` where HiGHS is installed, else ``greedy-dag``) or a method. ``solver``: seconds
     that one extraction may take. ``descent``: go downhill, rewrite by rewrite, from the start and from every graph that
@@ -55,6 +59,7 @@ class EqSat(StrategyBase):
     nodes: int = 50_000
     scheduler: str = "backoff"
     simulations: int = 128
+    prior: str = "even"
     cycles: str = "efficient"
     extraction: str = "auto"
     solver: float = 5.0
@@ -105,7 +110,7 @@ class EqSat(StrategyBase):
     def _equal(self, problem: Problem, start: SearchNode, rng: np.random.Generator) -> SaturatedGraph:
         """What the rules find equal to a graph."""
         if self.scheduler == "mcts":
-            return self._guided(problem, start, rng)
+            return self.rule_search(problem, start, rng).run(self.simulations)
         rules = problem.frontier.rounding.pathless(start.state.ruleset)
         return saturate(start.graph, rules, self._limits(problem), start.state.stop)
 
@@ -122,8 +127,8 @@ class EqSat(StrategyBase):
                 best = lower
         return best
 
-    def _guided(self, problem: Problem, start: SearchNode, rng: np.random.Generator) -> SaturatedGraph:
-        """The best e-graph that a tree search over rules finds."""
+    def rule_search(self, problem: Problem, start: SearchNode, rng: np.random.Generator) -> RuleSearch:
+        """The tree search over the rules to apply to the e-graph of ``start``."""
         costs: dict[str, float] = {start.graph.digest: start.cost}
 
         def value(saturated: SaturatedGraph) -> float:
@@ -134,7 +139,7 @@ class EqSat(StrategyBase):
                 costs[graph.digest] = math.inf if found is None else found.cost
             return max(0.0, start.cost - costs[graph.digest])
 
-        tree = RuleSearch(
+        return RuleSearch(
             start.graph,
             problem.frontier.rounding.pathless(start.state.ruleset),
             rng,
@@ -142,8 +147,8 @@ class EqSat(StrategyBase):
             lambda: problem.stopped() is not None,
             nodes=self.nodes,
             cycles=self.cycles,
+            policy=self._policy(),
         )
-        return tree.run(self.simulations)
 
     def _chosen(self, problem: Problem, saturated: SaturatedGraph, seen: set[str]) -> Iterator[SearchNode]:
         """Graphs that summed prices take for the best; the quick methods first."""
@@ -178,12 +183,20 @@ class EqSat(StrategyBase):
         return None
 
     def ready(self) -> None:
-        """Raises :class:`UsageError` where extraction needs a solver that is not installed."""
+        """Raises UsageError where extraction needs a solver that is not installed, ModelError for a bad prior."""
         if self._method() == "ilp" and (lacks := Ilp.available()) is not None:
             raise UsageError(
                 f"The search strategy {self.name!r} with extraction=ilp cannot be used here: {lacks}. "
                 "extraction=greedy-dag needs nothing."
             )
+
+        self._policy()
+
+    def _policy(self) -> tuple[ChainPolicy, Sequence[str]] | None:
+        """What a tree search over rules begins with. Raises ModelError for a file that cannot be read."""
+        if self.scheduler != "mcts" or self.prior == "even":
+            return None
+        return load_chains(None if self.prior == "levin" else self.prior)
 
     def _method(self) -> str:
         if self.extraction != "auto":

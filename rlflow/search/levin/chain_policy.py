@@ -158,6 +158,17 @@ class ChainPolicy:
         """[n] natural logarithms; ``even``: part of the probability that all candidates share alike."""
         return _logarithms(self.flat[self.places(seen)].sum(axis=1), even)
 
+    def of_rules(self, last: int, before: int, even: float) -> np.ndarray:
+        """[rules] probabilities of the rule of the next step after those two (-1: none), where nothing else is known of
+        its candidates; ``even`` as above. They are taken for new, and away from the last step.
+        """
+        own, families = self.shape.split(self.flat), self.families
+        last_family = families[last] if last >= 0 else self.shape.families
+        scores = own["rule"] + own["after"][last] + own["after_two"][before]  # the last row is for none
+        scores += own["family"][families] + own["family_after"][last_family, families]
+        scores += own["family_place"][families, 0]
+        return np.exp(_logarithms(scores, even))
+
     def untaught(self) -> ChainPolicy:
         """The weights by hand, for the same rules."""
         return ChainPolicy(self.shape, self.families, by_hand(self.shape))
