@@ -161,7 +161,7 @@ cdef class EGraph:
         cdef vector[uint32_t] nodes, classes
         cdef Extraction out = Extraction.__new__(Extraction)
         out.e = eg.egraph_snapshot(deref(self.ptr), to_u32(roots), nodes, classes)
-        out.node_ids, out.class_ids = u32(nodes), u32(classes)
+        out.node_ids, out.class_ids, out.maker = u32(nodes), u32(classes), self.number
         return out
 
     def tensat_costs(self, nodes, *, double gflops=4000, double gbps=240, double overhead_us=5):
@@ -198,9 +198,9 @@ cdef class EGraph:
 
     def chosen_graph(self, Graph like, outputs, Extraction problem, choice):
         """The graph of a choice over ``snapshot(outputs)``, with the inputs of ``like``, the graph that this e-graph was made from."""
-        if problem.node_ids is None:
-            raise _errors.UsageError("this extraction problem is not a snapshot of an e-graph")
-        cdef vector[uint32_t] roots = to_u32(outputs), picks = to_u32(choice), nodes = to_u32(problem.node_ids), classes = to_u32(problem.class_ids)
+        if problem.maker != self.number:
+            raise _errors.UsageError("this extraction problem is not a snapshot of this e-graph")
+        cdef vector[uint32_t] roots = to_u32(outputs), picks = problem.picks(choice), nodes = to_u32(problem.node_ids), classes = to_u32(problem.class_ids)
         cdef shared_ptr[const CGraph] g
         with nogil:
             g = eg.egraph_chosen(deref(self.ptr), deref(like.ptr), roots, problem.e, picks, nodes, classes)
@@ -311,6 +311,7 @@ cdef class Extraction:
     """
     cdef eg.CExtraction e
     cdef public object node_ids, class_ids
+    cdef object maker           # the number of the e-graph that it is a snapshot of, if any
 
     def __init__(self, size_t classes, node_class, cost, child_begin, child, roots):
         self.e.classes = classes
@@ -322,6 +323,16 @@ cdef class Extraction:
 
     def __len__(self):
         return self.e.nodes()
+
+    cdef vector[uint32_t] picks(self, choice) except *:
+        cdef vector[uint32_t] out
+        if len(choice) != self.e.classes:
+            raise _errors.UsageError(f"There are {self.e.classes} classes, and {len(choice)} choices.")
+        out = to_u32(choice)
+        for c in range(out.size()):
+            if out[c] != eg.kNone and (out[c] >= self.e.nodes() or self.e.node_class[out[c]] != c):
+                raise _errors.UsageError(f"The choice {out[c]} is no node of class {c}.")
+        return out
 
     @property
     def classes(self):
@@ -371,9 +382,7 @@ cdef class Extraction:
 
     def choice_cost(self, choice):
         """The sum of costs over what the roots need; infinite where a needed class has no choice, or the choice is cyclic."""
-        if len(choice) != self.e.classes:
-            raise _errors.UsageError(f"There are {self.e.classes} classes, and {len(choice)} choices.")
-        return eg.choice_cost(self.e, to_u32(choice))
+        return eg.choice_cost(self.e, self.picks(choice))
 
     def components(self):
         """The number of each class's strongly connected component (classes,) u32."""
@@ -400,7 +409,7 @@ cdef class Simplified:
 
     def expand(self, choice):
         """A choice of the smaller problem as one of the full problem."""
-        return u32(eg.expand(self.full.e, self.s, to_u32(choice)))
+        return u32(eg.expand(self.full.e, self.s, (<Extraction>self.problem).picks(choice)))
 
     def restrict(self, choice):
         """What a choice of the full problem says about the smaller one; None where it uses a node that was dropped."""

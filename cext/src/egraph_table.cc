@@ -52,12 +52,13 @@ Value merged(const Value& a, const Value& b) {
 TableLanguage::TableLanguage() { symbol(0, 1); }
 
 std::string TableLanguage::op_name(uint32_t op) const {
-  return op == kOutputOf ? "Output" : op == kAbsent ? "Absent" : op_info(static_cast<OpId>(op)).name;
+  if (op == kOutputOf || op == kAbsent) return op == kOutputOf ? "Output" : "Absent";
+  return op < op_table().size() ? op_info(static_cast<OpId>(op)).name : "?";
 }
 
 std::string TableLanguage::attr_text(uint32_t op, uint32_t attr) const {
   if (op == kOutputOf) return std::to_string(attr);
-  if (op == kAbsent) return "";
+  if (op == kAbsent || attr >= symbols_.size()) return "";
   const std::string text = attrs_text(symbols_[attr].first);
   return text.size() > 1 ? text.substr(1, text.size() - 2) : text;
 }

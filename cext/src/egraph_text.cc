@@ -71,7 +71,7 @@ Value read_all(TextLanguage& language, std::string_view text, Leaf leaf, Node no
 
 std::string TextLanguage::attr_text(uint32_t op, uint32_t attr) const {
   if (op == kNumber) return std::to_string(static_cast<int>(attr));
-  return op == kName ? symbols_[attr] : "";
+  return op == kName && attr < symbols_.size() ? symbols_[attr] : "";
 }
 
 uint32_t TextLanguage::symbol(std::string_view name) {

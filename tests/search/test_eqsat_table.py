@@ -303,6 +303,38 @@ def test_the_e_graph_can_be_written(tmp_path: Path) -> None:
     assert extract(problem, "greedy-dag").cost == pytest.approx(optimum(tiny).cost_ms, rel=1e-6)
 
 
+PRODUCT = "x: f32[4,8] = input\nw: f32[8,8] = const\ny = MatMul(x, w)\nreturn y"
+CHAIN = "x: f32[4,8] = input\na = Relu(x)\nb = Tanh(a)\nreturn b, a"
+
+
+@pytest.mark.parametrize(
+    ("call", "part"),
+    [
+        (lambda g, mine, problem, other: g.chosen_graph(*mine, other, other.greedy_tree()), "not a snapshot of this"),
+        (lambda g, mine, problem, other: g.clone().chosen_graph(*mine, problem, problem.greedy_tree()), "not a snapshot"),
+        (lambda g, mine, problem, other: g.chosen_graph(*mine, problem, [10**6] * 3), "1000000 is no node of class 0"),
+        (lambda g, mine, problem, other: g.chosen_graph(*mine, problem, problem.greedy_tree()[::-1]), "is no node of class"),
+        (lambda g, mine, problem, other: g.chosen_graph(*mine, problem, problem.greedy_tree()[:2]), "3 classes, and 2"),
+        (lambda g, mine, problem, other: problem.choice_cost([10**6] * 3), "1000000 is no node of class 0"),
+        (lambda g, mine, problem, other: problem.simplify().expand([10**6] * 3), "no node of class 0|classes, and 3"),
+    ],
+)
+def test_a_choice_is_of_nodes_that_there_are(call, part: str) -> None:
+    graph = Graph.parse(PRODUCT)
+    (egraph, outputs), (_, others) = EGraph.of_graph(graph), EGraph.of_graph(Graph.parse(CHAIN))
+    problem, other = egraph.snapshot(outputs), EGraph.of_graph(Graph.parse(CHAIN))[0].snapshot(others)
+    with pytest.raises(UsageError, match=part):
+        call(egraph, (graph, outputs), problem, other)
+    assert egraph.chosen_graph(graph, outputs, problem, problem.greedy_tree()).digest == graph.digest
+
+
+@pytest.mark.parametrize("language", ["terms", "tensat", "table"])
+def test_an_operator_that_there_is_none_of_has_no_name(language: str) -> None:
+    egraph = EGraph.of_graph(Graph.parse(PRODUCT))[0] if language == "table" else EGraph(language)
+    assert egraph.op_name(10**6) == "?"
+    assert egraph.attr_text(3, 10**6) == "" == egraph.attr_text(1, 10**6)
+
+
 def attention() -> Graph:
     """Two blocks of three products of one input: merged, each is one product and a split."""
     lines = ["x: f32[8,16] = input"] + [f"w{i}: f32[16,16] = const @{0xA77E0000 + i:032x}" for i in range(6)]

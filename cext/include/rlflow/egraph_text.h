@@ -33,7 +33,10 @@ class TextLanguage : public Language {
 // Terms without meaning: every name is an operator, and no class has facts. For tests, and for rules that need none.
 class TermLanguage : public TextLanguage {
  public:
-  std::string op_name(uint32_t op) const override { return op < 2 ? (op == kNumber ? "num" : "name") : names_[op - 2]; }
+  std::string op_name(uint32_t op) const override {
+    if (op < 2) return op == kNumber ? "num" : "name";
+    return op - 2 < names_.size() ? names_[op - 2] : "?";
+  }
   std::string data_text(DataId) const override { return ""; }
   DataId merge(DataId kept, DataId) override { return kept; }
   int op_of(std::string_view name) override;
