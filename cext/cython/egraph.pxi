@@ -314,6 +314,8 @@ cdef class Extraction:
     cdef object maker           # the number of the e-graph that it is a snapshot of, if any
 
     def __init__(self, size_t classes, node_class, cost, child_begin, child, roots):
+        if classes >= eg.kNone:
+            raise _errors.UsageError(f"this is no extraction problem: it has {classes} classes")
         self.e.classes = classes
         self.e.node_class, self.e.child_begin, self.e.child, self.e.roots = (
             to_u32(node_class), to_u32(child_begin), to_u32(child), to_u32(roots))

@@ -147,6 +147,8 @@ cdef class State:
         cdef State s = State.__new__(State)
         cdef vector[NodeId] touched = nodes
         cdef vector[int64_t] key
+        if rule >= len(self.ruleset):
+            raise _errors.UsageError(f"There is no rule {rule}: there are {len(self.ruleset)}.")
         s.ruleset, s.pricer, s.stop = self.ruleset, self.pricer, self.stop
         with nogil:
             s.ptr = deref(self.ptr).take(rule, touched, &key)

@@ -195,6 +195,7 @@ def test_without_seconds_the_solver_has_branches(left: float | None, limits: dic
         ((1, [0], [1.0], [0, 1], [1], [0]), "class 1 of 1"),
         ((1, [0], [1.0], [0, 1], [], [0]), "child_begin"),
         ((1, [0, 0], [1.0], [0, 0], [], [0]), "differ in length"),
+        ((2**32 - 1, [0], [1.0], [0, 0], [], [0]), "4294967295 classes"),
     ],
 )
 def test_numbers_that_do_not_fit_are_refused(arguments: tuple, part: str) -> None:

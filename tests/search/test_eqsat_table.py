@@ -311,9 +311,9 @@ CHAIN = "x: f32[4,8] = input\na = Relu(x)\nb = Tanh(a)\nreturn b, a"
     ("call", "part"),
     [
         (lambda g, mine, problem, other: g.chosen_graph(*mine, other, other.greedy_tree()), "not a snapshot of this"),
-        (lambda g, mine, problem, other: g.clone().chosen_graph(*mine, problem, problem.greedy_tree()), "not a snapshot"),
+        (lambda g, mine, problem, other: g.clone().chosen_graph(*mine, problem, problem.greedy_tree()), "not a snap"),
         (lambda g, mine, problem, other: g.chosen_graph(*mine, problem, [10**6] * 3), "1000000 is no node of class 0"),
-        (lambda g, mine, problem, other: g.chosen_graph(*mine, problem, problem.greedy_tree()[::-1]), "is no node of class"),
+        (lambda g, mine, problem, other: g.chosen_graph(*mine, problem, problem.greedy_tree()[::-1]), "no node of"),
         (lambda g, mine, problem, other: g.chosen_graph(*mine, problem, problem.greedy_tree()[:2]), "3 classes, and 2"),
         (lambda g, mine, problem, other: problem.choice_cost([10**6] * 3), "1000000 is no node of class 0"),
         (lambda g, mine, problem, other: problem.simplify().expand([10**6] * 3), "no node of class 0|classes, and 3"),

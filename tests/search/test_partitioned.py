@@ -165,6 +165,9 @@ def test_the_core_takes_a_move_by_its_nodes() -> None:
         assert (found[0].graph.digest, found[1]) == (moves.digest_hex(i), state.key(i))
         assert state.take(int(moves.rule[i]), [*nodes, nodes[0]]) is None
     assert state.take(0, []) is None
+    for rule in (len(toy.ruleset()), 10**6):
+        with pytest.raises(UsageError, match=f"There is no rule {rule}"):
+            state.take(rule, [])
 
 
 @pytest.mark.parametrize("name", ["exclusive", "mixture", "packing"])
