@@ -5,8 +5,9 @@
     python reproduce/ship.py --out build/agents --install    and puts the files into the package
 
 Each agent is trained by a command of its own, which is printed. Cards of files that ship hold no seconds, which differ
-from run to run: what a training took is in FOLDER/seconds.json and in docs/agents.md. Other processors, or another
-torch, round differently: there the files differ.
+from run to run: what a training took is in FOLDER/seconds.json and in docs/agents.md. Libraries choose their loops by
+the processor, and each loop rounds in its own way. So they are told to take those of AVX2, which every x86 processor
+has that is not ten years old (:data:`ANYWHERE`). Another torch or NumPy may still make other files.
 """
 
 from __future__ import annotations
@@ -27,6 +28,18 @@ from rlflow.nn.checkpoint import read_arrays, shipped, write_arrays
 
 SAME, OTHER = "the file that ships, byte for byte", "another file than the one that ships"
 ROOT = Path(__file__).resolve().parents[1]
+#: With AVX2, one thread, and sums in an order that does not depend on the processor.
+ANYWHERE = {
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "MKL_CBWR": "COMPATIBLE",
+    "MKL_NUM_THREADS": "1",
+    "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR",
+    "OMP_NUM_THREADS": "1",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "OPENBLAS_CORETYPE": "Haswell",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+}
 #: Of each agent that ships: what trains it, what of ``rlflow train`` makes such files, and their kind.
 AGENTS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "levin": (("reproduce/learning/chains.py", "--resume"), "levin", "policy of chains"),
@@ -67,7 +80,7 @@ def trained(agents: list[str], folder: Path) -> Iterator[tuple[str, Path]]:
             words = command(agent, work)
             print(" ".join(["python", *words[1:]]), file=sys.stderr, flush=True)
             work.parent.mkdir(parents=True, exist_ok=True)
-            subprocess.run(words, cwd=ROOT, check=True)
+            subprocess.run(words, cwd=ROOT, check=True, env=os.environ | ANYWHERE)
             seconds = json.loads(took.read_text(encoding="utf-8")) if took.exists() else {}
             seconds[agent] = round(seconds.get(agent, 0.0) + time.monotonic() - begun, 1)
             took.write_text(json.dumps(seconds) + "\n", encoding="utf-8")

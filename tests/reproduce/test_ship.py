@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,19 @@ def test_its_kind_is_that_of_the_file_and_the_card_has_no_seconds(agent: str) ->
     assert "seconds" not in json.dumps(meta["card"])
 
 
+def test_a_training_computes_as_on_every_processor() -> None:
+    """Sums and exponentials of what AVX-512 has are others; without it NumPy and torch say what they use."""
+    told = (
+        "import numpy.lib.introspect as i, torch; d = i.opt_func_info(func_name='^exp$', signature='float64');"
+        "print(d['exp']['dd']['current'], torch.backends.cpu.get_cpu_capability(), torch.get_num_threads())"
+    )
+    pytest.importorskip("torch", reason="torch is not installed: pip install 'rlflow[rl]'")
+    words = [sys.executable, "-c", told]
+    said = subprocess.run(words, env=os.environ | ship.ANYWHERE, capture_output=True, text=True, check=True).stdout
+    assert "AVX512" not in said.upper() and "X86_V4" not in said
+    assert said.split()[-2] in ("AVX2", "DEFAULT") and said.split()[-1] == "1"
+
+
 def test_a_training_is_resumed_where_there_is_something_to_go_on_from(tmp_path: Path) -> None:
     out = tmp_path / "go.npz"
     assert ship.command("go", out)[1:] == ["-m", "rlflow", "train", "go", "--held-out", "gnmt", "--out", str(out)]
@@ -46,7 +60,9 @@ def copies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     """Instead of a training: the file that ships, by another clock. What was called."""
     called: list[list[str]] = []
 
-    def run(words: list[str], **_: Any) -> None:
+    def run(words: list[str], *, env: dict[str, str], **_: Any) -> None:
+        assert env.items() >= ship.ANYWHERE.items()
+        assert env["PATH"] == os.environ["PATH"]
         called.append(words)
         out = Path(words[-1])
         meta, arrays = read_arrays(shipped(out.stem), *ship.AGENTS[out.stem][1:])
