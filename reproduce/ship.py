@@ -7,8 +7,8 @@
 Each agent is trained by a command of its own, which is printed. Cards of files that ship hold no seconds, which differ
 from run to run: what a training took is in FOLDER/seconds.json and in docs/agents.md. Libraries choose their loops by
 the processor, and each loop rounds in its own way. So they are told to take those of AVX2, which every x86 processor
-has that is not ten years old (:data:`ANYWHERE`). Another torch or NumPy may still make other files, and `xrlflow` needs
-a processor of AMD's (:func:`environment`).
+has that is not ten years old (:data:`ANYWHERE`). Another torch or NumPy may still make other files; `xrlflow` needs a
+processor of AMD's, and `go` one with AVX-512 (:func:`environment`).
 """
 
 from __future__ import annotations
@@ -52,10 +52,12 @@ AGENTS: dict[str, tuple[tuple[str, ...], str, str]] = {
 
 
 def environment(agent: str) -> dict[str, str]:
-    """What a training is told. ``xrlflow`` leaves MKL the order of its sums, which is another one for each maker of
-    processors: in the one that all have, this seed and two others made agents that find less.
+    """What a training is told. In the order of sums that all processors have, ``xrlflow`` and ``go`` learn less, and
+    what they learnt elsewhere ships: ``xrlflow`` leaves MKL its order, which is another one for each maker of
+    processors, and ``go`` leaves the libraries all choices.
     """
-    return {name: value for name, value in ANYWHERE.items() if (agent, name) != ("xrlflow", "MKL_CBWR")}
+    free = {"xrlflow": {"MKL_CBWR"}, "go": set(ANYWHERE)}.get(agent, set())
+    return {name: value for name, value in ANYWHERE.items() if name not in free}
 
 
 def command(agent: str, out: Path) -> list[str]:
