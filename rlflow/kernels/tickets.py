@@ -58,7 +58,7 @@ def _lines(form: str, model: str, prepared: str) -> Iterator[str]:
 
     yield f"rlflow.kernels.ticket {form}"
     yield f"runtime {inprocess.version()}"
-    yield f"processor {_instruction_set()}"
+    yield f"processor {instruction_set()}"
     yield f"model {_mark(Path(model))}"
     for name in interface.data_files(model):
         yield f"weights {_mark(Path(model).resolve().parent / name)} {name}"
@@ -66,7 +66,7 @@ def _lines(form: str, model: str, prepared: str) -> Iterator[str]:
     yield f"key {key_of(prepared)}"
 
 
-def _instruction_set() -> str:
+def instruction_set() -> str:
     """As the library of kernels names it. It decides how many channels are in a block of the runtime's tensors."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():

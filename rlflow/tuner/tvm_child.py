@@ -111,14 +111,13 @@ class OperatorPrograms:
         from tvm.s_tir import meta_schedule
         from tvm.s_tir.meta_schedule.testing import te_workload
 
+        from rlflow.tuner import tvm_sites
+
         self._for_site = kind not in DEFINITIONS
         if self._for_site:
-            from rlflow.tuner import tvm_sites
-
             self.target, tensors = tvm_sites.isa_here()[1], tvm_sites.tensors(kind, sizes)
         else:
-            cpu = tvm.target.codegen.llvm_get_system_cpu()
-            self.target = tvm.target.Target({"kind": "llvm", "mcpu": str(cpu), "num-cores": 1})
+            self.target = tvm_sites.target_here()
             tensors = getattr(te_workload, DEFINITIONS[kind])(*sizes)
         function = te.create_prim_func(tensors)
         self._context = meta_schedule.TuneContext(

@@ -15,23 +15,29 @@ from tvm.target import Target, codegen
 
 from rlflow.errors import UsageError
 from rlflow.frontends.generated_sites import CONVOLUTION, RELU6, Convolution, Product
+from rlflow.kernels.tickets import instruction_set
 
-#: The instruction sets that code is made for, the widest first: what tells one, and TVM's name of such a processor.
-_ISAS = (
-    ("avx512", ("avx512f", "avx512vl", "avx512dq", "avx512bw"), "x86-64-v4"),
-    ("avx2", ("avx2", "fma"), "x86-64-v3"),
-)
+#: TVM's names of processors for which code is made, by what this one lets programs use.
+_PROCESSORS = {"avx512": "x86-64-v4", "avx2": "x86-64-v3"}
 #: TVM's lowering ends before these: they make functions that only TVM can call.
 _PACKING = ("tirx.SplitHostDevice", "tirx.MakePackedAPI", "tirx.FP8StorageLegalize", "tirx.BF16StorageLegalize")
 
 
 def isa_here() -> tuple[str, Target]:
     """The instruction set that code is made for here, and the target. Raises UsageError where there is none."""
-    host = Target({"kind": "llvm", "mcpu": str(codegen.llvm_get_system_cpu())})
-    for name, features, processor in _ISAS:
-        if all(codegen.target_has_features(one, host) for one in features):
-            return name, Target({"kind": "llvm", "mcpu": processor, "num-cores": 1})
-    raise UsageError("Code is generated for AVX2 and AVX-512, and this processor has neither.")
+    name = instruction_set()
+    if name not in _PROCESSORS:
+        raise UsageError("Code is generated for AVX2 and AVX-512, and this processor has neither.")
+    return name, Target({"kind": "llvm", "mcpu": _PROCESSORS[name], "num-cores": 1})
+
+
+def target_here() -> Target:
+    """The target of programs that TVM itself runs: this processor, by its name. Virtual machines may hide what LLVM
+    thinks that a processor of that name has; then what is left.
+    """
+    own = Target({"kind": "llvm", "mcpu": str(codegen.llvm_get_system_cpu()), "num-cores": 1})
+    hidden = codegen.target_has_features("avx512f", own) and instruction_set() != "avx512"
+    return isa_here()[1] if hidden else own
 
 
 def tensors(kind: str, sizes: Sequence[int]) -> list[Any]:

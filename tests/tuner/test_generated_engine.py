@@ -179,3 +179,18 @@ def test_code_is_for_one_thread_and_measured_here(monkeypatch, tmp_path: Path, m
     with pytest.raises(UsageError, match="one thread"):
         tune(model(), tmp_path / "out", by="random", generate=True, **more)
     assert not (tmp_path / "out").exists()
+
+
+@needs_tvm
+@pytest.mark.parametrize("told", ["avx2", "avx512"])
+def test_code_uses_only_what_a_virtual_machine_shows(told: str) -> None:
+    """LLVM goes by the processor's name, and has it use what is hidden: programs ended at the first instruction."""
+    script = (
+        f"from rlflow.tuner import tvm_sites as sites; sites.instruction_set = lambda: {told!r}\n"
+        "sites.codegen.llvm_get_system_cpu = lambda: 'znver4'\n"
+        "wide = lambda target: sites.codegen.target_has_features('avx512f', target)\n"
+        "name, target = sites.isa_here()\n"
+        "print(name, wide(target), wide(sites.target_here()))"
+    )
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert said.split() == [told, *[str(told == "avx512")] * 2]
